@@ -2,8 +2,8 @@
 
 lake = InterimLake(registry, catalog)
 ref = lake.handed_on("clean", consumers=["report"])
-told.finish("report")
-lake.collect(told).dropped
+reported.finish("report")
+lake.collect(reported).dropped
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ class MovedClock:
 
 
 @dataclass
-class ToldRuns:
-    """Answers what a test has told it: every run is active and every task runs, until it says otherwise."""
+class ReportedRuns:
+    """Answers what a test has reported it: every run is active and every task runs, until it says otherwise."""
 
     phases: dict[tuple[str, str], RunPhase] = field(default_factory=dict)
     states: dict[tuple[str, str, str], dict[int, str | None]] = field(default_factory=lambda: defaultdict(dict))
@@ -69,12 +69,12 @@ class ToldRuns:
         phase = self.phases.get((run.dag_id, run.run_id), RunPhase.ACTIVE)
         return DagRunState(phase, {task: dict(self.states[run.dag_id, run.run_id, task]) for task in run.task_ids})
 
-    def says(self, task_id: str, state: str | None, *, map_index: int = -1, run_id: str = RUN, dag_id: str = DAG) -> None:
+    def set(self, task_id: str, state: str | None, *, map_index: int = -1, run_id: str = RUN, dag_id: str = DAG) -> None:
         self.states[dag_id, run_id, task_id][map_index] = state
 
     def finish(self, *task_ids: str, run_id: str = RUN) -> None:
         for task_id in task_ids:
-            self.says(task_id, "success", run_id=run_id)
+            self.set(task_id, "success", run_id=run_id)
 
     def end(self, run_id: str = RUN, phase: RunPhase = RunPhase.OVER) -> None:
         self.phases[DAG, run_id] = phase
@@ -141,10 +141,10 @@ class InterimLake:
         """What a task returned, under a name."""
         return self.handed_on(task_id, name=name, scope=scope, **options)
 
-    def collector(self, runs: ToldRuns) -> Collector:
+    def collector(self, runs: ReportedRuns) -> Collector:
         return Collector(self.registry, runs, lambda _: self.catalog)
 
-    def collect(self, runs: ToldRuns, *, later: timedelta = timedelta(hours=2), **options: Any) -> Collected:
+    def collect(self, runs: ReportedRuns, *, later: timedelta = timedelta(hours=2), **options: Any) -> Collected:
         """A pass, some time later, so that every run and every dead attempt's lease is due."""
         clock = self.registry.store.clock
         assert isinstance(clock, MovedClock)

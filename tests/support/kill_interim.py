@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import pyiceberg.io.pyarrow  # noqa: F401  (loaded before the forks, so that no child pays for it)
 import sqlalchemy as sa
 from heard_statements import hear_direct
-from interim_lake import InterimLake, ToldRuns, holder
+from interim_lake import InterimLake, ReportedRuns, holder
 from pyiceberg.catalog.sql import SqlCatalog
 
 from airflow_snowpack.iceberg import CatalogConfig
@@ -45,7 +45,7 @@ class ShiftedClock:
 
 def every_step(lake: InterimLake, clock: ShiftedClock, run_id: str) -> None:
     """A first try that dies, a second that hands on; a consumer that reads and hands on; and the pass that drops it all."""
-    registry, told = lake.registry, ToldRuns()
+    registry, reported = lake.registry, ReportedRuns()
     lake.begun("clean", run_id=run_id, try_number=1)
     writing = lake.begun("clean", run_id=run_id, try_number=2, name="features", scope=Scope.RUN)
     lake.create(writing, with_rows=True)
@@ -57,9 +57,9 @@ def every_step(lake: InterimLake, clock: ShiftedClock, run_id: str) -> None:
     given_up = lake.begun("report", run_id=run_id)
     lake.create(given_up)
     registry.abandon(given_up, "it was no good")
-    told.finish("clean", "report", "publish", run_id=run_id)
+    reported.finish("clean", "report", "publish", run_id=run_id)
     clock.ahead += timedelta(hours=2)
-    lake.collector(told).run()
+    lake.collector(reported).run()
 
 
 def kill_at(engine: sa.Engine, moment: int) -> Iterator[int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from interim_lake import InterimLake, MovedClock, ToldRuns, new_catalog
+from interim_lake import InterimLake, MovedClock, ReportedRuns, new_catalog
 
 from airflow_snowpack.interim.registry import InterimRegistry
 from airflow_snowpack.store import Store
@@ -45,5 +45,5 @@ def lake_of_tables(registry: InterimRegistry, interim_catalog: Catalog) -> Inter
 
 
 @pytest.fixture
-def told() -> ToldRuns:
-    return ToldRuns()
+def reported() -> ReportedRuns:
+    return ReportedRuns()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import sqlalchemy as sa
-from interim_lake import DAG, RUN, ToldRuns
+from interim_lake import DAG, RUN, ReportedRuns
 
 from airflow_snowpack.airflow.task_ref import TaskRef
 from airflow_snowpack.interim.rows import run_key, touch
@@ -41,18 +41,18 @@ def pins(store: Store) -> int:
 
 @pytest.mark.one_database
 def test_a_thousand_runs_that_have_ended_with_255_consumers_each_are_foreseen(
-    interim_store: Store, lake_of_tables: InterimLake, told: ToldRuns, clock: MovedClock
+    interim_store: Store, lake_of_tables: InterimLake, reported: ReportedRuns, clock: MovedClock
 ) -> None:
     for run_id in fill(interim_store, clock, runs=1_000, tasks=255):
-        told.end(run_id)
+        reported.end(run_id)
 
-    assert lake_of_tables.collect(told, dry_run=True).runs == 1_000
+    assert lake_of_tables.collect(reported, dry_run=True).runs == 1_000
     assert pins(interim_store) == 255_000, "nothing was changed"
 
 
 @pytest.mark.one_database
 def test_consumers_of_runs_that_go_on_never_need_more_values_than_a_database_takes(
-    interim_store: Store, lake_of_tables: InterimLake, told: ToldRuns, clock: MovedClock
+    interim_store: Store, lake_of_tables: InterimLake, reported: ReportedRuns, clock: MovedClock
 ) -> None:
     def small(connection: Any, *_: object) -> None:
         if isinstance(connection, sqlite3.Connection):
@@ -60,9 +60,9 @@ def test_consumers_of_runs_that_go_on_never_need_more_values_than_a_database_tak
 
     sa.event.listen(interim_store.engine, "checkout", small)
     for run_id in fill(interim_store, clock, runs=101, tasks=80):
-        told.finish(*(f"task{number}" for number in range(80)), run_id=run_id)
+        reported.finish(*(f"task{number}" for number in range(80)), run_id=run_id)
 
-    assert lake_of_tables.collect(told, dry_run=True).runs == 101
+    assert lake_of_tables.collect(reported, dry_run=True).runs == 101
     assert pins(interim_store) == 101 * 80
-    assert lake_of_tables.collect(told).runs == 101
+    assert lake_of_tables.collect(reported).runs == 101
     assert pins(interim_store) == 0

@@ -13,7 +13,7 @@ from interim_lake import holder
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from interim_lake import InterimLake, MovedClock, ToldRuns
+    from interim_lake import InterimLake, MovedClock, ReportedRuns
 
     from airflow_snowpack.store import Store
 
@@ -32,8 +32,8 @@ def statements(interim_store: Store) -> Iterator[list[str]]:
     sa.event.remove(interim_store.engine, "before_cursor_execute", hear)
 
 
-def test_a_pass_says_no_more_for_tables_that_stay(
-    lake_of_tables: InterimLake, told: ToldRuns, clock: MovedClock, statements: list[str]
+def test_tables_that_stay_add_no_statements_to_a_pass(
+    lake_of_tables: InterimLake, reported: ReportedRuns, clock: MovedClock, statements: list[str]
 ) -> None:
     def cost_of_a_pass(run_id: str, stay: int) -> int:
         lake_of_tables.begun("clean", run_id=run_id)
@@ -41,29 +41,29 @@ def test_a_pass_says_no_more_for_tables_that_stay(
             writing = lake_of_tables.begun(f"task{number}", run_id=run_id)
             lake_of_tables.registry.commit(writing, snapshot_id=1, rows=1, consumers=["report"])
         clock.move(timedelta(minutes=1))
-        told.says("clean", "failed", run_id=run_id)
+        reported.set("clean", "failed", run_id=run_id)
         clock.move(timedelta(minutes=30))
         statements.clear()
-        assert len(lake_of_tables.collector(told).run().dropped) == 1
+        assert len(lake_of_tables.collector(reported).run().dropped) == 1
         cost = len(statements)
-        told.end(run_id)
+        reported.end(run_id)
         clock.move(timedelta(hours=1))
-        lake_of_tables.collector(told).run()
+        lake_of_tables.collector(reported).run()
         return cost
 
     assert cost_of_a_pass("few", 1) == cost_of_a_pass("many", 12)
 
 
 def test_a_pass_with_nothing_due_reads_twice(
-    lake_of_tables: InterimLake, told: ToldRuns, clock: MovedClock, statements: list[str]
+    lake_of_tables: InterimLake, reported: ReportedRuns, clock: MovedClock, statements: list[str]
 ) -> None:
     for number in range(5):
         lake_of_tables.begun("clean", run_id=f"run{number}")
     statements.clear()
 
-    assert lake_of_tables.collector(told).run().runs == 0
+    assert lake_of_tables.collector(reported).run().runs == 0
     assert [statement.split()[0] for statement in statements if "BEGIN" not in statement] == ["SELECT", "SELECT"]
-    assert told.asked == []
+    assert reported.asked == []
 
 
 def test_an_expected_reader_leaves_the_row_of_its_run_alone(lake_of_tables: InterimLake, statements: list[str]) -> None:
@@ -78,7 +78,7 @@ def test_an_expected_reader_leaves_the_row_of_its_run_alone(lake_of_tables: Inte
 
 @pytest.mark.one_database
 def test_a_run_in_which_nothing_happens_is_looked_at_less_and_less_often(
-    lake_of_tables: InterimLake, told: ToldRuns, clock: MovedClock
+    lake_of_tables: InterimLake, reported: ReportedRuns, clock: MovedClock
 ) -> None:
     table_id = lake_of_tables.handed_on("clean", consumers=["report"]).table_id
     pauses = []
@@ -87,7 +87,7 @@ def test_a_run_in_which_nothing_happens_is_looked_at_less_and_less_often(
         assert look_at is not None
         pauses.append(look_at - clock.now)
         clock.now = look_at
-        assert lake_of_tables.collector(told).run().runs == 1
+        assert lake_of_tables.collector(reported).run().runs == 1
 
     assert pauses == sorted(pauses)
     assert pauses[-1] == timedelta(hours=1)

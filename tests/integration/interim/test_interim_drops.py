@@ -22,7 +22,7 @@ from airflow_snowpack.interim.ownership import claim
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from interim_lake import MovedClock, ToldRuns
+    from interim_lake import MovedClock, ReportedRuns
     from pyiceberg.catalog import Catalog
     from pyiceberg.typedef import Identifier
 
@@ -42,7 +42,7 @@ def folder_of(lake: InterimLake, name: str) -> Path:
 
 
 def test_a_drop_that_fails_keeps_its_row_and_is_tried_again(
-    lake_of_tables: InterimLake, told: ToldRuns, clock: MovedClock, tmp_path: Path
+    lake_of_tables: InterimLake, reported: ReportedRuns, clock: MovedClock, tmp_path: Path
 ) -> None:
     ref = lake_of_tables.handed_on("clean")
     other = lake_of_tables.handed_on("ingest")
@@ -51,25 +51,27 @@ def test_a_drop_that_fails_keeps_its_row_and_is_tried_again(
     away = file.rename(file.with_name("away.db"))
     file.mkdir()
 
-    failed = lake_of_tables.collect(told).failed
+    failed = lake_of_tables.collect(reported).failed
 
     assert {str(each.table.table) for each in failed} == {ref.table, other.table}
     [table, _] = lake_of_tables.registry.tables()
     assert (table.state, table.drops) == (TableState.DROPPING, 1)
     assert table.error is not None
     assert "catalog" in table.error
-    assert lake_of_tables.collect(told, later=timedelta(seconds=30)).failed == (), "it waits before it tries again"
+    assert lake_of_tables.collect(reported, later=timedelta(seconds=30)).failed == (), "it waits before it tries again"
     file.rmdir()
     away.rename(file)
-    assert len(lake_of_tables.collect(told, later=timedelta(minutes=1)).dropped) == 2
+    assert len(lake_of_tables.collect(reported, later=timedelta(minutes=1)).dropped) == 2
     assert lake_of_tables.tables() == set()
-    told.end()
-    assert lake_of_tables.collect(told).runs == 1
-    assert lake_of_tables.collect(told).runs == 0
+    reported.end()
+    assert lake_of_tables.collect(reported).runs == 1
+    assert lake_of_tables.collect(reported).runs == 0
 
 
 @pytest.mark.one_database
-def test_a_catalog_that_is_down_is_asked_once_a_pass(lake_of_tables: InterimLake, told: ToldRuns, clock: MovedClock) -> None:
+def test_a_catalog_that_is_down_is_called_once_per_pass(
+    lake_of_tables: InterimLake, reported: ReportedRuns, clock: MovedClock
+) -> None:
     for number in range(3):
         lake_of_tables.handed_on(f"task{number}")
     asked = []
@@ -79,41 +81,43 @@ def test_a_catalog_that_is_down_is_asked_once_a_pass(lake_of_tables: InterimLake
         raise CatalogUnreachable(name, OSError("closed"))
 
     clock.move(timedelta(hours=1))
-    collected = Collector(lake_of_tables.registry, told, closed).run()
+    collected = Collector(lake_of_tables.registry, reported, closed).run()
 
     assert (len(collected.failed), asked) == (3, ["lake"])
 
 
-def test_a_pass_finishes_what_a_killed_one_has_begun(lake_of_tables: InterimLake, told: ToldRuns, clock: MovedClock) -> None:
+def test_a_pass_finishes_what_a_killed_one_has_begun(
+    lake_of_tables: InterimLake, reported: ReportedRuns, clock: MovedClock
+) -> None:
     ref = lake_of_tables.handed_on("clean", with_rows=True)
     clock.move(timedelta(hours=1))
-    collector_store = lake_of_tables.collector(told)._collector_store
-    [doomed] = collector_store.settle(lake_of_tables.collector(told)._due.take(10), {}, 10)
+    collector_store = lake_of_tables.collector(reported)._collector_store
+    [doomed] = collector_store.settle(lake_of_tables.collector(reported)._due.take(10), {}, 10)
     collector_store.locate(doomed, lake_of_tables.catalog.load_table(doomed.table.identifier).location())
     lake_of_tables.catalog.drop_table(doomed.table.identifier)
     folder = folder_of(lake_of_tables, ref.table)
     assert folder.is_dir()
 
-    assert lake_of_tables.collect(told, later=timedelta(minutes=1)).dropped == (), "it may be alive"
-    assert len(lake_of_tables.collect(told, later=timedelta(minutes=10)).dropped) == 1
+    assert lake_of_tables.collect(reported, later=timedelta(minutes=1)).dropped == (), "it may be alive"
+    assert len(lake_of_tables.collect(reported, later=timedelta(minutes=10)).dropped) == 1
     assert not folder.exists()
 
 
 @pytest.mark.one_database
-def test_the_files_of_a_write_that_never_created_its_table_go_too(lake_of_tables: InterimLake, told: ToldRuns) -> None:
+def test_the_files_of_a_write_that_never_created_its_table_go_too(lake_of_tables: InterimLake, reported: ReportedRuns) -> None:
     writing = lake_of_tables.begun("clean")
     folder = folder_of(lake_of_tables, str(writing.table))
     (folder / "data").mkdir(parents=True)
     (folder / "data" / "part-0.parquet").write_bytes(b"half a write")
-    told.says("clean", "failed")
+    reported.set("clean", "failed")
 
-    assert len(lake_of_tables.collect(told).dropped) == 1
+    assert len(lake_of_tables.collect(reported).dropped) == 1
     assert not folder.exists()
 
 
 @pytest.mark.one_database
-def test_a_table_that_stands_elsewhere_loses_its_own_files_and_nothing_beside_them(
-    lake_of_tables: InterimLake, told: ToldRuns, tmp_path: Path
+def test_a_table_in_another_folder_loses_its_own_files_and_nothing_beside_them(
+    lake_of_tables: InterimLake, reported: ReportedRuns, tmp_path: Path
 ) -> None:
     elsewhere = tmp_path / "shared"
     neighbour = elsewhere / "data" / "precious.parquet"
@@ -126,7 +130,7 @@ def test_a_table_that_stands_elsewhere_loses_its_own_files_and_nothing_beside_th
     table.append(lake_of_tables.rows())
     lake_of_tables.registry.commit(writing, snapshot_id=None, rows=3, consumers=())
 
-    assert len(lake_of_tables.collect(told).dropped) == 1
+    assert len(lake_of_tables.collect(reported).dropped) == 1
     assert [file for file in elsewhere.rglob("*") if file.is_file()] == [neighbour]
 
 
@@ -137,27 +141,29 @@ def test_no_folder_is_deleted_that_is_not_called_like_an_interim_table(tmp_path:
 
 
 @pytest.mark.one_database
-def test_airflow_that_does_not_answer_drops_nothing_and_is_asked_again_soon(lake_of_tables: InterimLake, told: ToldRuns) -> None:
+def test_without_an_answer_of_airflow_nothing_is_dropped_and_it_is_queried_again_soon(
+    lake_of_tables: InterimLake, reported: ReportedRuns
+) -> None:
     ref = lake_of_tables.handed_on("clean", consumers=["report"])
-    told.silent = SnowpackError("Airflow does not answer.")
+    reported.silent = SnowpackError("Airflow does not answer.")
     with pytest.raises(SnowpackError, match="does not answer"):
-        lake_of_tables.collect(told)
+        lake_of_tables.collect(reported)
     assert lake_of_tables.tables() == {ref.table}
 
-    told.silent = None
-    told.finish("report")
-    assert len(lake_of_tables.collect(told, later=timedelta(minutes=1)).dropped) == 1
+    reported.silent = None
+    reported.finish("report")
+    assert len(lake_of_tables.collect(reported, later=timedelta(minutes=1)).dropped) == 1
 
 
-def test_the_sweeper_takes_old_tables_and_folders_that_nobody_knows_and_nothing_else(
-    lake_of_tables: InterimLake, told: ToldRuns, clock: MovedClock
+def test_the_sweeper_takes_old_tables_and_folders_without_a_record_and_nothing_else(
+    lake_of_tables: InterimLake, reported: ReportedRuns, clock: MovedClock
 ) -> None:
     claim(lake_of_tables.catalog, "lake", "snowpack_interim", lake_of_tables.registry.store.identity)
     known = lake_of_tables.handed_on("clean", consumers=["report"])
     stranger = lake_of_tables.begun("lost")
     lake_of_tables.create(stranger, with_rows=True)
     lake_of_tables.registry.abandon(stranger, "no")
-    collector_store = lake_of_tables.collector(told)._collector_store
+    collector_store = lake_of_tables.collector(reported)._collector_store
     [doomed] = collector_store.take_left(1)
     collector_store.dropped(doomed)  # the row is gone, and then the write went through after all
     users = lake_of_tables.catalog.create_table(("snowpack_interim", "users_own"), schema=lake_of_tables.rows().schema)
@@ -204,7 +210,7 @@ def slow(lake: InterimLake, before: Callable[[], None]) -> SlowCatalog:
 
 
 def test_the_lease_of_a_batch_of_drops_is_renewed_while_it_lasts(
-    lake_of_tables: InterimLake, told: ToldRuns, clock: MovedClock
+    lake_of_tables: InterimLake, reported: ReportedRuns, clock: MovedClock
 ) -> None:
     for number in range(6):
         lake_of_tables.handed_on("clean", output=str(number))
@@ -212,17 +218,17 @@ def test_the_lease_of_a_batch_of_drops_is_renewed_while_it_lasts(
 
     def four_minutes() -> None:
         clock.move(timedelta(minutes=4))
-        others.extend(lake_of_tables.collector(told).run().dropped)
+        others.extend(lake_of_tables.collector(reported).run().dropped)
 
     clock.move(timedelta(hours=2))
-    collected = Collector(lake_of_tables.registry, told, lambda _: slow(lake_of_tables, four_minutes)).run()
+    collected = Collector(lake_of_tables.registry, reported, lambda _: slow(lake_of_tables, four_minutes)).run()
 
     assert len(collected.dropped) == 6
     assert others == [], "24 minutes of drops belong to one collector, although its lease is 10 minutes"
 
 
 def test_a_collector_leaves_tables_that_another_one_has_taken_over(
-    lake_of_tables: InterimLake, told: ToldRuns, clock: MovedClock
+    lake_of_tables: InterimLake, reported: ReportedRuns, clock: MovedClock
 ) -> None:
     for number in range(3):
         lake_of_tables.handed_on("clean", output=str(number))
@@ -230,10 +236,10 @@ def test_a_collector_leaves_tables_that_another_one_has_taken_over(
 
     def an_hour() -> None:
         clock.move(timedelta(hours=1))
-        others.extend(lake_of_tables.collector(told).run().dropped)
+        others.extend(lake_of_tables.collector(reported).run().dropped)
 
     clock.move(timedelta(hours=2))
-    collected = Collector(lake_of_tables.registry, told, lambda _: slow(lake_of_tables, an_hour)).run()
+    collected = Collector(lake_of_tables.registry, reported, lambda _: slow(lake_of_tables, an_hour)).run()
 
     assert len(others) == 3
     assert len(collected.dropped) == 1, "the one that it was dropping when its lease ended"

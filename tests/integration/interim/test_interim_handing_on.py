@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from interim_lake import MovedClock, ToldRuns
+    from interim_lake import MovedClock, ReportedRuns
 
     from airflow_snowpack.interim.model import Writing
 
@@ -41,7 +41,7 @@ def test_a_table_is_on_record_before_it_exists(lake_of_tables: InterimLake) -> N
     assert is_ours(table.table.table)
 
 
-def test_the_late_write_of_a_zombie_reaches_nothing_that_its_successor_handed_on(lake_of_tables: InterimLake) -> None:
+def test_the_late_write_of_a_zombie_reaches_nothing_that_its_successor_committed(lake_of_tables: InterimLake) -> None:
     zombie = lake_of_tables.begun("clean", try_number=1)
     ref = lake_of_tables.handed_on("clean", try_number=2, consumers=["report"])
 
@@ -114,40 +114,40 @@ def test_the_outputs_of_a_task_do_not_supersede_each_other(lake_of_tables: Inter
     assert all(lake_of_tables.registry.heartbeat(writing) for writing in (first, second))
 
 
-def test_a_superseded_table_goes_when_the_old_attempts_lease_is_over(lake_of_tables: InterimLake, told: ToldRuns) -> None:
+def test_a_superseded_table_goes_when_the_old_attempts_lease_is_over(lake_of_tables: InterimLake, reported: ReportedRuns) -> None:
     zombie = lake_of_tables.begun("clean", try_number=1)
     lake_of_tables.create(zombie)
     ref = lake_of_tables.handed_on("clean", try_number=2, consumers=["report"])
 
-    assert lake_of_tables.collect(told, later=timedelta(minutes=2)).dropped == ()
-    assert [doomed.table for doomed in lake_of_tables.collect(told).dropped] == [zombie.table]
+    assert lake_of_tables.collect(reported, later=timedelta(minutes=2)).dropped == ()
+    assert [doomed.table for doomed in lake_of_tables.collect(reported).dropped] == [zombie.table]
     assert lake_of_tables.tables() == {ref.table}
 
 
 @pytest.mark.one_database
-def test_a_dead_attempts_table_waits_for_airflow_to_say_that_it_is_over(lake_of_tables: InterimLake, told: ToldRuns) -> None:
+def test_a_dead_attempts_table_stays_until_airflow_reports_its_end(lake_of_tables: InterimLake, reported: ReportedRuns) -> None:
     dead = lake_of_tables.begun("clean")
     for going_on in ("running", "up_for_retry", "queued"):
-        told.says("clean", going_on)
-        assert lake_of_tables.collect(told).dropped == ()
-    told.says("clean", "failed")
+        reported.set("clean", going_on)
+        assert lake_of_tables.collect(reported).dropped == ()
+    reported.set("clean", "failed")
 
-    assert [doomed.table for doomed in lake_of_tables.collect(told).dropped] == [dead.table]
+    assert [doomed.table for doomed in lake_of_tables.collect(reported).dropped] == [dead.table]
 
 
-def test_an_attempt_that_beats_is_not_dead_whatever_airflow_says(
-    lake_of_tables: InterimLake, told: ToldRuns, clock: MovedClock
+def test_an_attempt_with_a_heartbeat_is_not_dead_whatever_airflow_reports(
+    lake_of_tables: InterimLake, reported: ReportedRuns, clock: MovedClock
 ) -> None:
     alive = lake_of_tables.begun("clean")
-    told.says("clean", "failed")
+    reported.set("clean", "failed")
     clock.move(timedelta(minutes=5))
     assert lake_of_tables.registry.heartbeat(alive)
 
-    assert lake_of_tables.collect(told, later=timedelta(minutes=9)).dropped == ()
+    assert lake_of_tables.collect(reported, later=timedelta(minutes=9)).dropped == ()
     assert lake_of_tables.registry.heartbeat(alive)
 
 
-def test_the_outputs_of_a_task_are_handed_on_together_or_not_at_all(lake_of_tables: InterimLake) -> None:
+def test_the_outputs_of_a_task_are_committed_together_or_not_at_all(lake_of_tables: InterimLake) -> None:
     registry = lake_of_tables.registry
     before = lake_of_tables.named("features", "other")
     rows = lake_of_tables.begun("split", output="rows", name="features", scope=Scope.GLOBAL)
@@ -166,7 +166,7 @@ def test_the_outputs_of_a_task_are_handed_on_together_or_not_at_all(lake_of_tabl
     assert refs == [registry.named("features", scope=Scope.GLOBAL)]
 
 
-def test_a_try_that_has_lost_one_of_its_outputs_hands_on_none(registry: InterimRegistry, tmp_path: Path) -> None:
+def test_a_try_that_has_lost_one_of_its_outputs_commits_none(registry: InterimRegistry, tmp_path: Path) -> None:
     lake = InterimLake(registry, new_catalog(tmp_path))
     handover = Handover(registry, lambda: lake.catalog, holder("split"), catalog_name=LAKE, consumers=["report"])
 
@@ -186,7 +186,7 @@ def test_a_try_that_has_lost_one_of_its_outputs_hands_on_none(registry: InterimR
 
 
 @pytest.mark.one_database
-def test_handing_on_tells_what_was_made_from_what(lake_of_tables: InterimLake) -> None:
+def test_a_commit_records_the_lineage(lake_of_tables: InterimLake) -> None:
     first = lake_of_tables.handed_on("ingest")
     writing = lake_of_tables.begun("clean")
     made_of = [TableAt(first.table, first.snapshot_id)]
@@ -211,7 +211,7 @@ class ForgetfulStore(Store):
         return super().transact(work)
 
 
-def test_a_lost_answer_changes_nothing(lake_of_tables: InterimLake, interim_store: Store, told: ToldRuns) -> None:
+def test_a_lost_answer_changes_nothing(lake_of_tables: InterimLake, interim_store: Store, reported: ReportedRuns) -> None:
     forgetful = InterimRegistry(ForgetfulStore(interim_store.engine, interim_store.clock))
     lake = InterimLake(forgetful, lake_of_tables.catalog)
 

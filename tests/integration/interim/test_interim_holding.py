@@ -16,32 +16,32 @@ from airflow_snowpack.interim.names import Scope
 from airflow_snowpack.preservation import Preservation
 
 if TYPE_CHECKING:
-    from interim_lake import InterimLake, MovedClock, ToldRuns
+    from interim_lake import InterimLake, MovedClock, ReportedRuns
 
 
 @pytest.mark.one_database
-def test_a_consumer_that_fails_and_tries_again_finds_its_input(lake_of_tables: InterimLake, told: ToldRuns) -> None:
+def test_a_consumer_that_fails_and_tries_again_finds_its_input(lake_of_tables: InterimLake, reported: ReportedRuns) -> None:
     ref = lake_of_tables.handed_on("clean", consumers=["report"])
     for try_number in (1, 2):
         reading = lake_of_tables.registry.consume([ref], attempt=holder("report", try_number=try_number))
         lake_of_tables.registry.release(reading)
-        told.says("report", "up_for_retry")
-        assert lake_of_tables.collect(told).dropped == ()
+        reported.set("report", "up_for_retry")
+        assert lake_of_tables.collect(reported).dropped == ()
 
     lake_of_tables.registry.consume([ref], attempt=holder("report", try_number=3))
 
 
 @pytest.mark.one_database
-def test_a_view_needs_the_table_below_it(lake_of_tables: InterimLake, told: ToldRuns) -> None:
+def test_a_view_needs_the_table_below_it(lake_of_tables: InterimLake, reported: ReportedRuns) -> None:
     ref = lake_of_tables.handed_on("clean")
     reading = lake_of_tables.registry.consume([ref.where("id > 1"), ref.limit(1)], attempt=holder("report"))
 
     assert reading.tables == (ref,)
-    assert lake_of_tables.collect(told, later=timedelta(minutes=5)).dropped == ()
+    assert lake_of_tables.collect(reported, later=timedelta(minutes=5)).dropped == ()
 
 
 @pytest.mark.one_database
-def test_what_is_read_is_what_is_on_record_whatever_its_reference_says(lake_of_tables: InterimLake) -> None:
+def test_what_is_read_is_what_is_on_record_whatever_the_reference_contains(lake_of_tables: InterimLake) -> None:
     ref, other = lake_of_tables.handed_on("clean", with_rows=True), lake_of_tables.handed_on("ingest")
     strange = replace(ref, snapshot_id=7, rows=None, producer=other.producer)
 
@@ -49,7 +49,7 @@ def test_what_is_read_is_what_is_on_record_whatever_its_reference_says(lake_of_t
 
 
 @pytest.mark.one_database
-def test_a_task_reads_the_snapshot_that_was_handed_on_whatever_its_reference_says(lake_of_tables: InterimLake) -> None:
+def test_a_task_reads_the_committed_snapshot_whatever_the_reference_contains(lake_of_tables: InterimLake) -> None:
     ref = lake_of_tables.handed_on("clean", with_rows=True)
     catalog = lake_of_tables.catalog
     catalog.load_table(ref.table.partition(".")[2]).append(lake_of_tables.rows())
@@ -75,25 +75,25 @@ def test_a_reference_with_the_name_of_another_table_is_refused(lake_of_tables: I
 
 @pytest.mark.one_database
 @pytest.mark.parametrize("state", [None, "running", "up_for_retry"])
-def test_a_silent_reader_keeps_its_table_while_airflow_says_that_it_goes_on(
-    lake_of_tables: InterimLake, told: ToldRuns, state: str | None
+def test_a_silent_reader_keeps_its_table_while_airflow_reports_it_as_running(
+    lake_of_tables: InterimLake, reported: ReportedRuns, state: str | None
 ) -> None:
     ref = lake_of_tables.handed_on("clean")
     lake_of_tables.registry.consume([ref], attempt=holder("report"))
-    told.says("report", state)
+    reported.set("report", state)
 
-    assert lake_of_tables.collect(told).dropped == ()
+    assert lake_of_tables.collect(reported).dropped == ()
 
 
-def test_a_dead_readers_table_goes_when_its_lease_is_over_and_airflow_says_so(
-    lake_of_tables: InterimLake, told: ToldRuns
+def test_a_dead_readers_table_goes_when_its_lease_has_expired_and_airflow_confirms(
+    lake_of_tables: InterimLake, reported: ReportedRuns
 ) -> None:
     ref = lake_of_tables.handed_on("clean")
     reading = lake_of_tables.registry.consume([ref], attempt=holder("report"))
-    told.says("report", "failed")
+    reported.set("report", "failed")
 
-    assert lake_of_tables.collect(told, later=timedelta(minutes=5)).dropped == ()
-    assert len(lake_of_tables.collect(told).dropped) == 1
+    assert lake_of_tables.collect(reported, later=timedelta(minutes=5)).dropped == ()
+    assert len(lake_of_tables.collect(reported).dropped) == 1
     assert not lake_of_tables.registry.heartbeat(reading)
     assert not lake_of_tables.registry.release(reading)
 
@@ -124,70 +124,72 @@ def test_a_reader_that_misses_its_heartbeats_is_no_longer_reported_as_reading_an
 
 @pytest.mark.one_database
 def test_a_mapped_reader_keeps_its_tables_until_all_of_its_instances_have_ended(
-    lake_of_tables: InterimLake, told: ToldRuns
+    lake_of_tables: InterimLake, reported: ReportedRuns
 ) -> None:
     refs = [lake_of_tables.handed_on("clean", output=str(number)) for number in range(2)]
     for number, ref in enumerate(refs):
         lake_of_tables.registry.consume([ref], attempt=holder("report", map_index=number))
-    told.says("report", "failed", map_index=0)
-    told.says("report", "up_for_retry", map_index=1)
-    assert lake_of_tables.collect(told).dropped == ()
+    reported.set("report", "failed", map_index=0)
+    reported.set("report", "up_for_retry", map_index=1)
+    assert lake_of_tables.collect(reported).dropped == ()
 
-    told.says("report", "failed", map_index=1)
-    assert len(lake_of_tables.collect(told).dropped) == 2
+    reported.set("report", "failed", map_index=1)
+    assert len(lake_of_tables.collect(reported).dropped) == 2
 
 
 def test_a_consumer_that_was_cleared_after_it_had_finished_keeps_its_input_between_its_tries(
-    lake_of_tables: InterimLake, told: ToldRuns
+    lake_of_tables: InterimLake, reported: ReportedRuns
 ) -> None:
     ref = lake_of_tables.handed_on("clean", consumers=["report", "publish"])
-    told.finish("report")
-    lake_of_tables.collect(told)
+    reported.finish("report")
+    lake_of_tables.collect(reported)
 
     reading = lake_of_tables.registry.consume([ref], attempt=holder("report", try_number=2))
     lake_of_tables.registry.release(reading)
-    told.says("report", "up_for_retry")
-    told.finish("publish")
-    assert lake_of_tables.collect(told).dropped == ()
+    reported.set("report", "up_for_retry")
+    reported.finish("publish")
+    assert lake_of_tables.collect(reported).dropped == ()
 
-    told.finish("report")
-    assert len(lake_of_tables.collect(told).dropped) == 1
+    reported.finish("report")
+    assert len(lake_of_tables.collect(reported).dropped) == 1
 
 
 @pytest.mark.one_database
 def test_a_dead_reader_in_a_run_that_is_over_keeps_nothing_although_its_task_was_cleared_without_it(
-    lake_of_tables: InterimLake, told: ToldRuns
+    lake_of_tables: InterimLake, reported: ReportedRuns
 ) -> None:
     ref = lake_of_tables.handed_on("clean", consumers=["report"])
     lake_of_tables.registry.consume([ref], attempt=holder("report"))
-    told.says("report", None)
-    told.end()
+    reported.set("report", None)
+    reported.end()
 
-    assert len(lake_of_tables.collect(told).dropped) == 1
+    assert len(lake_of_tables.collect(reported).dropped) == 1
 
 
 @pytest.mark.one_database
-def test_a_preserved_table_is_looked_after_again_when_somebody_reads_it(lake_of_tables: InterimLake, told: ToldRuns) -> None:
+def test_a_preserved_table_is_checked_again_when_a_task_reads_it(lake_of_tables: InterimLake, reported: ReportedRuns) -> None:
     ref = lake_of_tables.handed_on("clean", preservation=Preservation.FULL)
-    told.end()
-    lake_of_tables.collect(told)
+    reported.end()
+    lake_of_tables.collect(reported)
     assert lake_of_tables.registry.table(ref.table_id).check_at is None
 
     lake_of_tables.registry.consume([ref], attempt=holder("report", try_number=2))
-    lake_of_tables.collect(told)
+    lake_of_tables.collect(reported)
 
     assert lake_of_tables.registry.table(ref.table_id).readers == 0, "its reader is dead"
     lake_of_tables.registry.drop(ref.table_id)
 
 
-def test_a_reader_of_another_run_keeps_the_table_when_its_own_run_is_over(lake_of_tables: InterimLake, told: ToldRuns) -> None:
+def test_a_reader_of_another_run_keeps_the_table_when_its_own_run_is_over(
+    lake_of_tables: InterimLake, reported: ReportedRuns
+) -> None:
     ref = lake_of_tables.handed_on("clean", consumers=["report"])
     reading = lake_of_tables.registry.consume([ref], attempt=holder("audit", run_id="manual__2"))
-    told.end(RUN)
-    assert lake_of_tables.collect(told, later=timedelta(minutes=5)).dropped == ()
+    reported.end(RUN)
+    assert lake_of_tables.collect(reported, later=timedelta(minutes=5)).dropped == ()
 
-    told.says("audit", "failed", run_id="manual__2")
-    assert len(lake_of_tables.collect(told).dropped) == 1, "the other run wakes the table's own"
+    reported.set("audit", "failed", run_id="manual__2")
+    assert len(lake_of_tables.collect(reported).dropped) == 1, "the other run wakes the table's own"
     assert not lake_of_tables.registry.heartbeat(reading)
 
 

@@ -19,7 +19,7 @@ import kill_interim
 import pytest
 from bounded import PATIENCE_S, started
 from effort import rounds
-from interim_lake import InterimLake, ToldRuns, holder, new_catalog
+from interim_lake import InterimLake, ReportedRuns, holder, new_catalog
 from kill_interim import ShiftedClock
 
 from airflow_snowpack.interim.collection.dropping import folder_of_namespace
@@ -85,29 +85,29 @@ def test_a_kill_at_any_moment_leaks_nothing_and_drops_nothing_that_is_needed(
     clock, catalog = ShiftedClock(), new_catalog(home)
     with Store(open_engine(store_url), clock) as store, doomed(store_url, home) as live:
         claim(catalog, "lake", "snowpack_interim", store.identity)
-        lake, told = InterimLake(InterimRegistry(store), catalog), ToldRuns()
+        lake, reported = InterimLake(InterimRegistry(store), catalog), ReportedRuns()
 
         def live_and_collect(moment: int) -> str:
             run_id = f"run{moment}"
             needed = lake.handed_on("keep", consumers=["later"], run_id=run_id)
             answer = live(moment, clock.ahead)
 
-            told.finish("clean", "report", "publish", run_id=run_id)
+            reported.finish("clean", "report", "publish", run_id=run_id)
             for _ in range(3):
                 clock.ahead += timedelta(hours=2)
-                assert lake.collector(told).run().failed == ()
+                assert lake.collector(reported).run().failed == ()
             assert lake.tables() == {needed.table}, "what a consumer needs is there"
             lake.registry.release(lake.registry.consume([needed], attempt=holder("later", run_id=run_id)))
             left = lake.registry.tables(run_id=run_id)
             assert [table.table_id for table in left if not table.is_named] == [needed.table_id]
 
-            told.end(run_id)
+            reported.end(run_id)
             clock.ahead += timedelta(hours=2)
-            lake.collector(told).run()
+            lake.collector(reported).run()
             assert_nothing_is_left(lake, run_id)
             clock.ahead += timedelta(days=2)
             assert sweep(lake.registry, catalog, "lake", dry_run=True) == [], "not even for the sweeper"
-            assert lake.collector(told).run().runs == 0, "the run is forgotten"
+            assert lake.collector(reported).run().runs == 0, "the run is forgotten"
             return answer
 
         moments = moments_of(live_and_collect(0))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from interim_lake import InterimLake, MovedClock, ToldRuns
+from interim_lake import InterimLake, MovedClock, ReportedRuns
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.io.pyarrow import PyArrowFileIO
 from s3_server import s3_server
@@ -24,7 +24,7 @@ NAMESPACE = "s3://lake/warehouse/snowpack_interim"
 
 
 def properties(options: dict[str, Any]) -> dict[str, str]:
-    """Of the server, as a catalog is told of it."""
+    """Of the server, as a catalog is reported of it."""
     return {
         "s3.endpoint": f"{options['scheme']}://{options['endpoint_override']}",
         "s3.access-key-id": options["access_key"],
@@ -34,7 +34,7 @@ def properties(options: dict[str, Any]) -> dict[str, str]:
 
 
 def test_what_goes_leaves_no_object_and_what_stays_keeps_its_own(sqlite_url: str, tmp_path: Path) -> None:
-    clock, told = MovedClock(), ToldRuns()
+    clock, reported = MovedClock(), ReportedRuns()
     with s3_server() as options, open_store(sqlite_url, clock=clock) as store:
         reach = properties(options)
         catalog = SqlCatalog("lake", uri=f"sqlite:///{tmp_path}/catalog.db", warehouse="s3://lake/warehouse", **reach)
@@ -48,7 +48,7 @@ def test_what_goes_leaves_no_object_and_what_stays_keeps_its_own(sqlite_url: str
             with PyArrowFileIO(reach).new_output(f"{folder}/data/part-0.parquet").create() as stream:
                 stream.write(b"half a write")
 
-        assert [str(doomed.table) for doomed in lake.collect(told).dropped] == [goes.table]
+        assert [str(doomed.table) for doomed in lake.collect(reported).dropped] == [goes.table]
         clock.now = clock.now.now(clock.now.tzinfo) + timedelta(days=2)
         assert [action.location for action in sweep(lake.registry, catalog, "lake")] == [leftover]
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 import sqlalchemy as sa
-from interim_lake import InterimLake, MovedClock, ToldRuns, holder
+from interim_lake import InterimLake, MovedClock, ReportedRuns, holder
 
 from airflow_snowpack.iceberg import CatalogConfig, TableName
 from airflow_snowpack.interim.collection.dropping import Folder, folder_of_namespace
@@ -184,7 +184,7 @@ def test_a_catalog_that_keeps_no_properties_of_namespaces_has_the_marks_of_its_t
 
 
 @pytest.mark.one_database
-def test_a_store_that_was_lost_hands_its_namespace_and_its_leftovers_to_the_one_made_anew(
+def test_a_new_store_adopts_the_namespace_and_the_leftovers_of_a_lost_one(
     registry: InterimRegistry, laptop: InterimRegistry, interim_catalog: Catalog
 ) -> None:
     lost, anew = registry.store.identity, laptop.store.identity
@@ -207,12 +207,12 @@ def test_a_store_that_was_lost_hands_its_namespace_and_its_leftovers_to_the_one_
 def test_a_copy_of_a_store_drops_none_of_its_originals_tables(
     registry: InterimRegistry, interim_store: Store, interim_catalog: Catalog
 ) -> None:
-    ref, told = written(registry, interim_catalog), ToldRuns()
+    ref, reported = written(registry, interim_catalog), ReportedRuns()
     with interim_store.engine.begin() as conn:
         conn.execute(sa.text("DELETE FROM store_facts WHERE name = 'store_id'"))
     del interim_store.identity  # as another process would see it
 
-    collected = InterimLake(registry, interim_catalog).collect(told)
+    collected = InterimLake(registry, interim_catalog).collect(reported)
 
     assert collected.dropped == ()
     [missing] = collected.missing
@@ -225,13 +225,13 @@ def test_a_copy_of_a_store_drops_none_of_its_originals_tables(
 def test_a_table_that_is_not_in_the_catalog_is_reported_and_its_files_stay(
     registry: InterimRegistry, interim_catalog: Catalog
 ) -> None:
-    ref, told = written(registry, interim_catalog), ToldRuns()
+    ref, reported = written(registry, interim_catalog), ReportedRuns()
     name = ref.table.removeprefix("lake.")
     table = interim_catalog.load_table(name)
     file = table.metadata_location
     interim_catalog.rename_table(name, "snowpack_interim.kept_by_somebody")
 
-    collected = InterimLake(registry, interim_catalog).collect(told)
+    collected = InterimLake(registry, interim_catalog).collect(reported)
 
     assert (collected.dropped, collected.failed) == ((), ())
     [missing] = collected.missing
@@ -247,7 +247,7 @@ def test_a_table_that_is_not_in_the_catalog_is_reported_and_its_files_stay(
 def test_a_drop_that_was_killed_half_way_is_no_surprise_to_the_next_pass(
     registry: InterimRegistry, interim_catalog: Catalog
 ) -> None:
-    ref, told = written(registry, interim_catalog), ToldRuns()
+    ref, reported = written(registry, interim_catalog), ReportedRuns()
     lake = InterimLake(registry, interim_catalog)
     broken: list[str] = []
 
@@ -257,9 +257,9 @@ def test_a_drop_that_was_killed_half_way_is_no_surprise_to_the_next_pass(
 
     with pytest.MonkeyPatch.context() as storage:
         storage.setattr(Folder, "delete", cut_short)
-        assert [str(each.table.table) for each in lake.collect(told).failed] == [ref.table]
+        assert [str(each.table.table) for each in lake.collect(reported).failed] == [ref.table]
     assert (broken, in_catalog(interim_catalog)) == ([ref.table.rpartition(".")[2]], set())
     assert registry.table(ref.table_id).state is TableState.DROPPING
 
-    collected = lake.collect(told)
+    collected = lake.collect(reported)
     assert ([str(doomed.table) for doomed in collected.dropped], collected.missing) == ([ref.table], ())

@@ -17,7 +17,7 @@ from airflow_snowpack.store.dialect import UtcDateTime
 from airflow_snowpack.store.tables.interim import interim_tables
 
 if TYPE_CHECKING:
-    from interim_lake import InterimLake, MovedClock, ToldRuns
+    from interim_lake import InterimLake, MovedClock, ReportedRuns
     from pyiceberg.catalog import Catalog
 
     from airflow_snowpack.store import Store
@@ -82,24 +82,24 @@ def everything_of_tasks(lake: InterimLake, run_id: str) -> None:
 
 
 def test_no_statement_of_tasks_or_of_the_collector_walks_over_all_tables(
-    filled: Store, lake_of_tables: InterimLake, told: ToldRuns, clock: MovedClock
+    filled: Store, lake_of_tables: InterimLake, reported: ReportedRuns, clock: MovedClock
 ) -> None:
     def unreachable(name: str) -> Catalog:
         raise CatalogUnreachable(name, ConnectionError("down"))
 
     def passes() -> None:
         clock.move(LATER)
-        assert len(lake_of_tables.collector(told).run(dry_run=True).dropped) == 4 * DUE
-        assert len(Collector(lake_of_tables.registry, told, unreachable).run().failed) == 4 * DUE
+        assert len(lake_of_tables.collector(reported).run(dry_run=True).dropped) == 4 * DUE
+        assert len(Collector(lake_of_tables.registry, reported, unreachable).run().failed) == 4 * DUE
         clock.move(LATER)
-        assert len(lake_of_tables.collector(told).run().dropped) == 4 * DUE
+        assert len(lake_of_tables.collector(reported).run().dropped) == 4 * DUE
 
     runs = [f"due{number}" for number in range(DUE)]
     sent = sent_by(filled, lambda: [everything_of_tasks(lake_of_tables, run_id) for run_id in runs])
     for run_id in runs:
-        told.finish("report", "publish", "audit", run_id=run_id)
-        told.says("slow", "failed", run_id=run_id)
-        told.end(run_id)
+        reported.finish("report", "publish", "audit", run_id=run_id)
+        reported.set("slow", "failed", run_id=run_id)
+        reported.end(run_id)
     sent += sent_by(filled, passes)
     assert filled.read(lambda conn: conn.scalar(sa.select(sa.func.count()).select_from(interim_tables))) == MANY
 

@@ -12,31 +12,33 @@ from airflow_snowpack.interim.names import Scope
 from airflow_snowpack.preservation import Preservation
 
 if TYPE_CHECKING:
-    from interim_lake import InterimLake, ToldRuns
+    from interim_lake import InterimLake, ReportedRuns
 
 DAY = timedelta(days=1)
 
 
-def test_preservation_ends_with_its_time_to_live(lake_of_tables: InterimLake, told: ToldRuns) -> None:
+def test_preservation_ends_with_its_time_to_live(lake_of_tables: InterimLake, reported: ReportedRuns) -> None:
     lake_of_tables.handed_on("clean", preservation=Preservation.FULL, ttl=7 * DAY)
-    told.end()
-    assert lake_of_tables.collect(told, later=6 * DAY).dropped == ()
+    reported.end()
+    assert lake_of_tables.collect(reported, later=6 * DAY).dropped == ()
 
-    assert len(lake_of_tables.collect(told, later=DAY).dropped) == 1
+    assert len(lake_of_tables.collect(reported, later=DAY).dropped) == 1
 
 
 @pytest.mark.one_database
-def test_a_preserved_table_that_is_needed_stays_when_its_time_is_over(lake_of_tables: InterimLake, told: ToldRuns) -> None:
+def test_a_preserved_table_that_is_needed_stays_when_its_time_is_over(
+    lake_of_tables: InterimLake, reported: ReportedRuns
+) -> None:
     lake_of_tables.handed_on("clean", consumers=["report"], preservation=Preservation.FULL, ttl=DAY)
 
-    assert lake_of_tables.collect(told, later=3 * DAY).dropped == ()
+    assert lake_of_tables.collect(reported, later=3 * DAY).dropped == ()
 
 
-def test_a_global_name_ends_with_its_time_to_live(lake_of_tables: InterimLake, told: ToldRuns) -> None:
+def test_a_global_name_ends_with_its_time_to_live(lake_of_tables: InterimLake, reported: ReportedRuns) -> None:
     lake_of_tables.named("features", ttl=7 * DAY)
-    told.end()
-    assert lake_of_tables.collect(told, later=6 * DAY).dropped == ()
+    reported.end()
+    assert lake_of_tables.collect(reported, later=6 * DAY).dropped == ()
 
-    assert len(lake_of_tables.collect(told, later=DAY).dropped) == 1
+    assert len(lake_of_tables.collect(reported, later=DAY).dropped) == 1
     with pytest.raises(InterimTableNotFound, match=r"'features'"):
         lake_of_tables.registry.named("features", scope=Scope.GLOBAL)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 from bounded import PATIENCE_S
 from effort import rounds
-from interim_lake import ToldRuns, holder
+from interim_lake import ReportedRuns, holder
 
 from airflow_snowpack.interim.collection.model import RunPhase
 from airflow_snowpack.interim.errors import InterimTableGone, StaleInterimAttempt
@@ -43,19 +43,19 @@ def at_once(*steps: Callable[[], Any]) -> list[Any]:
         return list(threads.map(one, steps))
 
 
-def test_a_reader_either_gets_a_table_that_stays_or_hears_that_it_is_gone(
-    lake_of_tables: InterimLake, told: ToldRuns, clock: MovedClock
+def test_a_reader_either_gets_a_table_that_stays_or_an_error(
+    lake_of_tables: InterimLake, reported: ReportedRuns, clock: MovedClock
 ) -> None:
     registry = lake_of_tables.registry
     for number in range(ROUNDS):
         run_id = f"run{number}"
         ref = lake_of_tables.handed_on("clean", consumers=["report"], run_id=run_id)
-        told.finish("report", run_id=run_id)
+        reported.finish("report", run_id=run_id)
         clock.move(timedelta(hours=1))
 
         reading, collected = at_once(
             lambda ref=ref, run_id=run_id: registry.consume([ref], attempt=holder("report", run_id=run_id, try_number=2)),
-            lambda: lake_of_tables.collector(told).run(),
+            lambda: lake_of_tables.collector(reported).run(),
         )
 
         is_dropped = ref.table in {str(doomed.table) for doomed in collected.dropped}
@@ -64,7 +64,7 @@ def test_a_reader_either_gets_a_table_that_stays_or_hears_that_it_is_gone(
         assert is_dropped or registry.release(reading)
 
 
-def test_a_name_is_read_while_it_moves(lake_of_tables: InterimLake, told: ToldRuns, clock: MovedClock) -> None:
+def test_a_name_is_read_while_it_moves(lake_of_tables: InterimLake, reported: ReportedRuns, clock: MovedClock) -> None:
     registry = lake_of_tables.registry
     lake_of_tables.named("features", run_id="run0")
     for number in range(1, ROUNDS):
@@ -72,7 +72,7 @@ def test_a_name_is_read_while_it_moves(lake_of_tables: InterimLake, told: ToldRu
         reading, moved, _ = at_once(
             lambda: registry.consume_named("features", scope=Scope.GLOBAL, attempt=holder("report", run_id="reader")),
             lambda number=number: lake_of_tables.named("features", run_id=f"run{number}"),
-            lambda: lake_of_tables.collector(told).run(),
+            lambda: lake_of_tables.collector(reported).run(),
         )
 
         assert reading.tables[0].table in lake_of_tables.tables()
@@ -80,18 +80,20 @@ def test_a_name_is_read_while_it_moves(lake_of_tables: InterimLake, told: ToldRu
         assert registry.release(reading)
 
 
-def test_collectors_side_by_side_drop_each_table_once(lake_of_tables: InterimLake, told: ToldRuns, clock: MovedClock) -> None:
+def test_collectors_side_by_side_drop_each_table_once(
+    lake_of_tables: InterimLake, reported: ReportedRuns, clock: MovedClock
+) -> None:
     made = {lake_of_tables.handed_on("clean", run_id=f"run{number}").table for number in range(3 * ROUNDS)}
     clock.move(timedelta(hours=1))
 
-    passes = at_once(*[lake_of_tables.collector(told).run] * 3)
+    passes = at_once(*[lake_of_tables.collector(reported).run] * 3)
 
     dropped = [str(doomed.table) for collected in passes for doomed in collected.dropped]
     assert sorted(dropped) == sorted(made)
     assert [collected.failed for collected in passes] == [()] * 3
 
 
-def test_of_two_attempts_at_once_one_hands_on(lake_of_tables: InterimLake) -> None:
+def test_of_two_concurrent_attempts_one_commits(lake_of_tables: InterimLake) -> None:
     def attempt(run_id: str, try_number: int) -> Any:
         writing = lake_of_tables.begun("clean", run_id=run_id, try_number=try_number)
         return lake_of_tables.registry.commit(writing, snapshot_id=1, rows=1, consumers=["report"])
@@ -108,7 +110,7 @@ def test_of_two_attempts_at_once_one_hands_on(lake_of_tables: InterimLake) -> No
 
 
 @pytest.mark.parametrize("mapped", [12])
-def test_the_instances_of_a_mapped_task_begin_and_hand_on_side_by_side(lake_of_tables: InterimLake, mapped: int) -> None:
+def test_the_instances_of_a_mapped_task_begin_and_commit_side_by_side(lake_of_tables: InterimLake, mapped: int) -> None:
     registry = lake_of_tables.registry
 
     def instance(number: int) -> Any:
@@ -121,7 +123,7 @@ def test_the_instances_of_a_mapped_task_begin_and_hand_on_side_by_side(lake_of_t
     assert len({ref.table for ref in refs}) == mapped
 
 
-class ClearedMeanwhile(ToldRuns):
+class ClearedMeanwhile(ReportedRuns):
     """Airflow, in which somebody does something between the answer and what is made of it."""
 
     def __init__(self, meanwhile: Callable[[], Any]) -> None:
@@ -145,15 +147,15 @@ def test_a_consumer_that_is_cleared_and_fails_after_airflow_has_answered_keeps_i
 
     def runs_again_and_fails() -> None:
         registry.release(registry.consume([ref], attempt=holder("report", try_number=2)))
-        told.says("report", "up_for_retry")
+        reported.set("report", "up_for_retry")
 
-    told = ClearedMeanwhile(runs_again_and_fails)
-    told.finish("report")
-    assert lake_of_tables.collect(told).dropped == ()
+    reported = ClearedMeanwhile(runs_again_and_fails)
+    reported.finish("report")
+    assert lake_of_tables.collect(reported).dropped == ()
     registry.release(registry.consume([ref], attempt=holder("report", try_number=3)))
 
-    told.finish("report")
-    assert len(lake_of_tables.collect(told).dropped) == 1
+    reported.finish("report")
+    assert len(lake_of_tables.collect(reported).dropped) == 1
 
 
 def test_a_producer_that_runs_again_after_airflow_has_answered_finds_its_new_table_pinned(
@@ -163,15 +165,15 @@ def test_a_producer_that_runs_again_after_airflow_has_answered_finds_its_new_tab
     made: list[TableRef] = []
 
     def is_cleared_and_runs_again() -> None:
-        told.end(phase=RunPhase.ACTIVE)
-        told.says("report", None)
+        reported.end(phase=RunPhase.ACTIVE)
+        reported.set("report", None)
         made.append(lake_of_tables.named("features", scope=Scope.RUN, try_number=2, consumers=["report"]))
 
-    told = ClearedMeanwhile(is_cleared_and_runs_again)
-    told.finish("report")
-    told.end()
+    reported = ClearedMeanwhile(is_cleared_and_runs_again)
+    reported.finish("report")
+    reported.end()
 
-    lake_of_tables.collect(told)
+    lake_of_tables.collect(reported)
 
     [new] = made
     assert lake_of_tables.tables() == {new.table}

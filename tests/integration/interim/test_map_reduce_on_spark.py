@@ -178,7 +178,7 @@ def test_a_batch_of_which_nothing_is_left_ends_no_partition(spark: SparkSession)
         ),
     ],
 )
-def test_an_error_in_a_partition_says_how_far_it_came(spark: SparkSession, fn: Callable[[Any], Any], told: str) -> None:
+def test_an_error_in_a_partition_has_how_far_it_came(spark: SparkSession, fn: Callable[[Any], Any], told: str) -> None:
     with pytest.raises(SparkFailed) as failed:
         SparkWork().run(spark, map_partitions(fn, spark.range(0, 10, 1, 2)).collect)
     assert re.search(told, str(function_failure(failed.value)))
@@ -225,7 +225,7 @@ def add(rows: list[Row]) -> Row:
     return {"id": sum(row["id"] for row in rows), "kind": None}
 
 
-def test_the_layers_are_told_in_the_result_and_in_the_log(numbers: DataFrame, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_layers_are_in_the_result_and_in_the_log(numbers: DataFrame, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, "airflow_snowpack.interim"):
         reduced = reduce_rows(add, numbers, 10, partitions=4)
     assert reduced.row == {"id": 499_500, "kind": None}
@@ -254,7 +254,7 @@ def test_nothing_and_a_fan_in_below_two_are_refused(numbers: DataFrame) -> None:
         reduce_rows(add, numbers, 1)
 
 
-def test_an_error_says_at_which_rows_of_which_layer(numbers: DataFrame) -> None:
+def test_an_error_names_the_rows_and_the_layer(numbers: DataFrame) -> None:
     def brittle(rows: list[Row]) -> Row:
         if max(row["id"] for row in rows) > 5_000:
             raise ValueError("too much\nof it")

@@ -19,7 +19,7 @@ import pytest
 from bounded import PATIENCE_S, started
 from builds_world import empty_store
 from effort import rounds
-from interim_lake import LAKE, InterimLake, ToldRuns, holder
+from interim_lake import LAKE, InterimLake, ReportedRuns, holder
 from kill_interim import ShiftedClock
 from kill_reduction import CONSUMER, FAN_IN, LAYERS, LONGEST_S, TASK, WRITTEN, reduced
 from scripted_engine import eventually
@@ -56,13 +56,13 @@ class Killed:
 
     lake: InterimLake
     clock: ShiftedClock
-    told: ToldRuns
+    reported: ReportedRuns
     inputs: dict[str, TableRef]
 
     def collect(self) -> set[str]:
         """A pass that looks at every run; gives the tables that are there then, and checks that nothing else is."""
         self.clock.ahead += timedelta(hours=2)
-        assert self.lake.collector(self.told).run().failed == ()
+        assert self.lake.collector(self.reported).run().failed == ()
         there = {".".join(name) for name in self.lake.catalog.list_tables(NAMESPACE)}
         assert there <= {f"{table.table.database}.{table.table.table}" for table in self.lake.registry.tables()}
         around = folder_of_namespace(self.lake.catalog, NAMESPACE)
@@ -81,7 +81,7 @@ def own_lake(tmp_path: Path) -> CatalogConfig:
 @pytest.fixture
 def killed(own_lake: CatalogConfig, tmp_path: Path) -> Iterator[Killed]:
     """A process that reduces a table in several runs at once is killed when each of them is in another place."""
-    clock, told, url, scratch = ShiftedClock(), ToldRuns(), empty_store(tmp_path), tmp_path / "scratch"
+    clock, reported, url, scratch = ShiftedClock(), ReportedRuns(), empty_store(tmp_path), tmp_path / "scratch"
     scratch.mkdir()
     rows = pa.table({"depth": pa.array([0] * ROWS, pa.int64()), "n": pa.array(range(ROWS), pa.int64())})
     command = [sys.executable, kill_reduction.__file__, url, str(tmp_path / "lake"), str(scratch)]
@@ -94,8 +94,8 @@ def killed(own_lake: CatalogConfig, tmp_path: Path) -> Iterator[Killed]:
             written = write_table(rows, writing.table, lake.catalog, store.identity)
             inputs[place] = lake.registry.commit(writing, snapshot_id=written.snapshot_id, rows=ROWS, consumers=[TASK])
             doomed.stdin.write(json.dumps({"ref": inputs[place].to_json(), "place": place}) + "\n")
-            told.finish("make", run_id=place)
-            told.says(TASK, "running", run_id=place)
+            reported.finish("make", run_id=place)
+            reported.set(TASK, "running", run_id=place)
         doomed.stdin.flush()
         there = [scratch / place for place in PLACES]
         eventually(lambda: doomed.poll() is not None or all(file.exists() for file in there), LONGEST_S)
@@ -106,7 +106,7 @@ def killed(own_lake: CatalogConfig, tmp_path: Path) -> Iterator[Killed]:
         doomed.kill()
         assert psutil.wait_procs(below, PATIENCE_S)[1] == [], "its Spark goes with it"
         assert list((scratch / "spark").iterdir()) == [], "and all that the layers have made"
-        yield Killed(lake, clock, told, inputs)
+        yield Killed(lake, clock, reported, inputs)
 
 
 @pytest.mark.timeout(LONGEST_S + 240)  # it starts a Spark of its own, which takes long on a busy machine
@@ -120,12 +120,12 @@ def test_a_kill_in_any_layer_leaks_nothing_and_the_retry_finds_its_rows(
     _round: int,
 ) -> None:
     record_property("faults", len(PLACES))
-    lake, told = killed.lake, killed.told
+    lake, reported = killed.lake, killed.reported
     inputs = {ref.table for ref in killed.inputs.values()}
     left = {table.producer.run_id: str(table.table) for table in lake.registry.tables() if table.producer.task_id == TASK}
     assert list(left) == [WRITTEN], "there is one table at most: no layer has one"
     for place in PLACES:
-        told.says(TASK, "up_for_retry", run_id=place)
+        reported.set(TASK, "up_for_retry", run_id=place)
     assert inputs <= killed.collect()
 
     session, results = local_session(replace(spark_config, catalogs=own_lake.spark_conf())), {}
@@ -133,13 +133,13 @@ def test_a_kill_in_any_layer_leaks_nothing_and_the_retry_finds_its_rows(
         who = holder(TASK, run_id=place, try_number=2)
         with Handover(lake.registry, lambda: lake.catalog, who, catalog_name=LAKE, consumers=[CONSUMER]) as handover:
             results[place] = reduced(handover, killed.inputs[place], session)
-        told.finish(TASK, run_id=place)
+        reported.finish(TASK, run_id=place)
     for place in set(PLACES) - set(RETRIED):
-        told.end(place)
+        reported.end(place)
     assert killed.collect() == {ref.table for ref in results.values()}, "what the killed one wrote goes, and what it read"
     for place, ref in results.items():
         assert read_as_arrow(ref, lake.catalog).to_pylist() == [{"depth": LAYERS, "n": sum(range(ROWS))}]
-        told.end(place)
+        reported.end(place)
 
     assert killed.collect() == set()
     killed.clock.ahead += timedelta(days=2)

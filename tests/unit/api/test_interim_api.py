@@ -85,7 +85,7 @@ def test_a_cursor_that_no_page_gave_is_refused(ask: Ask) -> None:
         refused(ask("GET", f"/interim?cursor={bent}"), 422, "invalid_cursor")
 
 
-def test_a_table_tells_who_made_it_who_needs_it_and_why_it_stays(ask: Ask, made: MadeInterim) -> None:
+def test_a_table_has_its_producer_its_consumers_and_why_it_stays(ask: Ask, made: MadeInterim) -> None:
     table = ok(ask("GET", f"/interim/{made.needed.table_id}"))
     assert table["producer"] | {"run_id": RUN} == {
         "dag_id": DAG, "run_id": RUN, "task_id": "ingest", "map_index": -1, "output": "return_value", "try_number": 1,
@@ -98,7 +98,7 @@ def test_a_table_tells_who_made_it_who_needs_it_and_why_it_stays(ask: Ask, made:
     InterimTableShape.model_validate_json(json.dumps(table))
 
 
-def test_what_nobody_needs_goes_and_what_is_kept_on_purpose_says_until_when(ask: Ask, made: MadeInterim) -> None:
+def test_a_table_that_no_task_needs_goes_and_a_preserved_one_has_until_when_it_stays(ask: Ask, made: MadeInterim) -> None:
     def standing(table_id: str) -> tuple[str, str]:
         table = ok(ask("GET", f"/interim/{table_id}"))
         return table["outlook"], " ".join(table["because"])
@@ -112,7 +112,7 @@ def test_what_nobody_needs_goes_and_what_is_kept_on_purpose_says_until_when(ask:
     assert (stays, "being written by try 1 of flights/r2/slow" in why) == ("stays", True)
 
 
-def test_letting_go_is_noted_and_the_collector_drops_it_next(ask: Ask, made: MadeInterim, world: World) -> None:
+def test_a_drop_is_audited_and_the_collector_drops_the_table_next(ask: Ask, made: MadeInterim, world: World) -> None:
     gone = ok(ask("DELETE", f"/interim/{made.kept.table_id}"))
     assert (gone["state"], gone["outlook"]) == ("dropping", "goes")
     assert made.registry.table(made.kept.table_id).state is TableState.DROPPING
@@ -120,14 +120,14 @@ def test_letting_go_is_noted_and_the_collector_drops_it_next(ask: Ask, made: Mad
     assert ok(ask("DELETE", f"/interim/{made.named.table_id}"))["named"] is False
 
 
-def test_what_somebody_needs_stays_whoever_asks(ask: Ask, made: MadeInterim, world: World) -> None:
+def test_a_table_that_is_needed_stays_whatever_the_role_of_the_user(ask: Ask, made: MadeInterim, world: World) -> None:
     problem = refused(ask("DELETE", f"/interim/{made.needed.table_id}"), 409, "interim_table_in_use")
     assert sorted(problem["needed_by"]) == [f"{DAG}/{RUN}/clean", f"{DAG}/{RUN}/report"]
     refused(ask("DELETE", f"/interim/{made.writing}"), 409, "interim_table_in_use")
     assert changes(world) == []
 
 
-def test_who_may_only_read_lets_go_of_nothing(ask: Ask, made: MadeInterim, auth: SomebodyIs) -> None:
+def test_a_viewer_drops_nothing(ask: Ask, made: MadeInterim, auth: SomebodyIs) -> None:
     auth.user = User("rudi", may_edit=False)
     ok(ask("GET", f"/interim/{made.kept.table_id}"))
     refused(ask("DELETE", f"/interim/{made.kept.table_id}"), 403, "forbidden")

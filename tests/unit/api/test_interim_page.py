@@ -58,12 +58,12 @@ def row(page: httpx.Response, key: str) -> str:
     return re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", found))
 
 
-def test_an_installation_without_interim_tables_says_where_they_come_from(get: Get) -> None:
+def test_an_installation_without_interim_tables_explains_where_they_come_from(get: Get) -> None:
     assert "@task.snowpack" in words(get("/ui/interim"))
     assert "No matching interim tables" in words(get("/ui/interim?dag=other"))
 
 
-def test_each_table_tells_who_made_it_who_needs_it_and_what_the_collector_does(get: Get, made: MadeInterim) -> None:
+def test_each_table_has_its_producer_its_consumers_and_what_the_collector_does(get: Get, made: MadeInterim) -> None:
     page = get("/ui/interim")
     needed = row(page, made.needed.table_id)
     for said in ("ingest", "1,250,000", "clean", "report", "1 reader now", "keeps it", "A task is reading it."):
@@ -77,7 +77,7 @@ def test_each_table_tells_who_made_it_who_needs_it_and_what_the_collector_does(g
     assert "being written by try 1" in row(page, made.writing)
 
 
-def test_only_what_is_kept_on_purpose_can_be_let_go_of_and_only_by_editors(get: Get, made: MadeInterim, auth: SomebodyIs) -> None:
+def test_only_preserved_or_named_tables_can_be_dropped_and_only_by_editors(get: Get, made: MadeInterim, auth: SomebodyIs) -> None:
     offered = re.findall(r'data-method="DELETE" data-url="/interim/(\w+)"', get("/ui/interim").text)
     assert sorted(offered) == sorted([made.kept.table_id, made.named.table_id])
     auth.user = User("rudi", may_edit=False)

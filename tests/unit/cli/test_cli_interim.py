@@ -90,7 +90,7 @@ def test_tables_are_a_list_for_people_and_bodies_for_programs(snowpack: Run, mad
     ]
 
 
-def test_one_table_tells_why_it_stays(snowpack: Run, made: MadeInterim) -> None:
+def test_one_table_is_shown_with_why_it_stays(snowpack: Run, made: MadeInterim) -> None:
     shown = snowpack("interim", "show", made.needed.table_id).out
     assert f"{DAG}/{RUN}/clean" in shown
     assert "not finished for good according to Airflow" in shown
@@ -110,7 +110,7 @@ def test_letting_go_asks_first_and_is_noted_and_what_is_needed_stays(snowpack: R
     assert snowpack("interim", "drop", "no_such_table", "--yes").code == 4
 
 
-def test_without_airflow_nobody_knows_who_has_finished_so_nothing_is_done(snowpack: Run, made: MadeInterim, jobs: Jobs) -> None:
+def test_without_airflow_nothing_is_collected(snowpack: Run, made: MadeInterim, jobs: Jobs) -> None:
     for arguments in ((), ("--dry-run",)):
         said = snowpack("interim", "collect", *arguments)
         assert said.code == 2
@@ -130,7 +130,7 @@ def ingested(jobs: Jobs, runs: Runs, monkeypatch: pytest.MonkeyPatch) -> TableRe
 
 
 @pytest.mark.usefixtures("airflow")
-def test_what_airflow_says_is_finished_is_dropped_with_its_files(
+def test_a_table_whose_consumers_have_finished_is_dropped_with_its_files(
     snowpack: Run, ingested: TableRef, jobs: Jobs, installation: Path
 ) -> None:
     folder = on_disk(ingested.table, installation)
@@ -155,7 +155,7 @@ def test_what_may_still_be_read_stays(snowpack: Run, ingested: TableRef, jobs: J
 
 
 @pytest.mark.usefixtures("airflow")
-def test_a_run_that_somebody_deleted_needs_nothing(snowpack: Run, ingested: TableRef, runs: Runs, installation: Path) -> None:
+def test_a_deleted_run_needs_nothing(snowpack: Run, ingested: TableRef, runs: Runs, installation: Path) -> None:
     on_disk(ingested.table, installation)
     del runs[DAG, "r1"]
     assert [each["table"] for each in snowpack("interim", "collect", "-o", "json").json["dropped"]] == [ingested.table]
@@ -172,7 +172,7 @@ def test_an_airflow_that_does_not_answer_is_for_later(
 
 
 @pytest.mark.usefixtures("airflow")
-def test_a_drop_that_fails_is_told_and_tried_again(
+def test_a_drop_that_fails_is_reported_and_retried(
     snowpack: Run, ingested: TableRef, jobs: Jobs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as elsewhere:
@@ -226,7 +226,7 @@ def test_the_sweeper_drops_old_strangers_of_its_namespace_and_asks_first(
 
 
 @pytest.mark.usefixtures("airflow")
-def test_a_table_that_somebody_has_dropped_already_is_told_and_leaves_the_record(
+def test_a_table_that_was_dropped_already_is_reported_and_leaves_the_record(
     snowpack: Run, ingested: TableRef, jobs: Jobs
 ) -> None:
     said = snowpack("interim", "collect")

@@ -72,7 +72,7 @@ def rows(xcom: dict[str, Any]) -> list[dict[str, Any]]:
     return found
 
 
-def test_returned_rows_become_a_table_that_is_pinned_for_who_comes_next_and_the_xcom_is_its_reference(
+def test_returned_rows_become_a_table_that_is_pinned_for_its_consumers_and_the_xcom_is_its_reference(
     handed: dict[str, Any], registry: InterimRegistry
 ) -> None:
     ref = read_ref(handed)
@@ -98,7 +98,7 @@ def test_a_reference_arrives_in_the_form_of_the_annotation_and_no_spark_is_start
     assert outcome.xcom == {"types": ["Table", "DataFrame", "TableRef", "Table", "Table"], "sum": 6, "table": handed["table"]}
 
 
-def test_what_is_read_is_held_while_the_task_runs_and_let_go_of_when_it_ends(
+def test_what_is_read_is_kept_while_the_task_runs_and_released_when_it_ends(
     run_task: Callable[..., Outcome], handed: dict[str, Any], registry: InterimRegistry
 ) -> None:
     def held(numbers: pa.Table) -> int:
@@ -144,7 +144,7 @@ def test_a_tuple_of_tables_becomes_a_list_of_references(run_task: Callable[..., 
     assert [len(rows(each)) for each in outcome.xcom] == [1, 2]
 
 
-def test_a_mapping_that_is_no_dictionary_is_one_for_who_receives_it(
+def test_a_mapping_that_is_not_a_dictionary_is_one_for_its_receiver(
     run_task: Callable[..., Outcome], handed: dict[str, Any]
 ) -> None:
     def passing(both: Any) -> Any:
@@ -180,7 +180,7 @@ def test_hidden_rows_are_refused_before_anything_is_written(
     assert len(registry.tables()) == 1
 
 
-def test_a_received_table_or_a_view_of_it_is_passed_on_without_a_copy_and_pinned_for_who_comes_next(
+def test_a_received_table_or_a_view_of_it_is_passed_on_without_a_copy_and_pinned_for_its_consumers(
     run_task: Callable[..., Outcome], handed: dict[str, Any], registry: InterimRegistry
 ) -> None:
     def smaller(numbers: TableRef) -> ViewRef:

@@ -78,7 +78,9 @@ def test_types_that_iceberg_has_stay_as_they_are() -> None:
         ({"n": pa.array([[None]], pa.list_(pa.null()))}, "the column n: it has only nulls and no type"),
     ],
 )
-def test_what_cannot_be_kept_is_told_in_a_sentence_and_makes_no_table(tmp_path: Path, rows: dict[str, Any], told: str) -> None:
+def test_rows_that_cannot_be_stored_fail_with_one_sentence_and_make_no_table(
+    tmp_path: Path, rows: dict[str, Any], told: str
+) -> None:
     catalog = CatalogConfig.embedded(tmp_path).load()
     name = TableName("lake", "snowpack_interim", "t")
 

@@ -133,7 +133,7 @@ def test_nanoseconds_become_microseconds_where_nothing_is_lost_and_are_refused_w
         in_iceberg_types(pa.table({"at": pa.array([1], pa.timestamp("ns"))}))
 
 
-def test_a_column_that_iceberg_has_no_type_for_is_told_in_a_sentence(handed: Callable[[Any], TableRef]) -> None:
+def test_a_column_without_a_type_in_iceberg_fails_with_one_sentence(handed: Callable[[Any], TableRef]) -> None:
     with pytest.raises(UnwritableFrame, match="These rows cannot become a table"):
         handed(pa.table({"nothing": pa.array([None], pa.null())}))
 

@@ -67,7 +67,7 @@ def test_what_is_held_is_renewed(registry: Away) -> None:
     heartbeat.check()
 
 
-def test_a_superseded_writer_hears_of_it_once(registry: Away) -> None:
+def test_a_superseded_writer_has_lost_its_lease(registry: Away) -> None:
     heartbeat = Heartbeat(registry, ATTEMPT)
     heartbeat.add(writing := begun(registry))
     begun(registry, try_number=2)
@@ -79,7 +79,7 @@ def test_a_superseded_writer_hears_of_it_once(registry: Away) -> None:
         heartbeat.check()
 
 
-def test_a_reader_that_was_taken_for_dead_hears_so(registry: Away) -> None:
+def test_a_reader_that_was_declared_dead_has_lost_its_lease(registry: Away) -> None:
     ref = registry.commit(begun(registry), snapshot_id=1, rows=1, consumers=["report"])
     heartbeat = Heartbeat(registry, ATTEMPT)
     heartbeat.add(reading := registry.consume([ref], attempt=holder("report")))
@@ -93,7 +93,7 @@ def test_a_reader_that_was_taken_for_dead_hears_so(registry: Away) -> None:
         heartbeat.check()
 
 
-def test_what_was_let_go_of_is_not_lost(registry: Away) -> None:
+def test_a_removed_lease_is_not_lost(registry: Away) -> None:
     heartbeat = Heartbeat(registry, ATTEMPT)
     heartbeat.add(writing := begun(registry))
     heartbeat.remove(writing)
@@ -124,7 +124,7 @@ def test_a_store_that_is_away_for_longer_than_a_lease_is_no_loss(registry: Away,
     assert registry.commit(writing, snapshot_id=2, rows=2, consumers=["report"]).rows == 2
 
 
-def test_who_has_lost_his_output_meanwhile_hears_it_when_the_store_answers_again(registry: Away) -> None:
+def test_a_loss_during_an_outage_is_found_when_the_store_answers_again(registry: Away) -> None:
     heartbeat = Heartbeat(registry, ATTEMPT)
     heartbeat.add(begun(registry))
     registry.away = True

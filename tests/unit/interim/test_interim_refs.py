@@ -57,7 +57,7 @@ def test_a_view_filters_orders_limits_and_selects() -> None:
         lambda: REF.select("a").select("b"),
     ],
 )
-def test_a_view_that_cannot_mean_what_it_says_is_refused(say: Any) -> None:
+def test_a_view_without_a_clear_meaning_is_refused(say: Any) -> None:
     with pytest.raises(InvalidInterimRef, match="not a valid reference"):
         say()
 
@@ -97,7 +97,7 @@ def test_refs_are_replaced_and_everything_else_stays() -> None:
 
 
 @pytest.mark.parametrize("field", ["table_id", "table", "producer"])
-def test_a_damaged_ref_is_refused_and_not_taken_for_data(field: str) -> None:
+def test_a_damaged_reference_is_refused_and_not_treated_as_data(field: str) -> None:
     damaged = REF.to_json() | {field: 7}
 
     assert is_ref(damaged)
@@ -109,7 +109,7 @@ def test_a_damaged_ref_is_refused_and_not_taken_for_data(field: str) -> None:
         read_ref(REF.select("a").to_json() | {"columns": [1]})
 
 
-def test_a_table_that_is_gone_names_the_task_to_clear() -> None:
+def test_the_error_for_a_dropped_table_names_the_task_to_clear() -> None:
     message = str(InterimTableGone(REF.table, REF.producer))
 
     for told in ("'clean'", "map index 3", "'manual__1'", "'flights'", "Clear its producer too"):

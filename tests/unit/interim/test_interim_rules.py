@@ -24,7 +24,7 @@ DOCS = Path(__file__).parents[3] / "docs" / "interim-tables.md"
 
 @UNHURRIED
 @given(st.text(max_size=250), st.text(max_size=250))
-def test_every_dag_and_task_gives_a_name_that_is_told_from_all_others(dag_id: str, task_id: str) -> None:
+def test_every_dag_and_task_gets_a_recognisable_name(dag_id: str, task_id: str) -> None:
     name = table_name_of(Producer(dag_id, "run", task_id), uuid4().hex)
 
     assert is_ours(name)

@@ -118,7 +118,7 @@ def test_a_value_that_would_not_come_back_is_refused_and_named(value: Any, kind:
         ((), pa.list_(WHOLE), []),
     ],
 )
-def test_a_value_that_comes_back_is_taken_of_whichever_class_it_is(value: Any, kind: pa.DataType, back: Any) -> None:
+def test_a_value_that_comes_back_unchanged_is_accepted_whatever_its_class(value: Any, kind: pa.DataType, back: Any) -> None:
     assert kept(value, kind) == back
 
 

@@ -125,7 +125,7 @@ def test_a_function_of_a_dag_file_runs_where_its_module_cannot_be_imported(tmp_p
     assert done.stdout.strip() == b"{'n': 4.5}"
 
 
-def test_what_cannot_be_sent_is_refused_before_spark_is_asked() -> None:
+def test_a_function_that_cannot_be_sent_is_refused_before_spark_runs() -> None:
     lock = threading.Lock()
 
     def guarded(row: dict[str, Any]) -> dict[str, Any]:
@@ -148,7 +148,7 @@ def risky(row: dict[str, Any]) -> Any:
     return {"n": 1 / row["n"]}
 
 
-def test_an_error_of_the_function_says_where_and_with_which_row() -> None:
+def test_an_error_of_the_function_has_its_place_and_its_row() -> None:
     call = FunctionCall("risky", 3, risky)
     with pytest.raises(FunctionFailed) as failed:
         call({"n": 0, "note": "two\nlines"}, "row 17")
@@ -166,7 +166,7 @@ def test_an_error_of_the_function_says_where_and_with_which_row() -> None:
     assert "function_call" not in note, "only the user's own code"
 
 
-def test_an_error_comes_back_from_what_spark_says_of_it() -> None:
+def test_an_error_comes_back_from_sparks_report_of_it() -> None:
     error = FunctionFailed.at("risky", 3, "row 17", "ValueError: one\n\tline: at most", {"n": "x" * 5000})
     assert "\n" not in str(error)
     assert len(str(error)) < 1000

@@ -40,13 +40,13 @@ def of_run(said: str | None, **more: Any) -> dict[str, Any]:
         ("none", None, {DEFAULT_VARIABLE: "FULL"}, NONE),
     ],
 )
-def test_the_first_level_that_says_something_decides(
+def test_the_first_level_with_a_value_decides(
     argument: str | None, conf: dict[str, Any] | None, environ: dict[str, str], wanted: Preservation
 ) -> None:
     assert resolve_preservation(argument, conf, environ) is wanted
 
 
-def test_junk_in_the_variable_is_an_error_that_names_it_and_says_what_is_allowed() -> None:
+def test_junk_in_the_variable_is_an_error_with_its_name_and_what_is_allowed() -> None:
     with pytest.raises(InvalidPreservation, match=r"SNOWPACK_DEFAULT_PRESERVATION_MODE = 'sometimes' .* NONE or FULL") as caught:
         resolve_preservation(None, {}, {DEFAULT_VARIABLE: "sometimes"})
     assert isinstance(caught.value, SnowpackError)
