@@ -12,6 +12,7 @@ another process may have the lease.
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
@@ -22,7 +23,6 @@ from typing import Self
 
 from airflow_snowpack.recurring import Recurring
 from airflow_snowpack.store.deadlines import answer_by
-from airflow_snowpack.store.periodic_thread import PeriodicThread
 
 log = logging.getLogger(__name__)
 
@@ -124,3 +124,35 @@ class KeepAlive:
 
     def __exit__(self, *exc: type[BaseException] | BaseException | TracebackType | None) -> None:
         self._thread.__exit__(*exc)
+
+
+class PeriodicThread:
+    """A thread that runs a step at each period until its block ends, or a step returns ``False``.
+
+    :param step: it raises nothing.
+    :param every: the time between two steps, and before the first one.
+    :param on_last: called once, from the thread, when a step returned ``False`` before the block ended.
+    """
+
+    def __init__(
+        self, step: Callable[[], bool], *, every: timedelta, name: str, on_last: Callable[[], None] = lambda: None
+    ) -> None:
+        self._step = step
+        self._every_s = every.total_seconds()
+        self._on_last = on_last
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def _run(self) -> None:
+        while not self._stopped.wait(self._every_s):
+            if not self._step() and not self._stopped.is_set():
+                self._on_last()
+                return
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *exc: type[BaseException] | BaseException | TracebackType | None) -> None:
+        self._stopped.set()
+        self._thread.join(timeout=self._every_s)

@@ -28,7 +28,6 @@ Place = tuple[Any, ...]
 """The values of a row by which a list is ordered."""
 
 MAX_CURSOR_LENGTH = 400
-MAX_INTEGER = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +124,8 @@ def _read(column: sa.Column[Any], value: Any) -> Any:
     if isinstance(column.type, UtcDateTime):
         return datetime.fromisoformat(value).astimezone(UTC)
     if isinstance(column.type, sa.Integer):
-        if type(value) is not int or abs(value) > MAX_INTEGER:
+        limit = 2 ** (63 if isinstance(column.type, sa.BigInteger) else 31)
+        if type(value) is not int or not -limit <= value < limit:
             raise ValueError(value)
         return value
     return storable(value)

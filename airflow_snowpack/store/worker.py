@@ -65,7 +65,7 @@ class Worker:
         try:
             more = bool(self._work())
         except self._survives as problem:
-            self._problem.failed(problem, self._failure)
+            self._problem.failed(problem, "%s", self._failure)
             more, alive = False, self._sign_of_process
         else:
             self._problem.passed()

@@ -16,7 +16,7 @@ from scripted_engine import eventually
 
 from airflow_snowpack.store import Deadlines, Store, open_store
 from airflow_snowpack.store import one_connection as pool
-from airflow_snowpack.store.periodic_thread import PeriodicThread
+from airflow_snowpack.store.keep_alive import PeriodicThread
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
