@@ -26,8 +26,9 @@ from airflow_snowpack.interim.collection.collector import Collector
 from airflow_snowpack.interim.collection.model import DagRunState, RunPhase, RunQuery
 from airflow_snowpack.interim.model import TaskAttempt, Writing
 from airflow_snowpack.interim.names import table_name_of
+from airflow_snowpack.interim.outputs import table_values
 from airflow_snowpack.interim.registry import InterimRegistry
-from airflow_snowpack.interim.rows import run_key, table_values
+from airflow_snowpack.interim.rows import run_key
 from airflow_snowpack.store import Store, upgrade_schema, utc_now
 from airflow_snowpack.store.opening import open_engine
 from airflow_snowpack.store.tables.interim import interim_pins, interim_runs, interim_tables
@@ -51,13 +52,13 @@ class Cost:
     seconds: float
 
 
-class Told:
-    """Runs whose consumers are all finished, if their id says so."""
+class DoneRuns:
+    """Reports the consumers of a run as finished if its id starts with "done"."""
 
     def read(self, asked: Sequence[RunQuery]) -> Mapping[tuple[str, str], DagRunState]:
-        return {(run.dag_id, run.run_id): self._standing(run) for run in asked}
+        return {(run.dag_id, run.run_id): self._state(run) for run in asked}
 
-    def _standing(self, run: RunQuery) -> DagRunState:
+    def _state(self, run: RunQuery) -> DagRunState:
         state = "success" if run.run_id.startswith("done") else "running"
         return DagRunState(RunPhase.ACTIVE, {task: {-1: state} for task in run.task_ids})
 
@@ -96,7 +97,7 @@ def _pass(registry: InterimRegistry, catalog: Catalog, numbers: Iterator[int]) -
         registry.nudge(DAG, run_id)
     with _counted(registry.store) as said:
         begin = time.perf_counter()
-        collected = Collector(registry, Told(), lambda _: catalog).run()
+        collected = Collector(registry, DoneRuns(), lambda _: catalog).run()
         seconds = time.perf_counter() - begin
     assert len(collected.dropped) == GO, collected
     return Cost(said[0], seconds)
@@ -107,7 +108,7 @@ def _hourly(registry: InterimRegistry, catalog: Catalog) -> Cost:
     registry.store.transact(lambda conn: conn.execute(sa.update(interim_runs).values(check_at=now)))
     with _counted(registry.store) as said:
         begin = time.perf_counter()
-        collected = Collector(registry, Told(), lambda _: catalog).run()
+        collected = Collector(registry, DoneRuns(), lambda _: catalog).run()
         seconds = time.perf_counter() - begin
     assert (collected.dropped, collected.kept) == ((), STAY), collected
     return Cost(said[0], seconds)

@@ -181,7 +181,7 @@ class InterimOutputs(InterimReadings):
         table = TableName(catalog, self.policy.namespace, table_name_of(producer, table_id))
         writing = Writing(table_id, table, producer, attempt, self.make_id(), now + self.policy.lease, options)
         slot = _slot_values(producer)
-        row = _table_values(writing, now)
+        row = table_values(writing, now)
         newest = slot | {
             "try_number": attempt.try_number,
             "table_id": table_id,
@@ -288,7 +288,7 @@ def _slot_values(producer: Producer) -> dict[str, Any]:
     }
 
 
-def _table_values(writing: Writing, now: datetime) -> dict[str, Any]:
+def table_values(writing: Writing, now: datetime) -> dict[str, Any]:
     """Return the row of a table that is about to be written."""
     producer, options = writing.producer, writing.options
     return _slot_values(producer) | {
