@@ -118,7 +118,7 @@ def reconcile(registry: BuildRegistry, storage: Storage, lock: DatasetLock) -> P
         if fix in (Fix.REPAIR, Fix.COMPLETE, Fix.ADOPT):
             assert stored is not None
             publications.confirm(publication, stored, finding.state.newest)
-    state = publications.state()
+    state = read_state(registry.store, lock.dataset)
     return replace(state, pointer_number=max(finding.pointer_number, state.number))
 
 

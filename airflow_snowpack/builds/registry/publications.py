@@ -1,7 +1,7 @@
 """The registry's part of a publication: it is recorded before readers can see it, and confirmed afterwards.
 
     publications = Publications(store, lock)
-    state = publications.state()
+    state = read_state(store, lock.dataset)
     publication = publications.prepare(PublicationKind.PUBLISH, stored, previous=…, above=state.pointer_number, by="etl")
     set_pointer(storage, pointer_of(publication), lock, …)
     publications.confirm(publication, stored, state.newest)
@@ -116,10 +116,6 @@ class Publications:
     def __init__(self, store: Store, lock: DatasetLock) -> None:
         self._store = store
         self._lock = lock
-
-    def state(self) -> PublicationState:
-        """See :func:`read_state`."""
-        return read_state(self._store, self._lock.dataset)
 
     def prepare(
         self,
