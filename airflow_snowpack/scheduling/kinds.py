@@ -10,7 +10,7 @@ read when a kind is not one of the package's own.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Generic, TypeVar
 
@@ -69,12 +69,24 @@ class Kinds(Generic[D]):
         if isinstance(value, self.base):
             if self[value.kind] is not type(value):
                 raise InvalidSchedule(self.what, type(value).__name__, f"another class has the kind {value.kind!r}")
-            return value
+            return value if value.kind in self._own else self._verified(value.kind, lambda: value)
         if not isinstance(value, Mapping) or len(value) != 1:
             example = "{every: 4h}" if self.what == "trigger" else "{delay: 10m}"
             raise InvalidSchedule(self.what, value, f"it must be one {self.what}: a name with its fields, such as {example}")
         ((kind, fields),) = value.items()
-        return self[kind].from_fields(fields)
+        found = self[kind]
+        return found.from_fields(fields) if kind in self._own else self._verified(kind, lambda: found.from_fields(fields))
+
+    def _verified(self, kind: str, make: Callable[[], D]) -> D:
+        """Make a declaration of another package; any fault of its class makes the schedule invalid, and harms no other."""
+        try:
+            value = make()
+            value.verify()
+        except (InvalidSchedule, RecursionError):
+            raise
+        except Exception as error:
+            raise InvalidSchedule(self.what, kind, f"its class fails with {type(error).__name__}: {error}") from error
+        return value
 
     @property
     def _added(self) -> dict[str, EntryPoint]:

@@ -230,6 +230,12 @@ class Constraint(Declared):
         """Return what a run that may start reserves until Airflow or a probe shows it, by wait key."""
         return {}
 
+    def verify(self) -> None:
+        RequiredFacts.of([self], "dag")
+        sorted(self.reserves().items())
+        if self.max_active is not None and self.wait_key("dag") is None:
+            raise TypeError("it limits active runs without a wait key")
+
     def rule(self, context: ConstraintContext) -> Ruling:
         """Evaluate the constraint and apply ``on_unmet``."""
         try:

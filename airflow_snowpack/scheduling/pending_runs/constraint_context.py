@@ -61,8 +61,8 @@ class Facts:
         self.now = now
         self.members: dict[str, list[str]] = {}
         self.active: dict[str, ActiveRuns] = {}
-        self.successes: dict[str, datetime] = {}
-        self._launches: defaultdict[str, list[datetime]] = defaultdict(list)
+        self.successes: dict[str, datetime | None] = {}
+        self._launches: dict[str, list[datetime]] = {}
         self._held: dict[str, int] = {}
         self._of_group: dict[str, int] = {}
         self._more_urgent: defaultdict[str, Counter[int]] = defaultdict(Counter)
@@ -145,11 +145,12 @@ class Facts:
         wanted = sorted(set(dag_ids))
         if wanted:
             query = sa.select(dag_successes.c.dag_id, dag_successes.c.ended_at).where(dag_successes.c.dag_id.in_(wanted))
-            self.successes = {row.dag_id: row.ended_at for row in self.conn.execute(query)}
+            self.successes = dict.fromkeys(wanted) | {row.dag_id: row.ended_at for row in self.conn.execute(query)}
 
     def _read_launches(self, names: Sequence[str], longest: timedelta) -> None:
         if not names:
             return
+        self._launches = {name: [] for name in names}
         runs = schedule_runs.c
         query = sa.select(runs.schedule, runs.reserved_at).order_by(runs.reserved_at)
         query = query.where(runs.schedule.in_(sorted(names)), runs.reserved_at > self.now - longest)
@@ -194,7 +195,7 @@ class RunContext:
         return self.facts.active_of_group(group)
 
     def last_success(self, dag_id: str) -> datetime | None:
-        return self.facts.successes.get(dag_id)
+        return self.facts.successes[dag_id]
 
     def launches_since(self, moment: datetime) -> tuple[datetime, ...]:
         return self.facts.launches_since(self.run.name, moment)

@@ -1,7 +1,6 @@
 """What a trigger is, how triggers combine, and the keys of the events that they count.
 
     PartitionsAdded("analytics.page_views", 5) | BytesAdded("analytics.page_views", "100GB") | Every("4h")
-    (PartitionsAdded("web.a") & PartitionsAdded("web.b")).at_latest(Cron("0 7 * * 1-5", tz="Europe/Berlin"))
 
 A trigger is evaluated from the time and the summed-up events of its leaves since its schedule last launched. The invariant: a
 judgement that time alone can change names the time at which it may.
@@ -126,6 +125,10 @@ class Trigger(Declared):
         for child in self.children():
             yield from child.walk()
 
+    def verify(self) -> None:
+        for number, leaf in enumerate(self.leaves()):
+            leaf.event_key("catalog", "schedule", number)
+
     def spent(self, progress: Mapping[Leaf, Progress], now: datetime) -> Iterator[Leaf]:
         """Yield the leaves whose events satisfied it; none while it is not satisfied."""
         if self.evaluate(progress, now).satisfied:
@@ -150,10 +153,9 @@ class Trigger(Declared):
         raise ValueError('it must be a cron, such as {cron: "0 7 * * 1-5"}; for a period, use `any_of` with `every`')
 
     def at_latest(self, by: Trigger) -> AtLatest:
-        """Return a trigger that waits for this one, but no longer than until the next time of a cron expression.
+        """Return a trigger that waits for this one, until the next time of a cron expression at the latest.
 
-        :param by: the deadlines, such as ``Cron("0 7 * * 1-5", tz="Europe/Berlin")``. There is one run in the period up to each:
-            any launch takes the deadline to the next period.
+        :param by: the deadlines, such as ``Cron("0 7 * * 1-5")``. Any launch moves the deadline to the next period.
         """
         return AtLatest(self, by)
 
@@ -231,10 +233,7 @@ class Clock(Leaf):
 
 
 def parse_trigger(value: object) -> Trigger:
-    """Return a trigger as it is, or read it from its JSON.
-
-    :raises InvalidSchedule: it is not a trigger, with the path of the field.
-    """
+    """Return a trigger as it is, or read it from its JSON; :class:`InvalidSchedule` names the field that is not valid."""
     return TRIGGERS.parse(value)
 
 

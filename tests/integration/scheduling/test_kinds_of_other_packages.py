@@ -172,6 +172,26 @@ def test_runs_that_wait_for_a_resource_of_another_package_take_turns(installed: 
     assert [launch.schedule for launch in scheduler.started] == ["first", "second"]
 
 
+def test_a_faulty_class_of_another_package_keeps_no_other_schedule_from_starting(
+    installed: Any, scheduler: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scheduler.declare("theirs", CustomEvents("go"), installed.Licenses(9), dag_id="theirs")
+    scheduler.declare("ours", CustomEvents("go"), dag_id="ours")
+    scheduler.send("go")
+
+    def fail(self: Any, dag_id: str) -> Any:
+        raise RuntimeError("no license server")
+
+    monkeypatch.setattr(installed.Licenses, "required_facts", fail)
+    scheduler.go_on(minutes=1)
+
+    assert [launch.schedule for launch in scheduler.started] == ["ours"]
+    assert "its class fails with RuntimeError: no license server" in str(explain(scheduler.schedules, "theirs"))
+    monkeypatch.undo()
+    scheduler.go_on(minutes=10)
+    assert [launch.schedule for launch in scheduler.started] == ["ours", "theirs"]
+
+
 @pytest.mark.one_database
 def test_the_api_and_messages_list_the_kinds_of_other_packages(installed: Any, caplog: pytest.LogCaptureFixture) -> None:
     assert {"delay", "business_days", "licenses"} <= CONSTRAINTS.all().keys()
