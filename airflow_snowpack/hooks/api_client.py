@@ -120,10 +120,10 @@ class AirflowRest:
         if self.token is not None:
             return self.token
         if self._fetched is None:
-            said = self._send("POST", "/auth/token", json={"username": self.login, "password": self.password})
-            if not said.is_ok:
-                raise AirflowUnreachable(f"{self.where} refuses {self.login} a token: {said.reason}")
-            self._fetched = str(said.body["access_token"])
+            response = self._send("POST", "/auth/token", json={"username": self.login, "password": self.password})
+            if not response.is_ok:
+                raise AirflowUnreachable(f"{self.where} refuses {self.login} a token: {response.reason}")
+            self._fetched = str(response.body["access_token"])
         return self._fetched
 
     def _send(self, method: str, path: str, *, token: str | None = None, **arguments: Any) -> Answer:
@@ -133,13 +133,13 @@ class AirflowRest:
             self._client = httpx.Client(base_url=self.address, timeout=TIMEOUT.total_seconds())
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         try:
-            said = self._client.request(method, path, headers=headers, **arguments)
+            response = self._client.request(method, path, headers=headers, **arguments)
         except httpx.HTTPError as error:
             raise AirflowUnreachable(f"{self.where} does not answer: {type(error).__name__}: {redacted(str(error))}") from error
         try:
-            return Answer(said.status_code, said.json())
+            return Answer(response.status_code, response.json())
         except ValueError:
-            return Answer(said.status_code, None)
+            return Answer(response.status_code, None)
 
 
 def _address(connection: Connection) -> str:

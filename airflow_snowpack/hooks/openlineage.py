@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 # Spark and PyIceberg write the same scheme in several ways.
 SCHEMES = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "": "file"}
 MAX_LOOK_UPS = 20
-"""The catalog is asked for the locations of at most this many tables."""
+"""The catalog is read for the locations of at most this many tables."""
 
 
 def lineage_of(
@@ -67,7 +67,7 @@ def lineage_of(
 class DatasetNames:
     """Creates OpenLineage datasets from tables and builds.
 
-    :param catalog_conn_id: the catalog that is asked for locations that the store does not have.
+    :param catalog_conn_id: the catalog with the locations that the store does not have.
     """
 
     def __init__(self, catalog_conn_id: str | None = None) -> None:

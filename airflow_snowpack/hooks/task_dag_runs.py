@@ -40,10 +40,10 @@ class Refused(Exception):
     :ivar is_airflows_own_not_found: the 404 comes from Airflow itself, and not from a proxy.
     """
 
-    def __init__(self, status: int, says: str, reason: str | None = None) -> None:
+    def __init__(self, status: int, message: str, code: str | None = None) -> None:
         self.status = status
-        self.is_airflows_own_not_found = status == NOT_FOUND and reason == "not_found"
-        super().__init__(says)
+        self.is_airflows_own_not_found = status == NOT_FOUND and code == "not_found"
+        super().__init__(message)
 
 
 def ask_supervisor(message: Any) -> Any:
@@ -73,10 +73,10 @@ def ask_supervisor(message: Any) -> Any:
 
 def _problem(status: Any, what: str, detail: Mapping[str, Any]) -> Refused | AirflowUnreachable:
     inner = _innermost(detail)
-    says = _words(inner, detail, what)
+    message = _message(inner, detail, what)
     if isinstance(status, int) and status in REFUSED:
-        return Refused(status, says, inner.get("reason") if isinstance(inner, dict) else None)
-    return AirflowUnreachable(f"the API server answered {status or what}: {says}")
+        return Refused(status, message, inner.get("reason") if isinstance(inner, dict) else None)
+    return AirflowUnreachable(f"the API server answered {status or what}: {message}")
 
 
 def _innermost(detail: Any) -> Any:
@@ -86,9 +86,9 @@ def _innermost(detail: Any) -> Any:
     return detail
 
 
-def _words(inner: Any, detail: Mapping[str, Any], what: str) -> str:
-    said = inner.get("message") if isinstance(inner, dict) else inner
-    return str(said or detail.get("message") or what or "no reason given")[:500]
+def _message(inner: Any, detail: Mapping[str, Any], what: str) -> str:
+    message = inner.get("message") if isinstance(inner, dict) else inner
+    return str(message or detail.get("message") or what or "no reason given")[:500]
 
 
 def _json(response: Any) -> Mapping[str, Any]:

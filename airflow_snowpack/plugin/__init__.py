@@ -58,9 +58,9 @@ class SnowpackPlugin(AirflowPlugin):
     name = "snowpack"
     fastapi_apps = _Apps()
     # Airflow declares these as lists of the instance, and reads them from the class.
-    listeners = [StoreListener()]  # noqa: RUF012 - as said above
+    listeners = [StoreListener()]  # noqa: RUF012 - as above
     # The addresses are relative: Airflow's UI resolves them below its own base path.
-    external_views = [  # noqa: RUF012 - as said above
+    external_views = [  # noqa: RUF012 - as above
         {
             "name": "Snowpack",
             "href": "snowpack/ui/",
