@@ -5,9 +5,8 @@
 
 A connection of the type ``aws``, ``google_cloud_platform``, ``wasb`` or ``adls`` has the fields of Airflow's providers, which
 need not be installed; the extras of a ``generic`` one are the storage's options. Without a connection the machine's identity
-applies.
-A setting that the storage's client does not support is refused, never left out: a build would go elsewhere, or with another identity.
-Secrets are masked in logs before they are used, and an address never holds one.
+applies. A setting that the storage's client does not support is refused, because a build would go elsewhere without it. Secrets
+are masked in logs before they are used, and an address never contains one.
 """
 
 from __future__ import annotations
