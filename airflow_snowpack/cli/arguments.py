@@ -1,7 +1,7 @@
 """The arguments of the commands, each declared once.
 
-Every ``airflow`` call imports this module, so it imports next to nothing. Choices stand here as plain words, which argcomplete
-offers; a test holds them against the rooms' own.
+Every ``airflow`` call imports this module, so it imports next to nothing. Choices are plain words, which argcomplete offers; a
+test compares them with the rooms' own.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ OUTPUT, YES = ARG_OUTPUT, ARG_YES
 
 
 def arg(*flags: str, **kwargs: Any) -> Arg:
-    """An argument, as argparse takes it."""
+    """Return an argument, as argparse takes it."""
     return Arg(flags, **kwargs)  # type: ignore[no-untyped-call]  # Airflow leaves the constructor untyped
 
 
 def conn_id(name: str, what: str, setting: str, without: str) -> Arg:
-    """A connection that a command may use instead of the installation's."""
+    """Return the option of a connection that replaces the installation's."""
     return arg(
         f"--{name}-conn-id",
         metavar="CONN_ID",
-        help=f"The Airflow connection of {what}; without it, what the setting {setting} says, or {without}",
+        help=f"The Airflow connection of {what}; the default is the setting {setting}, or {without}",
     )
 
 
 def port(text: str) -> int:
-    """:raises ArgumentTypeError: it is no port."""
+    """:raises ArgumentTypeError: the text is not a port."""
     if not text.isdecimal() or not 0 < int(text) < 65_536:
         raise ArgumentTypeError(f"must be a whole number from 1 to 65535, not {text!r}")
     return int(text)
@@ -57,7 +57,7 @@ JOB_IDS = arg("job_ids", metavar="JOB", nargs="+", help="Jobs' ids, or at least 
 # submit
 ACTION = arg(
     "-a", "--action", action="append", choices=ACTIONS, metavar="ACTION",
-    help=f"What to do; may be repeated. Without it, all of:\n{', '.join(ACTIONS)}.\nThey run in the installation's order",
+    help=f"An action to run; may be repeated. Without it, all of:\n{', '.join(ACTIONS)}.\nThey run in the installation's order",
 )  # fmt: skip
 OPTIONS = arg("--options", metavar="JSON", help="Options of the actions: a JSON object with an object for each action")
 WHERE = arg("--where", metavar="PREDICATE", help='A Spark predicate that narrows the rewrites, such as "month = 3"')
@@ -67,15 +67,17 @@ ONLY_IF_NEEDED = arg(
     default=True,
     help="Skip, without Spark, each action that has nothing to do by the table's metadata (default), or run each one",
 )
-DRY_RUN = arg("-n", "--dry-run", action="store_true", help="Only tell what each action would do, from the table's metadata")
+DRY_RUN = arg("-n", "--dry-run", action="store_true", help="Only report what each action would do, from the table's metadata")
 IDEMPOTENCY_KEY = arg(
-    "--idempotency-key", metavar="KEY", help="The same request with the same key is the same job, so that it may be repeated"
+    "--idempotency-key",
+    metavar="KEY",
+    help="The same request with the same key returns the same job",
 )
 WAIT = arg("-w", "--wait", action="store_true", help="Watch the job until it ends; exit code 3 when it fails or is cancelled")
 
 # watch
 TIMEOUT = arg("--timeout", metavar="PERIOD", help="Watch for no longer than this (30s, 5m, 2h), then end with exit code 124")
-WATCH_POLL = arg("--poll", metavar="PERIOD", default="1s", help="The pause between two looks (default: 1s)")
+WATCH_POLL = arg("--poll", metavar="PERIOD", default="1s", help="The pause between two polls (default: 1s)")
 
 # lists of jobs
 OF_TABLE = arg("-t", "--table", metavar="DATABASE.TABLE", help="Only jobs of this table")
@@ -86,22 +88,22 @@ STATUS = arg(
 SEARCH = arg("--search", metavar="TEXT", help="Only jobs with this in their table's name, id, user, task or error")
 DAG = arg("--dag", metavar="DAG_ID", help="Only jobs of this DAG's tasks")
 ONLY_DRY_RUNS = arg("--dry-run", action=BooleanOptionalAction, default=None, help="Only dry runs, or none of them")
-SINCE = arg("--since", metavar="WHEN", help="Submitted at this moment (ISO 8601, UTC) or later; or 2h for the last two hours")
-UNTIL = arg("--until", metavar="WHEN", help="Submitted before this moment; or 2h for more than two hours ago")
+SINCE = arg("--since", metavar="WHEN", help="Submitted at this time (ISO 8601, UTC) or later; or 2h for the last two hours")
+UNTIL = arg("--until", metavar="WHEN", help="Submitted before this time; or 2h for more than two hours ago")
 LIMIT = arg("--limit", type=_COUNT, default=50, metavar="N", help="How many at most (default: 50)")
-CURSOR = arg("--cursor", metavar="CURSOR", help="Go on where the list before ended; it says how")
-ALL = arg("--all", action="store_true", help="All of them, however many")
+CURSOR = arg("--cursor", metavar="CURSOR", help="Show the next page; the page before shows its cursor")
+ALL = arg("--all", action="store_true", help="Show all of them")
 
 # tables, locks, audit
 DATABASE = arg("-d", "--database", metavar="DATABASE", help="Only tables of this database")
 SEARCH_TABLES = arg("--search", metavar="TEXT", help="Only tables with this in their name")
 AFTER = arg("--after", metavar="DATABASE.TABLE", help="Only tables whose names come after this one")
-HOLDER = arg("--holder", metavar="NAME", help="Release only if this is who holds the table: a name, or a job's id")
-FORCE = arg("--force", action="store_true", help="Also while the worker of a cancelled job may still be at work on the table")
-REASON = arg("--reason", metavar="TEXT", help="For the people who are refused meanwhile")
+HOLDER = arg("--holder", metavar="NAME", help="Release the lock only if it has this holder: a name, or a job's id")
+FORCE = arg("--force", action="store_true", help="Even if the worker of a cancelled job may still be writing to the table")
+REASON = arg("--reason", metavar="TEXT", help="Shown to users whose submissions are refused")
 SUBJECT = arg(
     "--subject", metavar="WHAT",
-    help="Only what was done to this: a job's id, a table, drain, queue, schedule:NAME, run:NAME, build:DATASET or interim:ID",
+    help="Only changes of this: a job's id, a table, drain, queue, schedule:NAME, run:NAME, build:DATASET or interim:ID",
 )  # fmt: skip
 BEFORE = arg("--before", type=_COUNT, metavar="ID", help="Only entries older than the one of this id")
 
@@ -114,57 +116,59 @@ SCHEDULE_PATHS = arg(
     help="Files that declare schedules, and folders that are searched for them; without any, the DAGs folder",
 )  # fmt: skip
 OF_DAG = arg("--dag", metavar="DAG_ID", help="Only schedules of this DAG")
-ENABLED = arg("--enabled", action=BooleanOptionalAction, default=None, help="Only those that are enabled, or only suspended ones")
+ENABLED = arg("--enabled", action=BooleanOptionalAction, default=None, help="Only enabled schedules, or only suspended ones")
 SEARCH_SCHEDULES = arg("--search", metavar="TEXT", help="Only schedules with this in their name or their DAG's id")
 AFTER_SCHEDULE = arg("--after", metavar="SCHEDULE", help="Only schedules whose names come after this one")
-BEFORE_LINE = arg("--before", type=_COUNT, metavar="ID", help="Only what is older than the line of this id")
+BEFORE_LINE = arg("--before", type=_COUNT, metavar="ID", help="Only entries older than the one of this id")
 UPDATE_SCHEDULES = arg(
     "--update-schedules", action=BooleanOptionalAction, default=None,
-    help="Whether the files have the say; without it, what the setting update_schedules says",
+    help="Whether the files overwrite the store; the default is the setting update_schedules",
 )  # fmt: skip
-PLAN_SYNC = arg("-n", "--dry-run", action="store_true", help="Only tell what would be created, changed and deleted")
-EVENT_NAME = arg("name", metavar="NAME", help="What triggers of the kind custom_events listen to")
-AMOUNT = arg("--amount", action="append", metavar="NAME=NUMBER", help="What it brought, such as records=900; may be repeated")
+PLAN_SYNC = arg("-n", "--dry-run", action="store_true", help="Only report what would be created, changed and deleted")
+EVENT_NAME = arg("name", metavar="NAME", help="The name in triggers of the kind custom_events")
+AMOUNT = arg(
+    "--amount", action="append", metavar="NAME=NUMBER", help="What it adds to counts, such as records=900; may be repeated"
+)
 DETAIL = arg("--detail", metavar="JSON", help="For people and for the run that it starts: a JSON object")
-SOURCE_ID = arg("--source-id", metavar="ID", help="The same one again, under the same name, is the same event")
+SOURCE_ID = arg("--source-id", metavar="ID", help="Your id of the event; the same name and id is the same event")
 EVENT_KEY = arg("--key", metavar="KEY", help="Only events of this key, such as table:lake.demo.flights")
 STATE = arg(
     "-s", "--state", action="append", choices=PENDING_STATES, metavar="STATE",
-    help=f"Only pending jobs in this state; may be repeated. One of: {', '.join(PENDING_STATES)}",
+    help=f"Only pending runs in this state; may be repeated. One of: {', '.join(PENDING_STATES)}",
 )  # fmt: skip
-OF_SCHEDULE = arg("--schedule", dest="of_schedule", metavar="SCHEDULE", help="Only pending jobs of this schedule")
+OF_SCHEDULE = arg("--schedule", dest="of_schedule", metavar="SCHEDULE", help="Only pending runs of this schedule")
 
 # registered runs
 REGISTERED = arg("run", metavar="RUN", help="The registered run's name")
 REGISTERED_RUNS = arg("runs", metavar="RUN", nargs="+", help="Registered runs' names")
 RUN_DAG = arg("--dag", dest="dag_id", required=True, metavar="DAG_ID", help="The DAG that it starts")
-RUN_CONF = arg("--conf", metavar="JSON", help="What each run gets as its dag_run.conf: a JSON object")
-CRON = arg("--cron", metavar="CRON", help="When it runs by itself: five fields, or six with the seconds first")
+RUN_CONF = arg("--conf", metavar="JSON", help="The dag_run.conf of each run: a JSON object")
+CRON = arg("--cron", metavar="CRON", help="The cron that starts it: five fields, or six with the seconds first")
 TZ = arg("--tz", default="UTC", metavar="ZONE", help="The IANA zone of the cron (default: UTC)")
 PRESERVATION = arg(
     "--preservation", choices=PRESERVATIONS, metavar="WORD",
-    help="What becomes of its runs' interim tables, unless a task says another: NONE or FULL",
+    help="Whether its runs keep their interim tables, unless a task sets it: NONE or FULL",
 )  # fmt: skip
 RUN_ENABLED = arg(
     "--enabled", action=BooleanOptionalAction, default=None,
-    help="Whether its cron counts; without it, as it is, and a new one is enabled",
+    help="Whether its cron starts runs; the default keeps the current value, and enables a new one",
 )  # fmt: skip
 DESCRIPTION = arg("--description", default="", metavar="TEXT", help="For people")
 ENABLED_RUNS = arg("--enabled", action=BooleanOptionalAction, default=None, help="Only enabled ones, or only disabled ones")
 RUNS_OF_DAG = arg("--dag", metavar="DAG_ID", help="Only registered runs of this DAG")
 SEARCH_RUNS = arg("--search", metavar="TEXT", help="Only those with this in their name or their DAG's id")
 AFTER_RUN = arg("--after", metavar="RUN", help="Only those whose names come after this one")
-ONE_CONF = arg("--conf", metavar="JSON", help="Values for this run, over the registered ones key by key: a JSON object")
+ONE_CONF = arg("--conf", metavar="JSON", help="Values of this run, which override the registered ones key by key: a JSON object")
 ONE_PRESERVATION = arg(
     "--preservation", choices=PRESERVATIONS, metavar="WORD",
-    help="What becomes of this run's interim tables, unless a task says another: NONE or FULL",
+    help="Whether this run keeps its interim tables, unless a task sets it: NONE or FULL",
 )  # fmt: skip
 
 # builds
 DATASET = arg("dataset", metavar="DATASET", help="The dataset's name")
 RUN = arg("run", metavar="RUN", help="A run's id, such as 20260425T000000Z")
 ANY_RUN = arg("run", metavar="RUN", nargs="?", help="A run's id, to see its shards; without one, the dataset and its runs")
-VERIFIED_RUN = arg("run", metavar="RUN", nargs="?", help="A published run's id; without one, the run that readers see")
+VERIFIED_RUN = arg("run", metavar="RUN", nargs="?", help="A published run's id; the default is the current run")
 AFTER_DATASET = arg("--after", metavar="DATASET", help="Only datasets whose names come after this one")
 BEFORE_RUN = arg("--before", metavar="RUN", help="Only runs older than this one")
 AFTER_SHARD = arg("--after-shard", type=int, metavar="N", help="Only shards after the one of this number")
@@ -175,9 +179,9 @@ TO = arg(
 KEEP_RUNS = arg("--keep-runs", type=_COUNT, default=7, metavar="N", help="Published runs that are kept (default: 7)")
 STALE_AGE = arg(
     "--stale-attempt-age", default="1d", metavar="PERIOD",
-    help="From which age on a run that nobody holds is taken for dead (default: 1d)",
+    help="The age from which a run without a lease counts as dead (default: 1d)",
 )  # fmt: skip
-PLAN_CLEANUP = arg("-n", "--dry-run", action="store_true", help="Only tell what would be deleted")
+PLAN_CLEANUP = arg("-n", "--dry-run", action="store_true", help="Only report what would be deleted")
 STORAGE_CONN_ID = conn_id("storage", "the storage of builds", "builds_conn_id", "the machine's own identity")
 
 # interim tables
@@ -185,44 +189,44 @@ INTERIM_TABLE = arg("interim_table", metavar="TABLE", help="The table's id, or i
 INTERIM_TABLES = arg("interim_tables", metavar="TABLE", nargs="+", help="Tables' ids, or their whole names with the catalog")
 FORGET = arg(
     "--forget", action="store_true",
-    help="Take what no collector could drop off the record, as when its catalog is gone for good; nothing else is touched",
+    help="Remove tables from the records that no collector could drop, for a deleted catalog; nothing else is changed",
 )  # fmt: skip
-MADE_BY_DAG = arg("--dag", metavar="DAG_ID", help="Only tables that runs of this DAG made")
-MADE_BY_RUN = arg("--run-id", metavar="RUN_ID", help="Only tables that DAG runs of this id made")
+MADE_BY_DAG = arg("--dag", metavar="DAG_ID", help="Only tables of this DAG's runs")
+MADE_BY_RUN = arg("--run-id", metavar="RUN_ID", help="Only tables of DAG runs with this id")
 INTERIM_STATE = arg(
     "-s", "--state", choices=INTERIM_STATES, metavar="STATE",
     help=f"Only tables in this state. One of: {', '.join(INTERIM_STATES)}",
 )  # fmt: skip
-PLAN_DROPS = arg("-n", "--dry-run", action="store_true", help="Only tell what would be dropped")
+PLAN_DROPS = arg("-n", "--dry-run", action="store_true", help="Only report what would be dropped")
 OLDER_THAN = arg(
     "--older-than", metavar="PERIOD",
-    help="From which age on, such as 2d; without it, what the setting interim_sweep_after says",
+    help="The minimum age, such as 2d; the default is the setting interim_sweep_after",
 )  # fmt: skip
 
 # the store
 PRUNED_AGE = arg(
     "--older-than", metavar="PERIOD", required=True,
-    help="From which age on, such as 180d; a week at least, 90 days for schedules and a year for the audit trail",
+    help="The minimum age, such as 180d; at least a week, 90 days for schedules and a year for the audit trail",
 )  # fmt: skip
 PLAN_PRUNE = arg("-n", "--dry-run", action="store_true", help="Only count what would be deleted")
 
 # lineage
 LINEAGE_OF = arg("table", metavar="TABLE", help="DATABASE.TABLE, with or without its catalog; or a dataset's name or url")
-UP = arg("--up", action="store_true", help="Only what it came from")
-DOWN = arg("--down", action="store_true", help="Only what came of it")
-BOTH = arg("--both", action="store_true", help="Both, as without any of these")
+UP = arg("--up", action="store_true", help="Only upstream tables")
+DOWN = arg("--down", action="store_true", help="Only downstream tables")
+BOTH = arg("--both", action="store_true", help="Both, which is the default")
 DEPTH = arg("--depth", type=_COUNT, default=5, metavar="N", help="How many steps from the table (default: 5)")
 
 # worker
-ONCE = arg("--once", action="store_true", help="Run one job and leave; leave at once when none waits")
-MAX_JOBS = arg("--max-jobs", type=_COUNT, metavar="N", help="Leave after this many jobs")
+ONCE = arg("--once", action="store_true", help="Run one job and exit; exit at once when none waits")
+MAX_JOBS = arg("--max-jobs", type=_COUNT, metavar="N", help="Exit after this many jobs")
 WORKER_POLL = arg("--poll", metavar="PERIOD", default="5s", help="How long to wait when the queue is empty (default: 5s)")
 SCHEDULER_POLL = arg(
     "--poll", metavar="PERIOD", default="1s", help="The pause after a round that had nothing to do (default: 1s)"
 )
-WORKER_ID = arg("--worker-id", metavar="NAME", help="The name that its claims carry (default: host:process)")
+WORKER_ID = arg("--worker-id", metavar="NAME", help="The worker's name in its claims (default: host:process)")
 
 # api
-HOST = arg("--host", metavar="ADDRESS", help="Where to listen; without it, what the setting api_host says (127.0.0.1)")
-PORT = arg("--port", type=port, metavar="PORT", help="The port; without it, what the setting api_port says (8085)")
-TOKEN_FILE = arg("--token-file", metavar="FILE", help="The file that holds the token, such as a mounted secret")
+HOST = arg("--host", metavar="ADDRESS", help="The address to listen on; the default is the setting api_host (127.0.0.1)")
+PORT = arg("--port", type=port, metavar="PORT", help="The port; the default is the setting api_port (8085)")
+TOKEN_FILE = arg("--token-file", metavar="FILE", help="The file with the token, such as a mounted secret")

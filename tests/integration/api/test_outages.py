@@ -116,7 +116,7 @@ def test_the_app_starts_without_its_store_and_finds_it_later(tmp_path: Path, lak
     api = serve_app(build(f"sqlite:///{file}", lake_folder))
     answer, seconds = timed(lambda: api.get("/jobs"))
     assert (answer.status_code, answer.json()["error"]) == (503, "store_down")
-    assert "its file is no database, or damaged" in answer.json()["detail"]
+    assert "its file is not a database, or damaged" in answer.json()["detail"]
     assert str(tmp_path) not in answer.text
     assert seconds < LIMIT
     ready = api.get("/readyz").json()

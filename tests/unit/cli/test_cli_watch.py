@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 import pytest
 from pseudo_terminal import PseudoTerminal
 
-from airflow_snowpack.cli.commands.watch import LiveLine
 from airflow_snowpack.jobs import ActionOutcome, ActionResult, JobStatus
 
 if TYPE_CHECKING:
@@ -55,7 +54,7 @@ class World:
 
     def watch(self, *events: Callable[[], object], timeout: timedelta | None = None) -> Job | None:
         """Watch while these come to pass."""
-        from airflow_snowpack.cli.commands.watch import Watch
+        from airflow_snowpack.cli.commands.watch import LiveLine, Watch
 
         coming = iter(events)
 

@@ -29,7 +29,7 @@ def test_a_store_that_was_never_used_is_no_error_and_is_not_made_by_looking(
 
     db.check(ARGUMENTS)
 
-    assert "is made with its tables when it is first used" in capsys.readouterr().out
+    assert "The store does not exist yet. Its first use creates" in capsys.readouterr().out
     assert not store_file.exists()
 
 
