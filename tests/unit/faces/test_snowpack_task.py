@@ -199,6 +199,22 @@ def test_a_received_table_or_a_view_of_it_is_passed_on_without_a_copy_and_pinned
     }
 
 
+def test_a_view_with_a_condition_that_is_read_without_spark_fails_for_good_with_the_ways_out(
+    run_task: Callable[..., Outcome], handed: dict[str, Any]
+) -> None:
+    def filtered(numbers: TableRef) -> ViewRef:
+        return numbers.where("number > 1")
+
+    def count(numbers: pa.Table) -> int:
+        return numbers.num_rows
+
+    outcome = run_task(count, run_task(filtered, handed).xcom)
+
+    assert outcome.state == "failed"  # and not up_for_retry
+    assert "only Spark evaluates" in str(outcome.error)
+    assert ".toArrow()" in str(outcome.error)
+
+
 def test_pandas_that_was_received_is_written_again_since_it_may_have_been_changed(
     run_task: Callable[..., Outcome], handed: dict[str, Any]
 ) -> None:
