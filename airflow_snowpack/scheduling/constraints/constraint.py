@@ -117,7 +117,9 @@ class RequiredFacts(NamedTuple):
     @classmethod
     def merged(cls, facts: Iterable[RequiredFacts]) -> RequiredFacts:
         """Return what all of these require together."""
-        every = [cls(), *facts]
+        every = list(facts)
+        if len(every) < 2:
+            return every[0] if every else cls()
         return cls(
             dag_runs=frozenset().union(*(each.dag_runs for each in every)),
             groups=frozenset().union(*(each.groups for each in every)),

@@ -13,9 +13,11 @@ been due for the longest.
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import sqlalchemy as sa
@@ -176,11 +178,13 @@ def _asked_about(dag_id: str, constraints: Iterable[Constraint]) -> set[str]:
 
 
 def _constraints(run: sa.Row[Any]) -> list[Constraint | None]:
-    """Its constraints, with ``None`` for one that cannot be read; none for a schedule that is gone."""
-    found: list[Constraint | None] = []
-    for one in run.constraints if isinstance(run.constraints, list) else []:
-        try:
-            found.append(CONSTRAINTS.parse(one))
-        except InvalidSchedule:
-            found.append(None)
-    return found
+    """Return its constraints, with ``None`` for one that cannot be read; none for a schedule that is gone."""
+    return [_parsed(json.dumps(one)) for one in run.constraints] if isinstance(run.constraints, list) else []
+
+
+@lru_cache(maxsize=1_000)  # thousands of schedules may have the same few constraints
+def _parsed(constraint: str) -> Constraint | None:
+    try:
+        return CONSTRAINTS.parse(json.loads(constraint))
+    except InvalidSchedule:
+        return None
