@@ -1,7 +1,7 @@
 """Writes rows as a new Iceberg table, in one commit: the table exists with all of them, or not at all.
 
     written = write_table(df, TableName("lake", "snowpack_interim", "flights_clean_3f09c1a2b4d5"), catalog, store.identity)
-    written.rows, written.files, written.snapshot_id
+    written.rows, written.snapshot_id
     sources_of(df)        # (TableAt("lake.shop.orders", 11, …), …): the tables that the plan of a DataFrame reads
 
 Spark writes its own DataFrames, classic or Connect; this process writes the rows of pandas or Arrow, without Spark. The numbers
@@ -47,9 +47,6 @@ class Written:
     snapshot_id: int | None
     location: str
     rows: int
-    files: int
-    bytes: int
-    seconds: float
 
 
 def write_table(frame: Any, name: TableName, catalog: Catalog, store_id: str) -> Written:
@@ -70,10 +67,14 @@ def write_table(frame: Any, name: TableName, catalog: Catalog, store_id: str) ->
         _create_with_pyiceberg(frame, name, catalog, properties)
     else:
         raise UnwritableFrame(f"a {type(frame).__name__} is not a frame")
-    written = _written(name, catalog, began)
-    rows, files = plural(written.rows, "row"), plural(written.files, "file")
-    log.info("Wrote %s with %s: %s in %s, %s, %s", name, kind, rows, files, size(written.bytes), duration(written.seconds))
-    return written
+    table = catalog.load_table(name.identifier)
+    snapshot = table.current_snapshot()
+    summary = snapshot.summary if snapshot is not None else None
+    totals = ("total-records", "total-data-files", "total-files-size")
+    rows, files, stored = (int((summary[total] if summary is not None else None) or 0) for total in totals)
+    took = duration(time.monotonic() - began)
+    log.info("Wrote %s with %s: %s in %s, %s, %s", name, kind, plural(rows, "row"), plural(files, "file"), size(stored), took)
+    return Written(snapshot.snapshot_id if snapshot is not None else None, table.location(), rows)
 
 
 def _create_with_spark(frame: Any, name: TableName, properties: Mapping[str, str]) -> None:
@@ -101,24 +102,6 @@ def _create_with_pyiceberg(frame: Any, name: TableName, catalog: Catalog, proper
     except (UnsupportedPyArrowTypeException, TypeError, ValueError, struct.error) as problem:
         raise UnwritableFrame(problem) from problem
     creation.commit_transaction()
-
-
-def _written(name: TableName, catalog: Catalog, began: float) -> Written:
-    table = catalog.load_table(name.identifier)
-    snapshot = table.current_snapshot()
-    summary = snapshot.summary if snapshot is not None else None
-
-    def total(what: str) -> int:
-        return int((summary[what] if summary is not None else None) or 0)
-
-    return Written(
-        snapshot_id=snapshot.snapshot_id if snapshot is not None else None,
-        location=table.location(),
-        rows=total("total-records"),
-        files=total("total-data-files"),
-        bytes=total("total-files-size"),
-        seconds=time.monotonic() - began,
-    )
 
 
 def sources_of(frame: Any) -> Sequence[TableAt]:
