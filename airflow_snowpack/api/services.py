@@ -88,6 +88,10 @@ class Services:
         default_factory=lambda: ThreadPoolExecutor(STORAGE_THREADS, "snowpack-storage"), repr=False
     )
 
+    def __post_init__(self) -> None:
+        # Built before requests come in on several threads: each instance has a thread that writes the history.
+        self.installation.jobs  # noqa: B018 - built by being read
+
     @property
     def jobs(self) -> Jobs:
         """The lifecycle of jobs."""
