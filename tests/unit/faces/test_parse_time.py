@@ -126,7 +126,7 @@ ONLY_TO_RUN = (
     *("airflow_snowpack.interim.model", "airflow_snowpack.interim.handover", "airflow_snowpack.scheduling.airflow_port"),
     "airflow_snowpack.settings",
 )
-MODULES_OF_ONE_NAME = 20
+MODULES_OF_ONE_NAME = 18
 MODULES_OF_A_USUAL_FILE = 45
 MODULES_OF_EVERYTHING = 82
 
