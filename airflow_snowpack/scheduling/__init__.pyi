@@ -97,10 +97,10 @@ from .schedules import StoredSchedule as StoredSchedule
 from .sources.poller import POLLER_PERIOD as POLLER_PERIOD
 from .sources.poller import Poller as Poller
 from .sources.poller import PollReport as PollReport
-from .sources.source_check import Finding as Finding
-from .sources.source_check import check_scheduler as check_scheduler
-from .sources.source_check import check_sources as check_sources
-from .sources.source_check import named_dags as named_dags
+from .sources.source import Finding as Finding
+from .sources.source import check_scheduler as check_scheduler
+from .sources.source import check_sources as check_sources
+from .sources.source import named_dags as named_dags
 from .triggers.by_hand import ByHand as ByHand
 from .triggers.clock_triggers import Cron as Cron
 from .triggers.clock_triggers import Every as Every

@@ -21,7 +21,7 @@ from airflow_snowpack.scheduling.pending_runs.gated_runs import GatedRun, waitin
 from airflow_snowpack.scheduling.pending_runs.model import OPEN, PendingRun, PendingState, Reason, pending_from
 from airflow_snowpack.scheduling.schedule import Then
 from airflow_snowpack.scheduling.schedules import Schedules, StoredSchedule
-from airflow_snowpack.scheduling.sources.source import Source, blocking, source_key, sources_of, with_problems
+from airflow_snowpack.scheduling.sources.source import Source, blocking, sources_of, with_problems
 from airflow_snowpack.scheduling.sources.source_problems import KEYS_PER_STATEMENT, SourceProblem, dag_source, read_problems
 from airflow_snowpack.scheduling.triggers.trigger import TABLES, Judgement
 from airflow_snowpack.store.signs_of_life import Role, is_alive, last_seen
@@ -211,7 +211,7 @@ def _on_record(
 ) -> tuple[dict[str, SourceProblem], dict[str, datetime]]:
     """Read the problems of the sources of enabled schedules, and when each table was last read, by their keys."""
     enabled = [(one.dag_id, one.read.trigger) for one in stored if one.enabled and one.read is not None]
-    keys = {key for _, trigger in enabled for leaf in trigger.leaves() if (key := source_key(leaf, catalog)) is not None}
+    keys = {leaf.source.key(catalog) for _, trigger in enabled for leaf in trigger.leaves() if leaf.source is not None}
     keys |= {dag_source(dag_id) for dag_id, _ in enabled}
     tables = sorted(key for key in keys if key.startswith(TABLES))
     read_at: dict[str, datetime] = {}

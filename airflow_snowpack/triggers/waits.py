@@ -189,7 +189,7 @@ class DataArrivalTrigger(WaitFor):
 
     async def _join_tables(self) -> Callable[[], Awaitable[Mapping[TableName, Table]]]:
         from airflow_snowpack.scheduling import parse_trigger
-        from airflow_snowpack.scheduling.sources.consumer import tables_of
+        from airflow_snowpack.scheduling.sources.source import tables_of
         from airflow_snowpack.setting import catalog_name
 
         tables = tables_of(parse_trigger(self.awaited), catalog_name())

@@ -27,6 +27,7 @@ from airflow_snowpack.iceberg.arrivals import Arrivals, Place, head_of, read_arr
 from airflow_snowpack.iceberg.names import TableName
 from airflow_snowpack.scheduling.events.counting import progress_of
 from airflow_snowpack.scheduling.events.event_log import Event, last_number
+from airflow_snowpack.scheduling.sources.source import tables_of
 from airflow_snowpack.scheduling.triggers.trigger import TABLES, Clock, Judgement, Leaf, Trigger, table_key
 from airflow_snowpack.store import Store
 from airflow_snowpack.store.dialect import insert
@@ -239,12 +240,6 @@ class Consumer:
             tick = leaf.clock.next_after(start)
             return [Event(key, tick if leaf.clock.fixed else now)] if tick <= now else []
         return kept.events[leaf]
-
-
-def tables_of(trigger: Trigger, catalog_name: str) -> list[TableName]:
-    """Return the tables that a trigger listens to, in the order of their names."""
-    sources = (source for leaf in trigger.leaves() if (source := leaf.source) is not None and source.kind == "table")
-    return sorted({TableName.parse(source.name, catalog=catalog_name) for source in sources}, key=str)
 
 
 @dataclass(frozen=True, slots=True)

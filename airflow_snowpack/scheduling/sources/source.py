@@ -1,7 +1,7 @@
 """The sources of a schedule: the tables and DAGs that its trigger listens to, when they were read, and their problems.
 
-    listens = source_key(leaf, catalog)                # 'table:lake.web.views', 'dag:make_views'
     judged = with_problems(trigger, judgement, blocking(trigger, problems, catalog))
+    findings = check_sources(declared, catalog_name="lake", load_catalog=load, missing_dags={"gone"}, now=now)
 
 The invariant: a trigger has a problem only if no event can satisfy it as things are. One part with a problem is enough for an
 ``all_of``; an ``any_of`` has one when all of its parts do, and an ``at_latest`` never does.
@@ -9,12 +9,31 @@ The invariant: a trigger has a problem only if no event can satisfy it as things
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import TYPE_CHECKING
 
-from airflow_snowpack.scheduling.sources.source_problems import ProblemKind, SourceProblem
-from airflow_snowpack.scheduling.triggers.trigger import Judgement, Leaf, Trigger
+import sqlalchemy as sa
+
+from airflow_snowpack.iceberg.catalog import load_table
+from airflow_snowpack.iceberg.names import TableName
+from airflow_snowpack.scheduling.schedule import Schedule
+from airflow_snowpack.scheduling.sources.source_problems import (
+    Found,
+    ProblemKind,
+    SourceProblem,
+    dag_source,
+    found_in,
+    found_with,
+)
+from airflow_snowpack.scheduling.triggers.trigger import Judgement, Leaf, Trigger, table_key
+from airflow_snowpack.store import Store
+from airflow_snowpack.store.signs_of_life import Role, is_alive, last_seen
+from airflow_snowpack.store.tables.schedules import schedules
+
+if TYPE_CHECKING:
+    from pyiceberg.catalog import Catalog
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,9 +52,10 @@ class Source:
     asked_at: datetime | None = None
 
 
-def source_key(leaf: Leaf, catalog: str) -> str | None:
-    """Return the key of the source of a leaf; ``None`` for one that listens to neither a table nor a DAG."""
-    return None if leaf.source is None else leaf.source.key(catalog)
+def tables_of(trigger: Trigger, catalog_name: str) -> list[TableName]:
+    """Return the tables that a trigger listens to, in the order of their names."""
+    sources = (source for leaf in trigger.leaves() if (source := leaf.source) is not None and source.kind == "table")
+    return sorted({TableName.parse(source.name, catalog=catalog_name) for source in sources}, key=str)
 
 
 def problem_of(leaf: Leaf, problem: SourceProblem) -> str | None:
@@ -57,7 +77,7 @@ def blocking(trigger: Trigger, problems: Mapping[str, SourceProblem], catalog: s
     """Return why leaves cannot be satisfied as things are."""
     found: dict[Trigger, str] = {}
     for leaf in trigger.leaves():
-        problem = problems.get(source_key(leaf, catalog) or "")
+        problem = None if leaf.source is None else problems.get(leaf.source.key(catalog))
         if problem is None or (problem.kind is ProblemKind.UNPARTITIONED and leaf.wanted <= 1):
             continue
         if (text := problem_of(leaf, problem)) is not None:
@@ -96,3 +116,78 @@ def sources_of(
         asked_at = None if problem is None or text is None else problem.asked_at
         found[key] = Source(leaf.source.kind, leaf.source.name, read_at.get(key), text, asked_at)
     return tuple(found.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something that keeps a schedule from starting its DAG, or may.
+
+    :param schedule: its name; ``None`` where all schedules are concerned.
+    :param blocks: its trigger cannot be satisfied, or its DAG cannot be started, as things are.
+    """
+
+    schedule: str | None
+    problem: str
+    blocks: bool
+
+    def __str__(self) -> str:
+        if self.schedule is None:
+            return f"{self.problem[:1].upper()}{self.problem[1:]}."
+        return f"{self.schedule}: {self.problem}{'; it cannot run as things are' if self.blocks else ''}."
+
+
+def check_sources(
+    declared: Iterable[Schedule],
+    *,
+    catalog_name: str,
+    load_catalog: Callable[[], Catalog],
+    missing_dags: Collection[str],
+    now: datetime,
+) -> list[Finding]:
+    """Return what is wrong with the sources of these schedules, in the order of their names.
+
+    :param load_catalog: connects to the catalog; called when there are tables to read.
+    :param missing_dags: DAGs that do not exist.
+    :raises CatalogUnreachable: from ``load_catalog``. A single table that cannot be read is a finding.
+    """
+    wanted = sorted(declared, key=lambda one: one.name)
+    problems = {dag_source(dag_id): SourceProblem(ProblemKind.MISSING, "", now, now) for dag_id in missing_dags}
+    for name in sorted({name for one in wanted for name in tables_of(one.trigger, catalog_name)}, key=str):
+        if (found := _read(load_catalog, name)) is not None:
+            problems[table_key(name)] = SourceProblem(found.kind, found.problem, now, now)
+    findings: list[Finding] = []
+    for one in wanted:
+        blocked = with_problems(one.trigger, one.trigger.evaluate({}, now), blocking(one.trigger, problems, catalog_name))
+        for source in sources_of(one.trigger, problems, {}, catalog_name):
+            if source.problem is not None:
+                findings.append(Finding(one.name, source.problem, blocked.problem is not None))
+        if one.dag_id in missing_dags:
+            findings.append(Finding(one.name, f"the DAG {one.dag_id}, which it starts, does not exist", True))
+    return findings
+
+
+def check_scheduler(store: Store) -> list[Finding]:
+    """Return a finding when schedules are enabled and no scheduler is running."""
+    enabled = sa.select(schedules.c.name).where(schedules.c.enabled).limit(1)
+    is_wanted, seen_at = store.read(lambda conn: (conn.execute(enabled).first() is not None, last_seen(conn, Role.SCHEDULER)))
+    if not is_wanted or is_alive(seen_at, store.clock()):
+        return []
+    return [
+        Finding(None, "no scheduler is running; unpause the DAG snowpack_dispatcher, or run `airflow snowpack scheduler`", True)
+    ]
+
+
+def named_dags(declared: Iterable[Schedule]) -> set[str]:
+    """Return the DAGs that schedules start or listen to."""
+    found = set()
+    for one in declared:
+        found |= {one.dag_id, *(source.name for source in sources_of(one.trigger, {}, {}, "c") if source.kind == "dag")}
+    return found
+
+
+def _read(load_catalog: Callable[[], Catalog], name: TableName) -> Found | None:
+    catalog = load_catalog()
+    try:
+        return found_in(load_table(catalog, name))
+    except Exception as error:  # noqa: BLE001  # a catalog or a file system of whatever kind; the other tables are checked all the same
+        return found_with(error)

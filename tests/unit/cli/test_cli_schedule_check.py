@@ -10,7 +10,7 @@ import yaml
 from airflow_snowpack import hooks
 from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.scheduling import CommitsAdded, PartitionsAdded, RunsSucceeded, Schedule
-from airflow_snowpack.scheduling.sources.source_check import check_sources
+from airflow_snowpack.scheduling.sources.source import check_sources
 from airflow_snowpack.store.signs_of_life import Role, SignOfLife
 
 if TYPE_CHECKING:
