@@ -82,7 +82,7 @@ class Facts:
 
     def context(self, run: Constrained, triggered_at: datetime, now: datetime) -> RunContext:
         """Return the context of one of these runs."""
-        return RunContext(self, run, triggered_at, now)
+        return RunContext(self, run.dag_id, run.name, run.priority, triggered_at, now)
 
     def active_of_dag(self, dag_id: str) -> int:
         """Count the active runs of a DAG.
@@ -172,21 +172,11 @@ class RunContext:
     """The facts about one run; a :class:`~airflow_snowpack.scheduling.constraints.constraint.ConstraintContext`."""
 
     facts: Facts
-    run: Constrained
+    dag_id: str
+    schedule: str
+    priority: int
     triggered_at: datetime
     now: datetime
-
-    @property
-    def dag_id(self) -> str:
-        return self.run.dag_id
-
-    @property
-    def schedule(self) -> str:
-        return self.run.name
-
-    @property
-    def priority(self) -> int:
-        return self.run.priority
 
     def active_runs(self, dag_id: str) -> int:
         return self.facts.active_of_dag(dag_id)
@@ -198,7 +188,7 @@ class RunContext:
         return self.facts.successes[dag_id]
 
     def launches_since(self, moment: datetime) -> tuple[datetime, ...]:
-        return self.facts.launches_since(self.run.name, moment)
+        return self.facts.launches_since(self.schedule, moment)
 
     def free_slots(self, pool: str) -> int | None:
         slots = self.facts.snapshot.free_slots.get(pool)

@@ -126,11 +126,11 @@ class Gate:
         row = self._row(conn)
         if row.state != GateState.WAITING:
             return gated_run_from(row)  # another try of the same task was faster
-        now = self._store.clock()
+        now, run = self._store.clock(), self._run
         facts = Facts(conn, snapshot, now)
-        facts.read([self._run])
-        context = GateContext(facts, self._run, row.arrived_at, now, self._place, reopened)
-        rulings = rule_all(self._run.constraints, context, reasons_from_json(row.reasons))
+        facts.read([run])
+        context = GateContext(facts, run.dag_id, run.name, run.priority, row.arrived_at, now, self._place, reopened)
+        rulings = rule_all(run.constraints, context, reasons_from_json(row.reasons))
         reasons = {"reasons": reasons_to_json(rulings.reasons)}
         if rulings.skips:
             return self._write(conn, row, GateState.SKIPPED, {**reasons, **NOT_QUEUED})
