@@ -1,7 +1,7 @@
-"""Who asks, and what he may do.
+"""Authentication and permissions.
 
-The app takes an :class:`Auth` and asks it at every route: Airflow's auth manager when it is mounted there (``plugin/``), one
-token when it is served alone. A route depends on :data:`Reader` or on :data:`Editor`, and on nothing else.
+The app has an :class:`Auth`, which authenticates each request: Airflow's auth manager when it is mounted there (``plugin/``), one
+token when it is served alone. A route depends on :data:`Reader` or :data:`Editor`.
 
     @router.post("/jobs/{job_id}/cancel")
     def cancel(job_id: str, user: Editor, services: Open) -> …:
@@ -17,7 +17,7 @@ from fastapi import Depends, Request
 
 from airflow_snowpack.errors import Kind, SnowpackError
 
-ASKS = "airflow_snowpack.user"
+SCOPE_KEY = "airflow_snowpack.user"
 
 
 class NotAuthenticated(SnowpackError, kind=Kind.FORBIDDEN):
@@ -30,10 +30,10 @@ class Forbidden(SnowpackError, kind=Kind.FORBIDDEN):
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """Somebody who may read.
+    """A user who may read.
 
     :param name: for the audit trail.
-    :param may_edit: he may also change things.
+    :param may_edit: whether the user may also make changes.
     """
 
     name: str
@@ -41,18 +41,18 @@ class User:
 
 
 class Auth(Protocol):
-    """Tells who asks.
+    """Authenticates requests.
 
-    :ivar probes_are_open: whether ``/healthz`` and ``/readyz`` need nobody, as a Kubernetes probe sends no token.
+    :ivar probes_are_open: whether ``/healthz`` and ``/readyz`` need no authentication: a Kubernetes probe sends no token.
     """
 
     probes_are_open: bool
 
     async def authenticate(self, request: Request) -> User:
-        """Who asks.
+        """Return the user of a request.
 
-        :raises NotAuthenticated: nobody that can be believed.
-        :raises Forbidden: somebody who may not even read, or a change that another site's page asks for with the user's cookie.
+        :raises NotAuthenticated: the request has no valid credentials.
+        :raises Forbidden: the user may not read, or another site's page requests a change with the user's cookie.
         """
 
 
@@ -61,10 +61,10 @@ SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
 class TokenAuth:
-    """One token, for an app that is served alone; whoever has it may do everything.
+    """One token with all permissions, for an app that is served alone.
 
-    Programs send it as a bearer token. A browser cannot, so a person signs in to the pages with it once and then has a cookie,
-    which tells nothing of the token and changes something only when one of our own pages sends it.
+    Programs send it as a bearer token. A browser cannot, so a person signs in to the pages once and gets a cookie. The cookie
+    does not reveal the token, and permits changes only when one of our own pages sends it.
 
     :ivar session: the value of that cookie; another token has another one.
     """
@@ -78,7 +78,7 @@ class TokenAuth:
         self.session = hmac.new(self._token, b"the pages of Snowpack", "sha256").hexdigest()
 
     def knows(self, token: str) -> bool:
-        """Whether it is the token; takes as long for one that is nearly right."""
+        """Return whether it is the token, in constant time."""
         return secrets.compare_digest(token.strip().encode(), self._token)
 
     async def authenticate(self, request: Request) -> User:
@@ -96,7 +96,7 @@ class TokenAuth:
 
 
 def _sent_by_own_page(request: Request) -> bool:
-    """What the browser says about the page behind the request; no script can make it lie."""
+    """Return whether the browser reports our own page as the source of the request; no script can change that."""
     site = request.headers.get("sec-fetch-site")
     if site is not None:
         return site in ("same-origin", "none")
@@ -105,25 +105,25 @@ def _sent_by_own_page(request: Request) -> bool:
 
 
 async def reader_of(request: Request) -> User:
-    """Who asks; he may read. A request asks this once, whatever depends on it: FastAPI's own tree of dependencies costs more.
+    """Return the user, who may read. A request authenticates once: FastAPI's own tree of dependencies costs more.
 
     :raises NotAuthenticated, Forbidden: as :meth:`Auth.authenticate`.
     """
-    known: User | None = request.scope.get(ASKS)
+    known: User | None = request.scope.get(SCOPE_KEY)
     if known is None:
         auth: Auth = request.app.state.auth
-        known = request.scope[ASKS] = await auth.authenticate(request)
+        known = request.scope[SCOPE_KEY] = await auth.authenticate(request)
     return known
 
 
 async def editor_of(request: Request) -> User:
-    """Who asks; he may change things.
+    """Return the user, who may make changes.
 
-    :raises Forbidden: he may not.
+    :raises Forbidden: the user may not.
     """
     user = await reader_of(request)
     if not user.may_edit:
-        raise Forbidden(f"{user.name} may read but not change anything here. Ask for a role that may edit.")
+        raise Forbidden(f"{user.name} may read, but not make changes. This needs a role with the permission to edit.")
     return user
 
 

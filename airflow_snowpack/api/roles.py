@@ -50,7 +50,7 @@ NO_WORK = {
 
 
 class DagState(StrEnum):
-    """How a DAG stands in Airflow."""
+    """The state of a DAG in Airflow."""
 
     ACTIVE = "active"
     PAUSED = "paused"
@@ -67,7 +67,7 @@ def no_dag_states(dag_ids: Collection[str]) -> Mapping[str, DagState]:
 
 @dataclass(frozen=True, slots=True)
 class RoleReport:
-    """How one role stands.
+    """The state of a role.
 
     :param running: its instances that run, the one that was seen last first.
     :param last: the instance that was seen last; ``None`` when none ever reported itself.

@@ -1,7 +1,7 @@
-"""What the routes work with: the jobs, the tables, and the installation's order of actions.
+"""The services that routes use: the installation, the list of tables, and threads for calls that may not return in time.
 
-They are opened when the server starts, and tried again by a later request when the store was down: the app starts without it and
-recovers by itself. With them starts the thread that keeps the list of tables fresh.
+They are opened when the server starts. If the store does not answer, a later request opens them: the app starts without the store
+and recovers. A thread that keeps the list of tables current starts with them.
 
     @router.get("/queue")
     def queue(user: Reader, services: Open) -> …:
@@ -50,11 +50,11 @@ STORAGE_SHARE = 0.7
 STORAGE_THREADS = 8
 LOCK_WAIT = timedelta(seconds=1)
 """How long a request waits for a dataset that another process publishes or cleans up."""
-FAILURE_LASTS = timedelta(seconds=0.5)
+FAILURE_REPEATED_FOR = timedelta(seconds=0.5)
 
 
 def open_plainly(url: str) -> "Storage":
-    """A storage without options: whatever credentials it needs, the process has."""
+    """Open a storage without options: the process has the credentials."""
     from airflow_snowpack.builds.storage import Storage
 
     return Storage(url)
@@ -62,14 +62,14 @@ def open_plainly(url: str) -> "Storage":
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """The open store and what stands on it.
+    """The open store, the services on it, and the list of tables.
 
     :param installation: on a store with ``Deadlines`` and with :data:`LOCK_WAIT`, so that no request waits for long.
     :param order: the installation's order of actions.
     :param refresh_every: the period on which the list of tables is read again.
     :param open_storage: opens the storage of builds at a URL.
     :param sign: the sign of life of this process.
-    :param dag_states: returns how DAGs stand in Airflow, by id, as far as this process can read that.
+    :param dag_states: returns the state of DAGs in Airflow by id, as far as this process can read it.
     :param timeout: how long a request may take; the catalog and the storage get a share of it each.
     """
 
@@ -121,7 +121,7 @@ class Services:
         return self.installation.interim
 
     def ask_storage(self, dataset: str, question: Callable[[], T]) -> T:
-        """Ask something of a storage, which may hang, as :meth:`ask_catalog` does of the catalog.
+        """Return the result of a read from a storage, which may not answer.
 
         :raises StorageTooSlow: it took longer than a request may wait.
         """
@@ -131,26 +131,26 @@ class Services:
         return answer.result()
 
     def begin_at_storage(self, work: Callable[[], T]) -> Future[T] | None:
-        """The work's end, if it comes soon; otherwise it goes on, and its failure is logged."""
-        asked = self._storage_threads.submit(work)
+        """Run work on the storage; return it if it ends in time. Otherwise it continues, and its failure is logged."""
+        future = self._storage_threads.submit(work)
         try:
-            asked.exception((self.timeout * STORAGE_SHARE).total_seconds())
+            future.exception((self.timeout * STORAGE_SHARE).total_seconds())
         except TooSlow:
-            asked.add_done_callback(_log_failure)
+            future.add_done_callback(_log_failure)
             return None
-        return asked
+        return future
 
     def ask_catalog(self, question: Callable[[], T]) -> T:
-        """Ask something of the catalog, which may hang: what takes too long goes on in a thread apart, for nobody.
+        """Return the result of a read from the catalog, which may not answer. A late result is discarded.
 
         :raises CatalogTooSlow: it took longer than a request may wait.
         """
         patience = self.timeout * CATALOG_SHARE
-        asked = self._catalog_threads.submit(question)
+        future = self._catalog_threads.submit(question)
         try:
-            return asked.result(patience.total_seconds())
+            return future.result(patience.total_seconds())
         except TooSlow:
-            asked.cancel()
+            future.cancel()
             raise CatalogTooSlow(self.inventory.catalog_name, patience) from None
 
     def load_ahead(self) -> Future[None]:
@@ -198,7 +198,7 @@ class LazyServices:
         if self._services is None:
             with self._guard:
                 if self._services is None:
-                    self._refuse_like_a_moment_ago()
+                    self._repeat_recent_failure()
                     self._services = self._opened()
         return self._services
 
@@ -230,14 +230,14 @@ class LazyServices:
         self._warm = services.load_ahead()
         return services
 
-    def _refuse_like_a_moment_ago(self) -> None:
-        """Those who waited while somebody tried in vain are not made to try, and wait, one after the other."""
-        if self._failure is not None and time.monotonic() - self._failure[0] < FAILURE_LASTS.total_seconds():
+    def _repeat_recent_failure(self) -> None:
+        """Raise the error of a failed attempt again for a moment, so that waiting requests do not each repeat it."""
+        if self._failure is not None and time.monotonic() - self._failure[0] < FAILURE_REPEATED_FOR.total_seconds():
             raise self._failure[1]
 
 
 async def services_of(request: Request) -> Services:
-    """The open services, for somebody who may read: whom nobody knows opens nothing.
+    """Return the open services. Only an authenticated request opens them.
 
     :raises SnowpackError: whatever keeps them from being opened.
     """

@@ -1,4 +1,4 @@
-"""Questions before what cannot be undone, as Airflow's own commands ask them.
+"""Prompts before changes that cannot be undone, as in Airflow's own commands.
 
 confirm("Cancel job 3f2a…?", yes=args.yes)
 """
@@ -11,9 +11,7 @@ from airflow_snowpack.cli.errors import Declined, Unconfirmed
 
 
 def confirm(question: str, *, yes: bool) -> None:
-    """Ask, unless ``--yes`` was said.
-
-    The question goes to stderr, so that stdout has the command's output and nothing else.
+    """Require a confirmation, unless ``--yes`` was passed. The prompt goes to stderr.
 
     :raises Declined: the answer was not yes.
     :raises Unconfirmed: there is no terminal to ask on.

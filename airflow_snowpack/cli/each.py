@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeVar
 
 from airflow_snowpack.cli.exit_code import ExitCode, code_of, common_code
-from airflow_snowpack.cli.output import is_for_people, print_data, say
+from airflow_snowpack.cli.output import is_for_people, note, print_data
 from airflow_snowpack.errors import SnowpackError
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def each(
         try:
             result = change(target)
         except SnowpackError as problem:
-            say(str(problem))
+            note(str(problem))
             codes.append(code_of(problem))
             continue
         changed.append(result)

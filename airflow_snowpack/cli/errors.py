@@ -21,25 +21,23 @@ class AmbiguousJobId(UsageProblem, kind=Kind.INVALID):
 
     def __init__(self, given: str, matches: Sequence[str], *, more: bool) -> None:
         rest = " and more" if more else ""
-        super().__init__(
-            f"{given!r} is the beginning of several job ids: {', '.join(matches)}{rest}. Give more of the one you mean."
-        )
+        super().__init__(f"{given!r} is the beginning of several job ids: {', '.join(matches)}{rest}. Pass more characters.")
 
 
 class Unconfirmed(UsageProblem, kind=Kind.INVALID):
     """Confirmation required."""
 
     def __init__(self, question: str) -> None:
-        super().__init__(
-            f"{question} There is no terminal to answer on, so nothing was done. Say --yes to go on without the question."
-        )
+        super().__init__(f"{question} There is no terminal for the prompt, so nothing was done. Pass --yes to skip this prompt.")
 
 
 class UnreadableFile(UsageProblem, kind=Kind.INVALID):
     """The file cannot be read."""
 
     def __init__(self, file: str, problem: object) -> None:
-        super().__init__(f"{file!r} cannot be read: {problem}. Give a file, or - for standard input where the command takes it.")
+        super().__init__(
+            f"{file!r} cannot be read: {problem}. Pass a file, or - for standard input where the command accepts it."
+        )
 
 
 class NoAirflow(UsageProblem, kind=Kind.INVALID):
@@ -47,9 +45,9 @@ class NoAirflow(UsageProblem, kind=Kind.INVALID):
 
     def __init__(self, wanted: str) -> None:
         super().__init__(
-            f"Airflow's REST API is not named, and only Airflow knows {wanted}. Nothing was done. Give --airflow-conn-id, or set "
-            "[snowpack] airflow_conn_id, to a connection of the type http with the address of the API server, a user and a "
-            "password."
+            f"No connection to Airflow's REST API is named, and only Airflow knows {wanted}. Nothing was done. "
+            "Pass --airflow-conn-id, or set [snowpack] airflow_conn_id, to a connection of the type http with the address of "
+            "the API server, a user and a password."
         )
 
 
@@ -57,7 +55,7 @@ class NotTheHolder(SnowpackError, kind=Kind.REFUSED):
     """Another owner holds the lock."""
 
     def __init__(self, lock: TableLock, given: str) -> None:
-        super().__init__(f"{lock.table.dotted} is held by {lock.holder}, and not by {given!r}. Nothing was released.")
+        super().__init__(f"{lock.table.dotted} is locked by {lock.holder}, not by {given!r}. Nothing was released.")
 
 
 class NoToken(SnowpackError, kind=Kind.MISCONFIGURED):
@@ -65,8 +63,8 @@ class NoToken(SnowpackError, kind=Kind.MISCONFIGURED):
 
     def __init__(self, variable: str, problem: str | None = None) -> None:
         super().__init__(
-            f"{problem or 'There is no token, and without one the API is not served.'} "
-            f"Make one with `python -c 'import secrets; print(secrets.token_urlsafe(32))'`, and give it "
+            f"{problem or 'The API needs a token.'} "
+            f"Create one with `python -c 'import secrets; print(secrets.token_urlsafe(32))'`, and pass it "
             f"in a file (--token-file), in the environment variable {variable}, or as [snowpack] api_token."
         )
 
@@ -76,8 +74,8 @@ class WeakToken(SnowpackError, kind=Kind.MISCONFIGURED):
 
     def __init__(self, length: int, least: int) -> None:
         super().__init__(
-            f"The API's token has {length} characters, and {least} at least are needed to keep others out. "
-            "Make one with `python -c 'import secrets; print(secrets.token_urlsafe(32))'`."
+            f"The API's token has {length} characters and needs at least {least}. "
+            "Create one with `python -c 'import secrets; print(secrets.token_urlsafe(32))'`."
         )
 
 

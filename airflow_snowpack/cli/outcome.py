@@ -1,4 +1,4 @@
-"""How a command begins and ends: an expected problem is one sentence on stderr and its exit code, anything else a traceback.
+"""The start and the end of a command: the package's errors become a message on stderr and an exit code, others a traceback.
 
 @ends_cleanly
 def show(args: Namespace) -> ExitCode | None: ...
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def ends_cleanly(command: Callable[[Namespace], ExitCode | None]) -> Callable[[Namespace], None]:
-    """Make a command read connections as Airflow's own commands do, and say what the package's errors say without a traceback."""
+    """Make a command read connections like Airflow's own commands, and print the package's errors without a traceback."""
 
     @wraps(command)
     def run(args: Namespace) -> None:
@@ -44,8 +44,8 @@ def _outcome(command: Callable[[Namespace], ExitCode | None], args: Namespace) -
         print("Interrupted.", file=sys.stderr)
         return ExitCode.INTERRUPTED
     except BrokenPipeError:
-        # Whoever read the output has left, such as `head`. What is still in the buffer must go somewhere, or Python complains at
-        # its end. The code is rich's own, which meets the same when it prints a table.
+        # The reader of the output, such as `head`, has exited. Discard the buffer, or Python reports an error at its end. rich
+        # uses the same code when it prints a table.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return ExitCode.REFUSED
     return code

@@ -6,7 +6,7 @@
 Airflow's own ``AirflowConsole.print_as`` turns every number and ``null`` into text and reads brackets as markup. So JSON and YAML
 are written here from the values themselves, and tables are Airflow's with plain text in their cells.
 
-The invariant: stdout has the output and nothing else. Other messages go to stderr (:func:`say`).
+The invariant: stdout has the output and nothing else. Other messages go to stderr (:func:`note`).
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def print_page(
     nothing = none_of(listing.noun or listing.name, filters=filters, after=after, empty=empty)
     print_rows(args.output, listing.columns, items, now, empty=nothing)
     if next_ is not None:
-        say(f"There are more: {option} {next_} shows the next page.")
+        note(f"There are more: {option} {next_} shows the next page.")
 
 
 def print_rows(output: str, columns: Sequence[Column[T]], items: Sequence[T], now: datetime, *, empty: str = "") -> None:
@@ -140,7 +140,7 @@ def print_data(output: str, data: Any) -> None:
         print(json.dumps(data, indent=2 if sys.stdout.isatty() else None, allow_nan=False))
 
 
-def say(text: str) -> None:
+def note(text: str) -> None:
     """Print a message for people to stderr."""
     print(text, file=sys.stderr)
 

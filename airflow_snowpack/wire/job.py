@@ -1,4 +1,4 @@
-"""Jobs: what to do to a table, and what came of it."""
+"""Jobs, the requests that submit them, and their results."""
 
 import math
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Shapes: what a resource's JSON has, where each value comes from, and what the OpenAPI document says about it.
+"""Shapes: what a resource's JSON has, where each value comes from, and its schema in the OpenAPI document.
 
     class LockShape(Shape):
         table_name: Annotated[Level, From("table.table")]
@@ -6,7 +6,7 @@
 
     LockShape.encode(lock)      # {"table_name": "flights", "holder": "5f3c…"}
 
-A field reads the attribute of its own name, or what its ``From`` says, or what the caller of :meth:`Shape.encode` gives. Times
+A field reads the attribute of its own name, or its ``From``, or what the caller of :meth:`Shape.encode` gives. Times
 become text in UTC with microseconds, enums their values, and other shapes their own JSON.
 
 The invariant: no shape takes a field that it does not name, and no value is converted on the way in: ``"yes"`` is not a boolean.

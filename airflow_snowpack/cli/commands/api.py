@@ -1,6 +1,6 @@
-"""``airflow snowpack api``: the REST API and its pages alone, for whoever has the token.
+"""``airflow snowpack api``: serve the REST API and its pages, for clients with the token.
 
-The token never stands on the command line, which every user of the machine can see. Without one nothing is served.
+The token is never an argument, because every user of the machine can read those. Without a token, nothing is served.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ def serve(args: Namespace) -> ExitCode | None:
 
 
 def read_token(file: str | None) -> str:
-    """The token: from the file, the environment, or Airflow's configuration, whichever comes first.
+    """Return the token: from the file, the environment, or Airflow's configuration, whichever comes first.
 
-    :raises NoToken: nobody gave one.
-    :raises WeakToken: it is too short to keep anybody out.
+    :raises NoToken: there is no token.
+    :raises WeakToken: it is too short.
     """
     if file is not None:
         token = _read_file(file)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from airflow_snowpack.cli.confirm import confirm
+from airflow_snowpack.cli.context import open_context
 from airflow_snowpack.cli.exit_code import ExitCode
-from airflow_snowpack.cli.opened import opened
 from airflow_snowpack.cli.outcome import ends_cleanly
-from airflow_snowpack.cli.output import DATA, filled, is_for_people, none_of, print_data, print_one, print_page, print_rows, say
+from airflow_snowpack.cli.output import DATA, filled, is_for_people, none_of, note, print_data, print_one, print_page, print_rows
 from airflow_snowpack.cli.values import read_period
 from airflow_snowpack.humanize import ago, number, plural, size, timestamp
 from airflow_snowpack.wire.build import (
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from airflow_snowpack.builds.manager import BuildManager
     from airflow_snowpack.builds.model import CleanupAction
     from airflow_snowpack.builds.registry.model import PublishOutcome
-    from airflow_snowpack.cli.opened import Opened
+    from airflow_snowpack.cli.context import CommandContext
 
 PUBLICATIONS_SHOWN = 20
 
@@ -41,7 +41,7 @@ PUBLICATIONS_SHOWN = 20
 @ends_cleanly
 def list_datasets(args: Namespace) -> ExitCode | None:
     """``builds list``"""
-    with opened(args) as here:
+    with open_context(args) as here:
         page = here.builds(None).registry.datasets(limit=args.limit, after=args.after)
         print_page(args, DATASETS, page.items, page.next, here.now, option="--after")
     return None
@@ -50,7 +50,7 @@ def list_datasets(args: Namespace) -> ExitCode | None:
 @ends_cleanly
 def show(args: Namespace) -> ExitCode | None:
     """``builds show``"""
-    with opened(args) as here:
+    with open_context(args) as here:
         manager = here.builds(args.storage_conn_id)
         if args.run is None:
             _show_dataset(args, here, manager)
@@ -59,7 +59,7 @@ def show(args: Namespace) -> ExitCode | None:
     return None
 
 
-def _show_dataset(args: Namespace, here: Opened, manager: BuildManager) -> None:
+def _show_dataset(args: Namespace, here: CommandContext, manager: BuildManager) -> None:
     registry = manager.registry
     known, now = registry.dataset(args.dataset), here.now
     page = registry.runs(args.dataset, limit=args.limit, before=args.before)
@@ -80,10 +80,10 @@ def _show_dataset(args: Namespace, here: Opened, manager: BuildManager) -> None:
     print()
     print_rows(args.output, build_runs(known.current_run).columns, page.items, now, empty=none_of("runs"))
     if page.next is not None:
-        say(f"There are more: --before {page.next} shows the next page.")
+        note(f"There are more: --before {page.next} shows the next page.")
 
 
-def _show_run(args: Namespace, here: Opened, manager: BuildManager) -> None:
+def _show_run(args: Namespace, here: CommandContext, manager: BuildManager) -> None:
     known, now = manager.registry.dataset(args.dataset), here.now
     first = -1 if args.after_shard is None else args.after_shard
     found = manager.inspect(args.dataset, args.run, after=first, limit=args.limit)
@@ -108,20 +108,20 @@ def _show_run(args: Namespace, here: Opened, manager: BuildManager) -> None:
     print()
     print_rows(args.output, SHARDS.columns, found.shards, now, empty="No more shards.")
     if body["next"] is not None:
-        say(f"There are more: --after-shard {body['next']} shows the next page.")
+        note(f"There are more: --after-shard {body['next']} shows the next page.")
 
 
 @ends_cleanly
 def verify(args: Namespace) -> ExitCode | None:
     """``builds verify``"""
-    with opened(args) as here:
+    with open_context(args) as here:
         found, now = here.builds(args.storage_conn_id).verify(args.dataset, args.run), here.now
     if args.output in DATA:
         print_data(args.output, VerificationShape.encode(found))
     elif found.problems:
         print_rows(args.output, PROBLEMS.columns, found.problems, now)
         damaged = f"{len(found.problems)} of {plural(found.shards, 'shard')}"
-        say(f"{found.run_id} of {found.dataset}: {damaged} are not what was written.")
+        note(f"{found.run_id} of {found.dataset}: {damaged} are not what was written.")
     else:
         read = f"{plural(found.shards, 'shard')} with {plural(found.rows, 'row')}"
         print(f"{found.run_id} of {found.dataset}: {read} are what was written.")
@@ -131,7 +131,7 @@ def verify(args: Namespace) -> ExitCode | None:
 @ends_cleanly
 def publish(args: Namespace) -> ExitCode | None:
     """``builds publish``"""
-    with opened(args) as here:
+    with open_context(args) as here:
         _print_outcome(args, here.builds(args.storage_conn_id).publish(args.dataset, args.run, actor=here.actor))
     return None
 
@@ -139,7 +139,7 @@ def publish(args: Namespace) -> ExitCode | None:
 @ends_cleanly
 def rollback(args: Namespace) -> ExitCode | None:
     """``builds rollback``"""
-    with opened(args) as here:
+    with open_context(args) as here:
         manager = here.builds(args.storage_conn_id)
         current = manager.registry.dataset(args.dataset).current_run
         confirm(f"The current run of {args.dataset} is {current or 'none'}. Roll back to {args.to}?", yes=args.yes)
@@ -153,7 +153,7 @@ def cleanup(args: Namespace) -> ExitCode | None:
     from airflow_snowpack.builds.model import Retention
 
     retention = Retention(args.keep_runs, read_period("--stale-attempt-age", args.stale_attempt_age))
-    with opened(args) as here:
+    with open_context(args) as here:
         manager = here.builds(args.storage_conn_id)
         if not args.dry_run and not args.yes:
             planned = manager.cleanup(args.dataset, retention, actor=None)
@@ -173,16 +173,16 @@ def _print_outcome(args: Namespace, outcome: PublishOutcome) -> None:
         return
     print(f"{outcome.run_id} is the current run of {outcome.dataset} now." if outcome.moved else outcome.reason)
     if not outcome.recorded:
-        say("The store did not answer; the next publication or cleanup records it.")
+        note("The store did not answer; the next publication or cleanup records it.")
 
 
-def _print_cleanup(args: Namespace, here: Opened, actions: list[CleanupAction]) -> None:
+def _print_cleanup(args: Namespace, here: CommandContext, actions: list[CleanupAction]) -> None:
     if args.output in DATA:
         print_data(args.output, cleanup_body(args.dataset, actions, dry_run=args.dry_run))
         return
     print_rows(args.output, CLEANUP.columns, actions, here.now, empty="Nothing to delete.")
     if actions:
-        say(f"{'Would delete' if args.dry_run else 'Deleted'} {_total(actions)}.")
+        note(f"{'Would delete' if args.dry_run else 'Deleted'} {_total(actions)}.")
 
 
 def _total(actions: list[CleanupAction]) -> str:

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from airflow_snowpack.cli.confirm import confirm
-from airflow_snowpack.cli.opened import opened
+from airflow_snowpack.cli.context import open_context
 from airflow_snowpack.cli.outcome import ends_cleanly
-from airflow_snowpack.cli.output import is_for_people, log_to_stderr, print_list, say
+from airflow_snowpack.cli.output import is_for_people, log_to_stderr, note, print_list
 from airflow_snowpack.cli.values import read_period
 from airflow_snowpack.hooks.store import SnowpackHook
 from airflow_snowpack.humanize import duration, plural
@@ -67,7 +67,7 @@ def prune(args: Namespace) -> ExitCode | None:
     older_than = read_period("--older-than", args.older_than)
     if not args.dry_run:
         confirm(f"Delete the rows that are older than {duration(older_than)} and no longer needed?", yes=args.yes)
-    with opened(args) as here:
+    with open_context(args) as here:
         rows, now = here.installation.prune(older_than, here.actor, dry_run=args.dry_run), here.now
     name = "would_delete" if args.dry_run else "deleted"
     counts: Listing[tuple[str, int]] = Listing(
@@ -77,5 +77,5 @@ def prune(args: Namespace) -> ExitCode | None:
     )
     print_list(args.output, counts, [*rows.items()], now, empty="No rows are that old.")
     if is_for_people(args.output):
-        say(f"{'Would delete' if args.dry_run else 'Deleted'} {plural(rows.total(), 'row')}.")
+        note(f"{'Would delete' if args.dry_run else 'Deleted'} {plural(rows.total(), 'row')}.")
     return None

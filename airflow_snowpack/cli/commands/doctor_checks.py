@@ -294,7 +294,7 @@ def _run(check: Callable[[Examined], Finding], examined: Examined) -> Finding:
 
 
 def _warehouse(examined: Examined) -> str | None:
-    """Where new tables go, if the catalog's connection says so."""
+    """Return where new tables go, if the catalog's connection defines it."""
     warehouse = examined.catalog.config.warehouse or examined.catalog.catalog.properties.get("warehouse")
     return warehouse if warehouse and "://" in warehouse else None
 

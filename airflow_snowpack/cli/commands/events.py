@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from airflow_snowpack.cli.context import open_context
 from airflow_snowpack.cli.errors import UsageProblem
-from airflow_snowpack.cli.opened import opened
 from airflow_snowpack.cli.outcome import ends_cleanly
 from airflow_snowpack.cli.output import is_for_people, print_one, print_page
 from airflow_snowpack.cli.values import read_object
@@ -23,7 +23,7 @@ def list_events(args: Namespace) -> ExitCode | None:
     """``events list``"""
     from airflow_snowpack.scheduling import EventLog
 
-    with opened(args) as here:
+    with open_context(args) as here:
         found = EventLog(here.jobs.store).latest(args.key, before=args.before, limit=args.limit + 1)
         shown, next_ = cut(found, args.limit, lambda recorded: recorded.id)
         print_page(args, EVENTS, shown, next_, here.now, option="--before", filters=(args.key,))
@@ -36,7 +36,7 @@ def send(args: Namespace) -> ExitCode | None:
     from airflow_snowpack.scheduling import send_event
 
     amounts, detail = _amounts(args.amount or []), read_object("--detail", args.detail, '{"batch": "2026-11-21"}')
-    with opened(args) as here:
+    with open_context(args) as here:
         sent = send_event(here.jobs.store, here.actor, args.name, amounts, detail, source_id=args.source_id)
     if is_for_people(args.output):
         print(f"{sent.recorded.event.key} is event {sent.recorded.id}" + (", which was sent before." if sent.again else "."))
@@ -50,7 +50,7 @@ def list_pending(args: Namespace) -> ExitCode | None:
     """``pending list``"""
     from airflow_snowpack.scheduling import PendingQueue, PendingState
 
-    with opened(args) as here:
+    with open_context(args) as here:
         states = [PendingState(state) for state in args.state or ()]
         page = PendingQueue(here.jobs.store).page(states=states, schedule=args.of_schedule, after=args.cursor, limit=args.limit)
         filters = (args.state, args.of_schedule)

@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 
-from airflow_snowpack.cli.airflow_api import airflow_rest
 from airflow_snowpack.cli.confirm import confirm
+from airflow_snowpack.cli.context import airflow_rest, open_context
 from airflow_snowpack.cli.each import each
 from airflow_snowpack.cli.errors import UsageProblem
 from airflow_snowpack.cli.exit_code import ExitCode
-from airflow_snowpack.cli.opened import opened
 from airflow_snowpack.cli.outcome import ends_cleanly
-from airflow_snowpack.cli.output import DATA, filled, print_data, print_one, print_page, print_rows, say
+from airflow_snowpack.cli.output import DATA, filled, note, print_data, print_one, print_page, print_rows
 from airflow_snowpack.cli.values import read_period
 from airflow_snowpack.humanize import ago, number, plural
 from airflow_snowpack.wire.interim import (
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
     from argparse import Namespace
     from datetime import datetime
 
-    from airflow_snowpack.cli.opened import Opened
+    from airflow_snowpack.cli.context import CommandContext
     from airflow_snowpack.interim.collection.model import Collected
     from airflow_snowpack.interim.collection.sweeper import SweepAction
     from airflow_snowpack.interim.model import InterimTable
@@ -44,7 +43,7 @@ def list_interim(args: Namespace) -> ExitCode | None:
     """``interim list``"""
     from airflow_snowpack.interim.model import TableState
 
-    with opened(args) as here:
+    with open_context(args) as here:
         state = None if args.state is None else TableState(args.state)
         page = here.interim.page(dag_id=args.dag, run_id=args.run_id, state=state, limit=args.limit, after=args.cursor)
         filters = (args.dag, args.run_id, args.state)
@@ -55,7 +54,7 @@ def list_interim(args: Namespace) -> ExitCode | None:
 @ends_cleanly
 def show(args: Namespace) -> ExitCode | None:
     """``interim show``"""
-    with opened(args) as here:
+    with open_context(args) as here:
         table, now = here.interim.table(args.interim_table), here.now
     body = interim_body(table, now)
     fields: dict[str, object] = {
@@ -90,7 +89,7 @@ def collect(args: Namespace) -> ExitCode | None:
     from airflow_snowpack.hooks.run_states import RestRunStates
     from airflow_snowpack.store.signs_of_life import Role
 
-    with opened(args) as here, airflow_rest(args, here.settings, "which tasks have finished") as rest:
+    with open_context(args) as here, airflow_rest(args, here.settings, "which tasks have finished") as rest:
         collector = here.collector(RestRunStates(rest))
         collected = collector.run(dry_run=args.dry_run, actor=here.actor)
         if not args.dry_run:
@@ -106,19 +105,19 @@ def _print_collected(args: Namespace, collected: Collected, now: datetime) -> No
         return
     print_rows(args.output, DROPPED.columns, collected.dropped, now, empty="Nothing to drop.")
     for failure in collected.failed:
-        say(f"{failure.table.table} could not be dropped and will be retried: {failure.reason}")
+        note(f"{failure.table.table} could not be dropped and will be retried: {failure.reason}")
     for missing in collected.missing:
-        say(f"{missing.table.table} is no longer recorded, but this pass did not drop it. {missing.reason}")
+        note(f"{missing.table.table} is no longer recorded, but this pass did not drop it. {missing.reason}")
     done = "Would drop" if args.dry_run else "Dropped"
     checked = f"{done} {plural(len(collected.dropped), 'table')} of {plural(collected.runs, 'DAG run')} that were due."
     again = f" The next DAG run is due {ago(collected.looks_again_at, now)}." if collected.looks_again_at else ""
-    say(checked + again)
+    note(checked + again)
 
 
 @ends_cleanly
 def sweep(args: Namespace) -> ExitCode | None:
     """``interim sweep``"""
-    with opened(args) as here:
+    with open_context(args) as here:
         older_than = _older_than(args, here)
         if args.dry_run or not args.yes:
             actions = _sweep(here, older_than, dry_run=True)
@@ -132,7 +131,7 @@ def sweep(args: Namespace) -> ExitCode | None:
     return ExitCode.UNREACHABLE if any(action.error for action in actions) else None
 
 
-def _older_than(args: Namespace, here: Opened) -> timedelta:
+def _older_than(args: Namespace, here: CommandContext) -> timedelta:
     if args.older_than is None:
         return here.settings.interim_sweep_after
     period = read_period("--older-than", args.older_than)
@@ -141,7 +140,7 @@ def _older_than(args: Namespace, here: Opened) -> timedelta:
     return period
 
 
-def _sweep(here: Opened, older_than: timedelta, *, dry_run: bool) -> list[SweepAction]:
+def _sweep(here: CommandContext, older_than: timedelta, *, dry_run: bool) -> list[SweepAction]:
     from airflow_snowpack.interim.collection.sweeper import sweep as sweep_tables
 
     catalog, name = here.catalog_hook.catalog, here.settings.catalog_name
@@ -157,7 +156,7 @@ def _print_swept(args: Namespace, actions: list[SweepAction], now: datetime) -> 
         failed = sum(action.error is not None for action in actions)
         dropped = plural(len(actions) - failed, "table or folder", "tables and folders")
         left = f"; {failed} could not be dropped." if failed else "."
-        say(f"{'Would drop' if args.dry_run else 'Dropped'} {dropped} that no record has{left}")
+        note(f"{'Would drop' if args.dry_run else 'Dropped'} {dropped} that no record has{left}")
 
 
 @ends_cleanly
@@ -166,7 +165,7 @@ def adopt(args: Namespace) -> ExitCode | None:
     from airflow_snowpack.interim.ownership import adopt as take_over
     from airflow_snowpack.interim.ownership import ownership_of
 
-    with opened(args) as here:
+    with open_context(args) as here:
         catalog, name, namespace = here.catalog_hook.catalog, here.settings.catalog_name, here.settings.interim_namespace
         store_id = here.interim.store.identity
         if (before := ownership_of(catalog, namespace, store_id)).is_foreign:
@@ -176,7 +175,7 @@ def adopt(args: Namespace) -> ExitCode | None:
                 yes=args.yes,
             )
         former = take_over(catalog, name, namespace, here.interim.store, here.actor)
-    say(
+    note(
         f"The namespace {namespace} of the catalog {name} belongs to this store ({store_id})"
         + (f". It belonged to the store {former}; the sweeper drops the tables of that store." if former else ".")
     )
@@ -186,7 +185,7 @@ def adopt(args: Namespace) -> ExitCode | None:
 @ends_cleanly
 def drop(args: Namespace) -> ExitCode | None:
     """``interim drop``"""
-    with opened(args) as here:
+    with open_context(args) as here:
         tables = [here.interim.table(given) for given in args.interim_tables]
         names = ", ".join(str(table.table) for table in tables)
         change, question = here.interim.drop, f"Drop {names}? The rows cannot be restored."

@@ -7,21 +7,21 @@ from typing import TYPE_CHECKING, Any
 from rich.text import Text
 
 from airflow_snowpack.cli.confirm import confirm
+from airflow_snowpack.cli.context import open_context
 from airflow_snowpack.cli.each import each
 from airflow_snowpack.cli.exit_code import ExitCode, common_code
-from airflow_snowpack.cli.opened import opened
 from airflow_snowpack.cli.outcome import ends_cleanly
 from airflow_snowpack.cli.output import (
     console,
     filled,
     is_for_people,
     none_of,
+    note,
     print_data,
     print_list,
     print_one,
     print_rows,
     printable,
-    say,
 )
 from airflow_snowpack.cli.values import read_time
 from airflow_snowpack.humanize import ago, clock_time, duration, plural, short_id, timestamp
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import datetime
 
-    from airflow_snowpack.cli.opened import Opened
+    from airflow_snowpack.cli.context import CommandContext
     from airflow_snowpack.jobs import AuditEntry, HistoryEntry, Job, JobFilter, QueuePlace
 
 PAGE = 500
@@ -45,7 +45,7 @@ def list_jobs(args: Namespace) -> ExitCode | None:
     """``jobs list``"""
     from airflow_snowpack.jobs import MAX_EXAMINED
 
-    with opened(args) as here:
+    with open_context(args) as here:
         which = _filter(args, here)
         page = here.jobs.page(which, after=args.cursor, limit=PAGE if args.all else args.limit)
         found = [*page.items]
@@ -59,13 +59,13 @@ def list_jobs(args: Namespace) -> ExitCode | None:
         print_list(args.output, JOBS, found, here.now, empty=empty)
     if page.searched_to is not None:
         searched = f"{plural(MAX_EXAMINED, 'job')} back to {timestamp(page.searched_to)} were searched"
-        say(f"{searched}: --cursor {page.next} searches older jobs, --all searches all of them.")
+        note(f"{searched}: --cursor {page.next} searches older jobs, --all searches all of them.")
     elif page.next is not None:
-        say(f"There are more: --cursor {page.next} shows the next page, --all shows all of them.")
+        note(f"There are more: --cursor {page.next} shows the next page, --all shows all of them.")
     return None
 
 
-def _filter(args: Namespace, here: Opened) -> JobFilter:
+def _filter(args: Namespace, here: CommandContext) -> JobFilter:
     """Return the filter of the arguments; a table's name matches in every catalog.
 
     :raises InvalidTableName, UsageProblem: an argument that cannot be used.
@@ -86,7 +86,7 @@ def _filter(args: Namespace, here: Opened) -> JobFilter:
 @ends_cleanly
 def show(args: Namespace) -> ExitCode | None:
     """``jobs show``"""
-    with opened(args) as here:
+    with open_context(args) as here:
         _print_story(args.output, here, here.job(args.job_id))
     return None
 
@@ -102,7 +102,7 @@ def cancel(args: Namespace) -> ExitCode | None:
 def delete(args: Namespace) -> ExitCode | None:
     """``jobs delete``"""
 
-    def remove(here: Opened, job: Job) -> Job:
+    def remove(here: CommandContext, job: Job) -> Job:
         here.jobs.delete(job.job_id, actor=here.actor)
         return job
 
@@ -115,7 +115,7 @@ def rerun(args: Namespace) -> ExitCode | None:
     return _change(args, None, _rerun, "submitted again")
 
 
-def _rerun(here: Opened, job: Job) -> Job:
+def _rerun(here: CommandContext, job: Job) -> Job:
     """Submit the request of a job again; the re-run of a dry run is a dry run."""
     from airflow_snowpack.maintenance.submit import MaintenanceRequest, check_options, plan_request
 
@@ -128,12 +128,12 @@ def _rerun(here: Opened, job: Job) -> Job:
     return here.jobs.record_dry_run(job.table, request.actions, results, options=request.options, actor=here.actor)
 
 
-def _change(args: Namespace, question: str | None, change: Callable[[Opened, Job], Job], done: str) -> ExitCode:
+def _change(args: Namespace, question: str | None, change: Callable[[CommandContext, Job], Job], done: str) -> ExitCode:
     """Change each job.
 
     :param question: asked before, with the jobs in place of ``{}``; ``None`` for no question.
     """
-    with opened(args) as here:
+    with open_context(args) as here:
         found, unknown = each(args.job_ids, here.job)
         jobs = {job.job_id: job for job in found}
         if jobs and question is not None:
@@ -156,14 +156,14 @@ def _named(jobs: list[Job]) -> str:
     return f"job{'s' if len(jobs) > 1 else ''} {some}{more}"
 
 
-def _print_story(output: str, here: Opened, job: Job) -> None:
+def _print_story(output: str, here: CommandContext, job: Job) -> None:
     from airflow_snowpack.jobs import explain
 
     place = here.jobs.places([job.job_id]).get(job.job_id)
-    told, done, now = here.jobs.history(job.job_id), here.audit.of(job.job_id), here.now
+    history, done, now = here.jobs.history(job.job_id), here.audit.of(job.job_id), here.now
     why = str(explain(here.jobs, job))
     if not is_for_people(output):
-        data = _story_body(job, why, place, told, done)
+        data = _story_body(job, why, place, history, done)
         print_one(output, data, {name: value for name, value in data.items() if not isinstance(value, (list, dict))})
         return
     print_one(output, {}, _fields(job, why, place, now))
@@ -171,16 +171,18 @@ def _print_story(output: str, here: Opened, job: Job) -> None:
         print()
         print_rows(output, RESULTS.columns, job.results, now)
     print()
-    lines = [(entry.at, story_line(entry)) for entry in told]
+    lines = [(entry.at, story_line(entry)) for entry in history]
     lines += [(change.at, f"{change.change} by {change.actor} ({change.via})") for change in done]
     for at, line in sorted(lines):
         moment = Text(f"{at:%Y-%m-%d} {clock_time(at)}  ", "dim")
         console().print(moment.append(printable(line), "default"), soft_wrap=True)
 
 
-def _story_body(job: Job, why: str, place: QueuePlace | None, told: list[HistoryEntry], done: list[AuditEntry]) -> dict[str, Any]:
+def _story_body(
+    job: Job, why: str, place: QueuePlace | None, history: list[HistoryEntry], done: list[AuditEntry]
+) -> dict[str, Any]:
     """Return the API's timeline of the job, with the job's own fields at the top as everywhere on the command line."""
-    story = TimelineShape.encode(job, job=job, queue=place, history=told, audit=done, explanation=why)
+    story = TimelineShape.encode(job, job=job, queue=place, history=history, audit=done, explanation=why)
     return {**story.pop("job"), **story, "results": story["results"] or None}
 
 
@@ -192,7 +194,7 @@ def _fields(job: Job, why: str, place: QueuePlace | None, now: datetime) -> dict
         "status": Text(f"{job.status}{' (dry run)' if job.dry_run else ''}", status_style(job)),
         "": why,
         "actions": ", ".join(job.actions),
-        "options": "; ".join(f"{action}: {dict(said)}" for action, said in job.options.items()),
+        "options": "; ".join(f"{action}: {dict(values)}" for action, values in job.options.items()),
         "submitted": f"{ago(job.submitted_at, now)}" + (f" by {job.submitted_by}" if job.submitted_by else ""),
         "task": job.owner,
         "attempt": job.attempt or None,

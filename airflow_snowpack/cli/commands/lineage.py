@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 from rich.text import Text
 from rich.tree import Tree
 
-from airflow_snowpack.cli.opened import opened
+from airflow_snowpack.cli.context import open_context
 from airflow_snowpack.cli.outcome import ends_cleanly
-from airflow_snowpack.cli.output import console, print_data, print_rows, printable, say
+from airflow_snowpack.cli.output import console, note, print_data, print_rows, printable
 from airflow_snowpack.humanize import ago, plural, short_id
 from airflow_snowpack.lineage.graph import Direction, Lineage
 from airflow_snowpack.lineage.operation import DatasetAt
@@ -35,7 +35,7 @@ HEADINGS = {Direction.UP: "Upstream", Direction.DOWN: "Downstream"}
 def show(args: Namespace) -> ExitCode | None:
     """``lineage``"""
     directions = _directions(args)
-    with opened(args) as here:
+    with open_context(args) as here:
         lineage, name = Lineage(here.jobs.store), full_name(here.jobs.store, args.table, here.settings.catalog_name)
         graph = lineage.around(name, args.depth, directions)
         now = here.now
@@ -55,7 +55,7 @@ def show(args: Namespace) -> ExitCode | None:
         if tree.children:
             console().print(tree, soft_wrap=True)
     if any(node.more for node in graph.nodes):
-        say("Tables are left out at …: increase --depth, or show the lineage of that table.")
+        note("Tables are left out at …: increase --depth, or show the lineage of that table.")
     return None
 
 

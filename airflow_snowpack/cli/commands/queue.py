@@ -6,9 +6,9 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from airflow_snowpack.cli.confirm import confirm
+from airflow_snowpack.cli.context import open_context
 from airflow_snowpack.cli.errors import NotTheHolder, UsageProblem
 from airflow_snowpack.cli.exit_code import ExitCode
-from airflow_snowpack.cli.opened import opened
 from airflow_snowpack.cli.outcome import ends_cleanly
 from airflow_snowpack.cli.output import is_for_people, print_list, print_one, print_page
 from airflow_snowpack.cli.values import HEXADECIMAL, ID_LENGTH, SHORTEST_ID
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from argparse import Namespace
     from datetime import datetime
 
-    from airflow_snowpack.cli.opened import Opened
+    from airflow_snowpack.cli.context import CommandContext
     from airflow_snowpack.iceberg import TableName
     from airflow_snowpack.jobs import DrainState, SweepReport, TableLock
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 @ends_cleanly
 def show(args: Namespace) -> ExitCode | None:
     """``queue``"""
-    with opened(args) as here:
+    with open_context(args) as here:
         state, now = here.jobs.queue(), here.now
     body = QueueShape.encode(state, oldest_seconds=oldest_seconds(state, now))
     oldest = f", the oldest for {duration(now - state.oldest)}" if state.oldest is not None else ""
@@ -44,7 +44,7 @@ def sweep(args: Namespace) -> ExitCode | None:
     """``sweep``"""
     from airflow_snowpack.store.signs_of_life import Role
 
-    with opened(args) as here:
+    with open_context(args) as here:
         report = here.jobs.sweep(actor=here.actor)
         here.report_role(Role.SWEEPER, timedelta(minutes=5), "airflow snowpack sweep")
     if is_for_people(args.output):
@@ -70,7 +70,7 @@ def _swept(report: SweepReport) -> str:
 @ends_cleanly
 def list_locks(args: Namespace) -> ExitCode | None:
     """``locks list``"""
-    with opened(args) as here:
+    with open_context(args) as here:
         print_list(args.output, LOCKS, here.jobs.locks.list(), here.now, empty="No table is locked.")
     return None
 
@@ -78,7 +78,7 @@ def list_locks(args: Namespace) -> ExitCode | None:
 @ends_cleanly
 def release(args: Namespace) -> ExitCode | None:
     """``locks release``"""
-    with opened(args) as here:
+    with open_context(args) as here:
         table = here.catalog_hook.table_name(args.table)
         lock = _find_lock(here, table, args.holder)
         if lock is None:
@@ -94,7 +94,7 @@ def release(args: Namespace) -> ExitCode | None:
     return None
 
 
-def _find_lock(here: Opened, table: TableName, holder: str | None) -> TableLock | None:
+def _find_lock(here: CommandContext, table: TableName, holder: str | None) -> TableLock | None:
     """Return the lock of the table with this name, in any catalog.
 
     :raises NotTheHolder: another holder has it.
@@ -126,7 +126,7 @@ def _print_release(args: Namespace, released: TableLock | None, text: str) -> No
 @ends_cleanly
 def drain_on(args: Namespace) -> ExitCode | None:
     """``drain on``"""
-    with opened(args) as here:
+    with open_context(args) as here:
         _print_drain(args.output, here.jobs.set_drain(True, reason=args.reason, actor=here.actor), here.now)
     return None
 
@@ -134,7 +134,7 @@ def drain_on(args: Namespace) -> ExitCode | None:
 @ends_cleanly
 def drain_off(args: Namespace) -> ExitCode | None:
     """``drain off``"""
-    with opened(args) as here:
+    with open_context(args) as here:
         _print_drain(args.output, here.jobs.set_drain(False, actor=here.actor), here.now)
     return None
 
@@ -142,7 +142,7 @@ def drain_off(args: Namespace) -> ExitCode | None:
 @ends_cleanly
 def drain_status(args: Namespace) -> ExitCode | None:
     """``drain status``"""
-    with opened(args) as here:
+    with open_context(args) as here:
         _print_drain(args.output, here.jobs.drain(), here.now)
     return None
 
@@ -162,7 +162,7 @@ def _print_drain(output: str, state: DrainState, now: datetime) -> None:
 @ends_cleanly
 def audit(args: Namespace) -> ExitCode | None:
     """``audit``"""
-    with opened(args) as here:
+    with open_context(args) as here:
         if args.subject is None:
             entries = here.audit.latest(limit=args.limit + 1, before=args.before)
         else:
@@ -173,7 +173,7 @@ def audit(args: Namespace) -> ExitCode | None:
     return None
 
 
-def _subject(given: str, here: Opened) -> str:
+def _subject(given: str, here: CommandContext) -> str:
     """Return the subject of a table without its catalog, or of a job by its short id (a deleted one by its whole id only)."""
     if "." in given:
         return given if given.startswith(f"{here.settings.catalog_name}.") else f"{here.settings.catalog_name}.{given}"

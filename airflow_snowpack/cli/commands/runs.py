@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from airflow_snowpack.cli.confirm import confirm
+from airflow_snowpack.cli.context import open_context
 from airflow_snowpack.cli.each import change_each
-from airflow_snowpack.cli.opened import opened
 from airflow_snowpack.cli.outcome import ends_cleanly
 from airflow_snowpack.cli.output import is_for_people, print_data, print_one, print_page, printable
 from airflow_snowpack.cli.values import read_object
@@ -29,7 +29,7 @@ CONF_EXAMPLE = '{"days": 7}'
 @ends_cleanly
 def list_runs(args: Namespace) -> ExitCode | None:
     """``runs list``"""
-    with opened(args) as here:
+    with open_context(args) as here:
         which = {"dag_id": args.dag, "enabled": args.enabled, "search": args.search, "after": args.after}
         shown, next_ = cut(here.registered_runs.list(**which, limit=args.limit + 1), args.limit, lambda stored: stored.name)
         filters = (args.dag, args.enabled is not None, args.search)
@@ -44,7 +44,7 @@ def show(args: Namespace) -> ExitCode | None:
 
     from airflow_snowpack.scheduling import read_runs
 
-    with opened(args) as here:
+    with open_context(args) as here:
         stored, now = here.registered_runs.get(args.run), here.now
         launched = read_runs(here.jobs.store, stored.name, limit=LAUNCHES_SHOWN)
     body = RegisteredRunShape.encode(stored)
@@ -70,7 +70,7 @@ def show(args: Namespace) -> ExitCode | None:
 def register(args: Namespace) -> ExitCode | None:
     """``runs register``"""
     run = _declared(args)
-    with opened(args) as here:
+    with open_context(args) as here:
         _print_run(args, here.registered_runs.register(run), "registered")
     return None
 
@@ -79,7 +79,7 @@ def register(args: Namespace) -> ExitCode | None:
 def upsert(args: Namespace) -> ExitCode | None:
     """``runs upsert``"""
     run = _declared(args)
-    with opened(args) as here:
+    with open_context(args) as here:
         stored, became = here.registered_runs.upsert(run)
     _print_run(args, stored, became.value)
     return None
@@ -120,7 +120,7 @@ def run(args: Namespace) -> ExitCode | None:
     from airflow_snowpack.scheduling import run_registered
 
     conf = read_object("--conf", args.conf, CONF_EXAMPLE)
-    with opened(args) as here:
+    with open_context(args) as here:
         print_started(args, run_registered(here.registered_runs, args.run, conf, args.preservation))
     return None
 
@@ -153,7 +153,7 @@ def _print_run(args: Namespace, stored: StoredRun, done: str) -> None:
 def _change(
     args: Namespace, change_of: Callable[[RegisteredRuns], Callable[[str], StoredRun]], done: Callable[[StoredRun], str]
 ) -> ExitCode:
-    with opened(args) as here:
+    with open_context(args) as here:
         return change_each(
             args,
             dict.fromkeys(args.runs),

@@ -7,11 +7,11 @@ from contextlib import redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from airflow_snowpack.cli.context import open_context
 from airflow_snowpack.cli.errors import UnreadableFile
 from airflow_snowpack.cli.exit_code import ExitCode
-from airflow_snowpack.cli.opened import opened
 from airflow_snowpack.cli.outcome import ends_cleanly
-from airflow_snowpack.cli.output import is_for_people, log_to_stderr, print_data, print_one, print_rows, say
+from airflow_snowpack.cli.output import is_for_people, log_to_stderr, note, print_data, print_one, print_rows
 from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.humanize import plural
 from airflow_snowpack.wire.schedule import FINDINGS, FindingShape, SyncShape
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from argparse import Namespace
     from collections.abc import Collection
 
-    from airflow_snowpack.cli.opened import Opened
+    from airflow_snowpack.cli.context import CommandContext
     from airflow_snowpack.scheduling import Finding, Schedule, SyncReport
     from airflow_snowpack.settings import Settings
 
@@ -31,7 +31,7 @@ def check(args: Namespace) -> ExitCode | None:
     from airflow_snowpack.scheduling import named_dags
 
     log_to_stderr()
-    with opened(args) as here:
+    with open_context(args) as here:
         declared = declared_in(args.paths, here.settings)
         known, _ = dags_of_airflow()
         unknown = named_dags(declared) - known
@@ -47,7 +47,9 @@ def check(args: Namespace) -> ExitCode | None:
     return ExitCode.REFUSED if findings else None
 
 
-def find_problems(args: Namespace, here: Opened, declared: list[Schedule], missing_dags: Collection[str]) -> list[Finding]:
+def find_problems(
+    args: Namespace, here: CommandContext, declared: list[Schedule], missing_dags: Collection[str]
+) -> list[Finding]:
     """Return the problems of the sources of these schedules, and of the scheduler.
 
     :raises CatalogUnreachable: the catalog does not answer, or cannot be used.
@@ -78,7 +80,7 @@ def dags_of_airflow() -> tuple[set[str], set[str]]:
         with create_session() as session:
             rows = session.execute(select(DagModel.dag_id, DagModel.is_stale, DagModel.has_import_errors)).all()
     except SQLAlchemyError:
-        say("Airflow's database does not answer, so no schedule of a deleted DAG is deleted.")
+        note("Airflow's database does not answer, so no schedule of a deleted DAG is deleted.")
         return set(), set()
     gone = {row.dag_id for row in rows if row.is_stale and not row.has_import_errors}
     return {row.dag_id for row in rows} - gone, gone
@@ -100,7 +102,7 @@ def sync(args: Namespace) -> ExitCode | None:
     from airflow_snowpack.scheduling import plan_sync
     from airflow_snowpack.scheduling import sync as bring_in_line
 
-    with opened(args) as here:
+    with open_context(args) as here:
         declared = declared_in(args.paths, here.settings)
         update = here.settings.update_schedules if args.update_schedules is None else args.update_schedules
         work = plan_sync if args.dry_run else bring_in_line
@@ -108,7 +110,7 @@ def sync(args: Namespace) -> ExitCode | None:
         report = work(here.schedules, declared, update=update, gone_dags=gone)
         findings = _warnings(args, here, declared, gone)
     for finding in findings:
-        say(f"Warning: {finding}")
+        note(f"Warning: {finding}")
     if is_for_people(args.output):
         print(_summary(report, dry_run=args.dry_run))
     else:
@@ -118,12 +120,12 @@ def sync(args: Namespace) -> ExitCode | None:
     return None
 
 
-def _warnings(args: Namespace, here: Opened, declared: list[Schedule], gone: set[str]) -> list[Finding]:
+def _warnings(args: Namespace, here: CommandContext, declared: list[Schedule], gone: set[str]) -> list[Finding]:
     """Return the problems of the sources. A failed check does not fail the deployment, which is done."""
     try:
         return find_problems(args, here, declared, gone)
     except SnowpackError as problem:
-        say(f"Warning: the sources of the schedules were not checked. {problem}")
+        note(f"Warning: the sources of the schedules were not checked. {problem}")
         return []
 
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, TypeVar
 
 from airflow_snowpack.cli.commands.runs import print_started
 from airflow_snowpack.cli.confirm import confirm
+from airflow_snowpack.cli.context import open_context
 from airflow_snowpack.cli.each import change_each
 from airflow_snowpack.cli.errors import UnreadableFile
-from airflow_snowpack.cli.opened import opened
 from airflow_snowpack.cli.outcome import ends_cleanly
 from airflow_snowpack.cli.output import filled, is_for_people, print_data, print_one, print_page, printable
 from airflow_snowpack.humanize import ago
@@ -33,7 +33,7 @@ def list_schedules(args: Namespace) -> ExitCode | None:
     """``schedules list``"""
     from airflow_snowpack.scheduling import explain_all
 
-    with opened(args) as here:
+    with open_context(args) as here:
         which = {"dag_id": args.dag, "enabled": args.enabled, "search": args.search, "after": args.after}
         shown, next_ = cut(here.schedules.list(**which, limit=args.limit + 1), args.limit, lambda stored: stored.name)
         explained = explain_all(here.schedules, shown)
@@ -48,7 +48,7 @@ def show(args: Namespace) -> ExitCode | None:
     """``schedules show``"""
     import yaml
 
-    with opened(args) as here:
+    with open_context(args) as here:
         stored, now = here.schedules.get(args.schedule), here.now
     body = ScheduleShape.encode(stored)
     if not is_for_people(args.output):
@@ -73,7 +73,7 @@ def explain(args: Namespace) -> ExitCode | None:
     """``schedules explain``"""
     from airflow_snowpack.scheduling import explain as explain_schedule
 
-    with opened(args) as here:
+    with open_context(args) as here:
         explanation = explain_schedule(here.schedules, args.schedule)
     if args.output in ("json", "yaml"):
         print_data(args.output, ExplanationShape.encode(explanation))
@@ -87,7 +87,7 @@ def history(args: Namespace) -> ExitCode | None:
     """``schedules history``"""
     from airflow_snowpack.scheduling import ScheduleNotFound, read_history
 
-    with opened(args) as here:
+    with open_context(args) as here:
         found = read_history(here.jobs.store, args.schedule, before=args.before, limit=args.limit + 1)
         if not found and args.before is None:
             raise ScheduleNotFound(args.schedule)
@@ -142,7 +142,7 @@ def run(args: Namespace) -> ExitCode | None:
     """``schedules run``"""
     from airflow_snowpack.scheduling import run_now
 
-    with opened(args) as here:
+    with open_context(args) as here:
         print_started(args, run_now(here.schedules, args.schedule))
     return None
 
@@ -173,7 +173,7 @@ def _change(
         state = schedule_state(stored)
         return f"{stored.name}  {done if done == 'deleted' else f'{done}, {state}' if done else state}"
 
-    with opened(args) as here:
+    with open_context(args) as here:
         return change_each(
             args,
             targets,

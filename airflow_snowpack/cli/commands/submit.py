@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_snowpack.cli.commands.jobs import print_job
 from airflow_snowpack.cli.commands.watch import read_periods, watch_job
+from airflow_snowpack.cli.context import open_context
 from airflow_snowpack.cli.errors import UsageProblem
-from airflow_snowpack.cli.opened import opened
 from airflow_snowpack.cli.outcome import ends_cleanly
 from airflow_snowpack.cli.output import is_for_people, print_rows
 from airflow_snowpack.cli.values import read_object
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from argparse import Namespace
     from datetime import datetime
 
+    from airflow_snowpack.cli.context import CommandContext
     from airflow_snowpack.cli.exit_code import ExitCode
-    from airflow_snowpack.cli.opened import Opened
     from airflow_snowpack.jobs import Submission, TableLocked
     from airflow_snowpack.maintenance.submit import MaintenanceRequest
 
@@ -36,7 +36,7 @@ def submit(args: Namespace) -> ExitCode | None:
     from airflow_snowpack.jobs import TableLocked
 
     read_periods(args)  # before the job is submitted
-    with opened(args) as here:
+    with open_context(args) as here:
         request = _read_request(args, here)
         try:
             submission = _ask(args, here, request)
@@ -52,7 +52,7 @@ def submit(args: Namespace) -> ExitCode | None:
     return None
 
 
-def _add_way_out(here: Opened, refused: TableLocked) -> None:
+def _add_way_out(here: CommandContext, refused: TableLocked) -> None:
     """Add the command that helps to the error."""
     from airflow_snowpack.jobs import JobNotFound
 
@@ -65,7 +65,7 @@ def _add_way_out(here: Opened, refused: TableLocked) -> None:
         refused.add_note(f"Show that job: airflow snowpack jobs show {holder}")
 
 
-def _read_request(args: Namespace, here: Opened) -> MaintenanceRequest:
+def _read_request(args: Namespace, here: CommandContext) -> MaintenanceRequest:
     from airflow_snowpack.maintenance.submit import ALL_ACTIONS, MaintenanceRequest, refuse_if_draining
 
     refuse_if_draining(here.jobs)
@@ -81,7 +81,7 @@ def _read_request(args: Namespace, here: Opened) -> MaintenanceRequest:
     )
 
 
-def _ask(args: Namespace, here: Opened, request: MaintenanceRequest) -> Submission:
+def _ask(args: Namespace, here: CommandContext, request: MaintenanceRequest) -> Submission:
     from airflow_snowpack.jobs import RequestKey, Submission
     from airflow_snowpack.maintenance.submit import check_options, plan_request
 

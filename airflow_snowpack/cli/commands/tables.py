@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from airflow_snowpack.cli.context import open_context
 from airflow_snowpack.cli.exit_code import ExitCode
-from airflow_snowpack.cli.opened import opened
 from airflow_snowpack.cli.outcome import ends_cleanly
-from airflow_snowpack.cli.output import DATA, filled, is_for_people, none_of, print_data, print_one, print_rows, say
+from airflow_snowpack.cli.output import DATA, filled, is_for_people, none_of, note, print_data, print_one, print_rows
 from airflow_snowpack.humanize import ago, duration, number, plural, size
 from airflow_snowpack.wire.job import JOBS
 from airflow_snowpack.wire.listing import cut
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from argparse import Namespace
     from datetime import datetime
 
-    from airflow_snowpack.cli.opened import Opened
+    from airflow_snowpack.cli.context import CommandContext
     from airflow_snowpack.iceberg import TableHealth, TableName
     from airflow_snowpack.inventory import InventoryState
     from airflow_snowpack.jobs import Job, TableExplanation
@@ -39,7 +39,7 @@ def list_tables(args: Namespace) -> ExitCode | None:
     """``tables list``"""
     from airflow_snowpack.jobs import explain_tables
 
-    with opened(args) as here:
+    with open_context(args) as here:
         state = here.inventory.state()
         if state.refreshed_at is None:
             state = here.inventory.refresh()
@@ -53,16 +53,16 @@ def list_tables(args: Namespace) -> ExitCode | None:
         return None
     empty = none_of("tables", filters=filters, after=args.after, empty="The catalog has no tables.")
     print_rows(args.output, TABLES.columns, found, now, empty=empty)
-    say(_age(state, now))
+    note(_age(state, now))
     if next_ is not None:
-        say(f"There are more: --after {next_} shows the next page.")
+        note(f"There are more: --after {next_} shows the next page.")
     return None
 
 
 @ends_cleanly
 def refresh(args: Namespace) -> ExitCode | None:
     """``tables refresh``"""
-    with opened(args) as here:
+    with open_context(args) as here:
         state, now = here.inventory.refresh(), here.now
     if is_for_people(args.output):
         print(f"The catalog has {plural(state.tables, 'table')}.")
@@ -77,7 +77,7 @@ def show(args: Namespace) -> ExitCode | None:
     """``tables show``"""
     from airflow_snowpack.jobs import JobFilter, explain_tables
 
-    with opened(args) as here:
+    with open_context(args) as here:
         table = here.table(args.table)
         health, problem = _health(here, table)
         explained = explain_tables(here.jobs, [table])[table]
@@ -89,11 +89,11 @@ def show(args: Namespace) -> ExitCode | None:
         _print_table(args.output, explained, health, last, now)
     if problem is None:
         return None
-    say(problem)
+    note(problem)
     return ExitCode.UNREACHABLE
 
 
-def _health(here: Opened, table: TableName) -> tuple[TableHealth | None, str | None]:
+def _health(here: CommandContext, table: TableName) -> tuple[TableHealth | None, str | None]:
     """Return the metrics, or why they cannot be read: the rest of the output does not need them.
 
     :raises TableNotFound: the catalog answers, and has no such table.

@@ -18,10 +18,10 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Self, TextIO
 
 from airflow_snowpack.cli.commands.jobs import print_job, story_line
+from airflow_snowpack.cli.context import open_context
 from airflow_snowpack.cli.exit_code import ExitCode
-from airflow_snowpack.cli.opened import opened
 from airflow_snowpack.cli.outcome import ends_cleanly
-from airflow_snowpack.cli.output import is_for_people, printable, say
+from airflow_snowpack.cli.output import is_for_people, note, printable
 from airflow_snowpack.cli.values import read_period
 from airflow_snowpack.humanize import ago, clock_time, duration, short_id
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from datetime import datetime
     from types import TracebackType
 
-    from airflow_snowpack.cli.opened import Opened
+    from airflow_snowpack.cli.context import CommandContext
     from airflow_snowpack.jobs import ActionResult, HistoryEntry, Job, Jobs
 
 POLL = timedelta(seconds=1)
@@ -44,11 +44,11 @@ BEGINS_ATTEMPT = frozenset({"claimed", "taken_over"})
 @ends_cleanly
 def watch(args: Namespace) -> ExitCode | None:
     """``jobs watch``"""
-    with opened(args) as here:
+    with open_context(args) as here:
         return watch_job(args, here, here.job(args.job_id))
 
 
-def watch_job(args: Namespace, here: Opened, job: Job) -> ExitCode:
+def watch_job(args: Namespace, here: CommandContext, job: Job) -> ExitCode:
     """Watch a job until it ends, and return the exit code.
 
     :param args: ``timeout``, ``poll`` and ``output``.
@@ -60,10 +60,10 @@ def watch_job(args: Namespace, here: Opened, job: Job) -> ExitCode:
             ended = watching.until_over(job.job_id)
         except KeyboardInterrupt:
             line.clear()
-            say(f"Stopped watching. {_goes_on(job)}")
+            note(f"Stopped watching. {_goes_on(job)}")
             return ExitCode.INTERRUPTED
     if ended is None:
-        say(f"Timed out after {args.timeout}. {_goes_on(job)}")
+        note(f"Timed out after {args.timeout}. {_goes_on(job)}")
         print_job(args.output, here.jobs.get(job.job_id))
         return ExitCode.TIMEOUT
     print_job(args.output, ended)

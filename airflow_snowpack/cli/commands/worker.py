@@ -1,8 +1,7 @@
 """``airflow snowpack worker``: a process that runs jobs from the queue, such as a pod that KEDA scales.
 
-What it needs is tried before it takes a job from anybody who could run it: the store, the catalog, Java and Spark's jars. SIGTERM
-fails the running job, frees its table and ends the process with 1 within about two seconds; between two jobs it just leaves,
-with 0.
+Before it claims a job, it checks the store, the catalog, Java and Spark's jars. SIGTERM fails the running job, unlocks its table
+and ends the process with 1 within about two seconds; between two jobs the process exits with 0.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ def test_without_a_token_it_does_not_start_and_says_how_to_make_one(snowpack: Ru
     said = snowpack("api")
 
     assert said.code == 1
-    assert said.err.startswith("There is no token, and without one the API is not served. Make one with `python -c")
+    assert said.err.startswith("The API needs a token. Create one with `python -c")
 
 
 def test_a_short_token_keeps_nobody_out_and_is_not_repeated(snowpack: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -36,7 +36,7 @@ def test_a_short_token_keeps_nobody_out_and_is_not_repeated(snowpack: Run, monke
     said = snowpack("api")
 
     assert said.code == 1
-    assert "has 7 characters, and 16 at least are needed" in said.err
+    assert "has 7 characters and needs at least 16" in said.err
     assert "hunter2" not in said.err
 
 
@@ -100,7 +100,7 @@ def test_a_catalog_that_is_down_does_not_keep_it_from_opening_the_store(jobs: Jo
 
 @pytest.mark.usefixtures("jobs")
 def test_the_settings_of_leases_and_of_the_namespace_hold_for_the_api_and_for_commands(monkeypatch: pytest.MonkeyPatch) -> None:
-    from airflow_snowpack.cli.opened import opened
+    from airflow_snowpack.cli.context import open_context
     from airflow_snowpack.hooks.services import open_services
 
     monkeypatch.setenv("AIRFLOW__SNOWPACK__LEASE", "600s")
@@ -113,7 +113,7 @@ def test_the_settings_of_leases_and_of_the_namespace_hold_for_the_api_and_for_co
     services = open_services()
     of_the_api = settings_of(services.builds().registry, services.interim())
     services.close()
-    with opened(Namespace(store_conn_id=None)) as here:
+    with open_context(Namespace(store_conn_id=None)) as here:
         of_a_command = settings_of(here.builds(None).registry, here.interim)
 
     assert of_the_api == of_a_command == (timedelta(minutes=10), timedelta(seconds=7), timedelta(minutes=10), "team_a_interim")

@@ -122,7 +122,7 @@ def test_a_deletion_that_fails_ends_the_command_with_try_again(
 def test_a_dataset_that_somebody_holds_is_for_later(snowpack: Run, made: Built, monkeypatch: pytest.MonkeyPatch) -> None:
     from datetime import timedelta
 
-    monkeypatch.setattr("airflow_snowpack.cli.opened.LOCK_WAIT", timedelta(0))
+    monkeypatch.setattr("airflow_snowpack.cli.context.LOCK_WAIT", timedelta(0))
     with made.registry.lock("flights", "somebody"):
         said = snowpack("builds", "rollback", "flights", "--to=-1", "--yes")
     assert (said.code, "is locked by somebody" in said.err) == (5, True)

@@ -346,7 +346,7 @@ def test_without_a_terminal_and_without_yes_nothing_is_destroyed(snowpack: Run, 
     said = snowpack("jobs", command, several.list()[0].job_id)
 
     assert said.code == 2
-    assert "Say --yes" in said.err
+    assert "Pass --yes to skip this prompt." in said.err
     assert several.list()[0].status is JobStatus.PENDING
 
 

@@ -240,7 +240,7 @@ def test_a_prune_counts_first_and_deletes_the_same_after_yes(snowpack: Run, jobs
     assert len(jobs.list()) == 3
     refused = snowpack(*asked)
     assert refused.code == 2
-    assert "Say --yes" in refused.err
+    assert "Pass --yes to skip this prompt." in refused.err
     done = snowpack(*asked, "--yes", "-o", "json").json
     assert {row["table"]: row["deleted"] for row in done} == planned
     assert (planned["jobs"], planned["job_history"], planned["audit_trail"]) == (2, 4, 0)

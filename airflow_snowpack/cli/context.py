@@ -1,21 +1,24 @@
-"""What the commands work with: the store, the tables, and the user that each change is recorded with.
+"""The context of a command: the installation's services, and the user whose name each change is recorded with.
 
-    with opened(args) as here:
+    with open_context(args) as here:
         here.jobs.cancel(here.job(args.job_id).job_id, actor=here.actor)
 
-The invariant: a command passes ``here.actor`` to whatever changes something, so that the audit trail has it.
+The invariant: a command passes ``here.actor`` to every change, so that the audit trail has it.
 """
 
 from __future__ import annotations
 
+import getpass
+import os
 import socket
 from contextlib import contextmanager
 from datetime import timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from airflow_snowpack.cli.actor import os_user
+from airflow_snowpack.cli.errors import NoAirflow
 from airflow_snowpack.cli.values import find_job
+from airflow_snowpack.hooks.api_client import AirflowRest
 from airflow_snowpack.hooks.iceberg_catalog import IcebergCatalogHook
 from airflow_snowpack.hooks.store import SnowpackHook
 from airflow_snowpack.settings import Settings
@@ -44,8 +47,8 @@ LOCK_WAIT = timedelta(seconds=10)
 """For a dataset that another process publishes or cleans up."""
 
 
-class Opened:
-    """The installation as one command sees it."""
+class CommandContext:
+    """The installation's services for one command."""
 
     def __init__(self, hook: SnowpackHook, catalog_conn_id: str | None) -> None:
         self._hook = hook
@@ -67,25 +70,25 @@ class Opened:
 
     @cached_property
     def actor(self) -> Actor:
-        """Who asks, for the audit trail."""
+        """The user, for the audit trail."""
         from airflow_snowpack.store import Actor
 
         return Actor(os_user(), VIA)
 
     @cached_property
     def schedules(self) -> Schedules:
-        """The schedules, on behalf of this user."""
+        """The schedules; changes are recorded with this user."""
         return self._hook.installation.schedules(self.actor)
 
     @cached_property
     def registered_runs(self) -> RegisteredRuns:
-        """The catalogue of registered runs, on behalf of this user."""
+        """The registered runs; changes are recorded with this user."""
         return self._hook.installation.registered_runs(self.actor)
 
     def builds(self, storage_conn_id: str | None) -> BuildManager:
-        """The builds.
+        """Return the manager of builds.
 
-        :param storage_conn_id: of the storage; ``None`` for what the setting says.
+        :param storage_conn_id: of the storage; ``None`` for the setting.
         """
         from airflow_snowpack.builds.manager import BuildManager
         from airflow_snowpack.hooks.build_storage import BuildStorageHook
@@ -98,7 +101,7 @@ class Opened:
         return self._hook.interim()
 
     def report_role(self, role: Role, period: timedelta, command: str) -> None:
-        """Leave a sign of life of a command that cron may run in place of a DAG.
+        """Record a sign of life of a command that cron may run in place of a DAG.
 
         :param period: how often it should run.
         """
@@ -114,7 +117,7 @@ class Opened:
 
     @cached_property
     def inventory(self) -> Inventory:
-        """The tables; the catalog is connected when it is needed."""
+        """The list of tables; connects to the catalog when it is needed."""
         from airflow_snowpack.inventory import ANSWER_WITHIN, Inventory
 
         def reach() -> Catalog:
@@ -134,7 +137,7 @@ class Opened:
         return self.jobs.store.clock()
 
     def table(self, text: str) -> TableName:
-        """Name a table of the catalog that this command reaches.
+        """Return the name of a table in the command's catalog.
 
         :raises InvalidTableName: it is not a name.
         :raises ConnectionNotFound, UnsuitableConnection, IncompleteConnection: from the catalog's Airflow connection.
@@ -142,22 +145,45 @@ class Opened:
         return self.catalog_hook.identified(text)
 
     def job(self, given: str) -> Job:
-        """The job of this id, or of the one id that begins like this.
+        """Return the job of an id, or the only job whose id begins with the text.
 
         :raises JobNotFound: there is none.
-        :raises AmbiguousJobId, UsageProblem: there are several, or too little was given to tell.
+        :raises AmbiguousJobId, UsageProblem: there are several, or the text is too short.
         """
         return find_job(self.jobs, given)
 
 
 @contextmanager
-def opened(args: Namespace) -> Iterator[Opened]:
-    """Open what the command's arguments name; the connections close with the block.
+def open_context(args: Namespace) -> Iterator[CommandContext]:
+    """Open the services that the command's arguments name, and close their connections at the end of the block.
 
-    A store that hangs is an error within ``[snowpack] request_timeout``.
+    A store that does not answer is an error within ``[snowpack] request_timeout``.
     """
     from airflow_snowpack.store import Deadlines
 
     deadlines = Deadlines.within(Settings.load().request_timeout)
     with SnowpackHook(args.store_conn_id, deadlines=deadlines, lock_wait=LOCK_WAIT) as hook:
-        yield Opened(hook, getattr(args, "catalog_conn_id", None))
+        yield CommandContext(hook, getattr(args, "catalog_conn_id", None))
+
+
+def airflow_rest(args: Namespace, settings: Settings, wanted: str) -> AirflowRest:
+    """Return the client of the connection that ``--airflow-conn-id`` or the setting names.
+
+    A command is not a task, so Airflow's REST API is its only way to read DAG runs.
+
+    :param wanted: what the command needs to know, for people.
+    :raises NoAirflow: no connection is named.
+    :raises ConnectionNotFound, IncompleteConnection: the connection does not exist, or is incomplete.
+    """
+    conn_id = args.airflow_conn_id or settings.airflow_conn_id
+    if conn_id is None:
+        raise NoAirflow(wanted)
+    return AirflowRest.from_connection(conn_id)
+
+
+def os_user() -> str:
+    """Return the name of the operating system's user; ``uid 50000`` in a container whose user has no name."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # KeyError up to Python 3.12, OSError since
+        return f"uid {os.getuid()}"
