@@ -4,7 +4,7 @@
 
 With ``update`` the store follows the files: schedules are created, changed and deleted. Without it they stay as they are, for an
 installation whose operators manage them. In both cases the schedules of a removed DAG are deleted. A schedule that was made by
-hand is never deleted by a file, and the cron of a registered run is changed with the run alone.
+hand is never deleted by a file, nor is a registered run.
 """
 
 from __future__ import annotations

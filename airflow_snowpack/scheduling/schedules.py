@@ -56,7 +56,7 @@ class StoredSchedule:
 
 
 class Schedules:
-    """Creates, changes and finds schedules. The cron of a registered run is listed here, and changed with the run alone.
+    """Creates, changes and finds schedules. A registered run is listed here, and changed by :class:`RegisteredRuns` alone.
 
     :param catalog: of the tables that triggers name.
     :param actor: who makes the changes; each is then audited.
@@ -83,7 +83,7 @@ class Schedules:
         """Change everything but whether it is enabled. Its pending runs are discarded, and counting starts from zero.
 
         :raises ScheduleNotFound: no schedule has this name.
-        :raises KeptByRun: it is the cron of a registered run.
+        :raises KeptByRun: it is a registered run.
         """
 
         def write(conn: sa.Connection) -> None:
@@ -96,7 +96,7 @@ class Schedules:
         """Delete it with its pending runs.
 
         :raises ScheduleNotFound: no schedule has this name.
-        :raises KeptByRun: it is the cron of a registered run.
+        :raises KeptByRun: it is a registered run.
         """
 
         def write(conn: sa.Connection) -> None:
@@ -109,7 +109,7 @@ class Schedules:
         """Discard its pending runs and count no more events. Suspending twice changes nothing.
 
         :raises ScheduleNotFound: no schedule has this name.
-        :raises KeptByRun: it is the cron of a registered run.
+        :raises KeptByRun: it is a registered run.
         """
         return self._switch(name, on=False, by=by)
 
@@ -118,7 +118,7 @@ class Schedules:
 
         :raises ScheduleNotFound: no schedule has this name.
         :raises ScheduleNotReadable: this version cannot read it.
-        :raises KeptByRun: it is the cron of a registered run.
+        :raises KeptByRun: it is a registered run.
         """
         return self._switch(name, on=True, by=by)
 

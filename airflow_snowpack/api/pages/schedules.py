@@ -141,7 +141,7 @@ def schedule(name: str, page: Here) -> Response:
 
 
 def _subject(stored: StoredSchedule) -> str:
-    """The cron of a registered run is changed as that."""
+    """Return the subject of its changes in the audit trail; a registered run has one of its own."""
     return audit_subject_of_run(stored.name) if stored.origin is Origin.RUN else audit_subject(stored.name)
 
 
