@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowFailException, AirflowTaskTimeout
 
-from airflow_snowpack.airflow.task_ref import TaskRef
 from airflow_snowpack.errors import Kind, SnowpackError
 
 if TYPE_CHECKING:
@@ -50,11 +49,15 @@ def owner_of(context: Context) -> str:
     It is the same for every try, also after a clear, so that a later try recognizes its own job. ``ti.id`` would not do: each try
     gets a new one.
     """
+    from airflow_snowpack.airflow.task_ref import TaskRef
+
     return TaskRef.of(context["ti"]).name
 
 
 def worker_of(context: Context) -> str:
     """Return the owner, the try and the process, by which people find the log."""
+    from airflow_snowpack.airflow.task_ref import TaskRef
+
     return f"{TaskRef.of(context['ti'])} on {socket.gethostname()}:{os.getpid()}"
 
 

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 
-from airflow_snowpack.airflow.task_ref import TaskRef
 from airflow_snowpack.links import MaintenanceJobLink, show_job
 from airflow_snowpack.operators.arguments import UnreadableArgument, read_text
 from airflow_snowpack.operators.base import ReportsLineage, StopsWhenKilled, UsesCatalog, UsesStore, owner_of, worker_of
@@ -180,6 +179,7 @@ class RunMaintenanceJobOperator(RunsJob):
             raise AirflowSkipException(_nothing_to_claim(jobs, catalog_id))
 
     def _claim(self, context: Context, jobs: Jobs, catalog_id: str) -> Claim:
+        from airflow_snowpack.airflow.task_ref import TaskRef
         from airflow_snowpack.iceberg.errors import WrongCatalog
 
         job_id, worker = read_text(self.job_id), worker_of(context)

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import PokeReturnValue
 from airflow.sdk.exceptions import AirflowException, AirflowSkipException
 
-from airflow_snowpack.airflow.task_ref import TaskRef
 from airflow_snowpack.sensors.base import DecidesOnTimeout
 
 if TYPE_CHECKING:
@@ -146,6 +145,7 @@ class RunConstraintSensor(DecidesOnTimeout):
 
 
 def _place_of(context: Context) -> GatePlace:
+    from airflow_snowpack.airflow.task_ref import TaskRef
     from airflow_snowpack.scheduling import GatePlace
 
     ref = TaskRef.of(context["ti"])
