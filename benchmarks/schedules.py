@@ -279,17 +279,17 @@ def _idle(store: Store) -> Callable[[], None]:
 def _asked() -> Iterator[list[object]]:
     """Whom the checker asks meanwhile whether its window is open."""
     asked: list[object] = []
-    look = TimeWindow.look
+    evaluate = TimeWindow.evaluate
 
-    def keep(self: TimeWindow, facts: Any) -> Any:
+    def keep(self: TimeWindow, context: Any) -> Any:
         asked.append(self)
-        return look(self, facts)
+        return evaluate(self, context)
 
-    TimeWindow.look = keep  # type: ignore[method-assign]  # counted, and put back
+    TimeWindow.evaluate = keep  # type: ignore[method-assign]  # counted, and put back
     try:
         yield asked
     finally:
-        TimeWindow.look = look  # type: ignore[method-assign]
+        TimeWindow.evaluate = evaluate  # type: ignore[method-assign]
 
 
 # --- measuring --------------------------------------------------------------------------------------------------------

@@ -22,16 +22,16 @@ from airflow_snowpack.scheduling import (
 )
 
 if TYPE_CHECKING:
-    from conftest import Scheduler
+    from conftest import Scheduler as ScheduledWorld
 
 
 @pytest.fixture
-def intake(scheduler: Scheduler) -> EventIntake:
+def intake(scheduler: ScheduledWorld) -> EventIntake:
     return EventIntake(scheduler.store)
 
 
 @pytest.mark.one_database
-def test_a_busy_table_wakes_nobody_before_its_trigger_is_satisfied(scheduler: Scheduler, intake: EventIntake) -> None:
+def test_a_busy_table_wakes_nobody_before_its_trigger_is_satisfied(scheduler: ScheduledWorld, intake: EventIntake) -> None:
     scheduler.schedules.create(Schedule("s", dag_id="d", trigger=PartitionsAdded("web.page_views", 5), enabled=True))
     for _ in range(4):
         scheduler.arrive()
@@ -46,7 +46,7 @@ def test_a_busy_table_wakes_nobody_before_its_trigger_is_satisfied(scheduler: Sc
 
 
 @pytest.mark.one_database
-def test_what_the_intake_counted_the_checker_does_not_count_again(scheduler: Scheduler, intake: EventIntake) -> None:
+def test_what_the_intake_counted_the_checker_does_not_count_again(scheduler: ScheduledWorld, intake: EventIntake) -> None:
     scheduler.schedules.create(Schedule("s", dag_id="d", trigger=CommitsAdded("web.page_views", 3), enabled=True))
     for _ in range(3):
         scheduler.arrive()
@@ -57,7 +57,7 @@ def test_what_the_intake_counted_the_checker_does_not_count_again(scheduler: Sch
     assert launch.conf["snowpack"]["event_count"] == 3
 
 
-def test_nothing_is_due_while_a_moment_is_waited_for(scheduler: Scheduler, intake: EventIntake) -> None:
+def test_nothing_is_due_while_a_moment_is_waited_for(scheduler: ScheduledWorld, intake: EventIntake) -> None:
     trigger = Since(CustomEvents("file"), "10m")
     scheduler.schedules.create(Schedule("s", dag_id="d", trigger=trigger, constraints=[Delay("1h")], enabled=True))
     scheduler.log.publish([Event("event:file", scheduler.clock())])
@@ -73,7 +73,7 @@ def test_nothing_is_due_while_a_moment_is_waited_for(scheduler: Scheduler, intak
     assert work_is_due(scheduler.store)
 
 
-def test_a_launch_that_waits_is_due_when_its_pause_is_over(scheduler: Scheduler) -> None:
+def test_a_launch_that_waits_is_due_when_its_pause_is_over(scheduler: ScheduledWorld) -> None:
     scheduler.schedules.create(Schedule("s", dag_id="d", trigger=CommitsAdded("web.page_views"), enabled=True))
     scheduler.airflow.refusal = NotStarted("the DAG is paused")
     rounds = Scheduler(scheduler.store, scheduler.airflow, scheduler.airflow, "test")
@@ -92,7 +92,7 @@ def test_a_launch_that_waits_is_due_when_its_pause_is_over(scheduler: Scheduler)
 
 
 @pytest.mark.one_database
-def test_a_suspended_schedule_gives_nobody_work(scheduler: Scheduler, intake: EventIntake) -> None:
+def test_a_suspended_schedule_gives_nobody_work(scheduler: ScheduledWorld, intake: EventIntake) -> None:
     scheduler.schedules.create(Schedule("s", dag_id="d", trigger=CommitsAdded("web.page_views"), enabled=True))
     scheduler.arrive()
     scheduler.schedules.suspend("s")
