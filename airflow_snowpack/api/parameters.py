@@ -14,7 +14,8 @@ from airflow_snowpack.api.errors import InvalidRequest
 from airflow_snowpack.api.services import Open
 from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.iceberg.names import LEVEL
-from airflow_snowpack.jobs import InvalidCursor, JobFilter, JobNotFound, JobStatus
+from airflow_snowpack.jobs import JobFilter, JobNotFound, JobStatus
+from airflow_snowpack.store import InvalidCursor
 from airflow_snowpack.wire.job import JOB_ID
 from airflow_snowpack.wire.shape import Shape
 

@@ -29,8 +29,9 @@ from airflow_snowpack.iceberg import CatalogUnreachable, TableName
 from airflow_snowpack.installation import Installation
 from airflow_snowpack.inventory import Inventory, refresher
 from airflow_snowpack.inventory.inventory import REFRESH_EVERY
-from airflow_snowpack.jobs import Actor, Jobs
+from airflow_snowpack.jobs import Jobs
 from airflow_snowpack.scheduling import RegisteredRuns, Schedules
+from airflow_snowpack.store import Actor
 from airflow_snowpack.store.deadlines import REQUEST_TIMEOUT
 from airflow_snowpack.store.signs_of_life import SignOfLife
 from airflow_snowpack.store.worker import Worker

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
     from airflow_snowpack.api.services import Services
     from airflow_snowpack.iceberg import TableName
-    from airflow_snowpack.jobs import ActionResult, Actor, Job
+    from airflow_snowpack.jobs import ActionResult, Job
+    from airflow_snowpack.store import Actor
 
 
 class Submitter:

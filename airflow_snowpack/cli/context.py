@@ -37,9 +37,9 @@ if TYPE_CHECKING:
     from airflow_snowpack.interim.collection.model import RunStates
     from airflow_snowpack.interim.registry import InterimRegistry
     from airflow_snowpack.inventory import Inventory
-    from airflow_snowpack.jobs import AuditTrail, Job, Jobs
+    from airflow_snowpack.jobs import Job, Jobs
     from airflow_snowpack.scheduling import RegisteredRuns, Schedules
-    from airflow_snowpack.store import Actor
+    from airflow_snowpack.store import Actor, AuditTrail
     from airflow_snowpack.store.signs_of_life import Role
 
 VIA = "cli"
@@ -127,7 +127,7 @@ class CommandContext:
 
     @cached_property
     def audit(self) -> AuditTrail:
-        from airflow_snowpack.jobs import AuditTrail
+        from airflow_snowpack.store import AuditTrail
 
         return AuditTrail(self._hook.store())
 

@@ -26,8 +26,8 @@ from heard_statements import hear_direct
 from scripted_engine import ScriptedEngine
 
 from airflow_snowpack.iceberg import TableName
-from airflow_snowpack.jobs import Actor, Attempt, Jobs
-from airflow_snowpack.store import open_store
+from airflow_snowpack.jobs import Attempt, Jobs
+from airflow_snowpack.store import Actor, open_store
 
 ACTIONS = ["rewrite_data_files", "expire_snapshots"]
 

@@ -21,9 +21,9 @@ from airflow_snowpack.api.services import LOCK_WAIT
 from airflow_snowpack.iceberg import CatalogConfig, TableName
 from airflow_snowpack.installation import Installation
 from airflow_snowpack.inventory import Inventory
-from airflow_snowpack.jobs import ActionOutcome, ActionResult, Actor, Job, Jobs, JobStatus
+from airflow_snowpack.jobs import ActionOutcome, ActionResult, Job, Jobs, JobStatus
 from airflow_snowpack.maintenance import DEFAULT_ORDER, Action
-from airflow_snowpack.store import Store, open_store, utc_now
+from airflow_snowpack.store import Actor, Store, open_store, utc_now
 from airflow_snowpack.store.signs_of_life import Role, SignOfLife
 
 if TYPE_CHECKING:

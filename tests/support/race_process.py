@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 from bounded import PATIENCE_S
 
 from airflow_snowpack.iceberg import TableName
-from airflow_snowpack.jobs import Actor, JobAlreadyFinished, Jobs, JobStatus, TableLocked
-from airflow_snowpack.store import open_store
+from airflow_snowpack.jobs import JobAlreadyFinished, Jobs, JobStatus, TableLocked
+from airflow_snowpack.store import Actor, open_store
 
 if TYPE_CHECKING:
     from threading import Barrier

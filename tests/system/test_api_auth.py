@@ -18,7 +18,7 @@ from bounded import PATIENCE_S
 from scripted_engine import eventually
 
 from airflow_snowpack.api import TokenAuth, build_app
-from airflow_snowpack.jobs import AuditTrail
+from airflow_snowpack.store import AuditTrail
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -8,7 +8,7 @@ from fastapi.responses import HTMLResponse
 
 from airflow_snowpack.api.pages.locks import JOB_ID
 from airflow_snowpack.api.pages.page import Here, PageRoute
-from airflow_snowpack.jobs import AuditEntry, AuditTrail
+from airflow_snowpack.store import AuditEntry, AuditTrail
 
 PAGE = 100
 LOOKED_AT = 2_000

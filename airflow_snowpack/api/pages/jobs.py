@@ -14,7 +14,8 @@ from airflow_snowpack.api.pages.links import task_link
 from airflow_snowpack.api.pages.page import Here, Page, PageRoute
 from airflow_snowpack.api.pages.tables import did
 from airflow_snowpack.api.pages.timeline import spans, steps
-from airflow_snowpack.jobs import MAX_EXAMINED, AuditTrail, Job, JobCounts, JobPage, JobStatus, QueuePlace, explain
+from airflow_snowpack.jobs import MAX_EXAMINED, Job, JobCounts, JobPage, JobStatus, QueuePlace, explain
+from airflow_snowpack.store import AuditTrail
 
 router = APIRouter(route_class=PageRoute)
 

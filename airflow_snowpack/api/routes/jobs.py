@@ -17,9 +17,9 @@ from airflow_snowpack.api.services import Acting, Open, Services
 from airflow_snowpack.api.submission import Submitter
 from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.iceberg import CatalogUnreachable
-from airflow_snowpack.jobs import AuditTrail, DrainModeOn, Job, JobFilter, explain
+from airflow_snowpack.jobs import DrainModeOn, Job, JobFilter, explain
 from airflow_snowpack.jobs.listing import NEWEST_FIRST
-from airflow_snowpack.store import StoreError
+from airflow_snowpack.store import AuditTrail, StoreError
 from airflow_snowpack.wire.job import BatchShape, JobShape, SubmitBody, TimelineShape
 
 router = APIRouter(route_class=Strict, tags=["jobs"])

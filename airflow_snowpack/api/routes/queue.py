@@ -13,7 +13,7 @@ from airflow_snowpack.api.openapi import documented
 from airflow_snowpack.api.parameters import Before, Limit, NamedTable, RawBody, parse_body, text_parameter
 from airflow_snowpack.api.routing import Strict
 from airflow_snowpack.api.services import Acting, Open
-from airflow_snowpack.jobs import AuditTrail
+from airflow_snowpack.store import AuditTrail
 from airflow_snowpack.wire.audit import AUDIT, AuditPageShape
 from airflow_snowpack.wire.listing import cut
 from airflow_snowpack.wire.queue import (

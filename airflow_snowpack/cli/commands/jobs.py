@@ -35,7 +35,8 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from airflow_snowpack.cli.context import CommandContext
-    from airflow_snowpack.jobs import AuditEntry, HistoryEntry, Job, JobFilter, QueuePlace
+    from airflow_snowpack.jobs import HistoryEntry, Job, JobFilter, QueuePlace
+    from airflow_snowpack.store import AuditEntry
 
 PAGE = 500
 

@@ -15,8 +15,9 @@ import pytest
 from contrast import CONTRAST
 from pages_world import SomebodyIs, World, app_of, compacted, did, expired, open_world
 
-from airflow_snowpack.jobs import ActionOutcome, AuditTrail, JobFilter, JobStatus
+from airflow_snowpack.jobs import ActionOutcome, JobFilter, JobStatus
 from airflow_snowpack.maintenance import Action
+from airflow_snowpack.store import AuditTrail
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -9,7 +9,8 @@ import pytest
 from command_line import command_line, settle
 
 from airflow_snowpack.iceberg import TableName
-from airflow_snowpack.jobs import AuditTrail, Jobs, JobStatus
+from airflow_snowpack.jobs import Jobs, JobStatus
+from airflow_snowpack.store import AuditTrail
 
 if TYPE_CHECKING:
     from pathlib import Path

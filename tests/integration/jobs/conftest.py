@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from airflow_snowpack.iceberg import TableName
-from airflow_snowpack.jobs import Actor, AuditTrail, Jobs, TableLocks
-from airflow_snowpack.store import Store, open_store
+from airflow_snowpack.jobs import Jobs, TableLocks
+from airflow_snowpack.store import Actor, AuditTrail, Store, open_store
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -14,8 +14,6 @@ from scripted_engine import PATIENCE_S
 from airflow_snowpack.jobs import (
     ActionOutcome,
     ActionResult,
-    Actor,
-    AuditTrail,
     DrainModeOn,
     JobAlreadyFinished,
     Jobs,
@@ -25,6 +23,7 @@ from airflow_snowpack.jobs import (
     TableLocked,
     TableLocks,
 )
+from airflow_snowpack.store import Actor, AuditTrail
 from airflow_snowpack.store.schema import audit_trail
 from airflow_snowpack.store.tables.jobs import job_queue, table_locks
 from airflow_snowpack.store.tables.jobs import jobs as jobs_table

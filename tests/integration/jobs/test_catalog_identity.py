@@ -11,7 +11,6 @@ from scripted_engine import ScriptedEngine
 
 from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.jobs import (
-    Actor,
     JobFilter,
     Jobs,
     JobStatus,
@@ -24,6 +23,7 @@ from airflow_snowpack.jobs import (
 )
 from airflow_snowpack.jobs.history import record_change
 from airflow_snowpack.lineage.operations import OperationLog
+from airflow_snowpack.store import Actor
 
 if TYPE_CHECKING:
     from airflow_snowpack.store import Store

@@ -14,7 +14,8 @@ import sqlalchemy as sa
 from bounded import output_of
 from scripted_engine import PATIENCE_S
 
-from airflow_snowpack.jobs import Actor, InvalidKey, Jobs, KeyUsedBefore, TableLocked
+from airflow_snowpack.jobs import InvalidKey, Jobs, KeyUsedBefore, TableLocked
+from airflow_snowpack.store import Actor
 from airflow_snowpack.store.schema import audit_trail
 from airflow_snowpack.store.tables.jobs import idempotency_keys, job_queue
 from airflow_snowpack.store.tables.jobs import jobs as jobs_table

@@ -20,8 +20,6 @@ from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.jobs import (
     ActionOutcome,
     ActionResult,
-    Actor,
-    AuditTrail,
     DrainModeOn,
     Job,
     JobAlreadyFinished,
@@ -45,6 +43,7 @@ from airflow_snowpack.jobs.history import record_change
 from airflow_snowpack.jobs.idempotency import KEPT
 from airflow_snowpack.jobs.model import TableChange
 from airflow_snowpack.lineage.operations import OperationLog
+from airflow_snowpack.store import Actor, AuditTrail
 from airflow_snowpack.store.schema import audit_trail
 from airflow_snowpack.store.tables.jobs import idempotency_keys, job_history, job_queue, table_locks
 from airflow_snowpack.store.tables.jobs import jobs as jobs_table

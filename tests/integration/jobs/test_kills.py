@@ -20,8 +20,8 @@ from bounded import started
 from effort import SOAK, rounds, seed
 from scripted_engine import ScriptedEngine, eventually
 
-from airflow_snowpack.jobs import Actor, AuditTrail, Jobs, JobStatus, JobWorker, LifecyclePolicy
-from airflow_snowpack.store import Store, open_store, utc_now
+from airflow_snowpack.jobs import Jobs, JobStatus, JobWorker, LifecyclePolicy
+from airflow_snowpack.store import Actor, AuditTrail, Store, open_store, utc_now
 from airflow_snowpack.store.tables.jobs import idempotency_keys, job_queue, table_locks
 from airflow_snowpack.store.tables.jobs import jobs as jobs_table
 

@@ -14,8 +14,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from airflow_snowpack.iceberg import TableName
-from airflow_snowpack.jobs import InvalidCursor, Job, JobFilter, Jobs, JobStatus
+from airflow_snowpack.jobs import Job, JobFilter, Jobs, JobStatus
 from airflow_snowpack.jobs.listing import NEWEST_FIRST
+from airflow_snowpack.store import InvalidCursor
 
 if TYPE_CHECKING:
     from conftest import MovedClock

@@ -14,7 +14,6 @@ from scripted_engine import ScriptedEngine
 
 from airflow_snowpack.jobs import (
     ActionOutcome,
-    Actor,
     Attempt,
     Claim,
     Jobs,
@@ -28,6 +27,7 @@ from airflow_snowpack.jobs import (
 )
 from airflow_snowpack.jobs.rescuer import BATCH_SIZE
 from airflow_snowpack.spark import SparkUnavailable
+from airflow_snowpack.store import Actor
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

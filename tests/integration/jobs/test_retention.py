@@ -12,9 +12,9 @@ from forgetting import Killed, killed_at
 from query_plans import scans, sent_by
 
 from airflow_snowpack.iceberg import TableName
-from airflow_snowpack.jobs import Actor, AuditTrail, Jobs, JobStatus
+from airflow_snowpack.jobs import Jobs, JobStatus
 from airflow_snowpack.jobs.retention import KINDS
-from airflow_snowpack.store import Store, write_audit
+from airflow_snowpack.store import Actor, AuditTrail, Store, write_audit
 from airflow_snowpack.store.audit import AUDIT_TRAIL
 from airflow_snowpack.store.retention import Pruner
 from airflow_snowpack.store.tables.jobs import job_history

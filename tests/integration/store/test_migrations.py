@@ -10,8 +10,8 @@ import pytest
 import sqlalchemy as sa
 
 from airflow_snowpack.iceberg import TableName
-from airflow_snowpack.jobs import Actor, AuditTrail, JobFilter, Jobs, JobStatus
-from airflow_snowpack.store import SchemaOutOfDate, Store, migrate, open_store, upgrade_schema
+from airflow_snowpack.jobs import JobFilter, Jobs, JobStatus
+from airflow_snowpack.store import Actor, AuditTrail, SchemaOutOfDate, Store, migrate, open_store, upgrade_schema
 from airflow_snowpack.store.migrate import current_revision
 from airflow_snowpack.store.opening import open_engine
 from airflow_snowpack.store.schema import REVISION

@@ -12,7 +12,8 @@ from airflow_snowpack.api.errors import InvalidRequest
 from airflow_snowpack.api.openapi import document_of
 from airflow_snowpack.api.parameters import read_moment
 from airflow_snowpack.iceberg import TableName
-from airflow_snowpack.jobs import ActionOutcome, ActionResult, AuditEntry, HistoryEntry, Job, JobStatus, QueuePlace, QueueState
+from airflow_snowpack.jobs import ActionOutcome, ActionResult, HistoryEntry, Job, JobStatus, QueuePlace, QueueState
+from airflow_snowpack.store import AuditEntry
 from airflow_snowpack.wire.job import JobShape, PlaceShape, TimelineShape
 from airflow_snowpack.wire.queue import QueueShape, oldest_seconds
 

@@ -22,9 +22,9 @@ from airflow_snowpack.api.services import LazyServices
 from airflow_snowpack.builds.errors import PointerMoved
 from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.iceberg import CatalogUnreachable, InvalidTableName, TableNotFound
-from airflow_snowpack.jobs import DrainModeOn, DrainState, InvalidCursor, JobNotFound
+from airflow_snowpack.jobs import DrainModeOn, DrainState, JobNotFound
 from airflow_snowpack.maintenance import NoActions, UnknownAction
-from airflow_snowpack.store import SchemaOutOfDate, StoreTooSlow, StoreUnreachable
+from airflow_snowpack.store import InvalidCursor, SchemaOutOfDate, StoreTooSlow, StoreUnreachable
 
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send

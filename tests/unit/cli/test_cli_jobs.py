@@ -10,7 +10,8 @@ import pytest
 import yaml
 
 from airflow_snowpack.iceberg import TableName
-from airflow_snowpack.jobs import AuditTrail, JobStatus
+from airflow_snowpack.jobs import JobStatus
+from airflow_snowpack.store import AuditTrail
 from airflow_snowpack.wire.job import JobShape
 from airflow_snowpack.wire.shape import moment
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from airflow_snowpack.iceberg import TableName
-from airflow_snowpack.jobs import AuditTrail, Jobs, LifecyclePolicy, explain_tables
+from airflow_snowpack.jobs import Jobs, LifecyclePolicy, explain_tables
+from airflow_snowpack.store import AuditTrail
 from airflow_snowpack.wire.queue import LockShape
 from airflow_snowpack.wire.table import TableShape
 

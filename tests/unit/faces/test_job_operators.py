@@ -10,7 +10,8 @@ import pytest
 
 from airflow_snowpack import operators, sensors
 from airflow_snowpack.iceberg import TableName
-from airflow_snowpack.jobs import AuditTrail, JobStatus
+from airflow_snowpack.jobs import JobStatus
+from airflow_snowpack.store import AuditTrail
 
 if TYPE_CHECKING:
     from airflow.sdk import Asset, Context
