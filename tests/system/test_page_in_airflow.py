@@ -54,7 +54,7 @@ def test_a_person_logs_in_and_finds_the_pages_in_the_navigation_and_at_a_dag(pag
     ours = page.frame_locator("iframe[title=Snowpack]")
     ours.locator("header .brand").wait_for()
     assert "read only" in ours.locator("header .user").inner_text()
-    ours.get_by_role("link", name="Queue", exact=True).click()
+    ours.get_by_role("link", name="Operations", exact=True).click()
     page.wait_for_url("**/plugin/snowpack/snowpack/ui/queue**")  # Airflow takes the frame's address over into its own
 
     page.goto("/dags/system_submit")
