@@ -15,9 +15,10 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from airflow_snowpack.airflow.task_ref import TaskRef
+if TYPE_CHECKING:
+    from airflow_snowpack.airflow.task_ref import TaskRef
 
 DEFAULT_OUTPUT = "return_value"
 DIGITS = 20
@@ -53,6 +54,8 @@ class Producer:
     @property
     def task(self) -> TaskRef:
         """The task instance."""
+        from airflow_snowpack.airflow.task_ref import TaskRef  # not needed to parse a DAG file
+
         return TaskRef(self.dag_id, self.run_id, self.task_id, self.map_index)
 
     def to_json(self) -> dict[str, Any]:
