@@ -36,12 +36,14 @@ soak: $(READY) ## long randomized and crash tests; the report goes to benchmarks
 unit: $(READY) ## the tests that need no JVM and no server
 	$(BIN)/python -m pytest tests/unit
 
-check: $(READY) ## lint, format, types, who may import whom, docs
+# mkdocs without --quiet, which would hide the warnings that --strict counts.
+check: $(READY) ## lint, format, types, who may import whom, language, docs
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	# Not --quiet: it also hides the warnings that --strict counts.
+	$(BIN)/python tests/support/check_language.py
+	$(BIN)/python tests/support/check_usages.py
 	$(BIN)/mkdocs build --strict
 
 format: $(READY) ## put the code into its format

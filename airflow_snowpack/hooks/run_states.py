@@ -107,12 +107,12 @@ class RestRunStates:
         found: dict[Key, DagRunState] = {}
         for run in asked:
             try:
-                found[run.dag_id, run.run_id] = self._standing(run)
+                found[run.dag_id, run.run_id] = self._state(run)
             except NotReported as problem:
                 log.warning("The tables of the run %s of %s stay: %s", run.run_id, run.dag_id, problem)
         return found
 
-    def _standing(self, run: RunQuery) -> DagRunState:
+    def _state(self, run: RunQuery) -> DagRunState:
         path = f"/dags/{quote(run.dag_id, safe='')}/dagRuns/{quote(run.run_id, safe='')}"
         answer = self._rest.ask("GET", path)
         if answer.reports_missing(run.run_id):

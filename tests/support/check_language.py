@@ -38,12 +38,22 @@ GLOSSARY = {
     r"gives? back|given back": "return",
     r"he|his|him": "name the role: the user, the worker",
 }
+# Names that others have chosen, or that stored rows and answers of the API already have.
+ALLOWED = re.compile(r"""def tell\(|"says"|`says`|\bsays[=:]""")
 _BANNED = [(re.compile(rf"(?<![A-Za-z])(?:{words})(?![A-Za-z])", re.IGNORECASE), instead) for words, instead in GLOSSARY.items()]
 
 
 def tracked_texts() -> list[Path]:
     """Return the files that the check reads, as Git tracks them."""
-    listed = subprocess.run(["git", "ls-files", "-z", *READ], cwd=REPOSITORY, capture_output=True, text=True, check=True)
+    # Migrations are never edited.
+    command = ["git", "ls-files", "-z", *READ, ":!airflow_snowpack/store/migrations"]
+    listed = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=True)
+        ["git", "ls-files", "-z", *READ, ":!airflow_snowpack/store/migrations"],
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     return [REPOSITORY / name for name in listed.stdout.split("\0") if name]
 
 
@@ -53,7 +63,7 @@ def findings(path: Path) -> list[str]:
         f"{path.relative_to(REPOSITORY)}:{number}: '{found.group()}' → {instead}"
         for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
         for banned, instead in _BANNED
-        for found in banned.finditer(line)
+        for found in banned.finditer(ALLOWED.sub("", line))
     ]
 
 

@@ -1,4 +1,4 @@
-"""How far a trigger is, and what constraints say, as lines that a page can show.
+"""The progress of a trigger and the results of constraints, as lines that a page can show.
 
 progress(explanation.trigger)[0].text, .share      # '3 of 5 partitions of web.page_views', 600
 rules(explanation)[0].state                        # 'met', 'waits' or 'idle'
@@ -40,9 +40,9 @@ class Step:
 class Rule:
     """One constraint.
 
-    :param state: ``met``, ``waits``, or ``idle``: it is asked when the trigger is satisfied.
-    :param text: what it said when it was last asked, or how it is declared.
-    :param not_before: it is not asked again before this moment.
+    :param state: ``met``, ``waits``, or ``idle``: it is checked when the trigger is satisfied.
+    :param text: the result of its last check, or its declaration.
+    :param not_before: it is not checked again before this moment.
     """
 
     kind: str
@@ -56,15 +56,15 @@ def progress(trigger: Judgement) -> list[Step]:
     return _steps(trigger, None, 0)
 
 
-def rules(told: Explanation) -> list[Rule]:
+def rules(explanation: Explanation) -> list[Rule]:
     """The constraints of a schedule in their order."""
-    asked = told.pending is not None and told.pending.state is PendingState.CONSTRAINT
-    said = told.pending.reasons[1:] if told.pending is not None and asked else ()
+    checked = explanation.pending is not None and explanation.pending.state is PendingState.CONSTRAINT
+    reasons = explanation.pending.reasons[1:] if explanation.pending is not None and checked else ()
     found = []
-    constraints = () if told.stored.read is None else told.stored.read.constraints
+    constraints = () if explanation.stored.read is None else explanation.stored.read.constraints
     for number, constraint in enumerate(constraints):
-        if number < len(said):
-            reason = said[number]
+        if number < len(reasons):
+            reason = reasons[number]
             found.append(Rule(constraint.kind, "met" if reason.met else "waits", reason.text, reason.not_before))
         else:
             found.append(Rule(constraint.kind, "idle", declared(constraint)))
@@ -74,8 +74,8 @@ def rules(told: Explanation) -> list[Rule]:
 def declared(constraint: Constraint) -> str:
     """How a constraint is declared, in a line."""
     ((_, fields),) = constraint.to_json().items()
-    said = {name: value if isinstance(value := getattr(constraint, name), timedelta) else fields[name] for name in fields}
-    return ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in said.items())
+    values = {name: value if isinstance(value := getattr(constraint, name), timedelta) else fields[name] for name in fields}
+    return ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in values.items())
 
 
 def _steps(judgement: Judgement, joined: str | None, depth: int) -> list[Step]:
