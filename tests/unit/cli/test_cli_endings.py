@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from airflow_snowpack.builds.errors import PointerMoved
-from airflow_snowpack.cli.context import os_user
 from airflow_snowpack.cli.exit_code import ExitCode, code_of, common_code
 from airflow_snowpack.cli.outcome import ends_cleanly
 from airflow_snowpack.errors import SnowpackError
@@ -94,6 +93,8 @@ def test_an_error_that_nobody_expected_keeps_its_traceback() -> None:
 
 
 def test_a_user_without_a_name_has_his_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    from airflow_snowpack.cli.context import os_user
+
     monkeypatch.setenv("LOGNAME", "vera")
     assert os_user() == "vera"
 
