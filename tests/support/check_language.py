@@ -48,12 +48,6 @@ def tracked_texts() -> list[Path]:
     # Migrations are never edited.
     command = ["git", "ls-files", "-z", *READ, ":!airflow_snowpack/store/migrations"]
     listed = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=True)
-        ["git", "ls-files", "-z", *READ, ":!airflow_snowpack/store/migrations"],
-        cwd=REPOSITORY,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
     return [REPOSITORY / name for name in listed.stdout.split("\0") if name]
 
 

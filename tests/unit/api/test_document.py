@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from api_contract import STORED, contract_of
 
 from airflow_snowpack.api import Services, TokenAuth, build_app
 from airflow_snowpack.api.errors import InvalidRequest
@@ -47,6 +49,11 @@ def test_every_operation_names_its_problems_and_its_id(document: dict[str, Any])
                 if int(code) >= 400:
                     assert list(response["content"]) == ["application/problem+json"]
     assert len(ids) == sum(len(operations) for operations in document["paths"].values()) == 57
+
+
+def test_names_that_clients_depend_on_change_only_on_purpose(document: dict[str, Any]) -> None:
+    stored = json.loads(STORED.read_text())
+    assert contract_of(document) == stored, "if this is intended, run: python tests/support/api_contract.py"
 
 
 def test_only_the_probes_need_no_token_and_only_when_they_are_open(document: dict[str, Any]) -> None:

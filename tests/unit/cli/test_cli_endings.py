@@ -92,7 +92,7 @@ def test_an_error_that_nobody_expected_keeps_its_traceback() -> None:
         broken(Namespace())
 
 
-def test_a_user_without_a_name_has_his_number(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_user_without_a_name_is_recorded_by_number(monkeypatch: pytest.MonkeyPatch) -> None:
     from airflow_snowpack.cli.context import os_user
 
     monkeypatch.setenv("LOGNAME", "vera")

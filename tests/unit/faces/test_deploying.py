@@ -2,24 +2,37 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from airflow_snowpack import hooks
-from airflow_snowpack.hooks.services import deploy
 from airflow_snowpack.scheduling import Schedules
 from airflow_snowpack.store import open_store
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 DECLARED = "schedules: [{name: nightly, dag_id: maintain, trigger: {every: 4h}}]\n"
 
 
+@pytest.fixture
+def deploy() -> Callable[..., Any]:
+    """Import the function before the test: Airflow sets up its logging with the first import."""
+    from airflow_snowpack.hooks.services import deploy
+
+    return deploy
+
+
 @pytest.mark.parametrize("files", ["no folder", "no files"])
 def test_a_folder_that_is_not_there_yet_deletes_no_schedule(
-    files: str, sqlite_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    deploy: Callable[..., Any],
+    files: str,
+    sqlite_url: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     monkeypatch.setenv("AIRFLOW__SNOWPACK__SCHEDULE_FILES", "*.yaml")
     root = tmp_path / "dags"

@@ -10,7 +10,6 @@ import pytest
 
 from airflow_snowpack import operators
 from airflow_snowpack.api.roles import DagState
-from airflow_snowpack.hooks.services import DagStatesInTime
 from airflow_snowpack.operators.sign_of_life import period_of
 from airflow_snowpack.store.signs_of_life import read_signs
 
@@ -71,6 +70,8 @@ def test_a_sweep_a_queue_worker_and_a_collector_are_seen_and_a_run_of_one_job_is
 
 
 def test_an_airflow_database_that_hangs_delays_one_answer_by_its_patience_and_no_further_one() -> None:
+    from airflow_snowpack.hooks.services import DagStatesInTime
+
     release, asked = threading.Event(), []
 
     def hang(dag_ids: Collection[str]) -> dict[str, DagState]:
