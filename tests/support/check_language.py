@@ -44,8 +44,7 @@ _BANNED = [(re.compile(rf"(?<![A-Za-z])(?:{words})(?![A-Za-z])", re.IGNORECASE),
 
 
 def tracked_texts() -> list[Path]:
-    """Return the files that the check reads, as Git tracks them."""
-    # Migrations are never edited.
+    """Return the files that the check reads, as Git tracks them, without migrations: those are never edited."""
     command = ["git", "ls-files", "-z", *READ, ":!airflow_snowpack/store/migrations"]
     listed = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=True)
     return [REPOSITORY / name for name in listed.stdout.split("\0") if name]
