@@ -34,6 +34,8 @@ def test_a_folder_that_is_not_there_yet_deletes_no_schedule(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
+    from airflow_snowpack.hooks.services import deploy
+
     monkeypatch.setenv("AIRFLOW__SNOWPACK__SCHEDULE_FILES", "*.yaml")
     root = tmp_path / "dags"
     root.mkdir()

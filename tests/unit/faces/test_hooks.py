@@ -11,7 +11,6 @@ import pytest
 from airflow_snowpack import hooks
 from airflow_snowpack.hooks.connection_test import NoAnswer, call_with_timeout
 from airflow_snowpack.hooks.errors import IncompleteConnection, UnsuitableConnection, UnusableAddress, UnusableExtra
-from airflow_snowpack.hooks.iceberg_catalog import catalog_config
 from airflow_snowpack.iceberg.errors import CatalogUnreachable
 
 if TYPE_CHECKING:
@@ -89,10 +88,14 @@ def test_without_a_connection_the_catalog_is_embedded_and_shared_with_spark(inst
     ],
 )
 def test_a_rest_connection_gives_the_catalogs_address(given: dict[str, Any], address: str) -> None:
+    from airflow_snowpack.hooks.iceberg_catalog import catalog_config
+
     assert catalog_config(connection(**given), "lake").address == address
 
 
 def test_a_rest_connection_gives_credentials_and_properties() -> None:
+    from airflow_snowpack.hooks.iceberg_catalog import catalog_config
+
     extra = '{"warehouse": "wh", "properties": {"s3.endpoint": "http://s3"}, "spark_properties": {"io-impl": "x"}}'
     config = catalog_config(connection("iceberg", host="http://c", login="id", password="secret", extra=extra), "lake")
 
@@ -103,6 +106,8 @@ def test_a_rest_connection_gives_credentials_and_properties() -> None:
 
 
 def test_a_sql_catalog_needs_a_warehouse() -> None:
+    from airflow_snowpack.hooks.iceberg_catalog import catalog_config
+
     with pytest.raises(IncompleteConnection, match="warehouse"):
         catalog_config(connection("postgres", host="db", schema="lake"), "lake")
 
@@ -146,6 +151,8 @@ def test_a_connection_of_another_type_is_no_spark() -> None:
     ],
 )
 def test_the_beginning_of_an_address_says_of_which_kind_the_catalog_is(address: str, kind: str, reached: str) -> None:
+    from airflow_snowpack.hooks.iceberg_catalog import catalog_config
+
     config = catalog_config(connection("snowpack_catalog", host=address, extra='{"warehouse": "wh"}'), "lake")
 
     assert (config.kind, config.address, config.warehouse) == (kind, reached, "wh")
@@ -156,6 +163,8 @@ def test_the_beginning_of_an_address_says_of_which_kind_the_catalog_is(address: 
     ["catalog", "ftp://host", "https://user:hunter22@host/api", "postgresql://u:hunter22@db/lake", "postgresql://db:x/l"],
 )
 def test_an_address_that_names_no_catalog_is_refused_and_not_repeated(address: str) -> None:
+    from airflow_snowpack.hooks.iceberg_catalog import catalog_config
+
     with pytest.raises(UnusableAddress) as refused:
         catalog_config(connection("snowpack_catalog", host=address, extra='{"warehouse": "wh"}'), "lake")
 
@@ -164,6 +173,8 @@ def test_an_address_that_names_no_catalog_is_refused_and_not_repeated(address: s
 
 @pytest.mark.parametrize("properties", ['{"s3.endpoint": "http://s3"}', '"{\\"s3.endpoint\\": \\"http://s3\\"}"'])
 def test_properties_are_an_object_or_the_text_of_one(properties: str) -> None:
+    from airflow_snowpack.hooks.iceberg_catalog import catalog_config
+
     given = connection("snowpack_catalog", host="https://c", extra=f'{{"properties": {properties}}}')
 
     assert catalog_config(given, "lake").properties == {"s3.endpoint": "http://s3"}
@@ -171,6 +182,8 @@ def test_properties_are_an_object_or_the_text_of_one(properties: str) -> None:
 
 @pytest.mark.parametrize("properties", ['"{oops"', "[1]", "7"])
 def test_properties_of_another_shape_are_refused(properties: str) -> None:
+    from airflow_snowpack.hooks.iceberg_catalog import catalog_config
+
     with pytest.raises(UnusableExtra, match="properties"):
         catalog_config(connection("snowpack_catalog", host="https://c", extra=f'{{"properties": {properties}}}'), "lake")
 
