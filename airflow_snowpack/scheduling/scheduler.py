@@ -30,6 +30,8 @@ from airflow_snowpack.store.worker import Worker
 log = logging.getLogger(__name__)
 
 TIDY_EVERY = timedelta(hours=1)
+RETRY_AFTER = timedelta(seconds=5)
+"""The pause after a round that failed: an outage of Airflow or of the store must not be met twice a second."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +91,13 @@ class Scheduler:
 
         :param pause: after a round that had nothing to do.
         """
-        survives = (SnowpackError,)
-        return Worker(lambda: not self.step().is_idle, name="scheduler", failure="round_failed", every=pause, survives=survives)
+
+        def work() -> bool:
+            return not self.step().is_idle
+
+        return Worker(
+            work, name="scheduler", failure="round_failed", every=pause, retry_after=RETRY_AFTER, survives=(SnowpackError,)
+        )
 
     def _tidy(self) -> None:
         """Delete one batch of old rows; all batches once in :data:`TIDY_EVERY`.

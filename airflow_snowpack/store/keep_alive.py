@@ -98,9 +98,10 @@ class KeepAlive:
                 alive = self._beat() if is_beat or self._check is None else self._check()
         except Exception as error:  # noqa: BLE001 - a heartbeat that ended here would let the work go on without a lease
             self._problem.failed(error, "heartbeat_failed: %s, retried at the next beat", self._what)
-            if self.ran_out:
+            ran_out = self.ran_out  # read once: a lease that runs out between two reads would be lost without a reason
+            if ran_out:
                 self.lost = self.lost or Loss.RAN_OUT
-            return not self.ran_out
+            return not ran_out
         self._problem.passed()
         if not alive:
             self.lost = self.lost or Loss.FENCE_MOVED

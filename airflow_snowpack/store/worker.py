@@ -33,9 +33,11 @@ class Worker:
     :param name: of the thread.
     :param failure: begins the log line of a round that failed: ``tables_not_polled``.
     :param every: the pause between two rounds.
+    :param retry_after: the pause after a round that failed; ``None`` for ``every``.
     :param sign: reported after each round that succeeded.
     :param survives: the errors that a round may end with; any other one ends :meth:`run`.
     :param sign_of_process: report the sign after a failure too: it is the sign of a process that also does other things.
+    :ivar pause_s: how long to wait before the next round, in seconds.
     """
 
     def __init__(
@@ -45,13 +47,15 @@ class Worker:
         name: str,
         failure: str,
         every: timedelta,
+        retry_after: timedelta | None = None,
         sign: SignOfLife | None = None,
         survives: tuple[type[Exception], ...] = (Exception,),
         sign_of_process: bool = False,
     ) -> None:
         self._work = work
         self._failure = failure
-        self._every_s = every.total_seconds()
+        self._every_s = self.pause_s = every.total_seconds()
+        self._retry_after_s = self._every_s if retry_after is None else retry_after.total_seconds()
         self._sign = sign
         self._survives = survives
         self._sign_of_process = sign_of_process
@@ -66,10 +70,10 @@ class Worker:
             more = bool(self._work())
         except self._survives as problem:
             self._problem.failed(problem, "%s", self._failure)
-            more, alive = False, self._sign_of_process
+            more, alive, self.pause_s = False, self._sign_of_process, self._retry_after_s
         else:
             self._problem.passed()
-            alive = True
+            alive, self.pause_s = True, self._every_s
         if alive and self._sign is not None:
             self._sign.beat()
         return more
@@ -78,7 +82,7 @@ class Worker:
         """Work in this thread until ``stop`` is set; a round that is under way then is finished."""
         while not stop.is_set():
             if not self.run_once():
-                stop.wait(self._every_s)
+                stop.wait(self.pause_s)
 
     def start(self) -> None:
         """Work in a thread of its own from now on."""

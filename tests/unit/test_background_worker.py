@@ -84,3 +84,18 @@ def test_it_does_not_pause_while_there_is_more_to_do() -> None:
 
     Worker(work, name="drains", failure="x", every=timedelta(hours=1)).run(stop)
     assert left == []
+
+
+def test_it_pauses_longer_after_a_failure_and_as_before_after_a_success() -> None:
+    problems = [OSError("away"), None]
+
+    def work() -> None:
+        if (problem := problems.pop(0)) is not None:
+            raise problem
+
+    worker = Worker(work, name="asks", failure="x", every=MOMENT, retry_after=timedelta(seconds=5))
+    pauses = []
+    while problems:
+        worker.run_once()
+        pauses.append(worker.pause_s)
+    assert pauses == [5, MOMENT.total_seconds()]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from datetime import timedelta
 
+import pytest
 from bounded import PATIENCE_S
 
 from airflow_snowpack.store.keep_alive import KeepAlive, Loss
@@ -72,3 +74,17 @@ def test_the_work_is_informed_once_that_the_lease_is_lost() -> None:
     ) as lease:
         assert lost.wait(PATIENCE_S)
         assert lease.lost is Loss.FENCE_MOVED
+
+
+@pytest.mark.parametrize("seconds", range(4, 12))
+def test_a_lease_that_runs_out_while_a_failure_is_handled_is_lost_with_its_reason(seconds: int) -> None:
+    ticks = itertools.count()  # each look at the clock finds it a second later
+
+    def fail() -> bool:
+        raise OSError("away")
+
+    kept = timedelta(seconds=seconds)
+    lease = KeepAlive(fail, every=LEASE, lost_after=kept, what="the run r1", clock=lambda: float(next(ticks)))
+    while lease.step():
+        assert lease.lost is None
+    assert lease.lost is Loss.RAN_OUT

@@ -59,7 +59,7 @@ def schedule(args: Namespace) -> ExitCode | None:
                     deploy(store, hook.settings, dags_folder(), gone_dags=_gone_dags(runs), by=name)
                     deploy_at = store.clock() + DEPLOY_EVERY
                 if not worker.run_once():
-                    stop.wait(pause.total_seconds())
+                    stop.wait(worker.pause_s)
         log.info("Scheduler %s leaves", name)
     return None
 
