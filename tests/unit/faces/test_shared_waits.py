@@ -19,7 +19,6 @@ from airflow_snowpack.scheduling import CommitsAdded, DagRuns, Gate, GatePlace, 
 from airflow_snowpack.scheduling.sources.consumer import NO_OWNER, Consumer
 from airflow_snowpack.store import Store, open_store, utc_now
 from airflow_snowpack.store.tables.schedules import considered
-from airflow_snowpack.triggers.shared_reads import next_round, shared_reads
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
@@ -103,6 +102,7 @@ def sensor(number: int, table: str) -> triggers.DataArrivalTrigger:
 
 def begin(store: Store, catalog: Catalog, sensors: list[triggers.DataArrivalTrigger]) -> None:
     """Look once for each sensor, as its task does before it leaves for the triggerer."""
+
     tables = {name: catalog.load_table(("db", name)) for name in TABLES}
     for each in sensors:
         consumer = Consumer(store, each.consumer, parse_trigger(each.awaited), catalog_name="lake")
@@ -145,6 +145,7 @@ class TriggerRounds:
 
 @pytest.fixture
 def rounds(monkeypatch: pytest.MonkeyPatch) -> TriggerRounds:
+
     from airflow_snowpack.triggers import table_watcher, wait_for
 
     rounds = TriggerRounds()
@@ -366,6 +367,8 @@ def test_runs_at_gates_share_one_connection(rounds: TriggerRounds, far_store: St
 
 
 def test_triggers_with_one_period_go_on_at_one_moment_whenever_they_began() -> None:
+    from airflow_snowpack.triggers.shared_reads import next_round, shared_reads
+
     batches: list[int] = []
 
     def read(keys: frozenset[int]) -> dict[int, int]:
