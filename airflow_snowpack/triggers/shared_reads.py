@@ -22,7 +22,6 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from weakref import WeakValueDictionary
 
-from airflow_snowpack.hooks.store import SnowpackHook
 from airflow_snowpack.recurring import Recurring
 
 if TYPE_CHECKING:
@@ -199,6 +198,8 @@ def one_by_one(keys: Collection[K], read: Callable[[K], V]) -> dict[K, V | Excep
 
 
 async def _url(store_conn_id: str | None) -> str:
+    from airflow_snowpack.hooks.store import SnowpackHook
+
     return (await SnowpackHook(store_conn_id).url_in_trigger()).render_as_string(hide_password=False)
 
 

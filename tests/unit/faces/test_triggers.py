@@ -13,7 +13,7 @@ from airflow_snowpack import hooks, triggers
 from airflow_snowpack.jobs import Jobs, JobStatus
 from airflow_snowpack.scheduling import DagRuns, Gate, GatePlace, GateState, MaxConcurrent, Runs
 from airflow_snowpack.store import StoreTooSlow, open_store
-from airflow_snowpack.triggers import shared_reads, wait_for
+from airflow_snowpack.triggers import shared_reads
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -41,6 +41,7 @@ async def first_event(trigger: BaseTrigger) -> dict[str, Any]:
 
 
 def fired(trigger: BaseTrigger) -> dict[str, Any]:
+
     return asyncio.run(asyncio.wait_for(first_event(trigger), timeout=30))
 
 
@@ -91,6 +92,8 @@ def ready(name: str, jobs: Jobs, flights: TableName) -> BaseTrigger:
 def test_no_trigger_fires_before_airflow_has_processed_the_deferral(
     jobs: Jobs, flights: TableName, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
+    from airflow_snowpack.triggers import wait_for
+
     trigger = ready(name, jobs, flights)
 
     async def fire() -> dict[str, Any]:
@@ -108,6 +111,8 @@ def test_no_trigger_fires_before_airflow_has_processed_the_deferral(
 
 @pytest.mark.parametrize(("setting", "seconds"), [(None, 10), ("PT30S", 30)])
 def test_that_takes_airflow_some_seconds(monkeypatch: pytest.MonkeyPatch, setting: str | None, seconds: float) -> None:
+    from airflow_snowpack.triggers import wait_for
+
     monkeypatch.undo()
     if setting is not None:
         monkeypatch.setenv("AIRFLOW__SNOWPACK__RESUME_DELAY", setting)
@@ -144,6 +149,7 @@ def at_gate(run_id: str, *constraints: Any) -> tuple[Gate, GatePlace]:
 def test_the_gates_trigger_calls_a_run_when_the_place_that_it_waits_for_becomes_free(
     jobs: Jobs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+
     from airflow_snowpack.triggers import waits
 
     monkeypatch.setattr(waits, "CALL_CHECK_S", 0.05)
@@ -179,6 +185,7 @@ def test_the_gates_trigger_looks_at_nothing_before_the_moment_that_was_named(job
 
 
 def test_the_job_trigger_fires_when_the_job_ends(jobs: Jobs, flights: TableName) -> None:
+
     job = jobs.submit(flights, ["expire_snapshots"])
 
     async def end_it_meanwhile() -> dict[str, Any]:
@@ -250,6 +257,7 @@ def outage(tmp_path: Path, flights: TableName, monkeypatch: pytest.MonkeyPatch) 
 def test_a_trigger_waits_on_through_an_outage_of_the_store(
     outage: Outage, caplog: pytest.LogCaptureFixture, awaited: str
 ) -> None:
+
     async def end_it_after_the_first_looks() -> dict[str, Any]:
         trigger = (
             triggers.MaintenanceJobTrigger(outage.job_id, "far", poll_seconds=0.01)
