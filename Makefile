@@ -17,7 +17,7 @@ CLASSES := .state/spark-classes.jsa
 ARCHIVE_CLASSES = @mkdir -p .state; [ $(CLASSES) -nt $(READY) ] || \
 	$(BIN)/python tests/support/class_archive.py $(CLASSES) > .state/spark-classes.log 2>&1 &
 
-.PHONY: help demo test soak unit check format docs bench airflow constraints clean
+.PHONY: help demo test soak unit check format images docs bench airflow constraints clean
 
 help: ## say what there is
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile | expand -t 14
@@ -49,6 +49,9 @@ check: $(READY) ## lint, format, types, who may import whom, language, docs
 format: $(READY) ## put the code into its format
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+images: $(READY) ## take the pictures of the pages for the documentation again; needs Chromium
+	$(BIN)/python tests/support/pages_screenshots.py docs/images $$(sed -n 's/.*images\/\(.*\)-light\.png.*/\1/p' docs/*.md | sort -u)
 
 docs: $(READY) ## serve the documentation on 127.0.0.1:8000
 	$(BIN)/mkdocs serve --dev-addr 127.0.0.1:8000

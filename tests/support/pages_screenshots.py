@@ -1,7 +1,7 @@
-"""Takes the pictures of the pages for the documentation: ``python tests/support/pages_screenshots.py docs/images``.
+"""Takes the pictures of the pages for the documentation: ``make images``.
 Names choose some of them, and ``--width=500`` before them shows the pages on a small screen.
 
-It builds an installation with a day of history in a temporary folder, serves it, and looks at it with Chromium.
+It builds an installation with a day of history in a temporary folder, serves it, and opens it in Chromium.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ WIDTH, HEIGHT = 1280, 800
 
 
 def addresses(world: World) -> dict[str, str]:
-    """The pictures by name, and what is on them."""
+    """Return the address of each picture by its name."""
+    from builds_world import SECOND
+
     made = world.made
     return {
         "tables": "/ui/",
@@ -41,11 +43,14 @@ def addresses(world: World) -> dict[str, str]:
         "lineage": "/ui/lineage?table=flights.report",
         "runs": "/ui/runs",
         "interim": "/ui/interim",
+        "builds": "/ui/builds",
+        "build": "/ui/builds/flights",
+        "build-run": f"/ui/builds/flights/runs/{SECOND}",
     }
 
 
 def serve(world: World) -> str:
-    """Serve the installation in a thread; gives its address."""
+    """Serve the installation in a thread, and return its address."""
     import uvicorn
     from pages_world import SomebodyIs
 
@@ -61,6 +66,7 @@ def serve(world: World) -> str:
 
 def take(folder: Path, names: list[str], width: int = WIDTH) -> None:
     """Write ``<name>-light.png`` and ``<name>-dark.png``."""
+    from builds_world import make_builds
     from interim_world import make_interim
     from lineage_world import make_lineage
     from pages_world import build_world
@@ -72,6 +78,7 @@ def take(folder: Path, names: list[str], width: int = WIDTH) -> None:
         build_schedules(world)
         make_lineage(world.store, world.clock())
         make_interim(world.store)
+        make_builds(world.store, Path(home))
         register_runs(world)
         world.clock.let_go()
         base = serve(world)
