@@ -428,7 +428,7 @@ def test_a_refresh_leaves_dialogs_details_and_selected_text_alone(world: World, 
     page.get_by_role("button", name="Cancel…").click()
     world.jobs.cancel(job.job_id, actor=world.actor("jana"))
     refresh(page)
-    page.get_by_text("for good").wait_for()
+    page.get_by_text("Re-run the job if the table still needs maintenance.").wait_for()
     assert page.get_by_role("heading", name="Cancel this job?").is_visible()
     assert page.locator("details[open]").count() == 1
 
@@ -446,7 +446,7 @@ def test_a_page_refreshes_by_itself_until_it_is_paused(world: World, page: Page)
     page.wait_for_timeout(300)
     assert page.get_by_text("is running on worker-3").is_visible()
     page.get_by_role("button", name="Paused").click()
-    page.get_by_text("for good").wait_for()
+    page.get_by_text("Re-run the job if the table still needs maintenance.").wait_for()
 
 
 def test_a_server_that_does_not_answer_is_told_and_forgotten_when_it_is_back(world: World, page: Page, auth: SomebodyIs) -> None:
@@ -541,7 +541,7 @@ def test_a_person_signs_in_to_the_pages_that_are_served_alone(world: World, chro
     page.wait_for_url(f"**/ui/jobs/{job.job_id}")
     page.get_by_role("button", name="Cancel…").click()
     page.get_by_role("button", name="Cancel the job").click()
-    page.get_by_text("for good").wait_for()
+    page.get_by_text("Re-run the job if the table still needs maintenance.").wait_for()
     page.get_by_role("button", name="Sign out").click()
     page.get_by_role("heading", name="Authentication required").wait_for()
     context.close()
