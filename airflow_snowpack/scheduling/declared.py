@@ -132,8 +132,11 @@ class Declared:
         except TypeError as error:
             raise InvalidSchedule(cls.kind, fields, f"a field is missing; it takes {', '.join(known)}") from error
 
-    def verify(self) -> None:
-        """Call its methods once, so that a faulty class of another package is refused when a declaration is read."""
+    def verify(self, dag_id: str = "dag") -> None:
+        """Call its methods once, so that a faulty class of another package is refused when a declaration is read.
+
+        :param dag_id: the DAG that it is declared for, where that is known.
+        """
 
     @classmethod
     def schema(cls) -> dict[str, Any]:

@@ -77,11 +77,18 @@ class Kinds(Generic[D]):
         found = self[kind]
         return found.from_fields(fields) if kind in self._own else self._verified(kind, lambda: found.from_fields(fields))
 
-    def _verified(self, kind: str, make: Callable[[], D]) -> D:
+    def verified(self, value: D, dag_id: str) -> D:
+        """Return a declaration whose class works for this DAG.
+
+        :raises InvalidSchedule: its class is another package's, and fails.
+        """
+        return value if value.kind in self._own else self._verified(value.kind, lambda: value, dag_id)
+
+    def _verified(self, kind: str, make: Callable[[], D], dag_id: str = "dag") -> D:
         """Make a declaration of another package; any fault of its class makes the schedule invalid, and harms no other."""
         try:
             value = make()
-            value.verify()
+            value.verify(dag_id)
         except (InvalidSchedule, RecursionError):
             raise
         except Exception as error:

@@ -110,6 +110,8 @@ class Schedule:
     def __post_init__(self) -> None:
         for name, parse in _READERS.items():
             object.__setattr__(self, name, read_field(name, getattr(self, name), parse))
+        for constraint in self.constraints:
+            CONSTRAINTS.verified(constraint, self.dag_id)
 
     def to_json(self) -> dict[str, Any]:
         """Return every field."""

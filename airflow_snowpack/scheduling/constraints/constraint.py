@@ -232,10 +232,10 @@ class Constraint(Declared):
         """Return what a run that may start reserves until Airflow or a probe shows it, by wait key."""
         return {}
 
-    def verify(self) -> None:
-        RequiredFacts.of([self], "dag")
+    def verify(self, dag_id: str = "dag") -> None:
+        RequiredFacts.of([self], dag_id)
         sorted(self.reserves().items())
-        if self.max_active is not None and self.wait_key("dag") is None:
+        if self.wait_key(dag_id) is None and self.max_active is not None:
             raise TypeError("it limits active runs without a wait key")
 
     def rule(self, context: ConstraintContext) -> Ruling:

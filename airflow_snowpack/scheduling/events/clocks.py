@@ -78,18 +78,18 @@ class Clocks:
     def _tick(self, conn: sa.Connection, row: sa.Row[Any], now: datetime) -> Event | None:
         try:
             schedule = Schedule.from_json(row.definition)
-        except InvalidSchedule as error:  # such as one of a newer version: it waits, and delays no other
-            log.error("schedule_not_readable: %s: %s", row.schedule, error)
+            clock = schedule.trigger.leaves()[row.leaf].clock
+            assert clock is not None, "only these have rows"
+            moments, next_at = _due_moments(clock, row.next_at, now), clock.next_after(now)
+        except Exception as error:  # such as of a newer version, or another package's fault: it waits, and delays no other
+            log.error("schedule_not_readable: %s: %s", row.schedule, error, exc_info=not isinstance(error, InvalidSchedule))
             self._set(conn, row, row.next_at, look_at=now + LATE)
             return None
-        clock = schedule.trigger.leaves()[row.leaf].clock
-        assert clock is not None, "only these have rows"
-        moments = _due_moments(clock, row.next_at, now)
         missed = [moment for moment in moments if now - moment > LATE]
         # Deadlines that were missed are one run under every policy but NONE: its launch restarts their clock.
         if schedule.missed is Missed.ALL and not clock.is_deadline and (missed or len(moments) > 1):
             return self._one_at_a_time(conn, row, clock, moments, missed, now)
-        self._set(conn, row, clock.next_after(now))
+        self._set(conn, row, next_at)
         if missed:
             self._note_missed(conn, row, schedule.missed, missed)
         if len(missed) == len(moments) and schedule.missed is Missed.NONE:

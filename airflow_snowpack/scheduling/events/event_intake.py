@@ -11,6 +11,7 @@ and wakes no task before its trigger is satisfied.
 
 from __future__ import annotations
 
+import logging
 import math
 import time
 from collections.abc import Sequence
@@ -28,10 +29,12 @@ from airflow_snowpack.scheduling.events.event_log import CURSOR
 from airflow_snowpack.scheduling.events.matching import Batch, StaleBatch, look_ahead, take
 from airflow_snowpack.scheduling.pending_runs.model import PendingState, Reason, is_open, reasons_to_json
 from airflow_snowpack.scheduling.schedule import Schedule
-from airflow_snowpack.store import Store, new_id
+from airflow_snowpack.store import Store, StoreError, new_id
 from airflow_snowpack.store.dialect import insert
 from airflow_snowpack.store.signs_of_life import Role, SignOfLife
 from airflow_snowpack.store.tables.schedules import event_cursors, events, launches, pending_jobs, schedules
+
+log = logging.getLogger(__name__)
 
 EVENT_BATCH_SIZE = 10_000
 RECOVERY_INTERVAL = timedelta(minutes=10)
@@ -132,7 +135,21 @@ class EventIntake:
         )
         found = self._store.scalars(due)
         for start in range(0, len(found), COUNT_BATCH_SIZE):
-            self._store.transact(partial(self._count, pending_ids=found[start : start + COUNT_BATCH_SIZE]))
+            self._count_batch(found[start : start + COUNT_BATCH_SIZE])
+
+    def _count_batch(self, pending_ids: Sequence[str]) -> None:
+        """Count a batch. A run whose trigger cannot be evaluated is left to the checker, which sets it aside."""
+        try:
+            self._store.transact(partial(self._count, pending_ids=pending_ids))
+        except StoreError:
+            raise  # of the store, not of a pending run
+        except Exception:
+            if len(pending_ids) == 1:
+                log.exception("trigger_not_evaluated: the pending run %s is left to the checker", pending_ids[0])
+                return
+            middle = len(pending_ids) // 2
+            self._count_batch(pending_ids[:middle])
+            self._count_batch(pending_ids[middle:])
 
     def _count(self, conn: sa.Connection, pending_ids: Sequence[str]) -> None:
         """Write the progress of triggers. A run whose trigger is satisfied stays as it is: due, for the checker."""

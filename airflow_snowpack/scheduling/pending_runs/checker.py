@@ -178,13 +178,17 @@ def _asked_about(dag_id: str, constraints: Iterable[Constraint]) -> set[str]:
 
 
 def _constraints(run: sa.Row[Any]) -> list[Constraint | None]:
-    """Return its constraints, with ``None`` for one that cannot be read; none for a schedule that is gone."""
-    return [_parsed(json.dumps(one)) for one in run.constraints] if isinstance(run.constraints, list) else []
+    """Return its constraints, with ``None`` for one that cannot be used; none for a schedule that is gone."""
+    return [_usable(json.dumps(one), run.dag_id) for one in run.constraints] if isinstance(run.constraints, list) else []
+
+
+def _usable(constraint: str, dag_id: str) -> Constraint | None:
+    try:
+        return CONSTRAINTS.verified(_parsed(constraint), dag_id)
+    except InvalidSchedule:  # its evaluation reports it
+        return None
 
 
 @lru_cache(maxsize=1_000)  # thousands of schedules may have the same few constraints
-def _parsed(constraint: str) -> Constraint | None:
-    try:
-        return CONSTRAINTS.parse(json.loads(constraint))
-    except InvalidSchedule:
-        return None
+def _parsed(constraint: str) -> Constraint:
+    return CONSTRAINTS.parse(json.loads(constraint))

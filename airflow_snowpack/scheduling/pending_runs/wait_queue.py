@@ -208,7 +208,7 @@ def _limit(row: sa.Row[Any], key: str) -> int:
     limits = []
     for one in row.constraints if isinstance(row.constraints, list) else ():
         with suppress(InvalidSchedule):  # one of a newer version; its evaluation reports it
-            constraint = CONSTRAINTS.parse(one)
+            constraint = CONSTRAINTS.verified(CONSTRAINTS.parse(one), row.dag_id)
             if constraint.max_active is not None and constraint.wait_key(row.dag_id) == key:
                 limits.append(constraint.max_active)
     return min(limits, default=1)

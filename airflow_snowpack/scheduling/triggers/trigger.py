@@ -125,7 +125,7 @@ class Trigger(Declared):
         for child in self.children():
             yield from child.walk()
 
-    def verify(self) -> None:
+    def verify(self, dag_id: str = "dag") -> None:
         for number, leaf in enumerate(self.leaves()):
             leaf.event_key("catalog", "schedule", number)
 

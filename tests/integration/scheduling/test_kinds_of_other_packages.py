@@ -15,8 +15,10 @@ from airflow_snowpack.scheduling import (
     TRIGGERS,
     CustomEvents,
     Event,
+    Every,
     InvalidSchedule,
     Schedule,
+    Scheduler,
     TimeWindow,
     explain,
     parse_schedules,
@@ -32,6 +34,7 @@ from typing import ClassVar
 from airflow_snowpack.scheduling import (
     Constraint, Leaf, OnUnmet, Progress, Judgement, RequiredFacts, declaration, later, met,
 )
+from airflow_snowpack.scheduling.triggers.trigger import Clock
 
 
 @declaration
@@ -95,6 +98,21 @@ class Readings(Leaf):
     def evaluate(self, progress, now):
         known = progress.get(self, Progress())
         return Judgement(known.amount >= self.count, f"{known.amount} of {self.count} readings", since=self._since(known))
+
+
+@declaration
+class HighTide(Clock):
+    """Twice a day."""
+
+    kind: ClassVar[str] = "high_tide"
+    place: str = "hamburg"
+
+    def next_after(self, moment):
+        return moment + timedelta(hours=12)
+
+    def evaluate(self, progress, now):
+        known = progress.get(self, Progress())
+        return Judgement(known.amount > 0, "high tide", since=self._since(known))
 '''
 ENTRY_POINTS = """
 [airflow_snowpack.constraints]
@@ -105,6 +123,7 @@ misnamed = acme_airflow:BusinessDays
 
 [airflow_snowpack.triggers]
 readings = acme_airflow:Readings
+high_tide = acme_airflow:HighTide
 """
 YAML = """
 name: readings
@@ -190,6 +209,68 @@ def test_a_faulty_class_of_another_package_keeps_no_other_schedule_from_starting
     monkeypatch.undo()
     scheduler.go_on(minutes=10)
     assert [launch.schedule for launch in scheduler.started] == ["ours", "theirs"]
+
+
+def test_a_trigger_that_fails_to_evaluate_keeps_no_other_schedule_from_starting(
+    installed: Any, scheduler: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scheduler.declare("theirs", installed.Readings(1), dag_id="theirs")
+    scheduler.declare("ours", CustomEvents("go"), dag_id="ours")
+    scheduler.log.publish([Event("event:readings", scheduler.clock(), {"readings": 1})])
+    scheduler.send("go")
+    whole = Scheduler(scheduler.store, scheduler.airflow, scheduler.airflow, "scheduler-1")
+
+    def fail(self: Any, progress: Any, now: datetime) -> Any:
+        raise RuntimeError("no sensor network")
+
+    with monkeypatch.context() as faulty:
+        faulty.setattr(installed.Readings, "evaluate", fail)
+        scheduler.clock.forward(minutes=1)
+        whole.step()
+        assert [launch.schedule for launch in scheduler.started] == ["ours"]
+        (waiting,) = scheduler.pending("theirs")
+        assert "no sensor network" in waiting.reasons[0].text
+    scheduler.clock.forward(minutes=10)
+    whole.step()
+    assert [launch.schedule for launch in scheduler.started] == ["ours", "theirs"]
+
+
+def test_a_clock_that_fails_keeps_no_other_clock_from_ticking(
+    installed: Any, scheduler: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scheduler.declare("theirs", installed.HighTide(), dag_id="theirs")
+    scheduler.declare("ours", Every("1h"), dag_id="ours")
+
+    def fail(self: Any, moment: datetime) -> Any:
+        raise RuntimeError("no moon")
+
+    with monkeypatch.context() as faulty:
+        faulty.setattr(installed.HighTide, "next_after", fail)
+        scheduler.go_on(hours=12)
+        assert [launch.schedule for launch in scheduler.started] == ["ours"]
+    scheduler.go_on(minutes=5)
+    assert [launch.schedule for launch in scheduler.started] == ["ours", "theirs"]
+
+
+def test_a_constraint_that_fails_for_one_dag_alone_keeps_no_other_schedule_from_starting(
+    installed: Any, scheduler: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scheduler.declare("theirs", CustomEvents("go"), installed.Licenses(9), dag_id="theirs")
+    scheduler.declare("ours", CustomEvents("go"), dag_id="ours")
+    scheduler.send("go")
+    facts_of = installed.Licenses.required_facts
+
+    def fail(self: Any, dag_id: str) -> Any:
+        if dag_id == "theirs":
+            raise RuntimeError("no license for it")
+        return facts_of(self, dag_id)
+
+    monkeypatch.setattr(installed.Licenses, "required_facts", fail)
+    scheduler.go_on(minutes=1)
+
+    assert [launch.schedule for launch in scheduler.started] == ["ours"]
+    (waiting,) = scheduler.pending("theirs")
+    assert "no license for it" in waiting.reasons[0].text
 
 
 @pytest.mark.one_database
