@@ -13,6 +13,7 @@ Options survive JSON, because the store keeps them with the job. Ages are durati
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass, field, fields
 from datetime import timedelta
 from enum import StrEnum
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
     from airflow_snowpack.iceberg import MetadataReader
     from airflow_snowpack.maintenance.action_run import ActionRun, Effect, Planning
     from airflow_snowpack.maintenance.readers import Reader
+
+log = logging.getLogger(__name__)
 
 MIN_SIZE_SHARE = 0.75
 MAX_SIZE_SHARE = 1.8
@@ -129,6 +132,19 @@ def action_class(name: str) -> type[ActionOptions]:
     if not (isinstance(found, type) and issubclass(found, ActionOptions) and found.action == name):
         raise UnusableAction(name, f"{point.value} is not a subclass of ActionOptions whose action is {name!r}")
     return found
+
+
+def usable_actions() -> tuple[str, ...]:
+    """Return the names of all actions whose class can be loaded; entry points that cannot be are logged and left out."""
+    usable = []
+    for name in action_names():
+        try:
+            action_class(name)
+        except UnusableAction as problem:
+            log.warning("action_not_loaded: %s", problem)
+        else:
+            usable.append(name)
+    return tuple(usable)
 
 
 def parse_options(action: str, given: Mapping[str, Any]) -> ActionOptions:

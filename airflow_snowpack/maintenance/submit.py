@@ -17,9 +17,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from airflow_snowpack.iceberg.names import TableName
-from airflow_snowpack.maintenance.action import Action, action_names, in_order
+from airflow_snowpack.maintenance.action import Action, in_order
 from airflow_snowpack.maintenance.errors import InvalidOption
-from airflow_snowpack.maintenance.options import option_names, parse_all_options, parse_options
+from airflow_snowpack.maintenance.options import option_names, parse_all_options, parse_options, usable_actions
 from airflow_snowpack.maintenance.table_check import TABLE_OPTIONS, check_against
 
 if TYPE_CHECKING:
@@ -239,9 +239,9 @@ def _as_given(options: ActionOptions, names: Mapping[str, Any]) -> dict[str, Any
 def _narrowed(asked: Sequence[str], where: str | None) -> tuple[str, ...]:
     if not where:
         return ()
-    able = tuple(action for action in action_names() if "where" in option_names(action))
-    narrowed = tuple(action for action in asked if action in able)
+    narrowed = tuple(action for action in asked if "where" in option_names(action))
     if not narrowed:
+        able = [action for action in usable_actions() if "where" in option_names(action)]
         problem = f"narrows only {' and '.join(able)}, and neither is requested"
         raise InvalidOption(asked[0], "where", problem, option_names(asked[0]))
     return narrowed

@@ -20,7 +20,7 @@ ERROR_SHOWN = 60
 
 
 def _options(schema: dict[str, Any]) -> None:
-    from airflow_snowpack.maintenance.options import defaults
+    from airflow_snowpack.maintenance.options import defaults, usable_actions
 
     schema["properties"] = {
         action: {
@@ -28,7 +28,7 @@ def _options(schema: dict[str, Any]) -> None:
             "properties": {name: {} if value is None else {"default": value} for name, value in defaults(action).items()},
             "additionalProperties": False,
         }
-        for action in action_names()
+        for action in usable_actions()
     }
     schema["additionalProperties"] = False
 

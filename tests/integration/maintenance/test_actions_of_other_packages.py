@@ -12,6 +12,7 @@ import pytest
 from airflow_snowpack.jobs.model import ActionOutcome
 from airflow_snowpack.maintenance import (
     Action,
+    InvalidOption,
     Planning,
     SparkEngine,
     UnknownAction,
@@ -117,6 +118,19 @@ def test_a_request_may_name_it_and_it_runs_after_our_own() -> None:
 def test_an_entry_point_that_cannot_be_used_is_an_error_that_names_it(name: str, problem: str) -> None:
     with pytest.raises(UnusableAction, match=problem):
         action_class(name)
+
+
+@pytest.mark.usefixtures("other_package")
+def test_an_entry_point_that_cannot_be_used_keeps_no_other_action_from_being_requested() -> None:
+    from airflow_snowpack.wire.job import SubmitBody
+
+    request = MaintenanceRequest.parse("db.t", ["rewrite_data_files"], catalog="lake", where="month = 3")
+    assert request.options == {"rewrite_data_files": {"where": "month = 3"}}
+    with pytest.raises(InvalidOption, match="narrows only rewrite_data_files and rewrite_position_delete_files"):
+        MaintenanceRequest.parse("db.t", ["expire_snapshots"], catalog="lake", where="month = 3")
+    described = SubmitBody.model_json_schema()["properties"]["options"]["properties"]
+    assert {"compute_table_stats", "expire_snapshots"} <= described.keys()
+    assert "gone" not in described
 
 
 def test_without_that_package_its_action_is_unknown() -> None:
