@@ -231,7 +231,10 @@ def gate_is_due(store: Store, place: GatePlace, recheck: timedelta) -> bool:
             return False
         if row.not_before is not None and row.looked_at <= row.not_before:
             return True
-        return bool(now >= row.looked_at + recheck) and conn.execute(_ahead_at_gate(row, now)).first() is None
+        if now < row.looked_at + recheck:
+            return False
+        # One that was woken, or whose moment has come, and that could not be evaluated, need not be the first of the queue.
+        return row.not_before is not None or conn.execute(_ahead_at_gate(row, now)).first() is None
 
     return store.read(read)
 

@@ -608,6 +608,26 @@ class TestOneQueue:
         clock.forward(seconds=30)
         assert held.is_due("b")
 
+    @pytest.mark.one_database
+    def test_gates_that_were_woken_together_while_airflow_does_not_answer_are_due_again_together(
+        self, gates: Gates, clock: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        two = MaxConcurrent(2, group="g")
+        assert [gates.state(run_id, two) for run_id in "abcd"] == [PASSED, PASSED, WAITING, WAITING]
+        clock.forward(seconds=1)
+        gates.end("a")
+        gates.end("b")
+        assert [gates.is_due(run_id) for run_id in "cd"] == [True, True]
+        clock.forward(seconds=1)
+        with monkeypatch.context() as outage:
+            outage.setattr(gates.airflow, "dag_runs", lambda known: 1 / 0)
+            for run_id in "cd":
+                with pytest.raises(ZeroDivisionError):
+                    gates.ask(run_id, two)
+        assert [gates.is_due(run_id) for run_id in "cd"] == [False, False]
+        clock.forward(seconds=30)
+        assert [gates.is_due(run_id) for run_id in "cd"] == [True, True]
+
 
 class Died(Exception):
     """The process ended here."""
