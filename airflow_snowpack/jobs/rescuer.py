@@ -36,6 +36,11 @@ BATCH_SIZE = 100
 MAX_KEY_BATCHES = 10
 """How many batches of expired idempotency keys one pass deletes; they come far more slowly."""
 
+log = logging.getLogger(__name__)
+
+ACTIVE = (JobStatus.PENDING.value, JobStatus.RUNNING.value)
+COLUMNS = (jobs.c.job_id, jobs.c.spark_server, jobs.c.attempt)
+
 
 def rescue(
     store: Store,
@@ -123,12 +128,6 @@ def _fail(conn: sa.Connection, lease: Expired, now: datetime) -> None:
 def _unlock_abandoned(conn: sa.Connection, now: datetime) -> tuple[str, ...]:
     gone = sa.delete(table_locks).where(do.abandoned_lock).returning(*table_locks.c)
     return tuple(str(lock_from(row).table) for row in conn.execute(gone, {"b_now": now}))
-
-
-log = logging.getLogger(__name__)
-
-ACTIVE = (JobStatus.PENDING.value, JobStatus.RUNNING.value)
-COLUMNS = (jobs.c.job_id, jobs.c.spark_server, jobs.c.attempt)
 
 
 class Orphans(Protocol):

@@ -79,8 +79,6 @@ class ShutdownWatcher:
                     self._end_process(1)
 
 
-log = logging.getLogger(__name__)
-
 LEFT_CHECK_INTERVAL = timedelta(minutes=1)
 """How often an idle worker counts the jobs that it leaves to workers of other catalogs."""
 

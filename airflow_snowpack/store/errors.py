@@ -22,7 +22,7 @@ class UnsupportedStore(StoreError, kind=Kind.MISCONFIGURED):
         )
 
 
-class StoreFolderMissing(StoreError, kind=Kind.FAILED):
+class StoreFolderMissing(StoreError, kind=Kind.UNAVAILABLE):
     """The folder of the store's SQLite file does not exist.
 
     :ivar without_address: the message without the path.
@@ -35,7 +35,7 @@ class StoreFolderMissing(StoreError, kind=Kind.FAILED):
         super().__init__(f"{message} {advice}")
 
 
-class PoolerRefusesTransactions(StoreError, kind=Kind.FAILED):
+class PoolerRefusesTransactions(StoreError, kind=Kind.MISCONFIGURED):
     """The connection pooler splits transactions.
 
     :ivar without_address: the message without the address of the pooler.
