@@ -74,7 +74,9 @@ def test_data_files_in_groups_of_limited_size(rewritable: Callable[..., TableNam
     """All files are rewritten: Spark does not promise an order, so which files share a group could decide which are rewritten."""
     name = rewritable()
 
-    planned, done = both(name, Action.REWRITE_DATA_FILES, max_file_group_size_bytes=3000, rewrite_all=True)
+    # One commit: of several, Iceberg would leave out one that the catalog refuses for a moment, and not count its files.
+    options = {"max_file_group_size_bytes": 3000, "rewrite_all": True, "partial_progress": False}
+    planned, done = both(name, Action.REWRITE_DATA_FILES, **options)
 
     assert planned == done
     assert planned["added_data_files_count"] > 3

@@ -152,5 +152,5 @@ def test_a_client_that_comes_late_starts_nothing_in_a_session_that_was_ended(ser
 
 
 def test_a_server_that_is_away_is_not_taken_for_the_end_of_a_statement() -> None:
-    with pytest.raises(SparkUnavailable, match=r"sc://127\.0\.0\.1:9 does not answer"):
+    with pytest.raises(SparkUnavailable, match=r"sc://127\.0\.0\.1:9 does not respond"):
         end_session("sc://127.0.0.1:9/;token=", session_id_of("a job", 1), within=timedelta(seconds=1))
