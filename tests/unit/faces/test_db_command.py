@@ -57,7 +57,7 @@ def test_a_path_in_a_missing_folder_is_refused_by_the_check_and_by_every_use(
     for command in (db.check, db.upgrade):
         with pytest.raises(SystemExit) as ended:
             command(elsewhere)
-        assert ended.value.code == ExitCode.REFUSED
+        assert ended.value.code == ExitCode.UNREACHABLE
         assert f"The folder '{tmp_path}/mistyped' of the Snowpack store's SQLite file 'snowpack.db'" in capsys.readouterr().err
     with pytest.raises(StoreFolderMissing, match="Create the folder, or correct the path"):
         SnowpackHook("elsewhere").store()
