@@ -239,7 +239,7 @@ class Heartbeat:
 
     Only the store's own answer is a loss. While the store does not answer, the heartbeat is retried, also beyond the lease: no
     process takes a table from an attempt that Airflow reports as running, and if one has, the fence keeps this attempt from
-    committing. The first loss ends the heartbeat, since the whole attempt is in vain then.
+    committing. The first loss ends the heartbeat, since the attempt can no longer commit.
 
     :param on_lost: called once, from the heartbeat's thread, when a lease is lost.
     :ivar lost: the lease that was lost.
@@ -266,7 +266,7 @@ class Heartbeat:
             self._leased.pop(_key(leased), None)
 
     def check(self) -> None:
-        """:raises StaleInterimAttempt, InterimReadingLost: a lease is lost, so that the work is in vain."""
+        """:raises StaleInterimAttempt, InterimReadingLost: a lease is lost, so that the work cannot be committed."""
         if isinstance(self.lost, Writing):
             raise StaleInterimAttempt(f"the output {self.lost.producer}")
         if isinstance(self.lost, Reading):

@@ -48,7 +48,7 @@ class WaitingSensor(UsesStore, BaseSensorOperator):
         raise NotImplementedError
 
     def execute(self, context: Context) -> Any:
-        """Poke once, and wait if it was in vain."""
+        """Poke once, and wait if the condition is not met."""
         if not self.deferrable:
             return super().execute(context)
         from airflow_snowpack.store import utc_now
@@ -56,7 +56,7 @@ class WaitingSensor(UsesStore, BaseSensorOperator):
         return self._poke_or_wait(context, utc_now() + timedelta(seconds=self.timeout))
 
     def execute_complete(self, context: Context, event: dict[str, Any], until: str) -> Any:
-        """Poke again after a wait, and wait for the rest of the time if it was in vain."""
+        """Poke again after a wait, and wait for the rest of the timeout if the condition is not met."""
         if problem := event.get("problem"):
             raise AirflowException(problem)
         return self._poke_or_wait(context, datetime.fromisoformat(until))
@@ -94,7 +94,7 @@ class DecidesOnTimeout(WaitingSensor):
         raise NotImplementedError
 
     def execute(self, context: Context) -> Any:
-        """Poke once, and wait if it was in vain."""
+        """Poke once, and wait if the condition is not met."""
         try:
             return super().execute(context)
         except AirflowSensorTimeout:  # of a sensor that pokes in the worker

@@ -27,6 +27,7 @@ GLOSSARY = {
     r"anew": "again, from scratch",
     r"mends?|mended|mending": "fix",
     r"whoever|somebody|someone|nobody": "any process that …, the process holding …, no process",
+    r"in vain": "name the result: not met, not committed",
     r"at last": "until, at the latest",
     r"overtaken|overtakes?": "stale, superseded",
     r"gone by": "stale, elapsed",

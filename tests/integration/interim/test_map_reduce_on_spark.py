@@ -85,8 +85,8 @@ def test_rows_are_mapped_or_left_out_with_further_arguments(numbers: DataFrame) 
 
 
 def test_a_function_sees_and_gives_values_of_every_kind(kinds: DataFrame) -> None:
-    seen = map_rows(lambda row: {"id": row["id"], "told": repr(row)}, kinds, "id bigint, told string")
-    full, nothing = (row["told"] for row in collected(seen))
+    seen = map_rows(lambda row: {"id": row["id"], "text": repr(row)}, kinds, "id bigint, text string")
+    full, nothing = (row["text"] for row in collected(seen))
     assert eval(nothing) == dict.fromkeys(FULL) | {"id": 1}
     assert "'at': datetime.datetime(2013, 1, 1, 10, 0, tzinfo=" in full
     assert "'notes': {'stops': 2}" in full
@@ -107,7 +107,7 @@ def picky(row: Row) -> Row:
 
 
 @pytest.mark.parametrize(
-    ("fn", "told"),
+    ("fn", "expected"),
     [
         (
             picky,
@@ -118,12 +118,12 @@ def picky(row: Row) -> Row:
         (lambda row: row["id"], "it returned a int, and a row is a dictionary"),
     ],
 )
-def test_an_error_comes_back_with_partition_row_and_cause(numbers: DataFrame, fn: Callable[[Row], Any], told: str) -> None:
+def test_an_error_comes_back_with_partition_row_and_cause(numbers: DataFrame, fn: Callable[[Row], Any], expected: str) -> None:
     with pytest.raises(SparkFailed) as failed:
         SparkWork().run(numbers.sparkSession, map_rows(fn, numbers, "id bigint").collect)
     ours = function_failure(failed.value)
     assert isinstance(ours, FunctionFailed)
-    assert re.search(told, str(ours)), ours
+    assert re.search(expected, str(ours)), ours
     if fn is picky:
         (note,) = ours.__notes__
         assert re.search(r"line \d+, in picky\n    return .+\n.+\nZeroDivisionError", note), "the line of the user's code"
@@ -163,7 +163,7 @@ def test_a_batch_of_which_nothing_is_left_ends_no_partition(spark: SparkSession)
 
 
 @pytest.mark.parametrize(
-    ("fn", "told"),
+    ("fn", "expected"),
     [
         (lambda batches: (1 / 0 for _ in batches), r"failed in partition \d at batch 0, after 5 rows: ZeroDivisionError"),
         (lambda batches: 7, r"at its start: it returned 7, and not record batches"),
@@ -178,10 +178,10 @@ def test_a_batch_of_which_nothing_is_left_ends_no_partition(spark: SparkSession)
         ),
     ],
 )
-def test_an_error_in_a_partition_has_how_far_it_came(spark: SparkSession, fn: Callable[[Any], Any], told: str) -> None:
+def test_an_error_in_a_partition_has_how_far_it_came(spark: SparkSession, fn: Callable[[Any], Any], expected: str) -> None:
     with pytest.raises(SparkFailed) as failed:
         SparkWork().run(spark, map_partitions(fn, spark.range(0, 10, 1, 2)).collect)
-    assert re.search(told, str(function_failure(failed.value)))
+    assert re.search(expected, str(function_failure(failed.value)))
 
 
 # --- reduce ---------------------------------------------------------------------------------------------------------------
@@ -229,8 +229,8 @@ def test_the_layers_are_in_the_result_and_in_the_log(numbers: DataFrame, caplog:
     with caplog.at_level(logging.INFO, "airflow_snowpack.interim"):
         reduced = reduce_rows(add, numbers, 10, partitions=4)
     assert reduced.row == {"id": 499_500, "kind": None}
-    told = [(layer.rows_in, layer.partitions, layer.rows_out) for layer in reduced.layers.layers]
-    assert told == [(1000, 4, 100), (100, 4, 10), (10, 1, 1)]
+    layers = [(layer.rows_in, layer.partitions, layer.rows_out) for layer in reduced.layers.layers]
+    assert layers == [(1000, 4, 100), (100, 4, 10), (10, 1, 1)]
     assert "Reducing with add, 10 rows at a time, in 3 layers: 1000 → 100 → 10 → 1" in caplog.messages
     assert "Reduced with add, layer 1: 100 rows in, 4 partitions, 10 rows out" in caplog.messages
 
@@ -260,8 +260,8 @@ def test_an_error_names_the_rows_and_the_layer(numbers: DataFrame) -> None:
             raise ValueError("too much\nof it")
         return add(rows)
 
-    told = r"brittle failed in partition 0 at layer 1, rows 50 to 59: ValueError: too much of it; its input was \[\{'id': 5045"
-    with pytest.raises(FunctionFailed, match=told) as failed:
+    cause = r"brittle failed in partition 0 at layer 1, rows 50 to 59: ValueError: too much of it; its input was \[\{'id': 5045"
+    with pytest.raises(FunctionFailed, match=cause) as failed:
         reduce_rows(brittle, numbers, 10, partitions=1)
     assert isinstance(failed.value.__cause__, SparkFailed)
     with pytest.raises(FunctionFailed, match="layer 0, rows 0 to 9: it returned None, and a row is a dictionary"):

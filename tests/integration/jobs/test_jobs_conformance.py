@@ -607,7 +607,7 @@ def test_a_change_of_a_table_becomes_an_operation_of_its_job(jobs: Jobs, store: 
 # -- requests with an entry in the audit trail ----------------------------------------------------------------------------------
 
 
-def told(trail: AuditTrail, subject: str) -> list[tuple[str, str, str]]:
+def audited(trail: AuditTrail, subject: str) -> list[tuple[str, str, str]]:
     return [(entry.actor, entry.via, entry.change) for entry in trail.of(subject)]
 
 
@@ -630,7 +630,7 @@ def test_every_change_of_a_job_is_on_record_in_order(jobs: Jobs, trail: AuditTra
     again = jobs.rerun(job_id, actor=VERA)
     jobs.delete(job_id, actor=VERA)
 
-    assert [change for _, _, change in told(trail, job_id)] == ["submit", "cancel", "delete"]
+    assert [change for _, _, change in audited(trail, job_id)] == ["submit", "cancel", "delete"]
     (entry,) = trail.of(again.job_id)
     assert (entry.change, entry.detail["of"]) == ("rerun", job_id)
 
@@ -638,7 +638,7 @@ def test_every_change_of_a_job_is_on_record_in_order(jobs: Jobs, trail: AuditTra
 def test_a_dry_run_is_on_record_and_holds_nothing(jobs: Jobs, trail: AuditTrail, table: TableName, store: Store) -> None:
     job = jobs.record_dry_run(table, ACTIONS, [DONE], actor=VERA)
 
-    assert told(trail, job.job_id) == [("vera", "api", "dry_run")]
+    assert audited(trail, job.job_id) == [("vera", "api", "dry_run")]
     assert rows(store, job_queue, table_locks) == [0, 0]
 
 
@@ -695,7 +695,7 @@ def test_a_lock_is_released_for_its_holder_only_and_on_record(
     assert released is not None
     assert released.holder == "etl"
     assert jobs.break_lock(table, "etl", actor=VERA) is None
-    assert told(trail, str(table)) == [("vera", "api", "release_lock")]
+    assert audited(trail, str(table)) == [("vera", "api", "release_lock")]
 
 
 @pytest.mark.parametrize("deleted", [False, True], ids=["listed", "deleted"])
@@ -1069,9 +1069,9 @@ def test_a_job_that_has_waited_for_weeks_is_seen_as_long_as_it_waits(jobs: Jobs,
 def test_many_tables_are_told_at_once(jobs: Jobs, table: TableName, other_table: TableName) -> None:
     jobs.submit(table, ACTIONS)
 
-    told = explain_tables(jobs, [table, other_table, numbered(1)])
-    assert list(told) == [table, other_table, numbered(1)]
-    assert [each.lock is not None for each in told.values()] == [True, False, False]
+    explained = explain_tables(jobs, [table, other_table, numbered(1)])
+    assert list(explained) == [table, other_table, numbered(1)]
+    assert [each.lock is not None for each in explained.values()] == [True, False, False]
     assert explain_tables(jobs, []) == {}
 
 

@@ -48,9 +48,9 @@ def test_it_is_listed_with_the_reason(broken: Any) -> None:
     listed = broken.schedules.list()
     assert [one.name for one in listed] == ["a_fine", "newer", "z_fine"]
     assert [one.problem is None for one in listed] == [True, False, True]
-    told = explain_all(broken.schedules, listed)
-    assert "Its definition cannot be read by this version" in str(told["newer"])
-    assert "not known" in told["newer"].trigger.text
+    explained = explain_all(broken.schedules, listed)
+    assert "Its definition cannot be read by this version" in str(explained["newer"])
+    assert "not known" in explained["newer"].trigger.text
     with pytest.raises(ScheduleNotReadable, match="newer"):
         _ = listed[1].schedule
 

@@ -108,8 +108,8 @@ print(*sorted(name for name in set(sys.modules) - before if name.startswith("air
 def test_declaring_the_commands_loads_none_of_them() -> None:
     from airflow_snowpack.cli.main import get_cli_commands
 
-    told = output_of(sys.executable, "-c", LIGHT).splitlines()
+    imported = output_of(sys.executable, "-c", LIGHT).splitlines()
 
-    assert told[-2] == ""
-    assert told[-1].split() == ["airflow_snowpack.cli", "airflow_snowpack.cli.arguments", "airflow_snowpack.cli.main"]
+    assert imported[-2] == ""
+    assert imported[-1].split() == ["airflow_snowpack.cli", "airflow_snowpack.cli.arguments", "airflow_snowpack.cli.main"]
     assert len(get_cli_commands()) == 1

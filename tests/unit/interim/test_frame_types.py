@@ -1,4 +1,4 @@
-"""Rows of Arrow in types that Iceberg has: nothing is bent on the way, and what cannot be kept is told in a sentence."""
+"""Rows of Arrow in types that Iceberg has: values stay as they are, and what cannot be kept is refused with the reason."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_types_that_iceberg_has_stay_as_they_are() -> None:
 
 
 @pytest.mark.parametrize(
-    ("rows", "told"),
+    ("rows", "expected"),
     [
         ({"u": pa.array([2**63], pa.uint64())}, "the column u: Integer value 9223372036854775808 not in range"),
         ({"u": pa.array([[2**63]], pa.list_(pa.uint64()))}, "the column u: "),
@@ -79,11 +79,11 @@ def test_types_that_iceberg_has_stay_as_they_are() -> None:
     ],
 )
 def test_rows_that_cannot_be_stored_fail_with_one_sentence_and_make_no_table(
-    tmp_path: Path, rows: dict[str, Any], told: str
+    tmp_path: Path, rows: dict[str, Any], expected: str
 ) -> None:
     catalog = CatalogConfig.embedded(tmp_path).load()
     name = TableName("lake", "snowpack_interim", "t")
 
-    with pytest.raises(UnwritableFrame, match=f"These rows cannot become a table: .*{told}"):
+    with pytest.raises(UnwritableFrame, match=f"These rows cannot become a table: .*{expected}"):
         write_table(pa.table(rows), name, catalog, "0" * 32)
     assert not catalog.table_exists(name.identifier)

@@ -55,12 +55,12 @@ def upgrade() -> None:
 
 
 def _schedule(row: sa.Row[Any]) -> dict[str, Any]:
-    told = {"name": row.name, "preservation": row.preservation, "explicit": False}
+    settings = {"name": row.name, "preservation": row.preservation, "explicit": False}
     definition = {
         "name": row.name,
         "dag_id": row.dag_id,
         "trigger": {"by_hand": {}},
-        "conf": {**row.conf, "snowpack_run": told},
+        "conf": {**row.conf, "snowpack_run": settings},
         "constraints": [],
         "timeout": {"after": "1d", "then": "discard"},
         "priority": 0,
