@@ -25,7 +25,7 @@ def row_mapper(
     :param convert: by field, what to apply to the column's value, also when that is ``None``.
     :param sources: by field, the name of another column, or a function of the row.
     """
-    gets = [_getter(sources.get(field.name, field.name), (convert or {}).get(field.name)) for field in fields(value)]  # type: ignore[arg-type]
+    gets = [_getter(sources.get(field.name, field.name), (convert or {}).get(field.name)) for field in fields(value)]  # type: ignore[arg-type]  # any dataclass
     return lambda row: value(*[get(row) for get in gets])
 
 

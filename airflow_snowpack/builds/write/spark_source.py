@@ -88,7 +88,7 @@ class SparkSource:
 
         df = self.df
         check_key(arrow_schema_of(df), key)
-        bucket: Column = arrow_udf(spark_bucket, IntegerType())(df[key])  # type: ignore[call-overload]
+        bucket: Column = arrow_udf(spark_bucket, IntegerType())(df[key])  # type: ignore[call-overload]  # pyspark types no Arrow functions
         keys = df.where(df[key].isNotNull()).select(df[key]).distinct()
         counts = keys.select(bucket.alias("bucket")).groupBy("bucket").count()
         found: pa.Table = _run(interrupt.work, counts, counts.toArrow)
@@ -194,7 +194,7 @@ def _place(df: DataFrame, sharding: Sharding, schema: pa.Schema, key_column: str
         case ShardingKind.EXPRESSION:
             by = expr(str(sharding.sql))
     # The type stubs require the kind of function; Spark infers it from the function, and warns if it is passed.
-    column: Column = arrow_udf(SparkPlacing(placing).shards, IntegerType())(by)  # type: ignore[call-overload]
+    column: Column = arrow_udf(SparkPlacing(placing).shards, IntegerType())(by)  # type: ignore[call-overload]  # pyspark types no Arrow functions
     return column
 
 
