@@ -9,7 +9,9 @@ from .airflow_port import NotStarted as NotStarted
 from .airflow_port import Snapshot as Snapshot
 from .airflow_port import Starter as Starter
 from .airflow_port import Unavailable as Unavailable
-from .constraints.cluster_load import ClusterLoad as ClusterLoad
+from .constraints.capacity_constraints import ClusterLoad as ClusterLoad
+from .constraints.capacity_constraints import MaxConcurrent as MaxConcurrent
+from .constraints.capacity_constraints import PoolSlots as PoolSlots
 from .constraints.constraint import CONSTRAINTS as CONSTRAINTS
 from .constraints.constraint import Constraint as Constraint
 from .constraints.constraint import ConstraintContext as ConstraintContext
@@ -19,11 +21,9 @@ from .constraints.constraint import RequiredFacts as RequiredFacts
 from .constraints.constraint import Ruling as Ruling
 from .constraints.constraint import later as later
 from .constraints.constraint import met as met
-from .constraints.delay import Delay as Delay
-from .constraints.max_concurrent import MaxConcurrent as MaxConcurrent
-from .constraints.max_runs import MaxRuns as MaxRuns
-from .constraints.pool_slots import PoolSlots as PoolSlots
-from .constraints.since_last_run import SinceLastRun as SinceLastRun
+from .constraints.period_constraints import Delay as Delay
+from .constraints.period_constraints import MaxRuns as MaxRuns
+from .constraints.period_constraints import SinceLastRun as SinceLastRun
 from .constraints.time_window import TimeWindow as TimeWindow
 from .declared import declaration as declaration
 from .deployment import SyncReport as SyncReport
@@ -101,7 +101,7 @@ from .sources.source import Finding as Finding
 from .sources.source import check_scheduler as check_scheduler
 from .sources.source import check_sources as check_sources
 from .sources.source import named_dags as named_dags
-from .triggers.by_hand import ByHand as ByHand
+from .triggers.clock_triggers import ByHand as ByHand
 from .triggers.clock_triggers import Cron as Cron
 from .triggers.clock_triggers import Every as Every
 from .triggers.event_triggers import AssetEvents as AssetEvents

@@ -1,6 +1,6 @@
 """The kinds of triggers and constraints: the package's own, and those that other distributions add by an entry point.
 
-    CONSTRAINTS = Kinds(Constraint, "constraint", "airflow_snowpack.constraints", {"….constraints.delay": ("delay",)})
+    CONSTRAINTS = Kinds(Constraint, "constraint", "airflow_snowpack.constraints", {"….period_constraints": ("delay",)})
     CONSTRAINTS.parse({"delay": "10m"})
 
 Every parse of a DAG file pays for what this imports, so a module is loaded when its kind is first used, and the entry points are

@@ -33,8 +33,7 @@ from airflow_snowpack.scheduling.schedule import (
     parse_name,
     read_field,
 )
-from airflow_snowpack.scheduling.triggers.by_hand import ByHand
-from airflow_snowpack.scheduling.triggers.clock_triggers import Cron
+from airflow_snowpack.scheduling.triggers.clock_triggers import ByHand, Cron
 
 OURS = (RUN_KEY, "snowpack")
 """The keys that Snowpack writes into a run's conf."""

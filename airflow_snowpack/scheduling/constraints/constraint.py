@@ -278,7 +278,13 @@ def counted_keys(dag_id: str, constraints: Iterable[Constraint]) -> set[str]:
 
 
 _HERE = __name__.rpartition(".")[0]
-_OWN = ("max_concurrent", "max_runs", "delay", "since_last_run", "time_window", "pool_slots", "cluster_load")
 CONSTRAINTS: Kinds[Constraint] = Kinds(
-    Constraint, "constraint", "airflow_snowpack.constraints", {f"{_HERE}.{kind}": (kind,) for kind in _OWN}
+    Constraint,
+    "constraint",
+    "airflow_snowpack.constraints",
+    {
+        f"{_HERE}.capacity_constraints": ("max_concurrent", "pool_slots", "cluster_load"),
+        f"{_HERE}.period_constraints": ("max_runs", "delay", "since_last_run"),
+        f"{_HERE}.time_window": ("time_window",),
+    },
 )

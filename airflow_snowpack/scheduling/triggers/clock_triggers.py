@@ -1,15 +1,16 @@
-"""The triggers of a schedule's own clock: cron expressions, deadlines, and periods since the last launch."""
+"""The triggers that need no events: cron expressions, deadlines, periods since the last launch, and only by hand."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta
-from typing import ClassVar
+from typing import Any, ClassVar, Self
 
 from airflow_snowpack.humanize import duration
 from airflow_snowpack.scheduling.cron import next_tick, parse_cron, parse_zone
 from airflow_snowpack.scheduling.declared import as_period, declaration, parse_period
-from airflow_snowpack.scheduling.triggers.trigger import Clock, Judgement, Leaf, Progress
+from airflow_snowpack.scheduling.errors import InvalidSchedule
+from airflow_snowpack.scheduling.triggers.trigger import Clock, Judgement, Leaf, Progress, Trigger
 
 
 @declaration
@@ -69,3 +70,23 @@ class Every(Clock):
 
     def next_after(self, moment: datetime) -> datetime:
         return moment + as_period(self.period)
+
+
+@declaration
+class ByHand(Trigger):
+    """Never satisfied: a run starts only on request."""
+
+    kind: ClassVar[str] = "by_hand"
+
+    @classmethod
+    def from_fields(cls, fields: object) -> Self:
+        if fields not in (None, {}):
+            raise InvalidSchedule(cls.kind, fields, "it has no fields; write {by_hand: {}}")
+        return cls()
+
+    @classmethod
+    def schema(cls) -> dict[str, Any]:
+        return {"type": ["object", "null"], "maxProperties": 0, "description": str(cls.__doc__)}
+
+    def evaluate(self, progress: Mapping[Leaf, Progress], now: datetime) -> Judgement:
+        return Judgement(False, "it is started by hand only")

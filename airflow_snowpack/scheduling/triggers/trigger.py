@@ -391,8 +391,7 @@ TRIGGERS: Kinds[Trigger] = Kinds(
             *("partitions_added", "bytes_added", "files_added", "records_added", "commits_added"),
             *("runs_succeeded", "runs_failed", "asset_events", "custom_events"),
         ),
-        f"{_HERE}.clock_triggers": ("cron", "every"),
-        f"{_HERE}.by_hand": ("by_hand",),
+        f"{_HERE}.clock_triggers": ("cron", "every", "by_hand"),
         __name__: ("since", "at_latest", "all_of", "any_of"),
     },
 )
