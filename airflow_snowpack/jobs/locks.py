@@ -20,7 +20,7 @@ from airflow_snowpack.iceberg.names import TableName
 from airflow_snowpack.jobs import statements
 from airflow_snowpack.jobs.errors import TableLocked
 from airflow_snowpack.jobs.model import TableLock
-from airflow_snowpack.jobs.rows import catalog_detail, lock_from, lock_values
+from airflow_snowpack.jobs.rows import catalog_detail, lock_from, lock_parameters
 from airflow_snowpack.store import Actor, Store, write_audit
 from airflow_snowpack.store.tables.jobs import table_locks
 
@@ -47,9 +47,7 @@ class TableLocks:
             raise ValueError(f"The ttl of a lock is {ttl}. Pass a period longer than zero.")
         while True:
             now = self._store.clock()
-            values = {**lock_values(table), "holder": holder, "acquired_at": now, "expires_at": now + ttl}
-            bound = {f"b_{name}": value for name, value in values.items()} | {"b_now": now}
-            if not self._store.first(ACQUIRE, bound):
+            if not self._store.first(ACQUIRE, lock_parameters(table, holder, now, now + ttl)):
                 self._refuse(table)
                 continue  # it was released in between
             held = self.get(table)

@@ -34,7 +34,7 @@ from airflow_snowpack.jobs.model import (
     TableLock,
 )
 from airflow_snowpack.jobs.rescuer import end_orphans, rescue
-from airflow_snowpack.jobs.rows import catalog_detail, job_from, job_values, lock_values
+from airflow_snowpack.jobs.rows import catalog_detail, job_from, job_parameters, lock_parameters
 from airflow_snowpack.store import Actor, repeatable, storable, write_audit
 from airflow_snowpack.store.audit import entry_values
 from airflow_snowpack.store.tables.jobs import job_queue, jobs
@@ -154,7 +154,7 @@ class Jobs(Claims):
             state = read_drain(conn)
             if state.on:
                 raise DrainModeOn(state)
-            conn.execute(do.insert_job(), {f"j_{name}": value for name, value in job_values(done).items()})
+            conn.execute(do.insert_job(), job_parameters(done))
             write_audit(conn, self.store, actor, "dry_run", done.job_id, **_named(table), actions=list(done.actions))
             if key is not None:
                 key.keep(conn, done.job_id, done.submitted_at)
@@ -336,12 +336,7 @@ class Jobs(Claims):
 
     def _submit_values(self, job: Job) -> dict[str, Any]:
         until = job.submitted_at + self.policy.lease
-        lock = {**lock_values(job.table), "holder": job.job_id, "acquired_at": job.submitted_at, "expires_at": until}
-        return {
-            "b_now": job.submitted_at,
-            **{f"b_{name}": value for name, value in lock.items()},
-            **{f"j_{name}": value for name, value in job_values(job).items()},
-        }
+        return lock_parameters(job.table, job.job_id, job.submitted_at, until) | job_parameters(job)
 
     def _was_submitted(self, conn: sa.Connection, job: Job) -> bool:
         """The same for a submit, whose job id is ours alone."""

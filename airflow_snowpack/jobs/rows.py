@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import fields
 from datetime import datetime
+from operator import attrgetter
 from typing import Any
 
 import sqlalchemy as sa
@@ -13,22 +14,6 @@ import sqlalchemy as sa
 from airflow_snowpack.iceberg.names import TableName
 from airflow_snowpack.jobs.model import ActionOutcome, ActionResult, Claim, Job, JobStatus, TableLock
 from airflow_snowpack.store import row_mapper, storable
-
-
-def table_values(table: TableName) -> dict[str, str]:
-    """The columns that name a table."""
-    return {
-        "table_key": str(table),
-        "catalog": table.catalog,
-        "catalog_id": table.catalog_id,
-        "database_name": table.database,
-        "table_name": table.table,
-    }
-
-
-def lock_values(table: TableName) -> dict[str, str]:
-    """The same columns for its lock, which is found by another key."""
-    return {**table_values(table), "table_key": table.lock_key}
 
 
 def catalog_detail(table: TableName) -> dict[str, str]:
@@ -40,11 +25,39 @@ def table_from(row: sa.Row[Any]) -> TableName:
     return TableName(row.catalog, row.database_name, row.table_name, row.catalog_id)
 
 
-def job_values(job: Job) -> dict[str, Any]:
-    """Every column of a new job."""
-    values = {field.name: getattr(job, field.name) for field in fields(job) if field.name != "table"}
-    stored = {"actions": list(job.actions), "options": dict(job.options), "results": results_to_json(job.results) or None}
-    return {**table_values(job.table), **values, **stored}
+AS_THEY_ARE = [field.name for field in fields(Job) if field.name not in ("table", "actions", "options", "results")]
+AS_PARAMETERS = [f"j_{name}" for name in AS_THEY_ARE]
+read_fields = attrgetter(*AS_THEY_ARE)
+
+
+def job_parameters(job: Job) -> dict[str, Any]:
+    """The parameters of ``insert_job`` for a new job."""
+    return {
+        **dict(zip(AS_PARAMETERS, read_fields(job), strict=True)),
+        "j_table_key": str(job.table),
+        "j_catalog": job.table.catalog,
+        "j_catalog_id": job.table.catalog_id,
+        "j_database_name": job.table.database,
+        "j_table_name": job.table.table,
+        "j_actions": list(job.actions),
+        "j_options": dict(job.options),
+        "j_results": results_to_json(job.results) or None,
+    }
+
+
+def lock_parameters(table: TableName, holder: str, now: datetime, until: datetime) -> dict[str, Any]:
+    """The parameters of ``lock_table``."""
+    return {
+        "b_now": now,
+        "b_table_key": table.lock_key,
+        "b_catalog": table.catalog,
+        "b_catalog_id": table.catalog_id,
+        "b_database_name": table.database,
+        "b_table_name": table.table,
+        "b_holder": holder,
+        "b_acquired_at": now,
+        "b_expires_at": until,
+    }
 
 
 def claim_from(row: sa.Row[Any], worker_id: str, lease_until: datetime) -> Claim:
