@@ -16,8 +16,15 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from airflow_snowpack.setting import InvalidSetting as InvalidSetting
-from airflow_snowpack.setting import catalog_conn_id, catalog_name, read_level, read_optional, read_setting, setting_text
+from airflow_snowpack.setting import (
+    InvalidSetting as InvalidSetting,
+    catalog_conn_id,
+    catalog_name,
+    read_level,
+    read_optional,
+    read_setting,
+    setting_text,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

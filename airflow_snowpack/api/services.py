@@ -11,8 +11,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
-from concurrent.futures import TimeoutError as TooSlow
+from concurrent.futures import Future, ThreadPoolExecutor, TimeoutError as TooSlow
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta

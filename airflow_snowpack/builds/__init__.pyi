@@ -1,8 +1,6 @@
 from .build import Build as Build
 from .build_spec import BuildSpec as BuildSpec
-from .model import Retention as Retention
-from .model import ShardFormat as ShardFormat
-from .model import Sharding as Sharding
+from .model import Retention as Retention, ShardFormat as ShardFormat, Sharding as Sharding
 from .read.reader import SnapshotReader as SnapshotReader
 from .read.spark_reader import read_build as read_build
 from .registry.model import BuildPolicy as BuildPolicy

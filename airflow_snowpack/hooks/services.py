@@ -13,8 +13,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from concurrent.futures import Future
-from concurrent.futures import TimeoutError as TooSlow
+from concurrent.futures import Future, TimeoutError as TooSlow
 from datetime import timedelta
 from functools import partial
 from pathlib import Path

@@ -1,33 +1,29 @@
-from .catalog import CatalogConfig as CatalogConfig
-from .catalog import CatalogKind as CatalogKind
-from .catalog import load_table as load_table
-from .errors import CatalogUnreachable as CatalogUnreachable
-from .errors import InvalidCatalogName as InvalidCatalogName
-from .errors import InvalidTableName as InvalidTableName
-from .errors import LocationOutsideTable as LocationOutsideTable
-from .errors import TableNotFound as TableNotFound
-from .errors import TableUnreadable as TableUnreadable
-from .errors import WrongCatalog as WrongCatalog
-from .files import DeleteKind as DeleteKind
-from .files import LiveDelete as LiveDelete
-from .files import LiveFile as LiveFile
-from .files import TableFiles as TableFiles
-from .health import PartitionHealth as PartitionHealth
-from .health import Ref as Ref
-from .health import SnapshotHealth as SnapshotHealth
-from .health import TableHealth as TableHealth
-from .health import read_health as read_health
-from .locations import Relation as Relation
-from .locations import is_inside as is_inside
-from .metadata_reader import MetadataReader as MetadataReader
-from .metadata_reader import read_files as read_files
+from .catalog import CatalogConfig as CatalogConfig, CatalogKind as CatalogKind, load_table as load_table
+from .errors import (
+    CatalogUnreachable as CatalogUnreachable,
+    InvalidCatalogName as InvalidCatalogName,
+    InvalidTableName as InvalidTableName,
+    LocationOutsideTable as LocationOutsideTable,
+    TableNotFound as TableNotFound,
+    TableUnreadable as TableUnreadable,
+    WrongCatalog as WrongCatalog,
+)
+from .files import DeleteKind as DeleteKind, LiveDelete as LiveDelete, LiveFile as LiveFile, TableFiles as TableFiles
+from .health import (
+    PartitionHealth as PartitionHealth,
+    Ref as Ref,
+    SnapshotHealth as SnapshotHealth,
+    TableHealth as TableHealth,
+    read_health as read_health,
+)
+from .locations import Relation as Relation, is_inside as is_inside
+from .metadata_reader import MetadataReader as MetadataReader, read_files as read_files
 from .names import TableName as TableName
-from .numbers import TableNumbers as TableNumbers
-from .numbers import read_numbers as read_numbers
-from .orphans import StoredFile as StoredFile
-from .orphans import find_orphans as find_orphans
-from .orphans import list_storage as list_storage
-from .table_locations import LocationConflict as LocationConflict
-from .table_locations import LocationMemory as LocationMemory
-from .table_locations import TableLocations as TableLocations
-from .table_locations import location_conflicts as location_conflicts
+from .numbers import TableNumbers as TableNumbers, read_numbers as read_numbers
+from .orphans import StoredFile as StoredFile, find_orphans as find_orphans, list_storage as list_storage
+from .table_locations import (
+    LocationConflict as LocationConflict,
+    LocationMemory as LocationMemory,
+    TableLocations as TableLocations,
+    location_conflicts as location_conflicts,
+)

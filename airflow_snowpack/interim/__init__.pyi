@@ -1,20 +1,17 @@
 from .collection.collector import Collector as Collector
-from .collection.model import Collected as Collected
-from .collection.model import RunStates as RunStates
-from .collection.sweeper import SweepAction as SweepAction
-from .collection.sweeper import sweep as sweep
+from .collection.model import Collected as Collected, RunStates as RunStates
+from .collection.sweeper import SweepAction as SweepAction, sweep as sweep
 from .handover import Handover as Handover
-from .map_reduce.mapping import map_partitions as map_partitions
-from .map_reduce.mapping import map_rows as map_rows
+from .map_reduce.mapping import map_partitions as map_partitions, map_rows as map_rows
 from .map_reduce.reduction import reduce_rows as reduce_rows
-from .model import InterimPolicy as InterimPolicy
-from .model import OutputOptions as OutputOptions
-from .model import TaskAttempt as TaskAttempt
+from .model import InterimPolicy as InterimPolicy, OutputOptions as OutputOptions, TaskAttempt as TaskAttempt
 from .names import Scope as Scope
-from .refs import TableRef as TableRef
-from .refs import ViewRef as ViewRef
-from .refs import find_refs as find_refs
-from .refs import named_table as named_table
-from .refs import read_ref as read_ref
-from .refs import replace_refs as replace_refs
+from .refs import (
+    TableRef as TableRef,
+    ViewRef as ViewRef,
+    find_refs as find_refs,
+    named_table as named_table,
+    read_ref as read_ref,
+    replace_refs as replace_refs,
+)
 from .registry import InterimRegistry as InterimRegistry

@@ -1,41 +1,39 @@
 from .attempt import Attempt as Attempt
-from .errors import DrainModeOn as DrainModeOn
-from .errors import InvalidKey as InvalidKey
-from .errors import JobAlreadyFinished as JobAlreadyFinished
-from .errors import JobError as JobError
-from .errors import JobNotFound as JobNotFound
-from .errors import JobStillActive as JobStillActive
-from .errors import KeyUsedBefore as KeyUsedBefore
-from .errors import LeaseRanOut as LeaseRanOut
-from .errors import LockInUse as LockInUse
-from .errors import NotTheOwner as NotTheOwner
-from .errors import StaleAttempt as StaleAttempt
-from .errors import TableLocked as TableLocked
-from .errors import WorkStillRunning as WorkStillRunning
-from .explanation import TableExplanation as TableExplanation
-from .explanation import explain as explain
-from .explanation import explain_tables as explain_tables
-from .idempotency import RequestKey as RequestKey
-from .idempotency import Submission as Submission
-from .listing import MAX_EXAMINED as MAX_EXAMINED
-from .listing import JobCounts as JobCounts
-from .listing import JobFilter as JobFilter
-from .listing import JobPage as JobPage
+from .errors import (
+    DrainModeOn as DrainModeOn,
+    InvalidKey as InvalidKey,
+    JobAlreadyFinished as JobAlreadyFinished,
+    JobError as JobError,
+    JobNotFound as JobNotFound,
+    JobStillActive as JobStillActive,
+    KeyUsedBefore as KeyUsedBefore,
+    LeaseRanOut as LeaseRanOut,
+    LockInUse as LockInUse,
+    NotTheOwner as NotTheOwner,
+    StaleAttempt as StaleAttempt,
+    TableLocked as TableLocked,
+    WorkStillRunning as WorkStillRunning,
+)
+from .explanation import TableExplanation as TableExplanation, explain as explain, explain_tables as explain_tables
+from .idempotency import RequestKey as RequestKey, Submission as Submission
+from .listing import MAX_EXAMINED as MAX_EXAMINED, JobCounts as JobCounts, JobFilter as JobFilter, JobPage as JobPage
 from .locks import TableLocks as TableLocks
 from .manager import Jobs as Jobs
-from .model import ActionOutcome as ActionOutcome
-from .model import ActionResult as ActionResult
-from .model import Claim as Claim
-from .model import DrainState as DrainState
-from .model import Engine as Engine
-from .model import HistoryEntry as HistoryEntry
-from .model import Job as Job
-from .model import JobStatus as JobStatus
-from .model import LifecyclePolicy as LifecyclePolicy
-from .model import QueuePlace as QueuePlace
-from .model import QueueSample as QueueSample
-from .model import QueueState as QueueState
-from .model import SweepReport as SweepReport
-from .model import TableLock as TableLock
+from .model import (
+    ActionOutcome as ActionOutcome,
+    ActionResult as ActionResult,
+    Claim as Claim,
+    DrainState as DrainState,
+    Engine as Engine,
+    HistoryEntry as HistoryEntry,
+    Job as Job,
+    JobStatus as JobStatus,
+    LifecyclePolicy as LifecyclePolicy,
+    QueuePlace as QueuePlace,
+    QueueSample as QueueSample,
+    QueueState as QueueState,
+    SweepReport as SweepReport,
+    TableLock as TableLock,
+)
 from .rescuer import Orphans as Orphans
 from .worker import JobWorker as JobWorker

@@ -1,13 +1,8 @@
-from .graph import Direction as Direction
-from .graph import Edge as Edge
-from .graph import Lineage as Lineage
-from .graph import LineageGraph as LineageGraph
-from .graph import Node as Node
-from .operation import DatasetAt as DatasetAt
-from .operation import Operation as Operation
-from .operation import OperationKind as OperationKind
-from .operation import TableAt as TableAt
-from .operations import OperationLog as OperationLog
-from .operations import forget_operations as forget_operations
-from .operations import note_operation as note_operation
-from .operations import record_operation as record_operation
+from .graph import Direction as Direction, Edge as Edge, Lineage as Lineage, LineageGraph as LineageGraph, Node as Node
+from .operation import DatasetAt as DatasetAt, Operation as Operation, OperationKind as OperationKind, TableAt as TableAt
+from .operations import (
+    OperationLog as OperationLog,
+    forget_operations as forget_operations,
+    note_operation as note_operation,
+    record_operation as record_operation,
+)

@@ -1,27 +1,29 @@
-from .action import DEFAULT_ORDER as DEFAULT_ORDER
-from .action import Action as Action
-from .action import action_names as action_names
-from .action import in_order as in_order
-from .action import parse_actions as parse_actions
-from .action import parse_order as parse_order
-from .action_run import ActionRun as ActionRun
-from .action_run import Effect as Effect
-from .action_run import Planning as Planning
+from .action import (
+    DEFAULT_ORDER as DEFAULT_ORDER,
+    Action as Action,
+    action_names as action_names,
+    in_order as in_order,
+    parse_actions as parse_actions,
+    parse_order as parse_order,
+)
+from .action_run import ActionRun as ActionRun, Effect as Effect, Planning as Planning
 from .actions.expire_snapshots import ExpireSnapshots as ExpireSnapshots
-from .actions.remove_orphan_files import OrphanRemovalRefused as OrphanRemovalRefused
-from .actions.remove_orphan_files import RemoveOrphanFiles as RemoveOrphanFiles
-from .actions.rewrite_data_files import RewriteDataFiles as RewriteDataFiles
-from .actions.rewrite_data_files import Strategy as Strategy
+from .actions.remove_orphan_files import OrphanRemovalRefused as OrphanRemovalRefused, RemoveOrphanFiles as RemoveOrphanFiles
+from .actions.rewrite_data_files import RewriteDataFiles as RewriteDataFiles, Strategy as Strategy
 from .actions.rewrite_manifests import RewriteManifests as RewriteManifests
 from .actions.rewrite_position_delete_files import RewritePositionDeleteFiles as RewritePositionDeleteFiles
-from .errors import InvalidActionOrder as InvalidActionOrder
-from .errors import InvalidOption as InvalidOption
-from .errors import NoActions as NoActions
-from .errors import UnknownAction as UnknownAction
-from .errors import UnusableAction as UnusableAction
-from .options import ActionOptions as ActionOptions
-from .options import action_class as action_class
-from .options import parse_all_options as parse_all_options
-from .options import parse_options as parse_options
+from .errors import (
+    InvalidActionOrder as InvalidActionOrder,
+    InvalidOption as InvalidOption,
+    NoActions as NoActions,
+    UnknownAction as UnknownAction,
+    UnusableAction as UnusableAction,
+)
+from .options import (
+    ActionOptions as ActionOptions,
+    action_class as action_class,
+    parse_all_options as parse_all_options,
+    parse_options as parse_options,
+)
 from .plan import plan_action as plan_action
 from .spark_engine import SparkEngine as SparkEngine

@@ -1,19 +1,21 @@
-from .build import BuildShardsOperator as BuildShardsOperator
-from .build import ShardedBuildOperator as ShardedBuildOperator
-from .build_steps import CleanupBuildsOperator as CleanupBuildsOperator
-from .build_steps import PublishBuildOperator as PublishBuildOperator
-from .build_steps import RollbackBuildOperator as RollbackBuildOperator
-from .build_steps import SelectWinnersOperator as SelectWinnersOperator
-from .housekeeping import CollectInterimTablesOperator as CollectInterimTablesOperator
-from .housekeeping import PruneStoreOperator as PruneStoreOperator
-from .housekeeping import SweepOperator as SweepOperator
-from .jobs import CancelMaintenanceOperator as CancelMaintenanceOperator
-from .jobs import RunMaintenanceJobOperator as RunMaintenanceJobOperator
-from .locks import AcquireTableLockOperator as AcquireTableLockOperator
-from .locks import ReleaseTableLockOperator as ReleaseTableLockOperator
-from .maintain import MaintainTableOperator as MaintainTableOperator
-from .maintain import SubmitMaintenanceOperator as SubmitMaintenanceOperator
-from .map import MapPartitionsOperator as MapPartitionsOperator
-from .map import MapRowsOperator as MapRowsOperator
-from .map import ReduceRowsOperator as ReduceRowsOperator
+from .build import BuildShardsOperator as BuildShardsOperator, ShardedBuildOperator as ShardedBuildOperator
+from .build_steps import (
+    CleanupBuildsOperator as CleanupBuildsOperator,
+    PublishBuildOperator as PublishBuildOperator,
+    RollbackBuildOperator as RollbackBuildOperator,
+    SelectWinnersOperator as SelectWinnersOperator,
+)
+from .housekeeping import (
+    CollectInterimTablesOperator as CollectInterimTablesOperator,
+    PruneStoreOperator as PruneStoreOperator,
+    SweepOperator as SweepOperator,
+)
+from .jobs import CancelMaintenanceOperator as CancelMaintenanceOperator, RunMaintenanceJobOperator as RunMaintenanceJobOperator
+from .locks import AcquireTableLockOperator as AcquireTableLockOperator, ReleaseTableLockOperator as ReleaseTableLockOperator
+from .maintain import MaintainTableOperator as MaintainTableOperator, SubmitMaintenanceOperator as SubmitMaintenanceOperator
+from .map import (
+    MapPartitionsOperator as MapPartitionsOperator,
+    MapRowsOperator as MapRowsOperator,
+    ReduceRowsOperator as ReduceRowsOperator,
+)
 from .schedule import SnowpackDispatcherOperator as SnowpackDispatcherOperator

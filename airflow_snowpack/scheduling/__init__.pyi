@@ -1,126 +1,114 @@
-from .airflow_port import AirflowPort as AirflowPort
-from .airflow_port import DagRuns as DagRuns
-from .airflow_port import EndedRun as EndedRun
-from .airflow_port import EndsFound as EndsFound
-from .airflow_port import EndsQuery as EndsQuery
-from .airflow_port import FreeSlots as FreeSlots
-from .airflow_port import Launch as Launch
-from .airflow_port import NotStarted as NotStarted
-from .airflow_port import Snapshot as Snapshot
-from .airflow_port import Starter as Starter
-from .airflow_port import Unavailable as Unavailable
-from .constraints.capacity_constraints import ClusterLoad as ClusterLoad
-from .constraints.capacity_constraints import MaxConcurrent as MaxConcurrent
-from .constraints.capacity_constraints import PoolSlots as PoolSlots
-from .constraints.constraint import CONSTRAINTS as CONSTRAINTS
-from .constraints.constraint import Constraint as Constraint
-from .constraints.constraint import ConstraintContext as ConstraintContext
-from .constraints.constraint import FactUnavailable as FactUnavailable
-from .constraints.constraint import OnUnmet as OnUnmet
-from .constraints.constraint import RequiredFacts as RequiredFacts
-from .constraints.constraint import Ruling as Ruling
-from .constraints.constraint import later as later
-from .constraints.constraint import met as met
-from .constraints.period_constraints import Delay as Delay
-from .constraints.period_constraints import MaxRuns as MaxRuns
-from .constraints.period_constraints import SinceLastRun as SinceLastRun
+from .airflow_port import (
+    AirflowPort as AirflowPort,
+    DagRuns as DagRuns,
+    EndedRun as EndedRun,
+    EndsFound as EndsFound,
+    EndsQuery as EndsQuery,
+    FreeSlots as FreeSlots,
+    Launch as Launch,
+    NotStarted as NotStarted,
+    Snapshot as Snapshot,
+    Starter as Starter,
+    Unavailable as Unavailable,
+)
+from .constraints.capacity_constraints import ClusterLoad as ClusterLoad, MaxConcurrent as MaxConcurrent, PoolSlots as PoolSlots
+from .constraints.constraint import (
+    CONSTRAINTS as CONSTRAINTS,
+    Constraint as Constraint,
+    ConstraintContext as ConstraintContext,
+    FactUnavailable as FactUnavailable,
+    OnUnmet as OnUnmet,
+    RequiredFacts as RequiredFacts,
+    Ruling as Ruling,
+    later as later,
+    met as met,
+)
+from .constraints.period_constraints import Delay as Delay, MaxRuns as MaxRuns, SinceLastRun as SinceLastRun
 from .constraints.time_window import TimeWindow as TimeWindow
 from .declared import declaration as declaration
-from .deployment import SyncReport as SyncReport
-from .deployment import plan_sync as plan_sync
-from .deployment import sync as sync
-from .errors import InvalidEvent as InvalidEvent
-from .errors import InvalidRun as InvalidRun
-from .errors import InvalidSchedule as InvalidSchedule
-from .errors import KeptByRun as KeptByRun
-from .errors import NameTaken as NameTaken
-from .errors import RunExists as RunExists
-from .errors import RunNotFound as RunNotFound
-from .errors import ScheduleExists as ScheduleExists
-from .errors import ScheduleNotFound as ScheduleNotFound
-from .errors import ScheduleNotReadable as ScheduleNotReadable
-from .errors import SchedulingError as SchedulingError
+from .deployment import SyncReport as SyncReport, plan_sync as plan_sync, sync as sync
+from .errors import (
+    InvalidEvent as InvalidEvent,
+    InvalidRun as InvalidRun,
+    InvalidSchedule as InvalidSchedule,
+    KeptByRun as KeptByRun,
+    NameTaken as NameTaken,
+    RunExists as RunExists,
+    RunNotFound as RunNotFound,
+    ScheduleExists as ScheduleExists,
+    ScheduleNotFound as ScheduleNotFound,
+    ScheduleNotReadable as ScheduleNotReadable,
+    SchedulingError as SchedulingError,
+)
 from .events.clocks import Clocks as Clocks
-from .events.custom_events import Sent as Sent
-from .events.custom_events import send_event as send_event
-from .events.event_intake import EventIntake as EventIntake
-from .events.event_intake import Subscriber as Subscriber
-from .events.event_intake import work_is_due as work_is_due
-from .events.event_log import Event as Event
-from .events.event_log import EventLog as EventLog
-from .events.event_log import RecordedEvent as RecordedEvent
-from .explanation import Explanation as Explanation
-from .explanation import explain as explain
-from .explanation import explain_all as explain_all
-from .files import collect as collect
-from .files import load_schedules as load_schedules
-from .files import parse_schedules as parse_schedules
-from .history import LaunchedRun as LaunchedRun
-from .history import ScheduleEntry as ScheduleEntry
-from .history import read_history as read_history
-from .history import read_runs as read_runs
-from .launches.launcher import Launcher as Launcher
-from .launches.launcher import LaunchReport as LaunchReport
-from .launches.run_ends import RunEnds as RunEnds
-from .launches.run_ends import ends_are_due as ends_are_due
-from .launches.run_now import run_now as run_now
-from .launches.run_now import run_registered as run_registered
+from .events.custom_events import Sent as Sent, send_event as send_event
+from .events.event_intake import EventIntake as EventIntake, Subscriber as Subscriber, work_is_due as work_is_due
+from .events.event_log import Event as Event, EventLog as EventLog, RecordedEvent as RecordedEvent
+from .explanation import Explanation as Explanation, explain as explain, explain_all as explain_all
+from .files import collect as collect, load_schedules as load_schedules, parse_schedules as parse_schedules
+from .history import (
+    LaunchedRun as LaunchedRun,
+    ScheduleEntry as ScheduleEntry,
+    read_history as read_history,
+    read_runs as read_runs,
+)
+from .launches.launcher import Launcher as Launcher, LaunchReport as LaunchReport
+from .launches.run_ends import RunEnds as RunEnds, ends_are_due as ends_are_due
+from .launches.run_now import run_now as run_now, run_registered as run_registered
 from .launches.runs import Runs as Runs
-from .pending_runs.checker import Checker as Checker
-from .pending_runs.checker import CheckReport as CheckReport
+from .pending_runs.checker import Checker as Checker, CheckReport as CheckReport
 from .pending_runs.gate import Gate as Gate
-from .pending_runs.gated_runs import GatedRun as GatedRun
-from .pending_runs.gated_runs import GatePlace as GatePlace
-from .pending_runs.gated_runs import GateState as GateState
-from .pending_runs.gated_runs import longest_at_gates as longest_at_gates
-from .pending_runs.listing import PendingQueue as PendingQueue
-from .pending_runs.listing import QueuedRun as QueuedRun
-from .pending_runs.model import PendingRun as PendingRun
-from .pending_runs.model import PendingState as PendingState
-from .pending_runs.model import Reason as Reason
+from .pending_runs.gated_runs import (
+    GatedRun as GatedRun,
+    GatePlace as GatePlace,
+    GateState as GateState,
+    longest_at_gates as longest_at_gates,
+)
+from .pending_runs.listing import PendingQueue as PendingQueue, QueuedRun as QueuedRun
+from .pending_runs.model import PendingRun as PendingRun, PendingState as PendingState, Reason as Reason
 from .pending_runs.wait_queue import gate_is_due as gate_is_due
 from .registered_run import RegisteredRun as RegisteredRun
-from .registered_runs import Became as Became
-from .registered_runs import RegisteredRuns as RegisteredRuns
-from .registered_runs import StoredRun as StoredRun
-from .schedule import LaunchBacklog as LaunchBacklog
-from .schedule import Missed as Missed
-from .schedule import Schedule as Schedule
-from .schedule import Then as Then
-from .schedule import Timeout as Timeout
-from .schedule import parse_constraints as parse_constraints
+from .registered_runs import Became as Became, RegisteredRuns as RegisteredRuns, StoredRun as StoredRun
+from .schedule import (
+    LaunchBacklog as LaunchBacklog,
+    Missed as Missed,
+    Schedule as Schedule,
+    Then as Then,
+    Timeout as Timeout,
+    parse_constraints as parse_constraints,
+)
 from .schedule_writer import Origin as Origin
-from .scheduler import RoundReport as RoundReport
-from .scheduler import Scheduler as Scheduler
-from .schedules import Schedules as Schedules
-from .schedules import StoredSchedule as StoredSchedule
-from .sources.poller import POLLER_PERIOD as POLLER_PERIOD
-from .sources.poller import Poller as Poller
-from .sources.poller import PollReport as PollReport
-from .sources.source import Finding as Finding
-from .sources.source import check_scheduler as check_scheduler
-from .sources.source import check_sources as check_sources
-from .sources.source import named_dags as named_dags
-from .triggers.clock_triggers import ByHand as ByHand
-from .triggers.clock_triggers import Cron as Cron
-from .triggers.clock_triggers import Every as Every
-from .triggers.event_triggers import AssetEvents as AssetEvents
-from .triggers.event_triggers import BytesAdded as BytesAdded
-from .triggers.event_triggers import CommitsAdded as CommitsAdded
-from .triggers.event_triggers import CustomEvents as CustomEvents
-from .triggers.event_triggers import FilesAdded as FilesAdded
-from .triggers.event_triggers import PartitionsAdded as PartitionsAdded
-from .triggers.event_triggers import RecordsAdded as RecordsAdded
-from .triggers.event_triggers import RunsFailed as RunsFailed
-from .triggers.event_triggers import RunsSucceeded as RunsSucceeded
-from .triggers.trigger import TRIGGERS as TRIGGERS
-from .triggers.trigger import AllOf as AllOf
-from .triggers.trigger import AnyOf as AnyOf
-from .triggers.trigger import AtLatest as AtLatest
-from .triggers.trigger import Clock as Clock
-from .triggers.trigger import Judgement as Judgement
-from .triggers.trigger import Leaf as Leaf
-from .triggers.trigger import Progress as Progress
-from .triggers.trigger import Since as Since
-from .triggers.trigger import Trigger as Trigger
-from .triggers.trigger import parse_trigger as parse_trigger
+from .scheduler import RoundReport as RoundReport, Scheduler as Scheduler
+from .schedules import Schedules as Schedules, StoredSchedule as StoredSchedule
+from .sources.poller import POLLER_PERIOD as POLLER_PERIOD, Poller as Poller, PollReport as PollReport
+from .sources.source import (
+    Finding as Finding,
+    check_scheduler as check_scheduler,
+    check_sources as check_sources,
+    named_dags as named_dags,
+)
+from .triggers.clock_triggers import ByHand as ByHand, Cron as Cron, Every as Every
+from .triggers.event_triggers import (
+    AssetEvents as AssetEvents,
+    BytesAdded as BytesAdded,
+    CommitsAdded as CommitsAdded,
+    CustomEvents as CustomEvents,
+    FilesAdded as FilesAdded,
+    PartitionsAdded as PartitionsAdded,
+    RecordsAdded as RecordsAdded,
+    RunsFailed as RunsFailed,
+    RunsSucceeded as RunsSucceeded,
+)
+from .triggers.trigger import (
+    TRIGGERS as TRIGGERS,
+    AllOf as AllOf,
+    AnyOf as AnyOf,
+    AtLatest as AtLatest,
+    Clock as Clock,
+    Judgement as Judgement,
+    Leaf as Leaf,
+    Progress as Progress,
+    Since as Since,
+    Trigger as Trigger,
+    parse_trigger as parse_trigger,
+)

@@ -1,5 +1,4 @@
 from .build_published import BuildPublishedSensor as BuildPublishedSensor
 from .data_arrival import IcebergDataArrivalSensor as IcebergDataArrivalSensor
-from .maintenance import MaintenanceJobSensor as MaintenanceJobSensor
-from .maintenance import TableLockSensor as TableLockSensor
+from .maintenance import MaintenanceJobSensor as MaintenanceJobSensor, TableLockSensor as TableLockSensor
 from .run_constraint import RunConstraintSensor as RunConstraintSensor

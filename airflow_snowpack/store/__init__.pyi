@@ -1,33 +1,22 @@
-from .audit import Actor as Actor
-from .audit import AuditEntry as AuditEntry
-from .audit import AuditTrail as AuditTrail
-from .audit import write_audit as write_audit
-from .clock_and_ids import Clock as Clock
-from .clock_and_ids import IdMaker as IdMaker
-from .clock_and_ids import new_id as new_id
-from .clock_and_ids import utc_now as utc_now
+from .audit import Actor as Actor, AuditEntry as AuditEntry, AuditTrail as AuditTrail, write_audit as write_audit
+from .clock_and_ids import Clock as Clock, IdMaker as IdMaker, new_id as new_id, utc_now as utc_now
 from .deadlines import Deadlines as Deadlines
-from .dialect import insert as insert
-from .dialect import storable as storable
-from .dialect import upsert as upsert
-from .errors import InvalidCursor as InvalidCursor
-from .errors import PoolerRefusesTransactions as PoolerRefusesTransactions
-from .errors import SchemaOutOfDate as SchemaOutOfDate
-from .errors import StoreError as StoreError
-from .errors import StoreFolderMissing as StoreFolderMissing
-from .errors import StoreTooSlow as StoreTooSlow
-from .errors import StoreUnreachable as StoreUnreachable
-from .errors import UnknownRevision as UnknownRevision
-from .errors import UnsupportedStore as UnsupportedStore
-from .leases import ClaimCursor as ClaimCursor
-from .leases import Expired as Expired
-from .leases import Leases as Leases
-from .leases import lease_columns as lease_columns
+from .dialect import insert as insert, storable as storable, upsert as upsert
+from .errors import (
+    InvalidCursor as InvalidCursor,
+    PoolerRefusesTransactions as PoolerRefusesTransactions,
+    SchemaOutOfDate as SchemaOutOfDate,
+    StoreError as StoreError,
+    StoreFolderMissing as StoreFolderMissing,
+    StoreTooSlow as StoreTooSlow,
+    StoreUnreachable as StoreUnreachable,
+    UnknownRevision as UnknownRevision,
+    UnsupportedStore as UnsupportedStore,
+)
+from .leases import ClaimCursor as ClaimCursor, Expired as Expired, Leases as Leases, lease_columns as lease_columns
 from .mapping import row_mapper as row_mapper
-from .migrate import check_schema as check_schema
-from .migrate import upgrade_schema as upgrade_schema
+from .migrate import check_schema as check_schema, upgrade_schema as upgrade_schema
 from .opening import open_store as open_store
-from .paging import Keyset as Keyset
-from .paging import Page as Page
+from .paging import Keyset as Keyset, Page as Page
 from .retry import repeatable as repeatable
 from .store import Store as Store

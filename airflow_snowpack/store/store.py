@@ -17,8 +17,7 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 import sqlalchemy as sa
-from sqlalchemy.exc import DBAPIError
-from sqlalchemy.exc import TimeoutError as PoolIsEmpty
+from sqlalchemy.exc import DBAPIError, TimeoutError as PoolIsEmpty
 
 from airflow_snowpack.redaction import public_address
 from airflow_snowpack.store.clock_and_ids import Clock, new_id, utc_now

@@ -1,8 +1,9 @@
 from .dispatcher import DispatcherTrigger as DispatcherTrigger
-from .table_watcher import ArrivalProducer as ArrivalProducer
-from .table_watcher import TableWatcherTrigger as TableWatcherTrigger
-from .waits import BuildPublishedTrigger as BuildPublishedTrigger
-from .waits import DataArrivalTrigger as DataArrivalTrigger
-from .waits import MaintenanceJobTrigger as MaintenanceJobTrigger
-from .waits import RunConstraintTrigger as RunConstraintTrigger
-from .waits import TableLockTrigger as TableLockTrigger
+from .table_watcher import ArrivalProducer as ArrivalProducer, TableWatcherTrigger as TableWatcherTrigger
+from .waits import (
+    BuildPublishedTrigger as BuildPublishedTrigger,
+    DataArrivalTrigger as DataArrivalTrigger,
+    MaintenanceJobTrigger as MaintenanceJobTrigger,
+    RunConstraintTrigger as RunConstraintTrigger,
+    TableLockTrigger as TableLockTrigger,
+)

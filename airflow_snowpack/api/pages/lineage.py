@@ -11,8 +11,7 @@ from airflow_snowpack.api.pages.page import Here, Page, PageRoute
 from airflow_snowpack.builds.errors import DatasetNotFound
 from airflow_snowpack.lineage.graph import DEEPEST, DEPTH, Direction, Lineage
 from airflow_snowpack.lineage.operation import Operation
-from airflow_snowpack.store import InvalidCursor
-from airflow_snowpack.store import Page as PageOf
+from airflow_snowpack.store import InvalidCursor, Page as PageOf
 from airflow_snowpack.wire.lineage import full_name
 
 PAGE = 50

@@ -162,8 +162,7 @@ def _print_swept(args: Namespace, actions: list[SweepAction], now: datetime) -> 
 @ends_cleanly
 def adopt(args: Namespace) -> ExitCode | None:
     """``interim adopt``"""
-    from airflow_snowpack.interim.ownership import adopt as take_over
-    from airflow_snowpack.interim.ownership import ownership_of
+    from airflow_snowpack.interim.ownership import adopt as take_over, ownership_of
 
     with open_context(args) as here:
         catalog, name, namespace = here.catalog_hook.catalog, here.settings.catalog_name, here.settings.interim_namespace

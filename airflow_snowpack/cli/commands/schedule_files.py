@@ -99,8 +99,7 @@ def _dags_of_files() -> set[str]:
 @ends_cleanly
 def sync(args: Namespace) -> ExitCode | None:
     """``schedules sync``"""
-    from airflow_snowpack.scheduling import plan_sync
-    from airflow_snowpack.scheduling import sync as bring_in_line
+    from airflow_snowpack.scheduling import plan_sync, sync as bring_in_line
 
     with open_context(args) as here:
         declared = declared_in(args.paths, here.settings)

@@ -29,8 +29,7 @@ from built_runs import (
     write_attempt,
 )
 from effort import SOAK, rounds
-from hypothesis import settings
-from hypothesis import strategies as st
+from hypothesis import settings, strategies as st
 from hypothesis.stateful import (
     Bundle,
     RuleBasedStateMachine,

@@ -17,8 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from bounded import PATIENCE_S as LONGEST_S
-from bounded import started
+from bounded import PATIENCE_S as LONGEST_S, started
 from scripted_engine import PATIENCE_S, eventually
 
 from airflow_snowpack.iceberg import CatalogConfig, TableName

@@ -17,8 +17,7 @@ from scripted_engine import PATIENCE_S
 from airflow_snowpack.jobs import InvalidKey, Jobs, KeyUsedBefore, TableLocked
 from airflow_snowpack.store import Actor
 from airflow_snowpack.store.schema import audit_trail
-from airflow_snowpack.store.tables.jobs import idempotency_keys, job_queue
-from airflow_snowpack.store.tables.jobs import jobs as jobs_table
+from airflow_snowpack.store.tables.jobs import idempotency_keys, job_queue, jobs as jobs_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -45,8 +45,7 @@ from airflow_snowpack.jobs.model import TableChange
 from airflow_snowpack.lineage.operations import OperationLog
 from airflow_snowpack.store import Actor, AuditTrail
 from airflow_snowpack.store.schema import audit_trail
-from airflow_snowpack.store.tables.jobs import idempotency_keys, job_history, job_queue, table_locks
-from airflow_snowpack.store.tables.jobs import jobs as jobs_table
+from airflow_snowpack.store.tables.jobs import idempotency_keys, job_history, job_queue, jobs as jobs_table, table_locks
 
 if TYPE_CHECKING:
     from collections.abc import Callable

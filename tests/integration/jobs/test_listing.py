@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from effort import rounds
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.jobs import Job, JobFilter, Jobs, JobStatus

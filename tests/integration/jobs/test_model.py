@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import sqlalchemy as sa
 from effort import rounds
-from hypothesis import HealthCheck, Phase, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, Phase, settings, strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, multiple, precondition, rule, run_state_machine_as_test
 
 from airflow_snowpack.iceberg import TableName
@@ -33,8 +32,7 @@ from airflow_snowpack.jobs import (
     TableLocked,
 )
 from airflow_snowpack.jobs.model import TRANSITIONS
-from airflow_snowpack.store.tables.jobs import job_history, job_queue, switches, table_locks
-from airflow_snowpack.store.tables.jobs import jobs as jobs_table
+from airflow_snowpack.store.tables.jobs import job_history, job_queue, jobs as jobs_table, switches, table_locks
 
 if TYPE_CHECKING:
     from collections.abc import Callable

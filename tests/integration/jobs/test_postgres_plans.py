@@ -11,9 +11,7 @@ from scripted_engine import eventually
 from sqlalchemy.dialects import postgresql
 
 from airflow_snowpack.iceberg import TableName
-from airflow_snowpack.jobs import Jobs
-from airflow_snowpack.jobs import statements as do
-from airflow_snowpack.jobs import steps_postgres as steps
+from airflow_snowpack.jobs import Jobs, statements as do, steps_postgres as steps
 from airflow_snowpack.store import Leases, Store, open_store
 from airflow_snowpack.store.opening import open_engine
 from airflow_snowpack.store.pg_prepared import PgPrepared

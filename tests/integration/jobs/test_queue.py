@@ -8,13 +8,11 @@ from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 from effort import rounds
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.jobs import Jobs, JobStatus, QueueSample
-from airflow_snowpack.store.tables.jobs import job_queue, table_locks
-from airflow_snowpack.store.tables.jobs import jobs as jobs_table
+from airflow_snowpack.store.tables.jobs import job_queue, jobs as jobs_table, table_locks
 
 if TYPE_CHECKING:
     from conftest import MovedClock

@@ -17,8 +17,7 @@ from airflow_snowpack.jobs.retention import KINDS
 from airflow_snowpack.store import Actor, AuditTrail, Store, write_audit
 from airflow_snowpack.store.audit import AUDIT_TRAIL
 from airflow_snowpack.store.retention import Pruner
-from airflow_snowpack.store.tables.jobs import job_history
-from airflow_snowpack.store.tables.jobs import jobs as jobs_table
+from airflow_snowpack.store.tables.jobs import job_history, jobs as jobs_table
 
 if TYPE_CHECKING:
     from conftest import MovedClock

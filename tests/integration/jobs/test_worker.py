@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 import sqlalchemy as sa
 import worker_process
-from bounded import PATIENCE_S as SAFETY_LIMIT_S
-from bounded import Beside, started
+from bounded import PATIENCE_S as SAFETY_LIMIT_S, Beside, started
 from scripted_engine import PATIENCE_S, ScriptedEngine
 
 from airflow_snowpack.jobs import Claim, Jobs, JobStatus, JobWorker

@@ -14,8 +14,7 @@ import sqlalchemy as sa
 from bounded import PATIENCE_S
 from scripted_engine import eventually
 
-from airflow_snowpack.store import Deadlines, Store, open_store
-from airflow_snowpack.store import one_connection as pool
+from airflow_snowpack.store import Deadlines, Store, one_connection as pool, open_store
 from airflow_snowpack.store.keep_alive import PeriodicThread
 
 if TYPE_CHECKING:

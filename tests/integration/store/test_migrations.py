@@ -15,8 +15,7 @@ from airflow_snowpack.store import Actor, AuditTrail, SchemaOutOfDate, Store, mi
 from airflow_snowpack.store.migrate import current_revision
 from airflow_snowpack.store.opening import open_engine
 from airflow_snowpack.store.schema import REVISION
-from airflow_snowpack.store.tables.jobs import job_history, job_queue, switches, table_locks
-from airflow_snowpack.store.tables.jobs import jobs as jobs_table
+from airflow_snowpack.store.tables.jobs import job_history, job_queue, jobs as jobs_table, switches, table_locks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

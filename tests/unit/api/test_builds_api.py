@@ -16,8 +16,7 @@ from builds_world import FAILED, FIRST, SECOND, SELECTED, THIRD, WRITING, Built,
 from built_runs import DAY, MIDNIGHT, current_run
 from pages_world import SomebodyIs, World, open_world
 
-from airflow_snowpack.api import User, build_app
-from airflow_snowpack.api import services as api_services
+from airflow_snowpack.api import User, build_app, services as api_services
 from airflow_snowpack.builds import layout
 from airflow_snowpack.builds.errors import StorageFailed
 from airflow_snowpack.builds.storage import Storage

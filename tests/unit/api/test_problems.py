@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import psycopg
 import pytest
-from sqlalchemy.exc import OperationalError
-from sqlalchemy.exc import TimeoutError as PoolTimeout
+from sqlalchemy.exc import OperationalError, TimeoutError as PoolTimeout
 
 from airflow_snowpack.api import Forbidden, NotAuthenticated, Services
 from airflow_snowpack.api.errors import CatalogTooSlow, InvalidRequest, StoreDown, reason_in_words

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from built_runs import write_attempt
 from effort import rounds
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from random_examples import UNHURRIED
 
 from airflow_snowpack.builds import layout

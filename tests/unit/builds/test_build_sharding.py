@@ -6,8 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from random_examples import UNHURRIED
 
 from airflow_snowpack.builds.errors import InvalidBuild, InvalidRowKey

@@ -78,8 +78,7 @@ def test_the_actions_after_a_failed_one_run_if_the_installation_says_so(
 
 @pytest.mark.usefixtures("waiting")
 def test_a_machine_without_java_takes_no_job(snowpack: Run, jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> None:
-    from airflow_snowpack.spark import SparkUnavailable
-    from airflow_snowpack.spark import session as spark_session
+    from airflow_snowpack.spark import SparkUnavailable, session as spark_session
 
     def no_java(**_arguments: object) -> None:
         raise SparkUnavailable("There is no Java on this machine.")

@@ -115,8 +115,7 @@ class TestWithTheProvider:
         assert (reported.inputs, reported.outputs) == ([], [])
 
     def test_a_decorated_task_reports_the_tables_that_it_received_and_returned(self, jobs: Jobs) -> None:
-        from airflow.sdk import DAG
-        from airflow.sdk import task as declared
+        from airflow.sdk import DAG, task as declared
 
         interim = TableAt("lake.snowpack_interim.shop_work_1", 12, "s3://lake/warehouse/snowpack_interim/shop_work_1")
         note_operation(jobs.store, Operation(OperationKind.CREATE, NOW, [ORDERS], [interim], task=TASK, rows=7))

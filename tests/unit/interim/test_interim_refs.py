@@ -9,8 +9,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from random_examples import UNHURRIED
 
 from airflow_snowpack.interim.errors import InterimTableGone, InvalidInterimRef

@@ -7,8 +7,7 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from random_examples import UNHURRIED
 
 from airflow_snowpack.iceberg import TableName

@@ -7,8 +7,7 @@ from functools import reduce
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from random_examples import UNHURRIED
 
 from airflow_snowpack.interim.map_reduce.errors import InvalidReduction, WrongRows

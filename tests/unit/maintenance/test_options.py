@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 from bounded import output_of
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from airflow_snowpack.maintenance import (
     ExpireSnapshots,

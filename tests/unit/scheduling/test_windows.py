@@ -8,8 +8,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
+from hypothesis import example, given, settings, strategies as st
 from random_examples import UNHURRIED
 
 from airflow_snowpack.scheduling import InvalidSchedule, TimeWindow
