@@ -41,9 +41,14 @@ from .errors import (
     SchedulingError as SchedulingError,
 )
 from .events.clocks import Clocks as Clocks
-from .events.custom_events import Sent as Sent, send_event as send_event
 from .events.event_intake import EventIntake as EventIntake, Subscriber as Subscriber, work_is_due as work_is_due
-from .events.event_log import Event as Event, EventLog as EventLog, RecordedEvent as RecordedEvent
+from .events.event_log import (
+    Event as Event,
+    EventLog as EventLog,
+    RecordedEvent as RecordedEvent,
+    Sent as Sent,
+    send_event as send_event,
+)
 from .explanation import Explanation as Explanation, explain as explain, explain_all as explain_all
 from .files import collect as collect, load_schedules as load_schedules, parse_schedules as parse_schedules
 from .history import (
@@ -53,9 +58,8 @@ from .history import (
     read_runs as read_runs,
 )
 from .launches.launcher import Launcher as Launcher, LaunchReport as LaunchReport
-from .launches.run_ends import RunEnds as RunEnds, ends_are_due as ends_are_due
+from .launches.run_ends import RunEnds as RunEnds, Runs as Runs, ends_are_due as ends_are_due
 from .launches.run_now import run_now as run_now, run_registered as run_registered
-from .launches.runs import Runs as Runs
 from .pending_runs.checker import Checker as Checker, CheckReport as CheckReport
 from .pending_runs.gate import Gate as Gate
 from .pending_runs.gated_runs import (
@@ -64,8 +68,13 @@ from .pending_runs.gated_runs import (
     GateState as GateState,
     longest_at_gates as longest_at_gates,
 )
-from .pending_runs.listing import PendingQueue as PendingQueue, QueuedRun as QueuedRun
-from .pending_runs.model import PendingRun as PendingRun, PendingState as PendingState, Reason as Reason
+from .pending_runs.model import (
+    PendingQueue as PendingQueue,
+    PendingRun as PendingRun,
+    PendingState as PendingState,
+    QueuedRun as QueuedRun,
+    Reason as Reason,
+)
 from .pending_runs.wait_queue import gate_is_due as gate_is_due
 from .registered_run import RegisteredRun as RegisteredRun
 from .registered_runs import Became as Became, RegisteredRuns as RegisteredRuns, StoredRun as StoredRun

@@ -19,8 +19,8 @@ from airflow_snowpack.scheduling.constraints.constraint import RequiredFacts
 from airflow_snowpack.scheduling.errors import InvalidSchedule, ScheduleExists, ScheduleNotFound, ScheduleNotReadable
 from airflow_snowpack.scheduling.events.event_log import last_number, number_in_turn
 from airflow_snowpack.scheduling.history import note
+from airflow_snowpack.scheduling.launches.active_runs import release_slots
 from airflow_snowpack.scheduling.launches.run_ends import watch_runs
-from airflow_snowpack.scheduling.launches.slot_reservations import release_slots
 from airflow_snowpack.scheduling.pending_runs.model import OPEN, PendingState
 from airflow_snowpack.scheduling.schedule import Schedule
 from airflow_snowpack.scheduling.triggers.trigger import TABLES

@@ -16,8 +16,8 @@ from typing import Any
 import sqlalchemy as sa
 
 from airflow_snowpack.scheduling.constraints.constraint import Constraint
+from airflow_snowpack.scheduling.launches.active_runs import amounts_of, reserve_slots
 from airflow_snowpack.scheduling.launches.run_ends import LAUNCHED_INTERVAL, watch_runs
-from airflow_snowpack.scheduling.launches.slot_reservations import amounts_of, reserve_slots
 from airflow_snowpack.scheduling.schedule import Schedule
 from airflow_snowpack.store import Store
 from airflow_snowpack.store.tables.schedules import launches, schedule_runs

@@ -13,9 +13,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from airflow_snowpack.scheduling.airflow_port import AirflowPort, DagRuns, Snapshot, Unavailable, call_probe
 from airflow_snowpack.scheduling.constraints.constraint import Constraint, RequiredFacts
 from airflow_snowpack.scheduling.events.event_log import last_number
-from airflow_snowpack.scheduling.launches.active_runs import active_runs, dags_of_groups
-from airflow_snowpack.scheduling.launches.runs import Runs
-from airflow_snowpack.scheduling.launches.slot_reservations import note_shown
+from airflow_snowpack.scheduling.launches.active_runs import active_runs, dags_of_groups, note_shown
+from airflow_snowpack.scheduling.launches.run_ends import Runs
 from airflow_snowpack.scheduling.pending_runs.gated_runs import GatePlace
 from airflow_snowpack.store import Store
 

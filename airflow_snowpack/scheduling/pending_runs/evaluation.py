@@ -27,9 +27,9 @@ from airflow_snowpack.scheduling.events.clocks import restart_periods
 from airflow_snowpack.scheduling.events.counting import Counted, count_each, listed_events_of_each, why_it_runs
 from airflow_snowpack.scheduling.history import line, note, write_lines
 from airflow_snowpack.scheduling.launches.reservation import Reservation, Wanted, reserve_runs, run_id_of
-from airflow_snowpack.scheduling.launches.runs import LOOK_AGAIN, ended_meanwhile
+from airflow_snowpack.scheduling.launches.run_ends import LOOK_AGAIN, ended_meanwhile
 from airflow_snowpack.scheduling.pending_runs.batch import Locked, lock_batch
-from airflow_snowpack.scheduling.pending_runs.constraint_context import Facts
+from airflow_snowpack.scheduling.pending_runs.constraint_context import Facts, Rulings, rule_all
 from airflow_snowpack.scheduling.pending_runs.leftovers import begin_with_late_events, expiry, keep_unmet, keep_unmet_of_expired
 from airflow_snowpack.scheduling.pending_runs.model import (
     PendingState,
@@ -40,7 +40,6 @@ from airflow_snowpack.scheduling.pending_runs.model import (
     reasons_to_json,
     write_all,
 )
-from airflow_snowpack.scheduling.pending_runs.rulings import Rulings, rule_all
 from airflow_snowpack.scheduling.pending_runs.wait_queue import FALLBACK_CHECK_INTERVAL, Fronts, elder_due, wake_next
 from airflow_snowpack.scheduling.schedule import Definitions, LaunchBacklog, Schedule, Then
 from airflow_snowpack.scheduling.triggers.trigger import Judgement

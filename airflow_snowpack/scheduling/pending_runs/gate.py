@@ -21,10 +21,10 @@ import sqlalchemy as sa
 
 from airflow_snowpack.scheduling.airflow_port import AirflowPort, Snapshot
 from airflow_snowpack.scheduling.constraints.constraint import Constraint, RequiredFacts, counted_keys, dag_wait_key
+from airflow_snowpack.scheduling.launches.active_runs import reserve_slots
 from airflow_snowpack.scheduling.launches.reservation import Wanted
-from airflow_snowpack.scheduling.launches.slot_reservations import reserve_slots
 from airflow_snowpack.scheduling.pending_runs.airflow_snapshot import take_snapshot
-from airflow_snowpack.scheduling.pending_runs.constraint_context import Facts, GateContext
+from airflow_snowpack.scheduling.pending_runs.constraint_context import Facts, GateContext, rule_all
 from airflow_snowpack.scheduling.pending_runs.gated_runs import (
     GatedRun,
     GatePlace,
@@ -34,7 +34,6 @@ from airflow_snowpack.scheduling.pending_runs.gated_runs import (
     read_gate,
 )
 from airflow_snowpack.scheduling.pending_runs.model import reasons_from_json, reasons_to_json
-from airflow_snowpack.scheduling.pending_runs.rulings import rule_all
 from airflow_snowpack.scheduling.pending_runs.wait_queue import wake_next
 from airflow_snowpack.scheduling.retention import remember_period
 from airflow_snowpack.store import Store

@@ -13,7 +13,7 @@ from airflow_snowpack.interim.model import TableState
 from airflow_snowpack.jobs import JobStatus
 from airflow_snowpack.maintenance import Action
 from airflow_snowpack.provider_info import CONFIG
-from airflow_snowpack.scheduling.pending_runs.listing import WAITING
+from airflow_snowpack.scheduling.pending_runs.model import WAITING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
