@@ -8,22 +8,29 @@ from .errors import (
     TableUnreadable as TableUnreadable,
     WrongCatalog as WrongCatalog,
 )
-from .files import DeleteKind as DeleteKind, LiveDelete as LiveDelete, LiveFile as LiveFile, TableFiles as TableFiles
 from .health import (
     PartitionHealth as PartitionHealth,
     Ref as Ref,
     SnapshotHealth as SnapshotHealth,
     TableHealth as TableHealth,
+    TableNumbers as TableNumbers,
     read_health as read_health,
+    read_numbers as read_numbers,
 )
-from .locations import Relation as Relation, is_inside as is_inside
-from .metadata_reader import MetadataReader as MetadataReader, read_files as read_files
-from .names import TableName as TableName
-from .numbers import TableNumbers as TableNumbers, read_numbers as read_numbers
-from .orphans import StoredFile as StoredFile, find_orphans as find_orphans, list_storage as list_storage
-from .table_locations import (
+from .locations import (
     LocationConflict as LocationConflict,
     LocationMemory as LocationMemory,
+    Relation as Relation,
     TableLocations as TableLocations,
+    is_inside as is_inside,
     location_conflicts as location_conflicts,
 )
+from .metadata_reader import (
+    DeleteKind as DeleteKind,
+    LiveDelete as LiveDelete,
+    LiveFile as LiveFile,
+    MetadataReader as MetadataReader,
+    TableFiles as TableFiles,
+)
+from .names import TableName as TableName
+from .orphans import StoredFile as StoredFile, find_orphans as find_orphans, list_storage as list_storage

@@ -5,24 +5,24 @@
     ([(3, 8120), (1, 2210)], 0)
 
 Only a net gain is an arrival (``gains.py``): a rewrite (``replace`` snapshots), a commit that only deletes, and a copy-on-write
-DELETE or UPDATE, which writes the rows that stay once more, never count.
+DELETE or UPDATE, which writes the rows that stay once more, never count. Snapshots that were expired before they were read count,
+too, as far as the oldest snapshot that is left shows what they brought.
+
 Each place in the table's history is passed once: what is new is found by following the ancestors of the head to a snapshot that
-was read (``snapshot_line.py``). Snapshots that a rollback left behind stay read. A table that was dropped and made again under
-its name has a history of its own, which is read from its beginning.
-Snapshots that were expired before they were read count, too, as far as the oldest snapshot that is left shows what they brought
-(``expired_gains.py``).
+was read. Snapshots that a rollback left behind stay read. A table that was dropped and made again under its name has a history of
+its own, which is read from its beginning.
 """
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from itertools import takewhile
+from typing import TYPE_CHECKING
 
-from airflow_snowpack.iceberg.expired_gains import read_expired_gains, records_after, records_before
-from airflow_snowpack.iceberg.gains import Gain, read_gain
-from airflow_snowpack.iceberg.snapshot_line import SnapshotLine
+from airflow_snowpack.iceberg.gains import Gain, read_expired_gains, read_gain, records_after, records_before
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -120,7 +120,7 @@ def _place_of(table: Table, snapshot: Snapshot) -> Place:
     return Place(
         snapshot.snapshot_id,
         snapshot.sequence_number or 0,
-        _moment(snapshot),
+        _moment(snapshot.timestamp_ms),
         str(table.metadata.table_uuid),
         total_records=records_after(snapshot),
     )
@@ -129,17 +129,15 @@ def _place_of(table: Table, snapshot: Snapshot) -> Place:
 def read_arrivals(table: Table, since: Place) -> Arrivals:
     """What the main branch got after a place."""
     if _is_of_another(table, since):
-        log.warning(
-            "table_replaced: %s is not the table that was read before; it is read from its beginning",
-            ".".join(table.name()),
-        )
+        name = ".".join(table.name())
+        log.warning("table_replaced: %s is not the table that was read before; it is read from its beginning", name)
         since = Place(None, 0, None, str(table.metadata.table_uuid), total_records=0)
     snapshots = SnapshotLine(table)
     since = _known(table, snapshots, since)
     new, has_gap = snapshots.after(_read_before(since), lambda snapshot: _is_after(snapshot, since))
     head = _move(snapshots, since, head_of(table))
     arrived = snapshots.published_at(new)
-    found = (_arrival(table, one, arrived[one.snapshot_id], head.other_heads) for one in new)
+    found = (_arrival_of(table, one, arrived[one.snapshot_id], head.other_heads) for one in new)
     missing = new[0].sequence_number - since.sequence - 1 if has_gap and new[0].sequence_number and _is_numbered(since) else 0
     unread = _expired_arrivals(table, new[0], arrived[new[0].snapshot_id], since) if missing > 0 else []
     return Arrivals((*unread, *(arrival for arrival in found if arrival is not None)), max(0, missing), head)
@@ -169,18 +167,7 @@ def _expired_arrivals(table: Table, oldest: Snapshot, arrived_at: datetime, sinc
     for expired in read_expired_gains(table, oldest, since.sequence, gained):
         total = None if total is None else total + expired.gain.records
         place = Place(None, expired.sequence, None, uuid, since.other_heads, total)
-        found.append(
-            _arrival_of(
-                expired.gain,
-                snapshot_id=expired.snapshot_id,
-                sequence=expired.sequence,
-                committed_at=_moment(oldest),
-                operation=EXPIRED,
-                table_uuid=uuid,
-                arrived_at=arrived_at,
-                place=place,
-            )
-        )
+        found.append(_arrival(place, expired.gain, expired.snapshot_id, _moment(oldest.timestamp_ms), EXPIRED, arrived_at))
     return found
 
 
@@ -214,10 +201,10 @@ def _is_after(snapshot: Snapshot, since: Place) -> bool:
     if snapshot.sequence_number and since.sequence:
         return snapshot.sequence_number > since.sequence
     # A table of format version 1 has no sequence numbers, and a moment has none either.
-    return since.committed_at is None or _moment(snapshot) >= since.committed_at
+    return since.committed_at is None or _moment(snapshot.timestamp_ms) >= since.committed_at
 
 
-def _arrival(table: Table, snapshot: Snapshot, arrived_at: datetime, other_heads: tuple[int, ...]) -> Arrival | None:
+def _arrival_of(table: Table, snapshot: Snapshot, arrived_at: datetime, other_heads: tuple[int, ...]) -> Arrival | None:
     from pyiceberg.table.snapshots import Operation
 
     if snapshot.summary is None or snapshot.summary.operation is Operation.REPLACE:
@@ -225,28 +212,96 @@ def _arrival(table: Table, snapshot: Snapshot, arrived_at: datetime, other_heads
     gain = read_gain(table, snapshot)
     if not gain.partitions:
         return None
-    return _arrival_of(
-        gain,
-        snapshot_id=snapshot.snapshot_id,
-        sequence=snapshot.sequence_number or 0,
-        committed_at=_moment(snapshot),
-        operation=snapshot.summary.operation.value,
-        table_uuid=str(table.metadata.table_uuid),
-        arrived_at=arrived_at,
-        place=replace(_place_of(table, snapshot), other_heads=other_heads),
-    )
+    place = replace(_place_of(table, snapshot), other_heads=other_heads)
+    committed_at = _moment(snapshot.timestamp_ms)
+    return _arrival(place, gain, snapshot.snapshot_id, committed_at, snapshot.summary.operation.value, arrived_at)
 
 
-def _arrival_of(gain: Gain, **fields: Any) -> Arrival:
+def _arrival(
+    place: Place, gain: Gain, snapshot_id: int | None, committed_at: datetime, operation: str, arrived_at: datetime
+) -> Arrival:
     return Arrival(
+        snapshot_id=snapshot_id,
+        sequence=place.sequence,
+        committed_at=committed_at,
+        operation=operation,
         files=gain.files,
         records=gain.records,
         bytes=gain.bytes,
         partitions=tuple(sorted(gain.partitions)[:MAX_NAMED_PARTITIONS]),
         partition_count=len(gain.partitions),
-        **fields,
+        table_uuid=str(place.table_uuid),
+        arrived_at=arrived_at,
+        place=place,
     )
 
 
-def _moment(snapshot: Snapshot) -> datetime:
-    return datetime.fromtimestamp(snapshot.timestamp_ms / 1000, UTC)
+class SnapshotLine:
+    """The snapshots of a table's main branch that come after those that were read.
+
+    Sequence numbers do not give the order in which data reaches the main branch: a branch that was audited before it is published
+    has lower ones than the commits that the main branch got meanwhile. The ancestors of a snapshot do, so the line is followed
+    from the head back to a snapshot that was read. Where expiry has cut it before that, the caller's ``is_after`` decides.
+    """
+
+    def __init__(self, table: Table) -> None:
+        self._snapshots = {snapshot.snapshot_id: snapshot for snapshot in table.metadata.snapshots}
+        self._head = table.metadata.current_snapshot_id
+        self._log = [(entry.snapshot_id, _moment(entry.timestamp_ms)) for entry in table.metadata.snapshot_log]
+
+    def after(self, read: Iterable[int], is_after: Callable[[Snapshot], bool]) -> tuple[list[Snapshot], bool]:
+        """Return the main branch's snapshots that come after those that were read, the oldest first.
+
+        :param read: their ids; their ancestors were read, too. They need not be in the table any more.
+        :param is_after: whether a snapshot comes after them; asked only where the line does not lead to one of them.
+        :returns: the snapshots, and whether others between them and what was read may have been expired.
+        """
+        before = {ancestor for snapshot_id in read for ancestor in self.ancestors(snapshot_id)}
+        line: list[Snapshot] = []
+        next_id = self._head
+        while next_id is not None and next_id not in before and (snapshot := self._snapshots.get(next_id)) is not None:
+            line.append(snapshot)
+            next_id = snapshot.parent_snapshot_id
+        if next_id is not None and next_id in before:
+            return line[::-1], False
+        new = list(takewhile(is_after, line))
+        return new[::-1], bool(new) and len(new) == len(line)
+
+    def ancestors(self, snapshot_id: int) -> set[int]:
+        """Return the snapshot's id and those of its ancestors, up to and with the first one that has been expired."""
+        found: set[int] = set()
+        next_id: int | None = snapshot_id
+        while next_id is not None and next_id not in found:
+            found.add(next_id)
+            next_id = snapshot.parent_snapshot_id if (snapshot := self._snapshots.get(next_id)) is not None else None
+        return found
+
+    def has(self, snapshot_id: int) -> bool:
+        """Whether the table still has the snapshot."""
+        return snapshot_id in self._snapshots
+
+    def head_before(self, moment: datetime) -> int | None:
+        """Return the head of the main branch just before a moment, by the table's own log; ``None`` when the log has none."""
+        earlier = [snapshot_id for snapshot_id, since in self._log if since < moment]
+        return earlier[-1] if earlier else None
+
+    def published_at(self, line: Collection[Snapshot]) -> dict[int, datetime]:
+        """Return when each snapshot of a line became part of the main branch.
+
+        That is when the main branch was moved to it, or to the first one after it: the snapshots of an audited branch arrive
+        when it is published, whenever they were committed.
+
+        :param line: oldest first.
+        """
+        published = dict(self._log)
+        arrived: dict[int, datetime] = {}
+        became: datetime | None = None
+        for snapshot in reversed(list(line)):
+            became = published.get(snapshot.snapshot_id, became)
+            committed = _moment(snapshot.timestamp_ms)
+            arrived[snapshot.snapshot_id] = max(committed, became or committed)
+        return arrived
+
+
+def _moment(timestamp_ms: int) -> datetime:
+    return datetime.fromtimestamp(timestamp_ms / 1000, UTC)

@@ -1,13 +1,21 @@
-"""What a snapshot brought to its table: the net gain of records and files, read from its manifests.
+"""What snapshots brought to their table: the net gain of records and files, read from manifests.
 
     gain = read_gain(table, snapshot)
     gain.records, gain.partitions            # a gain without partitions is none
+    for expired in read_expired_gains(table, oldest, after=12, gained=4_000):
+        expired.sequence, expired.gain.records
 
 An append brings all that it adds. An overwrite brings what its partitions have more of than before: a copy-on-write DELETE or
 UPDATE writes the rows that stay once more, and a merge-on-read UPDATE deletes the old rows by position. A partition from which
 nothing was removed gets all of its files, and so does every partition of an overwrite that replaces whole partitions (Iceberg's
 ``replace-partitions``): what it writes was not there before. Equality deletes do not record how many rows they delete and are
 left out.
+
+Snapshots that were expired before they were read count as far as the oldest snapshot that is left shows it. The files of a table
+keep the sequence number of the commit that brought their data, so the files that this snapshot still lists, and those that it
+removed, as a compaction does, show each commit after a number. What cannot be seen is whether an expired commit rewrote data, so
+all of them together count with no more records than the table has gained. Tables of format version 1 have no sequence numbers;
+what was expired unread there is lost.
 """
 
 from __future__ import annotations
@@ -16,11 +24,11 @@ import threading
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pyiceberg.manifest import DataFile
+    from pyiceberg.manifest import DataFile, ManifestEntry
     from pyiceberg.table import Table
     from pyiceberg.table.snapshots import Snapshot
 
@@ -37,6 +45,10 @@ class Gain:
     records: int = 0
     bytes: int = 0
     partitions: set[str] = field(default_factory=set)
+
+    def net(self, partitions: set[str]) -> Gain:
+        """Return the gain of these partitions, which is none without a gain of records."""
+        return Gain() if self.records <= 0 else Gain(max(0, self.files), self.records, max(0, self.bytes), partitions)
 
     def add(self, other: Gain) -> None:
         self.files += other.files
@@ -55,69 +67,58 @@ class _Change:
     """What happened to one partition.
 
     :ivar added: what its new files hold.
-    :ivar net: the same without what was removed.
+    :ivar balance: the same without what was removed.
     :ivar took: whether anything was removed.
     """
 
     name: str
     added: Gain = field(default_factory=Gain)
-    net: Gain = field(default_factory=Gain)
+    balance: Gain = field(default_factory=Gain)
     took: bool = False
 
     def note(self, file: DataFile, sign: int) -> None:
         if file.content == DATA:
-            self.net.count(file, sign)
+            self.balance.count(file, sign)
             if sign > 0:
                 self.added.count(file)
             self.took |= sign < 0
         elif file.content == POSITION_DELETES:
-            self.net.records -= sign * file.record_count
+            self.balance.records -= sign * file.record_count
             self.took |= sign > 0
 
     def gain(self, *, replaces: bool) -> Gain:
         if not self.added.files:
             return Gain()
         if replaces or not self.took:
-            return Gain(self.added.files, self.added.records, self.added.bytes, {self.name})
-        if self.net.records <= 0:
-            return Gain()
-        return Gain(max(0, self.net.files), self.net.records, max(0, self.net.bytes), {self.name})
+            return replace(self.added, partitions={self.name})
+        return self.balance.net({self.name})
 
 
-class _KnownGains:
-    """What the snapshots brought that were read last: in one process, many may count what arrives in the same table.
-
-    A snapshot and its list of manifests never change, so they are read once, also for threads that count at the same time.
-    """
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._gains: OrderedDict[tuple[str, int, str], Future[Gain]] = OrderedDict()
-
-    def get(self, table: Table, snapshot: Snapshot) -> Gain:
-        key = (str(table.metadata.table_uuid), snapshot.snapshot_id, snapshot.manifest_list)
-        with self._lock:
-            known = self._gains.get(key)
-            gain = self._gains[key] = known or Future()
-            self._gains.move_to_end(key)
-            while len(self._gains) > MAX_KNOWN_GAINS:
-                self._gains.popitem(last=False)
-        if known is None:
-            try:
-                gain.set_result(_read_gain(table, snapshot))
-            except BaseException as problem:  # noqa: BLE001 - it is raised here, and in the threads that wait for this reading
-                with self._lock:
-                    self._gains.pop(key, None)  # the next count reads again
-                gain.set_exception(problem)
-        return gain.result()
-
-
-_known_gains = _KnownGains()
+_lock = threading.Lock()
+_known: OrderedDict[tuple[str, int, str], Future[Gain]] = OrderedDict()
 
 
 def read_gain(table: Table, snapshot: Snapshot) -> Gain:
-    """Return what a snapshot brought; it is shared, and not to be changed."""
-    return _known_gains.get(table, snapshot)
+    """Return what a snapshot brought; it is shared, and not to be changed.
+
+    A snapshot and its list of manifests never change, so the gains that were read last are kept: in one process, many may count
+    what arrives in the same table, also at the same time.
+    """
+    key = (str(table.metadata.table_uuid), snapshot.snapshot_id, snapshot.manifest_list)
+    with _lock:
+        known = _known.get(key)
+        gain = _known[key] = known or Future()
+        _known.move_to_end(key)
+        while len(_known) > MAX_KNOWN_GAINS:
+            _known.popitem(last=False)
+    if known is None:
+        try:
+            gain.set_result(_read_gain(table, snapshot))
+        except BaseException as problem:  # noqa: BLE001 - it is raised here, and in the threads that wait for this reading
+            with _lock:
+                _known.pop(key, None)  # the next count reads again
+            gain.set_exception(problem)
+    return gain.result()
 
 
 def _read_gain(table: Table, snapshot: Snapshot) -> Gain:
@@ -129,14 +130,11 @@ def _read_gain(table: Table, snapshot: Snapshot) -> Gain:
         name = table.specs()[spec_id].partition_to_path(file.partition, table.schema())
         changes.setdefault(name, _Change(name)).note(file, sign)
     replaces = snapshot.summary is not None and snapshot.summary["replace-partitions"] == "true"
-    gains = [change.gain(replaces=replaces) for change in changes.values()]
+    gained = _total(change.gain(replaces=replaces) for change in changes.values())
     if removed_specs <= added_specs or replaces:
-        return _total(gains)
+        return gained
     # What was rewritten may have moved to the partitions of another spec, so only the sums can be compared.
-    net = _total(change.net for change in changes.values())
-    if net.records <= 0:
-        return Gain()
-    return Gain(max(0, net.files), net.records, max(0, net.bytes), _total(gains).partitions)
+    return _total(change.balance for change in changes.values()).net(gained.partitions)
 
 
 def _total(gains: Iterable[Gain]) -> Gain:
@@ -154,3 +152,67 @@ def _changed_files(table: Table, snapshot: Snapshot) -> Iterator[tuple[int, int,
         for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=False):
             if entry.status in (ADDED, DELETED) and entry.snapshot_id in (None, snapshot.snapshot_id):
                 yield manifest.partition_spec_id, 1 if entry.status == ADDED else -1, entry.data_file
+
+
+@dataclass(slots=True)
+class ExpiredGain:
+    """What one expired commit brought.
+
+    :ivar snapshot_id: of the commit; ``None`` where only a later commit names its files.
+    """
+
+    sequence: int
+    snapshot_id: int | None = None
+    gain: Gain = field(default_factory=Gain)
+
+
+def read_expired_gains(table: Table, oldest: Snapshot, after: int, gained: int | None) -> list[ExpiredGain]:
+    """Return what the commits brought that are missing between a sequence number and a snapshot, the oldest first.
+
+    :param oldest: the oldest snapshot that is left after the number.
+    :param gained: how many records the table has gained by all of them; ``None`` where that is not known.
+    """
+    found: dict[int, ExpiredGain] = {}
+    for spec_id, entry in _entries_after(table, oldest, after):
+        assert entry.sequence_number is not None, "only numbered entries come after a number"
+        expired = found.setdefault(entry.sequence_number, ExpiredGain(entry.sequence_number))
+        expired.gain.count(entry.data_file)
+        expired.gain.partitions.add(table.specs()[spec_id].partition_to_path(entry.data_file.partition, table.schema()))
+        if entry.status != DELETED:
+            expired.snapshot_id = entry.snapshot_id
+    in_order = [found[sequence] for sequence in sorted(found)]
+    if gained is None:
+        return in_order
+    for expired in in_order:
+        expired.gain.records = max(0, min(expired.gain.records, gained))
+        gained -= expired.gain.records
+    return [expired for expired in in_order if expired.gain.records]
+
+
+def _entries_after(table: Table, oldest: Snapshot, after: int) -> Iterator[tuple[int, ManifestEntry]]:
+    for manifest in oldest.manifests(table.io):
+        if manifest.content != DATA or manifest.sequence_number <= after:
+            continue
+        for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=False):
+            is_of_oldest = entry.snapshot_id == oldest.snapshot_id
+            came_before = is_of_oldest if entry.status == DELETED else not (is_of_oldest and entry.status == ADDED)
+            if came_before and entry.sequence_number is not None and entry.sequence_number > after:
+                yield manifest.partition_spec_id, entry
+
+
+def records_after(snapshot: Snapshot) -> int | None:
+    """Return how many records the table has at a snapshot, by its summary; ``None`` when the summary has no number."""
+    return _number(snapshot, "total-records")
+
+
+def records_before(snapshot: Snapshot) -> int | None:
+    """Return how many records the table had just before a snapshot."""
+    total = records_after(snapshot)
+    if total is None:
+        return None
+    return total - (_number(snapshot, "added-records") or 0) + (_number(snapshot, "deleted-records") or 0)
+
+
+def _number(snapshot: Snapshot, name: str) -> int | None:
+    text = None if snapshot.summary is None else snapshot.summary[name]
+    return int(text) if isinstance(text, str) and text.isascii() and text.isdigit() else None

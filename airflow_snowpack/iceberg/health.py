@@ -3,9 +3,12 @@
     >>> health = read_health(table, now=utc_now())  # doctest: +SKIP
     >>> health.small_files, health.partitions[0].label, health.partitions[0].small_files  # doctest: +SKIP
     (847, 'month=7', 93)
+    >>> read_numbers(table).to_metrics()  # doctest: +SKIP
+    {'data_files': 1284, 'delete_files': 36, 'bytes': 81604378, 'records': 336776, …}
 
-The invariant: metadata only, no JVM. It reads each manifest of the current snapshot once; :func:`read_numbers` is the cheaper
-question when totals are enough. Orphan files are not part of it, since only a listing of the storage finds those.
+The invariant: metadata only, no JVM. :func:`read_health` reads each manifest of the current snapshot once. :func:`read_numbers`
+is cheap enough to call around every action: the totals are in the summary that each commit writes into its snapshot, so it opens
+one manifest list. Orphan files are not part of the health, since only a listing of the storage finds those.
 """
 
 from __future__ import annotations
@@ -15,14 +18,15 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from airflow_snowpack.iceberg.files import DeleteKind, partition_label
-from airflow_snowpack.iceberg.metadata_reader import MetadataReader
-from airflow_snowpack.iceberg.numbers import TableNumbers, read_numbers
+from airflow_snowpack.iceberg.metadata_reader import DeleteKind, MetadataReader, partition_label
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from pyiceberg.table import Table
 
-    from airflow_snowpack.iceberg.files import LiveDelete, LiveFile, PartitionKey, TableFiles
+    from airflow_snowpack.iceberg.metadata_reader import LiveDelete, LiveFile, PartitionKey, TableFiles
+
 
 TARGET_FILE_SIZE = 512 * 1024 * 1024
 # A file below this share of the target is worth compacting (Iceberg's default for ``min-file-size-bytes``).
@@ -195,3 +199,80 @@ def _partitions(table: Table, files: TableFiles, target: int) -> tuple[Partition
         for key in data.keys() | deletes.keys()
     )
     return tuple(sorted(partitions, key=lambda partition: (-partition.small_files, -partition.delete_files, partition.label)))
+
+
+SUMMARY_KEYS = {
+    "data_files": "total-data-files",
+    "delete_files": "total-delete-files",
+    "bytes": "total-files-size",
+    "records": "total-records",
+    "position_deletes": "total-position-deletes",
+    "equality_deletes": "total-equality-deletes",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class TableNumbers:
+    """The totals of the current snapshot; all zero for a table without one.
+
+    :param bytes: of data and delete files together.
+    :param records: rows in data files; rows that delete files hide are still among them.
+    :param position_deletes: rows in position-delete files.
+    :param equality_deletes: rows in equality-delete files.
+    :param snapshots: all that the table still has.
+    :param manifests: of the current snapshot.
+    """
+
+    snapshot_id: int | None = None
+    data_files: int = 0
+    delete_files: int = 0
+    bytes: int = 0
+    records: int = 0
+    position_deletes: int = 0
+    equality_deletes: int = 0
+    snapshots: int = 0
+    manifests: int = 0
+
+    def to_metrics(self) -> dict[str, int]:
+        """The numbers by name, without the snapshot's id."""
+        return {
+            **{name: getattr(self, name) for name in SUMMARY_KEYS},
+            "snapshots": self.snapshots,
+            "manifests": self.manifests,
+        }
+
+
+def read_numbers(table: Table, reader: MetadataReader | None = None) -> TableNumbers:
+    """The totals of the table as it was loaded; call ``table.refresh()`` first for those of now.
+
+    :param reader: of this table, if it has one already.
+    """
+    reader = reader or MetadataReader(table)
+    snapshot = table.current_snapshot()
+    if snapshot is None:
+        return TableNumbers(snapshots=len(table.metadata.snapshots))
+    totals = _from_summary(snapshot.summary) or _from_manifests(reader.files())
+    return TableNumbers(
+        snapshot_id=snapshot.snapshot_id,
+        snapshots=len(table.metadata.snapshots),
+        manifests=len(reader.manifests(snapshot)),
+        **totals,
+    )
+
+
+def _from_summary(summary: Mapping[str, str] | None) -> dict[str, int] | None:
+    found = {name: summary.get(key) if summary else None for name, key in SUMMARY_KEYS.items()}
+    totals = {name: int(value) for name, value in found.items() if value is not None and value.isdigit()}
+    return totals if len(totals) == len(SUMMARY_KEYS) else None
+
+
+def _from_manifests(files: TableFiles) -> dict[str, int]:
+    equality = [delete.records for delete in files.deletes if delete.kind is DeleteKind.EQUALITY]
+    return {
+        "data_files": len(files.data),
+        "delete_files": len(files.deletes),
+        "bytes": sum(file.bytes for file in files.data) + sum(delete.bytes for delete in files.deletes),
+        "records": sum(file.records for file in files.data),
+        "position_deletes": sum(delete.records for delete in files.deletes) - sum(equality),
+        "equality_deletes": sum(equality),
+    }

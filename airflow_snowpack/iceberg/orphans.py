@@ -5,7 +5,7 @@
 
 The invariant: what one table does not know may belong to another one. Iceberg's ``remove_orphan_files`` takes every file below
 the location that this table does not name, live files of a table that shares or nests in the location too, so it must not run
-where :func:`~airflow_snowpack.iceberg.table_locations.location_conflicts` finds anything. A file younger than the cut-off may
+where :func:`~airflow_snowpack.iceberg.locations.location_conflicts` finds anything. A file younger than the cut-off may
 belong to a commit that is still on its way.
 """
 
@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING
 from airflow_snowpack.iceberg.errors import LocationOutsideTable
 from airflow_snowpack.iceberg.locations import is_inside, normalise
 from airflow_snowpack.iceberg.metadata_reader import MetadataReader
-from airflow_snowpack.iceberg.references import referenced_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -72,7 +71,7 @@ def list_storage(reader: MetadataReader, *, older_than: datetime, location: str 
     # The listing comes first: a file that is committed in between is then known to the metadata.
     files = list(_files_below(table, root))
     old = [file for file in files if file.modified_at < older_than]
-    known = referenced_files(reader) if old else frozenset()
+    known = reader.referenced_files() if old else frozenset()
     return StorageListing(len(files), tuple(file for file in old if normalise(file.path) not in known))
 
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from airflow_snowpack.iceberg.catalog import connection_errors, load_table, neighbours, unreadable_errors, with_snapshots
 from airflow_snowpack.iceberg.errors import CatalogUnreachable, TableNotFound, TableUnreadable
-from airflow_snowpack.iceberg.table_locations import UNIQUE_FILE
+from airflow_snowpack.iceberg.locations import UNIQUE_FILE
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog

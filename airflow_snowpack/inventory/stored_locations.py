@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
-from airflow_snowpack.iceberg.table_locations import TableLocations
+from airflow_snowpack.iceberg.locations import TableLocations
 from airflow_snowpack.store import StoreError, storable, upsert
 from airflow_snowpack.store.tables.jobs import table_locations
 
@@ -38,7 +38,7 @@ def stored_locations(store: Store, table: TableName) -> StoredLocations | None:
 
 
 class StoredLocations:
-    """The locations of one catalog's tables, as :class:`~airflow_snowpack.iceberg.table_locations.LocationMemory` has them.
+    """The locations of one catalog's tables, as :class:`~airflow_snowpack.iceberg.locations.LocationMemory` has them.
 
     :param catalog: its name and identity.
     """

@@ -8,7 +8,6 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, ClassVar
 
 from airflow_snowpack.iceberg import DeleteKind, LiveDelete, LiveFile
-from airflow_snowpack.iceberg.references import live_contents, manifests_of
 from airflow_snowpack.jobs.model import ActionOutcome
 from airflow_snowpack.maintenance.action import Action
 from airflow_snowpack.maintenance.action_run import ActionRun, Effect, Planning, counted
@@ -134,8 +133,8 @@ def _snapshot_ids(table: Table) -> frozenset[int]:
 def _files_of_expired(reader: MetadataReader, expiry: Expiry) -> dict[str, int]:
     """What only the expired snapshots use. Manifests that a kept snapshot shares are opened only if there may be a difference."""
     table = reader.table
-    kept = manifests_of(reader, expiry.kept if expiry.snapshots else ())
-    gone = {path: manifest for path, manifest in manifests_of(reader, expiry.snapshots).items() if path not in kept}
+    kept = reader.manifests_of(expiry.kept if expiry.snapshots else ())
+    gone = {path: manifest for path, manifest in reader.manifests_of(expiry.snapshots).items() if path not in kept}
     kinds = _unshared_contents(reader, gone.values(), kept.values())
     ids = {snapshot.snapshot_id for snapshot in expiry.snapshots}
     statistics = (*table.metadata.statistics, *table.metadata.partition_statistics)
@@ -150,8 +149,8 @@ def _files_of_expired(reader: MetadataReader, expiry: Expiry) -> dict[str, int]:
 
 
 def _unshared_contents(reader: MetadataReader, gone: Iterable[ManifestFile], kept: Iterable[ManifestFile]) -> Counter[str]:
-    candidates = live_contents(reader, gone)
-    shared = live_contents(reader, kept) if candidates else {}
+    candidates = reader.live_in(gone)
+    shared = reader.live_in(kept) if candidates else {}
     return Counter(_content_of(file) for path, file in candidates.items() if path not in shared)
 
 

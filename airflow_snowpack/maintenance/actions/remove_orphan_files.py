@@ -22,8 +22,7 @@ from uuid import uuid4
 
 from airflow_snowpack.errors import Kind, SnowpackError
 from airflow_snowpack.iceberg import LocationOutsideTable, TableName, find_orphans, list_storage, location_conflicts
-from airflow_snowpack.iceberg.locations import is_inside
-from airflow_snowpack.iceberg.table_locations import TRUST_LOCATIONS_FOR
+from airflow_snowpack.iceberg.locations import TRUST_LOCATIONS_FOR, is_inside
 from airflow_snowpack.jobs.model import ActionOutcome
 from airflow_snowpack.maintenance.action import Action
 from airflow_snowpack.maintenance.action_run import ActionRun, Effect, Planning, counted

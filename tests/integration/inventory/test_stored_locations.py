@@ -248,7 +248,7 @@ def test_a_view_is_not_loaded_as_a_table(conflicts: Conflicts, catalog: Catalog,
 def test_a_first_check_that_is_cut_short_goes_on_where_it_was(
     conflicts: Conflicts, catalog: Catalog, loads: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("airflow_snowpack.iceberg.table_locations.BATCH_SIZE", 2)
+    monkeypatch.setattr("airflow_snowpack.iceberg.locations.BATCH_SIZE", 2)
     load = type(catalog).load_table
 
     def killed(self: Catalog, identifier: tuple[str, ...]) -> Table:

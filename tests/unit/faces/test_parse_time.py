@@ -120,9 +120,9 @@ ONLY_TO_RUN = (
         "airflow_snowpack.hooks",
         "airflow_snowpack.triggers",
         "airflow_snowpack.iceberg.catalog",
-        "airflow_snowpack.iceberg.files",
+        "airflow_snowpack.iceberg.metadata_reader",
     ),
-    *("airflow_snowpack.iceberg.health", "airflow_snowpack.iceberg.orphans", "airflow_snowpack.iceberg.numbers"),
+    *("airflow_snowpack.iceberg.health", "airflow_snowpack.iceberg.orphans", "airflow_snowpack.iceberg.health"),
     *("airflow_snowpack.interim.model", "airflow_snowpack.interim.handover", "airflow_snowpack.scheduling.airflow_port"),
     "airflow_snowpack.settings",
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from airflow_snowpack.iceberg.files import DeleteKind, LiveDelete, LiveFile, TableFiles
+from airflow_snowpack.iceberg.metadata_reader import DeleteKind, LiveDelete, LiveFile, TableFiles
 
 MARCH, APRIL = (3,), (4,)
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from airflow_snowpack.iceberg import TableNumbers, read_files, read_health, read_numbers
-from airflow_snowpack.iceberg.numbers import _from_manifests
+from airflow_snowpack.iceberg import MetadataReader, TableNumbers, read_health, read_numbers
+from airflow_snowpack.iceberg.health import _from_manifests
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -53,7 +53,7 @@ def test_a_summary_without_totals_is_counted_from_the_manifests(flights: Flights
     snapshot.summary["total-files-size"] = None
 
     assert read_numbers(table) == expected
-    assert _from_manifests(read_files(table))["bytes"] == expected.bytes
+    assert _from_manifests(MetadataReader(table).files())["bytes"] == expected.bytes
 
 
 def test_the_numbers_need_no_data_file(flights: Flights) -> None:
