@@ -19,8 +19,7 @@ from airflow_snowpack.builds.layout import check_dataset
 from airflow_snowpack.builds.model import KeyType, Retention, ShardFormat, Sharding, plain_text, whole_number
 from airflow_snowpack.builds.sharding import fewest_shards, key_type_of
 from airflow_snowpack.builds.storage import Storage
-from airflow_snowpack.builds.write.attempt import BATCH_SIZE, ShardPlan
-from airflow_snowpack.builds.write.rate_limit import RateLimit
+from airflow_snowpack.builds.write.attempt import BATCH_SIZE, RateLimit, ShardPlan
 from airflow_snowpack.spark import SparkWork
 
 if TYPE_CHECKING:

@@ -3,9 +3,9 @@
     cleanup(registry, storage, "flights", Retention(keep_runs=7), dry_run=True)   # what it would do
     cleanup(registry, storage, "flights", Retention(keep_runs=7))                 # the same, done
 
-The invariants: nothing that a live run or the current build may need is deleted; each path is planned first, and a dry run
-returns the same plan; one failed deletion stops no other, and the next cleanup finds it again. Objects that only the storage
-knows, and not the registry, are left alone: see :func:`unknown_folders`.
+The invariants: nothing that a live run or the current build may need is deleted; each path is planned first, as a folder of one
+run, and a dry run returns the same plan; one failed deletion stops no other, and the next cleanup finds it again. Objects of runs
+that the registry does not know are left alone.
 
 The dataset is locked only while runs are chosen and marked as deleted. From then on they cannot be published, resumed or rolled
 back to, and no other run gets their names; so a publication need not wait while thousands of objects are deleted.
@@ -14,23 +14,29 @@ back to, and no other run gets their names; so a publication need not wait while
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator
+import posixpath
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Set
 from dataclasses import dataclass, replace
 
 from airflow_snowpack.builds import layout
-from airflow_snowpack.builds.cleanup_plan import CleanupRuns, losing_attempts, whole_run
-from airflow_snowpack.builds.errors import StorageFailed
-from airflow_snowpack.builds.model import CleanupAction, CleanupPhase, Retention
+from airflow_snowpack.builds.errors import BuildError, ManifestDamaged, ObjectMissing, StorageFailed
+from airflow_snowpack.builds.json_format import read_attempt
+from airflow_snowpack.builds.model import CleanupAction, CleanupPhase, Retention, ShardAttemptResult
+from airflow_snowpack.builds.pointer import manifest_at
 from airflow_snowpack.builds.reconcile import compare, reconcile
 from airflow_snowpack.builds.registry.dataset_lock import DatasetLock
 from airflow_snowpack.builds.registry.model import BuildRun, RunStatus
+from airflow_snowpack.builds.registry.retention import CleanupRuns
 from airflow_snowpack.builds.registry.runs import BuildRegistry
-from airflow_snowpack.builds.storage import Deleted, Storage
+from airflow_snowpack.builds.storage import Deleted, Storage, StoredObject
 
 log = logging.getLogger(__name__)
 
 DEFAULT = Retention()
 RUN_PHASES = (CleanupPhase.STALE_ATTEMPTS, CleanupPhase.OLD_RUNS)
+ATTEMPT = re.compile(r"shard=(\d+)/attempt=[^/]*/")
 
 
 def cleanup(
@@ -71,21 +77,6 @@ def cleanup(
     return actions + [action for each in chosen for action in work.delete_run(each)]
 
 
-def unknown_folders(registry: BuildRegistry, storage: Storage, dataset: str) -> list[str]:
-    """Return the folders with objects of runs that the registry does not know. No cleanup deletes them.
-
-    It lists the storage and the registry in full.
-    """
-    known = CleanupRuns(registry.store, dataset).known()
-    found = []
-    for above, folder in ((layout.MANIFESTS, layout.manifest_folder), (layout.DATA, layout.run_folder)):
-        for run_id in storage.folders(above):
-            path = folder(run_id)
-            if run_id not in known and next(iter(storage.objects(path)), None) is not None:
-                found.append(path)
-    return found
-
-
 @dataclass(frozen=True, slots=True)
 class _Chosen:
     """A run to delete."""
@@ -108,7 +99,7 @@ class _Cleanup:
     def losers(self, *, dry_run: bool) -> list[CleanupAction]:
         now, done = self._clock(), []
         for run in self._runs.with_losers(now):
-            actions = losing_attempts(self._storage, run)
+            actions = _planned(CleanupPhase.LOSERS, run, _losing_attempts(self._storage, run))
             if not dry_run:
                 actions = self._deleted(actions)
                 if not any(action.error for action in actions):
@@ -134,7 +125,11 @@ class _Cleanup:
                     log.info("cleanup_skipped: the run %s of %s has changed", run.run_id, run.dataset)
 
     def plan(self, chosen: _Chosen, without: frozenset[str] = frozenset()) -> list[CleanupAction]:
-        return whole_run(chosen.phase, self._storage, chosen.run, chosen.reason, without=without)
+        """Return the folders of a run.
+
+        :param without: folders of attempts that phase 1 has in its own plan.
+        """
+        return _planned(chosen.phase, chosen.run, _whole_run(self._storage, chosen, without))
 
     def delete_run(self, chosen: _Chosen) -> list[CleanupAction]:
         now, run = self._clock(), chosen.run
@@ -179,3 +174,71 @@ def _why_stale(run: BuildRun) -> str:
 def _log_problems(path: str, gone: Deleted) -> None:
     if gone.problems:
         log.warning("cleanup_failed: %s: %s", path, gone.problems[0])
+
+
+def _planned(phase: CleanupPhase, run: BuildRun, actions: Iterator[CleanupAction]) -> list[CleanupAction]:
+    """Return the actions; if the run's objects cannot be listed or read, one action with the error."""
+    try:
+        return list(actions)
+    except BuildError as error:
+        folder = layout.run_folder(run.run_id)
+        return [CleanupAction(phase, run.dataset, run.run_id, folder, "it could not be read", error=str(error))]
+
+
+def _losing_attempts(storage: Storage, run: BuildRun) -> Iterator[CleanupAction]:
+    """Yield the folders of the attempts that are not in the run's manifest."""
+    if run.manifest is None or run.checksum is None:
+        raise ManifestDamaged(layout.manifest_folder(run.run_id), "the registry does not know the manifest of this published run")
+    shards = manifest_at(storage, run.manifest, run.checksum).shards
+    for (shard_id, folder), found in sorted(_attempts(storage, run).items()):
+        winner = _winner_folder(storage, shards[shard_id], folder)
+        if folder != winner:
+            reason = f"the attempt {_name(folder)} at shard {shard_id} lost to {_name(winner)}"
+            yield _action(CleanupPhase.LOSERS, run, folder, reason, found, shard_id)
+
+
+def _whole_run(storage: Storage, chosen: _Chosen, without: Set[str]) -> Iterator[CleanupAction]:
+    """Yield the folder of a run's manifests first, then that of its data."""
+    run = chosen.run
+    for folder in (layout.manifest_folder(run.run_id), layout.run_folder(run.run_id)):
+        found = [each for each in storage.objects(folder, half_written=True) if _attempt_folder(each.path) not in without]
+        if found:
+            yield _action(chosen.phase, run, folder, chosen.reason, found)
+
+
+def _action(
+    phase: CleanupPhase, run: BuildRun, path: str, reason: str, found: list[StoredObject], shard_id: int | None = None
+) -> CleanupAction:
+    size = sum(each.bytes for each in found)
+    return CleanupAction(phase, run.dataset, run.run_id, path, reason, shard_id, objects=len(found), bytes=size)
+
+
+def _attempts(storage: Storage, run: BuildRun) -> dict[tuple[int, str], list[StoredObject]]:
+    """Return the objects of each attempt, by its shard and folder."""
+    attempts: dict[tuple[int, str], list[StoredObject]] = defaultdict(list)
+    above = layout.run_folder(run.run_id)
+    for found in storage.objects(above, half_written=True):
+        match = ATTEMPT.match(found.path, len(above))
+        if match is not None and int(match[1]) < run.num_shards:
+            attempts[int(match[1]), found.path[: match.end()]].append(found)
+    return attempts
+
+
+def _winner_folder(storage: Storage, winner: ShardAttemptResult, attempt: str) -> str:
+    """Return the winner's folder; for a winner without a file, ``attempt`` itself if its record is the winner's."""
+    if winner.url is not None:
+        return f"{posixpath.dirname(winner.url)}/"
+    record = f"{attempt}{layout.RECORD}"
+    try:
+        mine = read_attempt(storage.read(record), record) == winner
+    except (ObjectMissing, ManifestDamaged):
+        mine = False
+    return attempt if mine else "another"
+
+
+def _attempt_folder(path: str) -> str:
+    return "/".join(path.split("/", maxsplit=4)[:4]) + "/"
+
+
+def _name(folder: str) -> str:
+    return folder.rstrip("/").rpartition("/")[2].removeprefix("attempt=")

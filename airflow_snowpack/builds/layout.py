@@ -24,8 +24,6 @@ DATASET = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 RUN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*")
 MAX_NAME = 200
 
-_SHARD = re.compile(r"shard=(\d+)")
-
 
 def check_dataset(name: str) -> str:
     """Return the name if a dataset can have it.
@@ -77,9 +75,3 @@ def attempt_folder(run_id: str, shard_id: int, attempt: int, token: str) -> str:
         retry; a new id without Spark.
     """
     return f"{shard_folder(run_id, shard_id)}attempt={attempt:02d}-{token}/"
-
-
-def shard_of_folder(name: str) -> int | None:
-    """Return the shard of a folder's own name (``shard=00007``), or ``None`` for any other name."""
-    match = _SHARD.fullmatch(name)
-    return int(match[1]) if match else None

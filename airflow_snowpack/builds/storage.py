@@ -113,18 +113,9 @@ class Storage:
     def __repr__(self) -> str:
         return f"Storage({self.url!r})"  # without the options, which may contain secrets
 
-    def below(self, folder: str) -> Storage:
-        """Return the storage of a folder of this one."""
-        return Storage(f"{self.url}/{folder.strip('/')}", self._options, filesystem=self._given, sleep=self._sleep)
-
     @property
     def is_local(self) -> bool:
         return isinstance(self._fs, fs.LocalFileSystem)
-
-    @property
-    def _knows_folders(self) -> bool:
-        # For pyarrow a folder on GCS is an object of that name; without such an object it is neither listed nor deleted.
-        return not isinstance(self._fs, fs.GcsFileSystem)
 
     def local_path(self, path: str) -> Path:
         """Return the path of an object of a local storage.
@@ -147,11 +138,6 @@ class Storage:
                 return bytes(stream.read())
 
         return self._tried("read", path, whole)
-
-    def exists(self, path: str) -> bool:
-        """Return whether there is such an object; a folder is not an object."""
-        info = self._tried("look for", path, lambda: self._fs.get_file_info(self._at(path)))
-        return bool(info.type == fs.FileType.File)
 
     def write(self, path: str, data: bytes, *, tries: int = TRIES) -> None:
         """Create or replace an object, whole or not at all.
@@ -279,13 +265,6 @@ class Storage:
         begun = f"{name}{HALF_WRITTEN}"
         return [StoredObject(self._relative(i.path), i.size or 0, i.mtime) for i in infos if i.base_name.startswith(begun)]
 
-    def folders(self, folder: str) -> list[str]:
-        """List the names of the folders directly below a folder, in order, without their "/"."""
-        if not self._knows_folders:
-            below = (found.path.removeprefix(folder) for found in self.objects(folder, half_written=True))
-            return sorted({path.partition("/")[0] for path in below if "/" in path})
-        return sorted(info.base_name for info in self._listed(folder, recursive=False) if info.type == fs.FileType.Directory)
-
     def delete(self, path: str) -> Deleted:
         """Delete one object, or everything below a folder (its name ends in "/"). Missing objects count as deleted.
 
@@ -295,7 +274,8 @@ class Storage:
         if not path.endswith("/"):
             return self._delete_object(StoredObject(path, 0, None))
         found = list(self.objects(path, half_written=True))
-        if not self._knows_folders:
+        # For pyarrow a folder on GCS is an object of that name; without such an object it is not deleted.
+        if isinstance(self._fs, fs.GcsFileSystem):
             return self._delete_all(found)
         if not self._delete_folder(path):
             left = {each.path: each for each in self.objects(path, half_written=True)}

@@ -12,6 +12,8 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING
 
+import sqlalchemy as sa
+
 from airflow_snowpack.builds import layout
 from airflow_snowpack.builds.cleanup import cleanup
 from airflow_snowpack.builds.errors import ManifestDamaged, ObjectMissing
@@ -20,6 +22,7 @@ from airflow_snowpack.builds.model import CleanupPhase, KeyType, Manifest, Shard
 from airflow_snowpack.builds.pointer import read_pointer
 from airflow_snowpack.builds.publish import publish
 from airflow_snowpack.builds.write.selection import read_attempts, select_winners
+from airflow_snowpack.store.tables.builds import build_runs
 
 if TYPE_CHECKING:
     from airflow_snowpack.builds.registry.model import RunHandle
@@ -138,3 +141,22 @@ def current_run(storage: Storage) -> str | None:
             return complete(storage, pointer.manifest, pointer.checksum).run_id
         return complete(storage, pointer.previous, pointer.previous_checksum).run_id
     return complete(storage, pointer.manifest, pointer.checksum).run_id
+
+
+def everything(storage: Storage) -> set[str]:
+    """Return the paths of all objects, half-written ones included."""
+    return {found.path for found in storage.objects("", half_written=True)}
+
+
+def folders(storage: Storage, above: str) -> list[str]:
+    """Return the names of the folders below ``manifests/`` or ``data/`` that have objects, in order."""
+    return sorted({found.path.split("/")[1] for found in storage.objects(above, half_written=True)})
+
+
+def unknown_folders(registry: BuildRegistry, storage: Storage, dataset: str) -> list[str]:
+    """Return the folders with objects of runs that the registry does not know, or whose deletion is complete."""
+    run = build_runs.c
+    kept = sa.or_(run.deleted_at.is_(None), run.cleanup_at.is_not(None))
+    known = registry.store.scalars(sa.select(run.run_id).where(run.dataset == dataset, kept))
+    found = [f"{above}{run_id}/" for above in (layout.MANIFESTS, layout.DATA) for run_id in folders(storage, above)]
+    return [folder for folder in found if folder.split("/")[1] not in known]

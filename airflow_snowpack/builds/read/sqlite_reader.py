@@ -3,7 +3,7 @@
     reader = SqliteReader(lambda: cache.path(shard), manifest)
     reader.get("N14228")
 
-Values are decoded by ``sqlite_values.py``. A file that is truncated while it is read is an error that the process survives. A
+Values are decoded by ``columns.py``. A file that is truncated while it is read is an error that the process survives. A
 shard of an object storage is read page by page, through a virtual file system of APSW: nothing is ever written or locked.
 
 APSW converts SQLite's values in half the time of the standard library. It is another SQLite in the process than the writer's, and
@@ -25,11 +25,10 @@ from urllib.parse import quote
 import apsw
 import pyarrow as pa
 
-from airflow_snowpack.builds.columns import arrow_schema
+from airflow_snowpack.builds.columns import arrow_array, arrow_schema, from_cell
 from airflow_snowpack.builds.model import Key, KeyType, Manifest
 from airflow_snowpack.builds.read.ranged_file import RangedFile
 from airflow_snowpack.builds.read.shard_reader import BATCH_ROWS, UNREADABLE, Row, ShardReader
-from airflow_snowpack.builds.sqlite_values import arrow_array, from_cell
 from airflow_snowpack.builds.write.shard_writers import quoted
 
 RowMaker = Callable[[Iterable[Sequence[Any]]], list[Row]]

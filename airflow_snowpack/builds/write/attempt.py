@@ -10,6 +10,7 @@ decrease, as readers search in it: rows out of order are refused. One batch is i
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -26,10 +27,47 @@ from airflow_snowpack.builds.model import Key, ShardAttemptResult, ShardFormat, 
 from airflow_snowpack.builds.scratch import scratch
 from airflow_snowpack.builds.sharding import key_type_of, plain_keys
 from airflow_snowpack.builds.storage import Storage
-from airflow_snowpack.builds.write.rate_limit import RateLimit
 from airflow_snowpack.builds.write.shard_writers import ParquetShard, SqliteShard
 
 BATCH_SIZE = 65_536
+
+
+class RateLimit:
+    """Limits the rows that a writer sends per second, for storage or a network that others share.
+
+    :param rows_per_second: ``None`` for no limit.
+    :param monotonic: a clock in seconds.
+    :param sleep: waits for a number of seconds.
+    :raises InvalidBuild: the rate is not a positive number.
+    """
+
+    def __init__(
+        self,
+        rows_per_second: float | None,
+        *,
+        monotonic: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        number = isinstance(rows_per_second, (int, float)) and not isinstance(rows_per_second, bool)
+        if rows_per_second is not None and not (number and rows_per_second > 0):
+            raise InvalidBuild("rows_per_second", rows_per_second, "it must be a number above 0, or None for no limit")
+        self._rate = rows_per_second
+        self._monotonic = monotonic
+        self._sleep = sleep
+        self._start: float | None = None
+        self._rows = 0
+
+    def wait(self, rows: int) -> None:
+        """Wait until the rate allows so many more rows."""
+        if self._rate is None:
+            return
+        now = self._monotonic()
+        if self._start is None:
+            self._start = now
+        self._rows += rows
+        early = self._start + self._rows / self._rate - now
+        if early > 0:
+            self._sleep(early)
 
 
 @dataclass(frozen=True, slots=True)

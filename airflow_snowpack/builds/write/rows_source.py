@@ -26,8 +26,7 @@ from airflow_snowpack.builds.scratch import scratch
 from airflow_snowpack.builds.sharding import BUCKETS, Placing, bucket_of, key_type_of
 from airflow_snowpack.builds.storage import Storage
 from airflow_snowpack.builds.write.attempt import check_key
-from airflow_snowpack.builds.write.shard_pool import ShardPool
-from airflow_snowpack.builds.write.spool import Spool
+from airflow_snowpack.builds.write.shard_pool import ShardPool, Spool
 
 DICTIONARY_BATCH_SIZE = 10_000
 

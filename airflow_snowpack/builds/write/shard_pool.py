@@ -1,8 +1,13 @@
-"""Subprocesses that write the shards of a spool in parallel, each shard in several tries if needed.
+"""Write shards without Spark: a spool keeps the rows on the local disk, and parallel subprocesses write them shard by shard.
 
+    spool = Spool(folder, schema, Placing(Sharding.hash(8), KeyType.STRING), "tail_number")
+    for batch in batches: spool.add(batch)
+    spool.close()
     ShardPool(storage, run_id, plan, folder, tries=3).write(range(8), processes=2)
 
-Tasks and answers are pickled and go through pipes, so that no credential appears on a command line. The invariants: when
+Rows are collected into chunks of about 100 MB. Each chunk is sorted by shard and written as one Arrow file, beside the row
+numbers at which its shards begin. So 10,000 shards need no more files than one, and a process that writes a shard reads only its
+part. Tasks and answers are pickled and go through pipes, so that no credential appears on a command line. The invariants: when
 ``write`` returns or raises, no subprocess is left; and no subprocess outlives its parent, as it ends when the pipe of its tasks
 does.
 """
@@ -16,7 +21,7 @@ import queue
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import dataclass
@@ -24,18 +29,101 @@ from pathlib import Path
 from typing import IO, Any
 from uuid import uuid4
 
+import numpy as np
+import pyarrow as pa
+
 from airflow_snowpack.builds.errors import BuildError, InvalidBuild, InvalidRowKey, ShardFailed, TooManyKeys, raised_elsewhere
-from airflow_snowpack.builds.model import ShardAttemptResult
+from airflow_snowpack.builds.model import ShardAttemptResult, ShardingKind
+from airflow_snowpack.builds.sharding import Placing, plain_keys
 from airflow_snowpack.builds.storage import Storage
 from airflow_snowpack.builds.write.attempt import AttemptPlace, ShardPlan, write_attempt
-from airflow_snowpack.builds.write.spool import spooled_rows
 
 log = logging.getLogger(__name__)
 
+CHUNK_BYTES = 100 * 1024 * 1024
+ROWS, BEGINS = "chunk-*.arrow", ".npy"
 STOP_CHECK_S = 0.1
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 4.0
 # Not by "-m", which would load this module a second time under another name; "-P", as the current folder may hold any file.
 COMMAND = (sys.executable, "-P", "-c", "from airflow_snowpack.builds.write.shard_pool import serve; serve()")
+
+
+class Spool:
+    """Collects rows.
+
+    :param folder: an empty folder on the local disk, with space for all rows.
+    :param chunk_bytes: the size of the rows that are kept in memory.
+    :raises InvalidBuild: the sharding is by an expression, which only Spark can evaluate, or by a column that does not exist.
+    """
+
+    def __init__(
+        self, folder: Path, schema: pa.Schema, placing: Placing, key_column: str, *, chunk_bytes: int = CHUNK_BYTES
+    ) -> None:
+        sharding = placing.sharding
+        if sharding.kind is ShardingKind.EXPRESSION:
+            raise InvalidBuild(
+                "sharding", sharding.sql, "an SQL expression needs Spark; shard by hash or categories, or build with Spark"
+            )
+        self._by = sharding.column or key_column
+        if self._by not in schema.names:
+            raise InvalidBuild("column", self._by, f"it must be one of the columns {', '.join(schema.names)}")
+        self._folder = folder
+        self._schema = schema
+        self._placing = placing
+        self._key = key_column
+        self._chunk_bytes = chunk_bytes
+        self._pending: list[pa.RecordBatch] = []
+        self._pending_bytes = 0
+        self._chunks = 0
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Add rows.
+
+        :raises InvalidRowKey: a key is null or outside of 64 bits, or a value is not a category.
+        :raises InvalidBuild: the columns differ from the schema.
+        """
+        try:
+            batch = batch if batch.schema == self._schema else batch.select(self._schema.names).cast(self._schema)
+        except (KeyError, pa.ArrowException, ValueError) as error:
+            raise InvalidBuild("rows", batch.schema.names, f"they do not fit the first rows' columns ({error})") from error
+        try:
+            batch.validate(full=True)
+        except pa.ArrowException as error:
+            raise InvalidBuild("rows", batch.schema.names, f"they are not valid Arrow data ({error})") from error
+        plain_keys(batch.column(self._key))
+        self._pending.append(batch)
+        self._pending_bytes += batch.nbytes
+        if self._pending_bytes >= self._chunk_bytes:
+            self.close()
+
+    def close(self) -> None:
+        """Write the rows that are still in memory."""
+        if not self._pending:
+            return
+        table = pa.Table.from_batches(self._pending, self._schema).combine_chunks()
+        shards = self._placing.shards(table.column(self._by).combine_chunks()).to_numpy()
+        order = np.argsort(shards, kind="stable")
+        placed = table.take(pa.array(order)).combine_chunks()
+        begins = np.searchsorted(shards[order], np.arange(self._placing.sharding.num_shards + 1))
+        path = self._folder / f"chunk-{self._chunks:05d}.arrow"
+        with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, self._schema) as writer:
+            writer.write_table(placed)
+        np.save(path.with_suffix(BEGINS), begins)
+        self._chunks += 1
+        self._pending, self._pending_bytes = [], 0
+
+
+def spooled_rows(folder: Path, shard_id: int, key_column: str, batch_size: int) -> Iterator[pa.RecordBatch]:
+    """Yield a shard's rows from the spool in a folder, sorted by key; all of them are in memory meanwhile."""
+    parts = [_part(path, shard_id) for path in sorted(folder.glob(ROWS))]
+    if parts:
+        yield from pa.concat_tables(parts).sort_by(key_column).to_batches(batch_size)
+
+
+def _part(path: Path, shard_id: int) -> pa.Table:
+    begin, end = np.load(path.with_suffix(BEGINS), mmap_mode="r")[shard_id : shard_id + 2]
+    with pa.memory_map(str(path)) as file:
+        return pa.ipc.open_file(file).read_all().slice(int(begin), int(end - begin))
 
 
 class ShardPool:

@@ -6,7 +6,7 @@
 
     SELECT * FROM rows WHERE tail_number = ?      -- one look-up in one B-tree
 
-The SQLite table ``rows`` has the build's columns in their order, with values as ``sqlite_values.py`` encodes them. While no key
+The SQLite table ``rows`` has the build's columns in their order, with values as ``columns.py`` encodes them. While no key
 repeats, the key is the primary key; from the first repetition on, the table has an index on it instead. A closed file can be
 opened read-only and immutable, as it has no journal and no write-ahead log. A Parquet file has exactly the build's Arrow schema,
 also without rows.
@@ -20,10 +20,10 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from airflow_snowpack.builds.columns import to_cells
 from airflow_snowpack.builds.errors import InvalidBuild
 from airflow_snowpack.builds.model import KeyType
 from airflow_snowpack.builds.sharding import key_type_of
-from airflow_snowpack.builds.sqlite_values import to_cells
 
 PAGE_SIZE = 8192
 

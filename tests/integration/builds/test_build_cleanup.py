@@ -18,6 +18,8 @@ from built_runs import (
     cleanup_losers,
     cleanup_old_runs,
     current_run,
+    everything,
+    folders,
     manifest_of,
     published,
     selected,
@@ -26,7 +28,6 @@ from built_runs import (
 
 from airflow_snowpack.builds import layout
 from airflow_snowpack.builds.cleanup import cleanup
-from airflow_snowpack.builds.cleanup_plan import CleanupRuns
 from airflow_snowpack.builds.errors import BuildNotFound, DatasetBusy, DatasetNotFound, InvalidBuild, StaleBuild
 from airflow_snowpack.builds.json_format import to_json
 from airflow_snowpack.builds.model import (
@@ -35,6 +36,7 @@ from airflow_snowpack.builds.model import (
 )
 from airflow_snowpack.builds.publish import publish, rollback
 from airflow_snowpack.builds.registry.model import BuildRun
+from airflow_snowpack.builds.registry.retention import CleanupRuns
 from airflow_snowpack.builds.storage import Deleted, Storage
 
 if TYPE_CHECKING:
@@ -48,10 +50,6 @@ def paths(actions: list[CleanupAction]) -> list[str]:
     return [action.path for action in actions]
 
 
-def everything(storage: Storage) -> set[str]:
-    return {found.path for found in storage.objects("", half_written=True)}
-
-
 @pytest.mark.one_database
 def test_a_winner_whose_folders_name_begins_like_a_losers_stays(registry: BuildRegistry, storage: Storage) -> None:
     handle = begun(registry, storage, MIDNIGHT, shards=1)
@@ -63,7 +61,7 @@ def test_a_winner_whose_folders_name_begins_like_a_losers_stays(registry: BuildR
     above = f"data/{handle.run_id}/shard=00000/"
     assert paths(cleanup_losers(registry, storage, DATASET)) == [f"{above}attempt=00-10/", f"{above}attempt=00-100/"]
     assert current_run(storage) == handle.run_id
-    assert storage.folders("data/") == [handle.run_id, f"{handle.run_id}.2", f"{handle.run_id}0"]
+    assert folders(storage, "data/") == [handle.run_id, f"{handle.run_id}.2", f"{handle.run_id}0"]
 
 
 @pytest.mark.one_database
@@ -182,8 +180,8 @@ def test_one_deletion_that_fails_stops_no_other_and_the_next_pass_finds_it(
     again = cleanup(registry, storage, DATASET, retention)
     assert {action.path for action in again} == set(kept)
     assert not any(action.error for action in again)
-    assert storage.folders("data/") == [third]
-    assert first not in storage.folders("manifests/")
+    assert folders(storage, "data/") == [third]
+    assert first not in folders(storage, "manifests/")
     assert current_run(storage) == third
 
 
@@ -205,7 +203,7 @@ def test_a_cleanup_fails_while_another_process_publishes(registry: BuildRegistry
     published(registry, storage, 0, 1)
     with registry.lock(DATASET, "the publisher"), pytest.raises(DatasetBusy, match="the publisher"):
         cleanup(registry, storage, DATASET, Retention(keep_runs=1))
-    assert len(storage.folders("data/")) == 2
+    assert len(folders(storage, "data/")) == 2
     with pytest.raises(DatasetNotFound):
         cleanup(registry, storage, "nothing")
 
@@ -260,7 +258,7 @@ def test_a_cleanup_that_lost_the_dataset_deletes_nothing(
     published(registry, storage, 0, 1, 2)
     with pytest.raises(StaleBuild, match="the dataset flights"):
         cleanup_old_runs(registry, storage, DATASET, Retention(keep_runs=1))
-    assert len(storage.folders("manifests/")) == 3
+    assert len(folders(storage, "manifests/")) == 3
 
 
 @pytest.mark.one_database

@@ -19,10 +19,22 @@ from typing import TYPE_CHECKING
 import kill_builds
 import pytest
 from bounded import PATIENCE_S, started
-from built_runs import DATASET, DAY, MIDNIGHT, begun, built, complete, current_run, write_attempt
+from built_runs import (
+    DATASET,
+    DAY,
+    MIDNIGHT,
+    begun,
+    built,
+    complete,
+    current_run,
+    everything,
+    folders,
+    unknown_folders,
+    write_attempt,
+)
 from effort import rounds
 
-from airflow_snowpack.builds.cleanup import cleanup, unknown_folders
+from airflow_snowpack.builds.cleanup import cleanup
 from airflow_snowpack.builds.model import Retention
 from airflow_snowpack.builds.pointer import read_pointer
 from airflow_snowpack.builds.publish import publish
@@ -80,7 +92,7 @@ def assert_healed(registry: BuildRegistry, storage: Storage) -> None:
     """What is there is what is on record, and all of it is whole."""
     assert unknown_folders(registry, storage, DATASET) == []
     kept = [run for run in registry.runs(DATASET, limit=10_000, status=RunStatus.SUCCEEDED).items if run.deleted_at is None]
-    assert set(storage.folders("data/")) == {run.run_id for run in kept}
+    assert set(folders(storage, "data/")) == {run.run_id for run in kept}
     for run in kept:
         assert run.manifest is not None
         complete(storage, run.manifest, run.checksum)
@@ -116,7 +128,7 @@ def test_a_kill_at_any_moment_leaves_a_complete_build_and_the_next_run_cleans_up
             assert pointer is not None
             assert pointer.publication >= seen, "the pointer never goes back"
             assert current_run(storage) == pointer.run_id, "without falling back"
-            assert storage.exists(its_attempt.url or ""), "a run in flight survives"
+            assert its_attempt.url in everything(storage), "a run in flight survives"
 
             clock.ahead += timedelta(minutes=5)
             outcome = publish(

@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, TypeVar
 
 import pytest
-from built_runs import DATASET, DAY, MIDNIGHT, MovedClock, begun, built, current_run, published
+from built_runs import DATASET, DAY, MIDNIGHT, MovedClock, begun, built, current_run, folders, published
 from failing_storage import every_third, failing_storage
 
 from airflow_snowpack.builds import layout
@@ -65,7 +65,7 @@ def test_a_storage_that_fails_every_third_call_costs_time_and_nothing_else(regis
         assert not any(action.error for action in cleanup(registry, storage, DATASET, Retention(keep_runs=2)))
     assert rollback(registry, storage, DATASET, to="-1", by=None).moved
     assert current_run(sound) == "20260103T000000Z"
-    assert sound.folders("data/") == ["20260103T000000Z", "20260104T000000Z"]
+    assert folders(sound, "data/") == ["20260103T000000Z", "20260104T000000Z"]
     assert len(list(sound.objects("data/"))) == 2 * 2 * 2, "two runs of two shards, with one attempt each"
 
 
@@ -463,7 +463,7 @@ def test_a_sleeper_whose_run_was_taken_over_and_deleted_leaves_readers_a_way_bac
     asleep(pointed, clock, registry.policy, retry_and_clean_up)
     with pytest.raises(StaleBuild):
         publish(registry, pointed, handle, manifest)
-    assert storage.folders("data/") == [before, f"{handle.run_id}.2"]
+    assert folders(storage, "data/") == [before, f"{handle.run_id}.2"]
     assert current_run(storage) == before
     pointer = read_pointer(storage)
     assert pointer is not None

@@ -25,7 +25,9 @@ from built_runs import (
     cleanup_stale_attempts,
     complete,
     current_run,
+    folders,
     selected,
+    unknown_folders,
     write_attempt,
 )
 from effort import SOAK, rounds
@@ -43,7 +45,7 @@ from hypothesis.stateful import (
 from random_examples import UNHURRIED
 
 from airflow_snowpack.builds import layout
-from airflow_snowpack.builds.cleanup import cleanup, unknown_folders
+from airflow_snowpack.builds.cleanup import cleanup
 from airflow_snowpack.builds.errors import BuildNotFound, DatasetBusy, DatasetNotFound, StaleBuild
 from airflow_snowpack.builds.model import (
     Manifest,
@@ -280,7 +282,7 @@ class Promises(RuleBasedStateMachine):
         seen = (pointer.run_id, pointer.publication) if pointer is not None else (None, None)
         assert seen == (known.current_run, known.publication)
         kept = [run for run in self.registry.runs(DATASET, limit=999, status=RunStatus.SUCCEEDED).items if run.deleted_at is None]
-        assert set(self.storage.folders("data/")) == {run.run_id for run in kept}
+        assert set(folders(self.storage, "data/")) == {run.run_id for run in kept}
         for run in kept:
             assert run.manifest is not None
             complete(self.storage, run.manifest, run.checksum)

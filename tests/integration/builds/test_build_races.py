@@ -8,10 +8,10 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from bounded import PATIENCE_S
-from built_runs import DATASET, DAY, MIDNIGHT, begun, built, current_run
+from built_runs import DATASET, DAY, MIDNIGHT, begun, built, current_run, folders, unknown_folders
 from effort import rounds
 
-from airflow_snowpack.builds.cleanup import cleanup, unknown_folders
+from airflow_snowpack.builds.cleanup import cleanup
 from airflow_snowpack.builds.errors import DatasetBusy
 from airflow_snowpack.builds.model import Retention
 from airflow_snowpack.builds.pointer import read_pointer
@@ -72,7 +72,7 @@ def test_builds_that_finish_at_once_take_turns_and_the_newest_is_current(store: 
     assert as_of == sorted(as_of, reverse=True)
     cleanup(registry, storage, DATASET, Retention(keep_runs=2))
     assert unknown_folders(registry, storage, DATASET) == []
-    assert len(storage.folders("data/")) == 2
+    assert len(folders(storage, "data/")) == 2
 
 
 def test_runs_that_begin_at_once_get_names_and_numbers_of_their_own(store: Store, storage: Storage) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from bounded import PATIENCE_S, started
-from built_runs import DAY, MIDNIGHT, MovedClock, built, current_run
+from built_runs import DAY, MIDNIGHT, MovedClock, built, current_run, folders
 
 from airflow_snowpack.builds.build import Build
 from airflow_snowpack.builds.build_spec import BuildSpec
@@ -107,7 +107,7 @@ def test_cleanup_follows_a_publication_and_cannot_fail_it(build: Build, registry
     spec = BuildSpec(dataset="flights", key="id", sharding=Sharding.hash(1), retention=Retention(keep_runs=1), processes=1)
     for day in range(2):
         build.run(RowsSource([{"id": day}]), spec, as_of=MIDNIGHT + day * DAY)
-    assert storage.folders("data/") == ["20260102T000000Z"]
+    assert folders(storage, "data/") == ["20260102T000000Z"]
     with registry.lock("flights", "another"):
         assert build.clean_up("flights", Retention()) == []
 
@@ -180,7 +180,7 @@ def test_a_driver_that_is_killed_while_it_writes_leaves_a_run_that_the_next_ones
     assert build.clean_up("flights", Retention()) == []  # it may be alive, for all that anybody knows
     outcome = build.run(ROWS, SPEC, as_of=MIDNIGHT, owner="dag/run/task")
     assert outcome.run_id == current_run(storage) == "20260101T000000Z.2"
-    assert storage.folders("data/") == ["20251231T000000Z", "20260101T000000Z.2"]
+    assert folders(storage, "data/") == ["20251231T000000Z", "20260101T000000Z.2"]
     clock.move(2 * DAY)
     assert [action for action in build.clean_up("flights", Retention()) if action.phase is not CleanupPhase.LOSERS] == []
 

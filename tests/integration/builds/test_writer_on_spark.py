@@ -16,10 +16,10 @@ from scripted_engine import eventually
 from shard_writing import write_shards
 
 from airflow_snowpack.builds.build_spec import BuildSpec, Interrupt
+from airflow_snowpack.builds.columns import from_cell
 from airflow_snowpack.builds.errors import InvalidBuild, InvalidRowKey, TooManyKeys
 from airflow_snowpack.builds.model import KeyType, ShardAttemptResult, ShardFormat, Sharding, hash_shard
 from airflow_snowpack.builds.sharding import fewest_shards
-from airflow_snowpack.builds.sqlite_values import from_cell
 from airflow_snowpack.builds.storage import Storage
 from airflow_snowpack.builds.write.attempt import file_checksum
 from airflow_snowpack.builds.write.selection import read_attempts, select_winners

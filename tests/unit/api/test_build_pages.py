@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 from builds_world import FAILED, FIRST, SECOND, SELECTED, THIRD, WRITING, Built, make_builds
+from built_runs import everything
 from pages_world import SomebodyIs, World, open_world
 
 from airflow_snowpack.api import User
@@ -117,7 +118,7 @@ def test_what_cleanup_would_delete_is_looked_at_on_demand(get: Get, made: Built)
     assert f"data/{FIRST}/" in said
     assert "lost to 00-0" in said
     assert 'data-url="/builds/flights/cleanup?keep_runs=2&amp;stale_attempt_age=12h"' in page.text
-    assert made.storage.exists(layout.manifest(FIRST, 1))
+    assert layout.manifest(FIRST, 1) in everything(made.storage)
     assert "Nothing to delete" in words(get("/ui/builds/empty?plan=yes"))
     for query in ("keep_runs=0", "keep_runs=many", "keep_runs=99999999", "stale_attempt_age=often"):
         assert get(f"/ui/builds/flights?plan=yes&{query}").status_code == 422

@@ -13,8 +13,7 @@ import xxhash
 
 from airflow_snowpack.builds.errors import InvalidBuild, InvalidRowKey
 from airflow_snowpack.builds.model import ShardFormat
-from airflow_snowpack.builds.write.attempt import ShardPlan, write_shard
-from airflow_snowpack.builds.write.rate_limit import RateLimit
+from airflow_snowpack.builds.write.attempt import RateLimit, ShardPlan, write_shard
 from airflow_snowpack.builds.write.shard_writers import DICTIONARY_BYTES
 
 SCHEMA = pa.schema([("seats", pa.int32()), ("tail", pa.string())])

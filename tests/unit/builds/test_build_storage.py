@@ -6,9 +6,10 @@ import pickle
 from pathlib import Path
 
 import pytest
+from built_runs import everything
 
 from airflow_snowpack.builds.errors import InvalidBuild, ObjectMissing
-from airflow_snowpack.builds.storage import Storage
+from airflow_snowpack.builds.storage import Deleted, Storage
 
 
 @pytest.fixture
@@ -21,10 +22,10 @@ def test_what_was_written_is_read_listed_and_deleted(storage: Storage) -> None:
     storage.write("data/ab/two", b"22")
     assert storage.read("data/a/one") == b"1"
     assert [(found.path, found.bytes) for found in storage.objects("data/a/")] == [("data/a/one", 1)]
-    assert storage.folders("data/") == ["a", "ab"]
-    assert storage.delete("data/a/") == storage.delete("data/ab/two").__class__(1, 1)
-    assert storage.folders("data/") == ["ab"]
-    assert not storage.exists("data/a/one")
+    assert storage.delete("data/a/") == Deleted(1, 1)
+    assert everything(storage) == {"data/ab/two"}
+    assert storage.delete("data/ab/two").objects == 1
+    assert everything(storage) == set()
 
 
 def test_a_missing_object_is_another_error_than_a_failing_storage(storage: Storage) -> None:
@@ -52,7 +53,7 @@ def test_a_folder_is_named_with_its_slash(storage: Storage) -> None:
 
 
 def test_a_storage_travels_to_other_processes_and_hides_its_options(tmp_path: Path) -> None:
-    storage = Storage(f"file://{tmp_path}", {}).below("set")
+    storage = Storage(f"file://{tmp_path}", {})
     storage.write("one", b"1")
     assert pickle.loads(pickle.dumps(storage)).read("one") == b"1"
     assert "secret" not in repr(Storage("memory://x", {"skip_instance_cache": "secret"}))

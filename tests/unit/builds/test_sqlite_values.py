@@ -11,9 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from airflow_snowpack.builds.columns import arrow_schema, arrow_type
+from airflow_snowpack.builds.columns import arrow_array, arrow_schema, arrow_type, from_cell, to_cells
 from airflow_snowpack.builds.errors import InvalidBuild
-from airflow_snowpack.builds.sqlite_values import arrow_array, from_cell, to_cells
 
 COLUMNS: list[tuple[pa.DataType, list[Any]]] = [
     (pa.int8(), [-128, 127]),
