@@ -6,7 +6,7 @@ options, takes 3 ms to define.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from airflow_snowpack.errors import Kind, SnowpackError
 from airflow_snowpack.iceberg.names import LEVEL
@@ -14,6 +14,7 @@ from airflow_snowpack.provider_info import CONFIG, SECTION
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
 T = TypeVar("T")
 
@@ -44,21 +45,51 @@ def catalog_conn_id() -> str | None:
     return read_setting("catalog_conn_id", read_optional)
 
 
-def setting_text(key: str) -> str:
+class Options(Protocol):
+    """Where the options of the section come from."""
+
+    @property
+    def home(self) -> Path:
+        """AIRFLOW_HOME, the folder of the embedded store."""
+
+    def text(self, key: str) -> str | None:
+        """Return an option as it is written; ``None`` if it is not."""
+
+
+class AirflowOptions:
+    """The options in Airflow's configuration."""
+
+    @property
+    def home(self) -> Path:
+        """Airflow's own folder."""
+        from pathlib import Path
+
+        from airflow.configuration import AIRFLOW_HOME
+
+        return Path(AIRFLOW_HOME).absolute()
+
+    def text(self, key: str) -> str | None:
+        """Return an option as Airflow reads it: from the environment, a command or the file."""
+        from airflow.configuration import conf
+
+        value: str | None = conf.get(SECTION, key, fallback=None)
+        return value
+
+
+def setting_text(key: str, options: Options) -> str:
     """Return an option as it is written, or its default."""
-    from airflow.configuration import conf
-
-    default = str(CONFIG[SECTION]["options"][key]["default"])
-    return str(conf.get(SECTION, key, fallback=default)).strip()
+    text = options.text(key)
+    return str(CONFIG[SECTION]["options"][key]["default"] if text is None else text).strip()
 
 
-def read_setting(key: str, parse: Callable[[str], T]) -> T:
+def read_setting(key: str, parse: Callable[[str], T], options: Options | None = None) -> T:
     """Return the value of an option.
 
     :param parse: converts the text; its ``ValueError`` states what is allowed.
+    :param options: ``None`` for Airflow's configuration.
     :raises InvalidSetting: the text is not valid.
     """
-    text = setting_text(key)
+    text = setting_text(key, options or AirflowOptions())
     try:
         return parse(text)
     except (ValueError, SnowpackError) as problem:

@@ -1,4 +1,4 @@
-"""Airflow's configuration section ``[snowpack]`` as typed values. Configuration is read here and nowhere else.
+"""The configuration section ``[snowpack]`` as typed values. Configuration is read here and nowhere else.
 
     settings = Settings.load()
     settings.policy.lease            # datetime.timedelta(seconds=1800)
@@ -13,13 +13,13 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from airflow_snowpack.setting import (
+    AirflowOptions,
     InvalidSetting as InvalidSetting,
-    catalog_conn_id,
-    catalog_name,
     read_level,
     read_optional,
     read_setting,
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from airflow_snowpack.jobs.model import LifecyclePolicy
+    from airflow_snowpack.setting import Options
 
 SHORTEST_REQUEST_TIMEOUT = timedelta(seconds=5)
 
@@ -72,44 +73,45 @@ class Settings:
     api_token: str | None = field(repr=False)
 
     @classmethod
-    def load(cls) -> Settings:
+    def load(cls, options: Options | None = None) -> Settings:
         """Read the section.
 
+        :param options: ``None`` for Airflow's configuration.
         :raises InvalidSetting: with the key, the value and what is allowed.
         """
-        from airflow.configuration import AIRFLOW_HOME
-
-        airflow_home = Path(AIRFLOW_HOME).absolute()
-        home = read_setting("home", lambda text: Path(text).expanduser().absolute() if text else airflow_home / "snowpack")
+        options = options or AirflowOptions()
+        airflow_home = options.home
+        read = partial(read_setting, options=options)
+        home = read("home", lambda text: Path(text).expanduser().absolute() if text else airflow_home / "snowpack")
         return cls(
-            store_conn_id=read_setting("store_conn_id", read_optional),
+            store_conn_id=read("store_conn_id", read_optional),
             store_path=airflow_home / "snowpack.db",
-            catalog_conn_id=catalog_conn_id(),
-            catalog_name=catalog_name(),
+            catalog_conn_id=read("catalog_conn_id", read_optional),
+            catalog_name=read("catalog_name", read_level),
             home=home,
-            spark_conn_id=read_setting("spark_conn_id", read_optional),
-            spark_master=read_setting("spark_master", _required),
-            spark_driver_memory=read_setting("spark_driver_memory", _required),
-            spark_packages=read_setting("spark_packages", _names),
-            spark_conf=read_setting("spark_conf", _string_map),
-            policy=_read_policy(),
-            action_order=read_setting("action_order", _order),
-            continue_on_error=read_setting("continue_on_error", _flag),
-            table_cache_refresh=read_setting("table_cache_refresh", _period),
-            table_poll=read_setting("table_poll", _period),
-            resume_delay=resume_delay(),
-            schedule_files=read_setting("schedule_files", _patterns),
-            update_schedules=read_setting("update_schedules", _flag),
-            builds_url=read_setting("builds_url", lambda text: _address(text) or str(home / "builds")),
-            builds_conn_id=read_setting("builds_conn_id", read_optional),
-            interim_namespace=read_setting("interim_namespace", read_level),
-            interim_sweep_after=read_setting("interim_sweep_after", _period),
-            airflow_conn_id=read_setting("airflow_conn_id", read_optional),
-            listen_to_airflow=read_setting("listen_to_airflow", _flag),
-            request_timeout=read_setting("request_timeout", _request_timeout),
-            api_host=read_setting("api_host", _required),
-            api_port=read_setting("api_port", _port),
-            api_token=read_setting("api_token", read_optional),
+            spark_conn_id=read("spark_conn_id", read_optional),
+            spark_master=read("spark_master", _required),
+            spark_driver_memory=read("spark_driver_memory", _required),
+            spark_packages=read("spark_packages", _names),
+            spark_conf=read("spark_conf", _string_map),
+            policy=_read_policy(options),
+            action_order=read("action_order", _order),
+            continue_on_error=read("continue_on_error", _flag),
+            table_cache_refresh=read("table_cache_refresh", _period),
+            table_poll=read("table_poll", _period),
+            resume_delay=read("resume_delay", _period),
+            schedule_files=read("schedule_files", _patterns),
+            update_schedules=read("update_schedules", _flag),
+            builds_url=read("builds_url", lambda text: _address(text) or str(home / "builds")),
+            builds_conn_id=read("builds_conn_id", read_optional),
+            interim_namespace=read("interim_namespace", read_level),
+            interim_sweep_after=read("interim_sweep_after", _period),
+            airflow_conn_id=read("airflow_conn_id", read_optional),
+            listen_to_airflow=read("listen_to_airflow", _flag),
+            request_timeout=read("request_timeout", _request_timeout),
+            api_host=read("api_host", _required),
+            api_port=read("api_port", _port),
+            api_token=read("api_token", read_optional),
         )
 
 
@@ -121,19 +123,21 @@ def resume_delay() -> timedelta:
     return read_setting("resume_delay", _period)
 
 
-def _read_policy() -> LifecyclePolicy:
+def _read_policy(options: Options) -> LifecyclePolicy:
     from airflow_snowpack.jobs.model import LifecyclePolicy
 
     policy = LifecyclePolicy(
-        lease=read_setting("lease", _period),
-        heartbeat=read_setting("heartbeat", _period),
-        fence_check=read_setting("fence_check", _period),
-        max_attempts=read_setting("max_attempts", _count),
-        retry_base=read_setting("retry_base", _period),
+        lease=read_setting("lease", _period, options),
+        heartbeat=read_setting("heartbeat", _period, options),
+        fence_check=read_setting("fence_check", _period, options),
+        max_attempts=read_setting("max_attempts", _count, options),
+        retry_base=read_setting("retry_base", _period, options),
     )
     if policy.heartbeat >= policy.lease:
         raise InvalidSetting(
-            "heartbeat", setting_text("heartbeat"), f"it must be shorter than the lease, {setting_text('lease')}"
+            "heartbeat",
+            setting_text("heartbeat", options),
+            f"it must be shorter than the lease, {setting_text('lease', options)}",
         )
     return policy
 

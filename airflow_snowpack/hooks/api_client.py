@@ -13,8 +13,9 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Self
 
+from airflow_snowpack.connections.errors import IncompleteConnection
 from airflow_snowpack.hooks.connections import read_connection
-from airflow_snowpack.hooks.errors import AirflowRefuses, AirflowUnreachable, IncompleteConnection
+from airflow_snowpack.hooks.errors import AirflowRefuses, AirflowUnreachable
 from airflow_snowpack.redaction import public_address, redacted
 
 if TYPE_CHECKING:

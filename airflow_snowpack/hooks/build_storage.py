@@ -19,8 +19,8 @@ from urllib.parse import urlsplit
 from airflow.sdk import BaseHook
 from airflow.sdk.log import mask_secret
 
+from airflow_snowpack.connections.errors import IncompleteConnection, UnsuitableConnection, UnusableExtra
 from airflow_snowpack.hooks.connections import read_connection
-from airflow_snowpack.hooks.errors import IncompleteConnection, UnsuitableConnection, UnusableExtra
 from airflow_snowpack.settings import Settings
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from airflow.sdk import BaseHook
 from airflow.sdk.exceptions import AirflowNotFoundException, AirflowRuntimeError
 
-from airflow_snowpack.hooks.errors import ConnectionNotFound, EmbeddedNotShared
+from airflow_snowpack.connections.errors import ConnectionNotFound, EmbeddedNotShared
 
 if TYPE_CHECKING:
     from pathlib import Path

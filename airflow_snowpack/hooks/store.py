@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Self
 
 from airflow.sdk import BaseHook
 
+from airflow_snowpack.connections.store import PURPOSE, store_url
 from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.hooks.connection_test import public_message
 from airflow_snowpack.hooks.connections import read_connection, read_connection_in_trigger, refuse_on_remote_executor
-from airflow_snowpack.hooks.errors import IncompleteConnection, UnsuitableConnection
 from airflow_snowpack.settings import Settings
 
 if TYPE_CHECKING:
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from airflow_snowpack.jobs import Jobs, TableLocks
     from airflow_snowpack.store import Deadlines, Store
 
-PURPOSE = "the Snowpack store"
 SECRET_WORDS = ("password", "secret", "token")
 
 
@@ -84,12 +83,14 @@ class SnowpackHook(BaseHook):
         :raises EmbeddedNotShared: there is none, and tasks may run on other hosts.
         """
         conn_id = self.store_conn_id
-        return self._embedded_url() if conn_id is None else store_url(read_connection(conn_id, PURPOSE))
+        return self._embedded_url() if conn_id is None else store_url(with_token(read_connection(conn_id, PURPOSE)))
 
     async def url_in_trigger(self) -> URL:
         """Return the URL of the store, in a trigger's event loop."""
         conn_id = self.store_conn_id
-        return self._embedded_url() if conn_id is None else store_url(await read_connection_in_trigger(conn_id, PURPOSE))
+        if conn_id is None:
+            return self._embedded_url()
+        return store_url(with_token(await read_connection_in_trigger(conn_id, PURPOSE)))
 
     def get_conn(self) -> Store:
         """Return :meth:`store`, under Airflow's usual name."""
@@ -111,7 +112,7 @@ class SnowpackHook(BaseHook):
 
         :raises StoreError: as :meth:`store`.
         """
-        from airflow_snowpack.hooks.iceberg_spark import ConnectOrphans
+        from airflow_snowpack.connections.spark import ConnectOrphans
         from airflow_snowpack.installation import Installation
         from airflow_snowpack.store import open_store
 
@@ -122,7 +123,7 @@ class SnowpackHook(BaseHook):
                 self.settings.catalog_name,
                 self.settings.interim_namespace,
                 self._lock_wait,
-                ConnectOrphans() if self._ends_orphans else None,
+                ConnectOrphans(read_connection) if self._ends_orphans else None,
             )
         return self._installation
 
@@ -184,35 +185,17 @@ class SnowpackHook(BaseHook):
         return URL.create("sqlite", database=str(self.settings.store_path))
 
 
+def with_token(connection: Connection) -> Connection:
+    """Return the connection with a token of the cloud's identity service as its password, if its extra ``iam`` requests one."""
+    if connection.extra_dejson.get("iam"):
+        from airflow.providers.postgres.hooks.postgres import PostgresHook
+
+        hook = PostgresHook(connection=connection)
+        connection.login, connection.password, connection.port = hook.get_iam_token(connection)
+    return connection
+
+
 def secrets_of(url: URL) -> list[str | None]:
     """Return the secrets in the store's address, which drivers may repeat in messages."""
     secret = (str(value) for name, value in url.query.items() if any(word in name for word in SECRET_WORDS))
     return [str(url.password) if url.password else None, *secret]
-
-
-def store_url(connection: Connection) -> URL:
-    """Return the SQLAlchemy URL of a connection.
-
-    :raises UnsuitableConnection, IncompleteConnection: it cannot be the store.
-    """
-    from sqlalchemy.engine import URL
-
-    match connection.conn_type:
-        case "postgres" | "snowpack_store":
-            return _postgres_url(connection)
-        case "sqlite":
-            if not connection.host:
-                raise IncompleteConnection(connection.conn_id, PURPOSE, "host (the path of the SQLite file)")
-            return URL.create("sqlite", database=connection.host)
-        case other:
-            raise UnsuitableConnection(connection.conn_id, PURPOSE, other, ("snowpack_store", "postgres", "sqlite"))
-
-
-def _postgres_url(connection: Connection) -> URL:
-    from airflow.providers.postgres.hooks.postgres import PostgresHook
-
-    hook = PostgresHook(connection=connection, sqlalchemy_scheme="postgresql+psycopg")
-    # The provider passes the extras (sslmode, application_name, …) as arguments; its URL does not have them.
-    ignored = PostgresHook.ignored_extra_options
-    extras = {name: str(value) for name, value in connection.extra_dejson.items() if name not in ignored}
-    return hook.sqlalchemy_url.update_query_dict(extras)

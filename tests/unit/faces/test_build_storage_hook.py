@@ -12,7 +12,7 @@ from airflow_snowpack import hooks
 from airflow_snowpack.builds.errors import InvalidBuild
 from airflow_snowpack.builds.filesystems import refuse_secrets
 from airflow_snowpack.builds.storage import Storage
-from airflow_snowpack.hooks.errors import IncompleteConnection, UnsuitableConnection, UnusableExtra
+from airflow_snowpack.connections.errors import IncompleteConnection, UnsuitableConnection, UnusableExtra
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from airflow_snowpack import hooks, operators
-from airflow_snowpack.hooks.errors import EmbeddedNotShared
+from airflow_snowpack.connections.errors import EmbeddedNotShared
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from airflow_snowpack import hooks
+from airflow_snowpack.connections.errors import IncompleteConnection, UnsuitableConnection, UnusableAddress, UnusableExtra
 from airflow_snowpack.hooks.connection_test import NoAnswer, call_with_timeout
-from airflow_snowpack.hooks.errors import IncompleteConnection, UnsuitableConnection, UnusableAddress, UnusableExtra
 from airflow_snowpack.iceberg.errors import CatalogUnreachable
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ def connection(conn_type: str, **fields: Any) -> Connection:
 
 
 def test_a_postgres_connection_keeps_its_driver_options_and_uses_psycopg_3() -> None:
-    from airflow_snowpack.hooks.store import store_url
+    from airflow_snowpack.connections.store import store_url
 
     given = connection(
         "postgres", host="db", port=5433, schema="jobs", login="u", password="p@ss", extra='{"sslmode": "require"}'
@@ -36,21 +36,77 @@ def test_a_postgres_connection_keeps_its_driver_options_and_uses_psycopg_3() -> 
     assert url.render_as_string(hide_password=False) == "postgresql+psycopg://u:p%40ss@db:5433/jobs?sslmode=require"
 
 
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"host": "db", "port": 5433, "schema": "jobs", "login": "u", "password": "p@ss/word"},
+        {"host": "db", "schema": "jobs", "login": "u", "extra": '{"sqlalchemy_query": {"application_name": "a"}, "cursor": "x"}'},
+        {"host": "db"},
+    ],
+)
+def test_the_url_of_the_store_is_that_of_the_postgres_provider(fields: dict[str, Any]) -> None:
+    from airflow.providers.postgres.hooks.postgres import PostgresHook
+
+    from airflow_snowpack.connections.store import store_url
+
+    given = connection("postgres", **fields)
+    assert store_url(given) == PostgresHook(connection=given, sqlalchemy_scheme="postgresql+psycopg").sqlalchemy_url
+
+
+def test_every_extra_that_the_postgres_provider_reads_itself_is_kept_from_the_driver() -> None:
+    from airflow.providers.postgres.hooks.postgres import PostgresHook
+
+    from airflow_snowpack.connections.store import NOT_FOR_THE_DRIVER
+
+    assert PostgresHook.ignored_extra_options == NOT_FOR_THE_DRIVER
+
+
+def test_a_store_with_iam_gets_its_token_from_the_postgres_provider(monkeypatch: pytest.MonkeyPatch) -> None:
+    from airflow.providers.postgres.hooks.postgres import PostgresHook
+
+    from airflow_snowpack.hooks.store import with_token
+
+    # The provider asks AWS or Azure, which no test can reach.
+    monkeypatch.setattr(PostgresHook, "get_iam_token", lambda _hook, _connection: ("role", "token", 5432))
+    given = with_token(connection("postgres", host="db", login="u", extra='{"iam": true}'))
+    assert (given.login, given.password, given.port) == ("role", "token", 5432)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"host": "spark"},
+        {"host": "sc://spark", "port": 15002},
+        {"host": "spark", "login": "a b", "password": "t=;o/k", "extra": '{"use_ssl": true}'},
+    ],
+)
+def test_the_address_of_a_connect_server_is_that_of_the_spark_provider(
+    fields: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from airflow.providers.apache.spark.hooks.spark_connect import SparkConnectHook
+
+    from airflow_snowpack.connections.spark import connect_url
+
+    given = connection("spark_connect", **fields)
+    monkeypatch.setenv("AIRFLOW_CONN_C", given.as_json())
+    assert connect_url(given) == SparkConnectHook("c").get_connection_url()
+
+
 def test_a_sqlite_connection_names_a_file() -> None:
-    from airflow_snowpack.hooks.store import store_url
+    from airflow_snowpack.connections.store import store_url
 
     assert str(store_url(connection("sqlite", host="/var/lib/snowpack.db"))) == "sqlite:////var/lib/snowpack.db"
 
 
 def test_a_sqlite_connection_without_a_file_says_what_is_missing() -> None:
-    from airflow_snowpack.hooks.store import store_url
+    from airflow_snowpack.connections.store import store_url
 
     with pytest.raises(IncompleteConnection, match="host"):
         store_url(connection("sqlite"))
 
 
 def test_a_connection_that_can_hold_no_store_is_refused() -> None:
-    from airflow_snowpack.hooks.store import store_url
+    from airflow_snowpack.connections.store import store_url
 
     with pytest.raises(UnsuitableConnection, match="postgres, sqlite"):
         store_url(connection("mysql", host="db"))
@@ -88,13 +144,13 @@ def test_without_a_connection_the_catalog_is_embedded_and_shared_with_spark(inst
     ],
 )
 def test_a_rest_connection_gives_the_catalogs_address(given: dict[str, Any], address: str) -> None:
-    from airflow_snowpack.hooks.iceberg_catalog import catalog_config
+    from airflow_snowpack.connections.catalog import catalog_config
 
     assert catalog_config(connection(**given), "lake").address == address
 
 
 def test_a_rest_connection_gives_credentials_and_properties() -> None:
-    from airflow_snowpack.hooks.iceberg_catalog import catalog_config
+    from airflow_snowpack.connections.catalog import catalog_config
 
     extra = '{"warehouse": "wh", "properties": {"s3.endpoint": "http://s3"}, "spark_properties": {"io-impl": "x"}}'
     config = catalog_config(connection("iceberg", host="http://c", login="id", password="secret", extra=extra), "lake")
@@ -106,7 +162,7 @@ def test_a_rest_connection_gives_credentials_and_properties() -> None:
 
 
 def test_a_sql_catalog_needs_a_warehouse() -> None:
-    from airflow_snowpack.hooks.iceberg_catalog import catalog_config
+    from airflow_snowpack.connections.catalog import catalog_config
 
     with pytest.raises(IncompleteConnection, match="warehouse"):
         catalog_config(connection("postgres", host="db", schema="lake"), "lake")
@@ -121,13 +177,13 @@ def test_a_sql_catalog_needs_a_warehouse() -> None:
     ],
 )
 def test_a_spark_connection_names_the_master(given: dict[str, Any], master: str) -> None:
-    from airflow_snowpack.hooks.iceberg_spark import spark_master
+    from airflow_snowpack.connections.spark import spark_master
 
     assert spark_master(connection(**given)) == master
 
 
 def test_a_spark_connection_may_have_further_configuration() -> None:
-    from airflow_snowpack.hooks.iceberg_spark import connection_conf
+    from airflow_snowpack.connections.spark import connection_conf
 
     given = connection("spark", host="yarn", extra='{"conf": {"spark.executor.instances": 4}}')
 
@@ -135,7 +191,7 @@ def test_a_spark_connection_may_have_further_configuration() -> None:
 
 
 def test_a_connection_of_another_type_is_no_spark() -> None:
-    from airflow_snowpack.hooks.iceberg_spark import spark_master
+    from airflow_snowpack.connections.spark import spark_master
 
     with pytest.raises(UnsuitableConnection, match="spark, spark_connect"):
         spark_master(connection("ssh", host="head"))
@@ -151,7 +207,7 @@ def test_a_connection_of_another_type_is_no_spark() -> None:
     ],
 )
 def test_the_beginning_of_an_address_says_of_which_kind_the_catalog_is(address: str, kind: str, reached: str) -> None:
-    from airflow_snowpack.hooks.iceberg_catalog import catalog_config
+    from airflow_snowpack.connections.catalog import catalog_config
 
     config = catalog_config(connection("snowpack_catalog", host=address, extra='{"warehouse": "wh"}'), "lake")
 
@@ -163,7 +219,7 @@ def test_the_beginning_of_an_address_says_of_which_kind_the_catalog_is(address: 
     ["catalog", "ftp://host", "https://user:hunter22@host/api", "postgresql://u:hunter22@db/lake", "postgresql://db:x/l"],
 )
 def test_an_address_that_names_no_catalog_is_refused_and_not_repeated(address: str) -> None:
-    from airflow_snowpack.hooks.iceberg_catalog import catalog_config
+    from airflow_snowpack.connections.catalog import catalog_config
 
     with pytest.raises(UnusableAddress) as refused:
         catalog_config(connection("snowpack_catalog", host=address, extra='{"warehouse": "wh"}'), "lake")
@@ -173,7 +229,7 @@ def test_an_address_that_names_no_catalog_is_refused_and_not_repeated(address: s
 
 @pytest.mark.parametrize("properties", ['{"s3.endpoint": "http://s3"}', '"{\\"s3.endpoint\\": \\"http://s3\\"}"'])
 def test_properties_are_an_object_or_the_text_of_one(properties: str) -> None:
-    from airflow_snowpack.hooks.iceberg_catalog import catalog_config
+    from airflow_snowpack.connections.catalog import catalog_config
 
     given = connection("snowpack_catalog", host="https://c", extra=f'{{"properties": {properties}}}')
 
@@ -182,14 +238,14 @@ def test_properties_are_an_object_or_the_text_of_one(properties: str) -> None:
 
 @pytest.mark.parametrize("properties", ['"{oops"', "[1]", "7"])
 def test_properties_of_another_shape_are_refused(properties: str) -> None:
-    from airflow_snowpack.hooks.iceberg_catalog import catalog_config
+    from airflow_snowpack.connections.catalog import catalog_config
 
     with pytest.raises(UnusableExtra, match="properties"):
         catalog_config(connection("snowpack_catalog", host="https://c", extra=f'{{"properties": {properties}}}'), "lake")
 
 
 def test_the_form_of_the_store_gives_the_same_as_a_postgres_connection() -> None:
-    from airflow_snowpack.hooks.store import store_url
+    from airflow_snowpack.connections.store import store_url
 
     fields = {"host": "db", "port": 5433, "schema": "jobs", "login": "u", "password": "p", "extra": '{"sslmode": "require"}'}
 

@@ -224,16 +224,16 @@ def test_a_dry_run_reports_what_it_would_do_and_leaves_no_lock_and_no_event(
 @pytest.fixture
 def spark_sessions(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The tables' catalogs for which a Spark session was requested; requesting one fails."""
-    from airflow_snowpack.hooks import IcebergSparkHook
+    from airflow_snowpack.connections.spark import Spark
     from airflow_snowpack.spark import SparkUnavailable
 
     requested: list[str] = []
 
-    def session(hook: IcebergSparkHook) -> None:
-        requested.append(hook.config.app_name)
+    def session(spark: Spark) -> None:
+        requested.append(spark.config.app_name)
         raise SparkUnavailable("Spark starts")
 
-    monkeypatch.setattr(IcebergSparkHook, "session", session)
+    monkeypatch.setattr(Spark, "session", session)
     return requested
 
 

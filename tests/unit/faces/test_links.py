@@ -14,7 +14,7 @@ from airflow_snowpack.jobs import JobStatus
 if TYPE_CHECKING:
     from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
 
-    from airflow_snowpack.hooks.iceberg_spark import IcebergSparkHook
+    from airflow_snowpack.connections.spark import Spark
     from airflow_snowpack.jobs import Jobs
     from tests.unit.faces.conftest import Runner
 
@@ -88,11 +88,11 @@ class Killed(BaseException):
 def test_a_task_that_is_killed_while_it_works_has_its_link_already(
     run_operator: Runner, jobs: Jobs, flights: TableName, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def start_spark(_hook: IcebergSparkHook) -> None:
+    def start_spark(_spark: Spark) -> None:
         raise Killed
 
-    monkeypatch.setattr("airflow_snowpack.hooks.iceberg_spark.IcebergSparkHook.session", start_spark)
-    monkeypatch.setattr("airflow_snowpack.hooks.iceberg_spark.IcebergSparkHook.check", lambda _hook: None)
+    monkeypatch.setattr("airflow_snowpack.connections.spark.Spark.session", start_spark)
+    monkeypatch.setattr("airflow_snowpack.connections.spark.Spark.check", lambda _hook: None)
     outcome = run_operator(
         operators.MaintainTableOperator(task_id="maintain", table="demo.flights", actions=["rewrite_manifests"])
     )

@@ -1,0 +1,53 @@
+"""The store that an Airflow connection describes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from airflow_snowpack.connections.errors import IncompleteConnection, UnsuitableConnection
+
+if TYPE_CHECKING:
+    from sqlalchemy.engine import URL
+
+    from airflow_snowpack.connections.connection import Connection
+
+PURPOSE = "the Snowpack store"
+NOT_FOR_THE_DRIVER = frozenset(
+    {"aws_conn_id", "azure_conn_id", "cluster-identifier", "cursor", "iam", "redshift", "redshift-serverless", "sqlalchemy_query",
+     "sqlalchemy_scheme", "workgroup-name"}
+)  # fmt: skip
+"""Extras that Airflow's Postgres provider reads itself; the others (sslmode, application_name, …) are the driver's arguments."""
+
+
+def store_url(connection: Connection) -> URL:
+    """Return the SQLAlchemy URL of a connection.
+
+    :raises UnsuitableConnection, IncompleteConnection: it cannot be the store.
+    """
+    from sqlalchemy.engine import URL
+
+    match connection.conn_type:
+        case "postgres" | "snowpack_store":
+            return _postgres_url(connection)
+        case "sqlite":
+            if not connection.host:
+                raise IncompleteConnection(connection.conn_id, PURPOSE, "host (the path of the SQLite file)")
+            return URL.create("sqlite", database=connection.host)
+        case other:
+            raise UnsuitableConnection(connection.conn_id, PURPOSE, other, ("snowpack_store", "postgres", "sqlite"))
+
+
+def _postgres_url(connection: Connection) -> URL:
+    from sqlalchemy.engine import URL
+
+    extra = connection.extra_dejson
+    options = {name: str(value) for name, value in extra.items() if name not in NOT_FOR_THE_DRIVER}
+    return URL.create(
+        "postgresql+psycopg",
+        username=connection.login,
+        password=connection.password,
+        host=connection.host,
+        port=connection.port,
+        database=connection.schema,
+        query={**extra.get("sqlalchemy_query", {}), **options},
+    )
