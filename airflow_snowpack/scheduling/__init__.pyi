@@ -57,10 +57,10 @@ from .history import (
     read_history as read_history,
     read_runs as read_runs,
 )
-from .launches.launcher import Launcher as Launcher, LaunchReport as LaunchReport
+from .launches.launcher import Launcher as Launcher
 from .launches.run_ends import RunEnds as RunEnds, Runs as Runs, ends_are_due as ends_are_due
 from .launches.run_now import run_now as run_now, run_registered as run_registered
-from .pending_runs.checker import Checker as Checker, CheckReport as CheckReport
+from .pending_runs.checker import Checker as Checker
 from .pending_runs.gate import Gate as Gate
 from .pending_runs.gated_runs import (
     GatedRun as GatedRun,
@@ -74,6 +74,7 @@ from .pending_runs.model import (
     PendingState as PendingState,
     QueuedRun as QueuedRun,
     Reason as Reason,
+    RoundReport as RoundReport,
 )
 from .pending_runs.wait_queue import gate_is_due as gate_is_due
 from .registered_run import RegisteredRun as RegisteredRun
@@ -87,7 +88,7 @@ from .schedule import (
     parse_constraints as parse_constraints,
 )
 from .schedule_writer import Origin as Origin
-from .scheduler import RoundReport as RoundReport, Scheduler as Scheduler
+from .scheduler import Scheduler as Scheduler
 from .schedules import Schedules as Schedules, StoredSchedule as StoredSchedule
 from .sources.poller import POLLER_PERIOD as POLLER_PERIOD, Poller as Poller, PollReport as PollReport
 from .sources.source import (

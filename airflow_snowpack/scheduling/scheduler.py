@@ -11,16 +11,16 @@ is in the store, so that wherever a process ends, the next round of another cont
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.lineage.operations import EDGES, OPERATIONS
 from airflow_snowpack.scheduling.airflow_port import AirflowPort, Starter
 from airflow_snowpack.scheduling.events.event_intake import EventIntake
-from airflow_snowpack.scheduling.launches.launcher import Launcher, LaunchReport
+from airflow_snowpack.scheduling.launches.launcher import Launcher
 from airflow_snowpack.scheduling.launches.run_ends import RunEnds
 from airflow_snowpack.scheduling.pending_runs.checker import Checker
+from airflow_snowpack.scheduling.pending_runs.model import RoundReport
 from airflow_snowpack.scheduling.retention import KEEP, retained
 from airflow_snowpack.store import Store
 from airflow_snowpack.store.retention import Pruner
@@ -32,24 +32,6 @@ log = logging.getLogger(__name__)
 TIDY_EVERY = timedelta(hours=1)
 RETRY_AFTER = timedelta(seconds=5)
 """The pause after a round that failed: an outage of Airflow or of the store must not be met twice a second."""
-
-
-@dataclass(frozen=True, slots=True)
-class RoundReport:
-    """The results of one round.
-
-    :param taken: how many events were taken in; ``looked_at``: how many pending runs were evaluated.
-    :param launched: the ids of the DAG runs that exist now; ``waiting``: of those that could not be started.
-    """
-
-    taken: int = 0
-    looked_at: int = 0
-    launched: tuple[str, ...] = ()
-    waiting: tuple[str, ...] = ()
-
-    @property
-    def is_idle(self) -> bool:
-        return not (self.taken or self.looked_at or self.launched or self.waiting)
 
 
 class Scheduler:
@@ -72,16 +54,15 @@ class Scheduler:
     def step(self) -> RoundReport:
         """Run one round."""
         self._run_ends.step()
-        taken, looked_at, launched = self._intake.step(), 0, LaunchReport()
+        report = RoundReport(taken=self._intake.step())
         try:
             for checked in self._checker.parts():
-                looked_at += checked.looked_at
+                report += checked
                 if checked.sent_off:  # they do not wait for the evaluation of all the others
-                    launched += self._launcher.step()
+                    report += self._launcher.step()
         finally:  # what is reserved is started, whatever stops the checker
-            launched += self._launcher.step()
+            report += self._launcher.step()
         self._tidy()
-        report = RoundReport(taken, looked_at, launched.launched, launched.waiting)
         for run_id in report.launched:
             log.info("Launched %s", run_id)
         return report

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -28,7 +27,7 @@ from airflow_snowpack.scheduling.errors import InvalidSchedule
 from airflow_snowpack.scheduling.events.counting import count_events, fired_by, listed_events
 from airflow_snowpack.scheduling.history import note
 from airflow_snowpack.scheduling.launches.active_runs import release_slots
-from airflow_snowpack.scheduling.pending_runs.model import PendingState, is_open, move
+from airflow_snowpack.scheduling.pending_runs.model import PendingState, RoundReport, is_open, move
 from airflow_snowpack.scheduling.pending_runs.wait_queue import wake_next
 from airflow_snowpack.scheduling.schedule import Schedule
 from airflow_snowpack.store import IdMaker, Leases, Store, new_id
@@ -48,17 +47,6 @@ LEASE = timedelta(minutes=2)
 FIRST_PAUSE, LONGEST_PAUSE = timedelta(seconds=5), timedelta(minutes=5)
 
 
-@dataclass(frozen=True, slots=True)
-class LaunchReport:
-    """The ids of the runs that one step started, and of those that wait for another attempt."""
-
-    launched: tuple[str, ...] = ()
-    waiting: tuple[str, ...] = ()
-
-    def __add__(self, other: LaunchReport) -> LaunchReport:
-        return LaunchReport(self.launched + other.launched, self.waiting + other.waiting)
-
-
 class Launcher:
     """Starts runs.
 
@@ -72,7 +60,7 @@ class Launcher:
         self._name = name
         self._make_id = make_id
 
-    def step(self, limit: int = 50) -> LaunchReport:
+    def step(self, limit: int = 50) -> RoundReport:
         """Start at most ``limit`` of the launches that are due."""
         self._reclaim()
         launched, waiting = [], []
@@ -88,7 +76,7 @@ class Launcher:
             else:
                 self._give_back(launch, attempt_id, attempt, problem, absorbs=absorbed and not problem.may_exist)
                 waiting.append(launch.run_id)
-        return LaunchReport(tuple(launched), tuple(waiting))
+        return RoundReport(launched=tuple(launched), waiting=tuple(waiting))
 
     def _start(self, launch: Launch) -> NotStarted | None:
         try:

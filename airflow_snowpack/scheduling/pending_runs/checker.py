@@ -16,7 +16,6 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -27,7 +26,7 @@ from airflow_snowpack.scheduling.constraints.constraint import CONSTRAINTS, Cons
 from airflow_snowpack.scheduling.errors import InvalidSchedule
 from airflow_snowpack.scheduling.pending_runs.airflow_snapshot import take_snapshot
 from airflow_snowpack.scheduling.pending_runs.evaluation import Evaluation, Outcomes
-from airflow_snowpack.scheduling.pending_runs.model import PendingState, is_open
+from airflow_snowpack.scheduling.pending_runs.model import PendingState, RoundReport, is_open
 from airflow_snowpack.scheduling.schedule import Definitions
 from airflow_snowpack.store import Store, StoreError
 from airflow_snowpack.store.tables.schedules import pending_jobs, schedule_groups, schedules
@@ -42,32 +41,6 @@ REQUEST_LIMIT = 250
 """The runs of so many DAGs or groups are read from Airflow in one round; each DAG is a request."""
 
 
-@dataclass(frozen=True, slots=True)
-class CheckReport:
-    """The results of one step.
-
-    :param looked_at: how many pending runs it evaluated.
-    :param sent_off: the ids of those that were reserved; ``discarded``: of those that were discarded.
-    """
-
-    looked_at: int = 0
-    sent_off: tuple[str, ...] = ()
-    discarded: tuple[str, ...] = ()
-
-    @classmethod
-    def of(cls, outcomes: Outcomes) -> CheckReport:
-        """Report the outcomes of some pending runs."""
-        return cls(
-            looked_at=sum(outcome is not None for outcome in outcomes.values()),
-            sent_off=tuple(key for key, outcome in outcomes.items() if outcome is PendingState.LAUNCH),
-            discarded=tuple(key for key, outcome in outcomes.items() if outcome is PendingState.DISCARDED),
-        )
-
-    def __add__(self, other: CheckReport) -> CheckReport:
-        sent_off, discarded = self.sent_off + other.sent_off, self.discarded + other.discarded
-        return CheckReport(self.looked_at + other.looked_at, sent_off, discarded)
-
-
 class Checker:
     """Evaluates what is due.
 
@@ -78,19 +51,24 @@ class Checker:
         self._store = store
         self._airflow = airflow
 
-    def step(self, limit: int | None = None) -> CheckReport:
+    def step(self, limit: int | None = None) -> RoundReport:
         """Evaluate the pending runs that are due now.
 
         :param limit: at most so many, the most urgent; ``None`` for all.
         """
-        return sum(self.parts(limit), CheckReport())
+        return sum(self.parts(limit), RoundReport())
 
-    def parts(self, limit: int | None = None) -> Iterator[CheckReport]:
+    def parts(self, limit: int | None = None) -> Iterator[RoundReport]:
         """Do the same part by part; what a part has reserved can be launched before the next one."""
         free, others = _in_order(self._find(limit))
         for runs in (free, others):
             for start in range(0, len(runs), SNAPSHOT_SIZE):
-                yield CheckReport.of(self._evaluate(runs[start : start + SNAPSHOT_SIZE]))
+                outcomes = self._evaluate(runs[start : start + SNAPSHOT_SIZE])
+                yield RoundReport(
+                    looked_at=sum(outcome is not None for outcome in outcomes.values()),
+                    sent_off=tuple(key for key, outcome in outcomes.items() if outcome is PendingState.LAUNCH),
+                    discarded=tuple(key for key, outcome in outcomes.items() if outcome is PendingState.DISCARDED),
+                )
 
     def _find(self, limit: int | None) -> Sequence[sa.Row[Any]]:
         names = ("pending_id", "schedule", "dag_id", "priority", "created_at", "next_check_at")

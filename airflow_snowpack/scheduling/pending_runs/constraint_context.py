@@ -25,7 +25,6 @@ import sqlalchemy as sa
 
 from airflow_snowpack.scheduling.airflow_port import DagRuns, FreeSlots, Snapshot, Unavailable
 from airflow_snowpack.scheduling.constraints.constraint import (
-    RECHECK,
     Constraint,
     ConstraintContext,
     FactUnavailable,
@@ -278,10 +277,6 @@ class Rulings:
     def not_before(self) -> datetime | None:
         """The latest of the moments that were named, since all must be met; ``None`` when none was."""
         return max((ruling.not_before for ruling in self._later if ruling.not_before is not None), default=None)
-
-    def next_check(self, now: datetime) -> datetime:
-        """Return the moment that was named or, where none was, one that is soon."""
-        return self.not_before or now + RECHECK
 
     @property
     def waits_for(self) -> str | None:

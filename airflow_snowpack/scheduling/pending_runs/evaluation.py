@@ -29,7 +29,7 @@ from airflow_snowpack.scheduling.history import line, note, write_lines
 from airflow_snowpack.scheduling.launches.reservation import Reservation, Wanted, reserve_runs, run_id_of
 from airflow_snowpack.scheduling.launches.run_ends import LOOK_AGAIN, ended_meanwhile
 from airflow_snowpack.scheduling.pending_runs.batch import Locked, lock_batch
-from airflow_snowpack.scheduling.pending_runs.constraint_context import Facts, Rulings, rule_all
+from airflow_snowpack.scheduling.pending_runs.constraint_context import Facts, rule_all
 from airflow_snowpack.scheduling.pending_runs.leftovers import begin_with_late_events, expiry, keep_unmet, keep_unmet_of_expired
 from airflow_snowpack.scheduling.pending_runs.model import (
     PendingState,
@@ -72,6 +72,11 @@ class _Due:
     counted: Counted
 
     @property
+    def moments(self) -> dict[str, Any]:
+        """The columns for its moments."""
+        return {"triggered_at": self.triggered_at, "expires_at": self.expires_at}
+
+    @property
     def is_new(self) -> bool:
         """Whether its trigger was not satisfied before."""
         return self.row.triggered_at is None
@@ -79,19 +84,6 @@ class _Due:
     def is_discarded_at(self, now: datetime) -> bool:
         """Whether its timeout discards it then, which keeps the events that arrived after the expiry; a skip would not."""
         return now >= self.expires_at and self.schedule.timeout.then is Then.DISCARD
-
-
-@dataclass(frozen=True, slots=True)
-class _Waiting:
-    """A pending run that continues to wait, not written yet.
-
-    :param write: its row; ``next_check_at`` is missing where its place in the queue decides it.
-    :param latest: it is evaluated again by then.
-    """
-
-    row: sa.Row[Any]
-    write: Write
-    latest: datetime | None = None
 
 
 class Evaluation:
@@ -118,7 +110,7 @@ class Evaluation:
         self._now = store.clock()
         self._facts = Facts(conn, snapshot, self._now)
         self._fronts = Fronts(conn)
-        self._waiting: list[_Waiting] = []
+        self._waiting: list[Write] = []
         self._entries: list[dict[str, Any]] = []
         self._started: list[tuple[_Due, str]] = []
         self._starts: list[Write] = []
@@ -178,7 +170,7 @@ class Evaluation:
             return self._discard(row, PendingState(row.state), "the schedule was changed")
         if row.triggered_at is None and not judgement.satisfied:
             reason = Reason("trigger", judgement.text, met=False, not_before=judgement.next_at)
-            return self._wait(row, Write.of(row, **_changes((reason,), judgement.next_at, None, counted)))
+            return self._wait(Write.of(row, **_changes((reason,), judgement.next_at, None, counted)))
         trigger = Reason("trigger", judgement.text, met=True)
         # Another host's clock may be ahead; what happens later by that clock has happened now.
         triggered_at = row.triggered_at or min(judgement.since or self._now, self._now)
@@ -189,7 +181,7 @@ class Evaluation:
         """Let wait what this process cannot read or evaluate, such as data of a newer version; it blocks no other."""
         log.error("schedule_not_readable: %s: %s", row.schedule, problem)
         reason = Reason("schedule", storable(problem), met=False)
-        return self._wait(row, Write.of(row, **_changes((reason,), self._now + RECHECK, None, None)))
+        return self._wait(Write.of(row, **_changes((reason,), self._now + RECHECK, None, None)))
 
     def _constrain(self, due: _Due) -> PendingState:
         """Evaluate the constraints, and reserve the run, let it wait, or discard it."""
@@ -204,10 +196,16 @@ class Evaluation:
             return PendingState.DISCARDED
         if rulings.all_met:
             elder = self._elder(due)
-            return self._start(due, reasons) if elder is None else self._yield_to(due, reasons, elder)
+            if elder is None:
+                return self._start(due, reasons)
+            first = Reason("queue", "a run that came before it is evaluated first", met=False)
+            # It is woken if there is room for it too.
+            return self._wait_for_constraints(due, (*reasons, first), min(now + LOOK_AGAIN, due.expires_at), elder)
         if now >= due.expires_at:
             return self._time_out(due, reasons)
-        return self._wait_in_queue(due, reasons, rulings)
+        key = rulings.waits_for
+        next_at = None if key is not None else min(rulings.not_before or now + RECHECK, due.expires_at)
+        return self._wait_for_constraints(due, reasons, next_at, key)
 
     def _elder(self, due: _Due) -> str | None:
         """Return the wait key of a due run that is before this one in the queue."""
@@ -216,17 +214,6 @@ class Evaluation:
             return None
         self._flush()  # those that were evaluated before it are not due any more
         return elder_due(self._conn, due.row, keys, self._now)
-
-    def _yield_to(self, due: _Due, reasons: tuple[Reason, ...], key: str) -> PendingState:
-        """Wait for a due run that came before it and waits for the same. It is woken if there is room for it too."""
-        first = Reason("queue", "a run that came before it is evaluated first", met=False)
-        next_at = min(self._now + LOOK_AGAIN, due.expires_at)
-        return self._wait_for_constraints(due, _changes((*reasons, first), next_at, key, due.counted))
-
-    def _wait_in_queue(self, due: _Due, reasons: tuple[Reason, ...], rulings: Rulings) -> PendingState:
-        key = rulings.waits_for
-        next_at = None if key is not None else min(rulings.next_check(self._now), due.expires_at)
-        return self._wait_for_constraints(due, _changes(reasons, next_at, key, due.counted))
 
     def _time_out(self, due: _Due, reasons: tuple[Reason, ...]) -> PendingState:
         timeout = due.schedule.timeout
@@ -243,18 +230,24 @@ class Evaluation:
 
     # --- what becomes of it ---------------------------------------------------------------------------------------------
 
-    def _wait_for_constraints(self, due: _Due, changes: Mapping[str, Any]) -> PendingState:
+    def _wait_for_constraints(
+        self, due: _Due, reasons: tuple[Reason, ...], next_at: datetime | None, waits_for: str | None
+    ) -> PendingState:
+        """Let a triggered run wait.
+
+        :param next_at: when it is evaluated again; ``None`` where its place in the queue decides that.
+        """
         if due.is_new:
             self._entries.append(self._triggered(due))
-        moments: dict[str, Any] = {"triggered_at": due.triggered_at, "expires_at": due.expires_at}
-        write = Write.of(due.row, state=PendingState.CONSTRAINT, **moments, **changes)
-        return self._wait(due.row, write, due.expires_at)
+        changes = _changes(reasons, next_at, waits_for, due.counted)
+        return self._wait(Write.of(due.row, state=PendingState.CONSTRAINT, **due.moments, **changes))
 
-    def _wait(self, row: sa.Row[Any], write: Write, latest: datetime | None = None) -> PendingState:
-        self._waiting.append(_Waiting(row, write, latest))
-        self._facts.move(row.priority, row.waits_for, write.values["waits_for"])
-        if row.waits_for not in (None, write.values["waits_for"]):
-            self._left.add(row.waits_for)
+    def _wait(self, write: Write) -> PendingState:
+        was, key = write.row.waits_for, write.values["waits_for"]
+        self._waiting.append(write)
+        self._facts.move(write.row.priority, was, key)
+        if was not in (None, key):
+            self._left.add(was)
         return write.state
 
     def _start(self, due: _Due, reasons: tuple[Reason, ...], was: PendingState | None = None) -> PendingState:
@@ -266,9 +259,8 @@ class Evaluation:
         run_id = run_id_of(schedule.name, row.pending_id, row.created_at)
         if due.is_new and was is None:
             self._entries.append(self._triggered(due))
-        moments: dict[str, Any] = {"triggered_at": due.triggered_at, "expires_at": due.expires_at}
         changes = _changes(reasons, None, None, due.counted)
-        start = Write.of(row, state=PendingState.LAUNCH, was=was, run_id=run_id, **moments, **changes)
+        start = Write.of(row, state=PendingState.LAUNCH, was=was, run_id=run_id, **due.moments, **changes)
         if row.waits_for is None:
             self._starts.append(start)
         else:  # at once, or it would be due before those behind it
@@ -305,8 +297,7 @@ class Evaluation:
         self._flush()
         if due.is_new:
             write_lines(self._conn, [self._triggered(due)])
-            moments = {"triggered_at": due.triggered_at, "expires_at": due.expires_at}
-            move(self._conn, due.row.pending_id, PendingState.TRIGGER, PendingState.CONSTRAINT, **moments)
+            move(self._conn, due.row.pending_id, PendingState.TRIGGER, PendingState.CONSTRAINT, **due.moments)
 
     # --- writing --------------------------------------------------------------------------------------------------------
 
@@ -318,24 +309,23 @@ class Evaluation:
         if not waiting:
             return
         in_front = self._move_in_queues(waiting)
-        soon = self._ended_meanwhile({one.write.values["waits_for"] for one in waiting if one.row.pending_id in in_front})
+        soon = self._ended_meanwhile({one.values["waits_for"] for one in waiting if one.row.pending_id in in_front})
         for one in waiting:
-            if one.latest is not None and one.write.values["next_check_at"] is None:
-                is_first, key = one.row.pending_id in in_front, one.write.values["waits_for"]
+            if one.state is PendingState.CONSTRAINT and one.values["next_check_at"] is None:
+                is_first, key = one.row.pending_id in in_front, one.values["waits_for"]
                 pause = soon.get(key, RECHECK) if is_first else FALLBACK_CHECK_INTERVAL
-                one.write.values["next_check_at"] = min(self._now + pause, one.latest)
-        write_all(self._conn, [one.write for one in waiting])
+                one.values["next_check_at"] = min(self._now + pause, one.values["expires_at"])
+        write_all(self._conn, waiting)
 
-    def _move_in_queues(self, waiting: Iterable[_Waiting]) -> set[str]:
+    def _move_in_queues(self, waiting: Iterable[Write]) -> set[str]:
         """Enter these runs in their queues, one after the other.
 
         :returns: the ids of those that are at the front of theirs.
         """
-        queued = [one for one in waiting if one.write.values["waits_for"] is not None or one.row.waits_for is not None]
-        self._fronts.read(one.write.values["waits_for"] for one in queued if one.write.values["waits_for"] is not None)
+        self._fronts.read(one.values["waits_for"] for one in waiting if one.values["waits_for"] is not None)
         in_front = set()
-        for one in queued:
-            was, key = one.row.waits_for, one.write.values["waits_for"]
+        for one in waiting:
+            was, key = one.row.waits_for, one.values["waits_for"]
             if was not in (None, key):
                 self._fronts.leave(one.row, was)
             if key is not None:

@@ -11,7 +11,7 @@ waits, not what there ever was.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
@@ -135,14 +135,38 @@ def move(conn: sa.Connection, pending_id: str, was: PendingState, to: PendingSta
 
 
 @dataclass(frozen=True, slots=True)
+class RoundReport:
+    """What became of pending runs in a round of the scheduler, or in a part of one.
+
+    :param taken: how many events were taken in; ``looked_at``: how many pending runs were evaluated.
+    :param sent_off: the ids of those that were reserved; ``discarded``: of those that were discarded.
+    :param launched: the ids of the DAG runs that exist now; ``waiting``: of those that could not be started.
+    """
+
+    taken: int = 0
+    looked_at: int = 0
+    sent_off: tuple[str, ...] = ()
+    discarded: tuple[str, ...] = ()
+    launched: tuple[str, ...] = ()
+    waiting: tuple[str, ...] = ()
+
+    @property
+    def is_idle(self) -> bool:
+        return self == RoundReport()
+
+    def __add__(self, other: RoundReport) -> RoundReport:
+        return RoundReport(*(mine + more for mine, more in zip(astuple(self), astuple(other), strict=True)))
+
+
+@dataclass(frozen=True, slots=True)
 class Write:
     """The next state of a pending run whose row the caller has locked.
 
-    :param was: the state that its row has.
+    :param row: as it was read, with the state ``was``.
     :param values: the columns of :data:`WRITTEN`.
     """
 
-    pending_id: str
+    row: sa.Row[Any]
     was: PendingState
     state: PendingState
     values: dict[str, Any]
@@ -160,7 +184,7 @@ class Write:
         through = TRANSITIONS[PendingState.CONSTRAINT] if before is PendingState.TRIGGER else frozenset[PendingState]()
         if after not in TRANSITIONS[before] | through:
             raise WrongTransition(row.pending_id, before, after)
-        return cls(row.pending_id, before, after, {name: getattr(row, name) for name in WRITTEN} | changes)
+        return cls(row, before, after, {name: getattr(row, name) for name in WRITTEN} | changes)
 
 
 def write_all(conn: sa.Connection, writes: Sequence[Write]) -> None:
@@ -170,9 +194,9 @@ def write_all(conn: sa.Connection, writes: Sequence[Write]) -> None:
     """
     if not writes:
         return
-    rows = [{"b_job": one.pending_id, "b_was": one.was.value, "state": one.state.value, **one.values} for one in writes]
+    rows = [{"b_job": one.row.pending_id, "b_was": one.was.value, "state": one.state.value, **one.values} for one in writes]
     if conn.execute(WRITE, rows).rowcount != len(rows):
-        raise WrongTransition(", ".join(one.pending_id for one in writes[:3]), "no longer as it was read", writes[0].state)
+        raise WrongTransition(", ".join(one.row.pending_id for one in writes[:3]), "no longer as it was read", writes[0].state)
 
 
 WAITING = (PendingState.TRIGGER, PendingState.CONSTRAINT, PendingState.LAUNCH)

@@ -38,7 +38,7 @@ from airflow_snowpack.store.tables.schedules import pending_jobs
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from airflow_snowpack.scheduling import CheckReport, EndedRun, EndsQuery, Launch, PendingRun
+    from airflow_snowpack.scheduling import EndedRun, EndsQuery, Launch, PendingRun, RoundReport
     from airflow_snowpack.scheduling.airflow_port import Slots
     from airflow_snowpack.scheduling.constraints.constraint import Constraint
     from airflow_snowpack.scheduling.history import ScheduleEntry
@@ -128,7 +128,7 @@ class Scheduler:
         """Events from outside."""
         self.log.publish([Event(custom_key(name), self.clock()) for _ in range(times)])
 
-    def go_on(self, **period: float) -> CheckReport:
+    def go_on(self, **period: float) -> RoundReport:
         """Let time pass, then one round."""
         self.clock.forward(**period)
         return self.work()
@@ -161,7 +161,7 @@ class Scheduler:
         source = f"snapshot:{table}:{self._snapshots}"
         self.log.publish([Event(key, self.clock(), {"partitions": partitions, **amounts}, detail, source)])
 
-    def work(self) -> CheckReport:
+    def work(self) -> RoundReport:
         """One round of every part."""
         self.clocks.step()
         while self.subscriber.step():

@@ -10,10 +10,10 @@ import sqlalchemy as sa
 from query_plans import sent_by
 
 from airflow_snowpack.scheduling import (
-    CheckReport,
     CustomEvents,
     MaxConcurrent,
     PoolSlots,
+    RoundReport,
     Schedule,
     SinceLastRun,
     TimeWindow,
@@ -91,7 +91,7 @@ def test_many_that_wait_for_one_place_keep_no_other_from_starting_in_the_same_ro
     held.declare("place_of_its_own", CustomEvents("now"), MaxConcurrent(1), dag_id="another")
     held.send("now")
     held.subscriber.step()
-    reports: list[CheckReport] = []
+    reports: list[RoundReport] = []
     sent = sent_by(held.store, lambda: reports.extend(held.checker.parts()))
     assert sum(report.looked_at for report in reports) == MANY + 2
     assert len(sent) / MANY * 1_000 <= 60, "the statements for each thousand that wait"
