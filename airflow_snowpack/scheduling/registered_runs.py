@@ -20,12 +20,12 @@ from typing import Any
 import sqlalchemy as sa
 
 from airflow_snowpack.preservation import RUN_KEY, Preservation
-from airflow_snowpack.scheduling.errors import InvalidSchedule, NameTaken, RunExists, RunNotFound
+from airflow_snowpack.scheduling.errors import InvalidSchedule, RunNotFound
 from airflow_snowpack.scheduling.registered_run import RegisteredRun
 from airflow_snowpack.scheduling.schedule import Schedule
 from airflow_snowpack.scheduling.schedule_writer import Origin, ScheduleWriter
 from airflow_snowpack.scheduling.schedules import matching
-from airflow_snowpack.store import Actor, IdMaker, Store, new_id, storable, write_audit
+from airflow_snowpack.store import Actor, IdMaker, Store, new_id
 from airflow_snowpack.store.tables.schedules import schedule_clocks, schedules
 
 
@@ -71,15 +71,14 @@ class StoredRun:
 class RegisteredRuns:
     """Registers, changes and finds runs.
 
-    :param catalog: as :class:`Schedules` has it.
-    :param actor: who changes them; each change has one entry in the audit trail then.
+    :param catalog: of the tables that triggers name.
+    :param actor: who makes the changes; each is then audited.
     """
 
     def __init__(self, store: Store, *, catalog: str, actor: Actor | None = None, make_id: IdMaker = new_id) -> None:
         self.store = store
         self.actor = actor
-        # Without the actor: one change is one entry in the audit trail.
-        self._schedules = ScheduleWriter(store, catalog=catalog, make_id=make_id)
+        self._writer = ScheduleWriter(store, catalog=catalog, actor=actor, make_id=make_id, of_runs=True)
 
     def register(self, run: RegisteredRun) -> StoredRun:
         """Register a new one; it is enabled unless it is declared disabled.
@@ -87,13 +86,7 @@ class RegisteredRuns:
         :raises RunExists: the name is registered.
         :raises NameTaken: a schedule has the name.
         """
-
-        def write(conn: sa.Connection) -> StoredRun:
-            if self._row(conn, run.name) is not None:
-                raise RunExists(run.name)
-            return self._register(conn, run)
-
-        return self._schedules.change(write)
+        return self._writer.change(lambda conn: self._register(conn, run))
 
     def upsert(self, run: RegisteredRun) -> tuple[StoredRun, Became]:
         """Register it or, if its name is registered, replace it.
@@ -104,19 +97,17 @@ class RegisteredRuns:
         """
 
         def write(conn: sa.Connection) -> tuple[StoredRun, Became]:
-            was = self._row(conn, run.name)
+            was = self._writer.row(conn, run.name)
             if was is None:
                 return self._register(conn, run), Became.REGISTERED
             enabled = was.enabled if run.enabled is None else run.enabled
             schedule = run.schedule(enabled=enabled)
             if enabled == was.enabled and _same(schedule, was.definition):
                 return self._stored(conn, run.name), Became.UNCHANGED
-            self._schedules.update(conn, schedule, by=self._by, origin=Origin.RUN)
-            self._schedules.switch(conn, run.name, on=enabled, by=self._by)
-            self._audit(conn, "update_run", run.name, enabled=enabled)
+            self._writer.update(conn, schedule, origin=Origin.RUN, enabled=enabled)
             return self._stored(conn, run.name), Became.CHANGED
 
-        return self._schedules.change(write)
+        return self._writer.change(write)
 
     def enable(self, name: str) -> StoredRun:
         """Let its cron count, from now on. Doing it twice changes nothing.
@@ -137,13 +128,7 @@ class RegisteredRuns:
 
         :raises RunNotFound: there is none of this name.
         """
-
-        def write(conn: sa.Connection) -> None:
-            self._required(conn, name)
-            self._schedules.delete(conn, name, by=self._by)
-            self._audit(conn, "unregister_run", name)
-
-        self._schedules.change(write)
+        self._writer.change(lambda conn: self._writer.delete(conn, name))
 
     def get(self, name: str) -> StoredRun:
         """:raises RunNotFound: there is none of this name."""
@@ -172,55 +157,25 @@ class RegisteredRuns:
         :returns: the run, and the generation of its schedule.
         :raises RunNotFound: there is none of this name.
         """
-        generation: str = self._required(conn, name).generation
+        generation: str = self._writer.required(conn, name).generation
         return self._stored(conn, name), generation
 
     def _register(self, conn: sa.Connection, run: RegisteredRun) -> StoredRun:
-        enabled = run.enabled is not False
-        self._schedules.create(conn, run.schedule(enabled=enabled), by=self._by, origin=Origin.RUN)
-        self._audit(conn, "register_run", run.name, enabled=enabled)
+        self._writer.create(conn, run.schedule(enabled=run.enabled is not False), origin=Origin.RUN)
         return self._stored(conn, run.name)
 
     def _switch(self, name: str, *, on: bool) -> StoredRun:
         def write(conn: sa.Connection) -> StoredRun:
-            if self._required(conn, name).enabled != on:
-                self._schedules.switch(conn, name, on=on, by=self._by)
-                self._audit(conn, "enable_run" if on else "disable_run", name)
+            self._writer.switch(conn, name, on=on)
             return self._stored(conn, name)
 
-        return self._schedules.change(write)
-
-    def _audit(self, conn: sa.Connection, change: str, name: str, **detail: Any) -> None:
-        if self.actor is not None:
-            write_audit(conn, self.store, self.actor, change, audit_subject(name), **detail)
-
-    @property
-    def _by(self) -> str | None:
-        return None if self.actor is None else storable(self.actor.name)
-
-    def _row(self, conn: sa.Connection, name: str) -> sa.Row[Any] | None:
-        """:raises NameTaken: a schedule has the name."""
-        row = self._schedules.row(conn, name)
-        if row is not None and row.origin != Origin.RUN:
-            raise NameTaken(name, "schedule")
-        return row
-
-    def _required(self, conn: sa.Connection, name: str) -> sa.Row[Any]:
-        row = self._schedules.row(conn, name)
-        if row is None or row.origin != Origin.RUN:
-            raise RunNotFound(name)
-        return row
+        return self._writer.change(write)
 
     def _stored(self, conn: sa.Connection, name: str) -> StoredRun:
         row = conn.execute(_with_clock().where(schedules.c.name == name)).first()
         if row is None:
             raise RunNotFound(name)
         return _stored_from(row)
-
-
-def audit_subject(name: str) -> str:
-    """Return the subject of a registered run in the audit trail."""
-    return f"run:{name}"
 
 
 def _same(schedule: Schedule, definition: object) -> bool:

@@ -1,9 +1,9 @@
 """Write schedules in the caller's transaction: their rows, what they listen to, and the end of their pending runs.
 
-    writer.change(lambda conn: writer.create(conn, nightly, by="vera", origin=Origin.HAND))
+    writer.change(lambda conn: writer.create(conn, nightly, origin=Origin.HAND))
 
 The invariant: each change makes a new generation that stores its time and the newest event, and discards the pending runs of the
-old one. The caller checks who may change the schedule.
+old one. A registered run is changed by the writer of registered runs alone.
 """
 
 from __future__ import annotations
@@ -16,7 +16,16 @@ from typing import Any, TypeVar
 import sqlalchemy as sa
 
 from airflow_snowpack.scheduling.constraints.constraint import RequiredFacts
-from airflow_snowpack.scheduling.errors import InvalidSchedule, ScheduleExists, ScheduleNotFound, ScheduleNotReadable
+from airflow_snowpack.scheduling.errors import (
+    InvalidSchedule,
+    KeptByRun,
+    NameTaken,
+    RunExists,
+    RunNotFound,
+    ScheduleExists,
+    ScheduleNotFound,
+    ScheduleNotReadable,
+)
 from airflow_snowpack.scheduling.events.event_log import last_number, number_in_turn
 from airflow_snowpack.scheduling.history import note
 from airflow_snowpack.scheduling.launches.active_runs import release_slots
@@ -24,7 +33,7 @@ from airflow_snowpack.scheduling.launches.run_ends import watch_runs
 from airflow_snowpack.scheduling.pending_runs.model import OPEN, PendingState
 from airflow_snowpack.scheduling.schedule import Schedule
 from airflow_snowpack.scheduling.triggers.trigger import TABLES
-from airflow_snowpack.store import Actor, IdMaker, Store, new_id, storable, write_audit
+from airflow_snowpack.store import Actor, IdMaker, Store, write_audit
 from airflow_snowpack.store.tables.schedules import (
     launches,
     pending_jobs,
@@ -45,18 +54,18 @@ resumed, and has not been read yet, counts too.
 """
 
 CHANGES = {
-    "created": "create_schedule",
-    "updated": "update_schedule",
-    "deleted": "delete_schedule",
-    "suspended": "suspend_schedule",
-    "resumed": "resume_schedule",
+    "created": ("create_schedule", "register_run"),
+    "updated": ("update_schedule", "update_run"),
+    "deleted": ("delete_schedule", "unregister_run"),
+    "suspended": ("suspend_schedule", "disable_run"),
+    "resumed": ("resume_schedule", "enable_run"),
 }
-"""The names of changes in the audit trail, by their names in the history."""
+"""The names of changes in the audit trail, of a schedule and of a registered run, by their names in the history."""
 
 
 class Origin(StrEnum):
     """Where a schedule comes from: a DAG file or YAML file; the API, pages or command line; first the one and then the other; or
-    the registered run whose cron it is.
+    a registration, of a registered run.
     """
 
     FILE = "file"
@@ -71,13 +80,15 @@ class ScheduleWriter:
 
     :param catalog: of the tables that triggers name.
     :param actor: who makes the changes; each is then audited.
+    :param of_runs: whether it changes registered runs; otherwise the other schedules.
     """
 
-    def __init__(self, store: Store, *, catalog: str, actor: Actor | None = None, make_id: IdMaker = new_id) -> None:
+    def __init__(self, store: Store, *, catalog: str, actor: Actor | None, make_id: IdMaker, of_runs: bool = False) -> None:
         self._store = store
         self._catalog = catalog
         self._actor = actor
         self._make_id = make_id
+        self._of_runs = of_runs
 
     def change(self, work: Callable[[sa.Connection], T]) -> T:
         """Run a change in a transaction of its own, while no other changes a schedule and no events get numbers."""
@@ -88,55 +99,80 @@ class ScheduleWriter:
 
         return self._store.transact(in_turn)
 
-    def create(self, conn: sa.Connection, schedule: Schedule, *, by: str | None, origin: Origin) -> None:
-        """:raises ScheduleExists: the name is taken."""
+    def create(self, conn: sa.Connection, schedule: Schedule, *, origin: Origin, by: str | None = None) -> sa.Row[Any]:
+        """:raises ScheduleExists, RunExists, NameTaken: the name is taken."""
         if self.row(conn, schedule.name) is not None:
-            raise ScheduleExists(schedule.name)
-        now = self._store.clock()
-        values = {"name": schedule.name, "created_at": now, "enabled": schedule.enabled, "generation": self._make_id()}
-        conn.execute(sa.insert(schedules).values(**values, **self._definition(schedule, by, origin)))
-        self._listen(conn, schedule.name)
-        self._record(conn, schedule.name, "created", by, enabled=schedule.enabled)
+            raise (RunExists if self._of_runs else ScheduleExists)(schedule.name)
+        values = {"name": schedule.name, "created_at": self._store.clock(), "enabled": schedule.enabled}
+        new = sa.insert(schedules).values(**values, **_definition(schedule, origin), **self._generation(by))
+        return self._apply(conn, new, "created", enabled=schedule.enabled)
 
-    def update(self, conn: sa.Connection, schedule: Schedule, *, by: str | None, origin: Origin) -> None:
-        """Change everything but whether it is enabled. Its pending runs are discarded, and counting starts from zero.
+    def update(
+        self, conn: sa.Connection, schedule: Schedule, *, origin: Origin, by: str | None = None, enabled: bool | None = None
+    ) -> sa.Row[Any]:
+        """Change a schedule. Its pending runs are discarded, and counting starts from zero.
 
-        :raises ScheduleNotFound: no schedule has this name.
+        :param enabled: whether it is enabled from now on; ``None`` leaves it as it is.
+        :raises ScheduleNotFound, RunNotFound, KeptByRun: from :meth:`required`.
         """
         was = Origin(self.required(conn, schedule.name).origin)
+        self._discard(conn, schedule.name, "the schedule was changed")
         now = Origin.EDITED if origin is Origin.HAND and was is not Origin.HAND else origin
-        values = {"generation": self._make_id(), **self._definition(schedule, by, now)}
-        conn.execute(sa.update(schedules).where(schedules.c.name == schedule.name).values(**values))
-        self.discard(conn, schedule.name, "the schedule was changed")
-        self._listen(conn, schedule.name)
-        self._record(conn, schedule.name, "updated", by)
+        switched = {} if enabled is None else {"enabled": enabled}
+        changed = sa.update(schedules).where(schedules.c.name == schedule.name)
+        changed = changed.values(**_definition(schedule, now), **self._generation(by), **switched)
+        return self._apply(conn, changed, "updated", **switched)
 
-    def delete(self, conn: sa.Connection, name: str, *, by: str | None) -> None:
+    def delete(self, conn: sa.Connection, name: str, *, by: str | None = None) -> None:
         """Delete it with its pending runs.
 
-        :raises ScheduleNotFound: no schedule has this name.
+        :raises ScheduleNotFound, RunNotFound, KeptByRun: from :meth:`required`.
         """
-        self.required(conn, name)
-        self.discard(conn, name, "the schedule was deleted")
+        row = self.required(conn, name)
+        self._discard(conn, name, "the schedule was deleted")
         self._forget(conn, name)
         conn.execute(sa.delete(schedules).where(schedules.c.name == name))
-        self._record(conn, name, "deleted", by)
+        self._record(conn, row, "deleted", self._name_of(by))
 
-    def switch(self, conn: sa.Connection, name: str, *, on: bool, by: str | None) -> None:
+    def switch(self, conn: sa.Connection, name: str, *, on: bool, by: str | None = None) -> sa.Row[Any]:
         """Resume or suspend it. Doing so twice changes nothing.
 
-        :raises ScheduleNotFound: no schedule has this name.
+        :raises ScheduleNotFound, RunNotFound, KeptByRun: from :meth:`required`.
         :raises ScheduleNotReadable: this version cannot read it.
         """
-        if self.required(conn, name).enabled == on:
-            return
-        values = {"enabled": on, "generation": self._make_id(), "changed_at": self._store.clock(), "changed_by": self.name_of(by)}
-        conn.execute(sa.update(schedules).where(schedules.c.name == name).values(**values))
-        self.discard(conn, name, "the schedule was suspended")
-        self._listen(conn, name)
-        self._record(conn, name, "resumed" if on else "suspended", by)
+        row = self.required(conn, name)
+        if row.enabled == on:
+            return row
+        self._discard(conn, name, "the schedule was suspended")
+        switched = sa.update(schedules).where(schedules.c.name == name).values(enabled=on, **self._generation(by))
+        return self._apply(conn, switched, "resumed" if on else "suspended")
 
-    def discard(self, conn: sa.Connection, name: str, why: str) -> None:
+    def row(self, conn: sa.Connection, name: str) -> sa.Row[Any] | None:
+        """Return the schedule's row, locked until the transaction ends.
+
+        :raises NameTaken: a registered run has the name, or a schedule that of a registered run.
+        """
+        row = _locked(conn, name)
+        if row is not None and self._of_runs != (row.origin == Origin.RUN):
+            raise NameTaken(name, "schedule" if self._of_runs else "registered run")
+        return row
+
+    def required(self, conn: sa.Connection, name: str) -> sa.Row[Any]:
+        """Return the schedule's row, locked until the transaction ends.
+
+        :raises ScheduleNotFound, RunNotFound: no schedule or registered run has this name.
+        :raises KeptByRun: it is a registered run, and this writer does not change those.
+        """
+        row = _locked(conn, name)
+        if self._of_runs and (row is None or row.origin != Origin.RUN):
+            raise RunNotFound(name)
+        if row is None:
+            raise ScheduleNotFound(name)
+        if row.origin == Origin.RUN and not self._of_runs:
+            raise KeptByRun(name)
+        return row
+
+    def _discard(self, conn: sa.Connection, name: str, why: str) -> None:
         """Discard its pending runs. A process that is launching one of them finds its fence moved."""
         waiting = sa.and_(pending_jobs.c.schedule == name, pending_jobs.c.state.in_([*OPEN, PendingState.LAUNCH.value]))
         ended = {"state": PendingState.DISCARDED.value, "ended_at": self._store.clock(), "ended_because": why}
@@ -148,48 +184,31 @@ class ScheduleWriter:
             conn.execute(sa.delete(schedule_runs).where(schedule_runs.c.run_id == run_id, schedule_runs.c.schedule == name))
             release_slots(conn, dag_id, run_id)
 
-    def row(self, conn: sa.Connection, name: str) -> sa.Row[Any] | None:
-        """Return the schedule's row, locked until the transaction ends."""
-        return conn.execute(sa.select(schedules).where(schedules.c.name == name).with_for_update()).first()
+    def _generation(self, by: str | None) -> dict[str, Any]:
+        return {"generation": self._make_id(), "changed_at": self._store.clock(), "changed_by": self._name_of(by)}
 
-    def required(self, conn: sa.Connection, name: str) -> sa.Row[Any]:
-        """:raises ScheduleNotFound: no schedule has this name."""
-        row = self.row(conn, name)
-        if row is None:
-            raise ScheduleNotFound(name)
-        return row
+    def _name_of(self, by: str | None) -> str | None:
+        return self._actor.name if by is None and self._actor is not None else by
 
-    def name_of(self, by: str | None) -> str | None:
-        """Return the name for the history: ``by``, or the actor's."""
-        return storable(self._actor.name) if by is None and self._actor is not None else by
-
-    def _record(self, conn: sa.Connection, name: str, what: str, by: str | None, **detail: Any) -> None:
-        """Record a change in the schedule's history and, with an actor, in the audit trail."""
-        note(conn, self._store, name, what, by=self.name_of(by), **detail)
-        if self._actor is not None:
-            write_audit(conn, self._store, self._actor, CHANGES[what], audit_subject(name), **detail)
-
-    def _definition(self, schedule: Schedule, by: str | None, origin: Origin) -> dict[str, Any]:
-        return {
-            "definition": schedule.to_json(),
-            "dag_id": schedule.dag_id,
-            "priority": schedule.priority,
-            "origin": origin.value,
-            "changed_at": self._store.clock(),
-            "changed_by": self.name_of(by),
-        }
-
-    def _listen(self, conn: sa.Connection, name: str) -> None:
-        """Write the schedule's triggers, groups and clocks as they are now; a suspended one has none."""
-        row, now = self.required(conn, name), self._store.clock()
+    def _apply(self, conn: sa.Connection, change: sa.Insert | sa.Update, what: str, **detail: Any) -> sa.Row[Any]:
+        """Write a schedule's row and, as it is then, its triggers, groups and clocks; a suspended one has none."""
+        row = conn.execute(change.returning(schedules)).one()
         try:
             schedule = Schedule.from_json(row.definition)
         except InvalidSchedule as error:
             if row.enabled:
-                raise ScheduleNotReadable(name, str(error)) from error
-            self._forget(conn, name, of_dag=False)
+                raise ScheduleNotReadable(row.name, str(error)) from error
+            self._forget(conn, row.name, of_dag=False)
         else:
-            self._enter(conn, row, schedule, now)
+            self._enter(conn, row, schedule, self._store.clock())
+        self._record(conn, row, what, row.changed_by, **detail)
+        return row
+
+    def _record(self, conn: sa.Connection, row: sa.Row[Any], what: str, by: str | None, **detail: Any) -> None:
+        """Record a change in the schedule's history and, with an actor, in the audit trail."""
+        note(conn, self._store, row.name, what, by=by, **detail)
+        subject = audit_subject(row.name, row.origin)
+        write_audit(conn, self._store, self._actor, CHANGES[what][self._of_runs], subject, **detail)
 
     def _enter(self, conn: sa.Connection, row: sa.Row[Any], schedule: Schedule, now: datetime) -> None:
         name = row.name
@@ -224,9 +243,18 @@ class ScheduleWriter:
             conn.execute(sa.delete(table).where(table.c.schedule == name))
 
 
-def audit_subject(name: str) -> str:
-    """Return the subject of a schedule in the audit trail."""
-    return f"schedule:{name}"
+def audit_subject(name: str, origin: str) -> str:
+    """Return the subject of a schedule or, by its origin, of a registered run in the audit trail."""
+    return f"run:{name}" if origin == Origin.RUN else f"schedule:{name}"
+
+
+def _locked(conn: sa.Connection, name: str) -> sa.Row[Any] | None:
+    return conn.execute(sa.select(schedules).where(schedules.c.name == name).with_for_update()).first()
+
+
+def _definition(schedule: Schedule, origin: Origin) -> dict[str, Any]:
+    values = {"dag_id": schedule.dag_id, "priority": schedule.priority, "origin": origin.value}
+    return {"definition": schedule.to_json(), **values}
 
 
 def _named_dags(schedule: Schedule) -> list[str]:

@@ -17,7 +17,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from airflow_snowpack.scheduling.errors import InvalidSchedule, KeptByRun, NameTaken, ScheduleNotFound, ScheduleNotReadable
+from airflow_snowpack.scheduling.errors import InvalidSchedule, ScheduleNotFound, ScheduleNotReadable
 from airflow_snowpack.scheduling.schedule import Schedule
 from airflow_snowpack.scheduling.schedule_writer import Origin, ScheduleWriter
 from airflow_snowpack.store import Actor, IdMaker, Store, new_id, storable
@@ -70,14 +70,7 @@ class Schedules:
 
     def create(self, schedule: Schedule, *, by: str | None = None, origin: Origin = Origin.HAND) -> StoredSchedule:
         """:raises ScheduleExists: the name is taken; :class:`NameTaken` when a registered run has it."""
-
-        def write(conn: sa.Connection) -> None:
-            row = self._writer.row(conn, schedule.name)
-            if row is not None and row.origin == Origin.RUN:
-                raise NameTaken(schedule.name, "registered run")
-            self._writer.create(conn, schedule, by=by, origin=origin)
-
-        return self._changed(schedule.name, write)
+        return self._changed(lambda conn: self._writer.create(conn, schedule, by=by, origin=origin))
 
     def update(self, schedule: Schedule, *, by: str | None = None, origin: Origin = Origin.HAND) -> StoredSchedule:
         """Change everything but whether it is enabled. Its pending runs are discarded, and counting starts from zero.
@@ -85,12 +78,7 @@ class Schedules:
         :raises ScheduleNotFound: no schedule has this name.
         :raises KeptByRun: it is a registered run.
         """
-
-        def write(conn: sa.Connection) -> None:
-            self._check_free(conn, schedule.name)
-            self._writer.update(conn, schedule, by=by, origin=origin)
-
-        return self._changed(schedule.name, write)
+        return self._changed(lambda conn: self._writer.update(conn, schedule, by=by, origin=origin))
 
     def delete(self, name: str, *, by: str | None = None) -> None:
         """Delete it with its pending runs.
@@ -98,12 +86,7 @@ class Schedules:
         :raises ScheduleNotFound: no schedule has this name.
         :raises KeptByRun: it is a registered run.
         """
-
-        def write(conn: sa.Connection) -> None:
-            self._check_free(conn, name)
-            self._writer.delete(conn, name, by=by)
-
-        self._writer.change(write)
+        self._writer.change(lambda conn: self._writer.delete(conn, name, by=by))
 
     def suspend(self, name: str, *, by: str | None = None) -> StoredSchedule:
         """Discard its pending runs and count no more events. Suspending twice changes nothing.
@@ -111,7 +94,7 @@ class Schedules:
         :raises ScheduleNotFound: no schedule has this name.
         :raises KeptByRun: it is a registered run.
         """
-        return self._switch(name, on=False, by=by)
+        return self._changed(lambda conn: self._writer.switch(conn, name, on=False, by=by))
 
     def resume(self, name: str, *, by: str | None = None) -> StoredSchedule:
         """Count events again, from now on. Resuming twice changes nothing.
@@ -120,7 +103,7 @@ class Schedules:
         :raises ScheduleNotReadable: this version cannot read it.
         :raises KeptByRun: it is a registered run.
         """
-        return self._switch(name, on=True, by=by)
+        return self._changed(lambda conn: self._writer.switch(conn, name, on=True, by=by))
 
     def get(self, name: str) -> StoredSchedule:
         """:raises ScheduleNotFound: no schedule has this name."""
@@ -150,23 +133,8 @@ class Schedules:
         query = sa.select(schedules.c.enabled, sa.func.count().label("number")).group_by(schedules.c.enabled)
         return {True: 0, False: 0} | {row.enabled: row.number for row in self.store.all(query)}
 
-    def _switch(self, name: str, *, on: bool, by: str | None) -> StoredSchedule:
-        def write(conn: sa.Connection) -> None:
-            self._check_free(conn, name)
-            self._writer.switch(conn, name, on=on, by=by)
-
-        return self._changed(name, write)
-
-    def _changed(self, name: str, write: Callable[[sa.Connection], None]) -> StoredSchedule:
-        def change(conn: sa.Connection) -> StoredSchedule:
-            write(conn)
-            return _stored_from(self._writer.required(conn, name))
-
-        return self._writer.change(change)
-
-    def _check_free(self, conn: sa.Connection, name: str) -> None:
-        if self._writer.required(conn, name).origin == Origin.RUN.value:
-            raise KeptByRun(name)
+    def _changed(self, write: Callable[[sa.Connection], sa.Row[Any]]) -> StoredSchedule:
+        return _stored_from(self._writer.change(write))
 
 
 def matching(
@@ -189,6 +157,6 @@ def _stored_from(row: sa.Row[Any]) -> StoredSchedule:
         read = Schedule.from_json(row.definition)
     except InvalidSchedule as error:
         problem = str(error)
-    same = {name: getattr(row, name) for name in ("name", "dag_id", "definition", "enabled", "generation")}
-    changed = {name: getattr(row, name) for name in ("created_at", "changed_at", "changed_by")}
-    return StoredSchedule(**same, **changed, read=read, problem=problem, origin=Origin(row.origin))
+    columns = ("name", "dag_id", "definition", "enabled", "generation", "created_at", "changed_at", "changed_by")
+    same = {name: getattr(row, name) for name in columns}
+    return StoredSchedule(**same, read=read, problem=problem, origin=Origin(row.origin))

@@ -15,16 +15,13 @@ from airflow_snowpack.api.pages.progress import Rule, Step, progress, rules
 from airflow_snowpack.iceberg.names import LEVEL
 from airflow_snowpack.scheduling import (
     Explanation,
-    Origin,
     PendingState,
     ScheduleNotFound,
-    StoredSchedule,
     explain,
     explain_all,
     read_history,
     read_runs,
 )
-from airflow_snowpack.scheduling.registered_runs import audit_subject as audit_subject_of_run
 from airflow_snowpack.scheduling.schedule_writer import audit_subject
 from airflow_snowpack.store import AuditTrail
 from airflow_snowpack.wire.schedule import definition_of
@@ -136,13 +133,8 @@ def schedule(name: str, page: Here) -> Response:
         before=start,
         tones=TONES,
         words=WORDS,
-        audit=AuditTrail(schedules.store).latest(CHANGES, subject=_subject(explanation.stored)),
+        audit=AuditTrail(schedules.store).latest(CHANGES, subject=audit_subject(name, explanation.stored.origin)),
     )
-
-
-def _subject(stored: StoredSchedule) -> str:
-    """Return the subject of its changes in the audit trail; a registered run has one of its own."""
-    return audit_subject_of_run(stored.name) if stored.origin is Origin.RUN else audit_subject(stored.name)
 
 
 PAGE = 50

@@ -23,11 +23,11 @@ from airflow_snowpack.scheduling.history import note
 from airflow_snowpack.scheduling.launches.reservation import Reservation, Wanted, reserve_runs, run_id_of
 from airflow_snowpack.scheduling.pending_runs.model import PendingRun, PendingState, Reason, pending_from, reasons_to_json
 from airflow_snowpack.scheduling.registered_run import read_given
-from airflow_snowpack.scheduling.registered_runs import RegisteredRuns, audit_subject as registered_subject
+from airflow_snowpack.scheduling.registered_runs import RegisteredRuns
 from airflow_snowpack.scheduling.schedule import Schedule
-from airflow_snowpack.scheduling.schedule_writer import audit_subject
+from airflow_snowpack.scheduling.schedule_writer import Origin, audit_subject
 from airflow_snowpack.scheduling.schedules import Schedules
-from airflow_snowpack.store import Actor, Store, new_id, storable, write_audit
+from airflow_snowpack.store import Actor, Store, new_id, write_audit
 from airflow_snowpack.store.tables.schedules import pending_jobs, schedules
 
 
@@ -49,7 +49,8 @@ def run_now(of: Schedules, name: str) -> PendingRun:
             raise ScheduleNotReadable(name, str(error)) from error
         pending = _enter(conn, of.store, Wanted.by(schedule), pending_id, row.generation, of.actor)
         restart_periods(conn, of.store, schedule)
-        _audit(conn, of.store, of.actor, "run_schedule", audit_subject(name), pending)
+        detail = {"dag_id": pending.dag_id, "run_id": pending.run_id}
+        write_audit(conn, of.store, of.actor, "run_schedule", audit_subject(name, row.origin), **detail)
         return pending
 
     return _once(of.store, request)
@@ -72,7 +73,8 @@ def run_registered(
         stored, generation = of.locked(conn, name)
         wanted = Wanted(name, stored.dag_id, stored.run.conf_of_run(given, asked))
         pending = _enter(conn, of.store, wanted, pending_id, generation, of.actor)
-        _audit(conn, of.store, of.actor, "run_registered", registered_subject(name), pending)
+        detail = {"dag_id": pending.dag_id, "run_id": pending.run_id}
+        write_audit(conn, of.store, of.actor, "run_registered", audit_subject(name, Origin.RUN), **detail)
         return pending
 
     return _once(of.store, request)
@@ -96,7 +98,7 @@ def _enter(
     conn: sa.Connection, store: Store, wanted: Wanted, pending_id: str, generation: str, actor: Actor | None
 ) -> PendingRun:
     """Enter a run that goes to the launcher at once."""
-    now, by = store.clock(), "an unknown user" if actor is None else storable(actor.name)
+    now, by = store.clock(), "an unknown user" if actor is None else actor.name
     run_id = run_id_of(wanted.name, pending_id, now)
     values = {
         "pending_id": pending_id,
@@ -117,8 +119,3 @@ def _enter(
     reserve_runs(conn, store, [Reservation(wanted, pending_id, run_id, why)])
     note(conn, store, wanted.name, "requested", pending_id, by=by, run_id=run_id)
     return pending_from(row)
-
-
-def _audit(conn: sa.Connection, store: Store, actor: Actor | None, change: str, subject: str, pending: PendingRun) -> None:
-    if actor is not None:
-        write_audit(conn, store, actor, change, subject, dag_id=pending.dag_id, run_id=pending.run_id)
