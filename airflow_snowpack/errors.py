@@ -4,7 +4,7 @@
         \"""The table is locked.\"""
 
 A class names its kind; a class without one cannot be defined. The HTTP status (``api/problems.py``), the exit code
-(``cli/exit_code.py``) and whether Airflow retries the task (``operators/base.py``) follow from the kind.
+(``exit_code.py``) and whether Airflow retries the task (``operators/base.py``) follow from the kind.
 
 The first line of a class's docstring is the title of its problem document. A message has the value, the rule and the way out.
 ``docs/errors.md`` lists all classes.

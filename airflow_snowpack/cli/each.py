@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
-from airflow_snowpack.cli.exit_code import ExitCode, code_of, common_code
 from airflow_snowpack.cli.output import is_for_people, note, print_data
 from airflow_snowpack.errors import SnowpackError
+from airflow_snowpack.exit_code import ExitCode, code_of, common_code
 
 if TYPE_CHECKING:
     from argparse import Namespace

@@ -11,8 +11,8 @@ import sys
 from functools import wraps
 from typing import TYPE_CHECKING
 
-from airflow_snowpack.cli.exit_code import ExitCode, code_of
 from airflow_snowpack.errors import SnowpackError
+from airflow_snowpack.exit_code import ExitCode, code_of
 
 if TYPE_CHECKING:
     from argparse import Namespace

@@ -57,7 +57,7 @@ def test_no_two_errors_share_a_name(errors: list[type[SnowpackError]]) -> None:
 
 def test_each_kind_has_a_status_an_exit_code_and_a_retry() -> None:
     from airflow_snowpack.api.problems import STATUS
-    from airflow_snowpack.cli.exit_code import CODES
+    from airflow_snowpack.exit_code import CODES
     from airflow_snowpack.operators.base import RETRIED
 
     assert set(STATUS) == set(CODES) == set(RETRIED) == set(Kind)
@@ -66,7 +66,7 @@ def test_each_kind_has_a_status_an_exit_code_and_a_retry() -> None:
 def test_what_was_answered_differently_by_api_cli_and_tasks_follows_from_one_kind() -> None:
     from airflow_snowpack.api.problems import status_of
     from airflow_snowpack.builds.errors import ManifestDamaged, NothingPublished
-    from airflow_snowpack.cli.exit_code import code_of
+    from airflow_snowpack.exit_code import code_of
     from airflow_snowpack.interim.errors import InterimTableNotStuck, UnwritableFrame
     from airflow_snowpack.jobs.errors import KeyUsedBefore
     from airflow_snowpack.operators.base import is_retried
@@ -95,7 +95,7 @@ def test_what_was_answered_differently_by_api_cli_and_tasks_follows_from_one_kin
 
 def test_an_error_from_outside_the_package_names_a_kind_and_needs_nothing_else() -> None:
     from airflow_snowpack.api.problems import status_of
-    from airflow_snowpack.cli.exit_code import code_of
+    from airflow_snowpack.exit_code import code_of
     from airflow_snowpack.operators.base import is_retried
 
     class QuotaExceeded(SnowpackError, kind=Kind.CONFLICT):
@@ -122,7 +122,7 @@ def test_the_page_lists_every_error_with_what_follows_from_it(errors: list[type[
 
 def _page(errors: list[type[SnowpackError]]) -> str:
     from airflow_snowpack.api.problems import OTHER_STATUS, STATUS
-    from airflow_snowpack.cli.exit_code import CODES
+    from airflow_snowpack.exit_code import CODES
     from airflow_snowpack.operators.base import RETRIED
 
     lines = [

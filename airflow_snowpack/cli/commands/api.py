@@ -19,7 +19,7 @@ from airflow_snowpack.settings import Settings
 if TYPE_CHECKING:
     from argparse import Namespace
 
-    from airflow_snowpack.cli.exit_code import ExitCode
+    from airflow_snowpack.exit_code import ExitCode
 
 TOKEN_VARIABLE = "SNOWPACK_API_TOKEN"
 LEAST_LENGTH = 16

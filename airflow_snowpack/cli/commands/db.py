@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy.engine import URL
 
-    from airflow_snowpack.cli.exit_code import ExitCode
+    from airflow_snowpack.exit_code import ExitCode
 
 
 @ends_cleanly

@@ -9,9 +9,9 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from airflow_snowpack.cli.exit_code import ExitCode
 from airflow_snowpack.cli.outcome import ends_cleanly
 from airflow_snowpack.cli.output import is_for_people, log_to_stderr, print_list
+from airflow_snowpack.exit_code import ExitCode
 from airflow_snowpack.wire.listing import Column, Listing
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from airflow_snowpack.wire.schedule import EVENTS, PENDING, RecordedEventShape
 if TYPE_CHECKING:
     from argparse import Namespace
 
-    from airflow_snowpack.cli.exit_code import ExitCode
+    from airflow_snowpack.exit_code import ExitCode
 
 
 @ends_cleanly

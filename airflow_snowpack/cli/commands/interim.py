@@ -11,10 +11,10 @@ from airflow_snowpack.cli.confirm import confirm
 from airflow_snowpack.cli.context import airflow_rest, open_context
 from airflow_snowpack.cli.each import each
 from airflow_snowpack.cli.errors import UsageProblem
-from airflow_snowpack.cli.exit_code import ExitCode
 from airflow_snowpack.cli.outcome import ends_cleanly
 from airflow_snowpack.cli.output import DATA, filled, note, print_data, print_one, print_page, print_rows
 from airflow_snowpack.cli.values import read_period
+from airflow_snowpack.exit_code import ExitCode
 from airflow_snowpack.humanize import ago, number, plural
 from airflow_snowpack.wire.interim import (
     DROPPED,

@@ -9,7 +9,6 @@ from rich.text import Text
 from airflow_snowpack.cli.confirm import confirm
 from airflow_snowpack.cli.context import open_context
 from airflow_snowpack.cli.each import each
-from airflow_snowpack.cli.exit_code import ExitCode, common_code
 from airflow_snowpack.cli.outcome import ends_cleanly
 from airflow_snowpack.cli.output import (
     console,
@@ -24,6 +23,7 @@ from airflow_snowpack.cli.output import (
     printable,
 )
 from airflow_snowpack.cli.values import read_time
+from airflow_snowpack.exit_code import ExitCode, common_code
 from airflow_snowpack.humanize import ago, clock_time, duration, plural, short_id, timestamp
 from airflow_snowpack.iceberg.errors import catalog_label
 from airflow_snowpack.wire.job import JOBS, RESULTS, JobShape, TimelineShape, elapsed, status_style

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from argparse import Namespace
     from datetime import datetime
 
-    from airflow_snowpack.cli.exit_code import ExitCode
+    from airflow_snowpack.exit_code import ExitCode
     from airflow_snowpack.lineage.graph import Edge, LineageGraph
     from airflow_snowpack.lineage.operation import Operation
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from argparse import Namespace
     from collections.abc import Callable
 
-    from airflow_snowpack.cli.exit_code import ExitCode
+    from airflow_snowpack.exit_code import ExitCode
     from airflow_snowpack.scheduling import PendingRun, RegisteredRun, RegisteredRuns, StoredRun
 
 LAUNCHES_SHOWN = 10

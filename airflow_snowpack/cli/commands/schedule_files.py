@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 from airflow_snowpack.cli.context import open_context
 from airflow_snowpack.cli.errors import UnreadableFile
-from airflow_snowpack.cli.exit_code import ExitCode
 from airflow_snowpack.cli.outcome import ends_cleanly
 from airflow_snowpack.cli.output import is_for_people, log_to_stderr, note, print_data, print_one, print_rows
 from airflow_snowpack.errors import SnowpackError
+from airflow_snowpack.exit_code import ExitCode
 from airflow_snowpack.humanize import plural
 from airflow_snowpack.wire.schedule import FINDINGS, FindingShape, SyncShape
 

@@ -27,7 +27,7 @@ from airflow_snowpack.hooks.store import SnowpackHook
 if TYPE_CHECKING:
     from argparse import Namespace
 
-    from airflow_snowpack.cli.exit_code import ExitCode
+    from airflow_snowpack.exit_code import ExitCode
 
 log = logging.getLogger(__name__)
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from argparse import Namespace
     from collections.abc import Callable, Iterable
 
-    from airflow_snowpack.cli.exit_code import ExitCode
+    from airflow_snowpack.exit_code import ExitCode
     from airflow_snowpack.scheduling import Schedule, Schedules, StoredSchedule
 
 STDIN = "-"

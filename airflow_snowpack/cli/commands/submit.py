@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from airflow_snowpack.cli.context import CommandContext
-    from airflow_snowpack.cli.exit_code import ExitCode
+    from airflow_snowpack.exit_code import ExitCode
     from airflow_snowpack.jobs import Submission, TableLocked
     from airflow_snowpack.maintenance.submit import MaintenanceRequest
 

@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, Self, TextIO
 
 from airflow_snowpack.cli.commands.jobs import print_job, story_line
 from airflow_snowpack.cli.context import open_context
-from airflow_snowpack.cli.exit_code import ExitCode
 from airflow_snowpack.cli.outcome import ends_cleanly
 from airflow_snowpack.cli.output import is_for_people, note, printable
 from airflow_snowpack.cli.values import read_period
+from airflow_snowpack.exit_code import ExitCode
 from airflow_snowpack.humanize import ago, clock_time, duration, short_id
 
 if TYPE_CHECKING:

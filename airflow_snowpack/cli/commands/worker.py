@@ -12,10 +12,10 @@ import socket
 from functools import partial
 from typing import TYPE_CHECKING
 
-from airflow_snowpack.cli.exit_code import ExitCode
 from airflow_snowpack.cli.outcome import ends_cleanly
 from airflow_snowpack.cli.output import log_to_stderr
 from airflow_snowpack.cli.values import read_period
+from airflow_snowpack.exit_code import ExitCode
 from airflow_snowpack.hooks.iceberg_catalog import IcebergCatalogHook
 from airflow_snowpack.hooks.iceberg_spark import IcebergSparkHook
 from airflow_snowpack.hooks.services import sign_of_process

@@ -16,7 +16,7 @@ from scripted_engine import ScriptedEngine
 from airflow_snowpack import hooks
 from airflow_snowpack.builds.registry.runs import BuildRegistry
 from airflow_snowpack.builds.storage import Storage
-from airflow_snowpack.cli.exit_code import ExitCode
+from airflow_snowpack.exit_code import ExitCode
 from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.interim.registry import InterimRegistry
 from airflow_snowpack.preservation import Preservation

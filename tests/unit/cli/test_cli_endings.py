@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from airflow_snowpack.builds.errors import PointerMoved
-from airflow_snowpack.cli.exit_code import ExitCode, code_of, common_code
 from airflow_snowpack.cli.outcome import ends_cleanly
 from airflow_snowpack.errors import SnowpackError
+from airflow_snowpack.exit_code import ExitCode, code_of, common_code
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -48,7 +48,7 @@ def test_a_path_in_a_missing_folder_is_refused_by_the_check_and_by_every_use(
 ) -> None:
     """A mistyped path would be a second, empty store with locks of its own."""
     from airflow_snowpack.cli.commands import db
-    from airflow_snowpack.cli.exit_code import ExitCode
+    from airflow_snowpack.exit_code import ExitCode
     from airflow_snowpack.hooks import SnowpackHook
     from airflow_snowpack.store import StoreFolderMissing
 
