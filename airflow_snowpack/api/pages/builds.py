@@ -8,10 +8,10 @@ from fastapi import APIRouter
 from fastapi.responses import HTMLResponse
 
 from airflow_snowpack.api.errors import InvalidRequest
-from airflow_snowpack.api.pages.audit import WORDS
+from airflow_snowpack.api.pages.charts import skew_chart
 from airflow_snowpack.api.pages.links import task_link
+from airflow_snowpack.api.pages.operations import WORDS
 from airflow_snowpack.api.pages.page import Here, Page, PageRoute
-from airflow_snowpack.api.pages.skew_chart import skew_chart
 from airflow_snowpack.api.routes.builds import MAX_RUNS, checked_run
 from airflow_snowpack.builds import layout
 from airflow_snowpack.builds.errors import DatasetNotFound
@@ -42,13 +42,7 @@ SHARDS = 100
 def builds(page: Here) -> HTMLResponse:
     after = page.asked("after")
     found = page.services.builds().registry.datasets(limit=DATASETS, after=after or None)
-    return page.render(
-        "builds.html",
-        "Builds",
-        datasets=found.items,
-        after=after,
-        next=found.next,
-    )
+    return page.render("builds.html", "Builds", datasets=found.items, after=after, next=found.next)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,13 +78,13 @@ def build(dataset: str, page: Here) -> HTMLResponse:
     return page.render(
         "build.html",
         f"Dataset {dataset}",
+        asked,
         known=known,
         runs=found.items,
         before=before,
         next=found.next,
         can_roll_back_to=can_roll_back_to,
         moves=manager.registry.publications(dataset, limit=PUBLICATIONS),
-        asked=asked,
         plan=_plan(page, manager, dataset, asked) if page.asked("plan") else None,
         phases=PHASES,
         words=WORDS,
@@ -122,8 +116,7 @@ def build_run(dataset: str, run_id: str, page: Here) -> HTMLResponse:
     manager = page.services.builds()
     known = manager.registry.dataset(checked_dataset(dataset))
     checked_run(dataset, run_id)
-    asked = page.asked("after")
-    after = int(asked) if asked.isascii() and asked.isdigit() and len(asked) < 7 else -1
+    after = -1 if (shard := page.number("after", digits=6)) is None else shard
     seen = page.services.ask_storage(dataset, lambda: manager.inspect(dataset, run_id, after=after, limit=SHARDS))
     manifest = seen.manifest
     return page.render(

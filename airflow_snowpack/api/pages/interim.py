@@ -1,7 +1,6 @@
-"""The page of interim tables: who made each, who needs it still, until when, and what the collector makes of it."""
+"""The page of interim tables: the producer and consumers of each, until when it is kept, and what the collector does next."""
 
 from dataclasses import dataclass
-from urllib.parse import urlencode
 
 from fastapi import APIRouter
 from fastapi.responses import HTMLResponse
@@ -11,8 +10,6 @@ from airflow_snowpack.api.pages.page import Here, Page, PageRoute
 from airflow_snowpack.interim.explanation import Explanation, explain
 from airflow_snowpack.interim.model import InterimTable, TableState
 from airflow_snowpack.preservation import Preservation
-from airflow_snowpack.store.errors import InvalidCursor
-from airflow_snowpack.store.paging import Page as ListPage
 
 PAGE = 50
 TONES = {TableState.WRITING: "running", TableState.READY: "succeeded", TableState.DROPPING: "cancelled"}
@@ -36,35 +33,23 @@ class Shown:
 
 @router.get("/interim")
 def interim(page: Here) -> HTMLResponse:
-    asked = {name: page.asked(name) for name in ("dag", "run", "state")}
-    state = TableState(asked["state"]) if asked["state"] in list(TableState) else None
-    found = _found(page, asked, state)
+    asked = page.filter("dag", "run") | {"state": page.choice("state", list(TableState))}
+    state = TableState(asked["state"]) if asked["state"] else None
+    which = {"dag_id": asked["dag"] or None, "run_id": asked["run"] or None}
+    found = page.listed(lambda cursor: page.services.interim().page(**which, state=state, limit=PAGE, after=cursor))
     return page.render(
         "interim.html",
         "Interim tables",
+        asked,
         tables=[_shown(page, table) for table in found.items],
         next=found.next,
         cursor=page.asked("cursor"),
-        asked=asked | {"state": state.value if state else ""},
         states=list(TableState),
         tones=TONES,
-        url=lambda **changes: urlencode({name: value for name, value in (asked | changes).items() if value}),
     )
 
 
-def _found(page: Page, asked: dict[str, str], state: TableState | None) -> ListPage[InterimTable]:
-    """Return the page; the first one for an invalid cursor."""
-    registry, which = page.services.interim(), {"dag_id": asked["dag"] or None, "run_id": asked["run"] or None}
-    try:
-        return registry.page(**which, state=state, limit=PAGE, after=page.asked("cursor") or None)
-    except InvalidCursor:
-        return registry.page(**which, state=state, limit=PAGE)
-
-
 def _shown(page: Page, table: InterimTable) -> Shown:
-    producer = table.producer
-    mapped = f"[{producer.map_index}]" if producer.map_index >= 0 else ""
-    owner = f"{producer.dag_id}/{producer.run_id}/{producer.task_id}{mapped}"
     kept = table.preservation is Preservation.FULL or table.is_named
     free = table.state is TableState.READY and not (table.pins or table.readers or table.silent_readers)
-    return Shown(table, explain(table, page.now), task_link(owner, page.airflow), kept and free)
+    return Shown(table, explain(table, page.now), task_link(table.producer.task.name, page.airflow), kept and free)

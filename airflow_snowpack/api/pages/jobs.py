@@ -7,10 +7,10 @@ from datetime import timedelta
 from fastapi import APIRouter
 from fastapi.responses import HTMLResponse
 
-from airflow_snowpack.api.pages.audit import WORDS
 from airflow_snowpack.api.pages.figures import Figure, figures
 from airflow_snowpack.api.pages.job_query import PERIODS, JobQuery
 from airflow_snowpack.api.pages.links import task_link
+from airflow_snowpack.api.pages.operations import WORDS
 from airflow_snowpack.api.pages.page import Here, Page, PageRoute
 from airflow_snowpack.api.pages.tables import did
 from airflow_snowpack.api.pages.timeline import spans, steps

@@ -1,12 +1,15 @@
-"""The templates: Jinja with autoescape on, and the few filters that make markup themselves.
+"""The templates and the files that they load: stylesheet, scripts and icon.
 
-template("jobs.html").render(…)
+    template("jobs.html").render(…)
+    versioned("page.css")               # the file's name with a digest of its content
 
-The invariant: what comes from outside is text. A filter that returns ``Markup`` escapes everything that it is given.
+Jinja's autoescape is on. The invariant: what comes from outside is text; a filter that returns ``Markup`` escapes its arguments.
 """
 
 from datetime import datetime
 from functools import cache
+from hashlib import sha256
+from importlib.resources import files
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup
@@ -41,6 +44,17 @@ def _environment() -> Environment:
 def template(name: str) -> Template:
     """The template of this name, compiled once."""
     return _environment().get_template(name)
+
+
+@cache
+def content(name: str) -> bytes:
+    """Return a file of ``static/``."""
+    return files("airflow_snowpack.api.pages").joinpath("static", name).read_bytes()
+
+
+def versioned(name: str) -> str:
+    """Return the name with the digest, for a link: browsers keep the file for good, and still see a new version at once."""
+    return f"{name}?v={sha256(content(name)).hexdigest()[:12]}"
 
 
 def moment_ago(moment: datetime, now: datetime) -> Markup:

@@ -8,24 +8,28 @@ The invariant: a browser that requests a page gets a page, also for errors, and 
 """
 
 import json
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Container, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, Generic, TypeVar
+from urllib.parse import urlencode
 
 from fastapi import Depends, Request, Response
 from fastapi.responses import HTMLResponse
 from starlette.exceptions import HTTPException
 
 from airflow_snowpack.api.auth import Reader, TokenAuth, User
-from airflow_snowpack.api.pages.assets import versioned
 from airflow_snowpack.api.pages.links import airflow_root
-from airflow_snowpack.api.pages.markup import template
+from airflow_snowpack.api.pages.markup import template, versioned
 from airflow_snowpack.api.pages.navigation import MENU
 from airflow_snowpack.api.problems import problem_of
 from airflow_snowpack.api.roles import read_roles
 from airflow_snowpack.api.routing import Threaded
 from airflow_snowpack.api.services import Open, Services
+from airflow_snowpack.store import InvalidCursor
+
+T = TypeVar("T")
+Place = TypeVar("Place")
 
 LONGEST = 500
 """Characters of a parameter."""
@@ -44,25 +48,43 @@ class Page:
         """The store's clock."""
         return self.services.jobs.store.clock()
 
-    @property
-    def root(self) -> str:
-        """Where the app is mounted; empty at the root."""
-        return _root(self.request)
-
     def asked(self, name: str) -> str:
         """A parameter of the address, trimmed; empty when it is not there. No database takes a NUL character."""
         return self.request.query_params.get(name, "").replace("\x00", "").strip()[:LONGEST]
+
+    def filter(self, *names: str) -> dict[str, str]:
+        """Return these parameters of the address."""
+        return {name: self.asked(name) for name in names}
+
+    def choice(self, name: str, choices: Container[str]) -> str:
+        """Return a parameter that must be one of the choices; empty for anything else."""
+        return given if (given := self.asked(name)) in choices else ""
+
+    def number(self, name: str, digits: int = 18) -> int | None:
+        """Return a parameter that must be a whole number without a sign; ``None`` for anything else."""
+        given = self.asked(name)
+        return int(given) if given.isascii() and given.isdigit() and len(given) <= digits else None
+
+    def listed(self, read: Callable[[str | None], T], name: str = "cursor") -> T:
+        """Read the page of a list that begins at the address's cursor; the first page for an invalid cursor."""
+        try:
+            return read(self.asked(name) or None)
+        except InvalidCursor:
+            return read(None)
 
     @property
     def airflow(self) -> str | None:
         """Where the Airflow around this app is, if there is one."""
         return airflow_root(self.request)
 
-    def render(self, name: str, title: str, **values: Any) -> HTMLResponse:
-        """The page.
+    def render(self, name: str, title: str, asked: Mapping[str, str] | None = None, **values: Any) -> HTMLResponse:
+        """Return the page.
 
-        :param name: of the template, which also marks the place in the navigation.
+        :param name: of the template, which also marks the place in the menu.
+        :param asked: the filter of a list. ``url(…)`` in the template is the query of its address, with changes.
         """
+        given = dict(asked or {})
+        values |= {"asked": given, "url": lambda **changes: urlencode({key: to for key, to in (given | changes).items() if to})}
         jobs = self.services.jobs
         roles = read_roles(jobs.store, self.services.dag_states)
         frame = {"drain": jobs.drain(), "queue_state": jobs.queue(), "roles": roles, "user": self.user, "now": self.now}
@@ -74,6 +96,45 @@ async def _page(request: Request, user: Reader, services: Open) -> Page:
 
 
 Here = Annotated[Page, Depends(_page)]
+
+
+@dataclass(frozen=True, slots=True)
+class Found(Generic[T, Place]):
+    """A page of a list that was searched.
+
+    :param next: the place after which the next page begins; ``None`` when there is none.
+    :param looked_at: how many entries were searched.
+    """
+
+    items: tuple[T, ...]
+    next: Place | None
+    looked_at: int
+
+
+def search_pages(
+    read: Callable[[Place | None], Sequence[T]],
+    place_of: Callable[[T], Place],
+    fits: Callable[[T], bool],
+    after: Place | None,
+    page: int,
+    at_most: int,
+) -> Found[T, Place]:
+    """Search a list until a page is full, but not for ever.
+
+    :param read: returns the ``page + 1`` entries after a place.
+    """
+    chosen: list[T] = []
+    looked_at, more = 0, True
+    while more and looked_at < at_most:
+        entries = read(after)
+        more = len(entries) > page
+        for entry in entries[:page]:
+            looked_at, after = looked_at + 1, place_of(entry)
+            if fits(entry):
+                chosen.append(entry)
+            if len(chosen) == page:
+                return Found(tuple(chosen), after if more or entry is not entries[-1] else None, looked_at)
+    return Found(tuple(chosen), after if more else None, looked_at)
 
 
 class PageRoute(Threaded):
@@ -126,7 +187,7 @@ def _wanted(request: Request) -> str:
 
 
 def _everywhere(request: Request, name: str, title: str) -> dict[str, Any]:
-    root = _root(request)
+    root = root_of(request)
     return {
         "root": root,
         "asset": lambda file: f"{root}/ui/static/{versioned(file)}",
@@ -138,5 +199,6 @@ def _everywhere(request: Request, name: str, title: str) -> dict[str, Any]:
     }
 
 
-def _root(request: Request) -> str:
+def root_of(request: Request) -> str:
+    """Return where the app is mounted; empty at the root."""
     return str(request.scope.get("root_path", "")).rstrip("/")

@@ -1,35 +1,42 @@
-"""The pages of schedules: the list, one schedule with its explanation, and the registered runs."""
+"""The pages of schedules: the list, one schedule with its explanation, registered runs, pending runs, and events."""
 
 from dataclasses import dataclass
 from datetime import datetime
-from urllib.parse import urlencode
 
 import yaml
 from fastapi import APIRouter, Response
 from fastapi.responses import HTMLResponse
 
-from airflow_snowpack.api.pages.audit import WORDS
 from airflow_snowpack.api.pages.links import run_link
-from airflow_snowpack.api.pages.page import Here, PageRoute
+from airflow_snowpack.api.pages.operations import WORDS
+from airflow_snowpack.api.pages.page import Here, Page, PageRoute
 from airflow_snowpack.api.pages.progress import Rule, Step, progress, rules
 from airflow_snowpack.iceberg.names import LEVEL
 from airflow_snowpack.scheduling import (
+    EventLog,
     Explanation,
+    PendingQueue,
     PendingState,
     ScheduleNotFound,
     explain,
     explain_all,
+    longest_at_gates,
     read_history,
     read_runs,
 )
+from airflow_snowpack.scheduling.events.event_log import read_backlog
+from airflow_snowpack.scheduling.history import LaunchedRun
 from airflow_snowpack.scheduling.schedule_writer import audit_subject
 from airflow_snowpack.store import AuditTrail
+from airflow_snowpack.wire.listing import cut
 from airflow_snowpack.wire.schedule import definition_of
 
 router = APIRouter(route_class=PageRoute)
 
 PAGE = 50
+EVENTS = 100
 STATES = {"": None, "enabled": True, "suspended": False}
+RUN_STATES = {"": None, "enabled": True, "disabled": False}
 LAUNCHES = 3
 LINES = 50
 RUNS = 20
@@ -48,7 +55,12 @@ TONES = {
     "absorbed": "partial",
     "ticks_missed": "partial",
 }
-RUN_STATES = {"": None, "enabled": True, "disabled": False}
+WAITS = {
+    PendingState.TRIGGER: ("waits for its trigger", "pending"),
+    PendingState.CONSTRAINT: ("waits for its constraints", "partial"),
+    PendingState.LAUNCH: ("starting", "running"),
+}
+"""What a pending run waits for, and its colour."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,32 +93,30 @@ class Row:
 
 @router.get("/schedules")
 def schedules(page: Here) -> HTMLResponse:
-    asked = {name: page.asked(name) for name in ("search", "dag", "state")}
-    state = asked["state"] if asked["state"] in STATES else ""
-    store, after = page.services.schedules(), page.asked("after")
-    found = store.list(
+    asked, after = page.filter("search", "dag") | {"state": page.choice("state", STATES)}, page.asked("after")
+    store = page.services.schedules()
+    listed = store.list(
         dag_id=asked["dag"] or None,
-        enabled=STATES[state],
+        enabled=STATES[asked["state"]],
         search=asked["search"] or None,
         after=after or None,
         limit=PAGE + 1,
     )
-    explanation = explain_all(store, found[:PAGE])
+    found, following = cut(listed, PAGE, lambda stored: stored.name)
     counts = store.count()
     return page.render(
         "schedules.html",
         "Schedules",
-        rows=[Row(each, page.airflow) for each in explanation.values()],
-        next=found[PAGE - 1].name if len(found) > PAGE else None,
+        asked,
+        rows=[Row(each, page.airflow) for each in explain_all(store, found).values()],
+        next=following,
         after=after,
-        asked=asked | {"state": state},
         states=[
             ("", "All", sum(counts.values())),
             ("enabled", "Enabled", counts[True]),
             ("suspended", "Suspended", counts[False]),
         ],
         everything=sum(counts.values()),
-        url=lambda **changes: urlencode({name: value for name, value in (asked | changes).items() if value}),
     )
 
 
@@ -116,9 +126,8 @@ def schedule(name: str, page: Here) -> Response:
         raise ScheduleNotFound(name)
     schedules = page.services.schedules()
     explanation = explain(schedules, name)
-    before = page.asked("before")
-    start = int(before) if before.isascii() and before.isdigit() and len(before) < 19 else None
-    lines = read_history(schedules.store, name, before=start, limit=LINES + 1)
+    before = page.number("before")
+    lines, following = cut(read_history(schedules.store, name, before=before, limit=LINES + 1), LINES, lambda line: line.id)
     return page.render(
         "schedule.html",
         f"Schedule {name}",
@@ -127,39 +136,74 @@ def schedule(name: str, page: Here) -> Response:
         steps=progress(explanation.trigger),
         rules=rules(explanation),
         definition=yaml.safe_dump({"schedules": [definition_of(explanation.stored)]}, sort_keys=False, allow_unicode=True),
-        runs=[(run, run_link(run.dag_id, run.run_id, page.airflow)) for run in read_runs(schedules.store, name, limit=RUNS)],
-        lines=lines[:LINES],
-        next=lines[LINES - 1].id if len(lines) > LINES else None,
-        before=start,
+        runs=_runs(page, name, RUNS),
+        lines=lines,
+        next=following,
+        before=before,
         tones=TONES,
         words=WORDS,
         audit=AuditTrail(schedules.store).latest(CHANGES, subject=audit_subject(name, explanation.stored.origin)),
     )
 
 
-PAGE = 50
+def _runs(page: Page, schedule: str, limit: int) -> list[tuple[LaunchedRun, str | None]]:
+    """Return the newest runs of a schedule, each with its address in Airflow."""
+    runs = read_runs(page.services.jobs.store, schedule, limit=limit)
+    return [(run, run_link(run.dag_id, run.run_id, page.airflow)) for run in runs]
 
 
 @router.get("/runs")
 def registered_runs(page: Here) -> HTMLResponse:
-    asked = {name: page.asked(name) for name in ("search", "dag", "state")}
-    state, after = asked["state"] if asked["state"] in RUN_STATES else "", page.asked("after")
-    runs = page.services.registered_runs()
-    found = runs.list(
+    asked, after = page.filter("search", "dag") | {"state": page.choice("state", RUN_STATES)}, page.asked("after")
+    listed = page.services.registered_runs().list(
         dag_id=asked["dag"] or None,
-        enabled=RUN_STATES[state],
+        enabled=RUN_STATES[asked["state"]],
         search=asked["search"] or None,
         after=after or None,
         limit=PAGE + 1,
     )
-    last = {one.name: read_runs(runs.store, one.name, limit=1) for one in found[:PAGE]}
+    found, following = cut(listed, PAGE, lambda stored: stored.name)
     return page.render(
         "schedule_runs.html",
         "Registered runs",
-        rows=[(one, [(run, run_link(run.dag_id, run.run_id, page.airflow)) for run in last[one.name]]) for one in found[:PAGE]],
-        next=found[PAGE - 1].name if len(found) > PAGE else None,
+        asked,
+        rows=[(stored, _runs(page, stored.name, 1)) for stored in found],
+        next=following,
         after=after,
-        asked=asked | {"state": state},
         states=[("", "All"), ("enabled", "Enabled"), ("disabled", "Disabled")],
-        url=lambda **changes: urlencode({name: value for name, value in (asked | changes).items() if value}),
     )
+
+
+@router.get("/pending")
+def pending(page: Here) -> HTMLResponse:
+    """Show what waits for its trigger, for its constraints, or to be started.
+
+    Below it, where nothing narrows the page, are the runs that have begun and wait at a gate for the same constraints.
+    """
+    queue, cursor = PendingQueue(page.services.jobs.store), page.asked("cursor")
+    asked = page.filter("schedule") | {"state": page.choice("state", WAITS)}
+    states = [PendingState(asked["state"])] if asked["state"] else []
+    counts = queue.count_by_state()
+    shown = page.listed(lambda after: queue.page(states=states, schedule=asked["schedule"] or None, after=after, limit=PAGE))
+    gated = [] if states or cursor or asked["schedule"] else longest_at_gates(page.services.jobs.store, PAGE + 1)
+    return page.render(
+        "pending.html",
+        "Pending",
+        asked,
+        jobs=shown.items,
+        next=shown.next,
+        gated=[(each, run_link(each.place.dag_id, each.place.run_id, page.airflow)) for each in gated[:PAGE]],
+        more_gated=len(gated) > PAGE,
+        cursor=cursor,
+        counts=counts,
+        everything=sum(counts.values()),
+        waits=WAITS,
+    )
+
+
+@router.get("/events")
+def events(page: Here) -> HTMLResponse:
+    asked, before, store = page.filter("key"), page.number("before"), page.services.jobs.store
+    found = EventLog(store).latest(asked["key"] or None, before=before, limit=EVENTS + 1)
+    shown, following = cut(found, EVENTS, lambda recorded: recorded.id)
+    return page.render("events.html", "Events", asked, events=shown, next=following, before=before, backlog=read_backlog(store))

@@ -14,7 +14,7 @@ from built_runs import everything
 from pages_world import SomebodyIs, World, open_world
 
 from airflow_snowpack.api import User
-from airflow_snowpack.api.pages.skew_chart import MOST_BARS, skew_chart
+from airflow_snowpack.api.pages.charts import MOST_BARS, skew_chart
 from airflow_snowpack.builds import layout
 from airflow_snowpack.builds.json_format import read_attempt
 from airflow_snowpack.builds.publish import publish

@@ -14,7 +14,7 @@ from builds_world import make_builds
 from lineage_world import HOSTILE, JOB, REPORT, make_lineage
 from pages_world import World, open_world
 
-from airflow_snowpack.api.pages.lineage_chart import WIDTH, lineage_chart
+from airflow_snowpack.api.pages.lineage import WIDTH, lineage_chart
 from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.lineage.graph import Lineage
 from airflow_snowpack.lineage.operation import Operation, OperationKind, TableAt

@@ -357,7 +357,7 @@ def test_the_audit_trail_is_filtered_by_subject_and_actor(world: World, browser:
 
 
 def test_the_audit_trail_comes_in_pages(world: World, browser: Browser, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("airflow_snowpack.api.pages.audit.PAGE", 2)
+    monkeypatch.setattr("airflow_snowpack.api.pages.operations.PAGE", 2)
     for on in (True, False, True):
         world.jobs.set_drain(on, actor=world.actor())
     first = browser.text("/ui/audit?actor=vera")

@@ -9,11 +9,11 @@ import pytest
 from pages_world import World, compacted, did, open_world
 from starlette.datastructures import QueryParams
 
+from airflow_snowpack.api.pages.charts import queue_chart
 from airflow_snowpack.api.pages.figures import figures
 from airflow_snowpack.api.pages.job_query import JobQuery
 from airflow_snowpack.api.pages.links import task_link
 from airflow_snowpack.api.pages.markup import sentence
-from airflow_snowpack.api.pages.queue import chart
 from airflow_snowpack.api.pages.timeline import spans, steps
 from airflow_snowpack.humanize import Text
 from airflow_snowpack.jobs import JobStatus, QueueSample
@@ -142,7 +142,7 @@ def test_bars_lie_within_the_drawing(world: World) -> None:
 @pytest.mark.parametrize("highest", [0, 1, 3, 7, 40, 999])
 def test_the_drawing_of_the_queue_holds_its_highest_value(highest: int) -> None:
     samples = [QueueSample(NOW - timedelta(minutes=15 * (96 - n)), highest if n == 50 else 0, 0) for n in range(96)]
-    drawn = chart(samples)
+    drawn = queue_chart(samples)
     assert drawn.levels[-1][0] >= highest
     assert drawn.levels[-1][1] == drawn.top
     assert len(drawn.columns) == 96

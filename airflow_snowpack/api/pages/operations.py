@@ -1,0 +1,117 @@
+"""The pages of operations: the queue with drain mode and the background roles, locks, and the audit trail."""
+
+from datetime import timedelta
+
+from fastapi import APIRouter
+from fastapi.responses import HTMLResponse
+
+from airflow_snowpack.api.pages.charts import queue_chart
+from airflow_snowpack.api.pages.page import Here, Page, PageRoute, search_pages
+from airflow_snowpack.humanize import ID
+from airflow_snowpack.jobs import Job, JobNotFound, QueueSample, TableLock
+from airflow_snowpack.store import AuditEntry, AuditTrail
+from airflow_snowpack.wire.queue import locked_by_job
+
+PERIOD = timedelta(days=1)
+STEPS = 96
+KEPT = timedelta(minutes=1)
+LOCKS = 200
+PAGE = 100
+LOOKED_AT = 2_000
+"""How many entries of the audit trail one request searches at most."""
+
+WORDS = {
+    "submit": "submitted",
+    "dry_run": "ran dry",
+    "rerun": "ran again",
+    "cancel": "cancelled",
+    "delete": "deleted",
+    "prune": "deleted old rows of",
+    "drain_on": "switched drain mode on",
+    "drain_off": "switched drain mode off",
+    "drain_reason": "changed the reason of drain mode",
+    "release_lock": "released the lock of",
+    "sweep": "swept",
+    "create_schedule": "created",
+    "update_schedule": "changed",
+    "delete_schedule": "deleted",
+    "suspend_schedule": "suspended",
+    "resume_schedule": "resumed",
+    "run_schedule": "ran",
+    "register_run": "registered",
+    "update_run": "changed",
+    "unregister_run": "unregistered",
+    "enable_run": "enabled",
+    "disable_run": "disabled",
+    "run_registered": "ran",
+    "send_event": "sent",
+    "publish_build": "published",
+    "rollback_build": "rolled back",
+    "cleanup_builds": "cleaned up",
+    "drop_interim": "released",
+    "forget_interim": "took off the record",
+    "collect_interim": "collected",
+    "sweep_interim": "swept",
+    "adopt_interim": "taken over",
+}
+
+router = APIRouter(route_class=PageRoute)
+
+
+@router.get("/queue")
+def queue(page: Here) -> HTMLResponse:
+    samples = _samples(page)
+    return page.render(
+        "queue.html",
+        "Queue",
+        chart=queue_chart(samples),
+        hourly=list(reversed(samples))[:: STEPS // 24],
+        busy=any(sample.waiting or sample.running for sample in samples),
+    )
+
+
+def _samples(page: Page) -> list[QueueSample]:
+    """They are computed from every job of two days, which would be too much for each refresh."""
+    state, now = page.request.app.state, page.now
+    at, kept = getattr(state, "queue_samples", (None, []))
+    if at is None or now - at >= KEPT:
+        at, kept = state.queue_samples = now, page.services.jobs.queue_over_time(PERIOD, STEPS)
+    return list(kept)
+
+
+@router.get("/locks")
+def locks(page: Here) -> HTMLResponse:
+    search = page.asked("search")
+    wanted = search.lower()
+    everything = page.services.jobs.locks.list()
+    fitting = [lock for lock in everything if wanted in lock.table.dotted.lower() or wanted in lock.holder.lower()]
+    held = [(lock, _job(page, lock)) for lock in fitting[:LOCKS]]
+    return page.render("locks.html", "Locks", held=held, search=search, fitting=len(fitting), everything=len(everything))
+
+
+def _job(page: Page, lock: TableLock) -> Job | None:
+    """Return the job that owns the lock; ``None`` when it is not a job's, or the job was deleted."""
+    try:
+        return page.services.jobs.get(lock.holder) if locked_by_job(lock) else None
+    except JobNotFound:
+        return None
+
+
+@router.get("/audit")
+def audit(page: Here) -> HTMLResponse:
+    asked, before = page.filter("subject", "actor"), page.number("before")
+    trail, subject, actor = AuditTrail(page.services.jobs.store), asked["subject"].lower(), asked["actor"].lower()
+
+    def fits(entry: AuditEntry) -> bool:
+        about = f"{entry.subject}\n{entry.detail.get('table', '')}".lower()
+        return subject in about and actor in entry.actor.lower()
+
+    return page.render(
+        "audit.html",
+        "Audit trail",
+        asked,
+        trail=search_pages(lambda place: trail.latest(PAGE + 1, place), lambda entry: entry.id, fits, before, PAGE, LOOKED_AT),
+        before=before,
+        words=WORDS,
+        is_job=ID.fullmatch,
+    )
