@@ -22,7 +22,6 @@ import sqlalchemy as sa
 
 from airflow_snowpack.iceberg.names import TableName
 from airflow_snowpack.interim.errors import InvalidInterimTable, StaleInterimAttempt
-from airflow_snowpack.interim.listing import name_key
 from airflow_snowpack.interim.model import OutputOptions, TableState, TaskAttempt, Writing
 from airflow_snowpack.interim.names import DEFAULT_OUTPUT, Producer, table_name_of
 from airflow_snowpack.interim.readings import InterimReadings
@@ -35,6 +34,7 @@ from airflow_snowpack.interim.rows import (
     TABLE,
     WRITING,
     moment,
+    name_key,
     nudge,
     pin_values,
     run_key,

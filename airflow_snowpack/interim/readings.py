@@ -19,7 +19,6 @@ from typing import Any
 import sqlalchemy as sa
 
 from airflow_snowpack.interim.errors import InterimTableGone, InterimTableNotFound, InvalidInterimRef
-from airflow_snowpack.interim.listing import InterimListing, find_named
 from airflow_snowpack.interim.model import InterimPolicy, Reading, TaskAttempt
 from airflow_snowpack.interim.names import Scope
 from airflow_snowpack.interim.refs import Ref, TableRef
@@ -30,6 +29,7 @@ from airflow_snowpack.interim.rows import (
     REF,
     REF_COLUMNS,
     TABLE,
+    find_named,
     ids,
     nudge,
     pin_values,
@@ -65,14 +65,16 @@ READ_BY = REFERENCE.join(interim_refs, REF.table_id == TABLE.table_id).where(REF
 """Finds the effect of a transaction whose answer was lost: no other process can have drawn the id."""
 
 
-class InterimReadings(InterimListing):
+class InterimReadings:
     """Keeps tables from being dropped while tasks need them.
 
+    :param policy: where tables go, and how long leases last.
     :param make_id: draws uuid4s in hex.
     """
 
     def __init__(self, store: Store, policy: InterimPolicy | None = None, *, make_id: IdMaker = new_id) -> None:
-        super().__init__(store, policy)
+        self.store = store
+        self.policy = policy or InterimPolicy()
         self.make_id = make_id
 
     def consume(self, refs: Iterable[Ref], *, attempt: TaskAttempt) -> Reading:

@@ -5,15 +5,18 @@
     ref = registry.commit(writing, snapshot_id=…, rows=…, consumers=task.downstream_task_ids)
     reading = registry.consume(find_refs(arguments), attempt=consumer)            # InterimTableGone, if it is too late
     registry.release(reading)
+    registry.page(dag_id="flights", limit=50); registry.table("flights_clean_5f0c3a9e4b7d4c21a8f6").pins
     registry.drop(table_id, actor=Actor("vera", via="cli"))
 
-Writers use :mod:`~airflow_snowpack.interim.outputs`, readers :mod:`~airflow_snowpack.interim.readings`, and lists
-:mod:`~airflow_snowpack.interim.listing`. The invariant of this module: no change by hand drops a table that a task needs, and
-each such change is written together with its audit entry.
+Writers use :mod:`~airflow_snowpack.interim.outputs`, and readers :mod:`~airflow_snowpack.interim.readings`. The invariant of this
+module: no change by hand drops a table that a task needs, and each such change is written together with its audit entry.
 """
 
 from __future__ import annotations
 
+import re
+from collections import Counter, defaultdict
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -22,11 +25,44 @@ import sqlalchemy as sa
 
 from airflow_snowpack.interim.errors import InterimTableInUse, InterimTableNotFound, InterimTableNotStuck
 from airflow_snowpack.interim.model import InterimTable, Reading, TableState, Writing
+from airflow_snowpack.interim.names import Scope
 from airflow_snowpack.interim.outputs import InterimOutputs
-from airflow_snowpack.interim.rows import FREED, NAME, REF, TABLE, TABLES, moment, nudge, run_key
-from airflow_snowpack.store import Actor, write_audit
-from airflow_snowpack.store.tables.interim import interim_names, interim_refs, interim_tables
+from airflow_snowpack.interim.refs import TableRef
+from airflow_snowpack.interim.rows import (
+    FREED,
+    NAME,
+    PIN,
+    REF,
+    RUN,
+    TABLE,
+    TABLES,
+    find_named,
+    ids,
+    moment,
+    name_from,
+    nudge,
+    producer_from,
+    ref_from,
+    run_key,
+)
+from airflow_snowpack.preservation import Preservation
+from airflow_snowpack.store import Actor, storable, write_audit
+from airflow_snowpack.store.mapping import row_mapper
+from airflow_snowpack.store.paging import Keyset, Page
+from airflow_snowpack.store.tables.interim import interim_names, interim_refs, interim_runs, interim_tables
 
+MISSED_HEARTBEATS = 3
+"""A reading that missed this many heartbeats is reported as silent."""
+NEWEST_FIRST = Keyset(TABLE.created_at, TABLE.table_id, descending=True)
+ID = re.compile(r"[0-9a-f]{32}")
+PINS_OF = (
+    sa.select(PIN.table_id, RUN.dag_id, RUN.run_id, PIN.task_id)
+    .join(interim_runs, RUN.run_key == PIN.run_key)
+    .where(PIN.table_id.in_(ids()))
+)
+READERS_OF = sa.select(REF.table_id, REF.lease_until).where(REF.table_id.in_(ids()))
+NAMES_OF = sa.select(NAME.table_id).where(NAME.table_id.in_(ids()))
+LOOKS_AT = sa.select(RUN.run_key, RUN.check_at).where(RUN.run_key.in_(ids("b_run_keys")))
 RENEW_READING = sa.update(interim_refs).where(REF.reading_id == sa.bindparam("b_reading")).values(lease_until=moment("b_until"))
 
 
@@ -37,6 +73,62 @@ def audit_subject(table_id: str) -> str:
 
 class InterimRegistry(InterimOutputs):
     """Keeps the tables on record, from before they exist until they are dropped."""
+
+    def page(
+        self,
+        *,
+        dag_id: str | None = None,
+        run_id: str | None = None,
+        state: TableState | None = None,
+        limit: int = 100,
+        after: str | None = None,
+    ) -> Page[InterimTable]:
+        """Return a page of the tables that match, the newest first.
+
+        :param after: the ``next`` of the page before.
+        :raises InvalidCursor: no page returned this cursor.
+        """
+        query = sa.select(interim_tables).where(*NEWEST_FIRST.beyond(after)).order_by(*NEWEST_FIRST.order()).limit(limit + 1)
+        if dag_id is not None and run_id is not None:
+            query = query.where(TABLE.run_key == run_key(dag_id, run_id))
+        elif dag_id is not None:
+            query = query.where(TABLE.dag_id == storable(dag_id))
+        elif run_id is not None:
+            query = query.where(TABLE.run_id == storable(run_id))
+        if state is not None:
+            query = query.where(TABLE.state == state.value)
+        rows = self.store.all(query)
+        tables = {table.table_id: table for table in self.store.read(lambda conn: self._describe(conn, rows[:limit]))}
+        return NEWEST_FIRST.page(rows, limit, lambda row: tables[row.table_id])
+
+    def tables(self, **filters: Any) -> list[InterimTable]:
+        """Return the tables of one :meth:`page`."""
+        return list(self.page(**filters).items)
+
+    def table(self, wanted: str) -> InterimTable:
+        """Return one table, by its id, its own name or its full name.
+
+        :raises InterimTableNotFound: there is none.
+        """
+        text = storable(wanted)
+        is_id = ID.fullmatch(text) is not None
+        query = sa.select(interim_tables)
+        rows = self.store.all(query.where(TABLE.table_id == text if is_id else TABLE.table_name == text.rpartition(".")[2]))
+        # The own name is unique over all catalogs and namespaces; a longer name has to match in full.
+        if not rows or not (is_id or f".{name_from(rows[0])}".endswith(f".{text}")):
+            raise InterimTableNotFound(wanted)
+        return self.store.read(lambda conn: self._describe(conn, rows))[0]
+
+    def named(self, name: str, *, scope: Scope = Scope.RUN, dag_id: str = "", run_id: str = "") -> TableRef:
+        """Return the table that a name points to now; ``consume_named`` also keeps it from being dropped.
+
+        :param dag_id: of the run whose name it is, for :attr:`Scope.RUN`; likewise ``run_id``.
+        :raises InterimTableNotFound: the name points to no table.
+        """
+        row = self.store.read(lambda conn: find_named(conn, name, scope, dag_id, run_id))
+        if row is None:
+            raise InterimTableNotFound(name, "" if scope is Scope.GLOBAL else f" in the run {run_id!r} of the DAG {dag_id!r}")
+        return ref_from(row)
 
     def heartbeat(self, leased: Writing | Reading) -> bool:
         """Move the end of the lease; return ``False`` if the lease is lost: stop the work."""
@@ -109,6 +201,37 @@ class InterimRegistry(InterimOutputs):
         if not rows:
             raise InterimTableNotFound(wanted)
         return self._describe(conn, rows)[0]
+
+    def _describe(self, conn: sa.Connection, rows: Sequence[Any]) -> list[InterimTable]:
+        """Return the tables of these rows, with pins, readers and names."""
+        if not rows:
+            return []
+        now, these = self.store.clock(), {"b_ids": [row.table_id for row in rows]}
+        # The lease of a reading that has missed no more than these heartbeats ends after this time.
+        renewed = max(now, now + self.policy.lease - MISSED_HEARTBEATS * self.policy.heartbeat)
+        pins: dict[str, list[str]] = defaultdict(list)
+        for pin in conn.execute(PINS_OF, these):
+            pins[pin.table_id].append(f"{pin.dag_id}/{pin.run_id}/{pin.task_id}")
+        readings = conn.execute(READERS_OF, these).all()
+        readers = Counter(each.table_id for each in readings if each.lease_until > renewed)
+        silent = Counter(each.table_id for each in readings if each.lease_until <= renewed)
+        named = set(conn.execute(NAMES_OF, these).scalars())
+        runs = {"b_run_keys": sorted({row.run_key for row in rows})}
+        checks = {row.run_key: row.check_at for row in conn.execute(LOOKS_AT, runs)}
+        table_from = row_mapper(
+            InterimTable,
+            {"state": TableState, "preservation": Preservation, "scope": lambda scope: None if scope is None else Scope(scope)},
+            table=name_from,
+            producer=producer_from,
+            is_named=lambda row: row.table_id in named,
+            pins=lambda row: tuple(sorted(pins[row.table_id])),
+            readers=lambda row: readers[row.table_id],
+            silent_readers=lambda row: silent[row.table_id],
+            lease_until=lambda row: row.visible_at if row.attempt_id is not None else None,
+            check_at=lambda row: checks.get(row.run_key),
+            drops="attempt_count",
+        )
+        return [table_from(row) for row in rows]
 
     def _audit(self, conn: sa.Connection, actor: Actor | None, change: str, table: InterimTable, **detail: Any) -> None:
         write_audit(conn, self.store, actor, change, audit_subject(table.table_id), table=str(table.table), **detail)

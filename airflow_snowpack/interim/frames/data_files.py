@@ -20,8 +20,7 @@ import pyarrow as pa
 from pyarrow import dataset, types
 
 from airflow_snowpack.interim.errors import UnreadableTable
-from airflow_snowpack.interim.frames.iceberg_types import children
-from airflow_snowpack.interim.frames.retyping import retyped
+from airflow_snowpack.interim.frames.retyping import children, retyped
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

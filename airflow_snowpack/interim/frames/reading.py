@@ -103,8 +103,7 @@ def _zoned(rows: pa.Table, columns: list[str], properties: Mapping[str, str]) ->
     """Return the rows with their timestamps in the time zones in which they were written."""
     import pyarrow as pa
 
-    from airflow_snowpack.interim.frames.iceberg_types import TIME_ZONES, in_time_zones
-    from airflow_snowpack.interim.frames.retyping import retyped
+    from airflow_snowpack.interim.frames.retyping import TIME_ZONES, in_time_zones, retyped
 
     zones = json.loads(properties.get(TIME_ZONES, "{}"))
     for place, name in enumerate(columns):

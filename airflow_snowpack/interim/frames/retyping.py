@@ -1,22 +1,191 @@
-"""Gives an Arrow array another type of the same shape: fields by their place, values unchanged, every null where it was.
+"""Gives Arrow rows other types: those that Iceberg has, and back. Each value stays unchanged, or an error names the column.
 
+    rows = in_iceberg_types(pa.table({"at": pa.array([5], pa.time32("s"))}))     # at: time64[us]
+    in_iceberg_types(pa.table({"for": pa.array([5], pa.duration("s"))}))         # raises UnwritableFrame
     retyped(pa.array([None, [], [{"sku": "x"}]]), pa.field("items", pa.large_list(pa.struct([("sku", pa.string())]))))
+    properties = {TIME_ZONES: json.dumps(time_zones(rows.schema))}               # {"3.0": "Europe/Berlin"}
+    field = in_time_zones(field, zones, "3")
 
-Arrow's own casts of nested arrays lose nulls, depending on slices and on what is inside, and PyIceberg's projection turns
-null lists into empty ones. So lists, maps and structs are rebuilt here from their lengths, validity and children. The invariant:
-the result has the Python values of the original, or an error names the type that does not fit one.
+The invariants: a type becomes one that fits all of its values (``time32`` becomes ``time64``, ``decimal32`` ``decimal128``), or
+one that is checked value by value (``uint64``, nanoseconds, ``date64``, ``decimal256``). Every other type is refused. And a
+retyped array has the Python values of the original, every null where it was. Arrow's own casts of nested arrays lose nulls,
+depending on slices and on what is inside, and PyIceberg's projection turns null lists into empty ones; so lists, maps and structs
+are rebuilt here from their lengths, validity and children, field by field by their place.
+
+Iceberg stores timestamps as instants in UTC; the time zones, which decide their day and hour, are kept beside the table.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 from pyarrow import compute, types
 
+from airflow_snowpack.interim.errors import UnwritableFrame
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+MAX_DIGITS = 38  # of Iceberg's widest decimal
+TIME_ZONES = "snowpack.time-zones"
+"""The table property with the time zones, as JSON."""
 # Types into which Arrow casts with a silent loss; all other casts are safe by themselves.
 CHECKED = (types.is_temporal, types.is_decimal, types.is_integer)
+
+
+class UnsupportedType(TypeError):
+    """Iceberg has no type for the values of this one."""
+
+
+def in_iceberg_types(rows: pa.Table) -> pa.Table:
+    """Return the rows with each column in a type that Iceberg has; timestamps with a zone are in UTC.
+
+    :raises UnwritableFrame: Iceberg has no type for a column, or a value does not fit it; or a column has no name.
+    """
+    if rows.num_rows and not rows.num_columns:
+        raise UnwritableFrame("they have no columns")
+    names = [field.name for field in _named(rows.schema)]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise UnwritableFrame(f"more than one column is called {', '.join(twice)}")
+    columns, fields = [], []
+    for field, column in zip(rows.schema, rows.columns, strict=True):
+        try:
+            kept = iceberg_field(field)
+            chunks = [retyped(chunk, kept) for chunk in column.chunks]
+        except (pa.ArrowException, UnsupportedType) as problem:
+            raise UnwritableFrame(f"the column {field.name}: {problem}") from problem
+        fields.append(kept)
+        columns.append(pa.chunked_array(chunks, kept.type))
+    return pa.Table.from_arrays(columns, schema=pa.schema(fields))
+
+
+def iceberg_field(field: pa.Field) -> pa.Field:
+    """Return the field in a type that Iceberg has.
+
+    :raises UnsupportedType: there is none.
+    """
+    return pa.field(field.name, _kept(field.type), field.nullable)
+
+
+def time_zones(schema: pa.Schema) -> dict[str, str]:
+    """Return the time zones of timestamps that are not in UTC, by place: ``{"3.0": "Europe/Berlin"}``.
+
+    A place is that of the column, followed by those of the fields inside it.
+    """
+    return dict(_zones(schema, ()))
+
+
+def in_time_zones(field: pa.Field, zones: Mapping[str, str], place: str) -> pa.Field:
+    """Return the field with the zones from :func:`time_zones`.
+
+    :param place: the field's own place.
+    """
+    kind = field.type
+    if types.is_timestamp(kind) and place in zones:
+        return field.with_type(pa.timestamp(kind.unit, zones[place]))
+    inner = [in_time_zones(each, zones, f"{place}.{inside}") for inside, each in enumerate(children(kind))]
+    if types.is_struct(kind):
+        return field.with_type(pa.struct(inner))
+    if types.is_map(kind):
+        return field.with_type(pa.map_(*inner))
+    if types.is_large_list(kind):
+        return field.with_type(pa.large_list(*inner))
+    return field.with_type(pa.list_(*inner)) if types.is_list(kind) else field
+
+
+def children(kind: Any) -> list[pa.Field]:
+    """Return the fields inside a struct, map or list."""
+    if types.is_struct(kind):
+        return list(kind)
+    if types.is_map(kind):
+        return [kind.key_field, kind.item_field]
+    return [kind.value_field] if types.is_nested(kind) and hasattr(kind, "value_field") else []
+
+
+def _zones(fields: Iterable[pa.Field], above: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+    for place, field in enumerate(fields):
+        path, kind = (*above, str(place)), field.type
+        while types.is_dictionary(kind) or types.is_run_end_encoded(kind):
+            kind = kind.value_type
+        if types.is_timestamp(kind) and kind.tz is not None and kind.tz != "UTC":
+            yield ".".join(path), kind.tz
+        yield from _zones(children(kind), path)
+
+
+def _kept(kind: pa.DataType) -> pa.DataType:
+    if isinstance(kind, pa.BaseExtensionType):
+        return _kept_extension(kind)
+    if types.is_dictionary(kind) or types.is_run_end_encoded(kind):
+        return _kept(kind.value_type)
+    if types.is_struct(kind):
+        if not kind.num_fields:
+            raise UnsupportedType("a struct has no fields")
+        # Arrow's Parquet writer would store a null in a required field of a struct that is null.
+        return pa.struct([iceberg_field(each).with_nullable(True) for each in _named(kind)])
+    if types.is_map(kind):
+        return pa.map_(iceberg_field(kind.key_field), iceberg_field(kind.item_field))
+    if types.is_large_list(kind) or types.is_large_list_view(kind):
+        return pa.large_list(iceberg_field(kind.value_field))
+    if types.is_list(kind) or types.is_list_view(kind) or types.is_fixed_size_list(kind):
+        return pa.list_(iceberg_field(kind.value_field))
+    return _kept_temporal(kind) if types.is_temporal(kind) else _kept_plain(kind)
+
+
+def _kept_extension(kind: Any) -> pa.DataType:
+    if isinstance(kind, pa.UuidType):
+        return kind
+    if isinstance(kind, pa.Bool8Type):
+        return pa.bool_()
+    if isinstance(kind, pa.JsonType):
+        return _kept(kind.storage_type)
+    raise UnsupportedType(f"Iceberg has no type for {kind}; cast it, for example to {kind.storage_type}")
+
+
+def _kept_temporal(kind: Any) -> pa.DataType:
+    if types.is_timestamp(kind):
+        return pa.timestamp("us", None if kind.tz is None else "UTC")
+    if types.is_time(kind):
+        return pa.time64("us")
+    if types.is_date(kind):
+        return pa.date32()
+    raise UnsupportedType(f"Iceberg has no type for {kind}; cast it, for example to a number")
+
+
+def _kept_plain(kind: Any) -> pa.DataType:
+    if types.is_integer(kind):
+        return pa.int32() if kind.bit_width < 32 or kind.equals(pa.int32()) else pa.int64()
+    if types.is_float16(kind):
+        return pa.float32()
+    if types.is_decimal(kind):
+        return _kept_decimal(kind)
+    if types.is_string_view(kind):
+        return pa.string()
+    if types.is_binary_view(kind):
+        return pa.binary()
+    if types.is_null(kind):
+        raise UnsupportedType("it has only nulls and no type; cast it to one")
+    known = (types.is_boolean, types.is_floating, types.is_string, types.is_large_string, types.is_binary, types.is_large_binary)
+    if any(is_kind(kind) for is_kind in (*known, types.is_fixed_size_binary)):
+        return kind
+    raise UnsupportedType(f"Iceberg has no type for {kind}")
+
+
+def _kept_decimal(kind: Any) -> pa.DataType:
+    scale = max(kind.scale, 0)
+    digits = kind.precision - min(kind.scale, 0)
+    if scale > MAX_DIGITS or (digits > MAX_DIGITS and kind.bit_width < 256):
+        raise UnsupportedType(f"Iceberg's decimals have at most {MAX_DIGITS} digits, and {kind} has more")
+    return pa.decimal128(max(min(digits, MAX_DIGITS), scale), scale)
+
+
+def _named(fields: Iterable[pa.Field]) -> list[pa.Field]:
+    named = list(fields)
+    if not all(field.name for field in named):
+        raise UnwritableFrame("a column, or a field of one, has no name")
+    return named
 
 
 class DoesNotFit(pa.ArrowInvalid):  # type: ignore[misc]  # pyarrow has no types

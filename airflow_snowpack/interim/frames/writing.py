@@ -88,7 +88,7 @@ def _create_with_pyiceberg(frame: Any, name: TableName, catalog: Catalog, proper
     from pyiceberg.io.pyarrow import UnsupportedPyArrowTypeException
 
     from airflow_snowpack.interim.frames.data_files import written_files
-    from airflow_snowpack.interim.frames.iceberg_types import TIME_ZONES, in_iceberg_types, time_zones
+    from airflow_snowpack.interim.frames.retyping import TIME_ZONES, in_iceberg_types, time_zones
 
     given = as_arrow(frame)
     rows, zones = in_iceberg_types(given), time_zones(given.schema)

@@ -13,8 +13,9 @@ on how Spark divides the work. As with :func:`functools.reduce`, a single row is
 ``TypeError``.
 
 The invariant: **each row is in exactly one group of each layer.** The tasks compare the numbers of the rows that they read with
-the plan, and fail with :class:`WrongRows` where one is missing or duplicated; so :class:`Layers` is what happened. Only counts
-and the last row reach the driver, and nothing is written outside Spark: see decision 21 in ``docs/decisions``.
+the plan, and fail with :class:`WrongRows` where one is missing or duplicated; so :class:`Layers` is what happened. A task keeps
+the rows of one group in memory. Only counts and the last row reach the driver, and nothing is written outside Spark: see decision
+21 in ``docs/decisions``.
 """
 
 from __future__ import annotations
@@ -22,36 +23,36 @@ from __future__ import annotations
 import logging
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import pyarrow as pa
+
 from airflow_snowpack.humanize import duration, plural
 from airflow_snowpack.interim.map_reduce.errors import InvalidColumns, InvalidReduction, WrongRows, function_failure
-from airflow_snowpack.interim.map_reduce.functions import ShippedFunction
-from airflow_snowpack.interim.map_reduce.layers import Layers, check_fan_in
-from airflow_snowpack.interim.map_reduce.reduce_task import INDEX, LayerTask, reduce_partition
-from airflow_snowpack.interim.map_reduce.rows import Columns, columns_of, data_frame, rows_of
+from airflow_snowpack.interim.map_reduce.functions import FunctionCall, ShippedFunction
+from airflow_snowpack.interim.map_reduce.layers import Layer, Layers, check_fan_in
+from airflow_snowpack.interim.map_reduce.rows import Columns, RowBatches, columns_of, data_frame, rows_of
 from airflow_snowpack.spark import SparkFailed, SparkWork
 from airflow_snowpack.spark.interrupt import is_connect
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import Column, DataFrame, SparkSession
 
-    from airflow_snowpack.interim.map_reduce.layers import Layer
     from airflow_snowpack.interim.refs import TableRef, ViewRef
 
-
-T = TypeVar("T")
-
 log = logging.getLogger(__name__)
+T = TypeVar("T")
 
 ReduceFunction = Callable[..., Mapping[str, Any]]
 TERM = re.compile(r"(?P<name>.+?)(?:\s+(?P<direction>asc|desc))?(?:\s+nulls\s+(?P<nulls>first|last))?", re.IGNORECASE)
 # Spark's own row numbers have 31 bits for the partition, and 33 for the place in it.
 PLACE_BITS = 33
+INDEX = "__snowpack_index"
+"""The column of row numbers, which the result does not have."""
+ROWS_PER_BATCH = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,11 +166,8 @@ class _Reduction:
     def _on_spark(self, call: Callable[[], T]) -> T:
         try:
             return self.work.run(self.df.sparkSession, call)
-        except SparkFailed as failure:
-            ours = function_failure(failure)
-            if ours is None:
-                raise
-            raise ours from failure
+        except SparkFailed as failed:
+            raise function_failure(failed) or failed from failed.__cause__
 
 
 def sort_keys(df: DataFrame, order_by: Sequence[str] | str) -> list[Column]:
@@ -184,31 +182,24 @@ def sort_keys(df: DataFrame, order_by: Sequence[str] | str) -> list[Column]:
     """
     sortable = {field.name: _has_order(field.dataType) for field in df.schema}
     given = [_key(term, sortable) for term in ([order_by] if isinstance(order_by, str) else order_by)]
-    named = {key.name for key in given}
-    rest = [_Key(name) for name, has_order in sortable.items() if has_order and name not in named]
+    named = {name for name, _ in given}
+    rest = [_ordered(name) for name, has_order in sortable.items() if has_order and name not in named]
     if not given and not rest:
         raise InvalidReduction("table", ", ".join(sortable), "none of its columns has an order; add one that has")
-    return [key.column() for key in (*given, *rest)]
+    return [*(column for _, column in given), *rest]
 
 
-@dataclass(frozen=True, slots=True)
-class _Key:
-    """One term of an order."""
+def _ordered(name: str, *, descending: bool = False, nulls_first: bool = True) -> Column:
+    from pyspark.sql.functions import col
 
-    name: str
-    descending: bool = False
-    nulls_first: bool = True
-
-    def column(self) -> Column:
-        from pyspark.sql.functions import col
-
-        column = col("`" + self.name.replace("`", "``") + "`")
-        if self.descending:
-            return column.desc_nulls_first() if self.nulls_first else column.desc_nulls_last()
-        return column.asc_nulls_first() if self.nulls_first else column.asc_nulls_last()
+    column = col("`" + name.replace("`", "``") + "`")
+    if descending:
+        return column.desc_nulls_first() if nulls_first else column.desc_nulls_last()
+    return column.asc_nulls_first() if nulls_first else column.asc_nulls_last()
 
 
-def _key(term: str, sortable: dict[str, bool]) -> _Key:
+def _key(term: str, sortable: dict[str, bool]) -> tuple[str, Column]:
+    """Return the column that a term of an order names, and what to sort by."""
     found = TERM.fullmatch(term.strip())
     name = "" if found is None else found["name"].strip("`")
     # As Spark itself finds a column: in any case.
@@ -218,7 +209,7 @@ def _key(term: str, sortable: dict[str, bool]) -> _Key:
     if not sortable[known]:
         raise InvalidReduction("order_by", term, "values of its type have no order")
     descending, nulls = (found["direction"] or "").lower() == "desc", (found["nulls"] or "").lower()
-    return _Key(known, descending, nulls == "first" if nulls else not descending)
+    return known, _ordered(known, descending=descending, nulls_first=nulls == "first" if nulls else not descending)
 
 
 def _has_order(kind: Any) -> bool:
@@ -288,3 +279,75 @@ def _numbered(ordered: DataFrame, counts: Mapping[int, int]) -> DataFrame:
     own = "monotonically_increasing_id()"
     mask = (1 << PLACE_BITS) - 1
     return ordered.withColumn(INDEX, expr(f"array({offsets})[shiftright({own}, {PLACE_BITS})] + ({own} & {mask}L)"))
+
+
+@dataclass(frozen=True, slots=True)
+class LayerTask:
+    """What a task gets."""
+
+    function: ShippedFunction
+    layer: Layer
+    fan_in: int
+    schema: pa.Schema
+
+    def size(self, group: Group) -> int:
+        """Return how many rows the group must have."""
+        return min(self.fan_in, self.layer.rows_in - group.first)
+
+    def place(self, group: int) -> str:
+        """Return the place of a group, for error messages."""
+        first = group * self.fan_in
+        return f"layer {self.layer.number}, rows {first} to {min(first + self.fan_in, self.layer.rows_in) - 1}"
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """The rows of one call of the function.
+
+    :param number: also the number of the row that it becomes.
+    """
+
+    number: int
+    first: int
+    rows: list[dict[str, Any]]
+
+
+def reduce_partition(task: LayerTask, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Reduce the groups of a partition in a Spark task."""
+    call, made = FunctionCall.begin(task.function), RowBatches(task.schema)
+    numbers: list[int] = []
+    rows: list[Any] = []
+
+    def batch() -> pa.RecordBatch:
+        reduced = call.batch(made, rows, lambda at: task.place(numbers[at]))
+        return reduced.append_column(pa.field(INDEX, pa.int64(), nullable=False), pa.array(numbers, pa.int64()))
+
+    for group in groups(task, batches):
+        numbers.append(group.number)
+        rows.append(call(group.rows, task.place(group.number)))
+        if len(rows) >= ROWS_PER_BATCH:
+            yield batch()
+            numbers, rows = [], []
+    if rows:
+        yield batch()
+
+
+def groups(task: LayerTask, batches: Iterator[pa.RecordBatch]) -> Iterator[Group]:
+    """Yield the complete groups of a partition.
+
+    :raises WrongRows: a row is missing, appears twice, or is in the wrong place.
+    """
+    group: Group | None = None
+    for batch in batches:
+        for row in rows_of(batch):
+            index = row.pop(INDEX)
+            if group is None:
+                group = Group(index // task.fan_in, index - index % task.fan_in, [])
+            if index != group.first + len(group.rows):
+                raise WrongRows.at(task.place(group.number), f"row {group.first + len(group.rows)} next", f"row {index}")
+            group.rows.append(row)
+            if len(group.rows) == task.size(group):
+                yield group
+                group = None
+    if group is not None:
+        raise WrongRows.at(task.place(group.number), f"{task.size(group)} rows", len(group.rows))

@@ -13,7 +13,7 @@ from random_examples import UNHURRIED
 from airflow_snowpack.interim.map_reduce.errors import InvalidReduction, WrongRows
 from airflow_snowpack.interim.map_reduce.functions import ShippedFunction
 from airflow_snowpack.interim.map_reduce.layers import Layer, Layers, groups_of
-from airflow_snowpack.interim.map_reduce.reduce_task import INDEX, LayerTask, groups
+from airflow_snowpack.interim.map_reduce.reduction import INDEX, LayerTask, groups
 
 
 def layer_task(rows_in: int, fan_in: int) -> LayerTask:
