@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -11,7 +11,7 @@ import sqlalchemy as sa
 
 from airflow_snowpack.scheduling.events.event_log import Event
 from airflow_snowpack.scheduling.schedule import Schedule
-from airflow_snowpack.scheduling.triggers.trigger import Judgement, Leaf, Progress, Trigger
+from airflow_snowpack.scheduling.triggers.trigger import Leaf, Progress
 from airflow_snowpack.store.tables.schedules import events, pending_events, pending_jobs
 
 LISTED_EVENTS = 100
@@ -58,15 +58,14 @@ def count_events(conn: sa.Connection, row: sa.Row[Any], schedule: Schedule) -> C
     return _add_up(row.progress, row.counted_to, schedule, conn.execute(EVENTS_OF_RUNS.where(mine)).all())
 
 
-def count_all(conn: sa.Connection, pending_id: str, schedule: Schedule) -> Counted:
-    """Count all events of a pending run from the beginning."""
-    return _add_up({}, 0, schedule, conn.execute(EVENTS_OF_RUNS.where(pending_events.c.pending_id == pending_id)).all())
+def count_all(conn: sa.Connection, pending_id: str, schedule: Schedule, *, before: datetime | None = None) -> Counted:
+    """Count the events of a pending run from the beginning.
 
-
-def count_recorded_before(conn: sa.Connection, pending_id: str, schedule: Schedule, moment: datetime) -> Counted:
-    """Count the events of a pending run that were recorded before a moment."""
-    mine = sa.and_(pending_events.c.pending_id == pending_id, events.c.recorded_at < moment)
-    return _add_up({}, 0, schedule, conn.execute(EVENTS_OF_RUNS.where(mine)).all())
+    :param before: only those that were recorded before this moment.
+    """
+    query = EVENTS_OF_RUNS.where(pending_events.c.pending_id == pending_id)
+    query = query if before is None else query.where(events.c.recorded_at < before)
+    return _add_up({}, 0, schedule, conn.execute(query).all())
 
 
 def count_each(conn: sa.Connection, jobs: Sequence[tuple[sa.Row[Any], Schedule]]) -> list[Counted]:
@@ -98,28 +97,14 @@ def _add_up(progress: Mapping[str, Any], counted_to: int, schedule: Schedule, ma
     return counted
 
 
-def fired_by(
-    conn: sa.Connection, pending_id: str, schedule: Schedule, progress: Mapping[Leaf, Progress], now: datetime
-) -> dict[str, Any]:
-    """Return the ``snowpack`` entry of a run's conf, which has the events that started it."""
-    return why_it_runs(pending_id, schedule, progress, now, listed_events(conn, pending_id))
+def missing_inputs(schedule: Schedule, progress: Mapping[Leaf, Progress], now: datetime) -> list[dict[str, Any]]:
+    """Return for a run's conf what was missing when a deadline started it."""
+    missing = [(trigger, trigger.evaluate(progress, now)) for trigger in schedule.trigger.missing(progress, now)]
+    return [{"trigger": lacks.to_json(), "says": one.text, "have": one.have, "want": one.want} for lacks, one in missing]
 
 
-def why_it_runs(
-    pending_id: str, schedule: Schedule, progress: Mapping[Leaf, Progress], now: datetime, listed: Mapping[str, Any]
-) -> dict[str, Any]:
-    """Return the ``snowpack`` entry of a run's conf from what :func:`listed_events` returned."""
-    missing = [_missing(trigger, trigger.evaluate(progress, now)) for trigger in schedule.trigger.missing(progress, now)]
-    return {"schedule": schedule.name, "pending_id": pending_id, **listed, "missing": missing}
-
-
-def listed_events(conn: sa.Connection, pending_id: str) -> dict[str, Any]:
-    """Return how many events a pending run has, and the newest of them."""
-    return listed_events_of_each(conn, [pending_id])[pending_id]
-
-
-def listed_events_of_each(conn: sa.Connection, pending_ids: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """Return what :func:`listed_events` does for several pending runs, in two statements for up to
+def listed_events(conn: sa.Connection, pending_ids: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """Return for the conf of each of these runs how many events it has, and the newest of them; in two statements for up to
     :data:`KEYS_PER_STATEMENT` events.
     """
     mine = pending_events.c.pending_id.in_(pending_ids)
@@ -150,11 +135,6 @@ def _read_events(conn: sa.Connection, ids: Sequence[int]) -> dict[int, dict[str,
     return found
 
 
-def _missing(trigger: Trigger, judgement: Judgement) -> dict[str, Any]:
-    """Return an input that was missing at the deadline."""
-    return {"trigger": trigger.to_json(), "says": judgement.text, "have": judgement.have, "want": judgement.want}
-
-
 def _add(sums: dict[str, Any], names: set[str], leaf: Leaf, event: Any) -> None:
     at, measure = event.at.isoformat(), leaf.measure
     sums["events"] += 1
@@ -165,7 +145,7 @@ def _add(sums: dict[str, Any], names: set[str], leaf: Leaf, event: Any) -> None:
         names.update(named)
         # An event names some of its partitions at most, and may name none: the others count as so many new ones.
         sums["amount"] += max(0, event.amounts.get(measure, 0) - len(named))
-    if "reached_at" not in sums and (sums["events"] if measure == "events" else sums["amount"] + len(names)) >= leaf.wanted:
+    if "reached_at" not in sums and _amount(leaf, sums, names) >= leaf.wanted:
         sums["reached_at"] = sums["last_at"]  # events may be recorded out of order: all of these had happened by then
 
 
@@ -178,14 +158,10 @@ def progress_of(leaf: Leaf, happened: Iterable[Event]) -> Progress:
 
 
 def _progress(leaf: Leaf, sums: Mapping[str, Any]) -> Progress:
-    return Progress(_amount(leaf, sums), *(_moment(sums.get(name)) for name in ("first_at", "last_at", "reached_at")))
+    moments = (sums.get(name) for name in ("first_at", "last_at", "reached_at"))
+    amount = _amount(leaf, sums, sums.get("names", ()))
+    return Progress(amount, *(None if moment is None else datetime.fromisoformat(moment) for moment in moments))
 
 
-def _amount(leaf: Leaf, sums: Mapping[str, Any]) -> int:
-    if leaf.measure == "events":
-        return int(sums["events"])
-    return int(sums["amount"]) + len(sums.get("names", ()))
-
-
-def _moment(text: str | None) -> datetime | None:
-    return None if text is None else datetime.fromisoformat(text)
+def _amount(leaf: Leaf, sums: Mapping[str, Any], names: Collection[str]) -> int:
+    return int(sums["events"] if leaf.measure == "events" else sums["amount"] + len(names))

@@ -24,7 +24,7 @@ import sqlalchemy as sa
 from airflow_snowpack.scheduling.airflow_port import Launch, NotStarted, Starter
 from airflow_snowpack.scheduling.clock_recovery import TOLERANCE
 from airflow_snowpack.scheduling.errors import InvalidSchedule
-from airflow_snowpack.scheduling.events.counting import count_events, fired_by, listed_events
+from airflow_snowpack.scheduling.events.counting import count_events, listed_events, missing_inputs
 from airflow_snowpack.scheduling.history import note
 from airflow_snowpack.scheduling.launches.active_runs import release_slots
 from airflow_snowpack.scheduling.pending_runs.model import PendingState, RoundReport, is_open, move
@@ -65,17 +65,17 @@ class Launcher:
         self._reclaim()
         launched, waiting = [], []
         for _ in range(limit):
-            claimed = self._claim()
+            claimed = self._store.transact(self._claim)
             if claimed is None:
                 break
-            launch, attempt_id, attempt, absorbed = claimed
+            row, launch = claimed
             problem = self._start(launch)
             if problem is None:
-                self._finish(launch, attempt_id)
-                launched.append(launch.run_id)
+                self._finish(row)
+                launched.append(row.run_id)
             else:
-                self._give_back(launch, attempt_id, attempt, problem, absorbs=absorbed and not problem.may_exist)
-                waiting.append(launch.run_id)
+                self._give_back(row, problem)
+                waiting.append(row.run_id)
         return RoundReport(launched=tuple(launched), waiting=tuple(waiting))
 
     def _start(self, launch: Launch) -> NotStarted | None:
@@ -85,70 +85,53 @@ class Launcher:
             log.warning("launch_failed: %s", launch.run_id, exc_info=True)
             return NotStarted(f"{type(error).__name__}: {error}", may_exist=True)
 
-    def _claim(self) -> tuple[Launch, str, int, bool] | None:
-        """Return the next launch, its fence, the number of this attempt, and whether it absorbed events until now."""
-        now, attempt_id = self._store.clock(), self._make_id()
-        values = LEASES.claim_values(self._name, attempt_id, now, now + LEASE)
-
-        def claim(conn: sa.Connection) -> tuple[sa.Row[Any], Mapping[str, Any]] | None:
-            while (claimed := conn.execute(LEASES.claim_next, values).first()) is not None:
-                row = conn.execute(sa.select(launches).where(launches.c.pending_id == claimed.pending_id)).one()
-                if self._is_wanted(conn, row.pending_id):
-                    return row, close_launch(conn, row, now)
-                self._forget(conn, row)
-            return None
-
-        claimed = self._store.transact(claim)
-        if claimed is None:
-            return None
-        row, conf = claimed
-        return Launch(row.pending_id, row.schedule, row.dag_id, row.run_id, conf), attempt_id, row.attempt_count, row.absorbs
+    def _claim(self, conn: sa.Connection) -> tuple[sa.Row[Any], Launch] | None:
+        """Claim the next launch. Return its row as it was before it was closed for events, and what to start."""
+        now = self._store.clock()
+        values = LEASES.claim_values(self._name, self._make_id(), now, now + LEASE)
+        while (claimed := conn.execute(LEASES.claim_next, values).first()) is not None:
+            row = conn.execute(sa.select(launches).where(launches.c.pending_id == claimed.pending_id)).one()
+            if self._is_wanted(conn, row.pending_id):
+                return row, Launch(row.pending_id, row.schedule, row.dag_id, row.run_id, close_launch(conn, row, now))
+            _withdraw(conn, launches.c.pending_id == row.pending_id)  # its schedule was changed or deleted meanwhile
+        return None
 
     def _is_wanted(self, conn: sa.Connection, pending_id: str, *, locked: bool = False) -> bool:
         state = sa.select(pending_jobs.c.state).where(pending_jobs.c.pending_id == pending_id)
         return conn.execute(state.with_for_update() if locked else state).scalar() == PendingState.LAUNCH.value
 
-    def _forget(self, conn: sa.Connection, row: sa.Row[Any]) -> None:
-        """Delete a launch whose schedule was changed or deleted meanwhile."""
-        conn.execute(sa.delete(launches).where(launches.c.pending_id == row.pending_id))
-        run = sa.and_(schedule_runs.c.dag_id == row.dag_id, schedule_runs.c.run_id == row.run_id)
-        conn.execute(sa.delete(schedule_runs).where(run, schedule_runs.c.launched_at.is_(None)))
-        release_slots(conn, row.dag_id, row.run_id)
-
-    def _finish(self, launch: Launch, attempt_id: str) -> None:
+    def _finish(self, launch: sa.Row[Any]) -> None:
         def write(conn: sa.Connection) -> bool:
             # The pending run first and its launch second, as in a change of the schedule, which would otherwise wait for the
             # launch while this transaction waits for the pending run.
             wanted = self._is_wanted(conn, launch.pending_id, locked=True)
-            released = conn.execute(LEASES.release, {"b_key": launch.pending_id, "b_attempt": attempt_id}).rowcount
-            if not released:
+            if not conn.execute(LEASES.release, {"b_key": launch.pending_id, "b_attempt": launch.attempt_id}).rowcount:
                 return False
             now = self._store.clock()
             run = sa.and_(schedule_runs.c.dag_id == launch.dag_id, schedule_runs.c.run_id == launch.run_id)
             conn.execute(sa.update(schedule_runs).where(run).values(launched_at=now))
             if wanted:
                 move(conn, launch.pending_id, PendingState.LAUNCH, PendingState.LAUNCHED, ended_at=now)
-                note(conn, self._store, launch.schedule, "launched", launch.pending_id, run_id=launch.run_id)
-            else:
-                note(conn, self._store, launch.schedule, "launched_while_changed", launch.pending_id, run_id=launch.run_id)
+            what = "launched" if wanted else "launched_while_changed"
+            note(conn, self._store, launch.schedule, what, launch.pending_id, run_id=launch.run_id)
             return True
 
         if not self._store.transact(write):
             # The launcher that has claimed it since starts the same run, and finds it.
-            log.warning("writeback_stale_attempt: launch %s, attempt %s", launch.run_id, attempt_id)
+            log.warning("writeback_stale_attempt: launch %s, attempt %s", launch.run_id, launch.attempt_id)
 
-    def _give_back(self, launch: Launch, attempt_id: str, attempt: int, problem: NotStarted, *, absorbs: bool) -> None:
-        pause = min(FIRST_PAUSE * (1 << min(attempt - 1, 10)), LONGEST_PAUSE)
+    def _give_back(self, launch: sa.Row[Any], problem: NotStarted) -> None:
+        pause = min(FIRST_PAUSE * (1 << min(launch.attempt_count - 1, 10)), LONGEST_PAUSE)
         visible_at = self._store.clock() + pause
 
         def write(conn: sa.Connection) -> None:
             wanted = self._is_wanted(conn, launch.pending_id, locked=True)  # first, as in the end of a launch
-            if not LEASES.give_back(conn, launch.pending_id, attempt_id, visible_at):
+            if not LEASES.give_back(conn, launch.pending_id, launch.attempt_id, visible_at):
                 return
             conn.execute(sa.update(launches).where(launches.c.pending_id == launch.pending_id).values(problem=problem.why))
-            if absorbs and wanted:
+            if launch.absorbs and wanted and not problem.may_exist:
                 reopen_launch(conn, self._store, launch)
-            if attempt == 1:
+            if launch.attempt_count == 1:
                 note(conn, self._store, launch.schedule, "launch_waits", launch.pending_id, because=problem.why)
 
         self._store.transact(write)
@@ -172,14 +155,13 @@ def close_launch(conn: sa.Connection, row: sa.Row[Any], now: datetime) -> Mappin
     :param row: the row of the launch, which this transaction has claimed.
     :returns: the run's conf.
     """
-    if not row.absorbs:
-        conf: Mapping[str, Any] = row.conf
-        return conf
-    why = row.conf["snowpack"]
-    may_miss = why["missing"] or _has_tick(conn, row.pending_id, row.schedule)
-    why = why | (_still_missing(conn, row.pending_id, now) if may_miss else listed_events(conn, row.pending_id))
-    conf = {**row.conf, "snowpack": why}
-    conn.execute(sa.update(launches).where(launches.c.pending_id == row.pending_id).values(absorbs=False, conf=conf))
+    conf: Mapping[str, Any] = row.conf
+    if row.absorbs:
+        why = conf["snowpack"] | listed_events(conn, [row.pending_id])[row.pending_id]
+        if why["missing"] or _has_tick(conn, row.pending_id, row.schedule):
+            why |= _still_missing(conn, row.pending_id, now)
+        conf = {**conf, "snowpack": why}
+        conn.execute(sa.update(launches).where(launches.c.pending_id == row.pending_id).values(absorbs=False, conf=conf))
     return conf
 
 
@@ -191,24 +173,27 @@ def _has_tick(conn: sa.Connection, pending_id: str, schedule: str) -> bool:
 
 
 def _still_missing(conn: sa.Connection, pending_id: str, now: datetime) -> dict[str, Any]:
-    """Return the events for the run's conf, without the inputs that were missing at its deadline and have arrived since."""
+    """Return for the run's conf which of the inputs that were missing at its deadline have not arrived since."""
     job = conn.execute(sa.select(pending_jobs).where(pending_jobs.c.pending_id == pending_id)).one()
     of_job = sa.and_(schedules.c.name == job.schedule, schedules.c.generation == job.generation)
     try:
         schedule = Schedule.from_json(conn.execute(sa.select(schedules.c.definition).where(of_job)).scalar())
     except InvalidSchedule:  # a newer version has written it, or it is being changed: only the events are known
-        return listed_events(conn, pending_id)
-    return fired_by(conn, pending_id, schedule, count_events(conn, job, schedule).progress, now)
+        return {}
+    return {"missing": missing_inputs(schedule, count_events(conn, job, schedule).progress, now)}
 
 
-def reopen_launch(conn: sa.Connection, store: Store, launch: Launch) -> None:
+def reopen_launch(conn: sa.Connection, store: Store, launch: sa.Row[Any]) -> None:
     """Open the launch for events again, beginning with those of the schedule's later pending runs.
 
     :param launch: the caller has locked its pending run.
     """
     conn.execute(sa.update(launches).where(launches.c.pending_id == launch.pending_id).values(absorbs=True))
     for job in _later_jobs(conn, launch):
-        if job.state == PendingState.LAUNCH.value and not _withdraw(conn, job):
+        # A launch that was claimed meanwhile, or that another transaction has locked, starts a run of its own.
+        open_one = sa.and_(launches.c.pending_id == job.pending_id, launches.c.absorbs, launches.c.claimed_at.is_(None))
+        free = sa.select(launches.c.pending_id).where(open_one).with_for_update(skip_locked=True)
+        if job.state == PendingState.LAUNCH.value and not _withdraw(conn, launches.c.pending_id.in_(free)):
             continue
         conn.execute(
             sa.update(pending_events).where(pending_events.c.pending_id == job.pending_id).values(pending_id=launch.pending_id)
@@ -222,7 +207,7 @@ def reopen_launch(conn: sa.Connection, store: Store, launch: Launch) -> None:
             wake_next(conn, [job.waits_for], store.clock(), skip_locked=True)
 
 
-def _later_jobs(conn: sa.Connection, launch: Launch) -> Sequence[sa.Row[Any]]:
+def _later_jobs(conn: sa.Connection, launch: sa.Row[Any]) -> Sequence[sa.Row[Any]]:
     """Lock and return the open pending run of the schedule, and those whose launch absorbs events.
 
     A run that another transaction has locked is left out: that one may wait for this launch, whose row is locked already. The
@@ -241,15 +226,9 @@ def _later_jobs(conn: sa.Connection, launch: Launch) -> Sequence[sa.Row[Any]]:
     return [*open_one, *conn.execute(sent.with_for_update(skip_locked=True)).all()]
 
 
-def _withdraw(conn: sa.Connection, job: sa.Row[Any]) -> bool:
-    """Withdraw the launch of a pending run and its reservation.
-
-    :returns: ``False`` when a launcher has claimed the launch meanwhile, or another transaction has locked it.
-    """
-    mine = sa.and_(launches.c.pending_id == job.pending_id, launches.c.absorbs, launches.c.claimed_at.is_(None))
-    free = sa.select(launches.c.pending_id).where(mine).with_for_update(skip_locked=True)
-    withdrawn = sa.delete(launches).where(launches.c.pending_id.in_(free))
-    gone = conn.execute(withdrawn.returning(launches.c.dag_id, launches.c.run_id)).first()
+def _withdraw(conn: sa.Connection, which: sa.ColumnElement[bool]) -> bool:
+    """Delete a launch and its reservation, if there is such a launch."""
+    gone = conn.execute(sa.delete(launches).where(which).returning(launches.c.dag_id, launches.c.run_id)).first()
     if gone is None:
         return False
     run = sa.and_(schedule_runs.c.dag_id == gone.dag_id, schedule_runs.c.run_id == gone.run_id)

@@ -24,7 +24,7 @@ import sqlalchemy as sa
 from airflow_snowpack.scheduling.airflow_port import Snapshot
 from airflow_snowpack.scheduling.constraints.constraint import RECHECK, counted_keys, dag_wait_key, group_wait_key
 from airflow_snowpack.scheduling.events.clocks import restart_periods
-from airflow_snowpack.scheduling.events.counting import Counted, count_each, listed_events_of_each, why_it_runs
+from airflow_snowpack.scheduling.events.counting import Counted, count_each, listed_events, missing_inputs
 from airflow_snowpack.scheduling.history import line, note, write_lines
 from airflow_snowpack.scheduling.launches.reservation import Reservation, Wanted, reserve_runs, run_id_of
 from airflow_snowpack.scheduling.launches.run_ends import LOOK_AGAIN, ended_meanwhile
@@ -354,11 +354,12 @@ class Evaluation:
         wake_next(self._conn, self._left, self._now, skip_locked=True)
 
     def _reserve(self) -> None:
-        listed = listed_events_of_each(self._conn, [due.row.pending_id for due, _ in self._started])
+        listed = listed_events(self._conn, [due.row.pending_id for due, _ in self._started])
         wanted = []
         for due, run_id in self._started:
             schedule, pending_id = due.schedule, due.row.pending_id
-            why = why_it_runs(pending_id, schedule, due.counted.progress, self._now, listed[pending_id])
+            missing = missing_inputs(schedule, due.counted.progress, self._now)
+            why = {"schedule": schedule.name, "pending_id": pending_id, **listed[pending_id], "missing": missing}
             absorbs = schedule.backlog is LaunchBacklog.ONE
             wanted.append(Reservation(Wanted.by(schedule), pending_id, run_id, why, absorbs))
         reserve_runs(self._conn, self._store, wanted)

@@ -20,7 +20,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from airflow_snowpack.scheduling.events.counting import Counted, count_all, count_recorded_before
+from airflow_snowpack.scheduling.events.counting import Counted, count_all
 from airflow_snowpack.scheduling.history import note
 from airflow_snowpack.scheduling.pending_runs.model import PendingState, Reason, reasons_to_json
 from airflow_snowpack.scheduling.schedule import Schedule
@@ -37,7 +37,7 @@ def expiry(conn: sa.Connection, pending_id: str, schedule: Schedule, triggered_a
     expires_at = triggered_at + schedule.timeout.period
     if expires_at > now:
         return expires_at
-    in_time = count_recorded_before(conn, pending_id, schedule, expires_at)
+    in_time = count_all(conn, pending_id, schedule, before=expires_at)
     if schedule.trigger.evaluate(in_time.progress, now).satisfied:
         return expires_at
     recorded = sa.select(sa.func.max(events.c.recorded_at)).join(pending_events, pending_events.c.event_id == events.c.id)
