@@ -166,8 +166,11 @@ class _Reduction:
     def _on_spark(self, call: Callable[[], T]) -> T:
         try:
             return self.work.run(self.df.sparkSession, call)
-        except SparkFailed as failed:
-            raise function_failure(failed) or failed from failed.__cause__
+        except SparkFailed as failure:
+            ours = function_failure(failure)
+            if ours is None:
+                raise
+            raise ours from failure
 
 
 def sort_keys(df: DataFrame, order_by: Sequence[str] | str) -> list[Column]:
