@@ -19,8 +19,9 @@ from airflow_snowpack.scheduling.declared import parse_text
 ORIGIN = datetime(2000, 1, 1, tzinfo=UTC)
 
 
-def check_cron(expression: str) -> str:
+def parse_cron(value: object) -> str:
     """:raises ValueError: it is not a cron expression, or it never comes."""
+    expression = parse_text(value)
     fields = len(expression.split())
     if fields not in (5, 6):
         raise ValueError(f"a cron expression has five fields, or six with the seconds first; this has {fields}")
@@ -33,23 +34,14 @@ def check_cron(expression: str) -> str:
     return expression
 
 
-def check_zone(name: str) -> str:
-    """:raises ValueError: there is no such IANA zone."""
+def parse_zone(value: object) -> str:
+    """:raises ValueError: it is not the name of an IANA zone."""
+    name = parse_text(value)
     try:
         ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError):
         raise ValueError("there is no such time zone; use an IANA name such as Europe/Berlin, or UTC") from None
     return name
-
-
-def parse_zone(value: object) -> str:
-    """:raises ValueError: it is not the name of an IANA zone."""
-    return check_zone(parse_text(value))
-
-
-def parse_cron(value: object) -> str:
-    """:raises ValueError: it is not a cron expression, or it never comes."""
-    return check_cron(parse_text(value))
 
 
 def next_tick(expression: str, zone: str, after: datetime) -> datetime:

@@ -11,7 +11,7 @@ DAG file.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import FrozenInstanceError
 from datetime import time, timedelta
 from decimal import Decimal
@@ -39,6 +39,7 @@ SIZE = re.compile(r"\s*(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>[A-Za-z]*)\s*")
 REQUIRED: Any = object()
 """The default of a field that has none."""
 
+C = TypeVar("C", bound=str)
 D = TypeVar("D", bound="Declared")
 
 
@@ -114,7 +115,7 @@ class Declared:
     def to_json(self) -> dict[str, Any]:
         """Return its kind with its fields, without those that have their default."""
         values = zip(self.fields, self.values, strict=True)
-        return {self.kind: {name: _plain(value) for name, value in values if value != self.fields[name]}}
+        return {self.kind: {name: to_plain(value) for name, value in values if value != self.fields[name]}}
 
     @classmethod
     def from_fields(cls, fields: object) -> Self:
@@ -204,13 +205,14 @@ def optional(check: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return lambda value: None if value is None else check(value)
 
 
-def parse_choice(*allowed: str) -> Callable[[Any], str]:
-    """Return a check that allows only these texts."""
+def parse_choice(allowed: Iterable[C]) -> Callable[[Any], C]:
+    """Return a check that allows only these texts or the members of an enumeration, and returns a text as its member."""
+    choices = tuple(allowed)
 
-    def parse(value: Any) -> str:
-        if value not in allowed:
-            raise ValueError(f"it must be one of: {', '.join(allowed)}")
-        return str(value)
+    def parse(value: Any) -> C:
+        if value not in choices:
+            raise ValueError(f"it must be one of: {', '.join(choices)}")
+        return choices[choices.index(value)]
 
     return parse
 
@@ -233,15 +235,14 @@ def check_storable(text: str) -> str:
     return text
 
 
-def _plain(value: Any) -> Any:
+def to_plain(value: Any) -> Any:
+    """Return a value of a declaration as JSON has it."""
     if isinstance(value, timedelta):
         return format_duration(value)
     if isinstance(value, time):
         return f"{value:%H:%M}"
     if isinstance(value, Enum):
         return value.value
-    if isinstance(value, Declared):
-        return value.to_json()
     if isinstance(value, tuple):
-        return [_plain(item) for item in value]
-    return value
+        return [to_plain(item) for item in value]
+    return value.to_json() if hasattr(value, "to_json") else value

@@ -16,13 +16,14 @@ the preservation of its interim tables.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 from airflow_snowpack.preservation import RUN_KEY, Preservation
-from airflow_snowpack.scheduling.cron import check_cron, check_zone
-from airflow_snowpack.scheduling.declared import parse_text
+from airflow_snowpack.scheduling.cron import parse_cron, parse_zone
+from airflow_snowpack.scheduling.declared import optional
 from airflow_snowpack.scheduling.errors import InvalidRun, InvalidSchedule
 from airflow_snowpack.scheduling.schedule import (
     Schedule,
@@ -32,6 +33,7 @@ from airflow_snowpack.scheduling.schedule import (
     parse_flag,
     parse_name,
     read_field,
+    read_fields,
 )
 from airflow_snowpack.scheduling.triggers.clock_triggers import ByHand, Cron
 
@@ -63,8 +65,9 @@ class RegisteredRun:
     description: str = ""
 
     def __post_init__(self) -> None:
-        for name, parse in _READERS.items():
-            object.__setattr__(self, name, _read(name, getattr(self, name), parse))
+        with _invalid_run():
+            for name, parse in _READERS.items():
+                object.__setattr__(self, name, read_field(name, getattr(self, name), parse))
         if self.cron is None:
             object.__setattr__(self, "tz", "UTC")
 
@@ -74,15 +77,8 @@ class RegisteredRun:
 
         :raises InvalidRun: a field that is missing, not known, or not usable.
         """
-        if not isinstance(value, Mapping):
-            raise InvalidRun("run", value, "it must be a mapping of fields")
-        for name in value:
-            if name not in _READERS:
-                raise InvalidRun(str(name), value[name], f"it is not known; use {', '.join(_READERS)}")
-        for name in ("name", "dag_id"):
-            if name not in value:
-                raise InvalidRun(name, None, "it is missing")
-        return cls(**value)
+        with _invalid_run():
+            return cls(**read_fields("run", value, known=_READERS, required=("name", "dag_id")))
 
     def schedule(self, *, enabled: bool) -> Schedule:
         """Return the schedule that it is."""
@@ -115,12 +111,16 @@ def read_given(conf: object, preservation: object) -> tuple[Mapping[str, Any], P
 
     :raises InvalidRun: the conf is not a JSON object or has a reserved key, or the preservation is not known.
     """
-    return _read("conf", {} if conf is None else conf, _conf), _read("preservation", preservation, _preservation)
+    with _invalid_run():
+        given = {} if conf is None else conf
+        return read_field("conf", given, _conf), read_field("preservation", preservation, _preservation)
 
 
-def _read(name: str, value: Any, parse: Callable[[Any], Any]) -> Any:
+@contextmanager
+def _invalid_run() -> Iterator[None]:
+    """Raise what is wrong with a field as :class:`InvalidRun`."""
     try:
-        return read_field(name, value, parse)
+        yield
     except InvalidSchedule as error:
         raise InvalidRun(error.field, error.value, error.problem) from error
 
@@ -133,14 +133,6 @@ def _conf(value: object) -> Mapping[str, Any]:
     return conf
 
 
-def _cron(value: object) -> str | None:
-    return None if value is None else check_cron(parse_text(value))
-
-
-def _zone(value: object) -> str:
-    return check_zone(parse_text(value))
-
-
 def _preservation(value: object) -> Preservation | None:
     if value is None:
         return None
@@ -149,17 +141,13 @@ def _preservation(value: object) -> Preservation | None:
     return Preservation(value)
 
 
-def _enabled(value: object) -> bool | None:
-    return None if value is None else parse_flag(value)
-
-
 _READERS: dict[str, Callable[[Any], Any]] = {
     "name": parse_name,
     "dag_id": parse_dag_id,
     "conf": _conf,
-    "cron": _cron,
-    "tz": _zone,
+    "cron": optional(parse_cron),
+    "tz": parse_zone,
     "preservation": _preservation,
-    "enabled": _enabled,
+    "enabled": optional(parse_flag),
     "description": parse_description,
 }

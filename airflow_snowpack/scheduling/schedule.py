@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import StrEnum
@@ -26,7 +26,7 @@ from airflow_snowpack.durations import format_duration
 from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.iceberg.names import LEVEL
 from airflow_snowpack.scheduling.constraints.constraint import CONSTRAINTS, Constraint
-from airflow_snowpack.scheduling.declared import check_storable, parse_period
+from airflow_snowpack.scheduling.declared import as_period, check_storable, parse_choice, parse_period, to_plain
 from airflow_snowpack.scheduling.errors import InvalidSchedule
 from airflow_snowpack.scheduling.triggers.trigger import Trigger, parse_trigger
 
@@ -70,12 +70,11 @@ class Timeout:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "after", read_field("timeout.after", self.after, parse_period))
-        object.__setattr__(self, "then", read_field("timeout.then", self.then, _one_of(Then)))
+        object.__setattr__(self, "then", read_field("timeout.then", self.then, parse_choice(Then)))
 
     @property
     def period(self) -> timedelta:
-        assert isinstance(self.after, timedelta), "checked when it was made"
-        return self.after
+        return as_period(self.after)
 
     def to_json(self) -> dict[str, str]:
         return {"after": format_duration(self.period), "then": str(self.then)}
@@ -115,19 +114,7 @@ class Schedule:
 
     def to_json(self) -> dict[str, Any]:
         """Return every field."""
-        return {
-            "name": self.name,
-            "dag_id": self.dag_id,
-            "trigger": self.trigger.to_json(),
-            "conf": dict(self.conf),
-            "constraints": [constraint.to_json() for constraint in self.constraints],
-            "timeout": self.timeout.to_json(),
-            "priority": self.priority,
-            "missed": str(self.missed),
-            "backlog": str(self.backlog),
-            "enabled": self.enabled,
-            "description": self.description,
-        }
+        return {name: to_plain(getattr(self, name)) for name in _READERS}
 
     @classmethod
     def from_json(cls, declared: object) -> Schedule:
@@ -135,15 +122,23 @@ class Schedule:
 
         :raises InvalidSchedule: a field is missing, unknown or not valid.
         """
-        if not isinstance(declared, Mapping):
-            raise InvalidSchedule("schedule", declared, "it must be a mapping of fields")
-        for name in declared:
-            if name not in _READERS:
-                raise InvalidSchedule(str(name), declared[name], f"it is not known; use {', '.join(_READERS)}")
-        for name in ("name", "dag_id", "trigger"):
-            if name not in declared:
-                raise InvalidSchedule(name, None, "it is missing")
-        return cls(**declared)
+        return cls(**read_fields("schedule", declared, known=_READERS, required=("name", "dag_id", "trigger")))
+
+
+def read_fields(what: str, declared: object, *, known: Collection[str], required: Collection[str]) -> Mapping[str, Any]:
+    """Return the fields of a declaration.
+
+    :raises InvalidSchedule: it is not a mapping, or a field is not known or missing.
+    """
+    if not isinstance(declared, Mapping):
+        raise InvalidSchedule(what, declared, "it must be a mapping of fields")
+    for name in declared:
+        if name not in known:
+            raise InvalidSchedule(str(name), declared[name], f"it is not known; use {', '.join(known)}")
+    for name in required:
+        if name not in declared:
+            raise InvalidSchedule(name, None, "it is missing")
+    return declared
 
 
 def read_field(name: str, value: Any, parse: Callable[[Any], Any]) -> Any:
@@ -159,15 +154,6 @@ def read_field(name: str, value: Any, parse: Callable[[Any], Any]) -> Any:
         raise InvalidSchedule(name, value, str(error)) from error
     except RecursionError:
         raise InvalidSchedule(name, "…", "it is nested too deeply") from None
-
-
-def _one_of(choices: type[StrEnum]) -> Callable[[Any], StrEnum]:
-    def parse(value: Any) -> StrEnum:
-        if value not in tuple(choices):
-            raise ValueError(f"it must be one of: {', '.join(choices)}")
-        return choices(value)
-
-    return parse
 
 
 def parse_constraints(value: object) -> tuple[Constraint, ...]:
@@ -260,8 +246,8 @@ _READERS: dict[str, Callable[[Any], Any]] = {
     "constraints": _constraints,
     "timeout": _timeout,
     "priority": _priority,
-    "missed": _one_of(Missed),
-    "backlog": _one_of(LaunchBacklog),
+    "missed": parse_choice(Missed),
+    "backlog": parse_choice(LaunchBacklog),
     "enabled": parse_flag,
     "description": parse_description,
 }

@@ -252,7 +252,7 @@ class Since(Trigger):
     """
 
     kind: ClassVar[str] = "since"
-    checks: ClassVar = {"trigger": parse_trigger, "period": parse_period, "of": parse_choice("first", "last")}
+    checks: ClassVar = {"trigger": parse_trigger, "period": parse_period, "of": parse_choice(("first", "last"))}
     trigger: Trigger
     period: timedelta | str
     of: Literal["first", "last"] = "last"
