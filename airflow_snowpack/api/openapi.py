@@ -48,11 +48,22 @@ DESCRIPTIONS: Mapping[int, str] = {
     503: "Drain mode is on, or the store, the catalog or the storage of builds does not answer.",
 }
 EVERYWHERE = (401, 403, 422, 500, 503)
-SECONDS = {"schema": {"type": "integer"}, "description": "Seconds."}
+
+
+def header(description: str, kind: str = "string", *, required: bool = False, **schema: Any) -> dict[str, Any]:
+    """Return the description of a header of an answer."""
+    return {"schema": {"type": kind, **schema}, "description": description, **({"required": True} if required else {})}
+
+
+def created(noun: str) -> dict[str, Any]:
+    """Return the header with the address of what a request created."""
+    return {"Location": header(f"The address of the {noun}.", required=True)}
+
+
 HEADERS: Mapping[int, dict[str, Any]] = {
-    401: {"WWW-Authenticate": {"schema": {"type": "string"}, "description": "How to authenticate.", "required": True}},
-    409: {"Retry-After": SECONDS},
-    503: {"Retry-After": SECONDS},
+    401: {"WWW-Authenticate": header("How to authenticate.", required=True)},
+    409: {"Retry-After": header("Seconds.", "integer")},
+    503: {"Retry-After": header("Seconds.", "integer")},
 }
 
 

@@ -4,6 +4,7 @@ The invariant: both databases can store every value that is returned here; a NUL
 """
 
 import re
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Annotated, Any, TypeVar
 
@@ -12,6 +13,7 @@ from pydantic import ValidationError
 
 from airflow_snowpack.api.errors import InvalidRequest
 from airflow_snowpack.api.services import Open
+from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.iceberg.names import LEVEL
 from airflow_snowpack.jobs import JobFilter, JobNotFound, JobStatus
@@ -55,10 +57,27 @@ def text_parameter(description: str, **schema: Any) -> Any:
     )
 
 
-def name_parameter(pattern: re.Pattern[str], longest: int, example: str) -> Any:
+After = Annotated[str | None, text_parameter("Only names after this one: the next page.")]
+NextPage = Annotated[str | None, text_parameter("The `next` of the page before.")]
+
+
+def name_parameter(pattern: re.Pattern[str], longest: int, example: str, alias: str | None = None) -> Any:
     """Return a path parameter of a name. Its route checks it, so that an impossible name is a 404."""
     schema = {"pattern": f"^{pattern.pattern}$", "maxLength": longest, "example": example}
-    return Path(description=f"Matches `{pattern.pattern}`.", json_schema_extra=schema)
+    return Path(alias=alias, description=f"Matches `{pattern.pattern}`.", json_schema_extra=schema)
+
+
+def checked_name(
+    alias: str, pattern: re.Pattern[str], longest: int, example: str, missing: Callable[[str], SnowpackError]
+) -> Any:
+    """Return a path parameter of a name that raises ``missing`` for an impossible name."""
+
+    async def check(name: Annotated[str, name_parameter(pattern, longest, example, alias)]) -> str:
+        if len(name) > longest or not pattern.fullmatch(name):
+            raise missing(name)
+        return name
+
+    return Depends(check)
 
 
 async def _job_id(job_id: Annotated[str, Path(description="The id of a job.", json_schema_extra={"example": JOB_ID})]) -> str:

@@ -12,9 +12,7 @@ from airflow_snowpack.api.pages.charts import skew_chart
 from airflow_snowpack.api.pages.links import task_link
 from airflow_snowpack.api.pages.operations import WORDS
 from airflow_snowpack.api.pages.page import Here, Page, PageRoute
-from airflow_snowpack.api.routes.builds import MAX_RUNS, checked_run
-from airflow_snowpack.builds import layout
-from airflow_snowpack.builds.errors import DatasetNotFound
+from airflow_snowpack.api.routes.builds import MAX_RUNS, DatasetName, RunName, checked_run
 from airflow_snowpack.builds.manager import BuildManager
 from airflow_snowpack.builds.model import CleanupAction, CleanupPhase, Retention
 from airflow_snowpack.builds.registry.publications import audit_subject
@@ -69,9 +67,9 @@ class Plan:
 
 
 @router.get("/builds/{dataset}")
-def build(dataset: str, page: Here) -> HTMLResponse:
+def build(page: Here, dataset: DatasetName) -> HTMLResponse:
     manager = page.services.builds()
-    known = manager.registry.dataset(checked_dataset(dataset))
+    known = manager.registry.dataset(dataset)
     before = page.asked("before")
     found = manager.registry.runs(dataset, limit=RUNS, before=checked_run(dataset, before) if before else None)
     asked = {"keep_runs": page.asked("keep_runs") or "7", "stale_attempt_age": page.asked("stale_attempt_age") or "1d"}
@@ -92,13 +90,6 @@ def build(dataset: str, page: Here) -> HTMLResponse:
     )
 
 
-def checked_dataset(name: str) -> str:
-    """:raises DatasetNotFound: no dataset can be called so."""
-    if len(name) > layout.MAX_NAME or not layout.DATASET.fullmatch(name):
-        raise DatasetNotFound(name)
-    return name
-
-
 def _plan(page: Page, manager: BuildManager, dataset: str, asked: dict[str, str]) -> Plan:
     keep = asked["keep_runs"]
     if not (keep.isascii() and keep.isdigit() and 1 <= int(keep) <= MAX_RUNS):
@@ -112,10 +103,9 @@ def _plan(page: Page, manager: BuildManager, dataset: str, asked: dict[str, str]
 
 
 @router.get("/builds/{dataset}/runs/{run_id}")
-def build_run(dataset: str, run_id: str, page: Here) -> HTMLResponse:
+def build_run(page: Here, dataset: DatasetName, run_id: RunName) -> HTMLResponse:
     manager = page.services.builds()
-    known = manager.registry.dataset(checked_dataset(dataset))
-    checked_run(dataset, run_id)
+    known = manager.registry.dataset(dataset)
     after = -1 if (shard := page.number("after", digits=6)) is None else shard
     seen = page.services.ask_storage(dataset, lambda: manager.inspect(dataset, run_id, after=after, limit=SHARDS))
     manifest = seen.manifest

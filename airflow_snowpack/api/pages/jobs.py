@@ -14,6 +14,7 @@ from airflow_snowpack.api.pages.operations import WORDS
 from airflow_snowpack.api.pages.page import Here, Page, PageRoute
 from airflow_snowpack.api.pages.tables import did
 from airflow_snowpack.api.pages.timeline import spans, steps
+from airflow_snowpack.api.parameters import JobId
 from airflow_snowpack.jobs import MAX_EXAMINED, Job, JobCounts, JobPage, JobStatus, QueuePlace, explain
 from airflow_snowpack.store import AuditTrail
 
@@ -100,9 +101,9 @@ def _rows(page: Page, shown: tuple[Job, ...]) -> list[Row]:
 
 
 @router.get("/jobs/{job_id}")
-def job(job_id: str, page: Here) -> HTMLResponse:
+def job(page: Here, job_id: JobId) -> HTMLResponse:
     reader, now = page.services.jobs, page.now
-    found = reader.get(job_id.replace("\x00", ""))  # which no database takes
+    found = reader.get(job_id)
     history = reader.history(job_id)
     return page.render(
         "job.html",

@@ -4,20 +4,19 @@ from dataclasses import dataclass
 from datetime import datetime
 
 import yaml
-from fastapi import APIRouter, Response
+from fastapi import APIRouter
 from fastapi.responses import HTMLResponse
 
 from airflow_snowpack.api.pages.links import run_link
 from airflow_snowpack.api.pages.operations import WORDS
 from airflow_snowpack.api.pages.page import Here, Page, PageRoute
 from airflow_snowpack.api.pages.progress import Rule, Step, progress, rules
-from airflow_snowpack.iceberg.names import LEVEL
+from airflow_snowpack.api.routes.schedules import ScheduleName
 from airflow_snowpack.scheduling import (
     EventLog,
     Explanation,
     PendingQueue,
     PendingState,
-    ScheduleNotFound,
     explain,
     explain_all,
     longest_at_gates,
@@ -121,9 +120,7 @@ def schedules(page: Here) -> HTMLResponse:
 
 
 @router.get("/schedules/{name}")
-def schedule(name: str, page: Here) -> Response:
-    if not LEVEL.fullmatch(name):
-        raise ScheduleNotFound(name)
+def schedule(page: Here, name: ScheduleName) -> HTMLResponse:
     schedules = page.services.schedules()
     explanation = explain(schedules, name)
     before = page.number("before")

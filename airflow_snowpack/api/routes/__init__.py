@@ -2,7 +2,7 @@
 
 from fastapi import APIRouter
 
-from airflow_snowpack.api.routes import builds, interim, jobs, lineage, queue, runs, schedules, service, tables
+from airflow_snowpack.api.routes import builds, interim, jobs, lineage, queue, schedules, service, tables
 
 ROUTERS: tuple[APIRouter, ...] = (
     jobs.router,
@@ -10,7 +10,7 @@ ROUTERS: tuple[APIRouter, ...] = (
     queue.router,
     schedules.router,
     schedules.events,
-    runs.router,
+    schedules.runs,
     builds.router,
     lineage.router,
     interim.router,

@@ -1,6 +1,5 @@
 """Builds: datasets, their runs and shards; publish, roll back and clean up."""
 
-from datetime import timedelta
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query, Request
@@ -9,7 +8,7 @@ from fastapi.responses import JSONResponse
 from airflow_snowpack.api.auth import Reader, reader_of
 from airflow_snowpack.api.errors import InvalidRequest
 from airflow_snowpack.api.openapi import documented
-from airflow_snowpack.api.parameters import Limit, RawBody, name_parameter, parse_body, text_parameter
+from airflow_snowpack.api.parameters import After, Limit, RawBody, checked_name, name_parameter, parse_body, text_parameter
 from airflow_snowpack.api.routing import Strict
 from airflow_snowpack.api.services import Acting, Open, actor_of
 from airflow_snowpack.builds import layout
@@ -36,20 +35,12 @@ PUBLICATIONS_SHOWN = 20
 
 router = APIRouter(route_class=Strict, tags=["builds"])
 
-Dataset = Annotated[str, name_parameter(layout.DATASET, layout.MAX_NAME, "flights_by_tail")]
-Run = Annotated[str, name_parameter(layout.RUN, layout.MAX_NAME, "20260425T000000Z")]
+DatasetName = Annotated[str, checked_name("dataset", layout.DATASET, layout.MAX_NAME, "flights_by_tail", DatasetNotFound)]
 
 
-async def _dataset(dataset: Dataset) -> str:
-    if len(dataset) > layout.MAX_NAME or not layout.DATASET.fullmatch(dataset):
-        raise DatasetNotFound(dataset)
-    return dataset
-
-
-DatasetName = Annotated[str, Depends(_dataset)]
-
-
-async def _run(dataset: DatasetName, run_id: Run) -> str:
+async def _run(
+    dataset: DatasetName, run_id: Annotated[str, name_parameter(layout.RUN, layout.MAX_NAME, "20260425T000000Z")]
+) -> str:
     return checked_run(dataset, run_id)
 
 
@@ -69,7 +60,10 @@ async def _retention(
         str, text_parameter("The age from which a run without a lease counts as dead, such as `1d` or `PT12H`.")
     ] = "1d",
 ) -> Retention:
-    return Retention(keep_runs, read_age(stale_attempt_age))
+    try:
+        return Retention(keep_runs, parse_duration(stale_attempt_age))
+    except ValueError as error:
+        raise InvalidRequest.at("query.stale_attempt_age", f"it {error}") from None
 
 
 RunName = Annotated[str, Depends(_run)]
@@ -84,19 +78,11 @@ def checked_run(dataset: str, run_id: str) -> str:
     return run_id
 
 
-def read_age(text: str) -> timedelta:
-    """:raises InvalidRequest: the text is not a duration."""
-    try:
-        return parse_duration(text)
-    except ValueError as error:
-        raise InvalidRequest.at("query.stale_attempt_age", f"it {error}") from None
-
-
 @router.get("/builds", **documented("list_datasets", "List datasets by name", DatasetsShape))
 def list_datasets(
     user: Reader,
     services: Open,
-    after: Annotated[str | None, text_parameter("Only names after this one: the next page.")] = None,
+    after: After = None,
     limit: Limit = 100,
 ) -> JSONResponse:
     page = services.builds().registry.datasets(limit=limit, after=after)

@@ -8,7 +8,7 @@ from fastapi.responses import JSONResponse
 
 from airflow_snowpack.api.auth import Reader
 from airflow_snowpack.api.openapi import documented
-from airflow_snowpack.api.parameters import Limit, text_parameter
+from airflow_snowpack.api.parameters import Limit, NextPage, text_parameter
 from airflow_snowpack.api.routing import Strict
 from airflow_snowpack.api.services import Acting, Open
 from airflow_snowpack.interim.errors import InterimTableNotFound
@@ -40,7 +40,7 @@ def list_interim(
     dag: Annotated[str | None, text_parameter("Written by runs of this DAG.")] = None,
     run: Annotated[str | None, text_parameter("Written by DAG runs with this id.")] = None,
     state: Annotated[TableState | None, Query(description="In this state.")] = None,
-    cursor: Annotated[str | None, text_parameter("The `next` of the page before.")] = None,
+    cursor: NextPage = None,
     limit: Limit = 100,
 ) -> JSONResponse:
     """With the consumers of each and what the collector does with it next. Dropped tables are not listed."""

@@ -10,7 +10,7 @@ from fastapi import APIRouter, Depends, Header, Request, Response
 from fastapi.responses import JSONResponse
 
 from airflow_snowpack.api.auth import Reader
-from airflow_snowpack.api.openapi import documented
+from airflow_snowpack.api.openapi import created, documented, header
 from airflow_snowpack.api.parameters import Cursor, Database, Filter, JobId, Limit, RawBody, Table
 from airflow_snowpack.api.routing import Strict, link_to, link_to_next
 from airflow_snowpack.api.services import Acting, Open, Services
@@ -31,17 +31,13 @@ BATCH_DURATION = timedelta(seconds=2.5)
 STOPS_BATCH = (DrainModeOn, StoreError, CatalogUnreachable)
 """Errors that would stop every job of a batch."""
 
-NEXT: dict[str, Any] = {"Link": {"schema": {"type": "string"}, "description": 'The next page, as `<…>; rel="next"`, if any.'}}
-POLL: dict[str, Any] = {"Retry-After": {"schema": {"type": "integer"}, "description": "While the job is pending or running."}}
-ACCEPTED: dict[str, Any] = {
-    "Location": {"schema": {"type": "string"}, "required": True, "description": "The address of the job."},
-    "Retry-After": {"schema": {"type": "integer"}, "description": "When to get the job again; not for a dry run, which is done."},
-}
-REPLAYED: dict[str, Any] = {
-    "Idempotency-Replayed": {
-        "schema": {"type": "string", "enum": ["true"]},
-        "description": "An earlier request with this key submitted the job; this is its current state.",
-    }
+NEXT = {"Link": header('The next page, as `<…>; rel="next"`, if any.')}
+POLL = {"Retry-After": header("While the job is pending or running.", "integer")}
+ACCEPTED = created("job") | {"Retry-After": header("When to get the job again; not for a dry run, which is done.", "integer")}
+REPLAYED = {
+    "Idempotency-Replayed": header(
+        "An earlier request with this key submitted the job; this is its current state.", enum=["true"]
+    )
 }
 
 Key = Annotated[

@@ -7,7 +7,7 @@ from fastapi.responses import JSONResponse
 
 from airflow_snowpack.api.auth import Reader
 from airflow_snowpack.api.openapi import documented
-from airflow_snowpack.api.parameters import Limit, NamedTable, text_parameter
+from airflow_snowpack.api.parameters import Limit, NamedTable, NextPage, text_parameter
 from airflow_snowpack.api.routing import Strict
 from airflow_snowpack.api.services import Open
 from airflow_snowpack.lineage.graph import DEEPEST, DEPTH, Direction, Lineage
@@ -53,7 +53,7 @@ def list_operations(
     user: Reader,
     services: Open,
     name: Annotated[str | None, text_parameter(f"Of one: {NAME}")] = None,
-    after: Annotated[str | None, text_parameter("The `next` of the page before.")] = None,
+    after: NextPage = None,
     limit: Limit = 100,
 ) -> JSONResponse:
     """Creates, inserts, copies, maps and reduces, maintenance, and builds."""
