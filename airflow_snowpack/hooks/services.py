@@ -25,7 +25,6 @@ from airflow_snowpack.hooks.build_storage import BuildStorageHook
 from airflow_snowpack.hooks.errors import OtherCatalog
 from airflow_snowpack.hooks.iceberg_catalog import IcebergCatalogHook, reach_catalog, read_catalog_id
 from airflow_snowpack.hooks.store import SnowpackHook
-from airflow_snowpack.redaction import public_address
 from airflow_snowpack.settings import InvalidSetting, Settings
 
 if TYPE_CHECKING:
@@ -77,10 +76,9 @@ def sign_of_process(
 def catalog_facts(catalog: IcebergCatalogHook) -> dict[str, str]:
     """Return the identity and the warehouse of the catalog, without secrets."""
     try:
-        config = catalog.config
+        return catalog.config.facts
     except SnowpackError:
         return {"catalog_id": "", "warehouse": ""}
-    return {"catalog_id": config.catalog_id, "warehouse": public_address(config.warehouse or "")}
 
 
 def open_collector(

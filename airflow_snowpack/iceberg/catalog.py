@@ -156,6 +156,11 @@ class CatalogConfig:
         return hashlib.sha256(json.dumps([self.kind, *parts]).encode()).hexdigest()[:FINGERPRINT_LENGTH]
 
     @property
+    def facts(self) -> dict[str, str]:
+        """The identity and the warehouse, without secrets, for comparing processes."""
+        return {"catalog_id": self.catalog_id, "warehouse": public_address(self.warehouse or "")}
+
+    @property
     def where(self) -> str:
         """The address without secrets, for messages."""
         return self.address if self.kind is CatalogKind.SQLITE else public_address(self._pyiceberg_uri())

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 @pytest.fixture
 def engines(monkeypatch: pytest.MonkeyPatch) -> list[ScriptedEngine]:
     """Engines instead of Spark; the ones that were made."""
-    from airflow_snowpack.cli.commands import worker
+    from airflow_snowpack.worker import process
 
     made: list[ScriptedEngine] = []
 
@@ -29,7 +29,7 @@ def engines(monkeypatch: pytest.MonkeyPatch) -> list[ScriptedEngine]:
         made.append(ScriptedEngine({"rewrite_manifests": "fail"}))
         return made[-1]
 
-    monkeypatch.setattr(worker, "spark_engines", lambda _args, _store: make)
+    monkeypatch.setattr(process, "engines", lambda _installation, _spark: make)
     return made
 
 
@@ -93,9 +93,9 @@ def test_a_machine_without_java_takes_no_job(snowpack: Run, jobs: Jobs, monkeypa
 
 @pytest.mark.usefixtures("waiting")
 def test_a_worker_that_cannot_reach_the_catalog_takes_no_job(snowpack: Run, jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> None:
-    from airflow_snowpack.hooks.iceberg_spark import IcebergSparkHook
+    from airflow_snowpack.connections.spark import Spark
 
-    monkeypatch.setattr(IcebergSparkHook, "check", lambda _self: None)
+    monkeypatch.setattr(Spark, "check", lambda _self: None)
     monkeypatch.setenv("AIRFLOW_CONN_GONE", '{"conn_type": "iceberg", "host": "http://127.0.0.1:1"}')
     said = snowpack("worker", "--once", "--catalog-conn-id", "gone")
 

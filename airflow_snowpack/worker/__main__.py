@@ -1,0 +1,126 @@
+"""``snowpack-worker``: a worker without Airflow, such as the one in a pod.
+
+    AIRFLOW__SNOWPACK__STORE_CONN_ID=store AIRFLOW_CONN_STORE=postgres://… snowpack-worker --once
+
+It is ``airflow snowpack worker`` with settings and connections from the environment or a file.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import sys
+from contextlib import closing
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from airflow_snowpack.connections import catalog as of_catalog, spark as of_spark, store as of_store
+from airflow_snowpack.durations import parse_duration
+from airflow_snowpack.errors import Kind, SnowpackError
+from airflow_snowpack.exit_code import ExitCode, code_of
+from airflow_snowpack.provider_info import SECTION
+from airflow_snowpack.settings import Settings
+from airflow_snowpack.worker.environment import Environment
+from airflow_snowpack.worker.process import run_worker
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from airflow_snowpack.connections.connection import Connection
+    from airflow_snowpack.installation import Installation
+
+
+class ConnectionNotSet(SnowpackError, kind=Kind.MISCONFIGURED):
+    """A worker without Airflow needs a connection."""
+
+    def __init__(self, key: str) -> None:
+        super().__init__(
+            f"[{SECTION}] {key} is not set. A worker without Airflow uses no embedded file, which other processes may not share: "
+            f"set AIRFLOW__{SECTION.upper()}__{key.upper()} to the id of a connection, and the connection as AIRFLOW_CONN_<ID>."
+        )
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the worker; returns the exit code, which ``docs/cli.md`` lists."""
+    args = _parser().parse_args(arguments)
+    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    try:
+        environment = Environment(os.environ, args.config)
+        settings = Settings.load(environment)
+        spark = open_spark(settings, environment)
+        with closing(open_installation(settings, environment)) as installation:
+            run_worker(
+                installation,
+                spark,
+                name=args.worker_id,
+                poll=args.poll,
+                max_jobs=1 if args.once else args.max_jobs,
+                until_idle=args.once,
+            )
+    except SnowpackError as problem:
+        print(problem, file=sys.stderr)
+        return code_of(problem)
+    return ExitCode.DONE
+
+
+def open_installation(settings: Settings, environment: Environment) -> Installation:
+    """Open the store.
+
+    :raises SnowpackError: its connection is missing or invalid, it does not answer, or its tables do not fit this package.
+    """
+    from airflow_snowpack.installation import Installation
+    from airflow_snowpack.store import open_store
+
+    connection = _connection("store_conn_id", settings.store_conn_id, environment, of_store.PURPOSE)
+    return Installation(
+        open_store(of_store.store_url(connection)),
+        settings.policy,
+        settings.catalog_name,
+        settings.interim_namespace,
+        orphans=of_spark.ConnectOrphans(environment.connection),
+    )
+
+
+def open_spark(settings: Settings, environment: Environment) -> of_spark.Spark:
+    """Describe the catalog and where Spark runs; nothing is contacted.
+
+    :raises SnowpackError: a connection is missing or invalid.
+    """
+    catalog = _connection("catalog_conn_id", settings.catalog_conn_id, environment, of_catalog.PURPOSE)
+    server = None if settings.spark_conn_id is None else environment.connection(settings.spark_conn_id, of_spark.PURPOSE)
+    return of_spark.Spark(settings, of_catalog.catalog_config(catalog, settings.catalog_name), server)
+
+
+def _connection(key: str, conn_id: str | None, environment: Environment, purpose: str) -> Connection:
+    if conn_id is None:
+        raise ConnectionNotSet(key)
+    return environment.connection(conn_id, purpose)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser("snowpack-worker", description="Run jobs from the queue until SIGTERM, without Airflow.")
+    parser.add_argument("--config", type=Path, help="a file in the format of airflow.cfg, with [snowpack] and [connections]")
+    parser.add_argument("--once", action="store_true", help="run one job, if one waits, and exit")
+    parser.add_argument("--max-jobs", type=_count, metavar="N", help="exit after N jobs")
+    parser.add_argument("--poll", type=_period, default=timedelta(seconds=5), metavar="PERIOD", help="how long to wait when the queue is empty (default: 5s)")  # fmt: skip  # noqa: E501
+    parser.add_argument("--worker-id", metavar="NAME", help="the worker's name in its claims (default: host:process)")
+    return parser
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"must be a whole number of at least 1, not {text!r}")
+    return int(text)
+
+
+def _period(text: str) -> timedelta:
+    try:
+        return parse_duration(text)
+    except ValueError as problem:
+        raise argparse.ArgumentTypeError(str(problem)) from None
+
+
+if __name__ == "__main__":
+    sys.exit(main())

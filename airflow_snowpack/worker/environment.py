@@ -1,0 +1,170 @@
+"""The settings and connections of a worker without Airflow, spelled as Airflow spells them.
+
+    AIRFLOW__SNOWPACK__STORE_CONN_ID=snowpack_store
+    AIRFLOW_CONN_SNOWPACK_STORE=postgres://snowpack:secret@db/snowpack
+
+One secret or ConfigMap therefore serves Airflow and its workers. A file may have both, in the format of ``airflow.cfg``: the
+section ``[snowpack]``, and a section ``[connections]`` of this worker. The environment overrides the file.
+"""
+
+from __future__ import annotations
+
+import json
+from configparser import ConfigParser, Error
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
+
+from airflow_snowpack.connections.errors import ConnectionNotFound
+from airflow_snowpack.errors import Kind, SnowpackError
+from airflow_snowpack.provider_info import SECTION
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+CONNECTIONS = "connections"
+EXTRA = "__extra__"
+"""Airflow's name for extras in a URI that are not a flat list of texts."""
+
+
+class UnreadableConfig(SnowpackError, kind=Kind.MISCONFIGURED):
+    """Unreadable configuration file of a worker."""
+
+    def __init__(self, path: Path, problem: str) -> None:
+        super().__init__(f"The configuration file {path} cannot be read: {problem}. It has the format of airflow.cfg.")
+
+
+class InvalidConnection(SnowpackError, kind=Kind.MISCONFIGURED):
+    """Invalid connection in a worker's environment."""
+
+    def __init__(self, conn_id: str, problem: str) -> None:
+        # Without the text itself, which has secrets.
+        super().__init__(
+            f"The connection {conn_id!r} of this worker is not valid: {problem}. Use a URI such as "
+            "postgres://user:password@host:5432/database, or a JSON object with conn_type, host, login, password, schema, port "
+            "and extra."
+        )
+
+
+@dataclass(frozen=True)
+class EnvironmentConnection:
+    """A connection from the environment or the file."""
+
+    conn_id: str
+    conn_type: str | None = None
+    host: str | None = None
+    login: str | None = None
+    password: str | None = field(default=None, repr=False)
+    schema: str | None = None
+    port: int | None = None
+    extra_dejson: dict[str, Any] = field(default_factory=dict, repr=False)
+
+
+class Environment:
+    """Settings and connections of a process without Airflow.
+
+    :param variables: the environment.
+    :param config: a file in the format of ``airflow.cfg``; ``None`` for none.
+    :raises UnreadableConfig: it is missing or has another format.
+    """
+
+    def __init__(self, variables: Mapping[str, str], config: Path | None = None) -> None:
+        self._variables = variables
+        self._file = ConfigParser(interpolation=None)
+        if config is not None:
+            try:
+                self._file.read_string(config.read_text("utf-8"))
+            except (OSError, UnicodeDecodeError) as problem:
+                raise UnreadableConfig(config, str(getattr(problem, "strerror", None) or problem)) from problem
+            except Error as problem:
+                # Only the kind: the message repeats lines, which may have passwords.
+                raise UnreadableConfig(config, type(problem).__name__) from None
+
+    @property
+    def home(self) -> Path:
+        """AIRFLOW_HOME."""
+        return Path(self._variables.get("AIRFLOW_HOME") or "~/airflow").expanduser().absolute()
+
+    def text(self, key: str) -> str | None:
+        """Return an option of ``[snowpack]`` as it is written; ``None`` if it is not."""
+        variable = self._variables.get(f"AIRFLOW__{SECTION.upper()}__{key.upper()}")
+        return self._file.get(SECTION, key, fallback=None) if variable is None else variable
+
+    def connection(self, conn_id: str, purpose: str) -> EnvironmentConnection:
+        """Return a connection.
+
+        :param purpose: names in messages what it is for.
+        :raises ConnectionNotFound: there is none of this id.
+        :raises InvalidConnection: it is neither a URI nor a JSON object, or needs a provider of Airflow.
+        """
+        text = self._variables.get(f"AIRFLOW_CONN_{conn_id.upper()}") or self._file.get(CONNECTIONS, conn_id, fallback=None)
+        if not text:
+            problem = KeyError(f"neither AIRFLOW_CONN_{conn_id.upper()} nor a file has it")
+            raise ConnectionNotFound(conn_id, purpose, problem)
+        connection = parse_connection(conn_id, text)
+        if connection.extra_dejson.get("iam"):
+            raise InvalidConnection(conn_id, "the extra iam needs Airflow's Postgres provider, which a worker does not have")
+        return connection
+
+
+def parse_connection(conn_id: str, text: str) -> EnvironmentConnection:
+    """Read a connection as Airflow does: a JSON object, or a URI.
+
+    :raises InvalidConnection: it is neither.
+    """
+    try:
+        fields = _from_json(text) if text.lstrip().startswith("{") else _from_uri(text)
+        return EnvironmentConnection(conn_id, **fields)
+    except (TypeError, ValueError, AttributeError) as problem:
+        raise InvalidConnection(conn_id, f"{type(problem).__name__} in its text") from None
+
+
+def _from_json(text: str) -> dict[str, Any]:
+    given = json.loads(text)
+    extra, port = given.pop("extra", None) or {}, given.pop("port", None)
+    given.pop("description", None)
+    return {
+        **given,
+        "conn_type": _type(given.get("conn_type")),
+        "port": int(port) if port else None,
+        "extra_dejson": json.loads(extra) if isinstance(extra, str) else dict(extra),
+    }
+
+
+def _from_uri(text: str) -> dict[str, Any]:
+    """A host may have a scheme of its own: ``http://https://catalog:8181/``."""
+    kind, separator, rest = text.partition("://")
+    if not separator:
+        raise ValueError("no scheme")
+    scheme, nested, place = rest.partition("://")
+    if not nested:
+        scheme, place = "", rest
+    elif "@" in scheme or ":" in scheme:
+        raise ValueError("more than one address")
+    parts = urlsplit(f"//{place}")
+    host = _host(parts)
+    query = dict(parse_qsl(parts.query, keep_blank_values=True))
+    return {
+        "conn_type": _type(kind),
+        "host": f"{scheme}://{host}" if scheme and host else host,
+        "login": unquote(parts.username) if parts.username else None,
+        "password": unquote(parts.password) if parts.password else None,
+        "schema": unquote(parts.path[1:]) or None,
+        "port": parts.port,
+        "extra_dejson": json.loads(query[EXTRA]) if EXTRA in query else query,
+    }
+
+
+def _host(parts: SplitResult) -> str | None:
+    """Return the host; a quoted path, such as that of a file, keeps its capital letters."""
+    host = unquote(parts.hostname or "")
+    if "/" in host:
+        host = unquote(parts.netloc.rpartition("@")[2].partition(":")[0])
+    return host or None
+
+
+def _type(text: str | None) -> str | None:
+    if text is None:
+        return None
+    return "postgres" if text == "postgresql" else text.replace("-", "_")

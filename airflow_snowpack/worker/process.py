@@ -1,0 +1,81 @@
+"""A worker's life: check this machine, then claim jobs and run them until a signal arrives or the work is done.
+
+Before the first claim the store, the catalog, Java and Spark's jars are checked, so that a machine that cannot run a job takes
+none. One Spark session serves all jobs of the process.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+from functools import partial
+from typing import TYPE_CHECKING
+
+from airflow_snowpack.iceberg.errors import catalog_label
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from datetime import timedelta
+
+    from airflow_snowpack.connections.spark import Spark
+    from airflow_snowpack.installation import Installation
+    from airflow_snowpack.jobs import Engine
+
+log = logging.getLogger(__name__)
+
+
+def run_worker(
+    installation: Installation,
+    spark: Spark,
+    *,
+    name: str | None = None,
+    poll: timedelta,
+    max_jobs: int | None = None,
+    until_idle: bool = False,
+) -> None:
+    """Run jobs until SIGTERM or SIGINT. Call it in the main thread.
+
+    A signal fails the running job, unlocks its table and ends the process with 1 within about two seconds; between two jobs this
+    function returns.
+
+    :param spark: runs the jobs of its catalog; those of other catalogs are left to other workers.
+    :param name: the name that claims carry; ``None`` for host and process id.
+    :param poll: how long to wait when the queue is empty.
+    :param max_jobs: return after this many jobs, however they ended.
+    :param until_idle: return as soon as there is nothing to claim.
+    :raises SparkUnavailable, CatalogUnreachable: this machine can run no job.
+    """
+    from airflow_snowpack.jobs import JobWorker
+    from airflow_snowpack.store.signs_of_life import Role, SignOfLife
+
+    name = name or f"{socket.gethostname()}:{os.getpid()}"
+    sign = SignOfLife(installation.store, Role.WORKER, name, detail=spark.catalog.facts)
+    sign.beat()
+    worker = JobWorker(
+        installation.jobs,
+        engines(installation, spark),
+        name,
+        catalog_id=spark.catalog.catalog_id,
+        poll=poll,
+        continue_on_error=spark.settings.continue_on_error,
+        sign=sign,
+    )
+    reached = catalog_label(spark.catalog.name, spark.catalog.catalog_id)
+    log.info("Worker %s reaches the catalog %s, and takes jobs of no other", name, reached)
+    worker.run_forever(max_jobs=max_jobs, until_idle=until_idle)
+    log.info("Worker %s leaves", name)
+
+
+def engines(installation: Installation, spark: Spark) -> Callable[[], Engine]:
+    """Return what makes an engine for each job.
+
+    :raises SparkUnavailable, CatalogUnreachable: this machine could run none.
+    """
+    from airflow_snowpack.inventory import stored_locations
+    from airflow_snowpack.maintenance import SparkEngine
+
+    spark.check()
+    spark.catalog.load()
+    locations = partial(stored_locations, installation.store)
+    return lambda: SparkEngine(spark.sessions, spark.catalog.load, locations=locations)
