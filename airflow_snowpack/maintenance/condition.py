@@ -31,48 +31,14 @@ ARITHMETIC = frozenset({"+", "-", "*", "/", "%", "||", "&", "|", "^", "DIV"})
 TYPED = frozenset({"DATE", "TIMESTAMP", "TIMESTAMP_NTZ", "TIMESTAMP_LTZ", "X"})
 SPECIAL_MOMENTS = (["epoch"], ["now"], ["today"], ["tomorrow"], ["yesterday"])
 BARE_FUNCTIONS = frozenset(
-    ["CURRENT_DATE", "CURRENT_TIMESTAMP", "CURRENT_TIME", "LOCALTIME", "LOCALTIMESTAMP", "CURRENT_USER", "USER"]
+    {"CURRENT_DATE", "CURRENT_TIMESTAMP", "CURRENT_TIME", "LOCALTIME", "LOCALTIMESTAMP", "CURRENT_USER", "USER"}
 )
 """Functions that are called without parentheses."""
-OWN_SYNTAX = frozenset(
-    [
-        "EXTRACT",
-        "TRIM",
-        "SUBSTRING",
-        "SUBSTR",
-        "POSITION",
-        "OVERLAY",
-        "TIMESTAMPADD",
-        "TIMESTAMPDIFF",
-        "DATEADD",
-        "DATEDIFF",
-        "DATE_ADD",
-        "DATE_DIFF",
-    ]
-)
+OF_MOMENTS = frozenset({"TIMESTAMPADD", "TIMESTAMPDIFF", "DATEADD", "DATEDIFF", "DATE_ADD", "DATE_DIFF"})
+OWN_SYNTAX = OF_MOMENTS | {"EXTRACT", "TRIM", "SUBSTRING", "SUBSTR", "POSITION", "OVERLAY"}
 """Functions whose arguments are not a list of values."""
-NOT_A_VALUE = frozenset(
-    [
-        "AND",
-        "OR",
-        "IN",
-        "IS",
-        "LIKE",
-        "ILIKE",
-        "RLIKE",
-        "REGEXP",
-        "BETWEEN",
-        "THEN",
-        "WHEN",
-        "ELSE",
-        "END",
-        "AS",
-        "SELECT",
-        "FROM",
-        "WHERE",
-        "DROP",
-    ]
-)
+OPERATORS = frozenset({"AND", "OR", "IN", "IS", "LIKE", "ILIKE", "RLIKE", "REGEXP", "BETWEEN"})
+NOT_A_VALUE = OPERATORS | {"THEN", "WHEN", "ELSE", "END", "AS", "SELECT", "FROM", "WHERE", "DROP"}
 METADATA_COLUMNS = frozenset({"_file", "_pos", "_partition", "_spec_id", "_deleted"})
 MOST_NESTED = 40
 """A deeper predicate, such as a program writes, is left to Spark."""

@@ -50,17 +50,21 @@ class JobOrder(StrEnum):
     NONE = "none"
 
 
-def read_by(read: Reader, *, procedure_option: str | None = None) -> dict[str, Any]:
-    """The metadata of a field: its reader, and its key in the procedure's ``options`` map when it goes there."""
-    return {"read": read, "procedure_option": procedure_option}
+def option(default: Any, read: Reader, procedure_option: str | None = None) -> Any:
+    """Return the field of an action's class that holds one of its options.
+
+    :param read: turns what a caller gave into the value.
+    :param procedure_option: its key in the procedure's ``options`` map, when it goes there.
+    """
+    return field(default=default, metadata={"read": read, "procedure_option": procedure_option})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActionOptions:
     """An action with its options: the base class of every action.
 
-    A subclass is a frozen dataclass with the name of the action. Its fields are the options, each with a reader
-    (:func:`read_by`); its methods plan and run the action.
+    A subclass is a frozen dataclass with the name of the action. Its fields are the options, each made by :func:`option`; its
+    methods plan and run the action.
 
     :param only_if_needed: skip the action, without Spark, when the table's metadata shows that it has nothing to do; for orphan
         files, a listing of a small table's storage.
@@ -68,7 +72,7 @@ class ActionOptions:
 
     action: ClassVar[str]
 
-    only_if_needed: bool = field(default=True, metadata=read_by(flag()))
+    only_if_needed: bool = option(True, flag())
 
     def to_json(self) -> dict[str, Any]:
         """Plain values that :func:`parse_options` reads back as the same options; what is not set is left out."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, ClassVar
 
@@ -12,7 +12,7 @@ from airflow_snowpack.jobs.model import ActionOutcome
 from airflow_snowpack.maintenance.action import Action
 from airflow_snowpack.maintenance.action_run import ActionRun, Effect, Planning, counted
 from airflow_snowpack.maintenance.expiry import plan_expiry, plan_expiry_of
-from airflow_snowpack.maintenance.options import ActionOptions, read_by, refused
+from airflow_snowpack.maintenance.options import ActionOptions, option, refused
 from airflow_snowpack.maintenance.plan import GC_PROPERTY, is_protected, refused_plan, skip
 from airflow_snowpack.maintenance.procedures import Attribution, Call, procedure_call
 from airflow_snowpack.maintenance.readers import duration, flag, ids, whole_number
@@ -47,12 +47,12 @@ class ExpireSnapshots(ActionOptions):
 
     action: ClassVar[str] = Action.EXPIRE_SNAPSHOTS
 
-    max_age: timedelta = field(default=DEFAULT_MAX_AGE, metadata=read_by(duration(at_least=timedelta(0))))
-    retain_last: int = field(default=DEFAULT_RETAIN_LAST, metadata=read_by(whole_number(at_least=1, at_most=2**31 - 1)))
-    stream_results: bool = field(default=True, metadata=read_by(flag()))
-    max_concurrent_deletes: int | None = field(default=None, metadata=read_by(whole_number(at_least=1, at_most=1000)))
-    snapshot_ids: tuple[int, ...] = field(default=(), metadata=read_by(ids()))
-    clean_expired_metadata: bool | None = field(default=None, metadata=read_by(flag()))
+    max_age: timedelta = option(DEFAULT_MAX_AGE, duration(at_least=timedelta(0)))
+    retain_last: int = option(DEFAULT_RETAIN_LAST, whole_number(at_least=1, at_most=2**31 - 1))
+    stream_results: bool = option(True, flag())
+    max_concurrent_deletes: int | None = option(None, whole_number(at_least=1, at_most=1000))
+    snapshot_ids: tuple[int, ...] = option((), ids())
+    clean_expired_metadata: bool | None = option(None, flag())
 
     def check(self) -> None:
         if self.snapshot_ids and (self.max_age, self.retain_last) != (DEFAULT_MAX_AGE, DEFAULT_RETAIN_LAST):

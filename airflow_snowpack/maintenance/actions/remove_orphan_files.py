@@ -13,7 +13,7 @@ appeared after the plan was made is never considered, and the location is not li
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 from os.path import commonprefix
@@ -26,7 +26,7 @@ from airflow_snowpack.iceberg.locations import TRUST_LOCATIONS_FOR, is_inside
 from airflow_snowpack.jobs.model import ActionOutcome
 from airflow_snowpack.maintenance.action import Action
 from airflow_snowpack.maintenance.action_run import ActionRun, Effect, Planning, counted
-from airflow_snowpack.maintenance.options import ActionOptions, read_by
+from airflow_snowpack.maintenance.options import ActionOptions, option
 from airflow_snowpack.maintenance.plan import GC_PROPERTY, is_protected, refused_plan, skip
 from airflow_snowpack.maintenance.procedures import Attribution, Call, procedure_call
 from airflow_snowpack.maintenance.readers import duration, flag, one_of, text, text_map, whole_number
@@ -80,13 +80,13 @@ class RemoveOrphanFiles(ActionOptions):
 
     action: ClassVar[str] = Action.REMOVE_ORPHAN_FILES
 
-    older_than: timedelta = field(default=timedelta(days=3), metadata=read_by(duration(at_least=ORPHAN_AGE_FLOOR)))
-    location: str | None = field(default=None, metadata=read_by(text()))
-    prefix_listing: bool | None = field(default=None, metadata=read_by(flag()))
-    max_concurrent_deletes: int | None = field(default=None, metadata=read_by(whole_number(at_least=1, at_most=1000)))
-    prefix_mismatch_mode: PrefixMismatch | None = field(default=None, metadata=read_by(one_of(PrefixMismatch)))
-    equal_schemes: tuple[tuple[str, str], ...] = field(default=(), metadata=read_by(text_map()))
-    equal_authorities: tuple[tuple[str, str], ...] = field(default=(), metadata=read_by(text_map()))
+    older_than: timedelta = option(timedelta(days=3), duration(at_least=ORPHAN_AGE_FLOOR))
+    location: str | None = option(None, text())
+    prefix_listing: bool | None = option(None, flag())
+    max_concurrent_deletes: int | None = option(None, whole_number(at_least=1, at_most=1000))
+    prefix_mismatch_mode: PrefixMismatch | None = option(None, one_of(PrefixMismatch))
+    equal_schemes: tuple[tuple[str, str], ...] = option((), text_map())
+    equal_authorities: tuple[tuple[str, str], ...] = option((), text_map())
 
     def plan(self, planning: Planning) -> Effect:
         reader, catalog, now = planning.reader, planning.catalog, planning.now

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, ClassVar
 
 from airflow_snowpack.maintenance.action import Action
 from airflow_snowpack.maintenance.action_run import Effect, Planning, counted
 from airflow_snowpack.maintenance.file_groups import NO_LIMIT, FileGroup, SizeBounds, by_partition
-from airflow_snowpack.maintenance.options import MAX_SIZE_SHARE, MIN_SIZE_SHARE, JobOrder, read_by, refused
+from airflow_snowpack.maintenance.options import MAX_SIZE_SHARE, MIN_SIZE_SHARE, JobOrder, option, refused
 from airflow_snowpack.maintenance.plan import planned, skip
 from airflow_snowpack.maintenance.predicate import select_files
 from airflow_snowpack.maintenance.procedures import Attribution, Call, procedure_call
@@ -87,45 +87,27 @@ class RewriteDataFiles(Rewrite):
     shape: ClassVar[Shape] = SHAPE
     strict_reports_all: ClassVar[bool] = True
 
-    strategy: Strategy = field(default=Strategy.BINPACK, metadata=read_by(one_of(Strategy)))
-    sort_order: str | None = field(default=None, metadata=read_by(sort_order()))
-    zorder_columns: tuple[str, ...] = field(default=(), metadata=read_by(columns()))
-    where: str | None = field(default=None, metadata=read_by(text()))
-    target_file_size_bytes: int = field(
-        default=536_870_912, metadata=read_by(whole_number(at_least=1), procedure_option="target-file-size-bytes")
+    strategy: Strategy = option(Strategy.BINPACK, one_of(Strategy))
+    sort_order: str | None = option(None, sort_order())
+    zorder_columns: tuple[str, ...] = option((), columns())
+    where: str | None = option(None, text())
+    target_file_size_bytes: int = option(536_870_912, whole_number(at_least=1), "target-file-size-bytes")
+    min_file_size_bytes: int = option(0, whole_number(at_least=0), "min-file-size-bytes")
+    max_file_size_bytes: int = option(0, whole_number(at_least=0), "max-file-size-bytes")
+    max_file_group_size_bytes: int = option(107_374_182_400, whole_number(at_least=1), "max-file-group-size-bytes")
+    min_input_files: int = option(5, whole_number(at_least=1, at_most=2**31 - 1), "min-input-files")
+    delete_file_threshold: int = option(2, whole_number(at_least=0, at_most=2**31 - 1), "delete-file-threshold")
+    delete_ratio_threshold: float = option(0.1, ratio(), "delete-ratio-threshold")
+    rewrite_all: bool = option(False, flag(), "rewrite-all")
+    partial_progress: bool = option(True, flag(), "partial-progress.enabled")
+    partial_progress_max_commits: int = option(10, whole_number(at_least=1, at_most=1000), "partial-progress.max-commits")
+    max_concurrent_file_group_rewrites: int = option(
+        5, whole_number(at_least=1, at_most=1000), "max-concurrent-file-group-rewrites"
     )
-    min_file_size_bytes: int = field(
-        default=0, metadata=read_by(whole_number(at_least=0), procedure_option="min-file-size-bytes")
-    )
-    max_file_size_bytes: int = field(
-        default=0, metadata=read_by(whole_number(at_least=0), procedure_option="max-file-size-bytes")
-    )
-    max_file_group_size_bytes: int = field(
-        default=107_374_182_400, metadata=read_by(whole_number(at_least=1), procedure_option="max-file-group-size-bytes")
-    )
-    min_input_files: int = field(
-        default=5, metadata=read_by(whole_number(at_least=1, at_most=2**31 - 1), procedure_option="min-input-files")
-    )
-    delete_file_threshold: int = field(
-        default=2, metadata=read_by(whole_number(at_least=0, at_most=2**31 - 1), procedure_option="delete-file-threshold")
-    )
-    delete_ratio_threshold: float = field(default=0.1, metadata=read_by(ratio(), procedure_option="delete-ratio-threshold"))
-    rewrite_all: bool = field(default=False, metadata=read_by(flag(), procedure_option="rewrite-all"))
-    partial_progress: bool = field(default=True, metadata=read_by(flag(), procedure_option="partial-progress.enabled"))
-    partial_progress_max_commits: int = field(
-        default=10, metadata=read_by(whole_number(at_least=1, at_most=1000), procedure_option="partial-progress.max-commits")
-    )
-    max_concurrent_file_group_rewrites: int = field(
-        default=5, metadata=read_by(whole_number(at_least=1, at_most=1000), procedure_option="max-concurrent-file-group-rewrites")
-    )
-    remove_dangling_deletes: bool = field(default=False, metadata=read_by(flag(), procedure_option="remove-dangling-deletes"))
-    max_files_to_rewrite: int | None = field(
-        default=None, metadata=read_by(whole_number(at_least=1, at_most=2**31 - 1), procedure_option="max-files-to-rewrite")
-    )
-    rewrite_job_order: JobOrder | None = field(
-        default=None, metadata=read_by(one_of(JobOrder), procedure_option="rewrite-job-order")
-    )
-    branch: str | None = field(default=None, metadata=read_by(branch_name()))
+    remove_dangling_deletes: bool = option(False, flag(), "remove-dangling-deletes")
+    max_files_to_rewrite: int | None = option(None, whole_number(at_least=1, at_most=2**31 - 1), "max-files-to-rewrite")
+    rewrite_job_order: JobOrder | None = option(None, one_of(JobOrder), "rewrite-job-order")
+    branch: str | None = option(None, branch_name())
 
     def __post_init__(self) -> None:
         # The bounds follow the target, so that a caller who changes one number gets a consistent set.

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from airflow_snowpack.jobs.model import ActionOutcome
 from airflow_snowpack.maintenance.action import Action
 from airflow_snowpack.maintenance.action_run import Effect, Planning, counted
-from airflow_snowpack.maintenance.options import read_by
+from airflow_snowpack.maintenance.options import option
 from airflow_snowpack.maintenance.plan import skip
 from airflow_snowpack.maintenance.procedures import Attribution, Call, procedure_call
 from airflow_snowpack.maintenance.readers import columns, flag, whole_number
@@ -45,9 +45,9 @@ class RewriteManifests(Rewrite):
     action: ClassVar[str] = Action.REWRITE_MANIFESTS
     shape: ClassVar[Shape] = SHAPE
 
-    use_caching: bool | None = field(default=None, metadata=read_by(flag()))
-    spec_id: int | None = field(default=None, metadata=read_by(whole_number(at_least=0, at_most=2**31 - 1)))
-    sort_by: tuple[str, ...] = field(default=(), metadata=read_by(columns()))
+    use_caching: bool | None = option(None, flag())
+    spec_id: int | None = option(None, whole_number(at_least=0, at_most=2**31 - 1))
+    sort_by: tuple[str, ...] = option((), columns())
 
     def call(self, table: TableName, by: Attribution, *, strict: bool = False) -> Call:
         return procedure_call(

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
 from airflow_snowpack.iceberg import DeleteKind, TableFiles
 from airflow_snowpack.maintenance.action import Action
 from airflow_snowpack.maintenance.action_run import Effect, Planning, counted
 from airflow_snowpack.maintenance.file_groups import GROUP_BYTES, NO_LIMIT, FileGroup, SizeBounds, by_partition
-from airflow_snowpack.maintenance.options import MAX_SIZE_SHARE, MIN_SIZE_SHARE, JobOrder, read_by
+from airflow_snowpack.maintenance.options import MAX_SIZE_SHARE, MIN_SIZE_SHARE, JobOrder, option
 from airflow_snowpack.maintenance.plan import planned, skip
 from airflow_snowpack.maintenance.predicate import select_files
 from airflow_snowpack.maintenance.procedures import Attribution, Call, procedure_call
@@ -58,24 +58,16 @@ class RewritePositionDeleteFiles(Rewrite):
     action: ClassVar[str] = Action.REWRITE_POSITION_DELETE_FILES
     shape: ClassVar[Shape] = SHAPE
 
-    where: str | None = field(default=None, metadata=read_by(text()))
-    target_file_size_bytes: int | None = field(
-        default=None, metadata=read_by(whole_number(at_least=1), procedure_option="target-file-size-bytes")
+    where: str | None = option(None, text())
+    target_file_size_bytes: int | None = option(None, whole_number(at_least=1), "target-file-size-bytes")
+    min_input_files: int = option(5, whole_number(at_least=1, at_most=2**31 - 1), "min-input-files")
+    rewrite_all: bool = option(False, flag(), "rewrite-all")
+    partial_progress: bool = option(True, flag(), "partial-progress.enabled")
+    partial_progress_max_commits: int = option(10, whole_number(at_least=1, at_most=1000), "partial-progress.max-commits")
+    max_concurrent_file_group_rewrites: int = option(
+        5, whole_number(at_least=1, at_most=1000), "max-concurrent-file-group-rewrites"
     )
-    min_input_files: int = field(
-        default=5, metadata=read_by(whole_number(at_least=1, at_most=2**31 - 1), procedure_option="min-input-files")
-    )
-    rewrite_all: bool = field(default=False, metadata=read_by(flag(), procedure_option="rewrite-all"))
-    partial_progress: bool = field(default=True, metadata=read_by(flag(), procedure_option="partial-progress.enabled"))
-    partial_progress_max_commits: int = field(
-        default=10, metadata=read_by(whole_number(at_least=1, at_most=1000), procedure_option="partial-progress.max-commits")
-    )
-    max_concurrent_file_group_rewrites: int = field(
-        default=5, metadata=read_by(whole_number(at_least=1, at_most=1000), procedure_option="max-concurrent-file-group-rewrites")
-    )
-    rewrite_job_order: JobOrder | None = field(
-        default=None, metadata=read_by(one_of(JobOrder), procedure_option="rewrite-job-order")
-    )
+    rewrite_job_order: JobOrder | None = option(None, one_of(JobOrder), "rewrite-job-order")
 
     def call(self, table: TableName, by: Attribution, *, strict: bool = False) -> Call:
         return procedure_call(table, self.action, by, {"where": self.where}, self.procedure_options())

@@ -41,7 +41,7 @@ from typing import ClassVar
 
 from airflow_snowpack.jobs.model import ActionOutcome
 from airflow_snowpack.maintenance import ActionOptions, Effect
-from airflow_snowpack.maintenance.options import read_by
+from airflow_snowpack.maintenance.options import option
 from airflow_snowpack.maintenance.procedures import procedure_call
 from airflow_snowpack.maintenance.readers import columns
 
@@ -51,7 +51,7 @@ class ComputeTableStats(ActionOptions):
     """Write the number of distinct values of columns for Spark's planner."""
 
     action: ClassVar[str] = "compute_table_stats"
-    of: tuple[str, ...] = field(default=(), metadata=read_by(columns()))
+    of: tuple[str, ...] = option((), columns())
 
     def plan(self, planning):
         return Effect(ActionOutcome.SUCCEEDED, "Would write statistics", {"columns_count": len(self.of)})
