@@ -115,19 +115,19 @@ def _make(session: Any, table: Any) -> None:
 def _bare(session: Any, table: Any) -> None:
     """What somebody would write by hand, in the same order and with the same arguments."""
     from airflow_snowpack.maintenance import Action, ExpireSnapshots, RemoveOrphanFiles, in_order, parse_options
-    from airflow_snowpack.maintenance.procedures import Attribution, Call
+    from airflow_snowpack.maintenance.procedures import Call
     from airflow_snowpack.maintenance.rewrites import Rewrite
 
-    by, now = Attribution("bench", "bare"), datetime.now(UTC)
+    job_id, now = "bare", datetime.now(UTC)
     for action in in_order(list(Action)):
         options = parse_options(action, REWRITE if action == Action.REWRITE_DATA_FILES else {})
         match options:
             case Rewrite():
-                call = options.call(table, by)
+                call = options.call(table, job_id)
             case ExpireSnapshots():
-                call = options.call(table, by, now=now)
+                call = options.call(table, job_id, now=now)
             case RemoveOrphanFiles():
-                plan = options.planning_call(table, by, now=now, prefix_listing=False)
+                plan = options.planning_call(table, job_id, now=now, prefix_listing=False)
                 call = Call(plan.sql.replace("dry_run => :dry_run", "dry_run => false"), _without_dry_run(plan.args))
             case _:
                 raise AssertionError(f"no call for {options!r}")

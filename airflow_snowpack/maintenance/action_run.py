@@ -1,15 +1,18 @@
-"""One action of one job on one table: what each action needs to do its work."""
+"""One action of one job on one table: what it needs to do its work, what it did, and what that changed of the table."""
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.iceberg import load_table
-from airflow_snowpack.jobs.model import ActionOutcome, ActionResult
-from airflow_snowpack.maintenance.commits import CommitTrail, can_stamp, stamped
-from airflow_snowpack.maintenance.procedures import Attribution
+from airflow_snowpack.jobs.model import ActionOutcome, ActionResult, TableChange
+from airflow_snowpack.maintenance.action import Action
+from airflow_snowpack.maintenance.commits import CommitTrail, stamped
 from airflow_snowpack.spark import CatalogNotConfigured, SparkFailed
+from airflow_snowpack.spark.interrupt import is_connect
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,6 +28,9 @@ if TYPE_CHECKING:
     from airflow_snowpack.spark import SparkWork
 
 
+log = logging.getLogger(__name__)
+
+REMOVED = "removed_files_count"
 NO_PROCEDURES = "does not support procedures"
 
 
@@ -44,13 +50,8 @@ class ActionRun:
     work: SparkWork
     catalog: Catalog
     now: datetime
-    app: str
     tries: int
     locations: LocationMemory | None = None
-
-    @property
-    def by(self) -> Attribution:
-        return Attribution(self.app, self.job_id)
 
     def table(self) -> Table:
         """The table as it is now; a read of one metadata file.
@@ -64,7 +65,7 @@ class ActionRun:
 
         :param branch: ``None`` for main.
         """
-        return CommitTrail(self.job_id if can_stamp(self.session) else None, branch=branch).start(table)
+        return CommitTrail(None if is_connect(self.session) else self.job_id, branch=branch).start(table)
 
     def call(self, call: Call) -> list[dict[str, Any]]:
         """Run the procedure; the answer is its rows.
@@ -131,3 +132,50 @@ class Effect:
 def counted(number: int, noun: str) -> str:
     """``1 file``, ``2 files``, ``1,284 files``."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+class ChangeWatch:
+    """Follows one table through one action, for the lineage: whatever keeps it from being read is logged and nothing else.
+
+    It reads the table's metadata once before the action and once after it.
+    """
+
+    def __init__(self) -> None:
+        self._run: ActionRun | None = None
+        self._trail: CommitTrail | None = None
+        self._snapshots: frozenset[int] = frozenset()
+
+    def begin(self, run: ActionRun, branch: str | None = None) -> None:
+        """Read the table before the action.
+
+        :param branch: the branch that the action commits to; ``None`` for main.
+
+        :raises TableNotFound, TableUnreadable, CatalogUnreachable: from the catalog; the action could not begin either.
+        """
+        table = run.table()
+        self._run, self._trail, self._snapshots = run, run.trail(table, branch), snapshot_ids(table)
+
+    def change(self, effect: Effect) -> TableChange | None:
+        """What the action changed; ``None`` when it changed nothing, never began, or that is unknown."""
+        if self._run is None or self._trail is None:
+            return None
+        try:
+            table = self._run.table()
+        except SnowpackError as error:
+            log.warning("What %s did to %s is missing in the lineage: %s", self._run.action, self._run.name, error)
+            return None
+        own = self._trail.since(table).own
+        if own:
+            return TableChange(own[0].parent_snapshot_id, own[-1].snapshot_id, table.location())
+        expires = self._run.action == Action.EXPIRE_SNAPSHOTS
+        removed = self._snapshots - snapshot_ids(table) if expires else effect.metrics.get(REMOVED)
+        if not removed:
+            return None
+        current = table.current_snapshot()
+        now_at = current.snapshot_id if current else None
+        return TableChange(now_at, now_at, table.location())
+
+
+def snapshot_ids(table: Table) -> frozenset[int]:
+    """Return the ids of the snapshots that the table has."""
+    return frozenset(snapshot.snapshot_id for snapshot in table.metadata.snapshots)

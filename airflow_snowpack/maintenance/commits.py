@@ -21,6 +21,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from airflow_snowpack.spark.interrupt import is_connect
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -96,15 +98,10 @@ class CommitTrail:
         return self.job_id is None or _property(snapshot, JOB_ID) == self.job_id
 
 
-def can_stamp(session: SparkSession) -> bool:
-    """Whether commits of this session can be stamped: the JVM must be at hand."""
-    return not type(session).__module__.startswith("pyspark.sql.connect")
-
-
 @contextmanager
 def stamped(session: SparkSession, *, job_id: str, action: str) -> Iterator[None]:
     """Stamp the commits that this JVM makes meanwhile. Does nothing on Spark Connect."""
-    if not can_stamp(session):
+    if is_connect(session):
         yield
         return
     jvm: Any = session.sparkContext._jvm

@@ -17,13 +17,16 @@ import re
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
-from airflow_snowpack.maintenance.condition_columns import Kind, find_kind
 from airflow_snowpack.maintenance.condition_tokens import TokenReader, UnusableCondition
 
 if TYPE_CHECKING:
     from pyiceberg.schema import Schema
+    from pyiceberg.types import IcebergType
+
+
+Kind = Literal["truth", "number", "text", "null", "other", "unknown"]
 
 DATE_TEXT = re.compile(r"\s*(\d{4})(?:-(\d{1,2})(?:-(\d{1,2})(?:[ T].*)?)?)?\s*", re.DOTALL)
 COMPARISONS = frozenset({"=", "==", "<=>", "<>", "!=", "<", "<=", ">", ">="})
@@ -287,7 +290,7 @@ class _Parser(TokenReader):
             return "unknown"
         # A column may follow the table's own name, with its database and catalog.
         for start in range(len(names)):
-            found = find_kind(self._schema, names[start:])
+            found = _find_kind(self._schema.as_struct(), names[start:])
             if found is not None:
                 return found
         raise UnusableCondition(f"the table has no column {'.'.join(names)!r}; it has: {self._columns()}")
@@ -354,3 +357,33 @@ def _is_number(text: str) -> bool:
     except ValueError:
         return text.strip().lower() in ("nan", "infinity", "-infinity")
     return True
+
+
+def has_column(schema: Schema, name: str) -> bool:
+    """Whether the schema has this column, or this field of a struct: ``place.city``."""
+    return _find_kind(schema.as_struct(), name.split(".")) is not None
+
+
+def _find_kind(type_: IcebergType, names: list[str]) -> Kind | None:
+    """The kind of a type or of a field in it; ``None`` when there is no such field."""
+    from pyiceberg import types
+
+    if not names:
+        return _kind(type_)
+    if isinstance(type_, types.ListType):
+        return "unknown" if _find_kind(type_.element_type, names) is not None else None
+    if not isinstance(type_, types.StructType):
+        return "unknown" if isinstance(type_, types.MapType) else None
+    field = next((each for each in type_.fields if each.name.lower() == names[0].lower()), None)
+    return None if field is None else _find_kind(field.field_type, names[1:])
+
+
+def _kind(type_: IcebergType) -> Kind:
+    from pyiceberg.types import BooleanType, DecimalType, DoubleType, FloatType, IntegerType, LongType, StringType
+
+    if isinstance(type_, BooleanType):
+        return "truth"
+    if isinstance(type_, IntegerType | LongType | FloatType | DoubleType | DecimalType):
+        return "number"
+    # Spark casts a text to a truth value when it is used as a condition.
+    return "unknown" if isinstance(type_, StringType) else "other"

@@ -1,6 +1,6 @@
 """The ``CALL`` statements of Iceberg's procedures.
 
-    >>> call = procedure_call(table, options, Attribution("airflow_snowpack", job_id), {"where": "month = 3"})
+    >>> call = procedure_call(table, Action.REWRITE_DATA_FILES, job_id, {"where": "month = 3"})
     >>> session.sql(call.sql, args=call.args).collect()
 
 The invariant: nothing that a caller gave is ever part of the SQL text. The table, predicates, columns, numbers and moments are
@@ -22,14 +22,6 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Attribution:
-    """The job of a statement; it is written as JSON into the statement's leading comment."""
-
-    app: str
-    job_id: str
-
-
-@dataclass(frozen=True, slots=True)
 class Call:
     """A statement and what is bound to its markers."""
 
@@ -40,7 +32,7 @@ class Call:
 def procedure_call(
     table: TableName,
     action: str,
-    by: Attribution,
+    job_id: str,
     arguments: Mapping[str, Any],
     settings: Mapping[str, str] | None = None,
 ) -> Call:
@@ -59,7 +51,7 @@ def procedure_call(
         args |= {marker: settings[key] for marker, key in markers.items()}
         entries = ", ".join(f"'{key}', :{marker}" for marker, key in markers.items())
         parts.append(f"options => map({entries})")
-    sql = f"{_comment(table, action, by)} CALL `{table.catalog}`.system.{action}({', '.join(parts)})"
+    sql = f"{_comment(table, action, job_id)} CALL `{table.catalog}`.system.{action}({', '.join(parts)})"
     return Call(sql, args)
 
 
@@ -79,8 +71,8 @@ def _marked(name: str, value: Any, args: dict[str, Any]) -> str:
     return f"{'map' if isinstance(value, dict) else 'array'}({', '.join(cast.format(marker) for marker in markers)})"
 
 
-def _comment(table: TableName, action: str, by: Attribution) -> str:
-    origin = json.dumps({"app": by.app, "table": str(table), "action": action, "job_id": by.job_id})
+def _comment(table: TableName, action: str, job_id: str) -> str:
+    origin = json.dumps({"app": "airflow_snowpack", "table": str(table), "action": action, "job_id": job_id})
     # A slash could end or nest the comment, a dollar sign could start a ${substitution}; JSON can spell both otherwise.
     harmless = origin.replace("/", "\\u002f").replace("$", "\\u0024")
     return f"/* {harmless} */"

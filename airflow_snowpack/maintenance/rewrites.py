@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from airflow_snowpack.iceberg.names import TableName
     from airflow_snowpack.maintenance.action_run import ActionRun
     from airflow_snowpack.maintenance.commits import Commits, CommitTrail
-    from airflow_snowpack.maintenance.procedures import Attribution, Call
+    from airflow_snowpack.maintenance.procedures import Call
 
 log = logging.getLogger(__name__)
 
@@ -70,7 +70,7 @@ class Rewrite(ActionOptions):
     shape: ClassVar[Shape]
     strict_reports_all: ClassVar[bool] = False
 
-    def call(self, table: TableName, by: Attribution, *, strict: bool = False) -> Call:
+    def call(self, table: TableName, job_id: str, *, strict: bool = False) -> Call:
         """Return the procedure's statement.
 
         :param strict: fail, instead of returning as usual, when a commit of partial progress did not land.
@@ -130,7 +130,7 @@ def _try(run: ActionRun, options: Rewrite, trail: CommitTrail, *, strict: bool) 
     shape = options.shape
     jobs_before = run.jobs_run()
     try:
-        (row,) = run.call(options.call(run.name, run.by, strict=strict))
+        (row,) = run.call(options.call(run.name, run.job_id, strict=strict))
     except SparkFailed as error:
         commits = trail.since(run.table())
         if is_conflict(error):

@@ -27,8 +27,7 @@ from airflow_snowpack.iceberg import MetadataReader, load_table
 from airflow_snowpack.iceberg.errors import TableNotFound
 from airflow_snowpack.jobs.model import ActionOutcome
 from airflow_snowpack.maintenance.action import parse_actions
-from airflow_snowpack.maintenance.action_run import ActionRun, Effect
-from airflow_snowpack.maintenance.change_watch import ChangeWatch
+from airflow_snowpack.maintenance.action_run import ActionRun, ChangeWatch, Effect
 from airflow_snowpack.maintenance.commits import is_conflict, is_refused
 from airflow_snowpack.maintenance.options import parse_options
 from airflow_snowpack.spark import (
@@ -76,7 +75,6 @@ class SparkEngine:
     :param catalog: connects to the same catalog with PyIceberg; asked once. Such as ``CatalogConfig.load``.
     :param locations: returns what is remembered of where a catalog's tables keep their files, such as
         ``partial(stored_locations, store)``. Without it, removing orphan files of one table loads all others.
-    :param app: the application name in the statements' comments.
     :param tries: how often a rewrite is tried while other writers' commits win.
     :param now: the clock from which the ages of snapshots and files are counted back.
     :param monotonic: seconds, for how long an action took.
@@ -88,7 +86,6 @@ class SparkEngine:
         catalog: Callable[[], Catalog],
         *,
         locations: Callable[[TableName], LocationMemory | None] = _no_memory,
-        app: str = "airflow_snowpack",
         tries: int = TRIES,
         now: Callable[[], datetime] = _utc_now,
         monotonic: Callable[[], float] = time.monotonic,
@@ -99,7 +96,6 @@ class SparkEngine:
         self._catalog: Catalog | None = None
         self._reader: MetadataReader | None = None
         self._locations = locations
-        self._app = app
         self._tries = tries
         self._now = now
         self._monotonic = monotonic
@@ -208,7 +204,6 @@ class SparkEngine:
             self._work,
             self._known_catalog(),
             self._now(),
-            self._app,
             self._tries,
             self._locations(job.table),
         )

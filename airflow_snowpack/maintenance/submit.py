@@ -18,17 +18,20 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_snowpack.iceberg.names import TableName
 from airflow_snowpack.maintenance.action import Action, in_order
-from airflow_snowpack.maintenance.errors import InvalidOption
-from airflow_snowpack.maintenance.options import option_names, parse_all_options, parse_options, usable_actions
-from airflow_snowpack.maintenance.table_check import TABLE_OPTIONS, check_against
+from airflow_snowpack.maintenance.condition import check_condition, has_column
+from airflow_snowpack.maintenance.condition_tokens import UnusableCondition
+from airflow_snowpack.maintenance.errors import InvalidOption, InvalidPredicate
+from airflow_snowpack.maintenance.options import option_names, parse_all_options, parse_options, refused, usable_actions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from pyiceberg.catalog import Catalog
+    from pyiceberg.table import Table
 
     from airflow_snowpack.jobs import ActionResult, Claim, Job, Jobs
     from airflow_snowpack.maintenance.options import ActionOptions
+
 
 ALL_ACTIONS: tuple[str, ...] = tuple(action.value for action in Action)
 
@@ -73,7 +76,7 @@ class MaintenanceRequest:
         """
         name = TableName.parse(table, catalog=catalog, catalog_id=catalog_id)
         asked = in_order(actions, order)
-        given = {action: dict(values) for action, values in _checked(options or {}).items()}
+        given = {action: dict((options or {})[action]) for action in parse_all_options(options or {})}
         for action in _narrowed(asked, where):
             given.setdefault(action, {}).setdefault("where", where)
         if not only_if_needed:
@@ -228,10 +231,6 @@ def check_options(catalog: Callable[[], Catalog], request: MaintenanceRequest) -
         check_against(load_table(catalog(), request.table), request.table.dotted, request.options)
 
 
-def _checked(options: Mapping[str, Mapping[str, Any]]) -> Mapping[str, Mapping[str, Any]]:
-    return {action: options[action] for action in parse_all_options(options)}
-
-
 def _as_given(options: ActionOptions, names: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in options.to_json().items() if name in names}
 
@@ -245,3 +244,54 @@ def _narrowed(asked: Sequence[str], where: str | None) -> tuple[str, ...]:
         problem = f"narrows only {' and '.join(able)}, and neither is requested"
         raise InvalidOption(asked[0], "where", problem, option_names(asked[0]))
     return narrowed
+
+
+TABLE_OPTIONS = frozenset({"where", "strategy", "sort_order", "zorder_columns", "branch", "snapshot_ids"})
+"""The options that can be checked only against the table."""
+
+
+def check_against(table: Table, name: str, options: Mapping[str, Mapping[str, Any]]) -> None:
+    """Check the options of each action against the table.
+
+    :param name: ``database.table``, for the message.
+    :raises InvalidPredicate: a ``where`` that cannot be evaluated.
+    :raises InvalidOption: another option that the table does not allow.
+    """
+    for action, parsed in parse_all_options(options).items():
+        where = getattr(parsed, "where", None)
+        if where is not None:
+            try:
+                check_condition(where, table.schema())
+            except UnusableCondition as problem:
+                raise InvalidPredicate(action, name, where, str(problem)) from problem
+        _check_order(table, name, parsed)
+        _check_snapshots(table, name, parsed)
+
+
+def _check_order(table: Table, name: str, options: ActionOptions) -> None:
+    order = getattr(options, "sort_order", None)
+    named = {
+        "sort_order": [part.split()[0] for part in order.split(",")] if order else [],
+        "zorder_columns": getattr(options, "zorder_columns", ()),
+    }
+    for option, columns in named.items():
+        for column in columns:
+            if not has_column(table.schema(), column):
+                raise refused(options, option, f"names {column!r}, and {name} has no such column")
+    if getattr(options, "strategy", None) == "sort" and not order and table.sort_order().is_unsorted:
+        raise refused(options, "sort_order", f"is needed for strategy 'sort', because {name} has no sort order of its own")
+
+
+def _check_snapshots(table: Table, name: str, options: ActionOptions) -> None:
+    refs = table.metadata.refs
+    branch = getattr(options, "branch", None)
+    if branch is not None and (branch not in refs or refs[branch].snapshot_ref_type != "branch"):
+        raise refused(options, "branch", f"names {branch!r}, and {name} has no such branch")
+    known = {snapshot.snapshot_id for snapshot in table.metadata.snapshots}
+    heads = {ref.snapshot_id: ref_name for ref_name, ref in refs.items()}
+    for snapshot_id in getattr(options, "snapshot_ids", ()):
+        # Iceberg itself ignores an id that it does not know.
+        if snapshot_id not in known:
+            raise refused(options, "snapshot_ids", f"names {snapshot_id}, and {name} has no such snapshot")
+        if snapshot_id in heads:
+            raise refused(options, "snapshot_ids", f"names {snapshot_id}, which {heads[snapshot_id]!r} of {name} refers to")

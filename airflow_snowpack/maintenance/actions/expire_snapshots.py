@@ -1,4 +1,9 @@
-"""Expire snapshots. Iceberg itself keeps what branches and tags need; no option can switch that off."""
+"""Expire snapshots. Iceberg itself keeps what branches and tags need; no option can switch that off.
+
+The plan follows the rules of Iceberg's ``RemoveSnapshots``. Every branch keeps its newest snapshots, a tag keeps its own, a
+branch's own settings go before the caller's, and a snapshot that no branch or tag leads to is kept while it is young. A branch or
+tag other than ``main`` goes once its snapshot is older than ``max-ref-age-ms``, which without a setting never happens.
+"""
 
 from __future__ import annotations
 
@@ -10,27 +15,32 @@ from typing import TYPE_CHECKING, ClassVar
 from airflow_snowpack.iceberg import DeleteKind, LiveDelete, LiveFile
 from airflow_snowpack.jobs.model import ActionOutcome
 from airflow_snowpack.maintenance.action import Action
-from airflow_snowpack.maintenance.action_run import ActionRun, Effect, Planning, counted
-from airflow_snowpack.maintenance.expiry import plan_expiry, plan_expiry_of
+from airflow_snowpack.maintenance.action_run import ActionRun, Effect, Planning, counted, snapshot_ids
 from airflow_snowpack.maintenance.options import ActionOptions, option, refused
 from airflow_snowpack.maintenance.plan import GC_PROPERTY, is_protected, refused_plan, skip
-from airflow_snowpack.maintenance.procedures import Attribution, Call, procedure_call
+from airflow_snowpack.maintenance.procedures import Call, procedure_call
 from airflow_snowpack.maintenance.readers import duration, flag, ids, whole_number
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Collection, Iterable, Iterator
 
     from pyiceberg.manifest import ManifestFile
     from pyiceberg.table import Table
+    from pyiceberg.table.metadata import TableMetadata
+    from pyiceberg.table.refs import SnapshotRef
+    from pyiceberg.table.snapshots import Snapshot
 
     from airflow_snowpack.iceberg import MetadataReader
     from airflow_snowpack.iceberg.names import TableName
-    from airflow_snowpack.maintenance.expiry import Expiry
+
 
 DEFAULT_MAX_AGE = timedelta(days=5)
 DEFAULT_RETAIN_LAST = 3
 LONG_AGO = datetime(1970, 1, 2, tzinfo=UTC)
 EXPIRED = "expired_snapshots_count"
+MAIN = "main"
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+MAX_REF_AGE_PROPERTY = "history.expire.max-ref-age-ms"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +68,7 @@ class ExpireSnapshots(ActionOptions):
         if self.snapshot_ids and (self.max_age, self.retain_last) != (DEFAULT_MAX_AGE, DEFAULT_RETAIN_LAST):
             raise refused(self, "snapshot_ids", "expires exactly these snapshots: leave max_age and retain_last out")
 
-    def call(self, table: TableName, by: Attribution, *, now: datetime) -> Call:
+    def call(self, table: TableName, job_id: str, *, now: datetime) -> Call:
         """Return the statement that expires the snapshots older than ``max_age`` at this moment, or those of ``snapshot_ids``."""
         arguments = {
             # None is that old, so that nothing goes beside the snapshots that are named.
@@ -69,7 +79,7 @@ class ExpireSnapshots(ActionOptions):
             "stream_results": self.stream_results,
             "max_concurrent_deletes": self.max_concurrent_deletes,
         }
-        return procedure_call(table, self.action, by, arguments)
+        return procedure_call(table, self.action, job_id, arguments)
 
     def plan(self, planning: Planning) -> Effect:
         reader = planning.reader
@@ -108,10 +118,10 @@ class ExpireSnapshots(ActionOptions):
         :raises SparkInterrupted, SparkFailed: from the procedure.
         :raises TableNotFound, TableUnreadable, CatalogUnreachable: from the catalog.
         """
-        before = _snapshot_ids(run.table())
-        (row,) = run.call(self.call(run.name, run.by, now=run.now))
+        before = snapshot_ids(run.table())
+        (row,) = run.call(self.call(run.name, run.job_id, now=run.now))
         # A writer may have added some meanwhile, so the difference of two totals would be wrong.
-        expired = len(before - _snapshot_ids(run.table()))
+        expired = len(before - snapshot_ids(run.table()))
         files = {column: int(value or 0) for column, value in row.items()}
         metrics = {EXPIRED: expired, **files}
         if not expired:
@@ -124,10 +134,6 @@ class ExpireSnapshots(ActionOptions):
         if self.snapshot_ids:
             return plan_expiry_of(table.metadata, self.snapshot_ids, now=now)
         return plan_expiry(table.metadata, older_than=now - self.max_age, retain_last=self.retain_last, now=now)
-
-
-def _snapshot_ids(table: Table) -> frozenset[int]:
-    return frozenset(snapshot.snapshot_id for snapshot in table.metadata.snapshots)
 
 
 def _files_of_expired(reader: MetadataReader, expiry: Expiry) -> dict[str, int]:
@@ -158,3 +164,86 @@ def _content_of(file: LiveFile | LiveDelete) -> str:
     if isinstance(file, LiveFile):
         return "DATA"
     return "EQUALITY_DELETES" if file.kind is DeleteKind.EQUALITY else "POSITION_DELETES"
+
+
+@dataclass(frozen=True, slots=True)
+class Expiry:
+    """What would go, and which snapshots would stay.
+
+    :param refs: names of branches and tags that are past their own age.
+    """
+
+    snapshots: tuple[Snapshot, ...]
+    kept: tuple[Snapshot, ...]
+    refs: tuple[str, ...] = ()
+
+
+def plan_expiry(metadata: TableMetadata, *, older_than: datetime, retain_last: int, now: datetime) -> Expiry:
+    """Separate the snapshots that would be expired from those that would be kept.
+
+    :param older_than: snapshots from this moment on stay.
+    :param retain_last: so many of each branch stay, whatever their age.
+    """
+    cutoff, now_ms = _milliseconds(older_than), _milliseconds(now)
+    refs = {name: ref for name, ref in metadata.refs.items() if _stays(name, ref, metadata, now_ms)}
+    kept: set[int] = {ref.snapshot_id for ref in refs.values()}
+    led_to: set[int] = set(kept)
+    for ref in refs.values():
+        if ref.snapshot_ref_type == "branch":
+            line = list(_ancestors(ref.snapshot_id, metadata))
+            led_to |= {snapshot.snapshot_id for snapshot in line}
+            kept |= _kept_of_branch(line, ref, cutoff, retain_last, now_ms)
+    kept |= {each.snapshot_id for each in metadata.snapshots if each.snapshot_id not in led_to and each.timestamp_ms >= cutoff}
+    return Expiry(
+        snapshots=tuple(each for each in metadata.snapshots if each.snapshot_id not in kept),
+        kept=tuple(each for each in metadata.snapshots if each.snapshot_id in kept),
+        refs=tuple(sorted(metadata.refs.keys() - refs.keys())),
+    )
+
+
+def plan_expiry_of(metadata: TableMetadata, snapshot_ids: Collection[int], *, now: datetime) -> Expiry:
+    """Separate the named snapshots from those that would be kept. Branches and tags go at their own age all the same."""
+    by_age = plan_expiry(metadata, older_than=EPOCH, retain_last=1, now=now)
+    gone = {*snapshot_ids, *(snapshot.snapshot_id for snapshot in by_age.snapshots)}
+    return Expiry(
+        snapshots=tuple(each for each in metadata.snapshots if each.snapshot_id in gone),
+        kept=tuple(each for each in metadata.snapshots if each.snapshot_id not in gone),
+        refs=by_age.refs,
+    )
+
+
+def _stays(name: str, ref: SnapshotRef, metadata: TableMetadata, now_ms: int) -> bool:
+    if name == MAIN:
+        return True
+    snapshot = metadata.snapshot_by_id(ref.snapshot_id)
+    default = metadata.properties.get(MAX_REF_AGE_PROPERTY)
+    limit = ref.max_ref_age_ms if ref.max_ref_age_ms is not None else int(default) if default else None
+    return snapshot is not None and (limit is None or now_ms - snapshot.timestamp_ms <= limit)
+
+
+def _kept_of_branch(line: list[Snapshot], ref: SnapshotRef, cutoff: int, retain_last: int, now_ms: int) -> set[int]:
+    if ref.max_snapshot_age_ms is not None:
+        cutoff = now_ms - ref.max_snapshot_age_ms
+    at_least = ref.min_snapshots_to_keep if ref.min_snapshots_to_keep is not None else retain_last
+    kept: set[int] = set()
+    for snapshot in line:
+        # Iceberg stops at the first that goes: a younger one behind it, which only a wrong clock makes, goes too.
+        if len(kept) >= at_least and snapshot.timestamp_ms < cutoff:
+            break
+        kept.add(snapshot.snapshot_id)
+    return kept
+
+
+def _ancestors(snapshot_id: int, metadata: TableMetadata) -> Iterator[Snapshot]:
+    """From the snapshot back to the oldest that the table still has."""
+    following: int | None = snapshot_id
+    while following is not None:
+        snapshot = metadata.snapshot_by_id(following)
+        if snapshot is None:
+            return
+        yield snapshot
+        following = snapshot.parent_snapshot_id
+
+
+def _milliseconds(moment: datetime) -> int:
+    return int(moment.timestamp() * 1000)

@@ -28,7 +28,7 @@ from airflow_snowpack.maintenance.action import Action
 from airflow_snowpack.maintenance.action_run import ActionRun, Effect, Planning, counted
 from airflow_snowpack.maintenance.options import ActionOptions, option
 from airflow_snowpack.maintenance.plan import GC_PROPERTY, is_protected, refused_plan, skip
-from airflow_snowpack.maintenance.procedures import Attribution, Call, procedure_call
+from airflow_snowpack.maintenance.procedures import Call, procedure_call
 from airflow_snowpack.maintenance.readers import duration, flag, one_of, text, text_map, whole_number
 
 if TYPE_CHECKING:
@@ -138,7 +138,7 @@ class RemoveOrphanFiles(ActionOptions):
         prefix_listing = self.prefix_listing
         if prefix_listing is None:
             prefix_listing = not location.startswith(HADOOP_LISTS)
-        planning = self.planning_call(run.name, run.by, now=run.now, prefix_listing=prefix_listing)
+        planning = self.planning_call(run.name, run.job_id, now=run.now, prefix_listing=prefix_listing)
         plan = run.frame(planning)
         planned = sorted(row[PATH_COLUMN] for row in plan.collect())
         _log_plan(run, planned)
@@ -162,12 +162,12 @@ class RemoveOrphanFiles(ActionOptions):
         # The procedure takes only files whose path begins with its location, and Hadoop spells file:/ where the table has file:///.
         # Any prefix will do, also one that ends in the middle of a name.
         location = commonprefix(list(planned))  # noqa: RUF071 - characters and not folders are meant
-        removed = run.call(self.removal_call(run.name, run.by, now=run.now, plan_view=view, location=location))
+        removed = run.call(self.removal_call(run.name, run.job_id, now=run.now, plan_view=view, location=location))
         # Not after a failure: the JVM may be gone. The view goes with the session.
         run.session.catalog.dropTempView(view)
         return len(removed)
 
-    def planning_call(self, table: TableName, by: Attribution, *, now: datetime, prefix_listing: bool) -> Call:
+    def planning_call(self, table: TableName, job_id: str, *, now: datetime, prefix_listing: bool) -> Call:
         """Return the statement that lists what would be removed."""
         arguments = {
             "older_than": now - self.older_than,
@@ -176,9 +176,9 @@ class RemoveOrphanFiles(ActionOptions):
             "prefix_listing": prefix_listing or None,
             **self._prefixes(),
         }
-        return procedure_call(table, self.action, by, arguments)
+        return procedure_call(table, self.action, job_id, arguments)
 
-    def removal_call(self, table: TableName, by: Attribution, *, now: datetime, plan_view: str, location: str) -> Call:
+    def removal_call(self, table: TableName, job_id: str, *, now: datetime, plan_view: str, location: str) -> Call:
         """Return the statement that removes the files of a plan, except those that metadata names by then.
 
         :param plan_view: a temporary view of ``file_path`` and ``last_modified``; no other files are considered.
@@ -191,7 +191,7 @@ class RemoveOrphanFiles(ActionOptions):
             "max_concurrent_deletes": self.max_concurrent_deletes,
             **self._prefixes(),
         }
-        return procedure_call(table, self.action, by, arguments)
+        return procedure_call(table, self.action, job_id, arguments)
 
     def _prefixes(self) -> dict[str, Any]:
         """Return how paths that differ in scheme or authority alone are compared; the plan and the removal must agree."""

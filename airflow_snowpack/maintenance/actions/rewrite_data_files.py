@@ -10,9 +10,8 @@ from airflow_snowpack.maintenance.action import Action
 from airflow_snowpack.maintenance.action_run import Effect, Planning, counted
 from airflow_snowpack.maintenance.file_groups import NO_LIMIT, FileGroup, SizeBounds, by_partition
 from airflow_snowpack.maintenance.options import MAX_SIZE_SHARE, MIN_SIZE_SHARE, JobOrder, option, refused
-from airflow_snowpack.maintenance.plan import planned, skip
-from airflow_snowpack.maintenance.predicate import select_files
-from airflow_snowpack.maintenance.procedures import Attribution, Call, procedure_call
+from airflow_snowpack.maintenance.plan import planned, select_files, skip
+from airflow_snowpack.maintenance.procedures import Call, procedure_call
 from airflow_snowpack.maintenance.readers import (
     branch_name,
     columns,
@@ -139,7 +138,7 @@ class RewriteDataFiles(Rewrite):
         if self.strategy is Strategy.ZORDER and not self.zorder_columns:
             raise refused(self, "zorder_columns", "is needed for strategy 'zorder'")
 
-    def call(self, table: TableName, by: Attribution, *, strict: bool = False) -> Call:
+    def call(self, table: TableName, job_id: str, *, strict: bool = False) -> Call:
         settings = self.procedure_options()
         if strict and self.partial_progress:
             settings[MAX_FAILED_COMMITS] = "0"
@@ -149,7 +148,7 @@ class RewriteDataFiles(Rewrite):
             "where": self.where,
             "branch": self.branch,
         }
-        return procedure_call(table, self.action, by, arguments, settings)
+        return procedure_call(table, self.action, job_id, arguments, settings)
 
     def plan(self, planning: Planning) -> Effect:
         reader = planning.reader

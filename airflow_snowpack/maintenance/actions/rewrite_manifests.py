@@ -10,7 +10,7 @@ from airflow_snowpack.maintenance.action import Action
 from airflow_snowpack.maintenance.action_run import Effect, Planning, counted
 from airflow_snowpack.maintenance.options import option
 from airflow_snowpack.maintenance.plan import skip
-from airflow_snowpack.maintenance.procedures import Attribution, Call, procedure_call
+from airflow_snowpack.maintenance.procedures import Call, procedure_call
 from airflow_snowpack.maintenance.readers import columns, flag, whole_number
 from airflow_snowpack.maintenance.rewrites import Rewrite, Shape
 
@@ -49,10 +49,9 @@ class RewriteManifests(Rewrite):
     spec_id: int | None = option(None, whole_number(at_least=0, at_most=2**31 - 1))
     sort_by: tuple[str, ...] = option((), columns())
 
-    def call(self, table: TableName, by: Attribution, *, strict: bool = False) -> Call:
-        return procedure_call(
-            table, self.action, by, {"use_caching": self.use_caching, "spec_id": self.spec_id, "sort_by": self.sort_by or None}
-        )
+    def call(self, table: TableName, job_id: str, *, strict: bool = False) -> Call:
+        arguments = {"use_caching": self.use_caching, "spec_id": self.spec_id, "sort_by": self.sort_by or None}
+        return procedure_call(table, self.action, job_id, arguments)
 
     def plan(self, planning: Planning) -> Effect:
         return self._plan(planning.reader)

@@ -10,9 +10,8 @@ from airflow_snowpack.maintenance.action import Action
 from airflow_snowpack.maintenance.action_run import Effect, Planning, counted
 from airflow_snowpack.maintenance.file_groups import GROUP_BYTES, NO_LIMIT, FileGroup, SizeBounds, by_partition
 from airflow_snowpack.maintenance.options import MAX_SIZE_SHARE, MIN_SIZE_SHARE, JobOrder, option
-from airflow_snowpack.maintenance.plan import planned, skip
-from airflow_snowpack.maintenance.predicate import select_files
-from airflow_snowpack.maintenance.procedures import Attribution, Call, procedure_call
+from airflow_snowpack.maintenance.plan import planned, select_files, skip
+from airflow_snowpack.maintenance.procedures import Call, procedure_call
 from airflow_snowpack.maintenance.readers import flag, one_of, text, whole_number
 from airflow_snowpack.maintenance.rewrites import Rewrite, Shape
 
@@ -69,8 +68,8 @@ class RewritePositionDeleteFiles(Rewrite):
     )
     rewrite_job_order: JobOrder | None = option(None, one_of(JobOrder), "rewrite-job-order")
 
-    def call(self, table: TableName, by: Attribution, *, strict: bool = False) -> Call:
-        return procedure_call(table, self.action, by, {"where": self.where}, self.procedure_options())
+    def call(self, table: TableName, job_id: str, *, strict: bool = False) -> Call:
+        return procedure_call(table, self.action, job_id, {"where": self.where}, self.procedure_options())
 
     def plan(self, planning: Planning) -> Effect:
         reader = planning.reader

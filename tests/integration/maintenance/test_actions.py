@@ -98,7 +98,7 @@ def test_groups_that_come_out_even_in_fewer_commits_are_not_mistaken_for_failure
     name = rewritable(commits=2, parts=5, deletes=0)
     options = RewriteDataFiles(min_input_files=2, partial_progress_max_commits=4)
     run = ActionRun(
-        job_for(name).job_id, name, Action.REWRITE_DATA_FILES, spark, SparkWork(), catalog, datetime.now(UTC), "tests", tries=1
+        job_for(name).job_id, name, Action.REWRITE_DATA_FILES, spark, SparkWork(), catalog, datetime.now(UTC), tries=1
     )
     # 5 groups in at most 4 commits are 3 commits; Iceberg expects 4 and says that one failed.
     tried = _try(run, options, run.trail(run.table()), strict=True)

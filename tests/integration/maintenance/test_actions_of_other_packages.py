@@ -57,7 +57,7 @@ class ComputeTableStats(ActionOptions):
         return Effect(ActionOutcome.SUCCEEDED, "Would write statistics", {"columns_count": len(self.of)})
 
     def run(self, run):
-        (row,) = run.call(procedure_call(run.name, self.action, run.by, {"columns": self.of or None}))
+        (row,) = run.call(procedure_call(run.name, self.action, run.job_id, {"columns": self.of or None}))
         return Effect(ActionOutcome.SUCCEEDED, "Wrote statistics", {"statistics_files_count": 1 if row["statistics_file"] else 0})
 '''
 

@@ -8,7 +8,6 @@ import pytest
 
 from airflow_snowpack.jobs.model import ActionOutcome
 from airflow_snowpack.maintenance import Action, RewriteManifests, SparkEngine
-from airflow_snowpack.maintenance.procedures import Attribution
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -64,8 +63,7 @@ def test_a_predicate_finds_the_value_that_it_means(
 
 def test_the_comment_cannot_be_left_either(rewritable: Callable[..., TableName], spark: SparkSession) -> None:
     name = rewritable(commits=2, deletes=0)
-    by = Attribution('*/ DROP TABLE x /* ${spark.app.name} "', "/* :table")
-    call = RewriteManifests().call(name, by)
+    call = RewriteManifests().call(name, '*/ DROP TABLE x /* ${spark.app.name} " /* :table')
     row = spark.sql(call.sql, args=dict(call.args)).collect()[0]
     assert row["rewritten_manifests_count"] == 2
 

@@ -17,15 +17,14 @@ from airflow_snowpack.maintenance import (
     Strategy,
     parse_options,
 )
-from airflow_snowpack.maintenance.procedures import Attribution
 
 TABLE = TableName("lake", "db", "t-1")
-BY = Attribution("app", "j1")
+JOB_ID = "j1"
 NOW = datetime(2026, 5, 1, tzinfo=UTC)
 
 
 def test_defaults_are_the_specifications() -> None:
-    call = RewriteDataFiles().call(TABLE, BY)
+    call = RewriteDataFiles().call(TABLE, JOB_ID)
     settings = dict(zip(re.findall(r"'([\w.-]+)', :setting", call.sql), list(call.args.values())[2:], strict=True))
     assert settings == {
         "target-file-size-bytes": "536870912",
@@ -48,7 +47,7 @@ def test_defaults_are_the_specifications() -> None:
 def test_nothing_of_a_value_is_in_the_text() -> None:
     options = parse_options(Action.REWRITE_DATA_FILES, {"where": "secret = 'value'", "min_input_files": 77})
     assert isinstance(options, RewriteDataFiles)
-    call = options.call(TABLE, BY)
+    call = options.call(TABLE, JOB_ID)
     assert "where => :where" in call.sql
     assert call.args["where"] == "secret = 'value'"
     assert "secret" not in call.sql
@@ -56,10 +55,10 @@ def test_nothing_of_a_value_is_in_the_text() -> None:
 
 
 def test_the_statement_begins_with_where_it_comes_from() -> None:
-    call = RewriteManifests().call(TABLE, BY)
+    call = RewriteManifests().call(TABLE, JOB_ID)
     comment, _, rest = call.sql.partition(" */ ")
     assert json.loads(comment.removeprefix("/* ")) == {
-        "app": "app",
+        "app": "airflow_snowpack",
         "table": "lake.db.t-1",
         "action": "rewrite_manifests",
         "job_id": "j1",
@@ -68,20 +67,20 @@ def test_the_statement_begins_with_where_it_comes_from() -> None:
 
 
 def test_the_comment_survives_any_origin() -> None:
-    hostile = Attribution('*/ x /* ${a} " \\ \n', "`")
+    hostile = '*/ x /* ${a} " \\ \n`'
     call = RewriteManifests().call(TABLE, hostile)
     assert call.sql.count("/*") == call.sql.count("*/") == 1
     assert "$" not in call.sql
-    assert json.loads(call.sql[3 : call.sql.index(" */")])["app"] == hostile.app
+    assert json.loads(call.sql[3 : call.sql.index(" */")])["job_id"] == hostile
 
 
 def test_ages_are_counted_back_from_now() -> None:
-    call = ExpireSnapshots().call(TABLE, BY, now=NOW)
+    call = ExpireSnapshots().call(TABLE, JOB_ID, now=NOW)
     assert call.args["older_than"] == NOW - timedelta(days=5)
     assert call.args["retain_last"] == 3
     assert call.args["stream_results"] is True
     assert "max_concurrent_deletes" not in call.sql
-    plan = RemoveOrphanFiles().planning_call(TABLE, BY, now=NOW, prefix_listing=False)
+    plan = RemoveOrphanFiles().planning_call(TABLE, JOB_ID, now=NOW, prefix_listing=False)
     assert plan.args["older_than"] == NOW - timedelta(days=3)
     assert plan.args["dry_run"] is True
     assert "prefix_listing" not in plan.sql
@@ -89,18 +88,18 @@ def test_ages_are_counted_back_from_now() -> None:
 
 def test_a_z_order_is_a_sort_to_iceberg() -> None:
     options = RewriteDataFiles(strategy=Strategy.ZORDER, zorder_columns=("a", "b"))
-    call = options.call(TABLE, BY)
+    call = options.call(TABLE, JOB_ID)
     assert (call.args["strategy"], call.args["sort_order"]) == ("sort", "zorder(a, b)")
 
 
 def test_a_strict_call_lets_no_commit_fail_in_silence() -> None:
-    strict = RewriteDataFiles().call(TABLE, BY, strict=True)
+    strict = RewriteDataFiles().call(TABLE, JOB_ID, strict=True)
     assert "'partial-progress.max-failed-commits'" in strict.sql
-    alone = RewriteDataFiles(partial_progress=False).call(TABLE, BY, strict=True)
+    alone = RewriteDataFiles(partial_progress=False).call(TABLE, JOB_ID, strict=True)
     assert "max-failed-commits" not in alone.sql
 
 
 def test_delete_files_have_their_own_statement() -> None:
-    call = RewritePositionDeleteFiles(where="day = 1").call(TABLE, BY)
+    call = RewritePositionDeleteFiles(where="day = 1").call(TABLE, JOB_ID)
     assert "system.rewrite_position_delete_files(table => :table, where => :where, options => map(" in call.sql
     assert "target-file-size-bytes" not in call.sql
