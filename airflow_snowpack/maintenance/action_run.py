@@ -12,7 +12,7 @@ from airflow_snowpack.jobs.model import ActionOutcome, ActionResult, TableChange
 from airflow_snowpack.maintenance.action import Action
 from airflow_snowpack.maintenance.commits import CommitTrail, stamped
 from airflow_snowpack.spark import CatalogNotConfigured, SparkFailed
-from airflow_snowpack.spark.interrupt import is_connect
+from airflow_snowpack.spark.work import is_connect
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -21,7 +21,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from airflow_snowpack.spark.interrupt import is_connect
+from airflow_snowpack.spark.work import is_connect
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -3,40 +3,26 @@
 Importing this room is cheap: pyspark and the JVM come with the first session.
 """
 
-from airflow_snowpack.spark.causes import java_causes, translate
-from airflow_snowpack.spark.config import SparkConfig
-from airflow_snowpack.spark.connect import ConnectServer, connect_session, end_session, leave_session, session_id_of, turns
-from airflow_snowpack.spark.errors import (
-    CatalogNotConfigured,
-    JavaCause,
-    OrphanStillRunning,
-    SparkDied,
-    SparkFailed,
-    SparkInterrupted,
-    SparkUnavailable,
+from airflow_snowpack.spark.config import SparkConfig as SparkConfig
+from airflow_snowpack.spark.connect import (
+    ConnectServer as ConnectServer,
+    connect_session as connect_session,
+    end_session as end_session,
+    leave_session as leave_session,
+    session_id_of as session_id_of,
+    turns as turns,
 )
-from airflow_snowpack.spark.interrupt import SparkWork, spark_errors
-from airflow_snowpack.spark.session import check_local, local_session
-
-__all__ = [
-    "CatalogNotConfigured",
-    "ConnectServer",
-    "JavaCause",
-    "OrphanStillRunning",
-    "SparkConfig",
-    "SparkDied",
-    "SparkFailed",
-    "SparkInterrupted",
-    "SparkUnavailable",
-    "SparkWork",
-    "check_local",
-    "connect_session",
-    "end_session",
-    "java_causes",
-    "leave_session",
-    "local_session",
-    "session_id_of",
-    "spark_errors",
-    "translate",
-    "turns",
-]
+from airflow_snowpack.spark.errors import (
+    CatalogNotConfigured as CatalogNotConfigured,
+    OrphanStillRunning as OrphanStillRunning,
+    SparkDied as SparkDied,
+    SparkFailed as SparkFailed,
+    SparkInterrupted as SparkInterrupted,
+    SparkUnavailable as SparkUnavailable,
+)
+from airflow_snowpack.spark.session import check_local as check_local, local_session as local_session
+from airflow_snowpack.spark.work import (
+    SparkWork as SparkWork,
+    spark_errors as spark_errors,
+    translate as translate,
+)

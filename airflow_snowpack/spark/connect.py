@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid5
 
 from airflow_snowpack.redaction import public_address, redacted
+from airflow_snowpack.spark.config import check_pyspark
 from airflow_snowpack.spark.errors import OrphanStillRunning, SparkUnavailable
-from airflow_snowpack.spark.jars import check_pyspark
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

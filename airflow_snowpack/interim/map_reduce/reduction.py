@@ -36,7 +36,7 @@ from airflow_snowpack.interim.map_reduce.functions import FunctionCall, ShippedF
 from airflow_snowpack.interim.map_reduce.layers import Layer, Layers, check_fan_in
 from airflow_snowpack.interim.map_reduce.rows import Columns, RowBatches, columns_of, data_frame, rows_of
 from airflow_snowpack.spark import SparkFailed, SparkWork
-from airflow_snowpack.spark.interrupt import is_connect
+from airflow_snowpack.spark.work import is_connect
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from airflow_snowpack.spark import SparkConfig, SparkUnavailable
-from airflow_snowpack.spark.jars import ICEBERG_RUNTIME, SPARK_VERSION, check_jars, check_pyspark, explain_download
+from airflow_snowpack.spark.config import ICEBERG_RUNTIME, SPARK_VERSION, check_jars, check_pyspark, explain_download
 
 
 def test_the_installed_pyspark_fits() -> None:

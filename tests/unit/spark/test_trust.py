@@ -13,8 +13,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.hazmat.primitives.serialization.pkcs12 import load_pkcs12
 
-from airflow_snowpack.spark.java import launcher_home
-from airflow_snowpack.spark.trust import PASSWORD, machine_bundle, trust_store
+from airflow_snowpack.spark.java import PASSWORD, launcher_home, machine_bundle, trust_store
 
 
 def authority(name: str) -> bytes:

@@ -1,4 +1,4 @@
-"""Work on Spark that another thread can stop.
+"""Work on Spark that another thread can stop, and what really went wrong when it failed.
 
     >>> work = SparkWork()
     >>> rows = work.run(session, lambda: session.sql("CALL …").collect())      # in one thread
@@ -10,18 +10,22 @@ to the next, works between them without any, and with partial progress takes a c
 groups and session tags do not reach a procedure's jobs at all, since it sets its own; job tags do.
 
 :meth:`SparkWork.interrupt` only sets a flag: it may be called from a signal handler of the very thread that waits for Spark.
+
+Py4J reports the outermost Java exception only, and pyspark turns some into its own classes. The reason, such as the
+``ValidationException`` that makes a lost rewrite a conflict, is at the end of the chain of ``getCause()``.
 """
 
 from __future__ import annotations
 
 import logging
+import re
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import uuid4
 
 from airflow_snowpack.recurring import Recurring
-from airflow_snowpack.spark.causes import translate
-from airflow_snowpack.spark.errors import SparkInterrupted
+from airflow_snowpack.spark.errors import JavaCause, SparkDied, SparkFailed, SparkInterrupted
+from airflow_snowpack.spark.jvm import has_ended, why_gone
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,9 +33,14 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+log = logging.getLogger(__name__)
+
+
 T = TypeVar("T")
 
-log = logging.getLogger(__name__)
+# A chain of causes may in theory be a circle.
+MAX_DEPTH = 20
+CAUSED_BY = re.compile(r"^Caused by: (?P<class_name>[\w.$]+)(?:: (?P<message>.*))?$", re.MULTILINE)
 
 
 class SparkWork:
@@ -144,3 +153,61 @@ def spark_errors() -> tuple[type[Exception], ...]:
     from pyspark.errors import PySparkException
 
     return (Py4JError, PySparkException, ConnectionError)
+
+
+def java_causes(error: BaseException) -> tuple[JavaCause, ...]:
+    """The chain of Java exceptions behind a Python exception, the outermost first; empty when there is none.
+
+    A Spark Connect client gets no Java objects, only the text that the server sends.
+    """
+    java = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
+    if java is None:
+        return _connect_causes(error)
+    causes: list[JavaCause] = []
+    while java is not None and len(causes) < MAX_DEPTH:
+        causes.append(JavaCause(java.getClass().getName(), java.getMessage() or ""))
+        java = java.getCause()
+    return tuple(causes)
+
+
+def translate(error: BaseException) -> SparkFailed:
+    """The same failure with the whole chain of causes as its message; a lost connection to the JVM includes why the JVM ended."""
+    if _is_lost(error):
+        return SparkDied(why_gone(error))
+    causes = _safe_causes(error)
+    if not causes:
+        return SparkFailed(f"{type(error).__name__}: {error}")
+    # Spark wraps an exception in others that repeat its message.
+    messages: list[str] = []
+    for cause in causes:
+        if not messages or cause.message not in messages[-1]:
+            messages.append(str(cause))
+    return SparkFailed("; caused by ".join(messages), causes)
+
+
+def _is_lost(error: BaseException) -> bool:
+    """Whether the connection to the JVM is lost; for some failed calls Py4J reports only that they failed."""
+    from py4j.protocol import Py4JError, Py4JNetworkError
+
+    unexplained = type(error) is Py4JError and "Trace:" not in str(error)
+    return isinstance(error, ConnectionError | Py4JNetworkError) or (unexplained and has_ended())
+
+
+def _safe_causes(error: BaseException) -> tuple[JavaCause, ...]:
+    from py4j.protocol import Py4JError
+
+    try:
+        return java_causes(error)
+    except (Py4JError, OSError):
+        # The JVM died meanwhile and cannot be asked any more; the Python error is all that is left.
+        return ()
+
+
+def _connect_causes(error: BaseException) -> tuple[JavaCause, ...]:
+    """The chain as the server wrote it: the outermost class, its trace, and "Caused by: class: message" for each other."""
+    trace = getattr(error, "_stacktrace", None)
+    if not trace:
+        return ()
+    outermost = JavaCause(trace.partition("\n")[0].strip(), getattr(error, "_message", None) or "")
+    inner = (JavaCause(match["class_name"], match["message"] or "") for match in CAUSED_BY.finditer(trace))
+    return (outermost, *inner)[:MAX_DEPTH]
