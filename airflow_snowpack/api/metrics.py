@@ -21,7 +21,7 @@ from airflow_snowpack.api.services import Services
 from airflow_snowpack.scheduling import PendingQueue
 from airflow_snowpack.scheduling.events.event_log import read_backlog
 from airflow_snowpack.scheduling.schedules import Schedules
-from airflow_snowpack.scheduling.sources.source_problems import read_table_lag
+from airflow_snowpack.scheduling.sources.source import read_table_lag
 from airflow_snowpack.store.size import read_size
 
 BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)

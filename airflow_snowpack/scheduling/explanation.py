@@ -21,8 +21,16 @@ from airflow_snowpack.scheduling.pending_runs.gated_runs import GatedRun, waitin
 from airflow_snowpack.scheduling.pending_runs.model import OPEN, PendingRun, PendingState, Reason, pending_from
 from airflow_snowpack.scheduling.schedule import Then
 from airflow_snowpack.scheduling.schedules import Schedules, StoredSchedule
-from airflow_snowpack.scheduling.sources.source import Source, blocking, sources_of, with_problems
-from airflow_snowpack.scheduling.sources.source_problems import KEYS_PER_STATEMENT, SourceProblem, dag_source, read_problems
+from airflow_snowpack.scheduling.sources.source import (
+    KEYS_PER_STATEMENT,
+    Source,
+    SourceProblem,
+    blocking,
+    dag_source,
+    read_problems,
+    sources_of,
+    with_problems,
+)
 from airflow_snowpack.scheduling.triggers.trigger import TABLES, Judgement
 from airflow_snowpack.store.signs_of_life import Role, is_alive, last_seen
 from airflow_snowpack.store.tables.schedules import launches, pending_jobs, schedule_clocks, table_places

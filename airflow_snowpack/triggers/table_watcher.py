@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from airflow_snowpack.iceberg.arrivals import Arrival
     from airflow_snowpack.iceberg.names import TableName
-    from airflow_snowpack.scheduling.sources.watcher_cursor import WatchedTable
+    from airflow_snowpack.scheduling.sources.consumer import WatchedTable
 
 log = logging.getLogger(__name__)
 
@@ -58,7 +58,6 @@ class ArrivalProducer(SharedStreamProducer):
     async def open_stream(self) -> AsyncIterator[tuple[Any, Any]]:
         """Yield arrivals, oldest first."""
         from airflow_snowpack.iceberg import CatalogUnreachable
-        from airflow_snowpack.scheduling.sources.watcher_cursor import place_of
 
         name = self._name()
         failing = Recurring(log)
@@ -77,7 +76,7 @@ class ArrivalProducer(SharedStreamProducer):
                 else:
                     failing.passed()
                     for number, arrival in enumerate(found.new):
-                        yield _payload(self._table, arrival, 0 if number else found.expired), place_of(arrival)
+                        yield _payload(self._table, arrival, 0 if number else found.expired), arrival.place
                 await next_round(self._poll_seconds)
 
     async def advance(self, batch: Sequence[AdvanceItem]) -> None:
@@ -97,7 +96,7 @@ class ArrivalProducer(SharedStreamProducer):
         return TableName.parse(self._table, catalog=catalog_name())
 
     async def _open(self, name: TableName) -> WatchedTable:
-        from airflow_snowpack.scheduling.sources.watcher_cursor import WatchedTable
+        from airflow_snowpack.scheduling.sources.consumer import WatchedTable
 
         store = await shared_store(self._store_conn_id)
         return WatchedTable(store, self._watcher, name, load=lambda name: self._latest[name])

@@ -31,7 +31,7 @@ from airflow_snowpack.scheduling.events.event_log import Event, last_number, pub
 from airflow_snowpack.scheduling.launches.active_runs import active_runs, release_slots
 from airflow_snowpack.scheduling.pending_runs.gated_runs import end_gates, groups_of_gates, was_skipped
 from airflow_snowpack.scheduling.pending_runs.wait_queue import wake_next
-from airflow_snowpack.scheduling.sources.source_problems import (
+from airflow_snowpack.scheduling.sources.source import (
     Found,
     ProblemKind,
     dag_source,

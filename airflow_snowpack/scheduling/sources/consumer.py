@@ -12,10 +12,18 @@ history. The store has where it began, and where it first saw a table that its t
 
 The owner that considered last may look again after its task was retried or cleared, and counts from where it began the first
 time, since its work may not be done. Once another owner has considered, that place is gone.
+
+    watched = WatchedTable(store, "lake/web.views", TableName("lake", "web", "views"), load=hook.load_table)
+    for arrival in watched.read().new:
+        ...                     # publish it
+        watched.advance(arrival.place)  # once the receiver has stored it
+
+The place of a watcher moves only past what was published. After a crash the same arrivals are read again.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -30,15 +38,20 @@ from airflow_snowpack.scheduling.events.event_log import Event, last_number
 from airflow_snowpack.scheduling.sources.source import tables_of
 from airflow_snowpack.scheduling.triggers.trigger import TABLES, Clock, Judgement, Leaf, Trigger, table_key
 from airflow_snowpack.store import Store
-from airflow_snowpack.store.dialect import insert
+from airflow_snowpack.store.dialect import insert, upsert
 from airflow_snowpack.store.tables.schedules import considered, events
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
 
+log = logging.getLogger(__name__)
+
+
 START = Place(None, 0, None)
 NO_OWNER = ""
 """The owner of the place where a consumer began, up to which nothing has been considered."""
+WATCHER = "watcher"
+"""The owner of the place of a watcher."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,11 +157,8 @@ class Consumer:
             if row is not None and row.owner != NO_OWNER and row.changed_at != look.was:
                 return bool(row.owner == owner and row.upto == look.upto)
             values = {"owner": owner, "since": look.since, "upto": look.upto, "changed_at": self.store.clock()}
-            statement = insert(considered).values(consumer=self.name, **values)
-            if row is not None:
-                statement = statement.on_conflict_do_update(index_elements=["consumer"], set_=values)
-            else:
-                statement = statement.on_conflict_do_nothing()
+            statement = insert(considered).on_conflict_do_nothing() if row is None else upsert(considered, values)
+            statement = statement.values(consumer=self.name, **values)
             return conn.execute(statement.returning(considered.c.consumer)).first() is not None
 
         return self.store.transact(write)
@@ -305,3 +315,50 @@ def place_from_json(stored: Mapping[str, Any] | None) -> Place:
     moment = None if at is None else datetime.fromisoformat(at)
     others = tuple(stored.get("other_heads", ()))  # earlier releases stored neither these nor the table and the records
     return Place(stored["snapshot_id"], stored["sequence"], moment, stored.get("table"), others, stored.get("records"))
+
+
+class WatchedTable:
+    """One watcher's place in one table.
+
+    :param watcher: the name of the watcher; each has its own place.
+    :param load: opens a table.
+    """
+
+    def __init__(self, store: Store, watcher: str, table: TableName, *, load: Callable[[TableName], Table]) -> None:
+        self._store = store
+        self._consumer = f"watcher:{watcher}:{table}"
+        self._name = table
+        self._load = load
+        self._passed: Place | None = None
+
+    def read(self) -> Arrivals:
+        """Return what arrived since the last read of this object; the first time, since the stored place.
+
+        A new watcher begins at the table's head. Snapshots that were expired before they were read are logged.
+
+        :raises TableNotFound, CatalogUnreachable: from the catalog.
+        """
+        table = self._load(self._name)
+        place = self._passed or self._kept()
+        if place is None:
+            place = head_of(table)
+            self._keep(place, if_new=True)
+        found = read_arrivals(table, place)
+        if found.expired:
+            log.warning("snapshots_expired_unread: %s of %s were expired before they were read", found.expired, self._name)
+        self._passed = found.head
+        return found
+
+    def advance(self, upto: Place) -> None:
+        """Store that everything up to here was published."""
+        self._keep(upto)
+
+    def _kept(self) -> Place | None:
+        query = sa.select(considered.c.upto).where(considered.c.consumer == self._consumer)
+        kept = self._store.scalar(query)
+        return None if kept is None else place_from_json(kept["place"])
+
+    def _keep(self, place: Place, *, if_new: bool = False) -> None:
+        values: dict[str, Any] = {"since": {}, "upto": {"place": place_to_json(place)}, "changed_at": self._store.clock()}
+        statement = insert(considered).on_conflict_do_nothing() if if_new else upsert(considered, values)
+        self._store.execute(statement.values(consumer=self._consumer, owner=WATCHER, **values))

@@ -16,7 +16,7 @@ from __future__ import annotations
 import logging
 from collections import defaultdict
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -29,7 +29,7 @@ from airflow_snowpack.iceberg.broker import Broker, raise_outage
 from airflow_snowpack.iceberg.names import TableName
 from airflow_snowpack.recurring import Recurring
 from airflow_snowpack.scheduling.events.event_log import Event, number_in_turn, publish
-from airflow_snowpack.scheduling.sources.source_problems import (
+from airflow_snowpack.scheduling.sources.source import (
     Found,
     ProblemKind,
     SourceProblem,
@@ -42,6 +42,7 @@ from airflow_snowpack.scheduling.sources.source_problems import (
 from airflow_snowpack.scheduling.triggers.trigger import table_key
 from airflow_snowpack.store import Store, StoreError
 from airflow_snowpack.store.dialect import UtcDateTime, insert
+from airflow_snowpack.store.mapping import row_mapper
 from airflow_snowpack.store.signs_of_life import SignOfLife
 from airflow_snowpack.store.tables.schedules import source_problems, table_places
 from airflow_snowpack.store.worker import Worker
@@ -58,12 +59,7 @@ LONGEST_PERIOD = 6
 """and at most this many times the shortest period."""
 FORGOTTEN_AFTER = timedelta(days=1)
 """A place that was read this long before the first present schedule began to listen belongs to schedules that are gone."""
-PROBLEM = tuple(
-    source_problems.c[name].label(f"problem_{label}")
-    for name, label in (("kind", "kind"), ("problem", "text"), ("began_at", "began_at"), ("asked_at", "asked_at"))
-)
-
-
+PROBLEM = tuple(source_problems.c[name].label(f"problem_{name}") for name in ("kind", "problem", "began_at", "asked_at"))
 POLLER_PERIOD = timedelta(minutes=5)
 """How long reading all watched tables may take before the poller counts as missing."""
 
@@ -231,17 +227,8 @@ class Poller:
 
     def _move(self, conn: sa.Connection, name: TableName, was: Place | None, reading: _Reading, asked_at: datetime) -> bool:
         to = reading.arrivals.head
-        values: dict[str, Any] = {
-            "snapshot_id": to.snapshot_id,
-            "sequence": to.sequence,
-            "committed_at": to.committed_at,
-            "table_uuid": to.table_uuid,
-            "other_heads": list(to.other_heads),
-            "total_records": to.total_records,
-            "read_at": asked_at,
-            "metadata_location": reading.version,
-            "look_at": asked_at + period_of(to.committed_at, asked_at, self._every),
-        }
+        look_at = asked_at + period_of(to.committed_at, asked_at, self._every)
+        values = {**asdict(to), "read_at": asked_at, "metadata_location": reading.version, "look_at": look_at}
         statement = insert(table_places).values(table_key=str(name), **values)
         if was is None:
             statement = statement.on_conflict_do_nothing()
@@ -309,10 +296,11 @@ def _event(name: TableName, arrival: Arrival, found: Arrivals, read_at: datetime
 def _problem_in(row: sa.Row[Any]) -> SourceProblem | None:
     if row.problem_kind is None:
         return None
-    return SourceProblem(ProblemKind(row.problem_kind), row.problem_text, row.problem_began_at, row.problem_asked_at)
+    return SourceProblem(ProblemKind(row.problem_kind), row.problem_problem, row.problem_began_at, row.problem_asked_at)
 
 
 def _place_from(row: sa.Row[Any]) -> Place | None:
-    if row.read_at is None:
-        return None
-    return Place(row.snapshot_id, row.sequence, row.committed_at, row.table_uuid, tuple(row.other_heads or ()), row.total_records)
+    return None if row.read_at is None else _stored_place(row)
+
+
+_stored_place = row_mapper(Place, {"other_heads": lambda heads: tuple(heads or ())})

@@ -16,7 +16,7 @@ from airflow_snowpack.iceberg import CatalogConfig, CatalogUnreachable
 from airflow_snowpack.iceberg.broker import Broker
 from airflow_snowpack.scheduling import CommitsAdded, EventLog, Poller, RecordsAdded, Schedule, explain
 from airflow_snowpack.scheduling.sources.poller import period_of
-from airflow_snowpack.scheduling.sources.source_problems import read_table_lag
+from airflow_snowpack.scheduling.sources.source import read_table_lag
 from airflow_snowpack.store.tables.schedules import table_places
 
 if TYPE_CHECKING:

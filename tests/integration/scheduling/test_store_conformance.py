@@ -67,8 +67,7 @@ from airflow_snowpack.scheduling import (
 from airflow_snowpack.scheduling.errors import WrongTransition
 from airflow_snowpack.scheduling.events.event_log import read_backlog
 from airflow_snowpack.scheduling.pending_runs.model import move
-from airflow_snowpack.scheduling.sources.consumer import Consumer, read_places
-from airflow_snowpack.scheduling.sources.watcher_cursor import WatchedTable, place_of
+from airflow_snowpack.scheduling.sources.consumer import Consumer, WatchedTable, read_places
 from airflow_snowpack.scheduling.triggers.trigger import custom_key, table_key
 from airflow_snowpack.store import Actor
 from airflow_snowpack.store.tables.schedules import pending_jobs, schedules
@@ -625,7 +624,7 @@ class TestTables:
         first, second = read()
         assert read() == [first, second]
         for passed, left in ((first, [second]), (second, [])):
-            WatchedTable(store, "w", name, load=partial(load_table, lake.load())).advance(place_of(passed))
+            WatchedTable(store, "w", name, load=partial(load_table, lake.load())).advance(passed.place)
             assert read() == left
 
     def test_an_owner_who_considers_while_another_first_sees_a_table_is_noticed(

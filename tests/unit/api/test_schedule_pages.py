@@ -12,7 +12,7 @@ from pages_world import SomebodyIs, World, open_world
 from schedules_world import PAUSED, Made, make_schedules
 
 from airflow_snowpack.scheduling import Delay, Event, Gate, GatePlace, run_now
-from airflow_snowpack.scheduling.sources.source_problems import Found, ProblemKind, write_problem
+from airflow_snowpack.scheduling.sources.source import Found, ProblemKind, write_problem
 from airflow_snowpack.store.signs_of_life import Role, SignOfLife
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from app_client import AppClient
 from pages_world import SomebodyIs, World, open_world
 
 from airflow_snowpack.scheduling import Checker, EndsFound, Launcher, NotStarted, Snapshot, Subscriber
-from airflow_snowpack.scheduling.sources.source_problems import Found, ProblemKind, write_problem
+from airflow_snowpack.scheduling.sources.source import Found, ProblemKind, write_problem
 from airflow_snowpack.store import AuditTrail
 from airflow_snowpack.store.tables.schedules import schedules
 

@@ -11,7 +11,7 @@ import pytest
 
 from airflow_snowpack import triggers
 from airflow_snowpack.iceberg import TableName, load_table
-from airflow_snowpack.scheduling.sources.watcher_cursor import WatchedTable
+from airflow_snowpack.scheduling.sources.consumer import WatchedTable
 from airflow_snowpack.store import Store, open_store
 
 if TYPE_CHECKING:
