@@ -66,7 +66,7 @@ from .pending_runs.gated_runs import (
     GatedRun as GatedRun,
     GatePlace as GatePlace,
     GateState as GateState,
-    longest_at_gates as longest_at_gates,
+    waiting_at_gates as waiting_at_gates,
 )
 from .pending_runs.model import (
     PendingQueue as PendingQueue,

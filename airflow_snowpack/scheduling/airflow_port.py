@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from importlib import import_module
 from typing import Any, Protocol
 
 
@@ -165,12 +164,3 @@ class Starter(Protocol):
     def start(self, launch: Launch) -> NotStarted | None:
         """Start the run; return ``None`` when it exists now, whether this call or one before has started it."""
         ...
-
-
-def call_probe(probe: str) -> float:
-    """Return what a load probe returns.
-
-    :raises Exception: what the probe raises.
-    """
-    module, _, function = probe.partition(":")
-    return float(getattr(import_module(module), function)())

@@ -8,7 +8,7 @@ It reads the store as it is now, the events included that no check has counted y
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -76,15 +76,19 @@ class Explanation:
         return tuple(reason for reason in reasons if not reason.met and reason.what != "trigger")
 
     @property
-    def no_scheduler(self) -> str | None:
-        """What to do when no scheduler is running for an enabled schedule; ``None`` when there is nothing to do."""
-        parts = self._no_scheduler()
-        return str(parts[0]) if parts else None
-
-    @property
     def pending_trigger(self) -> bool:
         """Whether its trigger is still to be satisfied."""
         return self.pending is None or self.pending.state is PendingState.TRIGGER
+
+    @property
+    def no_scheduler(self) -> Text | None:
+        """What to do when no scheduler is running for an enabled schedule; ``None`` when there is nothing to do."""
+        if self.scheduler_is_alive or not self.stored.enabled:
+            return None
+        seen_at = self.scheduler_seen_at
+        last = ("none has run on this store",) if seen_at is None else ("the last one ran at ", seen_at)
+        advice = ". Unpause the DAG snowpack_dispatcher, or run `airflow snowpack scheduler`."
+        return Text("No scheduler is running: ", *last, advice)
 
     def __str__(self) -> str:
         return "\n".join(self.sentences())
@@ -95,72 +99,58 @@ class Explanation:
 
     def parts(self) -> list[Text]:
         """Return the explanation as sentences."""
+        gates = [Text(f"Run {run.place.run_id} waits at its gate {run.place.task}: {run.text}.") for run in self.at_gates]
+        return [*self._present(), *gates, *([_ending(run) for run in self.ended] or [Text("It has not launched yet.")])]
+
+    def _present(self) -> Iterator[Text]:
         stored = self.stored
         if not stored.enabled:
-            suspended = Text(f"{stored.name} is suspended and ignores events. Resume it to count them.")
-            return [suspended, *self._not_readable(), *self._at_gates(), *self._endings()]
+            yield Text(f"{stored.name} is suspended and ignores events. Resume it to count them.")
+        elif stored.read is not None:
+            yield Text(f"{stored.name} is enabled and starts {stored.dag_id}.")
+            yield from self._trigger()
+            yield from self._launching()
+            yield from self._waiting()
+        else:
+            yield Text(f"{stored.name} is enabled.")
         if stored.read is None:
-            enabled = Text(f"{stored.name} is enabled.")
-            return [enabled, *self._not_readable(), *self._launching(), *self._at_gates(), *self._endings()]
-        lines = [Text(f"{stored.name} is enabled and starts {stored.dag_id}."), *self._no_scheduler()]
-        lines.append(self._satisfied())
+            yield Text(f"Its definition cannot be read by this version: {stored.problem}")
+            kept = "Its events are kept, and counted by a version that can read it, or ignored once it is changed."
+            yield Text(kept if stored.enabled else "It can be changed or deleted.")
+            yield from self._launching() if stored.enabled else ()
+
+    def _trigger(self) -> Iterator[Text]:
+        if self.no_scheduler is not None:
+            yield self.no_scheduler
+        if self.pending is not None and self.pending.triggered_at is not None:
+            yield Text("Its trigger is satisfied since ", self.pending.triggered_at, f": {self.trigger.text}.")
+        else:
+            yield Text(f"Its trigger is {'satisfied' if self.trigger.satisfied else 'not satisfied'}: {self.trigger.text}.")
         if self.trigger.problem is not None:
-            lines.append(Text(f"Its trigger cannot be satisfied at present: {self.trigger.problem}."))
-        lines += [*self._launching(), *self._waiting()]
+            yield Text(f"Its trigger cannot be satisfied at present: {self.trigger.problem}.")
+
+    def _launching(self) -> Iterator[Text]:
+        if self.launching is not None:
+            failed = f" The last attempt failed: {self.problem}." if self.problem else ""
+            yield Text(f"Run {self.launching.run_id} is starting.{failed}")
+            if self.absorbs:
+                yield Text("Further events join this run until it starts.")
+
+    def _waiting(self) -> Iterator[Text]:
+        if self.pending is not None and self.pending.state is PendingState.CONSTRAINT:
+            for reason in self.blocked_by:
+                until = (", until ", reason.not_before) if reason.not_before else ()
+                yield Text(f"It waits: {reason.text}", *until, ".")
+            if self.pending.next_check_at is not None:
+                yield Text("Its constraints are next evaluated at ", self.pending.next_check_at, ".")
+            if self.pending.expires_at is not None:
+                then = "discarded" if self.stored.schedule.timeout.then is Then.DISCARD else "launched"
+                yield Text("If it still waits at ", self.pending.expires_at, f", it is {then}.")
         if self.next_tick is not None:
-            lines.append(Text("Its clock is next due at ", self.next_tick, "."))
+            yield Text("Its clock is next due at ", self.next_tick, ".")
         if self.deadline is not None and self.pending_trigger:
-            lines.append(Text("Its deadline is ", self.deadline, ": it then starts without the rest of its trigger."))
-        lines += [_source(source) for source in self.sources if source.kind == "table" or source.problem is not None]
-        return [*lines, *self._at_gates(), *self._endings()]
-
-    def _no_scheduler(self) -> list[Text]:
-        if self.scheduler_is_alive or not self.stored.enabled:
-            return []
-        seen_at = self.scheduler_seen_at
-        last = ("none has run on this store",) if seen_at is None else ("the last one ran at ", seen_at)
-        advice = ". Unpause the DAG snowpack_dispatcher, or run `airflow snowpack scheduler`."
-        return [Text("No scheduler is running: ", *last, advice)]
-
-    def _not_readable(self) -> list[Text]:
-        if self.stored.read is not None:
-            return []
-        kept = "Its events are kept, and counted by a version that can read it, or ignored once it is changed."
-        why = f"Its definition cannot be read by this version: {self.stored.problem}"
-        return [Text(why), Text(kept if self.stored.enabled else "It can be changed or deleted.")]
-
-    def _satisfied(self) -> Text:
-        since = None if self.pending is None else self.pending.triggered_at
-        if since is not None:
-            return Text("Its trigger is satisfied since ", since, f": {self.trigger.text}.")
-        return Text(f"Its trigger is {'satisfied' if self.trigger.satisfied else 'not satisfied'}: {self.trigger.text}.")
-
-    def _at_gates(self) -> list[Text]:
-        return [Text(f"Run {run.place.run_id} waits at its gate {run.place.task}: {run.text}.") for run in self.at_gates]
-
-    def _launching(self) -> list[Text]:
-        if self.launching is None:
-            return []
-        failed = f" The last attempt failed: {self.problem}." if self.problem else ""
-        joins = [Text("Further events join this run until it starts.")] if self.absorbs else []
-        return [Text(f"Run {self.launching.run_id} is starting.{failed}"), *joins]
-
-    def _waiting(self) -> list[Text]:
-        if self.pending is None or self.pending.state is not PendingState.CONSTRAINT:
-            return []
-        lines = list[Text]()
-        for reason in self.blocked_by:
-            until = (", until ", reason.not_before) if reason.not_before else ()
-            lines.append(Text(f"It waits: {reason.text}", *until, "."))
-        if self.pending.next_check_at is not None:
-            lines.append(Text("Its constraints are next evaluated at ", self.pending.next_check_at, "."))
-        if self.pending.expires_at is not None:
-            then = "discarded" if self.stored.schedule.timeout.then is Then.DISCARD else "launched"
-            lines.append(Text("If it still waits at ", self.pending.expires_at, f", it is {then}."))
-        return lines
-
-    def _endings(self) -> list[Text]:
-        return [_ending(run) for run in self.ended] or [Text("It has not launched yet.")]
+            yield Text("Its deadline is ", self.deadline, ": it then starts without the rest of its trigger.")
+        yield from (_source(source) for source in self.sources if source.kind == "table" or source.problem is not None)
 
 
 def explain(schedules: Schedules, name: str) -> Explanation:
@@ -191,7 +181,7 @@ def _explain(conn: sa.Connection, stored: Sequence[StoredSchedule], catalog: str
         sent = launching.get(name)
         explained[name] = Explanation(
             stored=one,
-            trigger=_with_problems(one, _judged(conn, one, row, now), problems, catalog),
+            trigger=_judged(conn, one, row, now, problems, catalog),
             pending=_pending(row),
             launching=_pending(sent),
             problem=None if sent is None else sent.problem,
@@ -207,11 +197,20 @@ def _explain(conn: sa.Connection, stored: Sequence[StoredSchedule], catalog: str
     return explained
 
 
-def _judged(conn: sa.Connection, one: StoredSchedule, row: sa.Row[Any] | None, now: datetime) -> Judgement:
-    """Evaluate its trigger, the events included that no check has counted yet."""
+def _judged(
+    conn: sa.Connection,
+    one: StoredSchedule,
+    row: sa.Row[Any] | None,
+    now: datetime,
+    problems: Mapping[str, SourceProblem],
+    catalog: str,
+) -> Judgement:
+    """Evaluate its trigger, the events included that no check has counted yet; with the problems of its sources."""
     if one.read is None:
         return Judgement(False, "not known, since its definition cannot be read")
-    return one.read.trigger.evaluate({} if row is None else count_events(conn, row, one.read).progress, now)
+    trigger = one.read.trigger
+    judgement = trigger.evaluate({} if row is None else count_events(conn, row, one.read).progress, now)
+    return with_problems(trigger, judgement, blocking(trigger, problems, catalog)) if one.enabled else judgement
 
 
 def _on_record(
@@ -228,12 +227,6 @@ def _on_record(
         query = sa.select(table_places.c.table_key, table_places.c.read_at).where(table_places.c.table_key.in_(names))
         read_at |= {f"{TABLES}{row.table_key}": row.read_at for row in conn.execute(query)}
     return read_problems(conn, keys), read_at
-
-
-def _with_problems(one: StoredSchedule, judgement: Judgement, problems: Mapping[str, SourceProblem], catalog: str) -> Judgement:
-    if one.read is None or not one.enabled:
-        return judgement
-    return with_problems(one.read.trigger, judgement, blocking(one.read.trigger, problems, catalog))
 
 
 def _sources(

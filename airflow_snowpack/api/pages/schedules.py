@@ -19,9 +19,9 @@ from airflow_snowpack.scheduling import (
     PendingState,
     explain,
     explain_all,
-    longest_at_gates,
     read_history,
     read_runs,
+    waiting_at_gates,
 )
 from airflow_snowpack.scheduling.events.event_log import read_backlog
 from airflow_snowpack.scheduling.history import LaunchedRun
@@ -182,7 +182,8 @@ def pending(page: Here) -> HTMLResponse:
     states = [PendingState(asked["state"])] if asked["state"] else []
     counts = queue.count_by_state()
     shown = page.listed(lambda after: queue.page(states=states, schedule=asked["schedule"] or None, after=after, limit=PAGE))
-    gated = [] if states or cursor or asked["schedule"] else longest_at_gates(page.services.jobs.store, PAGE + 1)
+    is_whole = not (states or cursor or asked["schedule"])
+    gated = page.services.jobs.store.read(lambda conn: waiting_at_gates(conn, limit=PAGE + 1)) if is_whole else []
     return page.render(
         "pending.html",
         "Pending",

@@ -19,6 +19,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from itertools import zip_longest
 from typing import Protocol
 
 import sqlalchemy as sa
@@ -67,7 +68,7 @@ class Facts:
         self.members: dict[str, list[str]] = {}
         self.active: dict[str, ActiveRuns] = {}
         self.successes: dict[str, datetime | None] = {}
-        self._launches: dict[str, list[datetime]] = {}
+        self.launches: dict[str, list[datetime]] = {}
         self._held: dict[str, int] = {}
         self._of_group: dict[str, int] = {}
         self._more_urgent: defaultdict[str, Counter[int]] = defaultdict(Counter)
@@ -89,29 +90,16 @@ class Facts:
         """Return the context of one of these runs."""
         return RunContext(self, run.dag_id, run.name, run.priority, triggered_at, now)
 
-    def active_of_dag(self, dag_id: str) -> int:
-        """Count the active runs of a DAG.
-
-        :raises FactUnavailable: Airflow does not report how many runs it has.
-        """
-        runs = self._in_airflow(dag_id)
-        return runs.others + len(self.active[dag_id].every - runs.ended.keys())
-
     def active_of_group(self, group: str) -> int:
         """Count the active runs of the group's DAGs.
 
         :raises FactUnavailable: Airflow does not report how many runs one of them has.
         """
         if group not in self._of_group:
-            known = {dag_id: self._in_airflow(dag_id) for dag_id in self.members[group]}
+            known = {dag_id: self.in_airflow(dag_id) for dag_id in self.members[group]}
             counted = (runs.others + len(self.active[one].counted_in_group - runs.ended.keys()) for one, runs in known.items())
             self._of_group[group] = sum(counted)
         return self._of_group[group]
-
-    def launches_since(self, schedule: str, moment: datetime) -> tuple[datetime, ...]:
-        """Return when the schedule launched after the moment, oldest first."""
-        launches = self._launches[schedule]
-        return tuple(launches[bisect_right(launches, moment) :])
 
     def held(self, key: str) -> int:
         """Return how much of a pool or of a load is reserved."""
@@ -140,7 +128,11 @@ class Facts:
         if to is not None:
             self._more_urgent[to][priority] += 1
 
-    def _in_airflow(self, dag_id: str) -> DagRuns:
+    def in_airflow(self, dag_id: str) -> DagRuns:
+        """Return the runs of a DAG in Airflow.
+
+        :raises FactUnavailable: Airflow does not report them.
+        """
         runs = self.snapshot.dag_runs.get(dag_id, DagRuns())
         if isinstance(runs, Unavailable):
             raise FactUnavailable(f"the runs of {dag_id} are not known: {runs.why}")
@@ -155,12 +147,12 @@ class Facts:
     def _read_launches(self, names: Sequence[str], longest: timedelta) -> None:
         if not names:
             return
-        self._launches = {name: [] for name in names}
+        self.launches = {name: [] for name in names}
         runs = schedule_runs.c
         query = sa.select(runs.schedule, runs.reserved_at).order_by(runs.reserved_at)
         query = query.where(runs.schedule.in_(sorted(names)), runs.reserved_at > self.now - longest)
         for row in self.conn.execute(query):
-            self._launches[row.schedule].append(row.reserved_at)
+            self.launches[row.schedule].append(row.reserved_at)
 
     def _read_more_urgent(self, keys: Iterable[str]) -> None:
         wanted = sorted(keys)
@@ -184,7 +176,8 @@ class RunContext:
     now: datetime
 
     def active_runs(self, dag_id: str) -> int:
-        return self.facts.active_of_dag(dag_id)
+        runs = self.facts.in_airflow(dag_id)
+        return runs.others + len(self.facts.active[dag_id].every - runs.ended.keys())
 
     def active_runs_of_group(self, group: str) -> int:
         return self.facts.active_of_group(group)
@@ -193,7 +186,8 @@ class RunContext:
         return self.facts.successes[dag_id]
 
     def launches_since(self, moment: datetime) -> tuple[datetime, ...]:
-        return self.facts.launches_since(self.schedule, moment)
+        launches = self.facts.launches[self.schedule]
+        return tuple(launches[bisect_right(launches, moment) :])
 
     def free_slots(self, pool: str) -> int | None:
         slots = self.facts.snapshot.free_slots.get(pool)
@@ -299,13 +293,10 @@ def rule_all(constraints: Sequence[Constraint], context: ConstraintContext, befo
 
     :param before: the results of the same constraints at the last evaluation, in their order; nothing for the first time.
     """
-    kept = [_kept(reason, context.now) for reason in before[: len(constraints)]]
-    kept += [None] * (len(constraints) - len(kept))
-    return Rulings(tuple((one, earlier or one.rule(context)) for one, earlier in zip(constraints, kept, strict=True)))
-
-
-def _kept(earlier: Reason, now: datetime) -> Ruling | None:
-    """Return the last result of a constraint that named a moment which is still to come."""
-    if earlier.met or earlier.not_before is None or earlier.not_before <= now:
-        return None
-    return Ruling(Verdict.LATER, earlier.text, earlier.not_before)
+    rulings = []
+    for constraint, earlier in zip_longest(constraints, before[: len(constraints)]):
+        if earlier is None or earlier.met or earlier.not_before is None or earlier.not_before <= context.now:
+            rulings.append((constraint, constraint.rule(context)))
+        else:  # the moment that it named is still to come
+            rulings.append((constraint, Ruling(Verdict.LATER, earlier.text, earlier.not_before)))
+    return Rulings(tuple(rulings))

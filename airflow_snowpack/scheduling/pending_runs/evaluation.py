@@ -323,15 +323,13 @@ class Evaluation:
         :returns: the ids of those that are at the front of theirs.
         """
         self._fronts.read(one.values["waits_for"] for one in waiting if one.values["waits_for"] is not None)
-        in_front = set()
+        in_front = set[str]()
         for one in waiting:
             was, key = one.row.waits_for, one.values["waits_for"]
             if was not in (None, key):
                 self._fronts.leave(one.row, was)
-            if key is not None:
-                if self._fronts.has(one.row, key):
-                    in_front.add(one.row.pending_id)
-                self._fronts.enter(one.row, key)
+            if key is not None and self._fronts.enter(one.row, key):
+                in_front.add(one.row.pending_id)
         return in_front
 
     def _ended_meanwhile(self, keys: Iterable[str]) -> dict[str, Any]:

@@ -11,7 +11,7 @@ run that waits at its gate takes no place from other runs that wait.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -25,6 +25,7 @@ from airflow_snowpack.store.mapping import row_mapper
 from airflow_snowpack.store.tables.schedules import gated_runs
 
 is_active = gated_runs.c.ended_at.is_(None)
+GATE_KEY = (gated_runs.c.dag_id, gated_runs.c.run_id, gated_runs.c.task)
 REOPENED_LIMIT = 100
 """So many of a DAG's latest runs Airflow is asked about whether their tasks were cleared."""
 
@@ -35,6 +36,9 @@ class GateState(StrEnum):
     WAITING = "waiting"
     PASSED = "passed"
     SKIPPED = "skipped"
+
+
+AT_GATE = (gated_runs.c.state == GateState.WAITING.value, is_active)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +55,7 @@ class GatePlace:
     @property
     def row(self) -> sa.ColumnElement[bool]:
         """Its row in the store."""
-        mine = (gated_runs.c.dag_id == self.dag_id, gated_runs.c.run_id == self.run_id, gated_runs.c.task == self.task)
-        return sa.and_(*mine)
+        return sa.and_(gated_runs.c.dag_id == self.dag_id, gated_runs.c.run_id == self.run_id, gated_runs.c.task == self.task)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,17 +94,11 @@ gated_run_from = row_mapper(
 )
 
 
-def waiting_at_gates(conn: sa.Connection, dag_ids: Iterable[str]) -> list[GatedRun]:
-    """Return the runs of these DAGs that wait at a gate, in the order in which they came."""
-    waiting = [row for row in active_gates(conn, dag_ids) if row.state == GateState.WAITING]
-    return [gated_run_from(row) for row in sorted(waiting, key=lambda row: (row.arrived_at, row.run_id, row.task))]
-
-
-def longest_at_gates(store: Store, limit: int) -> list[GatedRun]:
-    """Return runs of any DAG that wait at a gate, those first that came first."""
-    waiting = sa.select(gated_runs).where(is_active, gated_runs.c.state == GateState.WAITING.value)
-    in_order = (gated_runs.c.arrived_at, gated_runs.c.dag_id, gated_runs.c.run_id, gated_runs.c.task)
-    return [gated_run_from(row) for row in store.all(waiting.order_by(*in_order).limit(limit))]
+def waiting_at_gates(conn: sa.Connection, dag_ids: Collection[str] | None = None, *, limit: int | None = None) -> list[GatedRun]:
+    """Return the runs of these DAGs, or of all, that wait at a gate, those first that came first."""
+    waiting = sa.select(gated_runs).where(*AT_GATE)
+    waiting = waiting if dag_ids is None else waiting.where(gated_runs.c.dag_id.in_(sorted(set(dag_ids))))
+    return [gated_run_from(row) for row in conn.execute(waiting.order_by(gated_runs.c.arrived_at, *GATE_KEY).limit(limit))]
 
 
 def read_gate(store: Store, place: GatePlace) -> GatedRun | None:

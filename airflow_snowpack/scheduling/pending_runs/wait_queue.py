@@ -1,7 +1,7 @@
 """The queue of runs that wait for the same: pending runs of schedules, and runs that wait at a gate inside of their DAG.
 
     wake_next(conn, ["group:compaction"], now)      # a place has become free
-    fronts.has(row, "group:compaction")             # whether to evaluate a pending run now and then, though nothing woke it
+    fronts.enter(row, "group:compaction")           # whether to evaluate a pending run now and then, though nothing wakes it
     elder_due(conn, row, keys, now)                 # whether another pending run is to be evaluated before it
     gate_is_due(store, place, recheck)              # whether a run at its gate is to be evaluated
 
@@ -28,7 +28,7 @@ import sqlalchemy as sa
 from airflow_snowpack.scheduling.constraints.constraint import CONSTRAINTS, dag_wait_key, group_wait_key
 from airflow_snowpack.scheduling.errors import InvalidSchedule
 from airflow_snowpack.scheduling.launches.active_runs import runs_that_count
-from airflow_snowpack.scheduling.pending_runs.gated_runs import GatePlace, GateState, is_active
+from airflow_snowpack.scheduling.pending_runs.gated_runs import AT_GATE, GATE_KEY, GatePlace, GateState
 from airflow_snowpack.scheduling.pending_runs.model import is_open
 from airflow_snowpack.store import Store
 from airflow_snowpack.store.tables.schedules import gated_runs, pending_jobs, schedules
@@ -75,19 +75,13 @@ class Fronts:
         for line in self._known.values():
             line.sort()
 
-    def has(self, row: sa.Row[Any], key: str) -> bool:
-        """Whether fewer than :data:`FRONT_SIZE` are before it in the queue.
-
-        :param row: of the pending run.
-        """
-        return bisect_left(self._known[key], _place(row)) < FRONT_SIZE
-
-    def enter(self, row: sa.Row[Any], key: str) -> None:
-        """Enter the run in the queue."""
+    def enter(self, row: sa.Row[Any], key: str) -> bool:
+        """Enter a pending run in the queue; return whether fewer than :data:`FRONT_SIZE` are before it."""
         line, place = self._known[key], _place(row)
         at = bisect_left(line, place)
         if at < QUEUE_DEPTH and (at == len(line) or line[at] != place):
             line.insert(at, place)
+        return at < FRONT_SIZE
 
     def leave(self, row: sa.Row[Any], key: str) -> None:
         """Remove the run from the queue."""
@@ -112,12 +106,7 @@ def elder_due(conn: sa.Connection, row: sa.Row[Any], keys: Collection[str], now:
 
 
 def wake_next(
-    conn: sa.Connection,
-    keys: Iterable[str],
-    now: datetime,
-    *,
-    ended: tuple[str, str] | None = None,
-    skip_locked: bool = False,
+    conn: sa.Connection, keys: Iterable[str], now: datetime, *, ended: tuple[str, str] | None = None, skip_locked: bool = False
 ) -> None:
     """Make those due that are next in these queues: as many as the store knows places for, and the first in any case.
 
@@ -147,7 +136,7 @@ def _wake_gates(conn: sa.Connection, places: Collection[tuple[str, str, str]], n
     if not places:
         return
     row = sa.tuple_(*GATE_KEY)
-    sleeping = sa.select(*GATE_KEY).where(row.in_(sorted(places)), *_AT_GATE, gated_runs.c.not_before.is_(None))
+    sleeping = sa.select(*GATE_KEY).where(row.in_(sorted(places)), *AT_GATE, gated_runs.c.not_before.is_(None))
     locked = [tuple(found) for found in conn.execute(sleeping.with_for_update(skip_locked=True))]
     if locked:
         conn.execute(sa.update(gated_runs).where(row.in_(locked)).values(not_before=now))
@@ -195,7 +184,7 @@ def _queue(conn: sa.Connection, key: str, now: datetime) -> list[sa.Row[Any]]:
     )
     alive = gated_runs.c.seen_at > now - GONE
     names = ("dag_id", "run_id", "task", "priority", "arrived_at", "not_before", "constraints")
-    waiting = sa.select(*(gated_runs.c[name] for name in names)).where(gated_runs.c.waits_for == key, *_AT_GATE, alive)
+    waiting = sa.select(*(gated_runs.c[name] for name in names)).where(gated_runs.c.waits_for == key, *AT_GATE, alive)
     gates = waiting.order_by(gated_runs.c.priority.desc(), gated_runs.c.arrived_at, *GATE_KEY).limit(QUEUE_DEPTH).subquery()
     at_gates = sa.select(nothing, *(gates.c[name] for name in names))
     found = conn.execute(sa.union_all(of_schedules, at_gates)).all()
@@ -248,8 +237,4 @@ def _ahead_at_gate(row: sa.Row[Any], now: datetime) -> sa.Select[Any]:
     same = gated_runs.c.waits_for == row.waits_for
     if row.waits_for is None:  # it waits for an answer of Airflow's; others without a key wait for a moment
         same = sa.and_(same, gated_runs.c.not_before.is_(None))
-    return sa.select(gated_runs.c.run_id).where(same, before, *_AT_GATE, gated_runs.c.seen_at > now - GONE).limit(1)
-
-
-GATE_KEY = (gated_runs.c.dag_id, gated_runs.c.run_id, gated_runs.c.task)
-_AT_GATE = (gated_runs.c.state == GateState.WAITING.value, is_active)
+    return sa.select(gated_runs.c.run_id).where(same, before, *AT_GATE, gated_runs.c.seen_at > now - GONE).limit(1)
