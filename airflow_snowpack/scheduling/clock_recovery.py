@@ -23,7 +23,7 @@ from airflow_snowpack.scheduling.events.event_log import AHEAD, number_in_turn
 from airflow_snowpack.scheduling.pending_runs.gated_runs import GateState
 from airflow_snowpack.scheduling.pending_runs.model import is_open
 from airflow_snowpack.scheduling.schedule import Schedule
-from airflow_snowpack.scheduling.triggers.trigger import Clock, clock_key
+from airflow_snowpack.scheduling.triggers.trigger import clock_key
 from airflow_snowpack.store import Store
 from airflow_snowpack.store.schema import signs_of_life
 from airflow_snowpack.store.signs_of_life import Role, last_seen
@@ -89,7 +89,10 @@ def _recover(conn: sa.Connection, store: Store) -> bool:
         return False  # another scheduler was faster
     _evaluate_again(conn, now)
     _bring_back(conn, LAUNCHING, now)
-    for row in conn.execute(_clocks_after(now)).all():
+    clocks = sa.select(schedule_clocks, schedules.c.definition).where(schedule_clocks.c.next_at > now)
+    clocks = clocks.join(schedules, schedules.c.name == schedule_clocks.c.schedule)
+    in_order = (schedule_clocks.c.schedule, schedule_clocks.c.leaf)
+    for row in conn.execute(clocks.order_by(*in_order).with_for_update(of=schedule_clocks)).all():
         _restart_clock(conn, row, now)
     _bring_back(conn, PRESENT, now)
     # Their ids would swallow the ticks of the days that were leapt over; within the hour, a tick does not come twice.
@@ -108,36 +111,22 @@ def _evaluate_again(conn: sa.Connection, now: datetime) -> None:
     """Evaluate everything that waits, and count its events again, since their sums keep the times of the events."""
     in_order = (pending_jobs.c.schedule, pending_jobs.c.generation)  # as in each transaction that locks several
     for row in conn.execute(sa.select(pending_jobs).where(is_open).order_by(*in_order).with_for_update()).all():
-        early = {} if row.triggered_at is None or row.triggered_at <= now else _shifted(row, now)
         again: dict[str, Any] = {"next_check_at": now, "waits_for": None, "reasons": [], "counted_to": 0, "progress": {}}
-        conn.execute(sa.update(pending_jobs).where(pending_jobs.c.pending_id == row.pending_id).values(**again, **early))
+        if row.triggered_at is not None and row.triggered_at > now:
+            again |= {"triggered_at": now, "expires_at": row.expires_at - (row.triggered_at - now)}
+        conn.execute(sa.update(pending_jobs).where(pending_jobs.c.pending_id == row.pending_id).values(**again))
     waiting = gated_runs.c.state == GateState.WAITING.value
     conn.execute(sa.update(gated_runs).where(waiting, gated_runs.c.not_before > now).values(not_before=None, reasons=[]))
 
 
-def _shifted(row: sa.Row[Any], now: datetime) -> dict[str, datetime]:
-    return {"triggered_at": now, "expires_at": row.expires_at - (row.triggered_at - now)}
-
-
-def _clocks_after(now: datetime) -> sa.Select[Any]:
-    query = sa.select(schedule_clocks, schedules.c.definition)
-    query = query.join(schedules, schedules.c.name == schedule_clocks.c.schedule).where(schedule_clocks.c.next_at > now)
-    return query.order_by(schedule_clocks.c.schedule, schedule_clocks.c.leaf).with_for_update(of=schedule_clocks)
-
-
 def _restart_clock(conn: sa.Connection, row: sa.Row[Any], now: datetime) -> None:
     try:
-        leaf = Schedule.from_json(row.definition).trigger.leaves()[row.leaf]
+        clock = Schedule.from_json(row.definition).trigger.leaves()[row.leaf].clock
     except InvalidSchedule:  # of a newer version, which a scheduler of that version will have to recover
         return
-    next_at = min(row.next_at, _latest(leaf.clock, now))
+    assert clock is not None, "only these have rows"
+    latest = clock.next_after(now)
+    # A launch may have moved a deadline to the period after this one.
+    next_at = min(row.next_at, clock.next_after(latest) if clock.is_deadline else latest)
     mine = sa.and_(schedule_clocks.c.schedule == row.schedule, schedule_clocks.c.leaf == row.leaf)
     conn.execute(sa.update(schedule_clocks).where(mine).values(next_at=next_at, look_at=next_at))
-
-
-def _latest(clock: Clock | None, now: datetime) -> datetime:
-    """Return when a clock ticks next at the latest."""
-    assert clock is not None, "only these have rows"
-    following = clock.next_after(now)
-    # A launch may have moved a deadline to the period after this one.
-    return clock.next_after(following) if clock.is_deadline else following

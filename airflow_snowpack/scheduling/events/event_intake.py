@@ -26,7 +26,7 @@ from airflow_snowpack.scheduling.errors import InvalidSchedule
 from airflow_snowpack.scheduling.events.clocks import Clocks
 from airflow_snowpack.scheduling.events.counting import count_each
 from airflow_snowpack.scheduling.events.event_log import CURSOR
-from airflow_snowpack.scheduling.events.matching import Batch, StaleBatch, look_ahead, take
+from airflow_snowpack.scheduling.events.matching import StaleBatch, look_ahead, take
 from airflow_snowpack.scheduling.pending_runs.model import PendingState, Reason, is_open, reasons_to_json
 from airflow_snowpack.scheduling.schedule import Schedule
 from airflow_snowpack.store import Store, StoreError, new_id
@@ -76,7 +76,7 @@ class Subscriber:
         number, upto = look_ahead(conn, position, most=limit)
         if upto is None:
             return 0
-        take(conn, Batch(new_id(), position, upto, self._store.clock()), hold_first=hold_first)
+        take(conn, new_id(), position, upto, self._store.clock(), hold_first=hold_first)
         conn.execute(sa.update(event_cursors).where(event_cursors.c.name == CURSOR).values(position=upto))
         return number
 

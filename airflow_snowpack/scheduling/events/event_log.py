@@ -25,7 +25,7 @@ import sqlalchemy as sa
 from airflow_snowpack.scheduling.declared import parse_text
 from airflow_snowpack.scheduling.errors import InvalidEvent
 from airflow_snowpack.scheduling.triggers.trigger import custom_key
-from airflow_snowpack.store import Actor, Store, new_id, write_audit
+from airflow_snowpack.store import Actor, Store, new_id, storable, write_audit
 from airflow_snowpack.store.dialect import insert
 from airflow_snowpack.store.tables.schedules import event_cursors, events
 
@@ -103,12 +103,6 @@ def publish(conn: sa.Connection, store: Store, batch: Iterable[Event]) -> int:
     return conn.execute(sa.select(sa.func.count()).where(events.c.id > before)).scalar_one()
 
 
-def find_event(conn: sa.Connection, source_id: str) -> RecordedEvent | None:
-    """Return the event with this source id, or ``None``."""
-    row = conn.execute(sa.select(events).where(events.c.source_id == source_id)).first()
-    return None if row is None else _event_from(row)
-
-
 def number_in_turn(conn: sa.Connection) -> None:
     """Make other publishers wait until this transaction ends. SQLite has one writer at a time anyway."""
     if conn.dialect.name == "postgresql":
@@ -146,9 +140,9 @@ def read_backlog(store: Store) -> Backlog:
 
 
 def _row(event: Event, now: datetime) -> dict[str, Any]:
-    if not event.key or len(event.key) > MAX_KEY or not _storable(event.key):
+    if not event.key or len(event.key) > MAX_KEY or storable(event.key) != event.key:
         raise InvalidEvent(f"The event key {event.key[:80]!r} is not valid: it must have 1 to {MAX_KEY} characters and no NUL.")
-    if event.source_id is not None and (not _storable(event.source_id) or len(event.source_id) > 2 * MAX_KEY):
+    if event.source_id is not None and (storable(event.source_id) != event.source_id or len(event.source_id) > 2 * MAX_KEY):
         raise InvalidEvent(
             f"The event {event.key} has an invalid source id: it must have at most {2 * MAX_KEY} characters and no NUL."
         )
@@ -173,16 +167,12 @@ def _row(event: Event, now: datetime) -> dict[str, Any]:
     }
 
 
-def _storable(text: str) -> bool:
-    return "\x00" not in text and text == text.encode(errors="ignore").decode()
-
-
 def _check_json(event: Event) -> None:
     try:
         text = json.dumps([dict(event.amounts), dict(event.detail)], allow_nan=False, ensure_ascii=False)
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidEvent(f"The event {event.key} has amounts or details that are not JSON ({error}).") from error
-    if "\\u0000" in text or not _storable(text):
+    if "\\u0000" in text or storable(text) != text:
         raise InvalidEvent(
             f"The event {event.key} has a NUL or half of a surrogate pair in its details, which no database stores."
         )
@@ -219,28 +209,7 @@ def send_event(
     :param at: when it happened, not later than now; ``None`` for now.
     :raises InvalidEvent: a value is not valid.
     """
-    event = _event(name, amounts or {}, detail or {}, source_id, at, store.clock())
-
-    def write(conn: sa.Connection) -> Sent:
-        assert event.source_id is not None, "it was given one"
-        again = not publish(conn, store, [event])
-        recorded = find_event(conn, event.source_id)
-        assert recorded is not None, "it is recorded now, if it was not before"
-        if not again:
-            write_audit(conn, store, actor, "send_event", event.key, event_id=recorded.id, amounts=dict(event.amounts))
-        return Sent(recorded, again)
-
-    return store.transact(write)
-
-
-def _event(
-    name: str,
-    amounts: Mapping[str, int],
-    detail: Mapping[str, Any],
-    source_id: str | None,
-    at: datetime | None,
-    now: datetime,
-) -> Event:
+    now = store.clock()
     try:
         parse_text(name)
         if source_id is not None:
@@ -254,4 +223,13 @@ def _event(
     # Colons of the name are escaped, so that no other name and source id give the same text.
     marked = name.replace("%", "%%").replace(":", "%:")
     known_by = f"sent:{marked}:{source_id}" if source_id is not None else f"sent-once:{new_id()}"
-    return Event(custom_key(name), at or now, amounts, detail, known_by)
+    event = Event(custom_key(name), at or now, amounts or {}, detail or {}, known_by)
+
+    def write(conn: sa.Connection) -> Sent:
+        again = not publish(conn, store, [event])
+        recorded = _event_from(conn.execute(sa.select(events).where(events.c.source_id == known_by)).one())
+        if not again:
+            write_audit(conn, store, actor, "send_event", event.key, event_id=recorded.id, amounts=dict(event.amounts))
+        return Sent(recorded, again)
+
+    return store.transact(write)

@@ -1,7 +1,7 @@
 """The SQL that matches a range of events to triggers and hands them to the pending runs of their schedules.
 
     number, upto = look_ahead(conn, position, most=10_000)
-    take(conn, Batch(new_id(), position, upto, now))
+    take(conn, new_id(), position, upto, now)
 
 The invariant: each event of the range is handed over once for every trigger that listens to it, to an open pending run that this
 transaction has locked. Without one it joins a launch of the schedule that absorbs events and that no launcher has claimed, locked
@@ -13,7 +13,6 @@ enforces that, since a plan that does not know the numbers may prefer to read wh
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime
 
 import sqlalchemy as sa
@@ -21,21 +20,6 @@ import sqlalchemy as sa
 from airflow_snowpack.scheduling.pending_runs.model import PendingState
 from airflow_snowpack.store.dialect import UtcDateTime
 from airflow_snowpack.store.tables.schedules import ABSORBS, OPEN
-
-
-@dataclass(frozen=True, slots=True)
-class Batch:
-    """The events after one number, up to and with another.
-
-    :param id: a new one for each batch. On Postgres the ids of pending runs are hashes with it, since drawing an id for each took
-        a sixth of the time.
-    """
-
-    id: str
-    after: int
-    upto: int
-    now: datetime
-
 
 # --- on both databases ------------------------------------------------------------------------------------------------
 
@@ -199,18 +183,20 @@ def look_ahead(conn: sa.Connection, after: int, *, most: int) -> tuple[int, int 
     return number, upto
 
 
-def take(conn: sa.Connection, batch: Batch, *, hold_first: bool = False) -> None:
-    """Match the batch and hand it over. The caller has locked the cursor, and moves it in the same transaction.
+def take(conn: sa.Connection, batch_id: str, after: int, upto: int, now: datetime, *, hold_first: bool = False) -> None:
+    """Match the events after a number, up to and with another, and hand them over. The caller has locked the cursor, and moves it
+    in the same transaction.
 
+    :param batch_id: a new one for each batch. On Postgres the ids of pending runs are hashes with it, since drawing an id for
+        each took a sixth of the time.
     :param hold_first: lock the pending runs in a statement of its own, before they are read.
     :raises StaleBatch: roll back, and try again with ``hold_first``.
     """
-    numbers = {"after": batch.after, "upto": batch.upto}
-    moment = {"now": batch.now}
+    numbers, moment = {"after": after, "upto": upto}, {"now": now}
     if conn.dialect.name == "postgresql":
         if hold_first:
             conn.execute(HOLD, numbers | moment).one()
-        if conn.execute(TAKE, numbers | moment | {"batch": batch.id}).scalar_one():
+        if conn.execute(TAKE, numbers | moment | {"batch": batch_id}).scalar_one():
             raise StaleBatch
         return
     conn.execute(ROOM)

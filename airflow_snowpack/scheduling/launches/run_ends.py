@@ -117,12 +117,11 @@ class RunEnds:
         active = self._store.read(lambda conn: active_runs(conn, dag_ids))
         launched = {dag_id: frozenset(runs.started) for dag_id, runs in active.items() if runs.started}
         found = self._airflow.dag_runs(launched) if launched else {}
-        return sum(
-            self._runs.ended(dag_id, run_id, end.state, end.at, began_at=end.began_at)
-            for dag_id, runs in found.items()
-            if not isinstance(runs, Unavailable)
-            for run_id, end in runs.ended.items()
-        )
+        return sum(self._ended(dag_id, runs.ended) for dag_id, runs in found.items() if not isinstance(runs, Unavailable))
+
+    def _ended(self, dag_id: str, ends: Mapping[str, EndedRun]) -> int:
+        """Record these ends; return how many were not on record."""
+        return sum(self._runs.ended(dag_id, run_id, one.state, one.at, began_at=one.began_at) for run_id, one in ends.items())
 
     def _note_missing(self, dag_ids: Sequence[str]) -> None:
         """Record which of the named DAGs do not exist; the explanation of a schedule names them."""
@@ -143,10 +142,7 @@ class RunEnds:
         found = self._airflow.ended_runs([one for one, _ in asked.values()]) if asked else {}
         news = 0
         for dag_id, ends in found.items():
-            missing = sum(
-                self._runs.ended(dag_id, run_id, end.state, end.at, began_at=end.began_at)
-                for run_id, end in self._not_on_record(dag_id, ends).items()
-            )
+            missing = self._ended(dag_id, self._not_on_record(dag_id, ends))
             if missing:
                 log.warning("run_ends_made_good: %s ends of runs of %s had not been reported", missing, dag_id)
             self._move(places[dag_id], asked[dag_id], ends, now)
@@ -164,7 +160,8 @@ class RunEnds:
         rows = [] if counts is None else self._store.all(new.group_by(events.c.key))
         recorded = {row.key: row.number for row in rows}
         expected = None if counts is None else {state: counts[state] + recorded.get(key, 0) for key, state in keys.items()}
-        known = self._on_record(row.dag_id, keys) if search else frozenset()
+        on_record = sa.select(events.c.detail["run_id"].as_string()).where(events.c.key.in_(keys))
+        known = frozenset(self._store.scalars(on_record) if search else ())
         return EndsQuery(row.dag_id, row.since, search, known, mark.get("after")), expected
 
     def _not_on_record(self, dag_id: str, found: EndsFound) -> dict[str, EndedRun]:
@@ -172,10 +169,6 @@ class RunEnds:
         sources = {end_source(dag_id, run_id, end.at, end.began_at, end.state): run_id for run_id, end in found.ended.items()}
         recorded = {row.source_id for row in self._store.all_by_key(sa.select(events.c.source_id), events.c.source_id, sources)}
         return {run_id: found.ended[run_id] for source, run_id in sources.items() if source not in recorded}
-
-    def _on_record(self, dag_id: str, keys: Iterable[str]) -> frozenset[str]:
-        query = sa.select(events.c.detail["run_id"].as_string()).where(events.c.key.in_(list(keys)))
-        return frozenset(self._store.scalars(query))
 
     def _move(self, row: sa.Row[Any], asked: tuple[EndsQuery, Mapping[str, int] | None], found: EndsFound, now: datetime) -> None:
         """Store up to where this DAG's ends are on record."""

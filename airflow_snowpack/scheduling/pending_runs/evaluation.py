@@ -30,7 +30,7 @@ from airflow_snowpack.scheduling.launches.reservation import Reservation, Wanted
 from airflow_snowpack.scheduling.launches.run_ends import LOOK_AGAIN, ended_meanwhile
 from airflow_snowpack.scheduling.pending_runs.batch import Locked, lock_batch
 from airflow_snowpack.scheduling.pending_runs.constraint_context import Facts, rule_all
-from airflow_snowpack.scheduling.pending_runs.leftovers import begin_with_late_events, expiry, keep_unmet, keep_unmet_of_expired
+from airflow_snowpack.scheduling.pending_runs.leftovers import expiry, keep_of_expired, keep_unmet
 from airflow_snowpack.scheduling.pending_runs.model import (
     PendingState,
     Reason,
@@ -222,8 +222,7 @@ class Evaluation:
         self._note_triggered(due)
         if timeout.then is Then.DISCARD:
             discarded = self._discard(due.row, PendingState.CONSTRAINT, why, reasons, what="timed_out")
-            late = begin_with_late_events(self._conn, due.row, due.expires_at, self._now)
-            keep_unmet_of_expired(self._conn, self._store, due.row, due.schedule, due.counted, late)
+            keep_of_expired(self._conn, self._store, due.row, due.schedule, due.counted, due.expires_at)
             return discarded
         note(self._conn, self._store, due.schedule.name, "timed_out", due.row.pending_id, because=why, then="launch")
         return self._start(due, reasons, was=PendingState.CONSTRAINT)

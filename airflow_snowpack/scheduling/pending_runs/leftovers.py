@@ -1,8 +1,7 @@
 """What a pending run leaves behind when it is skipped or expires: late events, and the progress of unmet triggers.
 
     expires_at = expiry(conn, pending_id, schedule, triggered_at, now)
-    late = begin_with_late_events(conn, row, expires_at, now)             # in the transaction that discards the expired run
-    keep_unmet_of_expired(conn, store, row, schedule, counted, late)      # likewise, after its late events have left it
+    keep_of_expired(conn, store, row, schedule, counted, expires_at)      # in the transaction that discards the expired run
     keep_unmet(conn, store, row, schedule, counted)                       # in the transaction that skips a run
 
 A pending run that has expired stays open until the checker evaluates it, and one whose trigger turns out to have been satisfied
@@ -45,64 +44,49 @@ def expiry(conn: sa.Connection, pending_id: str, schedule: Schedule, triggered_a
     return expires_at if last is None else last + schedule.timeout.period
 
 
-def begin_with_late_events(conn: sa.Connection, row: sa.Row[Any], expires_at: datetime, now: datetime) -> str | None:
-    """Move the late events of a discarded pending run to a new one, which is due at once.
+def keep_of_expired(
+    conn: sa.Connection, store: Store, row: sa.Row[Any], schedule: Schedule, counted: Counted, expires_at: datetime
+) -> None:
+    """Leave the late events of a run that expired to a new pending run, which is due at once, with what the unmet triggers have
+    collected.
 
-    :param row: the row of the run that this transaction has discarded.
-    :returns: the id of the new pending run; ``None`` when no event arrived after the expiry.
+    :param row: of the pending run, which this transaction has discarded.
     """
-    mine = pending_events.c.pending_id == row.pending_id
+    now, mine = store.clock(), pending_events.c.pending_id == row.pending_id
     late = sa.select(events.c.id).where(events.c.id == pending_events.c.event_id, events.c.recorded_at >= expires_at).exists()
     if conn.execute(sa.select(sa.literal(1)).where(sa.exists().where(mine, late))).first() is None:
-        return None
-    pending_id = new_id()
-    same = {name: getattr(row, name) for name in ("schedule", "generation", "dag_id", "priority")}
-    new = {"state": PendingState.TRIGGER.value, "created_at": now, "next_check_at": now, "counted_to": 0}
-    conn.execute(sa.insert(pending_jobs).values(pending_id=pending_id, **same, **new, progress={}, reasons=[]))
+        keep_unmet(conn, store, row, schedule, counted)
+        return
+    pending_id = _begin(conn, row, created_at=now, next_check_at=now, counted_to=0, progress={}, reasons=[])
     conn.execute(sa.update(pending_events).where(mine, late).values(pending_id=pending_id))
-    return pending_id
+    in_time = count_all(conn, row.pending_id, schedule)
+    _move_events(conn, row.pending_id, pending_id, _unmet(schedule, in_time, now))
 
 
 def keep_unmet(conn: sa.Connection, store: Store, row: sa.Row[Any], schedule: Schedule, counted: Counted) -> None:
     """Begin a new pending run with what the unmet triggers have collected, if they have collected anything.
 
-    :param row: of the pending run, which the caller holds and has discarded.
+    :param row: of the pending run, which this transaction has discarded.
     """
-    now, unmet = store.clock(), _unmet(schedule, counted, store.clock())
+    now = store.clock()
+    unmet = _unmet(schedule, counted, now)
     if not unmet:
         return
     left = Counted(counted.leaves, {str(number): counted.sums[str(number)] for number in sorted(unmet)}, counted.upto)
     judgement = schedule.trigger.evaluate(left.progress, now)
-    pending_id = new_id()
-    values = {
-        "pending_id": pending_id,
-        "schedule": row.schedule,
-        "generation": row.generation,
-        "dag_id": row.dag_id,
-        "state": PendingState.TRIGGER.value,
-        "priority": row.priority,
-        "created_at": now,
-        "next_check_at": now if judgement.satisfied else judgement.next_at,
-        "reasons": reasons_to_json((Reason("trigger", judgement.text, met=False, not_before=judgement.next_at),)),
-        **left.to_row(),
-    }
-    conn.execute(sa.insert(pending_jobs).values(**values))
+    reason = Reason("trigger", judgement.text, met=False, not_before=judgement.next_at)
+    next_at = now if judgement.satisfied else judgement.next_at
+    pending_id = _begin(conn, row, created_at=now, next_check_at=next_at, reasons=reasons_to_json((reason,)), **left.to_row())
     _move_events(conn, row.pending_id, pending_id, unmet)
     note(conn, store, row.schedule, "progress_kept", pending_id, says=judgement.text)
 
 
-def keep_unmet_of_expired(
-    conn: sa.Connection, store: Store, row: sa.Row[Any], schedule: Schedule, counted: Counted, late: str | None
-) -> None:
-    """Do the same for a run that has expired.
-
-    :param late: the pending run that its late events began, which has not counted them yet; ``None`` when there were none.
-    """
-    if late is None:
-        keep_unmet(conn, store, row, schedule, counted)
-        return
-    before = count_all(conn, row.pending_id, schedule)
-    _move_events(conn, row.pending_id, late, _unmet(schedule, before, store.clock()))
+def _begin(conn: sa.Connection, row: sa.Row[Any], **values: Any) -> str:
+    """Begin another pending run of the same schedule."""
+    same = {name: getattr(row, name) for name in ("schedule", "generation", "dag_id", "priority")}
+    new = {"pending_id": new_id(), "state": PendingState.TRIGGER.value}
+    conn.execute(sa.insert(pending_jobs).values(**new, **same, **values))
+    return new["pending_id"]
 
 
 def _unmet(schedule: Schedule, counted: Counted, now: datetime) -> set[int]:
