@@ -72,6 +72,12 @@ CONFIG: dict[str, Any] = {
                 "The back-off of a job that the sweeper requeues: this, times two to the power of its attempts.",
                 default="30s",
             ),
+            "execution": _option(
+                "Where `MaintainTableOperator` runs its job, unless its argument `execution` differs. `inline`: in the task. "
+                "`queued`: in a worker, while the task waits in the triggerer.",
+                default="inline",
+                example="queued",
+            ),
             "action_order": _option(
                 "The order in which the actions of a job run, independent of their order in the request. All five, once each.",
                 default=(

@@ -6,6 +6,7 @@ options, takes 3 ms to define.
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from airflow_snowpack.errors import Kind, SnowpackError
@@ -19,6 +20,19 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 MAY_HOLD_SECRETS = frozenset({"spark_conf"})
+
+
+class Execution(StrEnum):
+    """Where a task's maintenance job runs."""
+
+    INLINE = "inline"
+    """In the task itself."""
+
+    QUEUED = "queued"
+    """In a worker that claims it from the queue, while the task waits in the triggerer."""
+
+
+EXECUTIONS = " or ".join(Execution)
 
 
 class InvalidSetting(SnowpackError, kind=Kind.MISCONFIGURED):
@@ -106,3 +120,10 @@ def read_level(text: str) -> str:
     if not LEVEL.fullmatch(text):
         raise ValueError("it must start with a letter or an underscore and contain only letters, digits, underscores and hyphens")
     return text
+
+
+def read_execution(text: str) -> Execution:
+    """:raises ValueError: the text is not an execution."""
+    if text not in tuple(Execution):
+        raise ValueError(f"it must be {EXECUTIONS}")
+    return Execution(text)

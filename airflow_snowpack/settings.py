@@ -19,7 +19,9 @@ from typing import TYPE_CHECKING
 
 from airflow_snowpack.setting import (
     AirflowOptions,
+    Execution,
     InvalidSetting as InvalidSetting,
+    read_execution,
     read_level,
     read_optional,
     read_setting,
@@ -54,6 +56,7 @@ class Settings:
     spark_packages: tuple[str, ...]
     spark_conf: Mapping[str, str]
     policy: LifecyclePolicy
+    execution: Execution
     action_order: tuple[str, ...]
     continue_on_error: bool
     table_cache_refresh: timedelta
@@ -95,6 +98,7 @@ class Settings:
             spark_packages=read("spark_packages", _names),
             spark_conf=read("spark_conf", _string_map),
             policy=_read_policy(options),
+            execution=read("execution", read_execution),
             action_order=read("action_order", _order),
             continue_on_error=read("continue_on_error", _flag),
             table_cache_refresh=read("table_cache_refresh", _period),

@@ -21,8 +21,9 @@ from airflow_snowpack.hooks.task_dag_runs import Refused, ask_supervisor
 from airflow_snowpack.interim.collection.model import DagRunState, RunPhase
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
+    from airflow_snowpack.airflow.task_ref import TaskRef
     from airflow_snowpack.hooks.api_client import Answer
     from airflow_snowpack.interim.collection.model import RunQuery
 
@@ -65,6 +66,18 @@ class TaskRunStates:
                 if (dag_id, run_id) in states:
                     states[dag_id, run_id][task_id] = by_index
         return {key: DagRunState(phases[key], tasks) for key, tasks in states.items()}
+
+    def of_tasks(self, tasks: Collection[TaskRef]) -> dict[TaskRef, str | None]:
+        """Return the state of each task instance, with one message for each task; ``None`` without a state or an instance.
+
+        :raises AirflowUnreachable: the API server does not answer.
+        :raises NotReported: it refuses, or answers with names of other tasks.
+        """
+        run_ids: dict[tuple[str, str], set[str]] = defaultdict(set)
+        for task in tasks:
+            run_ids[task.dag_id, task.task_id].add(task.run_id)
+        states = {(dag_id, task_id): self._states(dag_id, task_id, sorted(runs)) for (dag_id, task_id), runs in run_ids.items()}
+        return {each: states[each.dag_id, each.task_id].get(each.run_id, {}).get(each.map_index) for each in tasks}
 
     def _phase(self, run: RunQuery) -> RunPhase | None:
         from airflow.sdk.execution_time.comms import GetDagRun

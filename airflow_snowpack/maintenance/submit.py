@@ -138,6 +138,27 @@ def submit_once(jobs: Jobs, catalog: Catalog, request: MaintenanceRequest, *, ow
     return submit(jobs, catalog, request, submitted_by=submitted_by, owner=owner)
 
 
+def submit_own(jobs: Jobs, catalog: Catalog, request: MaintenanceRequest, *, owner: str, submitted_by: str | None = None) -> Job:
+    """The owner's queued job that is still active and has this request; otherwise a new one.
+
+    Another active job of the owner is cancelled: its request is out of date, or it waits for a process that is gone.
+
+    :raises DrainModeOn: a new job is needed; nothing was cancelled.
+    :raises TableLocked: also while the worker of the job that was cancelled is leaving the table.
+    """
+    from airflow_snowpack.jobs import JobAlreadyFinished
+
+    own = jobs.find_owned(owner)
+    if own is not None:
+        wanted = request.table, request.actions, request.options
+        if not own.inline and (own.table, own.actions, own.options) == wanted:
+            return own
+        refuse_if_draining(jobs)
+        with suppress(JobAlreadyFinished):  # it ended between the two looks
+            jobs.cancel(own.job_id, by=owner)
+    return submit(jobs, catalog, request, submitted_by=submitted_by, owner=owner)
+
+
 def submit_and_claim(
     jobs: Jobs,
     catalog: Catalog,

@@ -26,6 +26,16 @@ class UnreadableArgument(SnowpackError, kind=Kind.INVALID):
         super().__init__(f"The argument {name} = {str(value)[:200]!r} cannot be read. Give {expected}.")
 
 
+class UnusableArgument(SnowpackError, kind=Kind.INVALID):
+    """The argument has no effect.
+
+    :param why: what follows the argument's name and value.
+    """
+
+    def __init__(self, name: str, value: object, why: str, way_out: str) -> None:
+        super().__init__(f"The argument {name} = {str(value)[:200]!r} {why}. {way_out}.")
+
+
 def read_names(name: str, value: object) -> list[str]:
     """Read a list of names from a list, a JSON array, the text of a Python list, or names separated by commas."""
     if isinstance(value, str):

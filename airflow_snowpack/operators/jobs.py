@@ -83,7 +83,7 @@ class RunsJob(ReportsLineage, StopsWhenKilled, UsesCatalog):
         :raises LeaseRanOut: the store did not answer for longer than the lease; a retry takes the job over.
         :raises AirflowFailException: a retry would fail again, or would take the job from another process, or undo a cancel.
         """
-        from airflow_snowpack.jobs import JobStatus, StaleAttempt
+        from airflow_snowpack.jobs import StaleAttempt
 
         assert self._running is not None, "it has begun"
         job = claim.job
@@ -96,15 +96,27 @@ class RunsJob(ReportsLineage, StopsWhenKilled, UsesCatalog):
             raise replaced(stale) from stale
         finally:
             self._running = None
-        if job.status is not JobStatus.COMPLETED:
-            failure = AirflowFailException if any(result.final for result in job.results) else AirflowException
-            raise failure(f"The maintenance of {job.table} ended as {job.status} (job {job.job_id}): {job.error}")
-        return job
+        return require_completed(job)
 
     def abandon(self, reason: str) -> None:
         """Stop the Spark work and fail the job."""
         if self._running is not None:
             self._running.abandon(reason)
+
+
+def require_completed(job: Job) -> Job:
+    """Return a completed job.
+
+    :raises AirflowException: it failed; the message is the error of its action.
+    :raises AirflowFailException: a retry would fail again, or undo a cancel.
+    """
+    from airflow_snowpack.jobs import JobStatus
+
+    if job.status is JobStatus.COMPLETED:
+        return job
+    final = job.status is JobStatus.CANCELLED or any(result.final for result in job.results)
+    failure = AirflowFailException if final else AirflowException
+    raise failure(f"The maintenance of {job.table} ended as {job.status} (job {job.job_id}): {job.error}")
 
 
 def replaced(stale: StaleAttempt) -> AirflowException:

@@ -73,12 +73,17 @@ class WaitsForTable(UsesCatalog):
         try:
             return self.attempt(context)
         except TableLocked as locked:
-            self._meet_locked_table(locked, until)
+            self._meet_locked_table(context, locked, until)
 
-    def _meet_locked_table(self, locked: TableLocked, until: str | None) -> NoReturn:
-        if self.if_locked == "fail":
+    def waits_in_any_case(self, context: Context, locked: TableLocked) -> bool:
+        """Return whether the task waits for this lock whatever ``if_locked`` is."""
+        return False
+
+    def _meet_locked_table(self, context: Context, locked: TableLocked, until: str | None) -> NoReturn:
+        if_locked = "wait" if self.if_locked != "wait" and self.waits_in_any_case(context, locked) else self.if_locked
+        if if_locked == "fail":
             raise AirflowException(str(locked)) from locked
-        if self.if_locked == "skip":
+        if if_locked == "skip":
             raise AirflowSkipException(str(locked)) from locked
         from airflow_snowpack.store import utc_now
         from airflow_snowpack.triggers import TableLockTrigger

@@ -9,8 +9,9 @@ from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.links import MaintenanceJobLink, show_job
 from airflow_snowpack.operators.arguments import read_flag, read_names, read_object, read_text
 from airflow_snowpack.operators.base import owner_of, worker_of
-from airflow_snowpack.operators.jobs import RunsJob, job_report
+from airflow_snowpack.operators.jobs import job_report
 from airflow_snowpack.operators.locks import WaitsForTable
+from airflow_snowpack.operators.queued import QueuesJob
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
     from airflow_snowpack.hooks.store import SnowpackHook
     from airflow_snowpack.iceberg import TableName
+    from airflow_snowpack.jobs import Job
     from airflow_snowpack.maintenance.submit import MaintenanceRequest
 
 EVENT = ("job_id", "catalog_id", "actions", "before", "after")
@@ -101,8 +103,8 @@ class RequestsMaintenance(WaitsForTable):
         )
 
 
-class MaintainTableOperator(RequestsMaintenance, RunsJob):
-    """Maintains one table in the task itself, under its lock. Most DAGs need only this operator.
+class MaintainTableOperator(RequestsMaintenance, QueuesJob):
+    """Maintains one table under its lock, in the task itself or in a worker. Most DAGs need only this operator.
 
         MaintainTableOperator(
             task_id="maintain",
@@ -112,7 +114,8 @@ class MaintainTableOperator(RequestsMaintenance, RunsJob):
         )
 
     A retry, or a clear, of the same task instance takes over its own job at once, even if the process of the try before is still
-    alive: what that process writes no longer counts.
+    alive: what that process writes no longer counts. With ``execution="queued"`` it waits for its own job again. If the task is
+    killed, marked or cleared while it waits, or exceeds its ``execution_timeout``, its job is cancelled.
 
     :param table: ``database.table``.
     :param actions: names of actions, in any order: a list, a JSON array, or text with commas; ``None`` for all five.
@@ -125,6 +128,8 @@ class MaintainTableOperator(RequestsMaintenance, RunsJob):
     :param if_locked: what to do when another process has locked the table: ``fail``, ``skip``, or ``wait`` in the triggerer.
     :param wait_timeout: how long to wait at most.
     :param poll_interval: the time between two checks while waiting.
+    :param execution: ``inline``: run the job in the task. ``queued``: queue it for a worker and wait in the triggerer, which uses
+        no worker slot; the worker has its own ``spark_conn_id`` and ``continue_on_error``. ``None``: ``[snowpack] execution``.
     :param continue_on_error: run the remaining actions after one that failed; ``None``: ``[snowpack] continue_on_error``.
 
     Returns the job as a dictionary: ``job_id``, ``status``, ``results`` with messages and metrics, ``before`` and ``after``.
@@ -132,7 +137,7 @@ class MaintainTableOperator(RequestsMaintenance, RunsJob):
     :func:`~airflow_snowpack.assets.iceberg_asset`), unless its DAG is scheduled on that asset.
     """
 
-    template_fields: Sequence[str] = (*RequestsMaintenance.template_fields, "spark_conn_id")
+    template_fields: Sequence[str] = (*RequestsMaintenance.template_fields, "spark_conn_id", "execution")
 
     def declare_events(self) -> Asset | AssetAlias | None:
         """Declare the asset of the table, unless the task never maintains it."""
@@ -141,24 +146,32 @@ class MaintainTableOperator(RequestsMaintenance, RunsJob):
         return declare_outlet(self, outlet, maintained_tables())
 
     def request(self, context: Context, hook: SnowpackHook, catalog: Catalog, request: MaintenanceRequest) -> dict[str, Any]:
-        """Submit, claim and run the job."""
+        """Run the job, or queue it for a worker."""
+        queued, before = self.is_queued(hook.settings), _numbers(catalog, request.table)
+        if queued:
+            self.queue_job(context, hook.jobs(), catalog, request, before)
+        return self.report(context, self._run(context, hook, catalog, request), before, catalog)
+
+    def report(self, context: Context, job: Job, before: Mapping[str, int], catalog: Catalog | None = None) -> dict[str, Any]:
+        """Emit the event of the table, and return the job with the table's numbers."""
+        report = job_report(job, before, self._numbers_after(job.table, catalog))
+        if self._outlet is not None:
+            event = {key: report[key] for key in EVENT if key in report}
+            record_maintenance(context, self._outlet, job.table, event, catalog_conn_id=self.catalog_conn_id)
+        return report
+
+    def _run(self, context: Context, hook: SnowpackHook, catalog: Catalog, request: MaintenanceRequest) -> Job:
         from airflow_snowpack.maintenance.submit import claim_own
 
-        owner, before = owner_of(context), _numbers(catalog, request.table)
-        engine = self.engine(hook, catalog)
+        owner, engine = owner_of(context), self.engine(hook, catalog)
         with self.kill_postponed():
             claim = claim_own(hook.jobs(), catalog, request, worker_of(context), owner=owner, submitted_by=owner)
             self.begin(hook, claim, engine)
-        job = self.run_attempt(context, claim)
-        report = job_report(job, before, self._numbers_after(catalog, request.table))
-        if self._outlet is not None:
-            event = {key: report[key] for key in EVENT if key in report}
-            record_maintenance(context, self._outlet, request.table, event, catalog_conn_id=self.catalog_conn_id)
-        return report
+        return self.run_attempt(context, claim)
 
-    def _numbers_after(self, catalog: Catalog, table: TableName) -> Mapping[str, int] | None:
+    def _numbers_after(self, table: TableName, catalog: Catalog | None) -> Mapping[str, int] | None:
         try:
-            return _numbers(catalog, table)
+            return _numbers(catalog or self.catalog_hook().catalog, table)
         except SnowpackError:
             # The work is done and recorded; a retry for the sake of some numbers would repeat it.
             self.log.warning("The numbers of %s after the maintenance could not be read", table, exc_info=True)
@@ -173,7 +186,8 @@ class SubmitMaintenanceOperator(RequestsMaintenance):
 
     A retry whose first try had submitted already returns that job.
 
-    The arguments are those of :class:`MaintainTableOperator`, without ``spark_conn_id`` and ``continue_on_error``.
+    The arguments are those of :class:`MaintainTableOperator`, without ``execution``, ``spark_conn_id`` and
+    ``continue_on_error``.
 
     Returns the job as a dictionary, with its ``job_id``.
     """

@@ -10,12 +10,14 @@ from datetime import datetime, timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from airflow_snowpack.triggers.shared_reads import SharedReads, join_tables, one_by_one, shared_reads
+from airflow_snowpack.recurring import Recurring
+from airflow_snowpack.triggers.shared_reads import SharedReads, join_tables, next_round, one_by_one, shared_reads
 from airflow_snowpack.triggers.wait_for import WaitFor
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
 
+    from airflow_snowpack.airflow.task_ref import TaskRef
     from airflow_snowpack.iceberg import TableName
     from airflow_snowpack.jobs import JobNotFound, JobStatus, TableLock
     from airflow_snowpack.scheduling.sources.consumer import Consumer, Kept, Look, Places
@@ -27,20 +29,66 @@ CALL_CHECK_S = 5.0
 CLOCK_CHECK_S = 60.0
 """A clock that was set, or a machine that slept, is noticed after this time."""
 CALLED = {"why": "called"}
+_cancelling: set[asyncio.Task[None]] = set()
+"""The event loop alone would not keep these tasks from being collected."""
 
 
 @dataclass(eq=False, repr=False)
 class MaintenanceJobTrigger(WaitFor):
-    """Waits until a maintenance job is completed, failed or cancelled. Fires with its ``status``."""
+    """Waits until a maintenance job is completed, failed or cancelled. Fires with its ``status``.
+
+    :param owner: cancel the job under this name when the task is killed; ``None`` leaves the job alone.
+    """
 
     job_id: str
     store_conn_id: str | None = None
     poll_seconds: float = 10.0
+    owner: str | None = None
 
     async def ask(self) -> dict[str, Any] | None:
         """Return the status of a job that has ended."""
         status = await self.store.get(_read_statuses, self.job_id)
         return {"job_id": self.job_id, "status": status.value} if status.is_terminal else None
+
+    async def on_kill(self) -> None:
+        """Cancel the job of a task that was marked or cleared.
+
+        Airflow also calls this when another triggerer takes the trigger over; the task is deferred then. An outage of the store
+        may last longer than Airflow waits for this method.
+        """
+        if self.owner is not None and not await self._is_deferred():
+            cancelling = asyncio.create_task(self._cancel(self.owner))
+            _cancelling.add(cancelling)
+            cancelling.add_done_callback(_cancelling.discard)
+            await asyncio.shield(cancelling)
+
+    async def _is_deferred(self) -> bool:
+        from airflow_snowpack.airflow.task_ref import TaskRef
+
+        if self.task_instance is None:
+            return False
+        task = TaskRef.of(self.task_instance)
+        try:
+            states = await shared_reads("task states", _read_task_states, "Airflow").get([task])
+        except Exception as problem:  # noqa: BLE001 - Airflow may raise anything here
+            # A cancelled job is submitted again if its task waits for it; one that no task waits for would stay.
+            log.warning("Job %s is cancelled, although the state of its task is unknown: %s", self.job_id, problem)
+            return False
+        return states[task] == "deferred"
+
+    async def _cancel(self, owner: str) -> None:
+        from airflow_snowpack.store import StoreTooSlow, StoreUnreachable
+
+        failing = Recurring(log)
+        while True:
+            try:
+                ended = await self.store.get(_cancel_jobs, (self.job_id, owner))
+            except (StoreTooSlow, StoreUnreachable) as outage:
+                failing.failed(outage, "Job %s is cancelled when the store answers", self.job_id)
+                await next_round(self.poll_seconds)
+            else:
+                log.info("%s", ended)
+                return
 
 
 @dataclass(eq=False, repr=False)
@@ -213,6 +261,31 @@ def _read_statuses(store: Store, job_ids: frozenset[str]) -> dict[str, JobStatus
     from airflow_snowpack.jobs.queries import JobReader
 
     return JobReader(store).statuses(job_ids)
+
+
+def _cancel_jobs(store: Store, jobs_of: frozenset[tuple[str, str]]) -> dict[tuple[str, str], str | Exception]:
+    from airflow_snowpack.jobs import JobAlreadyFinished, JobNotFound, Jobs
+
+    jobs = Jobs(store)
+
+    def cancel(job_of: tuple[str, str]) -> str:
+        job_id, owner = job_of
+        try:
+            jobs.cancel(job_id, by=owner)
+        except (JobAlreadyFinished, JobNotFound) as over:
+            return str(over)
+        return f"Job {job_id} was cancelled, because its task has ended."
+
+    try:
+        return one_by_one(jobs_of, cancel)
+    finally:
+        jobs.flush()
+
+
+def _read_task_states(tasks: frozenset[TaskRef]) -> dict[TaskRef, str | None]:
+    from airflow_snowpack.hooks.run_states import TaskRunStates
+
+    return dict(TaskRunStates().of_tasks(tasks))
 
 
 def _read_locks(store: Store, tables: frozenset[TableName]) -> dict[TableName, TableLock | None]:

@@ -15,8 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import structlog
+from trigger_rounds import TriggerRounds, as_connection
 
 from airflow_snowpack import hooks
+from airflow_snowpack.store import open_store
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
 
     from airflow_snowpack.iceberg import TableName
     from airflow_snowpack.jobs import Jobs
+    from airflow_snowpack.store import Store
 
 TABLE = "demo.flights"
 
@@ -65,6 +68,35 @@ def flights(identified: Callable[[str], TableName]) -> TableName:
     for _ in range(6):
         table.append(rows)
     return identified(TABLE)
+
+
+@pytest.fixture
+def far_store(postgres_database: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
+    """A store in Postgres, and the installation's connection to it."""
+    monkeypatch.setenv("AIRFLOW_CONN_FAR_STORE", as_connection(postgres_database))
+    monkeypatch.setenv("AIRFLOW__SNOWPACK__STORE_CONN_ID", "far_store")
+    with open_store(postgres_database) as store:
+        yield store
+    _forget_stores()
+
+
+def _forget_stores() -> None:
+    """Close what the process would keep open, since the database goes with the test."""
+    from airflow_snowpack.triggers import shared_reads
+
+    for store in shared_reads._stores.values():
+        store.close()
+    shared_reads._stores.clear()
+
+
+@pytest.fixture
+def rounds(monkeypatch: pytest.MonkeyPatch) -> TriggerRounds:
+    from airflow_snowpack.triggers import table_watcher, wait_for
+
+    rounds = TriggerRounds()
+    for module in (table_watcher, wait_for):
+        monkeypatch.setattr(module, "next_round", rounds.next_round)
+    return rounds
 
 
 @dataclass

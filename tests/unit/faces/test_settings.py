@@ -10,6 +10,7 @@ import pytest
 from airflow_snowpack.jobs.model import LifecyclePolicy
 from airflow_snowpack.maintenance.action import DEFAULT_ORDER, Action
 from airflow_snowpack.provider_info import CONFIG
+from airflow_snowpack.setting import Execution
 from airflow_snowpack.settings import InvalidSetting, Settings
 
 
@@ -32,17 +33,20 @@ def test_the_documented_defaults_are_those_of_the_domain() -> None:
     assert settings.policy == LifecyclePolicy()
     assert settings.action_order == DEFAULT_ORDER
     assert settings.continue_on_error is False
+    assert settings.execution is Execution.INLINE
 
 
 def test_an_environment_variable_of_airflow_sets_an_option(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AIRFLOW__SNOWPACK__LEASE", "PT5M")
     monkeypatch.setenv("AIRFLOW__SNOWPACK__SPARK_CONF", '{"spark.sql.shuffle.partitions": 8}')
     monkeypatch.setenv("AIRFLOW__SNOWPACK__CONTINUE_ON_ERROR", "true")
+    monkeypatch.setenv("AIRFLOW__SNOWPACK__EXECUTION", "queued")
     settings = Settings.load()
 
     assert settings.policy.lease == timedelta(minutes=5)
     assert settings.spark_conf == {"spark.sql.shuffle.partitions": "8"}
     assert settings.continue_on_error is True
+    assert settings.execution is Execution.QUEUED
 
 
 def test_another_action_order_is_taken_when_it_is_whole(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -68,6 +72,7 @@ def test_another_action_order_is_taken_when_it_is_whole(monkeypatch: pytest.Monk
         ("spark_conf", "{"),
         ("spark_master", ""),
         ("continue_on_error", "perhaps"),
+        ("execution", "later"),
         ("action_order", "expire_snapshots"),
     ],
 )
@@ -96,3 +101,9 @@ def test_spark_settings_that_cannot_be_read_are_not_repeated_since_they_may_hold
         Settings.load()
 
     assert "hush" not in str(caught.value)
+
+
+def test_a_wrong_execution_names_what_is_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AIRFLOW__SNOWPACK__EXECUTION", "later")
+    with pytest.raises(InvalidSetting, match=r"\[snowpack\] execution = 'later' is not valid: it must be inline or queued\."):
+        Settings.load()

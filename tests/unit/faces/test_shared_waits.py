@@ -11,13 +11,14 @@ import pytest
 import sqlalchemy as sa
 from counted_reads import counted_reads
 from sqlalchemy.engine import make_url
+from trigger_rounds import as_connection, connections
 
 from airflow_snowpack import triggers
 from airflow_snowpack.iceberg import CatalogConfig, TableName
 from airflow_snowpack.jobs import Jobs
 from airflow_snowpack.scheduling import CommitsAdded, DagRuns, Gate, GatePlace, GateState, MaxConcurrent, parse_trigger
 from airflow_snowpack.scheduling.sources.consumer import NO_OWNER, Consumer
-from airflow_snowpack.store import Store, open_store, utc_now
+from airflow_snowpack.store import Store, utc_now
 from airflow_snowpack.store.tables.schedules import considered
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
     from airflow.triggers.base import BaseTrigger
     from pyiceberg.catalog import Catalog
+    from trigger_rounds import TriggerRounds
 
     Tasks = list[asyncio.Task[dict[str, Any]]]
 
@@ -36,13 +38,6 @@ TABLES = ("a", "b", "c")
 @pytest.fixture(autouse=True)
 def settled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AIRFLOW__SNOWPACK__RESUME_DELAY", "PT0.001S")
-
-
-def as_connection(url: str) -> str:
-    """A database as an Airflow connection."""
-    place = make_url(url)
-    login = {"login": place.username, "password": place.password, "host": place.host, "port": place.port}
-    return json.dumps({"conn_type": "postgres", "schema": place.database, **login})
 
 
 @pytest.fixture
@@ -67,25 +62,6 @@ def far_catalog(empty_postgres_database: str, tmp_path: Path, monkeypatch: pytes
     loaded.close()
     yield loaded
     loaded.close()
-
-
-@pytest.fixture
-def far_store(postgres_database: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
-    """A store in Postgres, and the installation's connection to it."""
-    monkeypatch.setenv("AIRFLOW_CONN_FAR_STORE", as_connection(postgres_database))
-    monkeypatch.setenv("AIRFLOW__SNOWPACK__STORE_CONN_ID", "far_store")
-    with open_store(postgres_database) as store:
-        yield store
-    _forget_stores()
-
-
-def _forget_stores() -> None:
-    """Close what the process would keep open, since the database goes with the test."""
-    from airflow_snowpack.triggers import shared_reads
-
-    for store in shared_reads._stores.values():
-        store.close()
-    shared_reads._stores.clear()
 
 
 def append(catalog: Catalog, table: str) -> None:
@@ -121,39 +97,6 @@ class QuietAirflow:
         return dict.fromkeys(pools)
 
 
-class TriggerRounds:
-    """The rounds of the triggers, which a test begins."""
-
-    def __init__(self) -> None:
-        self._begins, self._parked = asyncio.Event(), 0
-
-    async def next_round(self, _period_s: float, _at_most_s: float = 0) -> None:
-        begins = self._begins
-        self._parked += 1
-        await begins.wait()
-
-    async def over(self, waiters: int) -> None:
-        """Wait until so many triggers wait for the next round."""
-        while self._parked < waiters:
-            await asyncio.sleep(0.01)
-
-    async def run(self, waiters: int) -> None:
-        begins, self._begins, self._parked = self._begins, asyncio.Event(), 0
-        begins.set()
-        await self.over(waiters)
-
-
-@pytest.fixture
-def rounds(monkeypatch: pytest.MonkeyPatch) -> TriggerRounds:
-
-    from airflow_snowpack.triggers import table_watcher, wait_for
-
-    rounds = TriggerRounds()
-    for module in (table_watcher, wait_for):
-        monkeypatch.setattr(module, "next_round", rounds.next_round)
-    return rounds
-
-
 async def first_event(trigger: BaseTrigger) -> dict[str, Any]:
     async for event in trigger.run():
         return dict(event.payload)
@@ -176,15 +119,6 @@ def while_waiting(
             await asyncio.gather(*tasks, return_exceptions=True)
 
     asyncio.run(asyncio.wait_for(run(), timeout=100))
-
-
-def connections(url: str) -> int:
-    """How many connections other than this one a database has."""
-    place = make_url(url)
-    with psycopg.connect(place.set(drivername="postgresql").render_as_string(hide_password=False)) as conn:
-        query = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
-        (number,) = conn.execute(query).fetchone() or (0,)
-    return int(number)
 
 
 def test_150_sensors_share_one_connection_to_the_catalog_and_one_to_the_store_and_read_each_table_once(

@@ -1,0 +1,192 @@
+"""Queue a job from a task, wait for its end in the triggerer, and cancel the job if the task ends before it.
+
+    def request(self, context, hook, catalog, request):
+        self.queue_job(context, hook.jobs(), catalog, request, before)       # leaves the worker slot
+
+    def report(self, context, job, before): ...                          # after the job has completed
+
+The invariant: a task that ends by itself, or that Airflow ends while it waits, leaves no pending or running job behind. The
+event of the trigger is a hint; the task reads the job.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from airflow.sdk.exceptions import AirflowException, TaskDeferralError, TaskDeferralTimeout
+
+from airflow_snowpack.assets import is_template
+from airflow_snowpack.links import show_job
+from airflow_snowpack.operators.arguments import UnreadableArgument, UnusableArgument, read_text
+from airflow_snowpack.operators.base import owner_of
+from airflow_snowpack.operators.jobs import RunsJob, require_completed
+from airflow_snowpack.operators.locks import WaitsForTable
+from airflow_snowpack.setting import EXECUTIONS, Execution
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from datetime import timedelta
+
+    from airflow.sdk import Context
+    from pyiceberg.catalog import Catalog
+
+    from airflow_snowpack.jobs import Job, Jobs, TableLocked
+    from airflow_snowpack.lineage.operation import DatasetAt, TableAt
+    from airflow_snowpack.maintenance.submit import MaintenanceRequest
+    from airflow_snowpack.settings import Settings
+
+WORKERS_OWN = ("continue_on_error", "spark_conn_id")
+"""The arguments of a task that runs its job itself; a worker has its own."""
+
+
+class QueuesJob(WaitsForTable, RunsJob):
+    """Base of the operators that run their job in the task or queue it for a worker.
+
+    :param execution: ``inline``, ``queued``, or ``None`` for ``[snowpack] execution``.
+    """
+
+    def __init__(self, *, execution: Execution | str | None = None, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.execution = execution
+        if execution is not None and not is_template(execution):
+            self.read_execution(Execution.INLINE)
+
+    _queued: tuple[Jobs, str, str] | None = None
+    _ended_job: Job | None = None
+
+    def report(self, context: Context, job: Job, before: Mapping[str, int]) -> Any:
+        """Emit the events of a completed job, and return the XCom.
+
+        :param before: the numbers of the table before the job.
+        """
+        raise NotImplementedError
+
+    def read_execution(self, default: Execution) -> Execution:
+        """Return where the job runs.
+
+        :param default: without an argument.
+        :raises UnreadableArgument: the argument is not an execution.
+        :raises UnusableArgument: the job is to be queued, and another argument would have no effect.
+        """
+        text = read_text(self.execution)
+        if text is not None and text not in tuple(Execution):
+            raise UnreadableArgument("execution", text, EXECUTIONS)
+        execution = default if text is None else Execution(text)
+        for name in WORKERS_OWN if execution is Execution.QUEUED else ():
+            if read_text(value := getattr(self, name)) is not None:
+                why = f"has no effect with execution = '{execution}', because the worker that runs the job has its own"
+                raise UnusableArgument(name, value, why, f"Remove it, or use execution = '{Execution.INLINE}'")
+        return execution
+
+    def is_queued(self, settings: Settings) -> bool:
+        """Return whether a worker runs the job; raises as :meth:`read_execution`."""
+        return self.read_execution(settings.execution) is Execution.QUEUED
+
+    def queue_job(
+        self, context: Context, jobs: Jobs, catalog: Catalog, request: MaintenanceRequest, before: Mapping[str, int]
+    ) -> NoReturn:
+        """Queue the job, or find the one that an earlier try has queued, and wait for its end."""
+        from airflow_snowpack.maintenance.submit import submit_own
+        from airflow_snowpack.store import utc_now
+
+        owner, limit = owner_of(context), self.execution_timeout
+        with self.kill_postponed():
+            job = submit_own(jobs, catalog, request, owner=owner, submitted_by=owner)
+            self._queued = jobs, job.job_id, owner
+        self._wait(context, jobs, job, before, None if limit is None else (utc_now() + limit).isoformat())
+
+    def job_ended(
+        self, context: Context, event: dict[str, Any], job_id: str, before: Mapping[str, int], until: str | None
+    ) -> Any:
+        """Read the job, and wait again if it has not ended."""
+        from airflow_snowpack.jobs import JobStatus
+        from airflow_snowpack.store import StoreUnreachable
+
+        owner = owner_of(context)
+        with self.installation() as hook:
+            try:
+                jobs, job = hook.jobs(), hook.jobs().get(job_id)
+            except StoreUnreachable as outage:
+                self.log.warning("The job is read again when the store answers: %s", outage)
+                self._defer(context, job_id, before, until)
+            if not job.status.is_terminal:
+                if problem := event.get("problem"):
+                    self._cancel(jobs, job_id, owner)
+                    raise AirflowException(problem)
+                self._queued = jobs, job_id, owner
+                self._wait(context, jobs, job, before, until)
+            show_job(self, context, job_id)
+            if job.status is JobStatus.CANCELLED and job.cancelled_by == owner:
+                self.log.info("Job %s was cancelled with an earlier try of this task. The task submits it again.", job_id)
+                return self._attempt_or_wait(context, until=None)
+            self._ended_job = job
+            return self.report(context, require_completed(job), before)
+
+    def resume_execution(self, next_method: str, next_kwargs: dict[str, Any] | None, context: Context) -> Any:
+        """Cancel the job if Airflow ends the wait: after ``execution_timeout``, or because the trigger failed."""
+        try:
+            return super().resume_execution(next_method, next_kwargs, context)
+        except (TaskDeferralError, TaskDeferralTimeout):
+            with self.installation() as hook:
+                own = hook.jobs().find_owned(owner_of(context))
+                if own is not None:
+                    self._cancel(hook.jobs(), own.job_id, owner_of(context))
+            raise
+
+    def abandon(self, reason: str) -> None:
+        """Cancel the queued job, or stop and fail the job that runs in the task."""
+        if self._queued is not None:
+            self._cancel(*self._queued)
+        super().abandon(reason)
+
+    def waits_in_any_case(self, context: Context, locked: TableLocked) -> bool:
+        """Wait for the table while the worker of a job that an earlier try of this task has cancelled is leaving it."""
+        with self.installation() as hook:
+            holder = hook.jobs().find(locked.lock.holder)
+        return holder is not None and holder.owner == owner_of(context)
+
+    def read_and_written(self) -> tuple[Sequence[TableAt | DatasetAt], Sequence[TableAt | DatasetAt]]:
+        """Return the table as the worker read and wrote it."""
+        from airflow_snowpack.hooks.store import SnowpackHook
+        from airflow_snowpack.lineage.operations import OperationLog
+
+        job = self._ended_job
+        if job is None:
+            return (), ()
+        with SnowpackHook(self.store_conn_id) as hook:
+            newest = OperationLog(hook.store()).of_table(str(job.table)).items
+        done = [each for each in reversed(newest) if each.job_id == job.job_id]
+        return [table for each in done for table in each.inputs], [table for each in done for table in each.outputs]
+
+    def _wait(self, context: Context, jobs: Jobs, job: Job, before: Mapping[str, int], until: str | None) -> NoReturn:
+        from airflow_snowpack.jobs import explain
+
+        show_job(self, context, job.job_id)
+        self.log.info("Job %s on %s (%s): %s", job.job_id, job.table, ", ".join(job.actions), explain(jobs, job))
+        self._defer(context, job.job_id, before, until)
+
+    def _defer(self, context: Context, job_id: str, before: Mapping[str, int], until: str | None) -> NoReturn:
+        from airflow_snowpack.triggers import MaintenanceJobTrigger
+
+        poll_s = self.poll_interval.total_seconds()
+        trigger = MaintenanceJobTrigger(job_id, self.store_conn_id, poll_s, owner=owner_of(context))
+        arguments = {"job_id": job_id, "before": dict(before), "until": until}
+        self.defer(trigger=trigger, method_name="job_ended", kwargs=arguments, timeout=_left(until))
+        raise AssertionError("defer() raises")
+
+    def _cancel(self, jobs: Jobs, job_id: str, by: str) -> None:
+        from airflow_snowpack.jobs import JobAlreadyFinished, JobNotFound
+
+        with suppress(JobAlreadyFinished, JobNotFound):
+            jobs.cancel(job_id, by=by)
+            self.log.info("Job %s was cancelled, because its task has ended.", job_id)
+
+
+def _left(until: str | None) -> timedelta | None:
+    from datetime import timedelta
+
+    from airflow_snowpack.store import utc_now
+
+    return None if until is None else max(timedelta(0), datetime.fromisoformat(until) - utc_now())

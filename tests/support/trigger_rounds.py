@@ -1,0 +1,53 @@
+"""Triggers that wait for their next round until a test begins it, and the connections that they hold meanwhile.
+
+rounds = TriggerRounds()
+await rounds.over(500)      # all 500 triggers wait
+await rounds.run(500)       # they ask once more, and wait again
+assert connections(url) == 1
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import psycopg
+from sqlalchemy.engine import make_url
+
+
+class TriggerRounds:
+    """The rounds of the triggers, which a test begins."""
+
+    def __init__(self) -> None:
+        self._begins, self._parked = asyncio.Event(), 0
+
+    async def next_round(self, _period_s: float, _at_most_s: float = 0) -> None:
+        begins = self._begins
+        self._parked += 1
+        await begins.wait()
+
+    async def over(self, waiters: int) -> None:
+        """Wait until so many triggers wait for the next round."""
+        while self._parked < waiters:
+            await asyncio.sleep(0.01)
+
+    async def run(self, waiters: int) -> None:
+        begins, self._begins, self._parked = self._begins, asyncio.Event(), 0
+        begins.set()
+        await self.over(waiters)
+
+
+def as_connection(url: str) -> str:
+    """A database as an Airflow connection."""
+    place = make_url(url)
+    login = {"login": place.username, "password": place.password, "host": place.host, "port": place.port}
+    return json.dumps({"conn_type": "postgres", "schema": place.database, **login})
+
+
+def connections(url: str) -> int:
+    """How many connections other than this one a database has."""
+    place = make_url(url)
+    with psycopg.connect(place.set(drivername="postgresql").render_as_string(hide_password=False)) as conn:
+        query = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        (number,) = conn.execute(query).fetchone() or (0,)
+    return int(number)
