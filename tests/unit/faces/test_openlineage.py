@@ -15,6 +15,7 @@ import pytest
 
 from airflow_snowpack import operators
 from airflow_snowpack.airflow.task_ref import TaskRef
+from airflow_snowpack.jobs import JobStatus
 from airflow_snowpack.lineage.operation import DatasetAt, Operation, OperationKind, TableAt
 from airflow_snowpack.lineage.operations import note_operation
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
     from airflow_snowpack.iceberg import TableName
     from airflow_snowpack.jobs import Jobs
+    from tests.unit.faces.conftest import Runner
 
 NOW = datetime.now(UTC)
 TASK = TaskRef("shop", "manual__1", "work", 3, 2)
@@ -109,6 +111,28 @@ class TestWithTheProvider:
 
         reported = self.asked(operators.RunMaintenanceJobOperator(task_id="work"))
         assert [dataset.facets["version"].datasetVersion for dataset in reported.outputs] == ["4"]
+
+    def test_a_task_whose_job_a_worker_ran_reports_what_the_worker_read_and_wrote(
+        self, run_operator: Runner, jobs: Jobs, flights: TableName
+    ) -> None:
+        task = {"task_id": "maintain", "table": "demo.flights", "actions": ["expire_snapshots"], "execution": "queued"}
+        deferred = run_operator(operators.MaintainTableOperator(**task))
+        claim = jobs.claim("shop/manual__9/work try 1 on pod", catalog_id=flights.catalog_id)
+        assert claim is not None
+        worker, table = TaskRef("shop", "manual__9", "work", try_number=1), TableAt(str(flights), 1, "s3://lake/flights")
+        for before, after, job_id in ((5, 6, "another"), (11, 12, claim.job.job_id), (12, 13, claim.job.job_id)):
+            moved = [replace(table, snapshot_id=before)], [replace(table, snapshot_id=after)]
+            at = NOW + timedelta(seconds=after)
+            note_operation(jobs.store, Operation(OperationKind.MAINTENANCE, at, *moved, task=worker, job_id=job_id))
+        jobs.finish(claim, JobStatus.COMPLETED, [])
+        waited = deferred.message
+        event = {"event": {"status": "completed"}, **waited.next_kwargs}
+        ended = run_operator(operators.MaintainTableOperator(**task), resume=(waited.next_method, event))
+        assert ended.state == "success", ended.error
+
+        reported = self.asked(run_operator.instance.task, instance=run_operator.instance)
+        (read,), (written,) = reported.inputs, reported.outputs
+        assert [each.facets["version"].datasetVersion for each in (read, written)] == ["11", "13"]
 
     def test_a_task_that_changed_nothing_reports_nothing(self, jobs: Jobs) -> None:
         reported = self.asked(operators.RunMaintenanceJobOperator(task_id="work"))
