@@ -23,6 +23,7 @@ from airflow_snowpack.scheduling.events.event_log import read_backlog
 from airflow_snowpack.scheduling.schedules import Schedules
 from airflow_snowpack.scheduling.sources.source import read_table_lag
 from airflow_snowpack.store.size import read_size
+from airflow_snowpack.wire.shape import seconds_since
 
 BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
 RECENT = timedelta(hours=1)
@@ -77,7 +78,7 @@ class _StoreMetrics(Collector):
     def _queue(self) -> Iterator[Metric]:
         jobs = self._services.jobs
         queue, now = jobs.queue(), jobs.store.clock()
-        oldest = 0.0 if queue.oldest is None else max((now - queue.oldest).total_seconds(), 0.0)
+        oldest = seconds_since(queue.oldest, now) or 0
         yield _gauge("snowpack_queue_depth", "Jobs that a worker could claim now.", queue.depth)
         yield _gauge("snowpack_queue_oldest_seconds", "Waiting time of the oldest job in the queue.", oldest)
         yield _gauge("snowpack_queue_delayed", "Jobs whose back-off has not elapsed.", queue.delayed)
@@ -94,8 +95,7 @@ class _StoreMetrics(Collector):
     def _inventory(self) -> Iterator[Metric]:
         state, now = self._services.inventory.state(), self._services.jobs.store.clock()
         yield _gauge("snowpack_inventory_tables", "Tables in the list of tables.", state.tables)
-        if state.refreshed_at is not None:
-            age = max((now - state.refreshed_at).total_seconds(), 0.0)
+        if (age := seconds_since(state.refreshed_at, now)) is not None:
             yield _gauge("snowpack_inventory_age_seconds", "Age of the last listing of the catalog.", age)
         yield _gauge("snowpack_inventory_failing", "1 when the last listing failed.", int(state.problem is not None))
 
@@ -108,7 +108,7 @@ class _StoreMetrics(Collector):
             instances.add_metric(role, len(report.running))
             missing.add_metric(role, int(report.is_missing))
             if report.last is not None:
-                seen.add_metric(role, max((report.now - report.last.seen_at).total_seconds(), 0.0))
+                seen.add_metric(role, seconds_since(report.last.seen_at, report.now) or 0)
         yield from (instances, missing, seen)
 
     def _size(self) -> Iterator[Metric]:
@@ -134,12 +134,12 @@ def _schedule_metrics(schedules: Schedules) -> Iterator[Metric]:
     yield _by_label("snowpack_pending_jobs", "Pending runs.", "state", pending)
     yield _gauge("snowpack_events_newest", "The number of the newest event, which grows with each event.", backlog.newest)
     yield _gauge("snowpack_events_unread", "Events that are not matched to schedules yet.", backlog.unread)
-    behind = 0.0 if backlog.oldest is None else max((now - backlog.oldest).total_seconds(), 0.0)
+    behind = seconds_since(backlog.oldest, now) or 0
     yield _gauge("snowpack_events_unread_oldest_seconds", "Waiting time of the oldest unmatched event.", behind)
     lag = read_table_lag(store).total_seconds()
     yield _gauge("snowpack_tables_overdue_seconds", "How long the most overdue table that schedules listen to has been due.", lag)
     waiting, oldest = queue.launches_waiting()
-    waits = 0.0 if oldest is None else max((now - oldest).total_seconds(), 0.0)
+    waits = seconds_since(oldest, now) or 0
     yield _gauge("snowpack_launches_waiting", "Runs that wait to be started.", waiting)
     yield _gauge("snowpack_launches_oldest_seconds", "Waiting time of the oldest of them.", waits)
 

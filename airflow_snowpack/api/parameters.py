@@ -11,7 +11,7 @@ from typing import Annotated, Any, TypeVar
 from fastapi import Depends, Path, Query, Request
 from pydantic import ValidationError
 
-from airflow_snowpack.api.errors import InvalidRequest
+from airflow_snowpack.api.problems import InvalidRequest
 from airflow_snowpack.api.services import Open
 from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.iceberg import TableName

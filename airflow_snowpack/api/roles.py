@@ -10,7 +10,7 @@ missing, whether it ever ran or not. The page, ``/readyz``, the metrics and ``ai
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
@@ -141,12 +141,7 @@ def read_roles(store: Store, dag_states: DagStates = no_dag_states) -> list[Role
         reports.append(RoleReport(role, now, running, mine[0] if mine else None, work.get(role)))
     asked = {report.dag_id for report in reports if report.is_missing and report.dag_id is not None}
     states = dag_states(sorted(asked)) if asked else {}
-    return [_with_state(report, states) for report in reports]
-
-
-def _with_state(report: RoleReport, states: Mapping[str, DagState]) -> RoleReport:
-    state = states.get(report.dag_id or "")
-    return RoleReport(report.role, report.now, report.running, report.last, report.work_since, state)
+    return [replace(report, dag_state=states.get(report.dag_id or "")) for report in reports]
 
 
 def _read(conn: sa.Connection, now: datetime) -> tuple[list[Sign], dict[Role, datetime | None]]:

@@ -20,7 +20,7 @@ from fastapi.routing import APIRoute
 from starlette.convertors import Convertor, register_url_convertor
 
 from airflow_snowpack.api.auth import reader_of
-from airflow_snowpack.api.errors import InvalidRequest
+from airflow_snowpack.api.problems import InvalidRequest
 
 THREADS = 16
 _limiter: RunVar[CapacityLimiter] = RunVar("airflow_snowpack.api.routing")

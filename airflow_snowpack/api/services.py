@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 from fastapi import Depends, Request
 
 from airflow_snowpack.api.auth import editor_of, reader_of
-from airflow_snowpack.api.errors import CatalogTooSlow, StorageTooSlow
+from airflow_snowpack.api.problems import CatalogTooSlow, StorageTooSlow
 from airflow_snowpack.api.roles import DagStates, no_dag_states
 from airflow_snowpack.api.routing import in_thread
 from airflow_snowpack.iceberg import CatalogUnreachable, TableName

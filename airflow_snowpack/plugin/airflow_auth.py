@@ -3,16 +3,19 @@
 Reading needs the permission to read assets, every change the permission to create them (Airflow's own API requires that one to
 record an asset event). Every auth manager has both; ``docs/security.md`` lists their names.
 
-    app = build_app(open_services, AirflowAuth())
+    guarded = AccessGuard(build_app(open_services, AirflowAuth()))
 
-The invariant: Airflow's cookie alone never changes anything unless a page of Airflow sent the request. Browsers state the sender
-in ``Sec-Fetch-Site`` (https and localhost) and in ``Origin`` (all methods but GET and HEAD), which scripts cannot forge. The
-cookie's ``SameSite=Lax`` is not enough: it lets sibling sites (``evil.example.com`` for ``airflow.example.com``) through.
+Routes check the user as well; the guard also covers what has no route: static files, unknown addresses, methods that are not
+allowed. The invariants: an unauthenticated client learns nothing but that, and a user who may only read sends no method that can
+change something, whatever a route allows. Airflow's cookie alone never changes anything unless a page of Airflow sent the
+request. Browsers state the sender in ``Sec-Fetch-Site`` (https and localhost) and in ``Origin`` (all methods but GET and HEAD),
+which scripts cannot forge. The cookie's ``SameSite=Lax`` is not enough: it lets sibling sites (``evil.example.com`` for
+``airflow.example.com``) through.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 from urllib.parse import urlencode, urlsplit
 
 from airflow.api_fastapi.app import API_ROOT_PATH, get_auth_manager
@@ -20,17 +23,19 @@ from airflow.api_fastapi.core_api.security import bearer_scheme, get_user
 from airflow.configuration import conf
 from fastapi import HTTPException
 from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
 
-from airflow_snowpack.api.auth import Forbidden, NotAuthenticated, User
-from airflow_snowpack.errors import Kind
+from airflow_snowpack.api.auth import SAFE_METHODS, SCOPE_KEY, Auth, Forbidden, NotAuthenticated, User
+from airflow_snowpack.api.problems import problem_of
+from airflow_snowpack.errors import Kind, SnowpackError
 
 if TYPE_CHECKING:
     from airflow.api_fastapi.auth.managers.models.base_user import BaseUser
-    from fastapi import Request
+    from fastapi import FastAPI
     from fastapi.security import HTTPAuthorizationCredentials
+    from starlette.types import Receive, Scope, Send
 
-KNOWN = "airflow_snowpack.user"
-SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 DEFAULT_PORTS = {"http": ":80", "https": ":443"}
 
 
@@ -43,7 +48,7 @@ class LoginNeeded(NotAuthenticated, kind=Kind.FORBIDDEN):
 
 
 class AirflowAuth:
-    """Calls Airflow's auth manager, once per request."""
+    """Calls Airflow's auth manager."""
 
     probes_are_open = False
 
@@ -53,18 +58,12 @@ class AirflowAuth:
         :raises NotAuthenticated: both are missing, or invalid, expired or revoked; :class:`LoginNeeded` for a page.
         :raises Forbidden: the user may not read assets, or a page of another site sent the request.
         """
-        known = cast("User | None", request.scope.get(KNOWN))
-        if known is None:
-            known = request.scope[KNOWN] = await self._ask_airflow(request)
-        return known
-
-    async def _ask_airflow(self, request: Request) -> User:
         token = await bearer_scheme(request)
         try:
             user = await get_user(request, None, token)
         except HTTPException as refused:
             raise _not_authenticated(request, str(refused.detail)) from refused
-        if not is_safe(request.method):
+        if request.method not in SAFE_METHODS:
             _refuse_other_sites(request, token)
         # An auth manager may call a server of its own, as Keycloak's does.
         name, may_read, may_edit = await run_in_threadpool(_rights, user)
@@ -82,7 +81,7 @@ def _rights(user: BaseUser) -> tuple[str, bool, bool]:
 def _not_authenticated(request: Request, why: str) -> NotAuthenticated:
     path = request.scope["path"]
     below = path.removeprefix(request.scope.get("root_path", ""))
-    if is_safe(request.method) and below.startswith("/ui") and "text/html" in request.headers.get("accept", ""):
+    if request.method in SAFE_METHODS and below.startswith("/ui") and "text/html" in request.headers.get("accept", ""):
         target = f"{path}?{request.url.query}" if request.url.query else path
         return LoginNeeded(f"{API_ROOT_PATH}api/v2/auth/login?{urlencode({'next': target})}")
     return NotAuthenticated(
@@ -107,11 +106,6 @@ def _refuse_other_sites(request: Request, token: HTTPAuthorizationCredentials | 
 def _everybody_is_admin() -> bool:
     """Whether Airflow adds an admin's token to every request, also to those of other sites."""
     return bool(conf.getboolean("core", "simple_auth_manager_all_admins", fallback=False))
-
-
-def is_safe(method: str) -> bool:
-    """Return whether the HTTP method changes nothing."""
-    return method in SAFE_METHODS
 
 
 def sent_by_own_page(request: Request) -> bool | None:
@@ -141,3 +135,33 @@ def _host(url: str) -> str:
     """Return host and port as browsers write them: in lower case, without the default port of the scheme."""
     parts = urlsplit(url)
     return parts.netloc.lower().removesuffix(DEFAULT_PORTS.get(parts.scheme, "\0"))
+
+
+class AccessGuard:
+    """Passes authorized requests to the app and answers all others.
+
+    :param app: made by ``build_app``.
+    """
+
+    def __init__(self, app: FastAPI) -> None:
+        self._app = app
+        self._auth: Auth = app.state.auth
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await send({"type": "websocket.close", "code": 1008})  # the app has no websockets
+            return
+        refusal = await self._refusal(Request(scope, receive))
+        await (refusal or self._app)(scope, receive, send)
+
+    async def _refusal(self, request: Request) -> Response | None:
+        """Return the answer to a request that may not pass."""
+        try:
+            user = request.scope[SCOPE_KEY] = await self._auth.authenticate(request)
+            if request.method not in SAFE_METHODS and not user.may_edit:
+                raise Forbidden(f"{user.name} may read but not change anything here. Request a role that may edit.")
+        except LoginNeeded as needed:
+            return RedirectResponse(needed.login_url, status_code=302)
+        except SnowpackError as refusal:
+            return problem_of(refusal)
+        return None

@@ -73,7 +73,7 @@ class MountedApp(FastAPI):
         return self._guarded
 
     def _assemble(self) -> ASGIApp:
-        from airflow_snowpack.plugin.access_guard import AccessGuard
+        from airflow_snowpack.plugin.airflow_auth import AccessGuard
 
         self._app = self._build()
         return AccessGuard(self._app)

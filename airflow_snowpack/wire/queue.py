@@ -1,12 +1,13 @@
-"""The queue, its locks, drain mode and the sweep."""
+"""Operations: the queue, locks, drain mode, the sweep, the audit trail, probes and problems."""
 
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, Any, Literal
 
-from pydantic import ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from airflow_snowpack.humanize import ID, short_id
-from airflow_snowpack.jobs import QueueState, TableLock
+from airflow_snowpack.jobs import TableLock
+from airflow_snowpack.store import AuditEntry
 from airflow_snowpack.wire.listing import Column, Listing
 from airflow_snowpack.wire.shape import CatalogId, Database, From, Level, Moment, Shape
 
@@ -77,9 +78,51 @@ class SweepShape(Shape):
     paused: bool = Field(description="Nothing was done, because drain mode is on.")
 
 
-def oldest_seconds(state: QueueState, now: datetime) -> float | None:
-    """Return how long the oldest job has been waiting."""
-    return None if state.oldest is None else max((now - state.oldest).total_seconds(), 0.0)
+class AuditShape(Shape):
+    """A change and who made it."""
+
+    id: int
+    at: datetime
+    actor: str
+    via: str = Field(examples=["api"])
+    change: str = Field(examples=["cancel"])
+    subject: str = Field(
+        description="A job's id, a table with its catalog, `drain`, `queue`, or a name behind `schedule:`, `event:` or `build:`."
+    )
+    detail: dict[str, Any]
+
+
+class AuditPageShape(Shape):
+    """Who changed what, newest first."""
+
+    entries: list[AuditShape]
+    next: int | None = Field(description="The `before` of the next page.")
+
+
+class HealthzShape(Shape):
+    """The process is alive."""
+
+    status: Literal["ok"]
+
+
+class ReadyShape(Shape):
+    """Each part that must be ready, and the background roles, which need not run."""
+
+    status: Literal["ready"]
+    store: str
+    tables: str
+    roles: dict[str, str] = Field(examples=[{"sweeper": "No sweeper for 40 min: DAG snowpack_sweep is paused. Unpause it."}])
+    missing_roles: list[str]
+
+
+class ProblemShape(BaseModel):
+    """A problem detail (RFC 9457); some have further members."""
+
+    type: str = Field(examples=["urn:snowpack:problem:table_locked"])
+    title: str
+    status: int
+    detail: str = Field(description="For people: what happened, what is allowed, and what to do.")
+    error: str = Field(description="For programs.", examples=["table_locked"])
 
 
 def locked_by_job(lock: TableLock) -> bool:
@@ -96,4 +139,24 @@ LOCKS: Listing[TableLock] = Listing(
         Column("since", "acquired_at"),
         Column("expires", "expires_at"),
     ),
+)
+
+
+def _detail(entry: AuditEntry) -> str:
+    shown = {name: value for name, value in entry.detail.items() if value not in (None, "", [], False)}
+    return ", ".join(f"{name}={','.join(value) if isinstance(value, list) else value}" for name, value in shown.items())
+
+
+AUDIT: Listing[AuditEntry] = Listing(
+    "entries",
+    AuditShape.encode,
+    (
+        Column("when", "at"),
+        Column("who", "actor"),
+        Column("via", "via"),
+        Column("change", "change"),
+        Column("subject", "subject", lambda entry: short_id(entry.subject)),
+        Column("detail", _detail),
+    ),
+    noun="changes",
 )

@@ -1,6 +1,6 @@
 """Tables: the list of the catalog, and the health of one."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import Field
 
@@ -97,11 +97,6 @@ class TableHealthShape(TableShape):
 
     health: HealthShape | None
     problem: str | None = Field(description="Why there are no metrics.")
-
-
-def inventory_age(state: Any, now: Any) -> float | None:
-    """Return how old the list of tables is, in seconds."""
-    return None if state.refreshed_at is None else max((now - state.refreshed_at).total_seconds(), 0.0)
 
 
 def _last_job(explained: TableExplanation) -> object:

@@ -7,11 +7,11 @@ from urllib.parse import urlencode
 from fastapi import APIRouter
 from fastapi.responses import HTMLResponse
 
-from airflow_snowpack.api.errors import InvalidRequest
 from airflow_snowpack.api.pages.charts import skew_chart
 from airflow_snowpack.api.pages.links import task_link
 from airflow_snowpack.api.pages.operations import WORDS
 from airflow_snowpack.api.pages.page import Here, Page, PageRoute
+from airflow_snowpack.api.problems import InvalidRequest
 from airflow_snowpack.api.routes.builds import MAX_RUNS, DatasetName, RunName, checked_run
 from airflow_snowpack.builds.manager import BuildManager
 from airflow_snowpack.builds.model import CleanupAction, CleanupPhase, Retention

@@ -6,9 +6,9 @@ from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import JSONResponse
 
 from airflow_snowpack.api.auth import Reader, reader_of
-from airflow_snowpack.api.errors import InvalidRequest
 from airflow_snowpack.api.openapi import documented
 from airflow_snowpack.api.parameters import After, Limit, RawBody, checked_name, name_parameter, parse_body, text_parameter
+from airflow_snowpack.api.problems import InvalidRequest
 from airflow_snowpack.api.routing import Strict
 from airflow_snowpack.api.services import Acting, Open, actor_of
 from airflow_snowpack.builds import layout

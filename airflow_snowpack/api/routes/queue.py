@@ -8,15 +8,16 @@ from fastapi import APIRouter, Query
 from fastapi.responses import JSONResponse
 
 from airflow_snowpack.api.auth import Reader
-from airflow_snowpack.api.errors import InvalidRequest
 from airflow_snowpack.api.openapi import documented
 from airflow_snowpack.api.parameters import Before, Limit, NamedTable, RawBody, parse_body, text_parameter
+from airflow_snowpack.api.problems import InvalidRequest
 from airflow_snowpack.api.routing import Strict
 from airflow_snowpack.api.services import Acting, Open
 from airflow_snowpack.store import AuditTrail
-from airflow_snowpack.wire.audit import AUDIT, AuditPageShape
 from airflow_snowpack.wire.listing import cut
 from airflow_snowpack.wire.queue import (
+    AUDIT,
+    AuditPageShape,
     DrainBody,
     DrainShape,
     LockShape,
@@ -24,8 +25,8 @@ from airflow_snowpack.wire.queue import (
     ReleaseShape,
     SampleShape,
     SweepShape,
-    oldest_seconds,
 )
+from airflow_snowpack.wire.shape import seconds_since
 
 router = APIRouter(route_class=Strict)
 
@@ -34,7 +35,7 @@ router = APIRouter(route_class=Strict)
 def queue(user: Reader, services: Open) -> JSONResponse:
     """The depth counts the jobs that a worker could claim now: not claimed, and not waiting for a back-off."""
     state = services.jobs.queue()
-    return JSONResponse(QueueShape.encode(state, oldest_seconds=oldest_seconds(state, services.jobs.store.clock())))
+    return JSONResponse(QueueShape.encode(state, oldest_seconds=seconds_since(state.oldest, services.jobs.store.clock())))
 
 
 @router.get("/queue/history", tags=["queue"], **documented("get_queue_history", "Get the queue over time", list[SampleShape]))

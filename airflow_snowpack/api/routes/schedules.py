@@ -7,7 +7,6 @@ from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import JSONResponse
 
 from airflow_snowpack.api.auth import Reader
-from airflow_snowpack.api.errors import InvalidRequest
 from airflow_snowpack.api.openapi import created, documented, header
 from airflow_snowpack.api.parameters import (
     After,
@@ -20,6 +19,7 @@ from airflow_snowpack.api.parameters import (
     read_moment,
     text_parameter,
 )
+from airflow_snowpack.api.problems import InvalidRequest
 from airflow_snowpack.api.routing import Strict, link_to
 from airflow_snowpack.api.services import Acting, Open
 from airflow_snowpack.iceberg.names import LEVEL

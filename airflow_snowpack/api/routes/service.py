@@ -11,11 +11,10 @@ from fastapi import APIRouter, Depends, Request, Response
 from fastapi.responses import JSONResponse
 from sqlalchemy.exc import SQLAlchemyError
 
-from airflow_snowpack.api.auth import Auth, Reader
-from airflow_snowpack.api.errors import message_for_clients, reason_in_words
+from airflow_snowpack.api.auth import Reader, reader_of
 from airflow_snowpack.api.metrics import Metrics
 from airflow_snowpack.api.openapi import document_of, documented
-from airflow_snowpack.api.problems import STORE_RETRY_AFTER_S, problem
+from airflow_snowpack.api.problems import STORE_RETRY_AFTER_S, message_for_clients, problem, reason_in_words
 from airflow_snowpack.api.roles import RoleReport, read_roles
 from airflow_snowpack.api.routing import Strict, in_thread
 from airflow_snowpack.api.services import LazyServices, Open
@@ -23,7 +22,7 @@ from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.humanize import duration
 from airflow_snowpack.inventory import InventoryState
 from airflow_snowpack.store import StoreUnreachable
-from airflow_snowpack.wire.health import HealthzShape, ReadyShape
+from airflow_snowpack.wire.queue import HealthzShape, ReadyShape
 
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 MAX_AGE_IN_PERIODS = 2
@@ -33,9 +32,8 @@ router = APIRouter(route_class=Strict, tags=["probes"])
 
 
 async def _open_to_probes(request: Request) -> None:
-    auth: Auth = request.app.state.auth
-    if not auth.probes_are_open:
-        await auth.authenticate(request)
+    if not request.app.state.auth.probes_are_open:
+        await reader_of(request)
 
 
 Probe = Annotated[None, Depends(_open_to_probes)]

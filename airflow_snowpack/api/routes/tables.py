@@ -6,21 +6,21 @@ from fastapi import APIRouter
 from fastapi.responses import JSONResponse
 
 from airflow_snowpack.api.auth import Editor, Reader
-from airflow_snowpack.api.errors import CatalogTooSlow
 from airflow_snowpack.api.openapi import documented
 from airflow_snowpack.api.parameters import Limit, NamedTable, text_parameter
+from airflow_snowpack.api.problems import CatalogTooSlow
 from airflow_snowpack.api.routing import Strict
 from airflow_snowpack.api.services import Open, Services
 from airflow_snowpack.iceberg import CatalogUnreachable, TableHealth, TableName, TableUnreadable, load_table, read_health
 from airflow_snowpack.jobs import explain_tables
 from airflow_snowpack.wire.listing import cut
+from airflow_snowpack.wire.shape import seconds_since
 from airflow_snowpack.wire.table import (
     TABLES,
     InventoryCountShape,
     InventoryShape,
     TableHealthShape,
     TablesShape,
-    inventory_age,
 )
 
 router = APIRouter(route_class=Strict, tags=["tables"])
@@ -40,7 +40,7 @@ def list_tables(
     found = inventory.tables(database=database, search=search, after=after, limit=limit + 1)
     shown, after = cut(found, limit, lambda table: table.dotted)
     state = inventory.state()
-    age = InventoryShape.encode(state, age_seconds=inventory_age(state, jobs.store.clock()))
+    age = InventoryShape.encode(state, age_seconds=seconds_since(state.refreshed_at, jobs.store.clock()))
     return JSONResponse(TABLES.page([*explain_tables(jobs, shown).values()], after, **age))
 
 
@@ -48,7 +48,9 @@ def list_tables(
 def refresh(user: Editor, services: Open) -> JSONResponse:
     """When the catalog takes too long, the request is answered with 503 and the listing continues."""
     state = services.ask_catalog(services.inventory.refresh)
-    return JSONResponse(InventoryCountShape.encode(state, age_seconds=inventory_age(state, services.jobs.store.clock())))
+    return JSONResponse(
+        InventoryCountShape.encode(state, age_seconds=seconds_since(state.refreshed_at, services.jobs.store.clock()))
+    )
 
 
 @router.get(

@@ -14,9 +14,9 @@ from airflow_snowpack.cli.values import HEXADECIMAL, ID_LENGTH, SHORTEST_ID
 from airflow_snowpack.exit_code import ExitCode
 from airflow_snowpack.humanize import ago, duration, short_id
 from airflow_snowpack.iceberg.errors import catalog_label
-from airflow_snowpack.wire.audit import AUDIT
 from airflow_snowpack.wire.listing import cut
-from airflow_snowpack.wire.queue import LOCKS, DrainShape, QueueShape, ReleaseShape, SweepShape, locked_by_job, oldest_seconds
+from airflow_snowpack.wire.queue import AUDIT, LOCKS, DrainShape, QueueShape, ReleaseShape, SweepShape, locked_by_job
+from airflow_snowpack.wire.shape import seconds_since
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -32,7 +32,7 @@ def show(args: Namespace) -> ExitCode | None:
     """``queue``"""
     with open_context(args) as here:
         state, now = here.jobs.queue(), here.now
-    body = QueueShape.encode(state, oldest_seconds=oldest_seconds(state, now))
+    body = QueueShape.encode(state, oldest_seconds=seconds_since(state.oldest, now))
     oldest = f", the oldest for {duration(now - state.oldest)}" if state.oldest is not None else ""
     fields = {"waiting": f"{state.depth}{oldest}", "running": state.running, "waiting for a back-off": state.delayed}
     print_one(args.output, body, fields if is_for_people(args.output) else body)

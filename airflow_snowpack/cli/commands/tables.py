@@ -11,6 +11,7 @@ from airflow_snowpack.exit_code import ExitCode
 from airflow_snowpack.humanize import ago, duration, number, plural, size
 from airflow_snowpack.wire.job import JOBS
 from airflow_snowpack.wire.listing import cut
+from airflow_snowpack.wire.shape import seconds_since
 from airflow_snowpack.wire.table import (
     PARTITIONS,
     TABLES,
@@ -18,7 +19,6 @@ from airflow_snowpack.wire.table import (
     InventoryCountShape,
     InventoryShape,
     TableHealthShape,
-    inventory_age,
 )
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def list_tables(args: Namespace) -> ExitCode | None:
         names = here.inventory.tables(database=args.database, search=args.search, after=args.after, limit=args.limit + 1)
         shown, next_ = cut(names, args.limit, lambda table: table.dotted)
         found, now = [*explain_tables(here.jobs, shown).values()], here.now
-    age = InventoryShape.encode(state, age_seconds=inventory_age(state, now))
+    age = InventoryShape.encode(state, age_seconds=seconds_since(state.refreshed_at, now))
     filters = (args.database, args.search)
     if args.output in DATA:
         print_data(args.output, TABLES.page(found, next_, **age))
@@ -67,7 +67,7 @@ def refresh(args: Namespace) -> ExitCode | None:
     if is_for_people(args.output):
         print(f"The catalog has {plural(state.tables, 'table')}.")
     else:
-        body = InventoryCountShape.encode(state, age_seconds=inventory_age(state, now))
+        body = InventoryCountShape.encode(state, age_seconds=seconds_since(state.refreshed_at, now))
         print_one(args.output, body, body)
     return None
 

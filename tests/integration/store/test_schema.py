@@ -13,7 +13,7 @@ from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
-from airflow_snowpack.api.errors import message_for_clients
+from airflow_snowpack.api.problems import message_for_clients
 from airflow_snowpack.store import (
     Deadlines,
     SchemaOutOfDate,

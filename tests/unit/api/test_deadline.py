@@ -115,7 +115,7 @@ def world(tmp_path: Path, sqlite_url: str) -> Iterator[World]:
 
 @pytest.mark.parametrize("timeout", [timedelta(0), timedelta(microseconds=100)])
 def test_the_catalog_and_the_storage_get_shares_of_the_time_that_a_request_may_take(world: World, timeout: timedelta) -> None:
-    from airflow_snowpack.api.errors import CatalogTooSlow, StorageTooSlow
+    from airflow_snowpack.api.problems import CatalogTooSlow, StorageTooSlow
 
     services, never = replace(world.services, timeout=timeout), threading.Event()
     try:

@@ -10,14 +10,15 @@ import pytest
 from api_contract import STORED, contract_of
 
 from airflow_snowpack.api import Services, TokenAuth, build_app
-from airflow_snowpack.api.errors import InvalidRequest
 from airflow_snowpack.api.openapi import document_of
 from airflow_snowpack.api.parameters import read_moment
+from airflow_snowpack.api.problems import InvalidRequest
 from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.jobs import ActionOutcome, ActionResult, HistoryEntry, Job, JobStatus, QueuePlace, QueueState
 from airflow_snowpack.store import AuditEntry
 from airflow_snowpack.wire.job import JobShape, PlaceShape, TimelineShape
-from airflow_snowpack.wire.queue import QueueShape, oldest_seconds
+from airflow_snowpack.wire.queue import QueueShape
+from airflow_snowpack.wire.shape import seconds_since
 
 NOW = datetime(2026, 4, 25, 14, 35, tzinfo=UTC)
 DONE = ActionResult(
@@ -91,7 +92,7 @@ def test_bodies_have_the_shapes_of_the_document() -> None:
     JobShape.model_validate(JobShape.encode(JOB), strict=False)
     PlaceShape.model_validate(PlaceShape.encode(place), strict=False)
     queue = QueueState(1, NOW, 0, 2)
-    QueueShape.model_validate(QueueShape.encode(queue, oldest_seconds=oldest_seconds(queue, NOW)), strict=False)
+    QueueShape.model_validate(QueueShape.encode(queue, oldest_seconds=seconds_since(queue.oldest, NOW)), strict=False)
     TimelineShape.model_validate(timeline(place, history, audit), strict=False)
 
 

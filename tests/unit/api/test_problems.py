@@ -13,9 +13,8 @@ import pytest
 from sqlalchemy.exc import OperationalError, TimeoutError as PoolTimeout
 
 from airflow_snowpack.api import Forbidden, NotAuthenticated, Services
-from airflow_snowpack.api.errors import CatalogTooSlow, InvalidRequest, StoreDown, reason_in_words
 from airflow_snowpack.api.middleware import Edge
-from airflow_snowpack.api.problems import problem_of, snake_case
+from airflow_snowpack.api.problems import CatalogTooSlow, InvalidRequest, StoreDown, problem_of, reason_in_words, snake_case
 from airflow_snowpack.api.routes.service import check_readiness
 from airflow_snowpack.api.services import LazyServices
 from airflow_snowpack.builds.errors import PointerMoved

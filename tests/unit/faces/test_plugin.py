@@ -132,12 +132,6 @@ def forgetful_app() -> FastAPI:
     app.state.auth = Door()
     app.state.services = LazyServices(lambda: pytest.fail("No route needs a store here."))
 
-    @app.exception_handler(SnowpackError)
-    async def say(request: Request, error: SnowpackError) -> Any:
-        from fastapi.responses import JSONResponse
-
-        return JSONResponse({"detail": str(error)}, 401 if isinstance(error, NotAuthenticated) else 403)
-
     @app.get("/ui/page")
     def page() -> str:
         return "page"
@@ -159,7 +153,7 @@ def ask(app: Any, method: str, path: str, **headers: str) -> httpx.Response:
 
 @pytest.mark.parametrize(("method", "path"), [("GET", "/ui/page"), ("POST", "/change"), ("GET", "/nothing"), ("PUT", "/ui/page")])
 def test_a_route_that_forgot_to_ask_is_closed_to_nobody_in_particular(method: str, path: str) -> None:
-    from airflow_snowpack.plugin.access_guard import AccessGuard
+    from airflow_snowpack.plugin.airflow_auth import AccessGuard
 
     answer = ask(AccessGuard(forgetful_app()), method, path)
 
@@ -168,7 +162,7 @@ def test_a_route_that_forgot_to_ask_is_closed_to_nobody_in_particular(method: st
 
 
 def test_a_reader_reads_but_no_route_lets_him_change_anything() -> None:
-    from airflow_snowpack.plugin.access_guard import AccessGuard
+    from airflow_snowpack.plugin.airflow_auth import AccessGuard
 
     gate = AccessGuard(forgetful_app())
 
@@ -178,7 +172,7 @@ def test_a_reader_reads_but_no_route_lets_him_change_anything() -> None:
 
 
 def test_a_person_who_is_not_logged_in_is_led_to_the_login() -> None:
-    from airflow_snowpack.plugin.access_guard import AccessGuard
+    from airflow_snowpack.plugin.airflow_auth import AccessGuard
 
     answer = ask(AccessGuard(forgetful_app()), "GET", "/ui/page", accept="text/html,*/*")
 
@@ -186,7 +180,7 @@ def test_a_person_who_is_not_logged_in_is_led_to_the_login() -> None:
 
 
 def test_a_websocket_is_refused_since_there_is_none() -> None:
-    from airflow_snowpack.plugin.access_guard import AccessGuard
+    from airflow_snowpack.plugin.airflow_auth import AccessGuard
 
     sent: list[Any] = []
 
