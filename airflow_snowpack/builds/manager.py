@@ -16,14 +16,13 @@ from airflow_snowpack.builds.cleanup import cleanup
 from airflow_snowpack.builds.errors import BuildNotFound
 from airflow_snowpack.builds.model import CleanupAction, Retention
 from airflow_snowpack.builds.pointer import manifest_at, published_pointer
-from airflow_snowpack.builds.publish import outcome_of, publish, rollback
+from airflow_snowpack.builds.publish import outcome_of, publish_selected, rollback
 from airflow_snowpack.builds.read.verify import Verification, verify
 from airflow_snowpack.builds.registry.model import PublishOutcome
 from airflow_snowpack.builds.registry.publications import audit_subject
 from airflow_snowpack.builds.registry.runs import BuildRegistry
 from airflow_snowpack.builds.run_inspection import SHARDS_PER_PAGE, RunInspection, inspect_run
 from airflow_snowpack.builds.storage import Storage
-from airflow_snowpack.builds.write.selection import kept_selection
 from airflow_snowpack.durations import format_duration
 from airflow_snowpack.store import Actor, write_audit
 
@@ -68,19 +67,13 @@ class BuildManager:
     def publish(self, dataset: str, run_id: str, *, actor: Actor) -> PublishOutcome:
         """Publish a run whose winners are selected; a published run stays as it is.
 
-        The fence of the run moves: no other process can publish it, or fail it, any more.
-
         :raises DatasetNotFound, BuildNotFound: there is no such run, it has failed, or its winners are not selected.
         :raises BuildError: see :func:`publish`.
         """
         storage = self.storage(dataset)
         self.registry.run(dataset, run_id)
-        published = outcome_of(self.registry, dataset, run_id)
-        if published is not None:
-            return published
-        manifest = kept_selection(storage, dataset, run_id)
-        handle = self.registry.resume(dataset, run_id, holder=actor.name)
-        return publish(self.registry, storage, handle, manifest, by=actor.name, actor=actor)
+        published = outcome_of(self.registry, dataset, run_id)  # without its selection, which cleanup may have deleted
+        return published or publish_selected(self.registry, storage, dataset, run_id, holder=actor.name, actor=actor)[0]
 
     def rollback(self, dataset: str, to: str, *, actor: Actor) -> PublishOutcome:
         """Make another published build current; see :func:`rollback`.

@@ -2,7 +2,7 @@
 
     current = published_pointer(storage)
     path, manifest = newest_whole(storage, current, damaged={})
-    set_pointer(storage, changed, lock, above=current.publication, waits=policy.pointer_waits, sleep=time.sleep)
+    set_pointer(storage, changed, lock, above=current.publication)
 
 The pointer is replaced whole by the process that holds the dataset's lock, which checks its fence immediately before the write. A
 process may still sleep between check and write for longer than its lease. Storage with compare-and-set then refuses the write.
@@ -13,8 +13,7 @@ the next process that takes the lock restores the pointer.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, MutableMapping, Sequence
-from datetime import timedelta
+from collections.abc import MutableMapping
 from typing import TYPE_CHECKING
 
 from airflow_snowpack.builds import layout
@@ -79,25 +78,16 @@ def sound_pointer(storage: Storage, dataset: str) -> Current | None:
     return pointer
 
 
-def set_pointer(
-    storage: Storage,
-    current: Current,
-    lock: DatasetLock,
-    *,
-    above: int,
-    waits: Sequence[timedelta],
-    sleep: Callable[[float], None],
-) -> None:
+def set_pointer(storage: Storage, current: Current, lock: DatasetLock, *, above: int) -> None:
     """Replace the pointer, unless it changes between read and write.
 
     :param above: the publication number of the pointer that the caller has read; 0 for none.
-    :param waits: the pauses before the second and each later try.
     :raises PublishFailed: all tries failed, and the pointer is unchanged.
     :raises PointerMoved: another installation has set it to this number or a greater one.
     :raises PointerUnknown: all tries failed, and the pointer cannot be read either.
     :raises StaleBuild: the lock was lost before the write.
     """
-    data = to_json(current)
+    data, waits = to_json(current), lock.policy.pointer_waits
     for wait in (*waits, None):
         try:
             found, version = storage.read_version(layout.CURRENT)
@@ -110,7 +100,7 @@ def set_pointer(
             log.warning("pointer_not_set: of %s to the run %s: %s", current.dataset, current.run_id, error)
             failure = error
         if wait is not None:
-            sleep(wait.total_seconds())
+            lock.sleep(wait.total_seconds())
     tries = len(waits) + 1
     try:
         if storage.read(layout.CURRENT) == data:  # the last write may have worked although its answer was lost

@@ -91,7 +91,7 @@ def publish(
     by = by if by is not None else handle.owner
     change = None if actor is None else AuditedChange(actor, "publish_build", {"run_id": handle.run_id})
     with registry.lock(handle.dataset, by, wait=registry.policy.lock_wait) as lock:
-        dataset = _LockedDataset(registry, storage, lock)
+        dataset = _LockedDataset(registry, storage, lock, change)
         published = outcome_of(registry, handle.dataset, handle.run_id)
         if published is not None:
             return published
@@ -100,18 +100,18 @@ def publish(
         stored = dataset.write_manifest(handle, manifest)
         newest = dataset.state.newest
         if newest is not None and (handle.as_of, handle.sequence) < newest:
-            dataset.publications.keep_in_history(handle, stored, change=change)
+            dataset.publications.keep_in_history(handle, stored)
             return _in_history(handle, stored, newest)
-        kind, previous = PublicationKind.PUBLISH, dataset.previous
-        return dataset.make_current(kind, stored, previous=previous, by=by, handle=handle, change=change)
+        return dataset.make_current(PublicationKind.PUBLISH, stored, previous=dataset.previous, by=by, handle=handle)
 
 
 def publish_selected(
-    registry: BuildRegistry, storage: Storage, dataset: str, run_id: str, *, holder: str
+    registry: BuildRegistry, storage: Storage, dataset: str, run_id: str, *, holder: str, actor: Actor | None = None
 ) -> tuple[PublishOutcome, Manifest]:
-    """Publish a run whose selection is stored, as the step after the selection. A published run returns its publication.
+    """Publish a run whose selection is stored; for a published run, return its publication.
 
-    :param holder: takes the run over.
+    :param holder: takes the run over: no other process can publish it, or fail it, any more.
+    :param actor: the user, for the audit trail.
     :raises BuildError: see :func:`publish`, and :func:`kept_selection`.
     """
     manifest = kept_selection(storage, dataset, run_id)
@@ -120,7 +120,7 @@ def publish_selected(
         log.info("The run %s of %s is already published", run_id, dataset)
         return published, manifest
     handle = registry.resume(dataset, run_id, holder=holder)
-    return publish(registry, storage, handle, manifest, by=holder), manifest
+    return publish(registry, storage, handle, manifest, by=holder, actor=actor), manifest
 
 
 def rollback(
@@ -148,16 +148,16 @@ def rollback(
     """
     change = None if actor is None else AuditedChange(actor, "rollback_build", {"to": to})
     with registry.lock(dataset, by, wait=registry.policy.lock_wait) as lock:
-        locked = _LockedDataset(registry, storage, lock)
+        locked = _LockedDataset(registry, storage, lock, change)
         state = locked.state
         if once and (done := _rolled_back_already(state, to, by)) is not None:
             return done
-        run = find_published(registry, state, to)
+        run = _find_published(registry, state, to)
         if state.current is not None and run.run_id == state.current.run_id:
-            return _unchanged(state, run)
+            reason = f"{run.run_id} is the current build of {run.dataset} already."
+            return PublishOutcome(run.dataset, run.run_id, state.current.manifest, False, state.number, reason)
         stored = _checked(storage, run)
-        previous = _fallback(registry, stored.manifest)
-        return locked.make_current(PublicationKind.ROLLBACK, stored, previous=previous, by=by, change=change)
+        return locked.make_current(PublicationKind.ROLLBACK, stored, previous=_fallback(registry, stored.manifest), by=by)
 
 
 def outcome_of(registry: BuildRegistry, dataset: str, run_id: str) -> PublishOutcome | None:
@@ -175,12 +175,12 @@ def outcome_of(registry: BuildRegistry, dataset: str, run_id: str) -> PublishOut
 class _LockedDataset:
     """A dataset under its lock, with registry and pointer reconciled."""
 
-    def __init__(self, registry: BuildRegistry, storage: Storage, lock: DatasetLock) -> None:
+    def __init__(self, registry: BuildRegistry, storage: Storage, lock: DatasetLock, change: AuditedChange | None) -> None:
         self._registry = registry
         self._storage = storage
         self._lock = lock
         self.state = reconcile(registry, storage, lock)
-        self.publications = Publications(registry.store, lock)
+        self.publications = Publications(registry.store, lock, change)
 
     @property
     def previous(self) -> tuple[str | None, str | None]:
@@ -205,7 +205,6 @@ class _LockedDataset:
         previous: tuple[str | None, str | None],
         by: str | None,
         handle: RunHandle | None = None,
-        change: AuditedChange | None,
     ) -> PublishOutcome:
         """Record the publication, set the pointer, and confirm it.
 
@@ -215,7 +214,7 @@ class _LockedDataset:
         publication = self.publications.prepare(kind, stored, previous=previous, above=above, by=by, handle=handle)
         try:
             self._set_pointer(publication, handle)
-            return self._confirm(publication, stored, change)
+            return self._confirm(publication, stored)
         except StaleBuild:
             # The process that got the lock has found the record and may have completed it; and this process may have overwritten
             # a later pointer.
@@ -226,10 +225,8 @@ class _LockedDataset:
             return published
 
     def _set_pointer(self, publication: Publication, handle: RunHandle | None) -> None:
-        waits, sleep = self._registry.policy.pointer_waits, self._registry.sleep
-        pointer, above = pointer_of(publication), self.state.pointer_number
         try:
-            set_pointer(self._storage, pointer, self._lock, above=above, waits=waits, sleep=sleep)
+            set_pointer(self._storage, pointer_of(publication), self._lock, above=self.state.pointer_number)
         except PointerUnknown:
             raise  # the record stays: the process that has the lock next finds out which of the two it is
         except PublishFailed as error:
@@ -239,11 +236,11 @@ class _LockedDataset:
                 log.exception("failed_but_not_recorded: %s of %s was not published", publication.run_id, publication.dataset)
             raise
 
-    def _confirm(self, publication: Publication, stored: StoredManifest, change: AuditedChange | None) -> PublishOutcome:
+    def _confirm(self, publication: Publication, stored: StoredManifest) -> PublishOutcome:
         dataset, run_id, number = publication.dataset, publication.run_id, publication.number
         outcome = PublishOutcome(dataset, run_id, publication.manifest, True, number)
         try:
-            self.publications.confirm(publication, stored, self.state.newest, change=change)
+            self.publications.confirm(publication, stored, self.state.newest)
         except (StoreUnreachable, StoreTooSlow):
             log.exception("published_but_not_recorded: %s of %s is the current build", run_id, dataset)
             return replace(outcome, recorded=False)
@@ -290,7 +287,7 @@ def _in_history(handle: RunHandle, stored: StoredManifest, newest: RunPlace) -> 
     return PublishOutcome(handle.dataset, handle.run_id, stored.path, False, reason=reason)
 
 
-def find_published(registry: BuildRegistry, state: PublicationState, to: str) -> BuildRun:
+def _find_published(registry: BuildRegistry, state: PublicationState, to: str) -> BuildRun:
     """Return the run that ``to`` of :func:`rollback` names.
 
     :raises BuildNotFound: there is none, or it is not published, or it was cleaned up.
@@ -349,9 +346,3 @@ def _rolled_back_already(state: PublicationState, to: str, by: str | None) -> Pu
     if (current.kind, current.by) != (PublicationKind.ROLLBACK, storable(by)):
         return None
     return PublishOutcome(current.dataset, current.run_id, current.manifest, True, current.number)
-
-
-def _unchanged(state: PublicationState, run: BuildRun) -> PublishOutcome:
-    assert run.manifest is not None
-    reason = f"{run.run_id} is the current build of {run.dataset} already."
-    return PublishOutcome(run.dataset, run.run_id, run.manifest, False, state.number, reason)

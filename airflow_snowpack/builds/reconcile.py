@@ -113,8 +113,7 @@ def reconcile(registry: BuildRegistry, storage: Storage, lock: DatasetLock) -> P
             previous, above = (publication.previous, publication.previous_checksum), finding.pointer_number
             publication = publications.prepare(PublicationKind.REPAIR, stored, previous=previous, above=above, by=None)
         if fix in (Fix.REPAIR, Fix.COMPLETE, Fix.WRITE_AGAIN):
-            waits, pointer = registry.policy.pointer_waits, pointer_of(publication)
-            set_pointer(storage, pointer, lock, above=finding.pointer_number, waits=waits, sleep=registry.sleep)
+            set_pointer(storage, pointer_of(publication), lock, above=finding.pointer_number)
         if fix in (Fix.REPAIR, Fix.COMPLETE, Fix.ADOPT):
             assert stored is not None
             publications.confirm(publication, stored, finding.state.newest)

@@ -1,6 +1,6 @@
 """The lock of a dataset: one process at a time publishes, rolls back or cleans up.
 
-    with take_lock(store, policy, "flights", "dag/run/publish", wait=policy.lock_wait) as lock:
+    with registry.lock("flights", "dag/run/publish", wait=registry.policy.lock_wait) as lock:
         lock.check()                       # immediately before each step that others can see
         storage.write(layout.CURRENT, …)
 
@@ -12,9 +12,7 @@ lock changes nothing any more.
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable
-from datetime import timedelta
 from types import TracebackType
 from typing import Self
 
@@ -22,27 +20,28 @@ import sqlalchemy as sa
 
 from airflow_snowpack.builds.errors import DatasetBusy, DatasetNotFound, LockLost
 from airflow_snowpack.builds.registry.model import BuildPolicy
-from airflow_snowpack.store import IdMaker, Leases, Store, StoreTooSlow, StoreUnreachable, new_id, repeatable, storable
+from airflow_snowpack.store import Leases, Store, StoreTooSlow, StoreUnreachable, repeatable, storable
 from airflow_snowpack.store.keep_alive import KeepAlive
 from airflow_snowpack.store.tables.builds import build_datasets
 
 log = logging.getLogger(__name__)
 
 LOCKS = Leases(build_datasets, key=build_datasets.c.dataset, order=build_datasets.c.created_at)
-RETRY_INTERVAL = timedelta(seconds=1)
 
 
 class DatasetLock:
     """A lock that this process has; the context manager renews it and releases it at the end.
 
-    :ivar attempt_id: the fence.
+    :param attempt_id: the fence.
+    :param sleep: waits between two tries to set the pointer, in seconds.
     """
 
-    def __init__(self, store: Store, policy: BuildPolicy, dataset: str, attempt_id: str) -> None:
+    def __init__(self, store: Store, policy: BuildPolicy, dataset: str, attempt_id: str, sleep: Callable[[float], None]) -> None:
         self.store = store
         self.policy = policy
         self.dataset = dataset
         self.attempt_id = attempt_id
+        self.sleep = sleep
         self._what = f"the dataset {dataset}"
         self._lease = KeepAlive(self._renew, every=policy.heartbeat, lost_after=policy.lock_lease, what=self._what)
 
@@ -59,13 +58,15 @@ class DatasetLock:
 
         :raises LockLost: another process has it.
         """
-        until = self.store.clock() + self.policy.lock_lease
-        if not LOCKS.renew(conn, self.dataset, self.attempt_id, until):
+        if not self._renewed(conn):
             raise LockLost(self._what)
 
     def _renew(self) -> bool:
+        return self.store.transact(self._renewed)
+
+    def _renewed(self, conn: sa.Connection) -> bool:
         until = self.store.clock() + self.policy.lock_lease
-        return self.store.transact(lambda conn: LOCKS.renew(conn, self.dataset, self.attempt_id, until))
+        return LOCKS.renew(conn, self.dataset, self.attempt_id, until)
 
     def __enter__(self) -> Self:
         self._lease.__enter__()
@@ -81,34 +82,14 @@ class DatasetLock:
 
 
 def take_lock(
-    store: Store,
-    policy: BuildPolicy,
-    dataset: str,
-    holder: str,
-    *,
-    wait: timedelta,
-    make_id: IdMaker = new_id,
-    sleep: Callable[[float], None] = time.sleep,
+    store: Store, policy: BuildPolicy, dataset: str, holder: str, attempt_id: str, sleep: Callable[[float], None]
 ) -> DatasetLock:
     """Take a dataset's lock.
 
     :param holder: this process, for people.
-    :param wait: how long to wait while another process has the lock.
     :raises DatasetNotFound: no build of this name was ever begun.
-    :raises DatasetBusy: another process still has the lock.
+    :raises DatasetBusy: another process has the lock.
     """
-    waited = timedelta(0)
-    while True:
-        try:
-            return _take(store, policy, dataset, holder, make_id())
-        except DatasetBusy:
-            if waited >= wait:
-                raise
-        sleep(RETRY_INTERVAL.total_seconds())
-        waited += RETRY_INTERVAL
-
-
-def _take(store: Store, policy: BuildPolicy, dataset: str, holder: str, attempt_id: str) -> DatasetLock:
     now = store.clock()
     row = build_datasets.c
     name = storable(dataset)
@@ -124,4 +105,4 @@ def _take(store: Store, policy: BuildPolicy, dataset: str, holder: str, attempt_
         return conn.execute(LOCKS.take_over, values).first() is not None
 
     store.transact(repeatable(take, lambda conn: LOCKS.holds(conn, name, attempt_id)))
-    return DatasetLock(store, policy, name, attempt_id)
+    return DatasetLock(store, policy, name, attempt_id, sleep)

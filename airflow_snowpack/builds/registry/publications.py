@@ -14,7 +14,7 @@ is recorded in the lineage once, in the transaction that marks it as succeeded.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
 
@@ -36,6 +36,7 @@ from airflow_snowpack.builds.registry.runs import ended, fenced
 from airflow_snowpack.lineage.operation import DatasetAt, Operation, OperationKind, TableAt
 from airflow_snowpack.lineage.operations import record_operation
 from airflow_snowpack.store import Actor, Store, repeatable, storable, write_audit
+from airflow_snowpack.store.mapping import row_mapper
 from airflow_snowpack.store.tables.builds import build_datasets, build_publications, build_runs
 
 RunPlace = tuple[datetime, int]
@@ -111,11 +112,15 @@ def read_state(store: Store, dataset: str) -> PublicationState:
 
 
 class Publications:
-    """What the process with a dataset's lock writes about its pointer; ``StaleBuild`` once the lock is lost."""
+    """What the process with a dataset's lock writes about its pointer; ``StaleBuild`` once the lock is lost.
 
-    def __init__(self, store: Store, lock: DatasetLock) -> None:
+    :param change: what a publication writes into the audit trail.
+    """
+
+    def __init__(self, store: Store, lock: DatasetLock, change: AuditedChange | None = None) -> None:
         self._store = store
         self._lock = lock
+        self._change = change
 
     def prepare(
         self,
@@ -169,13 +174,10 @@ class Publications:
             raise StaleBuild(str(handle))
         raise BuildNotFound(self._lock.dataset, run_id, "it was cleaned up")
 
-    def confirm(
-        self, publication: Publication, stored: StoredManifest, newest: RunPlace | None, *, change: AuditedChange | None = None
-    ) -> None:
+    def confirm(self, publication: Publication, stored: StoredManifest, newest: RunPlace | None) -> None:
         """Record that readers see the publication: its run has succeeded and is current. Repeating it changes nothing.
 
         :param newest: the place of the newest run that was current before.
-        :param change: what to write into the audit trail.
         """
         now, name = self._store.clock(), self._lock.dataset
         row, entry = build_datasets.c, build_publications.c
@@ -192,11 +194,11 @@ class Publications:
             if not conn.execute(sa.update(build_publications).where(this).values(done_at=now)).rowcount:
                 conn.execute(sa.insert(build_publications).values(_row(publication) | {"done_at": now}))
             conn.execute(sa.delete(build_publications).where(self._unconfirmed(), entry.number != publication.number))
-            self._audit(conn, change)
+            self._audit(conn)
 
         self._store.transact(write)
 
-    def keep_in_history(self, handle: RunHandle, stored: StoredManifest, *, change: AuditedChange | None = None) -> None:
+    def keep_in_history(self, handle: RunHandle, stored: StoredManifest) -> None:
         """Record that the run has succeeded, and leave the current build as it is.
 
         :raises StaleBuild: another attempt has the run.
@@ -207,7 +209,7 @@ class Publications:
             self._lock.renew_in(conn)
             self._check_run(conn, handle.run_id, handle)
             self._succeed(conn, stored, now, handle.owner)
-            self._audit(conn, change)
+            self._audit(conn)
             return True
 
         run = build_runs.c
@@ -240,8 +242,8 @@ class Publications:
     def _unconfirmed(self) -> sa.ColumnElement[bool]:
         return sa.and_(build_publications.c.dataset == self._lock.dataset, build_publications.c.done_at.is_(None))
 
-    def _audit(self, conn: sa.Connection, change: AuditedChange | None) -> None:
-        if change is not None:
+    def _audit(self, conn: sa.Connection) -> None:
+        if (change := self._change) is not None:
             write_audit(conn, self._store, change.actor, change.name, audit_subject(self._lock.dataset), **change.detail)
 
     def _succeed(self, conn: sa.Connection, stored: StoredManifest, now: datetime, by: str | None) -> RunPlace:
@@ -289,34 +291,12 @@ def audit_subject(dataset: str) -> str:
     return f"build:{dataset}"
 
 
-def pointer_of(publication: Publication) -> Current:
-    """Return the pointer that a publication writes, always the same for the same publication."""
-    return Current(
-        dataset=publication.dataset,
-        publication=publication.number,
-        run_id=publication.run_id,
-        manifest=publication.manifest,
-        checksum=publication.checksum,
-        moved_at=publication.at,
-        previous=publication.previous,
-        previous_checksum=publication.previous_checksum,
-    )
-
-
-def publication_of(pointer: Current) -> Publication:
-    """Return the publication that a pointer in the storage shows."""
-    return Publication(
-        dataset=pointer.dataset,
-        number=pointer.publication,
-        run_id=pointer.run_id,
-        kind=PublicationKind.PUBLISH,
-        manifest=pointer.manifest,
-        checksum=pointer.checksum,
-        previous=pointer.previous,
-        previous_checksum=pointer.previous_checksum,
-        at=pointer.moved_at,
-        by=None,
-    )
+pointer_of = row_mapper(Current, publication="number", moved_at="at")
+"""Return the pointer that a publication writes, always the same for the same publication."""
+publication_of = row_mapper(
+    Publication, number="publication", at="moved_at", kind=lambda _: PublicationKind.PUBLISH, by=lambda _: None
+)
+"""Return the publication that a pointer shows, whose kind and actor only the registry knows."""
 
 
 def build_operation(manifest: Manifest, *, url: str, by: str | None, at: datetime) -> Operation:
@@ -347,5 +327,4 @@ def source_tables(sources: Iterable[Mapping[str, Any]]) -> tuple[TableAt, ...]:
 
 
 def _row(publication: Publication) -> dict[str, Any]:
-    names = ("dataset", "number", "run_id", "manifest", "checksum", "previous", "previous_checksum", "at", "by")
-    return {name: getattr(publication, name) for name in names} | {"kind": publication.kind.value, "done_at": None}
+    return asdict(publication) | {"kind": publication.kind.value, "done_at": None}

@@ -27,7 +27,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from airflow_snowpack.builds import layout
-from airflow_snowpack.builds.errors import BuildNotFound, DatasetNotFound, InvalidBuild, StaleBuild
+from airflow_snowpack.builds.errors import BuildNotFound, DatasetBusy, DatasetNotFound, InvalidBuild, StaleBuild
 from airflow_snowpack.builds.model import Sharding
 from airflow_snowpack.builds.registry.dataset_lock import DatasetLock, take_lock
 from airflow_snowpack.builds.registry.model import (
@@ -55,6 +55,7 @@ RUNS = Leases(build_runs, key=build_runs.c.build_id, order=build_runs.c.started_
 NEWEST_FIRST = Keyset(build_runs.c.as_of, build_runs.c.sequence, descending=True)
 PAGE_SIZE = 100
 NAMES_PER_QUERY = 10
+LOCK_RETRY_INTERVAL = timedelta(seconds=1)
 
 
 class _NameTaken(Exception):
@@ -218,8 +219,22 @@ class BuildRegistry:
         return self.store.transact(lambda conn: conn.execute(fail).rowcount == 1)
 
     def lock(self, dataset: str, holder: str | None = None, *, wait: timedelta = timedelta(0)) -> DatasetLock:
-        """Take the dataset's lock; see :func:`take_lock`."""
-        return take_lock(self.store, self.policy, dataset, holder or _here(), wait=wait, make_id=self._make_id, sleep=self.sleep)
+        """Take the dataset's lock.
+
+        :param holder: this process, for people.
+        :param wait: how long to wait while another process has the lock.
+        :raises DatasetNotFound: no build of this name was ever begun.
+        :raises DatasetBusy: another process still has the lock.
+        """
+        waited = timedelta(0)
+        while True:
+            try:
+                return take_lock(self.store, self.policy, dataset, holder or _here(), self._make_id(), self.sleep)
+            except DatasetBusy:
+                if waited >= wait:
+                    raise
+            self.sleep(LOCK_RETRY_INTERVAL.total_seconds())
+            waited += LOCK_RETRY_INTERVAL
 
     def datasets(self, *, limit: int = PAGE_SIZE, after: str | None = None) -> Page[BuildDataset]:
         """List the datasets by name.
