@@ -24,7 +24,17 @@ from typing import Any, TypeVar
 import xxhash
 
 from airflow_snowpack.builds.errors import InvalidBuild, ManifestDamaged
-from airflow_snowpack.builds.model import Current, Key, KeyType, Manifest, ShardAttemptResult, ShardFormat, Sharding, ShardingKind
+from airflow_snowpack.builds.model import (
+    PYTHON_TYPE,
+    Current,
+    Key,
+    KeyType,
+    Manifest,
+    ShardAttemptResult,
+    ShardFormat,
+    Sharding,
+    ShardingKind,
+)
 
 T = TypeVar("T")
 Read = Callable[[dict[str, Any], str], Any]
@@ -42,8 +52,6 @@ MAX_PUBLICATION = 2**53 - 1
 
 _UNSEALED = b"0" * 16
 _SEAL = re.compile(rb'"record_checksum": "xxh3_64:([0-9a-f]{16})"\s*\}\s*$')
-
-_PYTHON_TYPE: Mapping[KeyType, type] = {KeyType.INTEGER: int, KeyType.STRING: str, KeyType.BYTES: bytes}
 
 
 def checksum_of(data: bytes) -> str:
@@ -348,7 +356,7 @@ def _manifest(content: dict[str, Any]) -> Manifest:
 def _check_shards(manifest: Manifest) -> None:
     if [shard.shard_id for shard in manifest.shards] != list(range(manifest.sharding.num_shards)):
         raise _Invalid(f"it does not list each of its {manifest.sharding.num_shards} shards once and in order")
-    kind = _PYTHON_TYPE[manifest.key_type]
+    kind = PYTHON_TYPE[manifest.key_type]
     for shard in manifest.shards:
         if not all(key is None or isinstance(key, kind) for key in (shard.min_key, shard.max_key)):
             raise _Invalid(f"shard {shard.shard_id} has a key that is not of the type {manifest.key_type.value}")

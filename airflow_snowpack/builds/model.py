@@ -64,8 +64,7 @@ class KeyType(StrEnum):
     BYTES = "bytes"
 
 
-KEY_TYPES: dict[type, KeyType] = {int: KeyType.INTEGER, str: KeyType.STRING, bytes: KeyType.BYTES}
-"""The type of a key by the type of its Python value."""
+PYTHON_TYPE: dict[KeyType, type] = {KeyType.INTEGER: int, KeyType.STRING: str, KeyType.BYTES: bytes}
 
 
 def canonical(key: object, key_type: KeyType) -> bytes:
@@ -160,7 +159,7 @@ class Sharding:
 
 
 def _check_category(value: object) -> None:
-    kind = next((kind for python, kind in KEY_TYPES.items() if isinstance(value, python)), KeyType.STRING)
+    kind = next((kind for kind, python in PYTHON_TYPE.items() if isinstance(value, python)), KeyType.STRING)
     try:
         canonical(value, kind)
     except InvalidRowKey:

@@ -16,8 +16,9 @@ from __future__ import annotations
 import threading
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from functools import partial
 from itertools import accumulate
 from typing import Any
@@ -28,6 +29,7 @@ import xxhash
 
 from airflow_snowpack.builds.errors import InvalidBuild, InvalidRowKey
 from airflow_snowpack.builds.model import (
+    PYTHON_TYPE,
     Key,
     KeyType,
     Manifest,
@@ -37,20 +39,16 @@ from airflow_snowpack.builds.model import (
     canonical,
     hash_shard,
 )
-from airflow_snowpack.builds.read.parquet_reader import ParquetRangeReader, ParquetReader
-from airflow_snowpack.builds.read.ranged_file import BLOCK, RangedFile
+from airflow_snowpack.builds.read.parquet_reader import ParquetReader
+from airflow_snowpack.builds.read.ranged_file import BLOCK
 from airflow_snowpack.builds.read.shard_cache import ShardCache
 from airflow_snowpack.builds.read.shard_reader import Row, ShardReader
-from airflow_snowpack.builds.read.sqlite_reader import SqliteRangeReader, SqliteReader
+from airflow_snowpack.builds.read.sqlite_reader import SqliteReader
 from airflow_snowpack.builds.sharding import hash_integers
 
 MAX_OPEN_SHARDS = 256
 PARALLEL_SHARDS = 16
 READERS: dict[ShardFormat, type[ShardReader[Any]]] = {ShardFormat.SQLITE: SqliteReader, ShardFormat.PARQUET: ParquetReader}
-RANGE_READERS: dict[ShardFormat, Callable[[RangedFile, Manifest], ShardReader[Any]]] = {
-    ShardFormat.SQLITE: SqliteRangeReader,
-    ShardFormat.PARQUET: ParquetRangeReader,
-}
 
 
 class OpenBuild:
@@ -160,12 +158,12 @@ class OpenBuild:
         return reader
 
     def _reader(self, shard_id: int, whole: bool) -> ShardReader[Any]:
-        shard, kind = self.manifest.shards[shard_id], self.manifest.shard_format
+        shard, reader = self.manifest.shards[shard_id], READERS[self.manifest.shard_format]
         if not whole and shard_id not in self._to_copy:
             file = self._cache.ranged(shard, partial(self._copy_from_now_on, shard_id))
             if file is not None:
-                return RANGE_READERS[kind](file, self.manifest)
-        return READERS[kind](partial(self._cache.path, shard), self.manifest, self._cache.in_place)
+                return reader(lambda: nullcontext(file), self.manifest, by_range=True)
+        return reader(partial(self._cache.path, shard), self.manifest, self._cache.in_place)
 
     def _copy_from_now_on(self, shard_id: int) -> None:
         """Have this shard copied from now on; calls in progress continue to read ranges."""
@@ -185,9 +183,6 @@ class OpenBuild:
                 return reader.close()
             reader.used = False
             self._open[shard_id] = reader
-
-
-PYTHON_TYPE = {KeyType.INTEGER: int, KeyType.STRING: str, KeyType.BYTES: bytes}
 
 
 class Routing:

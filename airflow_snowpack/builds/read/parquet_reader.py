@@ -7,8 +7,7 @@ reader.multi_get(["N14228", "N24211"])
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,17 +17,18 @@ from pyarrow import parquet
 
 from airflow_snowpack.builds.model import Key, Manifest
 from airflow_snowpack.builds.read.ranged_file import RangedFile
-from airflow_snowpack.builds.read.shard_reader import BATCH_ROWS, UNREADABLE, Row, ShardReader
+from airflow_snowpack.builds.read.shard_reader import BATCH_ROWS, Locate, Row, ShardReader
 from airflow_snowpack.builds.sharding import ARROW_TYPE
 
 
 class ParquetReader(ShardReader[parquet.ParquetFile]):
-    """Reads ``shard.parquet`` from a local file."""
+    """Reads ``shard.parquet``; by range, its footer once, and the row groups that may have the key."""
 
-    def __init__(self, locate: Callable[[], AbstractContextManager[Path]], manifest: Manifest, in_place: bool = True) -> None:
-        super().__init__(locate, manifest, in_place)
+    def __init__(self, locate: Locate, manifest: Manifest, in_place: bool = True, *, by_range: bool = False) -> None:
+        super().__init__(locate, manifest, in_place, by_range=by_range)
         self._plain = ARROW_TYPE[manifest.key_type]
         self._ranges: list[tuple[Any, Any] | None] | None = None
+        self._footer: parquet.FileMetaData | None = None
 
     def get(self, key: Key) -> Row | None:
         found = self.get_all(key)
@@ -59,32 +59,16 @@ class ParquetReader(ShardReader[parquet.ParquetFile]):
                 for row in file.read_row_group(group).take(at).to_pylist():
                     yield row[self._key_column], row
 
-    def _open(self, path: Path) -> parquet.ParquetFile:
-        return parquet.ParquetFile(path, memory_map=not self._in_place)
+    def _open(self, file: Path | RangedFile) -> parquet.ParquetFile:
+        if not isinstance(file, RangedFile):
+            return parquet.ParquetFile(file, memory_map=not self._in_place)
+        # With pre_buffer, adjacent columns are one request.
+        opened = parquet.ParquetFile(file.stream(), metadata=self._footer, pre_buffer=True)
+        self._footer = opened.metadata
+        return opened
 
     def _close(self, handle: parquet.ParquetFile) -> None:
         handle.close()
-
-
-class ParquetRangeReader(ParquetReader):
-    """Reads ``shard.parquet`` in the storage: its footer once, and the row groups that may have the key."""
-
-    by_range = True
-
-    def __init__(self, file: RangedFile, manifest: Manifest) -> None:
-        super().__init__(lambda: nullcontext(Path(file.path)), manifest)
-        self._file = file
-        self._path = file.path
-        self._footer: parquet.FileMetaData | None = None
-
-    def _opened(self) -> parquet.ParquetFile:
-        try:
-            # With pre_buffer, adjacent columns are one request.
-            opened = parquet.ParquetFile(self._file.stream(), metadata=self._footer, pre_buffer=True)
-        except UNREADABLE as error:
-            raise self._damage(error) from error
-        self._footer = opened.metadata
-        return opened
 
 
 def _key_ranges(file: parquet.ParquetFile, key_column: str) -> list[tuple[Any, Any] | None]:

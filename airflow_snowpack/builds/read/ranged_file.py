@@ -43,6 +43,9 @@ class RangedFile:
         self._opening = threading.Lock()
         self._file: Any = None
 
+    def __str__(self) -> str:
+        return self.path
+
     def read(self, offset: int, length: int) -> bytes:
         """Return the bytes from an offset on; fewer at the end of the file.
 

@@ -33,15 +33,11 @@ MAX_BYTES = 20 * 2**30
 RANGE_READS_ABOVE = 64 * 2**20
 PART = ".part"
 LOCKS = 64
+"""The number of lock files, which all copies share."""
 ROOM = "lock-room"
 """The lock for evicting copies and for opening one."""
 GONE = "it does not exist"
 ABANDONED_PART_AGE_S = 3600.0
-
-
-def default_folder() -> Path:
-    """Return the user's own cache folder, where no other user can write."""
-    return Path.home() / ".cache" / "snowpack" / "builds"
 
 
 class ShardCache:
@@ -65,7 +61,7 @@ class ShardCache:
         self._range_reads_above = range_reads_above
         self._storage = storage
         self._clock = clock
-        self._folder = (folder or default_folder()) / xxhash.xxh3_64_hexdigest(storage.url.encode())
+        self._folder = (folder or Path.home() / ".cache" / "snowpack" / "builds") / xxhash.xxh3_64_hexdigest(storage.url.encode())
         self._max_bytes = max_bytes
         self._verified: set[str] = set()
 
@@ -105,17 +101,14 @@ class ShardCache:
                     _mark_used(path)
                     yield path
                     return
-        with self._locked(f"lock-{hash_of_name(path.name)}"), self._copied(shard.url, path, shard.checksum, shard.bytes):
+        lock = f"lock-{xxhash.xxh3_64_intdigest(path.name.encode()) % LOCKS}"
+        with self._locked(lock), self._copied(shard.url, path, shard.checksum, shard.bytes):
             yield path
 
     def _in_place(self, url: str, checksum: str, size: int) -> Path:
         path = self._storage.local_path(url)
         if url not in self._verified:
-            try:
-                problem = problem_of(path, checksum, size)
-            except FileNotFoundError:
-                problem = GONE
-            if problem:
+            if problem := problem_of(path, checksum, size):
                 raise ManifestDamaged(url, problem)
             self._verified.add(url)
         return path
@@ -126,7 +119,7 @@ class ShardCache:
         half = path.with_name(path.name + PART)
         try:
             while True:
-                whole = _is_whole(path, checksum, size)
+                whole = problem_of(path, checksum, size) is None
                 if not whole:
                     self._download(url, half, checksum, size)
                 with self._locked(ROOM):
@@ -184,27 +177,14 @@ class ShardCache:
 
 
 def problem_of(path: Path, checksum: str, size: int) -> str | None:
-    """Return how a file differs from the manifest, or ``None``.
-
-    :raises FileNotFoundError: it does not exist.
-    """
-    if (found := path.stat().st_size) != size:
-        return f"it has {found} bytes, and {size} in the manifest"
-    if (found_checksum := file_checksum(path)) != checksum:
-        return f"its checksum is {found_checksum}, and {checksum} in the manifest"
-    return None
-
-
-def _is_whole(path: Path, checksum: str, size: int) -> bool:
+    """Return how a file differs from the manifest, or ``None``."""
     try:
-        return problem_of(path, checksum, size) is None
-    except FileNotFoundError:  # never copied, or just evicted by another process
-        return False
-
-
-def hash_of_name(name: str) -> int:
-    """Return the number of a copy's lock file; copies share a fixed number of lock files."""
-    return xxhash.xxh3_64_intdigest(name.encode()) % LOCKS
+        if (found := path.stat().st_size) != size:
+            return f"it has {found} bytes, and {size} in the manifest"
+        found_checksum = file_checksum(path)
+    except FileNotFoundError:  # another process may also have just evicted it
+        return GONE
+    return None if found_checksum == checksum else f"its checksum is {found_checksum}, and {checksum} in the manifest"
 
 
 def _mark_used(path: Path) -> None:

@@ -16,16 +16,18 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import apsw
 import pyarrow as pa
 
 from airflow_snowpack.builds.errors import ManifestDamaged
 from airflow_snowpack.builds.model import Key, Manifest
+from airflow_snowpack.builds.read.ranged_file import RangedFile
 
 Handle = TypeVar("Handle")
 Row = dict[str, Any]
+Locate = Callable[[], AbstractContextManager[Path | RangedFile]]
 
 BATCH_ROWS = 10_000
 UNREADABLE = (apsw.Error, UnicodeDecodeError, OSError, pa.ArrowException)
@@ -35,22 +37,20 @@ UNREADABLE = (apsw.Error, UnicodeDecodeError, OSError, pa.ArrowException)
 class ShardReader(ABC, Generic[Handle]):
     """Reads one shard.
 
-    :cvar by_range: it reads ranges of a file in the storage, so that each call waits for the network.
-
-    :param locate: returns the path of the file, which exists until it is opened.
+    :param locate: returns the path of the file, which exists until it is opened, or a file for range reads.
     :param in_place: the file is the storage's own, which other processes may change, and not a copy.
+    :param by_range: it reads ranges of a file in the storage, so that each call waits for the network.
     """
 
-    by_range: ClassVar[bool] = False
-
-    def __init__(self, locate: Callable[[], AbstractContextManager[Path]], manifest: Manifest, in_place: bool = True) -> None:
+    def __init__(self, locate: Locate, manifest: Manifest, in_place: bool = True, *, by_range: bool = False) -> None:
         self._locate = locate
         self._in_place = in_place
+        self.by_range = by_range
         self._key_column = manifest.key_column
         self._columns = manifest.columns
         self._idle: deque[Handle] = deque()
         self._closed = False
-        self._path: Path | str | None = None
+        self._path = "a shard"
         self.used = True
         """Whether it was used since the last check of :class:`OpenBuild`."""
 
@@ -100,7 +100,7 @@ class ShardReader(ABC, Generic[Handle]):
         """Return the error of a file that was whole when it was opened, so that it has changed since."""
         if isinstance(error, apsw.NoMemError):
             return MemoryError(str(error))
-        return ManifestDamaged(str(self._path or "a shard"), f"it can no longer be read ({error})")
+        return ManifestDamaged(self._path, f"it can no longer be read ({error})")
 
     def _take(self) -> Handle:
         try:
@@ -114,17 +114,17 @@ class ShardReader(ABC, Generic[Handle]):
             self.close()
 
     def _opened(self) -> Handle:
-        with self._locate() as path:
-            self._path = path
+        with self._locate() as file:
+            self._path = str(file)
             try:
-                return self._open(path)
+                return self._open(file)
             except apsw.NoMemError as error:
                 raise MemoryError(str(error)) from error
             except UNREADABLE as error:
-                raise ManifestDamaged(str(path), f"it cannot be opened ({error})") from error
+                raise ManifestDamaged(self._path, f"it cannot be opened ({error})") from error
 
     @abstractmethod
-    def _open(self, path: Path) -> Handle: ...
+    def _open(self, file: Path | RangedFile) -> Handle: ...
 
     @abstractmethod
     def _close(self, handle: Handle) -> None: ...

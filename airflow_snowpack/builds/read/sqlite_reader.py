@@ -13,8 +13,8 @@ closing a file in one releases the other's locks on it; shards are never written
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from functools import cache, lru_cache
 from itertools import count, islice
 from operator import itemgetter
@@ -28,7 +28,7 @@ import pyarrow as pa
 from airflow_snowpack.builds.columns import arrow_array, arrow_schema, from_cell
 from airflow_snowpack.builds.model import Key, KeyType, Manifest
 from airflow_snowpack.builds.read.ranged_file import RangedFile
-from airflow_snowpack.builds.read.shard_reader import BATCH_ROWS, UNREADABLE, Row, ShardReader
+from airflow_snowpack.builds.read.shard_reader import BATCH_ROWS, UNREADABLE, Locate, Row, ShardReader
 from airflow_snowpack.builds.write.shard_writers import quoted
 
 RowMaker = Callable[[Iterable[Sequence[Any]]], list[Row]]
@@ -46,8 +46,8 @@ CACHE_BYTES = 8 * 2**20
 class SqliteReader(ShardReader[apsw.Connection]):
     """Reads ``shard.sqlite``; a look-up is one descent in one B-tree."""
 
-    def __init__(self, locate: Callable[[], AbstractContextManager[Path]], manifest: Manifest, in_place: bool = True) -> None:
-        super().__init__(locate, manifest, in_place)
+    def __init__(self, locate: Locate, manifest: Manifest, in_place: bool = True, *, by_range: bool = False) -> None:
+        super().__init__(locate, manifest, in_place, by_range=by_range)
         self._schema = arrow_schema(manifest.columns)
         self._key_at = self._schema.names.index(self._key_column)
         self._key_type = manifest.key_type
@@ -107,22 +107,23 @@ class SqliteReader(ShardReader[apsw.Connection]):
         """Return whether a key contains NUL, which would end it in an array."""
         return self._key_type is KeyType.STRING and "\0" in "".join(keys)
 
-    def _open(self, path: Path) -> apsw.Connection:
+    def _open(self, file: Path | RangedFile) -> apsw.Connection:
+        if isinstance(file, RangedFile):
+            with registered(file) as uri:
+                return self._connected(uri, f"PRAGMA cache_size = -{CACHE_BYTES // 1024}")
+        uri = f"file:{quote(str(file))}?mode=ro"
         if not self._in_place:
             # A copy never changes: SQLite need not lock or check it, and may map it.
-            return self._connected(path, "mode=ro&immutable=1", f"PRAGMA mmap_size = {MAPPED_BYTES}")
+            return self._connected(f"{uri}&immutable=1", f"PRAGMA mmap_size = {MAPPED_BYTES}")
         # The storage's own file may change. So SQLite checks it with each statement, and reads instead of mapping it: truncation
         # is then an error and not a signal that ends the process.
-        pages = f"PRAGMA cache_size = -{min(path.stat().st_size, CACHE_BYTES) // 1024 + 256}"
+        pages = f"PRAGMA cache_size = -{min(file.stat().st_size, CACHE_BYTES) // 1024 + 256}"
         try:
-            return self._connected(path, "mode=ro", pages)
+            return self._connected(uri, pages)
         except apsw.Error:
-            return self._connected(path, "mode=ro&immutable=1", pages)  # a mounted bucket, which has no locks
+            return self._connected(f"{uri}&immutable=1", pages)  # a mounted bucket, which has no locks
 
-    def _connected(self, path: Path, how: str, pages: str) -> apsw.Connection:
-        return self._connection(f"file:{quote(str(path))}?{how}", pages)
-
-    def _connection(self, uri: str, pages: str) -> apsw.Connection:
+    def _connected(self, uri: str, pages: str) -> apsw.Connection:
         connection = apsw.Connection(uri, flags=FLAGS, statementcachesize=64)
         try:
             connection.set_busy_timeout(BUSY_MS)
@@ -137,50 +138,24 @@ class SqliteReader(ShardReader[apsw.Connection]):
         handle.close()
 
 
-class SqliteRangeReader(SqliteReader):
-    """Reads ``shard.sqlite`` in the storage, page by page."""
-
-    by_range = True
-
-    def __init__(self, file: RangedFile, manifest: Manifest) -> None:
-        super().__init__(lambda: nullcontext(Path(file.path)), manifest)
-        self._file = file
-        self._path = file.path
-
-    def _opened(self) -> apsw.Connection:
-        pages = f"PRAGMA cache_size = -{CACHE_BYTES // 1024}"
-        try:
-            with registered(self._file) as uri:
-                return self._connection(uri, pages)
-        except UNREADABLE as error:
-            raise self._damage(error) from error
-
-
-def row_maker(names: Sequence[str], decoders: Mapping[str, Callable[[Any], Any]]) -> RowMaker:
-    """Compile the function that makes rows of these columns.
-
-    It is compiled for its columns, as ``collections.namedtuple`` is: ``dict(zip(names, values))`` takes more than twice the
-    time, a fifth of a look-up of a thousand keys.
-
-    :param names: the columns, in the order of the values.
-    :param decoders: converts a column's value from what the database has, unless that is ``None``.
-    """
-    # The only input in the text are the names, as Python literals.
-    values = [f"v{at}" for at in range(len(names))]
-    items = [
-        f"{name!r}: {value if name not in decoders else f'None if {value} is None else d{value}({value})'}"
-        for name, value in zip(names, values, strict=True)
-    ]
-    decoding = {f"d{value}": decoders[name] for name, value in zip(names, values, strict=True) if name in decoders}
-    make: RowMaker = eval(f"lambda found: [{{{', '.join(items)}}} for {', '.join(values)}, in found]", decoding)
-    return make
-
-
 @lru_cache(maxsize=64)
 def _row_maker(columns: tuple[tuple[str, str], ...]) -> RowMaker:
-    """Return the function of a build's columns, cached, as compiling it for a thousand columns takes milliseconds."""
-    schema = arrow_schema(columns)
-    return row_maker(schema.names, {field.name: read for field in schema if (read := from_cell(field.type)) is not None})
+    """Compile the function that makes rows of a manifest's columns, which takes milliseconds for a thousand of them.
+
+    It is compiled, as ``collections.namedtuple`` is, because ``dict(zip(names, values))`` takes more than twice the time, a fifth
+    of a look-up of a thousand keys.
+    """
+    decoders: dict[str, Callable[[Any], Any]] = {}
+    items = []
+    for at, field in enumerate(arrow_schema(columns)):
+        value = f"v{at}"
+        if (read := from_cell(field.type)) is not None:
+            decoders[f"d{value}"] = read
+            value = f"None if {value} is None else d{value}({value})"
+        items.append(f"{field.name!r}: {value}")  # the only input in the text are the names, as Python literals
+    values = ", ".join(f"v{at}" for at in range(len(columns)))
+    make: RowMaker = eval(f"lambda found: [{{{', '.join(items)}}} for {values}, in found]", decoders)
+    return make
 
 
 VFS = "snowpack-ranges"

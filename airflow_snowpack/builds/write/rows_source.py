@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 
 from airflow_snowpack.builds.build_spec import BuildInput, BuildSpec, Interrupt, check_sources
 from airflow_snowpack.builds.errors import InvalidBuild, InvalidRowKey
-from airflow_snowpack.builds.model import KEY_TYPES, KeyType, Sharding, canonical
+from airflow_snowpack.builds.model import PYTHON_TYPE, KeyType, Sharding, canonical
 from airflow_snowpack.builds.scratch import scratch
 from airflow_snowpack.builds.sharding import BUCKETS, Placing, bucket_of, key_type_of
 from airflow_snowpack.builds.storage import Storage
@@ -151,5 +151,5 @@ class RowBatches:
 
 def _key_type(column: str, key: object) -> KeyType:
     """Return the type of a key, also of integers and strings for which Arrow has no value."""
-    kind = next((kind for python, kind in KEY_TYPES.items() if isinstance(key, python) and not isinstance(key, bool)), None)
+    kind = next((kind for kind, python in PYTHON_TYPE.items() if isinstance(key, python) and not isinstance(key, bool)), None)
     return key_type_of(column, pa.array([key]).type) if kind is None else kind
