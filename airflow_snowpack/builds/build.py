@@ -26,6 +26,7 @@ from airflow_snowpack.builds.model import CleanupAction, Manifest, Retention, Sh
 from airflow_snowpack.builds.publish import publish
 from airflow_snowpack.builds.registry.model import PublishOutcome, RunHandle
 from airflow_snowpack.builds.registry.runs import BuildRegistry
+from airflow_snowpack.builds.sharding import fewest_shards
 from airflow_snowpack.builds.storage import Storage
 from airflow_snowpack.builds.write.selection import keep_selection, read_attempts, select
 from airflow_snowpack.store import StoreError
@@ -76,8 +77,14 @@ class Build:
         return outcome
 
     def sharding(self, source: BuildSource, spec: BuildSpec) -> Sharding:
-        """Return how the rows are distributed; this may count the keys of the source."""
-        return spec.placed(lambda: source.count_keys(spec.key, self.interrupt))
+        """Return how the rows are distributed, after counting the source's keys if the spec sets no sharding.
+
+        :raises InvalidBuild: there are more keys than the largest number of shards can hold.
+        """
+        if spec.sharding is not None:
+            return spec.sharding
+        assert spec.max_keys_per_shard is not None
+        return Sharding.hash(fewest_shards(source.count_keys(spec.key, self.interrupt), spec.max_keys_per_shard))
 
     def begin(
         self, spec: BuildSpec, sharding: Sharding, *, as_of: datetime, owner: str | None = None, label: str | None = None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -17,7 +17,7 @@ import pyarrow as pa
 from airflow_snowpack.builds.errors import InvalidBuild
 from airflow_snowpack.builds.layout import check_dataset
 from airflow_snowpack.builds.model import KeyType, Retention, ShardFormat, Sharding, plain_text, whole_number
-from airflow_snowpack.builds.sharding import fewest_shards, key_type_of
+from airflow_snowpack.builds.sharding import key_type_of
 from airflow_snowpack.builds.storage import Storage
 from airflow_snowpack.builds.write.attempt import BATCH_SIZE, RateLimit, ShardPlan
 from airflow_snowpack.spark import SparkWork
@@ -64,17 +64,6 @@ class BuildSpec:
             raise InvalidBuild("sharding", self.sharding, "set exactly one of sharding and max_keys_per_shard")
         if self.max_keys_per_shard is not None:
             whole_number("max_keys_per_shard", self.max_keys_per_shard, least=1)
-
-    def placed(self, count_keys: Callable[[], np.ndarray]) -> Sharding:
-        """Return how the rows are distributed.
-
-        :param count_keys: counts the distinct keys of the input by bucket, see :func:`fewest_shards`; called only if needed.
-        :raises InvalidBuild: there are more keys than the largest number of shards can hold.
-        """
-        if self.sharding is not None:
-            return self.sharding
-        assert self.max_keys_per_shard is not None
-        return Sharding.hash(fewest_shards(count_keys(), self.max_keys_per_shard))
 
     def plan(self, schema: pa.Schema) -> ShardPlan:
         """Return what the shards of an input with these columns have in common.

@@ -20,11 +20,12 @@ import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import IO, Any, TypeVar
 from uuid import uuid4
 
 import pyarrow
@@ -144,14 +145,12 @@ class Storage:
 
         :param tries: 1 for a caller that checks something between two tries.
         """
-        if self.is_local:
-            return self._tried("write", path, lambda: self._place(path, lambda file: file.write(data)), tries)
 
         def put() -> None:
-            with self._fs.open_output_stream(self._at(path)) as stream:
-                stream.write(data)
+            with self._whole(path) if self.is_local else self._fs.open_output_stream(self._at(path)) as file:
+                file.write(data)
 
-        return self._tried("write", path, partial(_unbroken, put), tries)
+        self._put(path, put, tries)
 
     def read_version(self, path: str) -> tuple[bytes | None, str | None]:
         """Read an object, and its version for :meth:`replace`.
@@ -181,9 +180,8 @@ class Storage:
         writes = self._conditional
         if writes is None or version is None:
             return self.write(path, data, tries=1)
-        put = partial(_unbroken, lambda: writes.replace(*self._bucket_and_key(path), data, version))
         try:
-            return self._tried("write", path, put, tries=1)
+            self._put(path, lambda: writes.replace(*self._bucket_and_key(path), data, version), tries=1)
         except StorageFailed as error:
             if isinstance(error.__cause__, ChangedSince):
                 raise ObjectChanged("write", self._full(path), error.__cause__) from error
@@ -199,30 +197,23 @@ class Storage:
 
     def upload(self, local: Path, path: str) -> None:
         """Create or replace an object from a local file."""
-        if self.is_local:
-
-            def copy(file: Any) -> None:
-                with local.open("rb") as source:
-                    shutil.copyfileobj(source, file, CHUNK_BYTES)
-
-            return self._tried("write", path, lambda: self._place(path, copy))
 
         def put() -> None:
-            fs.copy_files(str(local), self._at(path), source_filesystem=fs.LocalFileSystem(), destination_filesystem=self._fs)
+            if not self.is_local:
+                here = fs.LocalFileSystem()
+                fs.copy_files(str(local), self._at(path), source_filesystem=here, destination_filesystem=self._fs)
+                return
+            with self._whole(path) as file, local.open("rb") as source:
+                shutil.copyfileobj(source, file, CHUNK_BYTES)
 
-        return self._tried("write", path, partial(_unbroken, put))
+        self._put(path, put)
 
     def download(self, path: str, local: Path) -> None:
         """Copy an object into a local file, whole or not at all."""
 
         def get() -> None:
-            half = local.with_name(f"{local.name}{HALF_WRITTEN}{uuid4().hex}")
-            try:
-                with self._fs.open_input_stream(self._at(path)) as source, half.open("wb") as file:
-                    shutil.copyfileobj(source, file, CHUNK_BYTES)
-                half.replace(local)
-            finally:
-                half.unlink(missing_ok=True)
+            with self._fs.open_input_stream(self._at(path)) as source, _written_whole(local) as file:
+                shutil.copyfileobj(source, file, CHUNK_BYTES)
 
         self._tried("read", path, get)
 
@@ -317,18 +308,18 @@ class Storage:
         listed = self._tried("list", folder, lambda: self._fs.get_file_info(selector))
         return list(listed)
 
-    def _place(self, path: str, fill: Callable[[Any], object]) -> None:
+    def _put(self, path: str, put: Callable[[], None], tries: int = TRIES) -> None:
+        self._tried("write", path, put if self.is_local else partial(_unbroken, put), tries)
+
+    @contextmanager
+    def _whole(self, path: str) -> Iterator[IO[bytes]]:
+        """Open an object of a local storage for writing; it survives a power failure."""
         target = Path(self._at(path))
         target.parent.mkdir(parents=True, exist_ok=True)
-        half = target.with_name(f"{target.name}{HALF_WRITTEN}{uuid4().hex}")
-        try:
-            with half.open("wb") as file:
-                fill(file)
-                file.flush()
-                os.fsync(file.fileno())
-            half.replace(target)
-        finally:
-            half.unlink(missing_ok=True)
+        with _written_whole(target) as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
 
     def _at(self, path: str) -> str:
         _check_inside(path)
@@ -357,6 +348,18 @@ class Storage:
             return True
         by_fsspec = isinstance(self._fs, fs.PyFileSystem)
         return by_fsspec and isinstance(error, Exception) and not isinstance(error, (TypeError, ValueError))
+
+
+@contextmanager
+def _written_whole(target: Path) -> Iterator[IO[bytes]]:
+    """Open a file for writing, which gets its name when the block ends without an error."""
+    half = target.with_name(f"{target.name}{HALF_WRITTEN}{uuid4().hex}")
+    try:
+        with half.open("wb") as file:
+            yield file
+        half.replace(target)
+    finally:
+        half.unlink(missing_ok=True)
 
 
 def _unbroken(put: Callable[[], None]) -> None:
