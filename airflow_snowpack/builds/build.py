@@ -8,8 +8,8 @@
     manifest = build.select(handle, build_input, spec, sharding)
     outcome = build.publish(handle, manifest)
 
-Each step renews the run's lease and stops the work when another attempt has the run. A run that will not be published is failed
-with its reason, as far as the registry can be reached.
+Each step renews the run's lease and stops the work when another attempt has the run. A run that will not be published is failed,
+if the registry can be reached.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
+from functools import partial
 
 from airflow_snowpack.builds.build_spec import BuildInput, BuildSource, BuildSpec, Interrupt
 from airflow_snowpack.builds.cleanup import cleanup
@@ -36,10 +37,7 @@ log = logging.getLogger(__name__)
 
 
 class Build:
-    """The steps of a dataset's builds.
-
-    :param storage: the dataset's root.
-    """
+    """The steps of a dataset's builds; ``storage`` is the dataset's root."""
 
     def __init__(self, registry: BuildRegistry, storage: Storage) -> None:
         self.registry = registry
@@ -90,14 +88,9 @@ class Build:
         self, spec: BuildSpec, sharding: Sharding, *, as_of: datetime, owner: str | None = None, label: str | None = None
     ) -> RunHandle:
         """Begin a run; see :meth:`BuildRegistry.begin`."""
+        num_shards, storage = sharding.num_shards, self.storage
         return self.registry.begin(
-            spec.dataset,
-            self.storage.url,
-            as_of=as_of,
-            num_shards=sharding.num_shards,
-            owner=owner,
-            label=label,
-            storage=self.storage,
+            spec.dataset, storage.url, as_of=as_of, num_shards=num_shards, owner=owner, label=label, storage=storage
         )
 
     def write(self, handle: RunHandle, source: BuildSource, spec: BuildSpec, sharding: Sharding) -> BuildInput:
@@ -145,13 +138,8 @@ class Build:
     def _kept_alive(self, handle: RunHandle) -> Iterator[KeepAlive]:
         """Renew the run's lease, and stop the work when it is lost."""
         policy = self.registry.policy
-        with KeepAlive(
-            lambda: self.registry.heartbeat(handle),
-            every=policy.heartbeat,
-            lost_after=policy.run_lease,
-            what=str(handle),
-            on_lost=self.interrupt,
-        ) as lease:
+        beat, lost_after = partial(self.registry.heartbeat, handle), policy.run_lease
+        with KeepAlive(beat, every=policy.heartbeat, lost_after=lost_after, what=str(handle), on_lost=self.interrupt) as lease:
             yield lease
 
     @contextmanager

@@ -66,10 +66,7 @@ class BuildSpec:
             whole_number("max_keys_per_shard", self.max_keys_per_shard, least=1)
 
     def plan(self, schema: pa.Schema) -> ShardPlan:
-        """Return what the shards of an input with these columns have in common.
-
-        :raises InvalidBuild: see :class:`ShardPlan`.
-        """
+        """Return what the shards of an input with these columns have in common; errors as of :class:`ShardPlan`."""
         return ShardPlan(
             schema, self.key, self.shard_format, self.batch_size, self.rows_per_second, max_keys=self.max_keys_per_shard
         )
@@ -101,10 +98,7 @@ class BuildInput:
 
     @classmethod
     def of(cls, schema: pa.Schema, key_column: str, sources: tuple[dict[str, Any], ...] = ()) -> BuildInput:
-        """Describe files with this schema.
-
-        :raises InvalidBuild: the key column has a type that no key can have.
-        """
+        """Describe files with this schema."""
         key_type = key_type_of(key_column, schema.field(key_column).type)
         return cls(key_column, key_type, tuple((field.name, str(field.type)) for field in schema), sources)
 
@@ -133,7 +127,6 @@ class Interrupt:
         self.stop = threading.Event()
 
     def __call__(self) -> None:
-        """Stop for good."""
         self.work.interrupt()
         self.stop.set()
 

@@ -49,9 +49,7 @@ def cleanup(
     holder: str | None = None,
     phases: Iterable[CleanupPhase] = tuple(CleanupPhase),
 ) -> list[CleanupAction]:
-    """Clean up, or return what would be deleted.
-
-    Losing attempts need no lock, as the winners of a published run never change.
+    """Clean up, or return what would be deleted. Losing attempts need no lock: the winners of a published run never change.
 
     :param holder: the process that locks the dataset, for people.
     :param phases: only these, in their order.
@@ -79,8 +77,6 @@ def cleanup(
 
 @dataclass(frozen=True, slots=True)
 class _Chosen:
-    """A run to delete."""
-
     phase: CleanupPhase
     run: BuildRun
     reason: str

@@ -99,10 +99,7 @@ _NOT_NULL = " not null"
 
 
 def arrow_type(text: str) -> pa.DataType:
-    """Return the type of this name.
-
-    :raises InvalidBuild: no type has this name.
-    """
+    """:raises InvalidBuild: no type has this name."""
     try:
         return _read(text)
     except (ValueError, TypeError, KeyError, pa.ArrowException):
@@ -110,10 +107,7 @@ def arrow_type(text: str) -> pa.DataType:
 
 
 def arrow_schema(columns: tuple[tuple[str, str], ...]) -> pa.Schema:
-    """Return the schema of a manifest's columns.
-
-    :raises InvalidBuild: a column's type is unknown.
-    """
+    """Return the schema of a manifest's columns; errors as of :func:`arrow_type`."""
     return pa.schema([pa.field(name, arrow_type(text)) for name, text in columns])
 
 

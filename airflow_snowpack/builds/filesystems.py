@@ -45,10 +45,7 @@ class ChangedSince(OSError):
 
 
 class ConditionalWrites:
-    """Reads and replaces objects of one storage; threads may share it.
-
-    :param connect: creates botocore's client; called once, before the first request.
-    """
+    """Reads and replaces objects of one storage; threads may share it. ``connect`` creates botocore's client, once."""
 
     def __init__(self, connect: Callable[[], Any]) -> None:
         self._connect = connect
@@ -78,10 +75,7 @@ class ConditionalWrites:
                     raise ChangedSince(f"it changed after it was read ({error})") from error
                 if _code(error) not in UNSUPPORTED:
                     raise
-                log.info(
-                    "no_conditional_writes: %s rejects the condition; only the dataset's lock protects the object",
-                    bucket,
-                )
+                log.info("no_conditional_writes: %s rejects the condition; only the dataset's lock protects the object", bucket)
                 self._client.put_object(Bucket=bucket, Key=key, Body=data)
 
     @cached_property
@@ -178,9 +172,8 @@ def refuse_secrets(url: str) -> None:
 
 
 def open_filesystem(url: str, options: Mapping[str, Any]) -> tuple[fs.FileSystem, str]:
-    """Return the file system of a URL, and the path on it.
+    """Return the file system of a URL with the options of :class:`Storage`, and the path on it.
 
-    :param options: see :class:`Storage`.
     :raises InvalidBuild: the URL has no known file system, or contains a secret.
     """
     refuse_secrets(url)

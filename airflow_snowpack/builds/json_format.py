@@ -1,8 +1,7 @@
 """The JSON of a build: attempt record, manifest and pointer, as described in ``docs/build-format.md``.
 
     storage.write("manifests/…/1.json", data := to_json(manifest))
-    read_manifest(data, "manifests/…/1.json") == manifest
-    Current(…, checksum=checksum_of(data))
+    read_manifest(data, "manifests/…/1.json", checksum_of(data)) == manifest
 
 The invariant: what is read equals what was written, or it is refused with the file's path and the problem. Unknown fields are
 ignored; an unknown version is refused. A manifest's checksum is in the pointer that names it. An attempt's record and a selection
@@ -85,10 +84,7 @@ def selection_json(manifest: Manifest) -> bytes:
 
 
 def read_attempt(data: bytes, path: str) -> ShardAttemptResult:
-    """Read an attempt's record.
-
-    :raises ManifestDamaged: it is not an attempt's record, or not what was written.
-    """
+    """:raises ManifestDamaged: it is not an attempt's record, or not what was written."""
     _check_seal(data, path)
     return _read(data, path, ATTEMPT_FORMAT, lambda content: _shard(content, _text(content, "run_id")))
 
@@ -105,12 +101,9 @@ def read_manifest(data: bytes, path: str, checksum: str | None = None) -> Manife
 
 
 def read_selection(data: bytes, path: str) -> Manifest:
-    """Read a selection.
-
-    :raises ManifestDamaged: it is not a selection, or not what was written.
-    """
+    """:raises ManifestDamaged: it is not a selection, or not what was written."""
     _check_seal(data, path)
-    return _read(data, path, MANIFEST_FORMAT, _manifest)
+    return read_manifest(data, path)
 
 
 def read_current(data: bytes, path: str) -> Current:
@@ -173,8 +166,7 @@ def _sealed(form: str, content: Mapping[str, Any]) -> bytes:
     return data[:at] + digits + data[at + len(_UNSEALED) :]
 
 
-class _Invalid(ValueError):
-    """The content is not valid."""
+class _Invalid(ValueError): ...
 
 
 def _check_seal(data: bytes, path: str) -> None:
@@ -292,10 +284,7 @@ def _shard(content: dict[str, Any], run_id: str) -> ShardAttemptResult:
 
 
 def read_sharding(content: dict[str, Any]) -> Sharding:
-    """Read the result of :func:`sharding_json`.
-
-    :raises ValueError: it is not a sharding.
-    """
+    """Read the result of :func:`sharding_json`; a ``ValueError`` if it is not a sharding."""
     kind = _one_of(content, "kind", ShardingKind)
     num_shards = _number(content, "num_shards", least=1)
     match kind:

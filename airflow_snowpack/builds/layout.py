@@ -26,23 +26,19 @@ MAX_NAME = 200
 
 
 def check_dataset(name: str) -> str:
-    """Return the name if a dataset can have it.
-
-    :raises InvalidBuild: it does not match ``[A-Za-z_][A-Za-z0-9_-]*``, or is longer than 200 characters.
-    """
-    if not DATASET.fullmatch(name) or len(name) > MAX_NAME:
-        raise InvalidBuild("dataset", name, f"it must match {DATASET.pattern} and have at most {MAX_NAME} characters")
-    return name
+    """Return the name if a dataset can have it, and raise :class:`InvalidBuild` if not."""
+    return _checked("dataset", name, DATASET)
 
 
 def check_run(run_id: str) -> str:
-    """Return the id if a run can have it.
+    """Return the id if a run can have it, and raise :class:`InvalidBuild` if not."""
+    return _checked("run_id", run_id, RUN)
 
-    :raises InvalidBuild: it does not match ``[A-Za-z0-9_][A-Za-z0-9_.+-]*``, or is longer than 200 characters.
-    """
-    if not RUN.fullmatch(run_id) or len(run_id) > MAX_NAME:
-        raise InvalidBuild("run_id", run_id, f"it must match {RUN.pattern} and have at most {MAX_NAME} characters")
-    return run_id
+
+def _checked(field: str, name: str, pattern: re.Pattern[str]) -> str:
+    if not pattern.fullmatch(name) or len(name) > MAX_NAME:
+        raise InvalidBuild(field, name, f"it must match {pattern.pattern} and have at most {MAX_NAME} characters")
+    return name
 
 
 def manifest_folder(run_id: str) -> str:

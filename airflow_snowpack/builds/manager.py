@@ -49,8 +49,7 @@ class BuildManager:
         """Read a published build back; see :func:`verify`.
 
         :param run_id: the run; ``None`` for the current build.
-        :raises DatasetNotFound, BuildNotFound, NothingPublished: there is no such build.
-        :raises ManifestDamaged: the pointer or the manifest is not what was written.
+        :raises BuildError: there is no such build, or the pointer or the manifest is not what was written.
         """
         storage = self.storage(dataset)
         if run_id is None:
@@ -76,23 +75,18 @@ class BuildManager:
         return published or publish_selected(self.registry, storage, dataset, run_id, holder=actor.name, actor=actor)[0]
 
     def rollback(self, dataset: str, to: str, *, actor: Actor) -> PublishOutcome:
-        """Make another published build current; see :func:`rollback`.
-
-        :raises BuildError: see :func:`rollback`.
-        """
+        """Make another published build current; see :func:`rollback`."""
         return rollback(self.registry, self.storage(dataset), dataset, to, actor.name, actor=actor)
 
     def cleanup(self, dataset: str, retention: Retention, *, actor: Actor | None) -> list[CleanupAction]:
         """Delete what no reader and no writer needs.
 
         :param actor: ``None`` for a dry run, which only returns what would be deleted.
-        :raises BuildError: see :func:`cleanup`.
         """
         storage = self.storage(dataset)
         if actor is None:
             return cleanup(self.registry, storage, dataset, retention, dry_run=True)
-        store, who = self.registry.store, actor
-        age = format_duration(retention.stale_attempt_age)
-        detail = {"keep_runs": retention.keep_runs, "stale_attempt_age": age}
-        store.transact(lambda conn: write_audit(conn, store, who, "cleanup_builds", audit_subject(dataset), **detail))
+        store, subject = self.registry.store, audit_subject(dataset)
+        detail = {"keep_runs": retention.keep_runs, "stale_attempt_age": format_duration(retention.stale_attempt_age)}
+        store.transact(lambda conn: write_audit(conn, store, actor, "cleanup_builds", subject, **detail))
         return cleanup(self.registry, storage, dataset, retention, holder=actor.name)

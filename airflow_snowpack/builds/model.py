@@ -1,9 +1,5 @@
 """The values of a build: keys, sharding, attempts, manifest, pointer, and what cleanup keeps and deletes.
 
-    sharding = Sharding.hash(num_shards=8)
-    attempt = ShardAttemptResult(shard_id=3, attempt=0, task_attempt_id=31, url="data/…/shard.parquet", rows=120, …)
-    manifest = Manifest(dataset="flights", run_id="20260101T000000Z", shards=(attempt, …), …)
-
     >>> hash_shard("N14228", KeyType.STRING, num_shards=8)
     6
 
@@ -14,7 +10,7 @@ themselves. A key without such bytes is refused, never rounded.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any
@@ -33,7 +29,7 @@ MAX_SHARDS = 100_000
 def whole_number(field: str, value: object, *, least: int, most: int | None = None) -> None:
     """Check a number of a declaration, which may have any type at run time.
 
-    :raises InvalidBuild: it is not an integer, or out of bounds; ``True`` does not count as an integer.
+    :raises InvalidBuild: it is not an integer, is a boolean, or is out of bounds.
     """
     allowed = f"at least {least}" if most is None else f"from {least:,} to {most:,}"
     if not isinstance(value, int) or isinstance(value, bool) or value < least or (most is not None and value > most):
@@ -91,10 +87,7 @@ def canonical(key: object, key_type: KeyType) -> bytes:
 
 
 def hash_shard(key: object, key_type: KeyType, num_shards: int) -> int:
-    """Return the shard of a key, from 0 to ``num_shards - 1``.
-
-    :raises InvalidRowKey: see :func:`canonical`.
-    """
+    """Return the shard of a key, from 0 to ``num_shards - 1``; errors as of :func:`canonical`."""
     return xxhash.xxh3_64_intdigest(canonical(key, key_type), seed=0) % num_shards
 
 
@@ -257,8 +250,7 @@ class CleanupAction:
 
     :param path: a folder (it ends in "/") or a single object, relative to the dataset's root.
     :param reason: why no reader and no writer needs it.
-    :param objects: the number of objects, deleted or, in a dry run, found.
-    :param bytes: the size of these objects.
+    :param objects: the number of objects, deleted or, in a dry run, found; ``bytes``: their size.
     :param error: why it could not be deleted or read; the next cleanup finds it again.
     """
 
@@ -277,15 +269,14 @@ class CleanupAction:
 class Retention:
     """What cleanup keeps.
 
-    :param keep_runs: the number of published runs to keep, the newest first; the current run is always kept.
+    :param keep_runs: the number of published runs to keep, at least 1, the newest first; the current run is always kept.
     :param stale_attempt_age: how long ago the lease of a running run must have expired for the run to count as abandoned.
-    :raises InvalidBuild: ``keep_runs`` is below 1, or the age is negative.
     """
 
     keep_runs: int = 7
-    stale_attempt_age: timedelta = field(default=timedelta(days=1))
+    stale_attempt_age: timedelta = timedelta(days=1)
 
     def __post_init__(self) -> None:
-        whole_number("keep_runs", self.keep_runs, least=1)  # the current run is always kept
+        whole_number("keep_runs", self.keep_runs, least=1)
         if self.stale_attempt_age < timedelta(0):
             raise InvalidBuild("stale_attempt_age", self.stale_attempt_age, "it must not be negative")

@@ -51,11 +51,9 @@ def read_pointer(storage: Storage) -> Current | None:
 
 
 def published_pointer(storage: Storage) -> Current:
-    """Return the pointer.
+    """Return the pointer; errors as of :func:`read_pointer`.
 
     :raises NothingPublished: there is none.
-    :raises ManifestDamaged: the pointer is not what was written.
-    :raises StorageFailed: it could not be read.
     """
     pointer = read_pointer(storage)
     if pointer is None:
@@ -125,10 +123,7 @@ def _check_number(found: bytes | None, current: Current, above: int) -> None:
 
 
 def manifest_at(storage: Storage, path: str, checksum: str | None = None) -> Manifest:
-    """Read the manifest at a path.
-
-    :raises ManifestDamaged: it is missing, or not what was published.
-    """
+    """:raises ManifestDamaged: it is missing, or not what was published."""
     try:
         return read_manifest(storage.read(path), path, checksum)
     except ObjectMissing:

@@ -1,7 +1,6 @@
 """Publish a build, or roll back to an older one: the manifest first, then the pointer, then the registry.
 
-    outcome = publish(registry, storage, handle, manifest)
-    outcome.moved or print(outcome.reason)     # an older build goes into history
+    outcome = publish(registry, storage, handle, manifest)                          # an older build goes into history
     rollback(registry, storage, "flights", to="-1", by="ada")                       # the published build before the current one
     rollback(registry, storage, "flights", to="20260101T000000Z", by="ada")         # a run
     rollback(registry, storage, "flights", to="manifests/20260101T000000Z/1.json", by="ada")
@@ -206,10 +205,7 @@ class _LockedDataset:
         by: str | None,
         handle: RunHandle | None = None,
     ) -> PublishOutcome:
-        """Record the publication, set the pointer, and confirm it.
-
-        :param handle: the run to fail when the pointer cannot be set.
-        """
+        """Record the publication, set the pointer, and confirm it. If the pointer cannot be set, fail the run of ``handle``."""
         above = self.state.pointer_number
         publication = self.publications.prepare(kind, stored, previous=previous, above=above, by=by, handle=handle)
         try:
@@ -288,10 +284,7 @@ def _in_history(handle: RunHandle, stored: StoredManifest, newest: RunPlace) -> 
 
 
 def _find_published(registry: BuildRegistry, state: PublicationState, to: str) -> BuildRun:
-    """Return the run that ``to`` of :func:`rollback` names.
-
-    :raises BuildNotFound: there is none, or it is not published, or it was cleaned up.
-    """
+    """Return the run that ``to`` of :func:`rollback` names, if it is published and was not cleaned up."""
     dataset = state.dataset
     if OFFSET.fullmatch(to):
         return _before_current(registry, state, to)

@@ -26,7 +26,7 @@ from airflow_snowpack.builds.storage import Storage, StoredObject
 
 SHARDS_PER_PAGE = 100
 PARALLEL_LISTINGS = 16
-ATTEMPT = re.compile(r"attempt=(\d+)-(.+)")
+ATTEMPT = re.compile(r"attempt=(\d+)-([^/]+)/")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,6 @@ class RunInspection:
     """A run, and a page of its shards.
 
     :param problem: why its manifest cannot be read.
-    :param more: there are shards after these.
     """
 
     run: BuildRun
@@ -78,16 +77,14 @@ class RunInspection:
     problem: str | None
     shards: tuple[ShardInspection, ...]
     more: bool
+    """There are shards after these."""
 
 
 @dataclass(frozen=True, slots=True)
 class Skew:
     """How unevenly rows are distributed over shards.
 
-    :param largest: the id of the shard with the most rows.
-    :param rows: the rows of that shard.
-    :param average: the rows of the average shard.
-    :param times: ``rows`` over ``average``.
+    :param largest: the id of the shard with the most rows, which has ``rows``, ``times`` as many as the ``average`` shard.
     :param empty: the number of shards without rows.
     """
 
@@ -156,29 +153,16 @@ def _attempts(
     storage: Storage, run: BuildRun, shard_id: int, winners: Sequence[ShardAttemptResult]
 ) -> tuple[AttemptInspection, ...]:
     above = layout.shard_folder(run.run_id, shard_id)
-    folders: dict[str, list[StoredObject]] = defaultdict(list)
+    folders: dict[tuple[str, str], list[StoredObject]] = defaultdict(list)
     for found in storage.objects(above):
-        name, slash, _ = found.path.removeprefix(above).partition("/")
-        if slash and ATTEMPT.fullmatch(name):
-            folders[name].append(found)
-    winner = winners[shard_id] if winners else None
-    inspected = [_inspected(above, name, found, winner) for name, found in folders.items()]
-    return tuple(sorted(inspected, key=lambda each: (each.won is not True, each.attempt, len(each.token), each.token)))
-
-
-def _inspected(above: str, name: str, found: Sequence[StoredObject], winner: ShardAttemptResult | None) -> AttemptInspection:
-    folder = f"{above}{name}/"
-    match = ATTEMPT.fullmatch(name)
-    assert match is not None
-    won = None
-    if winner is not None:
-        won = winner.url is not None and posixpath.dirname(winner.url) == folder.rstrip("/")
-    return AttemptInspection(
-        folder=folder,
-        attempt=int(match[1]),
-        token=match[2],
-        objects=len(found),
-        bytes=sum(each.bytes for each in found),
-        complete=any(each.path == f"{folder}{layout.RECORD}" for each in found),
-        won=won,
-    )
+        if (match := ATTEMPT.match(found.path, len(above))) is not None:
+            folders[match[1], match[2]].append(found)
+    winner = f"{posixpath.dirname(winners[shard_id].url or '')}/" if winners else None
+    attempts = []
+    for (number, token), objects in folders.items():
+        folder = f"{above}attempt={number}-{token}/"
+        complete = any(each.path == f"{folder}{layout.RECORD}" for each in objects)
+        size = sum(each.bytes for each in objects)
+        won = None if winner is None else folder == winner
+        attempts.append(AttemptInspection(folder, int(number), token, len(objects), size, complete, won))
+    return tuple(sorted(attempts, key=lambda each: (each.won is not True, each.attempt, len(each.token), each.token)))

@@ -24,11 +24,7 @@ from airflow_snowpack.store.tables.builds import build_datasets, build_runs
 
 @dataclass(frozen=True, slots=True)
 class CurrentBuild:
-    """The build that readers of a dataset get.
-
-    :param publication: the number of the pointer.
-    :param rows: ``None`` if the registry does not know.
-    """
+    """The build that readers of a dataset get: ``publication`` is the pointer's number, ``rows`` ``None`` if unknown."""
 
     dataset: str
     run_id: str

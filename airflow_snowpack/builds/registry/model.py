@@ -1,9 +1,4 @@
-"""The values of the build registry: datasets, runs and publications, and how they are read from rows.
-
-handle = registry.begin("flights", "s3://lake/builds/flights", as_of=interval_end, num_shards=8, owner="dag/run/task")
-outcome = publish(registry, storage, handle, manifest)
-outcome.moved or print(outcome.reason)
-"""
+"""The values of the build registry: datasets, runs and publications, and how they are read from rows."""
 
 from __future__ import annotations
 
@@ -191,8 +186,5 @@ publication_from = row_mapper(Publication, {"kind": PublicationKind})
 
 
 def handle_from(row: sa.Row[Any], url: str) -> RunHandle:
-    """Return the handle of the attempt that has the run now.
-
-    :param url: the dataset's root.
-    """
+    """Return the handle of the attempt that has the run now. ``url`` is the dataset's root."""
     return row_mapper(RunHandle, url=lambda _: url, attempt="attempt_count", lease_until="visible_at")(row)

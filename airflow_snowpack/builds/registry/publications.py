@@ -54,10 +54,7 @@ class StoredManifest:
 
 @dataclass(frozen=True, slots=True)
 class AuditedChange:
-    """A change by an actor, for the audit trail.
-
-    :param name: such as ``rollback_build``.
-    """
+    """A change by an actor, for the audit trail; its name is such as ``rollback_build``."""
 
     actor: Actor
     name: str
@@ -300,10 +297,7 @@ publication_of = row_mapper(
 
 
 def build_operation(manifest: Manifest, *, url: str, by: str | None, at: datetime) -> Operation:
-    """Return what the lineage records of a published run.
-
-    :param by: the task instance or person that published it.
-    """
+    """Return what the lineage records of a run that the task instance or person ``by`` has published."""
     return Operation(
         OperationKind.BUILD,
         at,

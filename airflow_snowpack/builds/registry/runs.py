@@ -4,8 +4,7 @@
     handle = registry.begin("flights", "s3://lake/builds/flights", as_of=interval_end, num_shards=8, owner="dag/run/task")
     registry.heartbeat(handle) or stop()
     publish(registry, storage, handle, manifest)      # or registry.fail(handle, "no space left")
-    page = registry.runs("flights", limit=50)
-    page = registry.runs("flights", limit=50, before=page.next)
+    page = registry.runs("flights", limit=50, before=None)
 
 The invariants: each run has a folder of its own, so that attempts of two processes never share one, and published data is never
 overwritten; the folder is searched for before the run is registered, so that a run never adopts foreign objects; and every write
@@ -63,12 +62,7 @@ class _NameTaken(Exception):
 
 
 class BuildRegistry:
-    """Datasets, their runs and publications.
-
-    :param policy: periods of leases and locks.
-    :param make_id: draws the fences.
-    :param sleep: waits for a lock, in seconds.
-    """
+    """Datasets, their runs and publications. ``make_id`` draws the fences; ``sleep`` waits for a lock, in seconds."""
 
     def __init__(
         self,
@@ -293,10 +287,7 @@ class BuildRegistry:
 
 
 def run_label(as_of: datetime) -> str:
-    """Return the name of a run of this time: ``20260101T000000Z``.
-
-    :raises InvalidBuild: the time has no time zone.
-    """
+    """Return the name of a run of this time, which needs a time zone: ``20260101T000000Z``."""
     if as_of.tzinfo is None:
         raise InvalidBuild("as_of", as_of, "it has no time zone")
     return as_of.astimezone(UTC).strftime("%Y%m%dT%H%M%SZ")

@@ -135,10 +135,7 @@ def check_key(schema: pa.Schema, key_column: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class ShardFile:
-    """A shard's file on the local disk.
-
-    :param checksum: ``xxh3_64:`` and 16 hex digits, of its bytes.
-    """
+    """A shard's file on the local disk."""
 
     path: Path
     rows: int
@@ -156,10 +153,8 @@ def write_attempt(
     *,
     clock: Callable[[], datetime] = lambda: datetime.now(UTC),
 ) -> ShardAttemptResult:
-    """Write one attempt: the file, then its record.
+    """Write one attempt: the file, then its record. Parameters and errors are those of :func:`write_shard`.
 
-    :param batches: the shard's rows, sorted by key; an empty shard gets an empty file.
-    :raises InvalidRowKey: see :func:`write_shard`.
     :raises StorageFailed: the storage failed three times at the same object.
     """
     with scratch("snowpack-shard-") as folder:

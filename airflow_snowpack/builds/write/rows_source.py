@@ -63,10 +63,7 @@ class RowsSource:
         return np.bincount(bucket_of(keys), minlength=BUCKETS)
 
     def write(self, storage: Storage, run_id: str, spec: BuildSpec, sharding: Sharding, interrupt: Interrupt) -> BuildInput:
-        """Write all shards; see :meth:`BuildSource.write`.
-
-        :raises ShardFailed: a shard could not be written in any of its tries.
-        """
+        """Write all shards; see :meth:`BuildSource.write`. ``ShardFailed``: a shard could not be written in any of its tries."""
         batches = RowBatches(self.rows, spec.key, self.schema)
         plan = spec.plan(batches.schema)
         placing = Placing(sharding, key_type_of(spec.key, plan.schema.field(spec.key).type))
@@ -82,11 +79,7 @@ class RowsSource:
 
 
 class RowBatches:
-    """Rows as Arrow batches of one schema; can be iterated once.
-
-    :param schema: see :class:`RowsSource`.
-    :raises InvalidBuild: there are neither rows nor a schema.
-    """
+    """Rows as Arrow batches of one schema; can be iterated once. Without a schema there must be rows to infer it from."""
 
     def __init__(self, rows: Rows, key_column: str, schema: pa.Schema | None = None) -> None:
         self._key = key_column
