@@ -26,7 +26,14 @@ from .constraints.constraint import (
 from .constraints.period_constraints import Delay as Delay, MaxRuns as MaxRuns, SinceLastRun as SinceLastRun
 from .constraints.time_window import TimeWindow as TimeWindow
 from .declared import declaration as declaration
-from .deployment import SyncReport as SyncReport, plan_sync as plan_sync, sync as sync
+from .deployment import (
+    SyncReport as SyncReport,
+    collect as collect,
+    load_schedules as load_schedules,
+    parse_schedules as parse_schedules,
+    plan_sync as plan_sync,
+    sync as sync,
+)
 from .errors import (
     InvalidEvent as InvalidEvent,
     InvalidRun as InvalidRun,
@@ -50,7 +57,6 @@ from .events.event_log import (
     send_event as send_event,
 )
 from .explanation import Explanation as Explanation, explain as explain, explain_all as explain_all
-from .files import collect as collect, load_schedules as load_schedules, parse_schedules as parse_schedules
 from .history import (
     LaunchedRun as LaunchedRun,
     ScheduleEntry as ScheduleEntry,
@@ -77,8 +83,12 @@ from .pending_runs.model import (
     RoundReport as RoundReport,
 )
 from .pending_runs.wait_queue import gate_is_due as gate_is_due
-from .registered_run import RegisteredRun as RegisteredRun
-from .registered_runs import Became as Became, RegisteredRuns as RegisteredRuns, StoredRun as StoredRun
+from .registered_runs import (
+    Became as Became,
+    RegisteredRun as RegisteredRun,
+    RegisteredRuns as RegisteredRuns,
+    StoredRun as StoredRun,
+)
 from .schedule import (
     LaunchBacklog as LaunchBacklog,
     Missed as Missed,

@@ -159,6 +159,6 @@ def declared_in(paths: list[str], settings: Settings) -> list[Schedule]:
 
 
 def _of_file(path: Path) -> list[Schedule]:
-    from airflow_snowpack.scheduling.files import PYTHON, load_module, load_schedules
+    from airflow_snowpack.scheduling.deployment import PYTHON, load_module, load_schedules
 
     return load_module(path, path.parent) if path.suffix == PYTHON else load_schedules(path)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from airflow_snowpack.scheduling import InvalidSchedule, collect, files
+from airflow_snowpack.scheduling import InvalidSchedule, collect
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -119,7 +119,7 @@ def test_what_is_not_from_the_folder_stays(tmp_path: Path, monkeypatch: pytest.M
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "elsewhere" / f"{module}.py").write_text("")
     monkeypatch.syspath_prepend(str(tmp_path / "elsewhere"))
-    monkeypatch.setattr(files, "INSTALLED", (tmp_path / "elsewhere",))
+    monkeypatch.setattr(deployment, "INSTALLED", (tmp_path / "elsewhere",))
     (tmp_path / "my_schedules.py").write_text(f"import {module}\n{PYTHON}")
 
     collect(tmp_path, ["*schedules.py"])
