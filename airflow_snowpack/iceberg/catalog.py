@@ -5,8 +5,8 @@
     'http://catalog:8181'
     >>> table = load_table(config.load(), TableName.parse("flights.departures", catalog="lake"))  # doctest: +SKIP
 
-The invariant: what one engine commits, the other sees at once. So both use the same catalog name (a SQL catalog keys its rows by
-it), and Spark's own table cache stays off. Secrets are never part of the representation of a :class:`CatalogConfig`.
+The invariant: what one engine commits, the other sees at once. So both use the same catalog name, by which a SQL catalog keys its
+rows, and Spark's own table cache stays off. No representation of a :class:`CatalogConfig` has secrets.
 """
 
 from __future__ import annotations
@@ -139,10 +139,9 @@ class CatalogConfig:
 
     @property
     def catalog_id(self) -> str:
-        """The fingerprint of what the catalog is: the same for every connection to it, and it holds no secret.
+        """The fingerprint of what the catalog is, without secrets: the same for every connection to it.
 
-        A SQL catalog keys its rows by its name, so there the name belongs to it. A REST server may have several catalogs,
-        distinguished by their warehouse or prefix.
+        It includes the name of a SQL catalog, and the warehouse or prefix of a REST catalog, since one server may have several.
         """
         match self.kind:
             case CatalogKind.REST:
@@ -197,16 +196,14 @@ class CatalogConfig:
         # What answers may not be a catalog at all, but a proxy with a page of its own.
         unusable: tuple[type[Exception], ...] = (ValidationError, *connection_errors())
         try:
-            return self._connect(properties, limit)
+            return self._connect_rest(properties, limit) if self.kind is CatalogKind.REST else self._connect_sql(properties)
         except unusable as error:
             raise CatalogUnreachable(self.name, error) from error
 
-    def _connect(self, properties: dict[str, str], limit: timedelta | None) -> Catalog:
-        from pyiceberg.catalog.rest import RestCatalog
-
-        if self.kind is not CatalogKind.REST:
-            return self._connect_sql(properties)
+    def _connect_rest(self, properties: dict[str, str], limit: timedelta | None) -> Catalog:
         if limit is None:
+            from pyiceberg.catalog.rest import RestCatalog
+
             return RestCatalog(self.name, **properties)
         from airflow_snowpack.iceberg.patient_rest import PatientRestCatalog
 
@@ -298,9 +295,7 @@ def neighbours(catalog: Catalog, name: TableName) -> tuple[str, ...]:
 
 def _made_by_another(error: DBAPIError) -> bool:
     """PyIceberg looks whether a SQL catalog has its tables and then makes them, so another may have come between."""
-    if getattr(error.orig, "sqlstate", None) in (DUPLICATE_TABLE, UNIQUE_VIOLATION):
-        return True
-    return "already exists" in str(error.orig)
+    return getattr(error.orig, "sqlstate", None) in (DUPLICATE_TABLE, UNIQUE_VIOLATION) or "already exists" in str(error.orig)
 
 
 def unreadable_errors() -> tuple[type[Exception], ...]:

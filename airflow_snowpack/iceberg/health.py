@@ -144,7 +144,7 @@ def read_health(table: Table, *, now: datetime, target_file_size_bytes: int = TA
 
     reader = MetadataReader(table)
     files = reader.files()
-    small = [file for file in files.data if _is_small(file, target_file_size_bytes)]
+    small = [file for file in files.data if file.bytes < target_file_size_bytes * SMALL_SHARE]
     kinds = [delete.kind for delete in files.deletes]
     contents = [manifest.content for manifest in files.manifests]
     return TableHealth(
@@ -168,10 +168,6 @@ def read_health(table: Table, *, now: datetime, target_file_size_bytes: int = TA
     )
 
 
-def _is_small(file: LiveFile, target: int) -> bool:
-    return file.bytes < target * SMALL_SHARE
-
-
 def _snapshots(table: Table, now: datetime) -> tuple[SnapshotHealth, ...]:
     aged = []
     for snapshot in table.metadata.snapshots:
@@ -192,7 +188,7 @@ def _partitions(table: Table, files: TableFiles, target: int) -> tuple[Partition
         PartitionHealth(
             label=partition_label(table, key),
             data_files=len(data[key]),
-            small_files=sum(_is_small(file, target) for file in data[key]),
+            small_files=sum(file.bytes < target * SMALL_SHARE for file in data[key]),
             delete_files=len(deletes[key]),
             bytes=sum(file.bytes for file in data[key]),
         )

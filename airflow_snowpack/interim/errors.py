@@ -24,24 +24,16 @@ class InvalidInterimRef(InterimError, kind=Kind.INVALID):
 
 
 class InvalidInterimTable(InterimError, kind=Kind.INVALID):
-    """Invalid declaration of an interim table.
-
-    :ivar field: the parameter with the invalid value.
-    """
+    """Invalid declaration of an interim table."""
 
     def __init__(self, field: str, value: object, problem: str) -> None:
-        self.field = field
         super().__init__(f"{field} = {value!r:.200} is not usable: {problem.rstrip('.')}.")
 
 
 class InterimTableGone(InterimError, kind=Kind.REFUSED):
-    """The interim table was dropped.
-
-    :ivar producer: the task instance that wrote it, and has to run again.
-    """
+    """The interim table was dropped."""
 
     def __init__(self, table: str, producer: Producer) -> None:
-        self.producer = producer
         mapped = f" (map index {producer.map_index})" if producer.map_index >= 0 else ""
         super().__init__(
             f"The interim table {table} was dropped, since all of its consumers had finished. Clear its producer too, the task "
@@ -101,18 +93,14 @@ class DropFailed(InterimError, kind=Kind.FAILED):
     """The interim table could not be dropped."""
 
     def __init__(self, table: str, cause: BaseException) -> None:
-        reason = (str(cause).splitlines() or [""])[0].rstrip(".")
-        super().__init__(f"The interim table {table} could not be dropped, and is retried: {type(cause).__name__}: {reason}.")
+        reason = f"{type(cause).__name__}: {_first_line(cause)}"
+        super().__init__(f"The interim table {table} could not be dropped, and is retried: {reason}.")
 
 
 class ForeignNamespace(InterimError, kind=Kind.MISCONFIGURED):
-    """Another store uses the namespace of interim tables.
-
-    :ivar owner: the other store's id.
-    """
+    """Another store uses the namespace of interim tables."""
 
     def __init__(self, catalog: str, namespace: str, owner: str) -> None:
-        self.owner = owner
         super().__init__(
             f"The namespace {namespace!r} of the catalog {catalog!r} has the interim tables of another store ({owner}), and only "
             "that store has the record of which are needed. Set another namespace for this installation in [snowpack] "
@@ -180,13 +168,9 @@ class UnfitForm(FrameError, kind=Kind.INVALID):
 
 
 class UnusableOutput(FrameError, kind=Kind.INVALID):
-    """The task's return value cannot become an interim table.
-
-    :ivar field: the invalid argument or output.
-    """
+    """The task's return value cannot become an interim table."""
 
     def __init__(self, field: str, value: object, problem: str) -> None:
-        self.field = field
         super().__init__(f"{field} = {value!r:.200} cannot become an interim table: {problem.rstrip('.')}.")
 
 

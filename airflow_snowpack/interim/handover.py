@@ -167,7 +167,7 @@ class Handover:
         except SparkFailed as failed:
             raise function_failure(failed) or failed from failed.__cause__
         except SparkInterrupted:
-            self._heartbeat.check()
+            self._heartbeat.refuse_lost()
             raise
         finally:
             self._working = False
@@ -198,8 +198,7 @@ class Handover:
             raise
         finally:
             self._heartbeat.__exit__(kind, error, traceback)
-            for reading in self._readings:
-                self._release(reading)
+            self._release()
 
     def _add(self, reading: Reading) -> None:
         self._readings.append(reading)
@@ -226,15 +225,15 @@ class Handover:
         except Exception:
             log.warning("The outputs of %s could not be abandoned; the collector drops them", self.attempt, exc_info=True)
 
-    def _release(self, reading: Reading) -> None:
-        try:
-            self.registry.release(reading)
-        except Exception:
-            # The task is done; its reading ends with its lease.
-            log.warning("The tables that %s has read could not be released; their lease expires", self.attempt, exc_info=True)
+    def _release(self) -> None:
+        for reading in self._readings:
+            try:
+                self.registry.release(reading)
+            except Exception:  # the task is done; its reading ends with its lease
+                log.warning("The tables that %s has read could not be released; their lease expires", self.attempt, exc_info=True)
 
 
-class Heartbeat:
+class Heartbeat(KeepAlive):
     """Keeps the leases of everything alive that one attempt writes and reads, with one thread.
 
     Only the store's own answer is a loss. While the store does not answer, the heartbeat is retried, also beyond the lease: no
@@ -242,17 +241,16 @@ class Heartbeat:
     committing. The first loss ends the heartbeat, since the attempt can no longer commit.
 
     :param on_lost: called once, from the heartbeat's thread, when a lease is lost.
-    :ivar lost: the lease that was lost.
+    :ivar lost_lease: the lease that was lost.
     """
 
     def __init__(self, registry: InterimRegistry, attempt: TaskAttempt, *, on_lost: Callable[[], None] = lambda: None) -> None:
         self._registry = registry
         self._lock = threading.Lock()
         self._leased: dict[str, Writing | Reading] = {}
-        self.lost: Writing | Reading | None = None
-        every = min(registry.policy.heartbeat, registry.policy.lease / 3)
-        what = f"the interim tables of {attempt}"
-        self._keep_alive = KeepAlive(self.renew, every=every, lost_after=None, what=what, on_lost=on_lost)
+        self.lost_lease: Writing | Reading | None = None
+        every, what = min(registry.policy.heartbeat, registry.policy.lease / 3), f"the interim tables of {attempt}"
+        super().__init__(self._renew, every=every, lost_after=None, what=what, on_lost=on_lost)
 
     def add(self, leased: Writing | Reading) -> None:
         """Keep this alive from now on. A reading without tables has no lease."""
@@ -265,14 +263,14 @@ class Heartbeat:
         with self._lock:
             self._leased.pop(_key(leased), None)
 
-    def check(self) -> None:
+    def refuse_lost(self) -> None:
         """:raises StaleInterimAttempt, InterimReadingLost: a lease is lost, so that the work cannot be committed."""
-        if isinstance(self.lost, Writing):
-            raise StaleInterimAttempt(f"the output {self.lost.producer}")
-        if isinstance(self.lost, Reading):
-            raise InterimReadingLost(str(self.lost.attempt), [table.table for table in self.lost.tables])
+        if isinstance(self.lost_lease, Writing):
+            raise StaleInterimAttempt(f"the output {self.lost_lease.producer}")
+        if isinstance(self.lost_lease, Reading):
+            raise InterimReadingLost(str(self.lost_lease.attempt), [table.table for table in self.lost_lease.tables])
 
-    def renew(self) -> bool:
+    def _renew(self) -> bool:
         """Renew every lease; return ``False`` when one is lost."""
         with self._lock:
             leased = list(self._leased.values())
@@ -281,19 +279,8 @@ class Heartbeat:
                 continue
             with self._lock:
                 if _key(each) in self._leased:  # or it was removed meanwhile, which is why it was not found
-                    self.lost = self.lost or each
-        return self.lost is None
-
-    def step(self) -> bool:
-        """Renew every lease, or note that the store does not answer; return ``False`` when one is lost."""
-        return self._keep_alive.step()
-
-    def __enter__(self) -> Self:
-        self._keep_alive.__enter__()
-        return self
-
-    def __exit__(self, *exc: type[BaseException] | BaseException | TracebackType | None) -> None:
-        self._keep_alive.__exit__(*exc)
+                    self.lost_lease = self.lost_lease or each
+        return self.lost_lease is None
 
 
 def _key(leased: Writing | Reading) -> str:

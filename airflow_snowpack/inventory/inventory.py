@@ -89,7 +89,7 @@ class Inventory:
 
     @property
     def _key(self) -> str:
-        """What the catalog's rows are stored under: two catalogs may have one name."""
+        """What the catalog's rows are stored under, since two catalogs may have one name."""
         return f"{self.catalog_name}@{self.catalog_id}" if self.catalog_id else self.catalog_name
 
     def table(self, database: str, table: str) -> TableName:
@@ -121,7 +121,8 @@ class Inventory:
             raise
         except SnowpackError as problem:
             self._catalog, self._id = None, ""
-            self._note(str(problem))
+            values = {"tried_at": self._store.clock(), "problem": storable(str(problem))}
+            self._store.transact(lambda conn: self._write_state(conn, values))
             raise
         self._replace(listed, left_out)
         return self.state()
@@ -139,7 +140,7 @@ class Inventory:
         return True
 
     def require(self, table: TableName) -> None:
-        """See that the table exists: from the inventory, and for one that it does not have from the catalog.
+        """Check that the table exists: in the inventory, or else in the catalog.
 
         :raises WrongCatalog: the table is in another catalog.
         :raises TableNotFound: neither has it.
@@ -167,7 +168,17 @@ class Inventory:
         :param search: part of ``database.table``, upper and lower case alike.
         :param after: ``database.table``: only those that come later, for the next page.
         """
-        return self._store.read(lambda conn: self._select(conn, database, search, after, limit))
+        t = inventory_tables.c
+        query = sa.select(inventory_tables).where(t.catalog == self._key)
+        if database is not None:
+            query = query.where(t.database_name == storable(database))
+        if search:
+            dotted = t.database_name + "." + t.table_name
+            query = query.where(sa.func.lower(dotted).contains(storable(search).lower(), autoescape=True))
+        if after is not None:
+            query = query.where(t.table_key > f"{self._key}.{storable(after)}")
+        rows = self._store.all(query.order_by(t.table_key).limit(limit))
+        return [self.table(row.database_name, row.table_name) for row in rows]
 
     def state(self) -> InventoryState:
         """How old the listing is, and what was wrong with the last try."""
@@ -184,20 +195,6 @@ class Inventory:
             return InventoryState(tables, row.refreshed_at, row.tried_at, row.problem, left_out, kept["count"])
 
         return self._store.read(read)
-
-    def _select(
-        self, conn: sa.Connection, database: str | None, search: str | None, after: str | None, limit: int
-    ) -> list[TableName]:
-        query = sa.select(inventory_tables).where(inventory_tables.c.catalog == self._key)
-        if database is not None:
-            query = query.where(inventory_tables.c.database_name == storable(database))
-        if search:
-            dotted = inventory_tables.c.database_name + "." + inventory_tables.c.table_name
-            query = query.where(sa.func.lower(dotted).contains(storable(search).lower(), autoescape=True))
-        if after is not None:
-            query = query.where(inventory_tables.c.table_key > f"{self._key}.{storable(after)}")
-        rows = conn.execute(query.order_by(inventory_tables.c.table_key).limit(limit))
-        return [self.table(row.database_name, row.table_name) for row in rows]
 
     def _replace(self, listed: list[TableName], left_out: list[LeftOut]) -> None:
         """The whole listing at once: tables that are gone go, and those that stay keep the moment they were first seen."""
@@ -227,14 +224,9 @@ class Inventory:
         return conn.execute(turn.returning(inventory_refreshes.c.catalog)).first() is not None
 
     def _insert(self, conn: sa.Connection, tables: list[TableName]) -> None:
+        new = {"catalog": self._key, "first_seen_at": self._store.clock()}
         rows = [
-            {
-                "table_key": self._row_key(table),
-                "catalog": self._key,
-                "database_name": table.database,
-                "table_name": table.table,
-                "first_seen_at": self._store.clock(),
-            }
+            new | {"table_key": self._row_key(table), "database_name": table.database, "table_name": table.table}
             for table in tables
         ]
         if rows:
@@ -242,10 +234,6 @@ class Inventory:
 
     def _row_key(self, table: TableName) -> str:
         return f"{self._key}.{table.dotted}"
-
-    def _note(self, problem: str) -> None:
-        values = {"tried_at": self._store.clock(), "problem": storable(problem)}
-        self._store.transact(lambda conn: self._write_state(conn, values))
 
     def _write_state(self, conn: sa.Connection, values: dict[str, Any]) -> None:
         conn.execute(upsert(inventory_refreshes, values), {"catalog": self._key, **values})
@@ -260,6 +248,5 @@ def refresher(inventory: Inventory, every: timedelta = REFRESH_EVERY, sign: Sign
     def refresh() -> None:
         inventory.refresh_if_older(every)
 
-    return Worker(
-        refresh, name="snowpack-inventory", failure="inventory_not_refreshed", every=every / 4, sign=sign, sign_of_process=True
-    )
+    failure = "inventory_not_refreshed"
+    return Worker(refresh, name="snowpack-inventory", failure=failure, every=every / 4, sign=sign, sign_of_process=True)

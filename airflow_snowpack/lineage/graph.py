@@ -1,9 +1,9 @@
 """The upstream and downstream tables of a table.
 
     lineage = Lineage(store)
-    graph = lineage.upstream("lake.shop.report", depth=3)
+    graph = lineage.graph("lake.shop.report", Direction.UP, depth=3)
     [(edge.source, edge.target, edge.operation.kind) for edge in graph.edges]
-    lineage.downstream("lake.shop.orders"); lineage.both("lake.shop.orders")
+    lineage.graph("lake.shop.orders")                                # upstream and downstream
 
 Each level costs one statement, whatever the number of its tables. The invariants: a table is in a graph once, so that cycles end;
 only what is shown is read, however often each pair was connected; and a table whose neighbours were left out is marked.
@@ -11,7 +11,6 @@ only what is shown is read, however often each pair was connected; and a table w
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -110,26 +109,15 @@ class Lineage:
         self._most = most
         self.log = OperationLog(store)
 
-    def upstream(self, table: str, depth: int = DEPTH) -> LineageGraph:
-        """Return the upstream tables of a table.
+    def graph(self, table: str, *directions: Direction, depth: int = DEPTH) -> LineageGraph:
+        """Return the table with its upstream and downstream tables, not other tables downstream of a source.
 
         :param table: its whole name, ``catalog.database.table``, or a dataset's url.
+        :param directions: only these; none for both.
         :param depth: how many steps, from 0 to :data:`DEEPEST`; a higher number means that.
         """
-        return self.around(table, depth, (Direction.UP,))
-
-    def downstream(self, table: str, depth: int = DEPTH) -> LineageGraph:
-        """Return the downstream tables of a table."""
-        return self.around(table, depth, (Direction.DOWN,))
-
-    def both(self, table: str, depth: int = DEPTH) -> LineageGraph:
-        """Return the upstream and the downstream tables, not other tables downstream of a source."""
-        return self.around(table, depth, tuple(Direction))
-
-    def around(self, table: str, depth: int, directions: Collection[Direction]) -> LineageGraph:
-        """Return the table with its tables in these directions."""
         table = storable(table)
-        walks = [self._walk(table, min(max(depth, 0), DEEPEST), direction) for direction in directions]
+        walks = [self._walk(table, min(max(depth, 0), DEEPEST), direction) for direction in directions or Direction]
         depths: dict[str, int] = {table: 0}
         for walk in walks:  # a table that is both upstream and downstream, which a cycle makes, is where it was found first
             depths = {**walk.depths, **depths}
@@ -138,7 +126,11 @@ class Lineage:
         operations = self.log.named(row.operation_id for row in pairs.values())
         written = self.log.last_written(depths)
         nodes = [Node(name, at, written.get(name), name in more) for name, at in depths.items()]
-        edges = [_edge(row, operations[row.operation_id]) for row in pairs.values() if row.operation_id in operations]
+        edges = [
+            Edge(row.source, row.target, operations[row.operation_id], row.operations, row.first_at, row.last_at)
+            for row in pairs.values()
+            if row.operation_id in operations
+        ]
         return LineageGraph(table, tuple(sorted(nodes, key=lambda node: node.depth)), tuple(edges))
 
     def _walk(self, table: str, depth: int, direction: Direction) -> _Walk:
@@ -180,7 +172,3 @@ class _Walk:
     depths: dict[str, int]
     rows: list[Any]
     more: set[str]
-
-
-def _edge(row: Any, operation: Operation) -> Edge:
-    return Edge(row.source, row.target, operation, row.operations, row.first_at, row.last_at)

@@ -27,6 +27,7 @@ from airflow_snowpack.airflow.task_ref import TaskRef
 from airflow_snowpack.lineage.operation import DatasetAt, Operation, OperationKind, TableAt
 from airflow_snowpack.store.dialect import insert, storable
 from airflow_snowpack.store.errors import StoreError
+from airflow_snowpack.store.mapping import row_mapper
 from airflow_snowpack.store.paging import Keyset, Page
 from airflow_snowpack.store.prepared import Prepared
 from airflow_snowpack.store.retention import Kind, age_limit, prune_batch
@@ -101,12 +102,10 @@ def _log_loss(operation: Operation, error: BaseException) -> None:
 
 def _insert(conn: sa.Connection, operation: Operation) -> None:
     is_new = ADD_OPERATION.first(conn, _operation_row(operation)) is not None
-    touched = _table_rows(operation)
-    if not is_new or not touched:
-        return
-    ADD_TABLES.each(conn, touched)
-    if edges := _edge_rows(operation):
-        ADD_EDGES.each(conn, edges)
+    if is_new and (touched := _table_rows(operation)):
+        ADD_TABLES.each(conn, touched)
+        if edges := _edge_rows(operation):
+            ADD_EDGES.each(conn, edges)
 
 
 def _operation_row(operation: Operation) -> dict[str, Any]:
@@ -166,18 +165,8 @@ def _edge_rows(operation: Operation) -> list[dict[str, Any]]:
     # Sorted, so that two transactions that touch the same pairs wait for each other and never lock crosswise.
     pairs = sorted({(source.name, target.name) for source in operation.inputs for target in operation.outputs})
     at = operation.at.astimezone(UTC)
-    return [
-        {
-            "source": source,
-            "target": target,
-            "operation_id": operation.operation_id,
-            "operations": 1,
-            "first_at": at,
-            "last_at": at,
-        }
-        for source, target in pairs
-        if source != target
-    ]
+    newest = {"operation_id": operation.operation_id, "operations": 1, "first_at": at, "last_at": at}
+    return [newest | {"source": source, "target": target} for source, target in pairs if source != target]
 
 
 NEWEST_FIRST = Keyset(operations.c.at, operations.c.operation_id, descending=True)
@@ -225,8 +214,8 @@ class OperationLog:
         if is_dataset(given):
             return given
         within = f"{catalog}.{given}"
-        whole = given.startswith(f"{catalog}.") and given.count(".") > 1
-        candidates = [given, within] if whole else [within, given]
+        is_whole = given.startswith(f"{catalog}.") and given.count(".") > 1
+        candidates = [given, within] if is_whole else [within, given]
         return next((name for name in candidates if self.knows(name)), candidates[0])
 
     def _page(self, rows: Sequence[Any], limit: int) -> Page[Operation]:
@@ -238,14 +227,10 @@ class OperationLog:
     def of_task(self, dag_id: str, run_id: str, task_id: str, map_index: int = -1) -> list[Operation]:
         """Return the operations of all tries of a task instance, the oldest first; at most the newest thousand."""
         o = operations.c
-        same = (
-            o.dag_id == storable(dag_id),
-            o.run_id == storable(run_id),
-            o.task_id == storable(task_id),
-            o.map_index == map_index,
-        )
-        query = sa.select(o.operation_id).where(*same).order_by(*NEWEST_FIRST.order()).limit(MAX_OPERATIONS_OF_TASK)
-        ids = self._store.scalars(query)
+        same_run = (o.dag_id == storable(dag_id), o.run_id == storable(run_id))
+        same = (*same_run, o.task_id == storable(task_id), o.map_index == map_index)
+        newest = sa.select(o.operation_id).where(*same).order_by(*NEWEST_FIRST.order())
+        ids = self._store.scalars(newest.limit(MAX_OPERATIONS_OF_TASK))
         found = self.named(ids)
         return [found[operation_id] for operation_id in reversed(ids) if operation_id in found]
 
@@ -261,13 +246,10 @@ class OperationLog:
 
     def named(self, operation_ids: Any) -> dict[str, Operation]:
         """Return operations by their ids."""
-        found: dict[str, Operation] = {}
-        for chunk in chunks(sorted(set(operation_ids))):
-            whole = sa.select(operations).where(operations.c.operation_id.in_(chunk))
-            t = operation_tables.c
-            touched = sa.select(operation_tables).where(t.operation_id.in_(chunk)).order_by(t.operation_id, t.role, t.ordinal)
-            found |= _operations_from(self._store.all(whole), self._store.all(touched))
-        return found
+        t, ids = operation_tables.c, list(operation_ids)
+        in_order = sa.select(operation_tables).order_by(t.operation_id, t.role, t.ordinal)
+        rows = self._store.all_by_key(sa.select(operations), operations.c.operation_id, ids)
+        return _operations_from(rows, self._store.all_by_key(in_order, t.operation_id, ids))
 
 
 def _newest(name: str, role: str, limit: int, after: str | None) -> sa.Select[Any]:
@@ -281,20 +263,18 @@ def _operations_from(rows: Collection[Any], tables: Collection[Any]) -> dict[str
     touched: Mapping[tuple[str, str], list[TableAt | DatasetAt]] = defaultdict(list)
     for row in tables:
         touched[row.operation_id, row.role].append(_table_from(row))
-    return {
-        row.operation_id: Operation(
-            kind=OperationKind(row.kind),
-            at=row.at,
-            inputs=tuple(touched[row.operation_id, INPUT]),
-            outputs=tuple(touched[row.operation_id, OUTPUT]),
-            task=None if row.dag_id is None else TaskRef(row.dag_id, row.run_id, row.task_id, row.map_index, row.try_number),
-            job_id=row.job_id,
-            rows=row.rows,
-            detail=row.detail,
-            operation_id=row.operation_id,
-        )
-        for row in rows
-    }
+    operation_from = row_mapper(
+        Operation,
+        {"kind": OperationKind},
+        inputs=lambda row: tuple(touched[row.operation_id, INPUT]),
+        outputs=lambda row: tuple(touched[row.operation_id, OUTPUT]),
+        task=_task_from,
+    )
+    return {row.operation_id: operation_from(row) for row in rows}
+
+
+def _task_from(row: Any) -> TaskRef | None:
+    return None if row.dag_id is None else TaskRef(row.dag_id, row.run_id, row.task_id, row.map_index, row.try_number)
 
 
 def _table_from(row: Any) -> TableAt | DatasetAt:

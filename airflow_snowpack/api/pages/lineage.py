@@ -44,7 +44,7 @@ def lineage(page: Here) -> HTMLResponse:
     steps = page.number("depth", digits=3)
     depth = DEPTH if steps is None else min(max(steps, 1), DEEPEST)
     walk, name = Lineage(page.services.jobs.store), _name(page, asked["table"])
-    graph = walk.around(name, depth, WAYS[asked["way"]][1]) if name else None
+    graph = walk.graph(name, *WAYS[asked["way"]][1], depth=depth) if name else None
 
     def operations(after: str | None) -> PageOf[Operation]:
         return walk.log.of_table(name, limit=PAGE, after=after) if name else walk.log.latest(limit=PAGE, after=after)

@@ -34,7 +34,7 @@ def get_lineage(
     """A name without recorded operations is a graph of one table, with `"known": false`."""
     store = services.jobs.store
     known = full_name(store, name, services.inventory.catalog_name)
-    return JSONResponse(LineageShape.encode(Lineage(store).around(known, depth, DIRECTIONS[direction])))
+    return JSONResponse(LineageShape.encode(Lineage(store).graph(known, *DIRECTIONS[direction], depth=depth)))
 
 
 @router.get(
@@ -45,7 +45,7 @@ def get_table_lineage(
     name: NamedTable, user: Reader, services: Open, direction: Towards = "both", depth: Depth = DEPTH
 ) -> JSONResponse:
     """Of a table of this installation's catalog, which may be deleted: operations are kept for their retention period."""
-    return JSONResponse(LineageShape.encode(Lineage(services.jobs.store).around(str(name), depth, DIRECTIONS[direction])))
+    return JSONResponse(LineageShape.encode(Lineage(services.jobs.store).graph(str(name), *DIRECTIONS[direction], depth=depth)))
 
 
 @router.get("/operations", **documented("list_operations", "List operations on tables, newest first", OperationsShape, 404))

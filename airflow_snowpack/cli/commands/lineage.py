@@ -37,7 +37,7 @@ def show(args: Namespace) -> ExitCode | None:
     directions = _directions(args)
     with open_context(args) as here:
         lineage, name = Lineage(here.jobs.store), full_name(here.jobs.store, args.table, here.settings.catalog_name)
-        graph = lineage.around(name, args.depth, directions)
+        graph = lineage.graph(name, *directions, depth=args.depth)
         now = here.now
     if args.output in ("json", "yaml"):
         print_data(args.output, LineageShape.encode(graph))

@@ -11,12 +11,12 @@ planned before the first is executed, and one that fails stops no other.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
@@ -29,7 +29,7 @@ from airflow_snowpack.interim.errors import ForeignNamespace
 from airflow_snowpack.interim.names import is_ours
 from airflow_snowpack.interim.ownership import AUDIT_SUBJECT, Ownership, ownership_of
 from airflow_snowpack.interim.registry import InterimRegistry
-from airflow_snowpack.interim.rows import TABLE, ids
+from airflow_snowpack.interim.rows import TABLE
 from airflow_snowpack.store import Actor, write_audit
 
 if TYPE_CHECKING:
@@ -38,8 +38,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 DEFAULT_AGE = timedelta(days=1)
-NAMES_PER_STATEMENT = 500
-ON_RECORD: sa.Select[Any] = sa.select(TABLE.table_name).where(TABLE.table_name.in_(ids("b_names")))
 
 
 class SweepKind(StrEnum):
@@ -107,7 +105,8 @@ def _plan(registry: InterimRegistry, catalog: Catalog, catalog_name: str, before
     # Only the namespace decides whose a folder is.
     around = folder_of_namespace(catalog, namespace) if ownership.is_own else None
     folders = [] if around is None else [name for name in around.children() if is_ours(name) and name not in tables]
-    known = _on_record(registry, [*tables, *folders])
+    on_record = registry.store.all_by_key(sa.select(TABLE.table_name), TABLE.table_name, [*tables, *folders])
+    known = {row.table_name for row in on_record}
     for name in tables:
         if name not in known and (action := _table(catalog, namespace, name, ownership)) is not None and action.since < before:
             yield action
@@ -138,13 +137,6 @@ def _tables(catalog: Catalog, namespace: str) -> list[str]:
     except NoSuchNamespaceError:
         return []
     return sorted(name for name in names if is_ours(name))
-
-
-def _on_record(registry: InterimRegistry, names: list[str]) -> Collection[str]:
-    known: set[str] = set()
-    for start in range(0, len(names), NAMES_PER_STATEMENT):
-        known.update(registry.store.scalars(ON_RECORD, {"b_names": names[start : start + NAMES_PER_STATEMENT]}))
-    return known
 
 
 def _table(catalog: Catalog, namespace: str, name: str, ownership: Ownership) -> SweepAction | None:

@@ -43,13 +43,9 @@ class InvalidColumns(FunctionError, kind=Kind.INVALID):
 
 
 class InvalidReduction(FunctionError, kind=Kind.INVALID):
-    """Invalid reduction.
-
-    :ivar field: the parameter with the invalid value.
-    """
+    """Invalid reduction."""
 
     def __init__(self, field: str, value: object, problem: str) -> None:
-        self.field = field
         super().__init__(f"{field} = {value!r:.200} is not usable: {problem.rstrip('.')}.")
 
 
@@ -66,29 +62,18 @@ class WrongRows(FunctionError, kind=Kind.FAILED):
 
 
 class FunctionFailed(FunctionError, kind=Kind.FAILED):
-    """The function failed on a row.
-
-    :ivar function: its name.
-    :ivar partition: the number of Spark's partition.
-    :ivar place: where in the partition: ``row 17``, ``batch 2, after 20000 rows``, or the rows of a group in a layer.
-    :ivar cause: the error's class and message, or what is wrong with the returned value.
-    """
-
-    _MESSAGE = re.compile(
-        r"The function (?P<function>.+?) failed in partition (?P<partition>\d+) at (?P<place>.+?): (?P<cause>.*)"
-    )
-
-    def __init__(self, message: str) -> None:
-        super().__init__(message)
-        found = self._MESSAGE.match(message)
-        assert found is not None, message
-        self.function, self.place = found["function"], found["place"]
-        self.partition = int(found["partition"])
-        self.cause = found["cause"]
+    """The function failed on a row."""
 
     @classmethod
     def at(cls, function: str, partition: int, place: str, cause: object, row: object = None) -> FunctionFailed:
-        """:param row: the function's input, shown as far as a line allows."""
+        """Return the error of a function.
+
+        :param function: its name.
+        :param partition: the number of Spark's partition.
+        :param place: where in the partition: ``row 17``, ``batch 2, after 20000 rows``, or the rows of a group in a layer.
+        :param cause: the error's class and message, or what is wrong with the returned value.
+        :param row: the function's input, shown as far as a line allows.
+        """
         shown = "" if row is None else f"; its input was {_one_line(repr(row), MAX_ROW_LENGTH)}"
         detail = f"{_one_line(cause, MAX_CAUSE_LENGTH)}{shown}"
         return cls(f"The function {_one_line(function, 200)} failed in partition {partition} at {place}: {detail}")

@@ -10,7 +10,7 @@ from built_runs import DATASET, DAY, MIDNIGHT, built
 
 from airflow_snowpack.airflow.task_ref import TaskRef
 from airflow_snowpack.builds.publish import publish, rollback
-from airflow_snowpack.lineage.graph import Lineage
+from airflow_snowpack.lineage.graph import Direction, Lineage
 from airflow_snowpack.lineage.operation import DatasetAt, OperationKind, TableAt
 from airflow_snowpack.lineage.operations import OperationLog
 
@@ -44,7 +44,7 @@ def test_a_published_run_came_from_its_sources_as_of_their_snapshots(
     assert operation.outputs == (DatasetAt(storage.url.rstrip("/"), handle.run_id),)
     assert operation.task == TaskRef("flights", "manual__1", "build")
     assert (operation.rows, operation.detail["dataset"]) == (manifest.rows, DATASET)
-    assert Lineage(store).upstream(storage.url.rstrip("/")).edges
+    assert Lineage(store).graph(storage.url.rstrip("/"), Direction.UP).edges
 
 
 def test_a_run_is_one_operation_in_history_after_a_repeat_and_after_a_rollback_too(

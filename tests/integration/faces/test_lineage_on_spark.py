@@ -8,7 +8,7 @@ import pytest
 
 from airflow_snowpack import hooks, operators
 from airflow_snowpack.airflow.task_ref import TaskRef
-from airflow_snowpack.lineage.graph import Lineage
+from airflow_snowpack.lineage.graph import Direction, Lineage
 from airflow_snowpack.lineage.operation import DatasetAt, OperationKind, TableAt
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def test_a_table_its_interim_table_and_the_build_of_it_hang_together(
     )
     built = run_operator(build)
     assert built.state == "success", built.error
-    graph = lineage.downstream(str(small_files))
+    graph = lineage.graph(str(small_files), Direction.DOWN)
     assert [(edge.source, edge.operation.kind) for edge in graph.edges] == [
         (str(small_files), OperationKind.CREATE),
         (made.xcom["table"], OperationKind.BUILD),

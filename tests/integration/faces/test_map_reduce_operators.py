@@ -113,7 +113,7 @@ def test_a_function_that_fails_fails_the_task_with_the_row_and_leaves_nothing_ha
     )
     assert outcome.state == "up_for_retry"
     assert isinstance(outcome.error, FunctionFailed)
-    assert "ZeroDivisionError" in outcome.error.cause
+    assert "ZeroDivisionError" in str(outcome.error)
     assert "its input was {'id': 7}" in str(outcome.error)
     assert outcome.xcom is None
 

@@ -15,7 +15,7 @@ from airflow_snowpack.interim.model import OutputOptions, TableState
 from airflow_snowpack.interim.names import Scope, is_ours
 from airflow_snowpack.interim.outputs import Output
 from airflow_snowpack.interim.registry import InterimRegistry
-from airflow_snowpack.lineage.graph import Lineage
+from airflow_snowpack.lineage.graph import Direction, Lineage
 from airflow_snowpack.lineage.operation import TableAt
 from airflow_snowpack.lineage.operations import OperationLog
 from airflow_snowpack.store import Store
@@ -192,7 +192,7 @@ def test_a_commit_records_the_lineage(lake_of_tables: InterimLake) -> None:
     made_of = [TableAt(first.table, first.snapshot_id)]
     lake_of_tables.registry.commit(writing, snapshot_id=7, rows=1, consumers=(), inputs=made_of)
 
-    [edge] = Lineage(lake_of_tables.registry.store).upstream(str(writing.table)).edges
+    [edge] = Lineage(lake_of_tables.registry.store).graph(str(writing.table), Direction.UP).edges
     assert (edge.source, edge.target) == (first.table, str(writing.table))
 
 

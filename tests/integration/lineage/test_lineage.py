@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 import sqlalchemy as sa
 
-from airflow_snowpack.lineage.graph import Lineage, LineageGraph
+from airflow_snowpack.lineage.graph import Direction, Lineage, LineageGraph
 from airflow_snowpack.lineage.operation import DatasetAt, Operation, OperationKind, TableAt
 from airflow_snowpack.lineage.operations import note_operation
 from airflow_snowpack.store import Store
@@ -55,7 +55,7 @@ def diamond(store: Store) -> Store:
 
 
 def test_upstream_of_a_diamond_has_each_table_once_at_its_least_depth(diamond: Store) -> None:
-    graph = Lineage(diamond).upstream("lake.f.report")
+    graph = Lineage(diamond).graph("lake.f.report", Direction.UP)
 
     assert depths(graph) == {
         "lake.f.report": 0,
@@ -70,7 +70,7 @@ def test_upstream_of_a_diamond_has_each_table_once_at_its_least_depth(diamond: S
 
 @pytest.mark.one_database
 def test_both_ways_of_a_table_in_the_middle_meet_in_it(diamond: Store) -> None:
-    graph = Lineage(diamond).both("lake.f.clean")
+    graph = Lineage(diamond).graph("lake.f.clean")
 
     assert depths(graph) == {
         "lake.f.raw": -1,
@@ -85,7 +85,7 @@ def test_both_ways_of_a_table_in_the_middle_meet_in_it(diamond: Store) -> None:
 
 @pytest.mark.one_database
 def test_where_the_depth_ends_the_graph_says_that_there_is_more(diamond: Store) -> None:
-    graph = Lineage(diamond).downstream("lake.f.raw", depth=1)
+    graph = Lineage(diamond).graph("lake.f.raw", Direction.DOWN, depth=1)
 
     assert depths(graph) == {"lake.f.raw": 0, "lake.f.clean": 1}
     assert {node.name: node.more for node in graph.nodes} == {"lake.f.raw": False, "lake.f.clean": True}
@@ -95,7 +95,7 @@ def test_each_table_tells_who_wrote_it_last(store: Store) -> None:
     made(store, "lake.f.clean", "lake.f.raw")
     maintained = made(store, "lake.f.clean", "lake.f.clean", minute=1)
 
-    graph = Lineage(store).upstream("lake.f.clean")
+    graph = Lineage(store).graph("lake.f.clean", Direction.UP)
     written = {node.name: node.written for node in graph.nodes}
     assert written["lake.f.raw"] is None
     assert written["lake.f.clean"] is not None
@@ -108,7 +108,7 @@ def test_a_cycle_ends_and_shows_all_of_its_pairs(store: Store) -> None:
     made(store, "lake.f.c", "lake.f.b")
     made(store, "lake.f.a", "lake.f.c")
 
-    for graph in (Lineage(store).upstream("lake.f.a", depth=50), Lineage(store).both("lake.f.a", depth=50)):
+    for graph in (Lineage(store).graph("lake.f.a", Direction.UP, depth=50), Lineage(store).graph("lake.f.a", depth=50)):
         assert set(depths(graph)) == {"lake.f.a", "lake.f.b", "lake.f.c"}
         assert pairs(graph) == {("lake.f.a", "lake.f.b"), ("lake.f.b", "lake.f.c"), ("lake.f.c", "lake.f.a")}
         assert not any(node.more for node in graph.nodes)
@@ -118,13 +118,13 @@ def test_of_many_neighbours_the_newest_are_shown_and_the_table_says_that_there_a
     for minute in range(6):
         made(store, f"lake.interim.t{minute}", "lake.f.raw", minute=minute)
 
-    graph = Lineage(store, neighbours=2).downstream("lake.f.raw")
+    graph = Lineage(store, neighbours=2).graph("lake.f.raw", Direction.DOWN)
     assert list(depths(graph)) == ["lake.f.raw", "lake.interim.t5", "lake.interim.t4"]
     assert graph.root.more
 
 
 def test_a_table_that_nobody_wrote_is_a_graph_of_its_own_and_says_that_nothing_is_known(store: Store) -> None:
-    graph = Lineage(store).both("lake.f.nobody\x00s")
+    graph = Lineage(store).graph("lake.f.nobody\x00s")
 
     assert len(graph.nodes) == 1
     assert not graph.is_known
@@ -139,7 +139,7 @@ def test_a_walk_reads_no_more_rows_however_often_tables_were_made_from_each_othe
         made(diamond, "lake.f.clean", "lake.f.raw")
     statements.clear()
 
-    graph = Lineage(diamond).upstream("lake.f.report")
+    graph = Lineage(diamond).graph("lake.f.report", Direction.UP)
     levels = [statement for statement in statements if "operation_edges" in statement]
     assert len(levels) == 4
     assert {edge.operations for edge in graph.edges if edge.target == "lake.f.clean"} == {21}

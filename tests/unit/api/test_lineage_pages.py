@@ -112,7 +112,7 @@ def test_what_operations_say_is_text_and_never_markup(get: Get, world: World) ->
 def test_sources_stand_left_of_what_was_made_of_them_and_a_cycle_is_drawn_as_well(world: World) -> None:
     store, now = world.store, world.store.clock()
     note_operation(store, Operation(OperationKind.INSERT, now, (REPORT,), (TableAt("lake.flights.raw"),)))
-    chart = lineage_chart(Lineage(store).both(REPORT.table), now + timedelta(minutes=1))
+    chart = lineage_chart(Lineage(store).graph(REPORT.table), now + timedelta(minutes=1))
 
     places = {(box.x, box.y) for box in chart.boxes}
     assert len(places) == len(chart.boxes)

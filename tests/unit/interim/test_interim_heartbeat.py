@@ -64,7 +64,7 @@ def test_what_is_held_is_renewed(registry: Away) -> None:
     heartbeat.step()
 
     assert registry.table(writing.table_id).lease_until == registry.clock() + POLICY.lease
-    heartbeat.check()
+    heartbeat.refuse_lost()
 
 
 def test_a_superseded_writer_has_lost_its_lease(registry: Away) -> None:
@@ -74,9 +74,9 @@ def test_a_superseded_writer_has_lost_its_lease(registry: Away) -> None:
 
     assert heartbeat.step() is False
 
-    assert heartbeat.lost is writing
+    assert heartbeat.lost_lease is writing
     with pytest.raises(StaleInterimAttempt):
-        heartbeat.check()
+        heartbeat.refuse_lost()
 
 
 def test_a_reader_that_was_declared_dead_has_lost_its_lease(registry: Away) -> None:
@@ -90,7 +90,7 @@ def test_a_reader_that_was_declared_dead_has_lost_its_lease(registry: Away) -> N
     with pytest.raises(
         InterimReadingLost, match=r"report \(try 1\) is no longer on record as a reader of lake\.snowpack_interim"
     ):
-        heartbeat.check()
+        heartbeat.refuse_lost()
 
 
 def test_a_removed_lease_is_not_lost(registry: Away) -> None:
@@ -101,7 +101,7 @@ def test_a_removed_lease_is_not_lost(registry: Away) -> None:
 
     heartbeat.step()
 
-    assert heartbeat.lost is None
+    assert heartbeat.lost_lease is None
 
 
 def test_a_store_that_is_away_for_longer_than_a_lease_is_no_loss(registry: Away, caplog: pytest.LogCaptureFixture) -> None:
@@ -113,13 +113,13 @@ def test_a_store_that_is_away_for_longer_than_a_lease_is_no_loss(registry: Away,
     for _ in range(3):
         registry.clock.move(POLICY.lease)
         heartbeat.step()
-    heartbeat.check()
+    heartbeat.refuse_lost()
     assert "heartbeat_failed: the interim tables of flights/manual__1/clean (try 1), retried at the next beat" in caplog.text
 
     registry.away = False
     heartbeat.step()
 
-    heartbeat.check()
+    heartbeat.refuse_lost()
     assert registry.table(writing.table_id).lease_until == registry.clock() + POLICY.lease
     assert registry.commit(writing, snapshot_id=2, rows=2, consumers=["report"]).rows == 2
 
@@ -135,7 +135,7 @@ def test_a_loss_during_an_outage_is_found_when_the_store_answers_again(registry:
     heartbeat.step()
 
     with pytest.raises(StaleInterimAttempt):
-        heartbeat.check()
+        heartbeat.refuse_lost()
 
 
 def test_it_beats_while_its_block_runs(store: Store) -> None:
