@@ -114,23 +114,18 @@ class AirflowPort(Protocol):
 
         :param known: by DAG, the ids of the runs that are active as far as the store knows.
         """
-        ...
 
     def active_among(self, dag_id: str, run_ids: frozenset[str]) -> int:
         """Count the runs among these of the DAG that are queued or running."""
-        ...
 
     def ended_runs(self, asked: Sequence[EndsQuery]) -> Mapping[str, EndsFound]:
         """Return the ends of these DAGs' runs, however they were started."""
-        ...
 
     def missing_dags(self, dag_ids: Iterable[str]) -> Mapping[str, bool]:
         """Return whether each of these DAGs does not exist; without those whose answer is unavailable."""
-        ...
 
     def free_slots(self, pools: Iterable[str]) -> Mapping[str, Slots]:
         """Return the free slots of these pools. Constraints that need those of an unavailable one wait."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,4 +158,3 @@ class Starter(Protocol):
 
     def start(self, launch: Launch) -> NotStarted | None:
         """Start the run; return ``None`` when it exists now, whether this call or one before has started it."""
-        ...

@@ -20,10 +20,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from airflow_snowpack.scheduling.constraints.constraint import Constraint, RequiredFacts
-from airflow_snowpack.scheduling.errors import InvalidSchedule
+from airflow_snowpack.scheduling.constraints.constraint import Constraint, RequiredFacts, usable_constraint
 from airflow_snowpack.scheduling.events.event_log import CURSOR
-from airflow_snowpack.scheduling.schedule import parse_constraints
 from airflow_snowpack.store import Store
 from airflow_snowpack.store.dialect import insert
 from airflow_snowpack.store.retention import Kind
@@ -121,7 +119,9 @@ def _periods_in(conn: sa.Connection, column: sa.ColumnElement[object]) -> timede
     """Return the longest period in a column of constraints as JSON."""
     declared = sa.cast(column, sa.Text)
     texts = conn.execute(sa.select(declared).where(declared.is_not(None)).distinct()).scalars()
-    return max((RequiredFacts.of(_readable(text), "").launches_within for text in texts), default=timedelta(0))
+    every = [declared for text in texts if isinstance(declared := json.loads(text), list)]
+    usable = [usable_constraint(one, "dag") for declared in every for one in declared]
+    return RequiredFacts.of(filter(None, usable), "").launches_within
 
 
 def _find(conn: sa.Connection) -> timedelta:
@@ -140,15 +140,3 @@ def _keep(conn: sa.Connection, period: timedelta) -> None:
     new = insert(store_facts).values(name=FACT, value=f"{-int(-period.total_seconds() // 1):0{DIGITS}d}")
     longer = store_facts.c.value < new.excluded.value
     conn.execute(new.on_conflict_do_update(index_elements=["name"], set_={"value": new.excluded.value}, where=longer))
-
-
-def _readable(text: str) -> tuple[Constraint, ...]:
-    """Read constraints without those that a newer version wrote."""
-    found: list[Constraint] = []
-    declared = json.loads(text)
-    for each in declared if isinstance(declared, list) else ():
-        try:
-            found += parse_constraints([each])
-        except InvalidSchedule:
-            continue
-    return tuple(found)

@@ -17,13 +17,16 @@ declared with :meth:`Constraint.required_facts`, so that it is read once for a w
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime, timedelta
 from enum import StrEnum
+from functools import lru_cache
 from typing import Any, ClassVar, NamedTuple, Protocol
 
 from airflow_snowpack.humanize import plural
 from airflow_snowpack.scheduling.declared import Declared
+from airflow_snowpack.scheduling.errors import InvalidSchedule
 from airflow_snowpack.scheduling.kinds import Kinds
 
 RECHECK = timedelta(seconds=30)
@@ -288,3 +291,16 @@ CONSTRAINTS: Kinds[Constraint] = Kinds(
         f"{_HERE}.time_window": ("time_window",),
     },
 )
+
+
+def usable_constraint(declared: object, dag_id: str) -> Constraint | None:
+    """Return a stored constraint of a run of this DAG; ``None`` for one that cannot be used, as its evaluation reports."""
+    try:
+        return CONSTRAINTS.verified(_parsed(json.dumps(declared)), dag_id)
+    except InvalidSchedule:
+        return None
+
+
+@lru_cache(maxsize=1_000)  # thousands of schedules may have the same few constraints
+def _parsed(declared: str) -> Constraint:
+    return CONSTRAINTS.parse(json.loads(declared))

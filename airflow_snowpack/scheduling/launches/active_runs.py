@@ -138,11 +138,10 @@ def note_shown(store: Store, snapshot: Snapshot) -> None:
     for pool, runs in seen.items():
         mine = sa.and_(slot_holds.c.key == pool_wait_key(pool), slot_holds.c.shown_at.is_(None))
         query = sa.select(slot_holds.c.dag_id, slot_holds.c.run_id).where(mine)
-        shown = [row for row in store.read(lambda conn, query=query: conn.execute(query).all()) if tuple(row) in runs]  # type: ignore[misc]  # mypy takes the default for an argument
+        shown = [run for row in store.all(query) if (run := tuple(row)) in runs]
         if shown:
-            these = sa.tuple_(slot_holds.c.dag_id, slot_holds.c.run_id).in_([tuple(row) for row in shown])
-            change = sa.update(slot_holds).where(mine, these).values(shown_at=snapshot.taken_at)
-            store.transact(lambda conn, change=change: conn.execute(change))  # type: ignore[misc]  # as above
+            these = sa.tuple_(slot_holds.c.dag_id, slot_holds.c.run_id).in_(shown)
+            store.execute(sa.update(slot_holds).where(mine, these).values(shown_at=snapshot.taken_at))
 
 
 def release_slots(conn: sa.Connection, dag_id: str, run_id: str) -> None:

@@ -13,17 +13,20 @@ been due for the longest.
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Iterable, Iterator, Sequence
-from functools import lru_cache
 from typing import Any
 
 import sqlalchemy as sa
 
 from airflow_snowpack.scheduling.airflow_port import AirflowPort, Snapshot
-from airflow_snowpack.scheduling.constraints.constraint import CONSTRAINTS, Constraint, counted_keys, dag_wait_key, group_wait_key
-from airflow_snowpack.scheduling.errors import InvalidSchedule
+from airflow_snowpack.scheduling.constraints.constraint import (
+    Constraint,
+    counted_keys,
+    dag_wait_key,
+    group_wait_key,
+    usable_constraint,
+)
 from airflow_snowpack.scheduling.pending_runs.airflow_snapshot import take_snapshot
 from airflow_snowpack.scheduling.pending_runs.evaluation import Evaluation, Outcomes
 from airflow_snowpack.scheduling.pending_runs.model import PendingState, RoundReport, is_open
@@ -109,7 +112,7 @@ class Checker:
         must not block the others for ever.
         """
         try:
-            return self._store.transact(lambda conn: Evaluation(self._store, conn, snapshot, definitions).evaluate(batch))
+            return self._store.transact(lambda conn: Evaluation(self._store, conn, snapshot).evaluate(batch, definitions))
         except StoreError:
             raise  # of the store, not of a pending run
         except Exception as problem:
@@ -117,7 +120,7 @@ class Checker:
                 return self._evaluate_batch(batch[: len(batch) // 2], snapshot, definitions)
             log.exception("job_not_evaluated: the pending run %s is set aside", batch[0])
             failed = {batch[0]: problem}
-        return self._store.transact(lambda conn: Evaluation(self._store, conn, snapshot, definitions, failed).evaluate(batch))
+        return self._store.transact(lambda conn: Evaluation(self._store, conn, snapshot).evaluate(batch, definitions, failed))
 
 
 def _by_turn(due: sa.FromClause) -> tuple[sa.ColumnElement[Any], ...]:
@@ -127,24 +130,23 @@ def _by_turn(due: sa.FromClause) -> tuple[sa.ColumnElement[Any], ...]:
 def _in_order(due: Sequence[sa.Row[Any]]) -> tuple[list[sa.Row[Any]], list[sa.Row[Any]]]:
     """Those that take no place from any that is due, and then the others by turn, as far as Airflow can be asked about them."""
     declared = {run.pending_id: _constraints(run) for run in due}
-    counting = [run for run in due if _takes_a_place(run.dag_id, declared[run.pending_id])]
-    counted = {run.dag_id for run in counting}
-    free = [run for run in due if run.dag_id not in counted and not (run.is_grouped and counting)]
-    is_free = {run.pending_id for run in free}
-    asked: set[str] = set()
-    others = []
+    usable = {pending_id: [one for one in constraints if one is not None] for pending_id, constraints in declared.items()}
+    taking = [run for run in due if None in declared[run.pending_id] or counted_keys(run.dag_id, usable[run.pending_id])]
+    dags_taking = {run.dag_id for run in taking}
+    free, others, asked = [], [], set[str]()
     for run in due:
-        if run.pending_id in is_free:
-            continue
-        asked |= _asked_about(run.dag_id, filter(None, declared[run.pending_id]))
-        if len(asked) > REQUEST_LIMIT:
-            break
-        others.append(run)
+        if run.dag_id not in dags_taking and not (run.is_grouped and taking):
+            free.append(run)
+        elif len(asked) <= REQUEST_LIMIT:
+            asked |= _asked_about(run.dag_id, usable[run.pending_id])
+            if len(asked) <= REQUEST_LIMIT:
+                others.append(run)
     return free, others
 
 
-def _takes_a_place(dag_id: str, constraints: Sequence[Constraint | None]) -> bool:
-    return None in constraints or bool(counted_keys(dag_id, filter(None, constraints)))
+def _constraints(run: sa.Row[Any]) -> list[Constraint | None]:
+    """Return its constraints, with ``None`` for one that cannot be used; none for a schedule that is gone."""
+    return [usable_constraint(one, run.dag_id) for one in run.constraints] if isinstance(run.constraints, list) else []
 
 
 def _asked_about(dag_id: str, constraints: Iterable[Constraint]) -> set[str]:
@@ -153,20 +155,3 @@ def _asked_about(dag_id: str, constraints: Iterable[Constraint]) -> set[str]:
     for facts in (each.required_facts(dag_id) for each in constraints):
         keys |= {group_wait_key(group) for group in facts.groups} or {dag_wait_key(counted) for counted in facts.dag_runs}
     return keys
-
-
-def _constraints(run: sa.Row[Any]) -> list[Constraint | None]:
-    """Return its constraints, with ``None`` for one that cannot be used; none for a schedule that is gone."""
-    return [_usable(json.dumps(one), run.dag_id) for one in run.constraints] if isinstance(run.constraints, list) else []
-
-
-def _usable(constraint: str, dag_id: str) -> Constraint | None:
-    try:
-        return CONSTRAINTS.verified(_parsed(constraint), dag_id)
-    except InvalidSchedule:  # its evaluation reports it
-        return None
-
-
-@lru_cache(maxsize=1_000)  # thousands of schedules may have the same few constraints
-def _parsed(constraint: str) -> Constraint:
-    return CONSTRAINTS.parse(json.loads(constraint))

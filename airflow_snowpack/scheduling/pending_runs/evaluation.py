@@ -1,6 +1,6 @@
 """One transaction of the checker: a batch of pending runs is evaluated, and the runs that may start are reserved.
 
-    outcomes = store.transact(lambda conn: Evaluation(store, conn, snapshot, definitions).evaluate(pending_ids))
+    outcomes = store.transact(lambda conn: Evaluation(store, conn, snapshot).evaluate(pending_ids, definitions))
 
 The invariant: **checking and reserving is one step, and a batch decides what its runs would decide one after the other.** The
 transaction has locked its pending runs and the wait keys that their constraints count, reads each fact once, and enters there
@@ -28,13 +28,14 @@ from airflow_snowpack.scheduling.events.counting import Counted, count_each, lis
 from airflow_snowpack.scheduling.history import line, note, write_lines
 from airflow_snowpack.scheduling.launches.reservation import Reservation, Wanted, reserve_runs, run_id_of
 from airflow_snowpack.scheduling.launches.run_ends import LOOK_AGAIN, ended_meanwhile
-from airflow_snowpack.scheduling.pending_runs.batch import Locked, lock_batch
 from airflow_snowpack.scheduling.pending_runs.constraint_context import Facts, rule_all
 from airflow_snowpack.scheduling.pending_runs.leftovers import expiry, keep_of_expired, keep_unmet
 from airflow_snowpack.scheduling.pending_runs.model import (
+    Locked,
     PendingState,
     Reason,
     Write,
+    lock_batch,
     move,
     reasons_from_json,
     reasons_to_json,
@@ -52,7 +53,6 @@ LOCK_LIMIT = 256
 """Postgres has room for some thousand locks in all, at its default settings."""
 DISCARD_LIMIT = 50
 """A pending run that is discarded costs some statements of its own."""
-NONE_FAILED: Mapping[str, Exception] = {}
 
 Outcomes = dict[str, PendingState | None]
 
@@ -90,23 +90,12 @@ class Evaluation:
     """Evaluates one batch; used once.
 
     :param snapshot: the state of Airflow before the transaction.
-    :param definitions: the schedules as they were read for the snapshot.
-    :param failed: the errors that evaluations raised before, by pending run; these are set aside.
     """
 
-    def __init__(
-        self,
-        store: Store,
-        conn: sa.Connection,
-        snapshot: Snapshot,
-        definitions: Definitions,
-        failed: Mapping[str, Exception] = NONE_FAILED,
-    ) -> None:
+    def __init__(self, store: Store, conn: sa.Connection, snapshot: Snapshot) -> None:
         self._store = store
         self._conn = conn
         self._snapshot = snapshot
-        self._definitions = definitions
-        self._failed = failed
         self._now = store.clock()
         self._facts = Facts(conn, snapshot, self._now)
         self._fronts = Fronts(conn)
@@ -117,13 +106,17 @@ class Evaluation:
         self._left: set[str] = set()
         self._ended = 0
 
-    def evaluate(self, pending_ids: Sequence[str]) -> Outcomes:
+    def evaluate(
+        self, pending_ids: Sequence[str], definitions: Definitions, failed: Mapping[str, Exception] | None = None
+    ) -> Outcomes:
         """Evaluate these pending runs in this order.
 
+        :param definitions: the schedules as they were read for the snapshot.
+        :param failed: the errors that evaluations raised before, by pending run; these are set aside.
         :returns: the state of each; ``None`` for one that another process has locked, or that is not due any more. Those that
             are missing are left to the next transaction; at least one is there.
         """
-        found = lock_batch(self._conn, pending_ids, self._now, self._definitions, self._failed)
+        found = lock_batch(self._conn, pending_ids, self._now, definitions, failed or {})
         outcomes: Outcomes = {pending_id: None for pending_id in pending_ids if pending_id not in found}
         in_order = [found[pending_id] for pending_id in pending_ids if pending_id in found]
         readable = [(run.row, run.schedule) for run in in_order if run.schedule is not None]

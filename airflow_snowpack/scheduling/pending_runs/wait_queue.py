@@ -19,14 +19,12 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Collection, Iterable
-from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Any
 
 import sqlalchemy as sa
 
-from airflow_snowpack.scheduling.constraints.constraint import CONSTRAINTS, dag_wait_key, group_wait_key
-from airflow_snowpack.scheduling.errors import InvalidSchedule
+from airflow_snowpack.scheduling.constraints.constraint import dag_wait_key, group_wait_key, usable_constraint
 from airflow_snowpack.scheduling.launches.active_runs import runs_that_count
 from airflow_snowpack.scheduling.pending_runs.gated_runs import AT_GATE, GATE_KEY, GatePlace, GateState
 from airflow_snowpack.scheduling.pending_runs.model import is_open
@@ -195,11 +193,10 @@ def _queue(conn: sa.Connection, key: str, now: datetime) -> list[sa.Row[Any]]:
 def _limit(row: sa.Row[Any], key: str) -> int:
     """Return how many runs may be active at once for this one to be among them; one where no constraint gives a number."""
     limits = []
-    for one in row.constraints if isinstance(row.constraints, list) else ():
-        with suppress(InvalidSchedule):  # one of a newer version; its evaluation reports it
-            constraint = CONSTRAINTS.verified(CONSTRAINTS.parse(one), row.dag_id)
-            if constraint.max_active is not None and constraint.wait_key(row.dag_id) == key:
-                limits.append(constraint.max_active)
+    for declared in row.constraints if isinstance(row.constraints, list) else ():
+        one = usable_constraint(declared, row.dag_id)
+        if one is not None and one.max_active is not None and one.wait_key(row.dag_id) == key:
+            limits.append(one.max_active)
     return min(limits, default=1)
 
 
