@@ -221,8 +221,8 @@ def lock_batch(
 ) -> dict[str, Locked]:
     """Lock those of these pending runs that are due, with their schedules as they are now.
 
-    So no change of a schedule commits before the effect of its evaluation. What another transaction has locked is left out instead
-    of waited for.
+    No change of a schedule then commits before the effect of its evaluation. What another transaction has locked is left out
+    instead of waited for.
 
     :param definitions: the schedules as they were read before.
     :param failed: the errors that evaluations raised before, by pending run.
