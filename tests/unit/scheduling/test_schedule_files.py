@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from airflow_snowpack.scheduling import InvalidSchedule, collect
+from airflow_snowpack.scheduling import InvalidSchedule, collect, deployment
 
 if TYPE_CHECKING:
     from pathlib import Path
