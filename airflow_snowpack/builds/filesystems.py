@@ -12,7 +12,7 @@ optional. It uses the same options as Arrow's file system, and raises ``OSError`
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
@@ -45,10 +45,13 @@ class ChangedSince(OSError):
 
 
 class ConditionalWrites:
-    """Reads and replaces objects of one storage; threads may share it. ``connect`` creates botocore's client, once."""
+    """Reads and replaces objects of one storage; threads may share it.
 
-    def __init__(self, connect: Callable[[], Any]) -> None:
-        self._connect = connect
+    :param options: of Arrow's file system, all of them ``KNOWN``.
+    """
+
+    def __init__(self, options: Mapping[str, Any]) -> None:
+        self._options = options
 
     def read(self, bucket: str, key: str) -> tuple[bytes | None, str]:
         """Return an object's bytes and version; ``None`` and ``ABSENT`` if it does not exist."""
@@ -81,7 +84,7 @@ class ConditionalWrites:
     @cached_property
     def _client(self) -> Any:
         with _as_os_errors():
-            return self._connect()
+            return _connected(self._options)
 
 
 def conditional_writes(scheme: str, options: Mapping[str, Any]) -> ConditionalWrites | None:
@@ -92,7 +95,7 @@ def conditional_writes(scheme: str, options: Mapping[str, Any]) -> ConditionalWr
         import botocore  # noqa: F401
     except ImportError:
         return None
-    return ConditionalWrites(lambda: _connected(options))
+    return ConditionalWrites(options)
 
 
 def _connected(options: Mapping[str, Any]) -> Any:

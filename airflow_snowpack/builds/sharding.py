@@ -64,10 +64,7 @@ def plain_keys(keys: pa.Array) -> pa.Array:
 
 
 def bucket_of(keys: pa.Array) -> np.ndarray:
-    """Return the hash of each key modulo ``BUCKETS``, as int32.
-
-    :raises InvalidRowKey: see :func:`plain_keys`.
-    """
+    """Return the hash of each key modulo ``BUCKETS``, as int32; errors as of :func:`plain_keys`."""
     return (_hashes(plain_keys(keys)) % np.uint64(BUCKETS)).astype(np.int32)
 
 
@@ -120,11 +117,16 @@ class Placing:
                 return self._by_expression(column)
 
     def _by_category(self, column: pa.Array) -> pa.Array:
-        values = _categories(self.sharding, column.type)
+        sharding = self.sharding
+        try:
+            values = pa.array(sharding.values, type=ARROW_TYPE[key_type_of(sharding.column or "", column.type)])
+        except (pa.ArrowException, TypeError, OverflowError) as error:
+            problem = f"the column {sharding.column!r} is of the type {column.type}, and not all of these are ({error})"
+            raise InvalidBuild("values", sharding.values, problem) from error
         found = pc.index_in(column.cast(values.type), value_set=values)
         if found.null_count:
             unknown: Key | None = column.filter(found.is_null())[0].as_py()
-            raise InvalidRowKey(unknown, f"it is not among the {len(values)} categories of the column {self.sharding.column!r}")
+            raise InvalidRowKey(unknown, f"it is not among the {len(values)} categories of the column {sharding.column!r}")
         return found
 
     def _by_expression(self, ids: pa.Array) -> pa.Array:
@@ -163,14 +165,3 @@ def hash_integers(keys: np.ndarray) -> np.ndarray:
 
 def _rotated(bits: np.ndarray, by: int) -> np.ndarray:
     return np.asarray((bits << np.uint64(by)) | (bits >> np.uint64(64 - by)))
-
-
-def _categories(sharding: Sharding, column_type: pa.DataType) -> pa.Array:
-    try:
-        return pa.array(sharding.values, type=ARROW_TYPE[key_type_of(sharding.column or "", column_type)])
-    except (pa.ArrowException, TypeError, OverflowError) as error:
-        raise InvalidBuild(
-            "values",
-            sharding.values,
-            f"the column {sharding.column!r} is of the type {column_type}, and not all of these are ({error})",
-        ) from error

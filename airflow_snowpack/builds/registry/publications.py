@@ -24,14 +24,7 @@ from airflow_snowpack.airflow.task_ref import TaskRef
 from airflow_snowpack.builds.errors import BuildNotFound, DatasetNotFound, StaleBuild
 from airflow_snowpack.builds.model import Current, Manifest
 from airflow_snowpack.builds.registry.dataset_lock import DatasetLock
-from airflow_snowpack.builds.registry.model import (
-    Publication,
-    PublicationKind,
-    RunHandle,
-    RunStatus,
-    build_id,
-    publication_from,
-)
+from airflow_snowpack.builds.registry.model import Publication, PublicationKind, RunHandle, RunStatus, build_id, publication_from
 from airflow_snowpack.builds.registry.runs import ended, fenced
 from airflow_snowpack.lineage.operation import DatasetAt, Operation, OperationKind, TableAt
 from airflow_snowpack.lineage.operations import record_operation
@@ -214,25 +207,18 @@ class Publications:
         done = sa.select(run.run_id).where(run.build_id == key, run.manifest == stored.path)
         self._store.transact(repeatable(write, lambda conn: conn.execute(done).scalar() is not None))
 
-    def withdraw(self, publication: Publication, handle: RunHandle | None, error: object) -> None:
-        """Delete the record of a publication whose pointer was not set, and fail the run of ``handle``."""
-        this = build_publications.c.number == publication.number
+    def discard_unconfirmed(self, handle: RunHandle | None = None, error: object = None) -> None:
+        """Delete the records of publications that no reader can have seen and that will not be completed.
+
+        :param handle: the run to fail, with this error.
+        """
         values = ended(RunStatus.FAILED, self._store.clock(), str(error))
 
         def write(conn: sa.Connection) -> None:
             self._lock.renew_in(conn)
-            conn.execute(sa.delete(build_publications).where(self._unconfirmed(), this))
+            conn.execute(sa.delete(build_publications).where(self._unconfirmed()))
             if handle is not None:
                 conn.execute(sa.update(build_runs).where(fenced(handle)).values(values))
-
-        self._store.transact(write)
-
-    def discard_unconfirmed(self) -> None:
-        """Delete the records of publications that no reader can have seen and that will not be completed."""
-
-        def write(conn: sa.Connection) -> None:
-            self._lock.renew_in(conn)
-            conn.execute(sa.delete(build_publications).where(self._unconfirmed()))
 
         self._store.transact(write)
 

@@ -131,11 +131,6 @@ KINDS = (
         age=RUN.deleted_at,
         order=(RUN.deleted_at, RUN.build_id),
         which=RUN.deleted_at.is_not(None),
-        unneeded=sa.and_(
-            ~RUNNING,
-            RUN.cleanup_at.is_(None),
-            RUN.run_id.is_distinct_from(current_run),
-            unconfirmed.is_(None),
-        ),
+        unneeded=sa.and_(~RUNNING, RUN.cleanup_at.is_(None), RUN.run_id.is_distinct_from(current_run), unconfirmed.is_(None)),
     ),
 )

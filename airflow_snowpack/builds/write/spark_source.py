@@ -29,7 +29,7 @@ import pyarrow.compute as pc
 
 from airflow_snowpack.builds.build_spec import BuildInput, BuildSpec, Interrupt, check_sources
 from airflow_snowpack.builds.errors import BuildError, InvalidBuild, raised_elsewhere
-from airflow_snowpack.builds.model import Sharding, ShardingKind
+from airflow_snowpack.builds.model import Sharding
 from airflow_snowpack.builds.sharding import BUCKETS, Placing, bucket_of, key_type_of
 from airflow_snowpack.builds.storage import Storage
 from airflow_snowpack.builds.write.attempt import AttemptPlace, ShardPlan, check_key, write_attempt
@@ -165,37 +165,24 @@ def _current_snapshot(session: SparkSession, name: TableName) -> int | None:
 
 
 def _placed(df: DataFrame, sharding: Sharding, schema: pa.Schema, key_column: str) -> DataFrame:
-    """Add the column of shard ids.
+    """Add the column of shard ids; only the column that decides about them travels to Python and back.
 
     :raises InvalidBuild: the sharding names a column that does not exist, or its expression is not valid.
     """
     from pyspark.errors import AnalysisException, ParseException
-
-    try:
-        return df.withColumn(SHARD, _place(df, sharding, schema, key_column))
-    except (AnalysisException, ParseException) as error:
-        raise InvalidBuild("sharding", sharding.sql or sharding.column, str(error).partition("\n")[0]) from error
-
-
-def _place(df: DataFrame, sharding: Sharding, schema: pa.Schema, key_column: str) -> Column:
-    """Return the column of shard ids; only the columns that decide about them travel to Python and back."""
     from pyspark.sql.functions import expr
     from pyspark.sql.pandas.functions import arrow_udf
     from pyspark.sql.types import IntegerType
 
+    if sharding.column is not None and sharding.column not in df.columns:
+        raise InvalidBuild("column", sharding.column, f"it must be one of the columns {', '.join(df.columns)}")
     placing = Placing(sharding, key_type_of(key_column, schema.field(key_column).type))
-    match sharding.kind:
-        case ShardingKind.HASH:
-            by = df[key_column]
-        case ShardingKind.CATEGORIES:
-            if sharding.column not in df.columns:
-                raise InvalidBuild("column", sharding.column, f"it must be one of the columns {', '.join(df.columns)}")
-            by = df[sharding.column]
-        case ShardingKind.EXPRESSION:
-            by = expr(str(sharding.sql))
     # The type stubs require the kind of function; Spark infers it from the function, and warns if it is passed.
-    column: Column = arrow_udf(SparkPlacing(placing).shards, IntegerType())(by)  # type: ignore[call-overload]  # pyspark types no Arrow functions
-    return column
+    shards: Any = arrow_udf(SparkPlacing(placing).shards, IntegerType())  # type: ignore[call-overload]  # pyspark types no Arrow functions
+    try:
+        return df.withColumn(SHARD, shards(expr(sharding.sql) if sharding.sql is not None else df[sharding.column or key_column]))
+    except (AnalysisException, ParseException) as error:
+        raise InvalidBuild("sharding", sharding.sql or sharding.column, str(error).partition("\n")[0]) from error
 
 
 def _run(work: SparkWork, df: DataFrame, action: Callable[[], T]) -> T:
