@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+import re
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+import sqlalchemy as sa
+from app_client import AppClient
 from command_line import command_line, settle
 
 from airflow_snowpack.iceberg import TableName
-from airflow_snowpack.jobs import Jobs, JobStatus
+from airflow_snowpack.jobs import Jobs, JobStatus, LifecyclePolicy
 from airflow_snowpack.store import AuditTrail
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from command_line import Run
 
 FLIGHTS = TableName("lake", "demo", "flights")
@@ -86,3 +88,33 @@ def test_a_submitted_job_is_run_by_a_worker_on_spark_and_watched_to_its_end(
     assert jobs.get(asked["job_id"]).status is JobStatus.COMPLETED
     health = snowpack("tables", "show", small_files.dotted, "-o", "json").json["health"]
     assert (health["data_files"], health["records"]) == (1, 6)
+
+
+def test_every_face_counts_the_queue_as_the_query_that_scales_workers_does(
+    snowpack: Run, jobs: Jobs, store_url: str, tmp_path: Path
+) -> None:
+    from api_process import TOKEN, build
+
+    page = (Path(__file__).parents[3] / "docs" / "store.md").read_text()
+    (query,) = re.findall(r"```sql\n(SELECT COUNT\(\*\) FROM job_queue .*)\n```", page)
+    api = AppClient(build(store_url, tmp_path))
+
+    def counted() -> set[int]:
+        answer = api("GET", "/queue", Authorization=f"Bearer {TOKEN}").json()
+        now = "NOW()" if jobs.store.is_postgres else f"'{datetime.now(UTC):%Y-%m-%d %H:%M:%S.%f}'"  # SQLite has no such function
+        scaled = int(jobs.store.scalar(sa.text(query.replace("NOW()", now))))
+        return {scaled, answer["depth"], snowpack("queue", "-o", "json").json["depth"], jobs.queue_depth(), jobs.queue().depth}
+
+    assert counted() == {0}
+    ids = [jobs.submit(TableName("lake", "db", f"t{number}"), ["expire_snapshots"]).job_id for number in range(6)]
+    jobs.cancel(ids[0])
+    claim = jobs.claim("running", job_id=ids[1])
+    done = jobs.claim("done", job_id=ids[2])
+    assert claim is not None
+    assert done is not None
+    jobs.finish(done, JobStatus.COMPLETED, [])
+    hasty = Jobs(jobs.store, LifecyclePolicy(lease=timedelta(microseconds=1)))
+    hasty.claim("lost", job_id=ids[3])
+    hasty.flush()
+    assert jobs.sweep().requeued == (ids[3],), "it waits for the end of its back-off"
+    assert counted() == {2}
