@@ -8,14 +8,14 @@ It only reads, by several statements: each sentence was true at one moment.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
 from airflow_snowpack.humanize import Text, plural
 from airflow_snowpack.iceberg.names import TableName
 from airflow_snowpack.jobs.manager import Jobs
-from airflow_snowpack.jobs.model import DrainState, Job, JobStatus, QueuePlace, QueueState, TableLock
+from airflow_snowpack.jobs.model import DrainState, Job, JobStatus, QueuePlace, TableLock
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +41,9 @@ def explain_tables(jobs: Jobs, tables: Iterable[TableName]) -> dict[TableName, T
     last, plans = jobs.latest(wanted), jobs.latest(wanted, dry_run=True)
     locks = {lock.table: lock for lock in jobs.locks.list()}
     active = [job for job in last.values() if not job.status.is_terminal]
-    queue, drain = jobs.queue(), jobs.drain()
+    running, drain = jobs.running_in_workers(), jobs.drain()
     places = jobs.places(job.job_id for job in active)
-    reasons = {job.table: _active(jobs, job, places.get(job.job_id), queue, drain) for job in active}
+    reasons = {job.table: _active(jobs, job, places.get(job.job_id), running, drain) for job in active}
     now = jobs.store.clock()
 
     def explained(table: TableName) -> TableExplanation:
@@ -57,10 +57,10 @@ def explain(jobs: Jobs, job: Job) -> Text:
     """Explain what a job waits for, how far it is, or how it ended."""
     if job.status.is_terminal:
         return _ended(job)
-    return _active(jobs, job, jobs.places([job.job_id]).get(job.job_id), jobs.queue(), jobs.drain())
+    return _active(jobs, job, jobs.places([job.job_id]).get(job.job_id), jobs.running_in_workers(), jobs.drain())
 
 
-def _active(jobs: Jobs, job: Job, place: QueuePlace | None, queue: QueueState, drain: DrainState) -> Text:
+def _active(jobs: Jobs, job: Job, place: QueuePlace | None, running: Mapping[str, int], drain: DrainState) -> Text:
     if place is None:
         return Text("Ending now.")
     now = jobs.store.clock()
@@ -70,8 +70,8 @@ def _active(jobs: Jobs, job: Job, place: QueuePlace | None, queue: QueueState, d
         return Text(f"Attempt {place.attempt} was lost. The next attempt starts at ", place.visible_at, " at the earliest.")
     ahead = jobs.ahead_of(place)
     order = f"{plural(ahead, 'job')} ahead" if ahead else "next in the queue"
-    if queue.running:
-        return Text(f"Waiting for a worker: {order}, {plural(queue.running, 'job')} running.")
+    if in_workers := running.get(job.table.catalog_id):
+        return Text(f"Waiting for a worker: {order}, {plural(in_workers, 'job')} running.")
     catalog = f" for catalog {job.table.catalog_id}" if job.table.catalog_id else ""
     return Text(
         f"Waiting for a worker: {order}, no job running. If no worker runs{catalog}, start one with `airflow snowpack worker`, "

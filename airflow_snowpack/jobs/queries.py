@@ -97,6 +97,13 @@ class JobReader:
         counted = sa.select(job_queue.c.catalog_id, sa.func.count().label("waiting")).where(theirs)
         return {row.catalog_id: row.waiting for row in self.store.all(counted.group_by(job_queue.c.catalog_id))}
 
+    def running_in_workers(self) -> dict[str, int]:
+        """Count the jobs of the queue that workers run, by ``catalog_id``; without those that tasks run inline."""
+        # A look-up for each row of the queue: as a join, Postgres without statistics would scan all jobs.
+        inline = sa.select(jobs.c.inline).where(jobs.c.job_id == job_queue.c.job_id).scalar_subquery()
+        counted = sa.select(job_queue.c.catalog_id, sa.func.count().label("running")).where(~unclaimed, ~inline)
+        return {row.catalog_id: row.running for row in self.store.all(counted.group_by(job_queue.c.catalog_id))}
+
     def history(self, job_id: str) -> list[HistoryEntry]:
         """Return the events of a job, oldest first; best-effort, see ``history.py``."""
         return self._events.of(job_id)

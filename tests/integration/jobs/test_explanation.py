@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -58,7 +59,8 @@ def test_a_waiting_job_says_how_many_are_ahead_of_it_and_how_many_run(
     jobs: Jobs, table: TableName, clock: MovedClock, before: int, running: int, sentence: str
 ) -> None:
     for number in range(running):
-        jobs.submit_and_claim(numbered(number), ACTIONS, "w")
+        jobs.submit(numbered(number), ACTIONS)
+        jobs.claim("w")
     for number in range(before):
         jobs.submit(numbered(100 + number), ACTIONS)
     clock.forward(seconds=1)
@@ -66,6 +68,22 @@ def test_a_waiting_job_says_how_many_are_ahead_of_it_and_how_many_run(
 
     assert next_step(jobs, table).startswith(sentence)
     assert str(explain(jobs, job)) == next_step(jobs, table)
+
+
+def test_a_job_that_no_worker_can_claim_says_which_worker_to_start(jobs: Jobs, table: TableName) -> None:
+    """Neither a task that runs its own job nor a worker of another catalog will ever claim it."""
+    jobs.submit_and_claim(numbered(1), ACTIONS, "a task")
+    jobs.submit(replace(numbered(2), catalog_id="other"), ACTIONS)
+    assert jobs.claim("a worker of another catalog", catalog_id="other") is not None
+    own = replace(table, catalog_id="3f2a91bc04de")
+    jobs.submit(own, ACTIONS)
+    here = "no job running. If no worker runs for catalog 3f2a91bc04de, start one with `airflow snowpack worker`"
+    assert here in next_step(jobs, own)
+
+    jobs.submit(replace(numbered(3), catalog_id="3f2a91bc04de"), ACTIONS)
+    assert jobs.claim("its worker", catalog_id="3f2a91bc04de") is not None
+    assert "running" in next_step(jobs, own)
+    assert "If no worker runs" not in next_step(jobs, own)
 
 
 def test_a_running_job_says_where_it_runs_and_how_far_it_is(jobs: Jobs, table: TableName, other_table: TableName) -> None:
