@@ -17,7 +17,7 @@ from anyio.lowlevel import RunVar
 from fastapi import Depends, Request
 from fastapi.dependencies.utils import get_flat_dependant
 from fastapi.routing import APIRoute
-from starlette.convertors import Convertor, register_url_convertor
+from starlette.convertors import StringConvertor, register_url_convertor
 
 from airflow_snowpack.api.auth import reader_of
 from airflow_snowpack.api.problems import InvalidRequest
@@ -26,16 +26,10 @@ THREADS = 16
 _limiter: RunVar[CapacityLimiter] = RunVar("airflow_snowpack.api.routing")
 
 
-class NameConvertor(Convertor[str]):
+class NameConvertor(StringConvertor):
     """One level of a path. An empty one is an invalid name, not a route that does not exist."""
 
     regex = "[^/]*"
-
-    def convert(self, value: str) -> str:
-        return value
-
-    def to_string(self, value: str) -> str:
-        return value
 
 
 register_url_convertor("name", NameConvertor())

@@ -6,14 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field
 
-from airflow_snowpack.builds.model import (
-    CleanupAction,
-    CleanupPhase,
-    Key,
-    KeyType,
-    ShardFormat,
-    ShardingKind,
-)
+from airflow_snowpack.builds.model import CleanupAction, CleanupPhase, Key, KeyType, ShardFormat, ShardingKind
 from airflow_snowpack.builds.read.verify import ShardProblem
 from airflow_snowpack.builds.registry.model import BuildDataset, BuildRun, RunStatus
 from airflow_snowpack.builds.run_inspection import RunInspection, ShardInspection

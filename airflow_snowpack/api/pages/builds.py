@@ -1,25 +1,22 @@
 """The pages of builds: the datasets, one dataset with its runs, publications and cleanup, and one run with its shards."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from urllib.parse import urlencode
-
 from fastapi import APIRouter
 from fastapi.responses import HTMLResponse
 
 from airflow_snowpack.api.pages.charts import skew_chart
-from airflow_snowpack.api.pages.links import task_link
+from airflow_snowpack.api.pages.navigation import task_link
 from airflow_snowpack.api.pages.operations import WORDS
 from airflow_snowpack.api.pages.page import Here, Page, PageRoute
 from airflow_snowpack.api.problems import InvalidRequest
 from airflow_snowpack.api.routes.builds import MAX_RUNS, DatasetName, RunName, checked_run
 from airflow_snowpack.builds.manager import BuildManager
-from airflow_snowpack.builds.model import CleanupAction, CleanupPhase, Retention
+from airflow_snowpack.builds.model import CleanupPhase, Retention
 from airflow_snowpack.builds.registry.publications import audit_subject
 from airflow_snowpack.builds.run_inspection import can_publish, can_roll_back_to
 from airflow_snowpack.durations import parse_duration
 from airflow_snowpack.store import AuditTrail
-from airflow_snowpack.wire.build import key_text
+from airflow_snowpack.wire.build import cleanup_body, key_text
+from airflow_snowpack.wire.shape import Body
 
 router = APIRouter(route_class=PageRoute)
 
@@ -43,29 +40,6 @@ def builds(page: Here) -> HTMLResponse:
     return page.render("builds.html", "Builds", datasets=found.items, after=after, next=found.next)
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """What cleanup would delete.
-
-    :param query: what to send for exactly this.
-    """
-
-    actions: tuple[CleanupAction, ...]
-    query: str
-
-    @property
-    def shown(self) -> Sequence[CleanupAction]:
-        return self.actions[:SHOWN_ACTIONS]
-
-    @property
-    def objects(self) -> int:
-        return sum(action.objects or 0 for action in self.actions)
-
-    @property
-    def bytes(self) -> int:
-        return sum(action.bytes or 0 for action in self.actions)
-
-
 @router.get("/builds/{dataset}")
 def build(page: Here, dataset: DatasetName) -> HTMLResponse:
     manager = page.services.builds()
@@ -84,13 +58,14 @@ def build(page: Here, dataset: DatasetName) -> HTMLResponse:
         can_roll_back_to=can_roll_back_to,
         moves=manager.registry.publications(dataset, limit=PUBLICATIONS),
         plan=_plan(page, manager, dataset, asked) if page.asked("plan") else None,
+        shown=SHOWN_ACTIONS,
         phases=PHASES,
         words=WORDS,
         audit=AuditTrail(page.services.jobs.store).latest(CHANGES, subject=audit_subject(dataset)),
     )
 
 
-def _plan(page: Page, manager: BuildManager, dataset: str, asked: dict[str, str]) -> Plan:
+def _plan(page: Page, manager: BuildManager, dataset: str, asked: dict[str, str]) -> Body:
     keep = asked["keep_runs"]
     if not (keep.isascii() and keep.isdigit() and 1 <= int(keep) <= MAX_RUNS):
         raise InvalidRequest.at("keep_runs", f"it must be a whole number from 1 to {MAX_RUNS}")
@@ -99,7 +74,7 @@ def _plan(page: Page, manager: BuildManager, dataset: str, asked: dict[str, str]
     except ValueError as error:
         raise InvalidRequest.at("stale_attempt_age", f"it {error}") from None
     actions = page.services.ask_storage(dataset, lambda: manager.cleanup(dataset, retention, actor=None))
-    return Plan(tuple(actions), urlencode(asked))
+    return cleanup_body(dataset, actions, dry_run=True)
 
 
 @router.get("/builds/{dataset}/runs/{run_id}")

@@ -5,7 +5,7 @@
 The numbers are the action's metrics, in the procedures' own names; an action that counted nothing has no chart.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from airflow_snowpack.humanize import number, size
@@ -43,15 +43,8 @@ class Figure:
     change: str | None = None
 
 
-Metrics = Mapping[str, int | float]
-
-# Title, the number before, the number after.
-PAIRS: tuple[tuple[str, str, str], ...] = (
-    ("Data files", "rewritten_data_files_count", "added_data_files_count"),
-    ("Delete files", "rewritten_delete_files_count", "added_delete_files_count"),
-    ("Manifests", "rewritten_manifests_count", "added_manifests_count"),
-    ("Size", "rewritten_bytes_count", "added_bytes_count"),
-)
+# What a rewrite counts as ``rewritten_…_count`` before and as ``added_…_count`` after.
+REWRITTEN = {"data_files": "Data files", "delete_files": "Delete files", "manifests": "Manifests", "bytes": "Size"}
 DELETED = {
     "deleted_data_files_count": "data files",
     "deleted_position_delete_files_count": "position deletes",
@@ -63,71 +56,45 @@ DELETED = {
 
 
 def figures(result: ActionResult, *, dry_run: bool = False) -> list[Figure]:
-    """The charts of one action.
+    """Return the charts of one action.
 
     :param dry_run: the numbers are what it would do.
     """
-    metrics = result.metrics
+    return list(_figures(result.metrics, dry_run))
+
+
+def _figures(metrics: Mapping[str, int | float], dry_run: bool) -> Iterator[Figure]:
     words = ("now", "then") if dry_run else ("before", "after")
-    made = [_pair(title, metrics, (before, after), words) for title, before, after in PAIRS]
-    made += [_snapshots(metrics, words), _deleted(metrics, dry_run), _orphans(metrics, dry_run), _rewritten_size(metrics)]
-    return [figure for figure in made if figure is not None]
-
-
-def _pair(title: str, metrics: Metrics, names: tuple[str, str], words: tuple[str, str]) -> Figure | None:
-    before, after = (metrics.get(name) for name in names)
-    if not before or after is None:
-        return None
-    text = size if names[0].endswith("bytes_count") else number
-    values = ((words[0], before, "before"), (words[1], after, "after"))
-    return Figure(title, _bars(values, text), _change(before, after))
-
-
-def _snapshots(metrics: Metrics, words: tuple[str, str]) -> Figure | None:
-    """A plan knows what stays; a run only counts what went."""
+    for name, title in REWRITTEN.items():
+        before, after = metrics.get(f"rewritten_{name}_count"), metrics.get(f"added_{name}_count")
+        if before and after is not None:
+            yield _compared(title, before, after, words, size if name == "bytes" else number)
     expired, kept = metrics.get("expired_snapshots_count"), metrics.get("kept_snapshots_count")
-    if not expired:
-        return None
-    if kept is None:
-        return Figure("Snapshots", _bars((("expired", expired, "gone"),), number))
-    values = ((words[0], expired + kept, "before"), (words[1], kept, "after"))
-    return Figure("Snapshots", _bars(values, number), _change(expired + kept, kept))
-
-
-def _deleted(metrics: Metrics, dry_run: bool) -> Figure | None:
-    values = [(label, metrics[name], "gone") for name, label in DELETED.items() if metrics.get(name)]
-    title = "Files that would be deleted" if dry_run else "Files deleted"
-    return Figure(title, _bars(values, number)) if values else None
-
-
-def _orphans(metrics: Metrics, dry_run: bool) -> Figure | None:
+    if expired and kept is not None:  # a plan knows what stays; a run only counts what went
+        yield _compared("Snapshots", expired + kept, kept, words)
+    elif expired:
+        yield Figure("Snapshots", _bars([("expired", expired, "gone")]))
+    if deleted := [(label, metrics[name], "gone") for name, label in DELETED.items() if metrics.get(name)]:
+        yield Figure("Files that would be deleted" if dry_run else "Files deleted", _bars(deleted))
     planned, removed = metrics.get("planned_files_count"), metrics.get("removed_files_count")
-    if not planned:
-        return None
-    if dry_run or removed is None:
-        planned_size = metrics.get("planned_bytes_count")
-        change = size(planned_size) if planned_size else None
-        return Figure("Orphan files that would go", _bars((("found", planned, "gone"),), number), change)
-    return Figure("Orphan files", _bars((("planned", planned, "before"), ("removed", removed, "gone")), number))
+    if planned and removed is not None and not dry_run:
+        yield Figure("Orphan files", _bars([("planned", planned, "before"), ("removed", removed, "gone")]))
+    elif planned:
+        total = metrics.get("planned_bytes_count")
+        yield Figure("Orphan files that would go", _bars([("found", planned, "gone")]), size(total) if total else None)
+    rewritten = metrics.get("rewritten_bytes_count")
+    if rewritten and "added_bytes_count" not in metrics:
+        yield Figure("Rewritten", (), size(rewritten))
 
 
-def _rewritten_size(metrics: Metrics) -> Figure | None:
-    """Return how much was rewritten, when only that is known."""
-    taken = metrics.get("rewritten_bytes_count")
-    if not taken or "added_bytes_count" in metrics:
-        return None
-    return Figure("Rewritten", (), size(taken))
+def _compared(title: str, before: float, after: float, words: tuple[str, str], text: Callable[[float], str] = number) -> Figure:
+    percent = round(100 * (after - before) / before)
+    change = "unchanged" if percent == 0 else f"{'−' if percent < 0 else '+'}{abs(percent):,} %"  # noqa: RUF001 - a real minus sign
+    return Figure(title, _bars([(words[0], before, "before"), (words[1], after, "after")], text), change)
 
 
-def _bars(
-    values: "tuple[tuple[str, float, str], ...] | list[tuple[str, float, str]]", text: Callable[[float], str]
-) -> tuple[Bar, ...]:
+def _bars(values: Sequence[tuple[str, float, str]], text: Callable[[float], str] = number) -> tuple[Bar, ...]:
     most = max(value for _, value, _ in values) or 1
     return tuple(
         Bar(label, text(value), max(round(FULL * value / most), LEAST if value else 0), tone) for label, value, tone in values
     )
-
-
-def _change(before: float, after: float) -> str:
-    percent = round(100 * (after - before) / before)
-    return "unchanged" if percent == 0 else f"{'−' if percent < 0 else '+'}{abs(percent):,} %"  # noqa: RUF001 - a real minus sign

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from fastapi import APIRouter
 from fastapi.responses import HTMLResponse
 
-from airflow_snowpack.api.pages.links import task_link
+from airflow_snowpack.api.pages.navigation import task_link
 from airflow_snowpack.api.pages.page import Here, Page, PageRoute
 from airflow_snowpack.interim.explanation import Explanation, explain
 from airflow_snowpack.interim.model import InterimTable, TableState

@@ -8,6 +8,7 @@ The invariant: an invalid address shows no jobs and the reason. It is never read
 since a batch works on whatever the filter shows.
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from urllib.parse import urlencode
@@ -91,17 +92,20 @@ def _filter(statuses: list[str], values: dict[str, str], catalog: str, now: date
     too_long = next((name for name, value in values.items() if len(value) > LONGEST), None)
     if too_long:
         raise ValueError(f"The filter by {too_long} has more than {LONGEST} characters. Shorten it.")
-    period = values["period"]
-    if period and period not in PERIODS:
-        raise ValueError(f"The period {period!r:.60} is not known. Use one of {', '.join(PERIODS)}.")
-    since = now - PERIODS[period][1] if period else _moment("since", values["since"])
+    period, dry_run, table = (values[name] for name in ("period", "dry_run", "table"))
+    if dry_run and dry_run not in DRY_RUN:
+        raise ValueError(f"The filter by dry runs is true or false, not {dry_run!r:.60}.")
+    try:
+        named = TableName.parse(table, catalog=catalog) if table else None
+    except InvalidTableName as problem:
+        raise ValueError(str(problem)) from problem
     return JobFilter(
-        table=_table(values["table"], catalog),
-        statuses=frozenset(_status(status) for status in statuses),
+        table=named,
+        statuses=frozenset(JobStatus(_known("status", status, list(JobStatus))) for status in statuses),
         search=values["search"] or None,
         dag_id=values["dag_id"] or None,
-        dry_run=_dry_run(values["dry_run"]),
-        since=since,
+        dry_run=DRY_RUN.get(dry_run),
+        since=now - PERIODS[_known("period", period, PERIODS)][1] if period else _moment("since", values["since"]),
         until=_moment("until", values["until"]),
     )
 
@@ -111,24 +115,10 @@ def _text(given: str) -> str:
     return given.replace("\x00", "").strip()
 
 
-def _table(text: str, catalog: str) -> TableName | None:
-    try:
-        return TableName.parse(text, catalog=catalog) if text else None
-    except InvalidTableName as problem:
-        raise ValueError(str(problem)) from problem
-
-
-def _status(text: str) -> JobStatus:
-    try:
-        return JobStatus(text)
-    except ValueError:
-        raise ValueError(f"The status {text!r:.60} is not known. Use one of {', '.join(JobStatus)}.") from None
-
-
-def _dry_run(text: str) -> bool | None:
-    if text and text not in DRY_RUN:
-        raise ValueError(f"The filter by dry runs is true or false, not {text!r:.60}.")
-    return DRY_RUN.get(text)
+def _known(name: str, text: str, values: Collection[str]) -> str:
+    if text not in values:
+        raise ValueError(f"The {name} {text!r:.60} is not known. Use one of {', '.join(values)}.")
+    return text
 
 
 def _moment(name: str, text: str) -> datetime | None:

@@ -7,11 +7,11 @@ from datetime import timedelta
 from fastapi import APIRouter
 from fastapi.responses import HTMLResponse
 
-from airflow_snowpack.api.pages.figures import Figure, figures
+from airflow_snowpack.api.pages.figures import figures
 from airflow_snowpack.api.pages.job_query import PERIODS, JobQuery
-from airflow_snowpack.api.pages.links import task_link
+from airflow_snowpack.api.pages.navigation import task_link
 from airflow_snowpack.api.pages.operations import WORDS
-from airflow_snowpack.api.pages.page import Here, Page, PageRoute
+from airflow_snowpack.api.pages.page import Here, PageRoute
 from airflow_snowpack.api.pages.tables import did
 from airflow_snowpack.api.pages.timeline import spans, steps
 from airflow_snowpack.api.parameters import JobId
@@ -63,12 +63,13 @@ def jobs(page: Here) -> HTMLResponse:
     counts = nothing if query.problem else services.jobs.count(query.filter, at_most=COUNTED)
     chosen = query.filter.statuses or frozenset(JobStatus)
     found = JobPage((), None) if query.problem else services.jobs.page(query.filter, after=cursor, limit=PAGE)
+    places = services.jobs.places([job.job_id for job in found.items if not job.status.is_terminal])
     return page.render(
         "jobs.html",
         "Jobs",
         query=query,
         cursor=cursor,
-        rows=_rows(page, found.items),
+        rows=[Row(job, places.get(job.job_id), task_link(job.owner, page.airflow)) for job in found.items],
         next=found.next,
         searched_to=found.searched_to,
         examined=MAX_EXAMINED,
@@ -93,13 +94,6 @@ def progress(job: Job) -> list[tuple[str, str]]:
     return done
 
 
-def _rows(page: Page, shown: tuple[Job, ...]) -> list[Row]:
-    active = [job.job_id for job in shown if not job.status.is_terminal]
-    places = page.services.jobs.places(active)
-    from_airflow = page.airflow
-    return [Row(job, places.get(job.job_id), task_link(job.owner, from_airflow)) for job in shown]
-
-
 @router.get("/jobs/{job_id}")
 def job(page: Here, job_id: JobId) -> HTMLResponse:
     reader, now = page.services.jobs, page.now
@@ -114,14 +108,10 @@ def job(page: Here, job_id: JobId) -> HTMLResponse:
         progress=progress(found),
         spans=spans(found, history, now),
         steps=steps(found, history),
-        figures=_figures(found),
+        figures={result.action: figures(result, dry_run=found.dry_run) for result in found.results},
         options=json.dumps(dict(found.options), indent=2, sort_keys=True) if found.options else None,
         words=WORDS,
         audit=list(reversed(AuditTrail(reader.store).of(job_id))),
         task=task_link(found.owner, page.airflow),
         lock=reader.locks.get(found.table),
     )
-
-
-def _figures(found: Job) -> dict[str, list[Figure]]:
-    return {result.action: figures(result, dry_run=found.dry_run) for result in found.results}

@@ -15,7 +15,7 @@ from datetime import datetime
 from fastapi import APIRouter
 from fastapi.responses import HTMLResponse
 
-from airflow_snowpack.api.pages.links import task_link
+from airflow_snowpack.api.pages.navigation import task_link
 from airflow_snowpack.api.pages.page import Here, Page, PageRoute
 from airflow_snowpack.builds.errors import DatasetNotFound
 from airflow_snowpack.humanize import ago, plural

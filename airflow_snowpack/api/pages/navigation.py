@@ -1,10 +1,22 @@
-"""The menu of the pages: five groups, in the order in which people look for something."""
+"""The menu of the pages, and the links from them to task instances and DAG runs in Airflow's own UI.
 
-from dataclasses import dataclass
+    task_link("nightly/manual__2026-11-21T06:00:00+00:00/compact[3]", "")
+    # '/dags/nightly/runs/manual__2026-11-21T06%3A00%3A00%2B00%3A00/tasks/compact/mapped/3'
+
+The addresses are those of Airflow 3's own UI: ``dags/:dagId/runs/:runId/tasks/:taskId`` and ``…/mapped/:mapIndex``.
+"""
+
+from typing import NamedTuple
+from urllib.parse import quote
+
+from fastapi import Request
+
+from airflow_snowpack.airflow.task_ref import TaskRef
+
+MOUNTED_AT = "/snowpack"
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(NamedTuple):
     """A page of the menu.
 
     :param key: pressed after ``g``, it opens the page.
@@ -14,11 +26,10 @@ class Place:
     label: str
     address: str
     key: str
-    templates: frozenset[str]
+    templates: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Group:
+class Group(NamedTuple):
     """An item of the menu. It opens its first page, and lists the others while one of them is open."""
 
     label: str
@@ -29,35 +40,64 @@ class Group:
         return any(template in place.templates for place in self.places)
 
 
-def _place(label: str, address: str, key: str, *templates: str) -> Place:
-    return Place(label, address, key, frozenset(templates))
-
-
+# In the order in which people look for something.
 MENU = (
-    Group("Tables", (_place("Tables", "/ui/", "t", "tables"),)),
-    Group("Jobs", (_place("Jobs", "/ui/jobs", "j", "jobs", "job"),)),
+    Group("Tables", (Place("Tables", "/ui/", "t", ("tables",)),)),
+    Group("Jobs", (Place("Jobs", "/ui/jobs", "j", ("jobs", "job")),)),
     Group(
         "Schedules",
         (
-            _place("Schedules", "/ui/schedules", "s", "schedules", "schedule", "schedule_runs"),
-            _place("Pending runs", "/ui/pending", "p", "pending"),
-            _place("Events", "/ui/events", "e", "events"),
+            Place("Schedules", "/ui/schedules", "s", ("schedules", "schedule", "schedule_runs")),
+            Place("Pending runs", "/ui/pending", "p", ("pending",)),
+            Place("Events", "/ui/events", "e", ("events",)),
         ),
     ),
     Group(
         "Data",
         (
-            _place("Builds", "/ui/builds", "b", "builds", "build", "build_run"),
-            _place("Interim tables", "/ui/interim", "i", "interim"),
-            _place("Lineage", "/ui/lineage", "n", "lineage"),
+            Place("Builds", "/ui/builds", "b", ("builds", "build", "build_run")),
+            Place("Interim tables", "/ui/interim", "i", ("interim",)),
+            Place("Lineage", "/ui/lineage", "n", ("lineage",)),
         ),
     ),
     Group(
         "Operations",
         (
-            _place("Queue", "/ui/queue", "q", "queue"),
-            _place("Locks", "/ui/locks", "l", "locks"),
-            _place("Audit trail", "/ui/audit", "a", "audit"),
+            Place("Queue", "/ui/queue", "q", ("queue",)),
+            Place("Locks", "/ui/locks", "l", ("locks",)),
+            Place("Audit trail", "/ui/audit", "a", ("audit",)),
         ),
     ),
 )
+
+
+def airflow_root(request: Request) -> str | None:
+    """Where the Airflow is that this app is mounted in; ``None`` when it is served alone."""
+    root = str(request.scope.get("root_path", "")).rstrip("/")
+    # Only an app that is served alone lets probes in by itself; Airflow has its own.
+    alone = request.app.state.auth.probes_are_open
+    return root.removesuffix(MOUNTED_AT) if root.endswith(MOUNTED_AT) and not alone else None
+
+
+def task_link(owner: str | None, airflow: str | None) -> str | None:
+    """Return the address of a task instance, or ``None`` when the owner is none or no Airflow is there to show it.
+
+    :param owner: see :class:`TaskRef`.
+    :param airflow: see :func:`airflow_root`.
+    """
+    ref = TaskRef.parse(owner)
+    if ref is None or airflow is None:
+        return None
+    dag, run, task = (quote(part, safe="") for part in (ref.dag_id, ref.run_id, ref.task_id))
+    mapped = f"/mapped/{ref.map_index}" if ref.map_index >= 0 else ""
+    return f"{airflow}/dags/{dag}/runs/{run}/tasks/{task}{mapped}"
+
+
+def run_link(dag_id: str, run_id: str | None, airflow: str | None) -> str | None:
+    """Return the address of a DAG run, or ``None`` when there is no run or no Airflow to show it.
+
+    :param airflow: see :func:`airflow_root`.
+    """
+    if run_id is None or airflow is None:
+        return None
+    return f"{airflow}/dags/{quote(dag_id, safe='')}/runs/{quote(run_id, safe='')}"

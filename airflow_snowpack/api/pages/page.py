@@ -19,9 +19,8 @@ from fastapi.responses import HTMLResponse
 from starlette.exceptions import HTTPException
 
 from airflow_snowpack.api.auth import Reader, TokenAuth, User
-from airflow_snowpack.api.pages.links import airflow_root
 from airflow_snowpack.api.pages.markup import template, versioned
-from airflow_snowpack.api.pages.navigation import MENU
+from airflow_snowpack.api.pages.navigation import MENU, airflow_root
 from airflow_snowpack.api.problems import problem_of
 from airflow_snowpack.api.roles import read_roles
 from airflow_snowpack.api.routing import Threaded

@@ -1,13 +1,15 @@
 """The pages of schedules: the list, one schedule with its explanation, registered runs, pending runs, and events."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 import yaml
 from fastapi import APIRouter
 from fastapi.responses import HTMLResponse
 
-from airflow_snowpack.api.pages.links import run_link
+from airflow_snowpack.api.pages.navigation import run_link
 from airflow_snowpack.api.pages.operations import WORDS
 from airflow_snowpack.api.pages.page import Here, Page, PageRoute
 from airflow_snowpack.api.pages.progress import Rule, Step, progress, rules
@@ -92,16 +94,8 @@ class Row:
 
 @router.get("/schedules")
 def schedules(page: Here) -> HTMLResponse:
-    asked, after = page.filter("search", "dag") | {"state": page.choice("state", STATES)}, page.asked("after")
-    store = page.services.schedules()
-    listed = store.list(
-        dag_id=asked["dag"] or None,
-        enabled=STATES[asked["state"]],
-        search=asked["search"] or None,
-        after=after or None,
-        limit=PAGE + 1,
-    )
-    found, following = cut(listed, PAGE, lambda stored: stored.name)
+    store, (asked, which) = page.services.schedules(), _filter(page, STATES)
+    found, following = cut(store.list(**which), PAGE, lambda stored: stored.name)
     counts = store.count()
     return page.render(
         "schedules.html",
@@ -109,7 +103,7 @@ def schedules(page: Here) -> HTMLResponse:
         asked,
         rows=[Row(each, page.airflow) for each in explain_all(store, found).values()],
         next=following,
-        after=after,
+        after=which["after"],
         states=[
             ("", "All", sum(counts.values())),
             ("enabled", "Enabled", counts[True]),
@@ -117,6 +111,14 @@ def schedules(page: Here) -> HTMLResponse:
         ],
         everything=sum(counts.values()),
     )
+
+
+def _filter(page: Page, states: Mapping[str, bool | None]) -> tuple[dict[str, str], dict[str, Any]]:
+    """Return the filter in the address of a list by name, and the arguments for one more entry than its page has."""
+    asked = page.filter("search", "dag") | {"state": page.choice("state", states)}
+    which = {"dag_id": asked["dag"], "search": asked["search"], "after": page.asked("after")}
+    given = {name: value or None for name, value in which.items()}
+    return asked, {**given, "enabled": states[asked["state"]], "limit": PAGE + 1}
 
 
 @router.get("/schedules/{name}")
@@ -151,22 +153,15 @@ def _runs(page: Page, schedule: str, limit: int) -> list[tuple[LaunchedRun, str 
 
 @router.get("/runs")
 def registered_runs(page: Here) -> HTMLResponse:
-    asked, after = page.filter("search", "dag") | {"state": page.choice("state", RUN_STATES)}, page.asked("after")
-    listed = page.services.registered_runs().list(
-        dag_id=asked["dag"] or None,
-        enabled=RUN_STATES[asked["state"]],
-        search=asked["search"] or None,
-        after=after or None,
-        limit=PAGE + 1,
-    )
-    found, following = cut(listed, PAGE, lambda stored: stored.name)
+    asked, which = _filter(page, RUN_STATES)
+    found, following = cut(page.services.registered_runs().list(**which), PAGE, lambda stored: stored.name)
     return page.render(
         "schedule_runs.html",
         "Registered runs",
         asked,
         rows=[(stored, _runs(page, stored.name, 1)) for stored in found],
         next=following,
-        after=after,
+        after=which["after"],
         states=[("", "All"), ("enabled", "Enabled"), ("disabled", "Disabled")],
     )
 

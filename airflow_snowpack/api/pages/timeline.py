@@ -9,7 +9,6 @@ The job's own row is the truth and the history is best-effort: what the history 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Any
 
 from airflow_snowpack.humanize import duration, plural
 from airflow_snowpack.jobs import HistoryEntry, Job, JobStatus
@@ -17,6 +16,7 @@ from airflow_snowpack.jobs import HistoryEntry, Job, JobStatus
 FULL = 1000
 LEAST = 4
 CLAIMS = ("claimed", "taken_over")
+TONES = {"dry_run": "completed", "completed": "completed", "cancelled": "cancelled"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,6 @@ class Step:
     title: str
     detail: str = ""
     tone: str = "plain"
-    attempt: int | None = None
     last: datetime | None = None
 
 
@@ -70,8 +69,7 @@ def spans(job: Job, history: Sequence[HistoryEntry], now: datetime) -> list[Span
 
 def steps(job: Job, history: Sequence[HistoryEntry]) -> list[Step]:
     """What happened, oldest first."""
-    attempts = _attempts(history)
-    recorded = [replace(_step(entry), attempt=attempts.get(entry.attempt_id or "")) for entry in history]
+    recorded = [_step(entry) for entry in history]
     return sorted([*_missing(job, recorded), *recorded], key=lambda step: step.at)
 
 
@@ -89,13 +87,8 @@ def _waits(job: Job, history: Iterable[HistoryEntry], end: datetime) -> Iterable
     if job.started_at is not None and since == job.submitted_at:
         yield Span("waited for a worker", since, job.started_at, "waiting")
     elif job.status is not JobStatus.RUNNING:
-        yield Span(
-            "waits for a worker" if job.status is JobStatus.PENDING else "waited for a worker",
-            since,
-            end,
-            "waiting",
-            going_on=job.status is JobStatus.PENDING,
-        )
+        going_on = job.status is JobStatus.PENDING
+        yield Span(f"{'waits' if going_on else 'waited'} for a worker", since, end, "waiting", going_on=going_on)
 
 
 def _actions(job: Job, history: Sequence[HistoryEntry], end: datetime) -> Iterable[Span]:
@@ -166,48 +159,27 @@ def _attempts(history: Iterable[HistoryEntry]) -> dict[str, int]:
 
 
 def _step(entry: HistoryEntry) -> Step:
-    detail: dict[str, Any] = dict(entry.detail)
-    by = f"by {detail['by']}" if detail.get("by") else ""
+    at, detail, name = entry.at, dict(entry.detail), entry.event.replace("_", " ").capitalize()
     match entry.event:
-        case "submitted":
-            return Step(entry.at, "Submitted", by)
-        case "dry_run":
-            return Step(entry.at, "Dry run", by, "completed")
-        case "claimed":
-            return Step(
-                entry.at, f"Claimed, attempt {detail.get('attempt', '?')}", f"by worker {detail.get('worker', '?')}", "running"
-            )
-        case "taken_over":
-            return Step(
-                entry.at, f"Taken over, attempt {detail.get('attempt', '?')}", f"by worker {detail.get('worker', '?')}", "running"
-            )
+        case "claimed" | "taken_over":
+            return Step(at, f"{name}, attempt {detail.get('attempt', '?')}", f"by worker {detail.get('worker', '?')}", "running")
         case "heartbeat":
             count = int(detail.get("count", 1))
-            last = datetime.fromisoformat(detail["last_at"]) if count > 1 else None
-            return Step(entry.at, plural(count, "heartbeat"), last=last)
+            return Step(at, plural(count, "heartbeat"), last=datetime.fromisoformat(detail["last_at"]) if count > 1 else None)
         case "action":
-            took = duration(float(detail.get("elapsed_seconds", 0)))
-            return Step(
-                entry.at,
-                f"{detail.get('action', 'action')} in {took}",
-                str(detail.get("message", "")),
-                str(detail.get("outcome", "")),
-            )
+            took, outcome = duration(float(detail.get("elapsed_seconds", 0))), str(detail.get("outcome", ""))
+            return Step(at, f"{detail.get('action', 'action')} in {took}", str(detail.get("message", "")), outcome)
         case "requeued":
-            return Step(entry.at, "Back in the queue", "its worker was gone and the lease ran out", "waiting")
-        case "completed":
-            return Step(entry.at, "Completed", "", "completed")
+            return Step(at, "Back in the queue", "its worker was gone and the lease ran out", "waiting")
         case "failed":
-            return Step(entry.at, "Failed", str(detail.get("error") or detail.get("reason") or ""), "failed")
-        case "cancelled":
-            return Step(entry.at, "Cancelled", by, "cancelled")
+            return Step(at, name, str(detail.get("error") or detail.get("reason") or ""), "failed")
         case "unlocked":
-            return Step(entry.at, "Table unlocked", "its worker has left the table alone")
+            return Step(at, "Table unlocked", "its worker has left the table alone")
         case "writeback_stale_attempt":
             wanted = f"it wanted to write {detail['wanted']}" if detail.get("wanted") else ""
-            return Step(entry.at, "A replaced attempt came back and was ignored", wanted, "conflict")
+            return Step(at, "A replaced attempt came back and was ignored", wanted, "conflict")
         case event:
-            return Step(entry.at, event.replace("_", " ").capitalize(), by)
+            return Step(at, name, f"by {detail['by']}" if detail.get("by") else "", TONES.get(event, "plain"))
 
 
 def _missing(job: Job, recorded: Sequence[Step]) -> Iterable[Step]:

@@ -15,13 +15,7 @@ from airflow_snowpack.iceberg import CatalogUnreachable, TableHealth, TableName,
 from airflow_snowpack.jobs import explain_tables
 from airflow_snowpack.wire.listing import cut
 from airflow_snowpack.wire.shape import seconds_since
-from airflow_snowpack.wire.table import (
-    TABLES,
-    InventoryCountShape,
-    InventoryShape,
-    TableHealthShape,
-    TablesShape,
-)
+from airflow_snowpack.wire.table import TABLES, InventoryCountShape, InventoryShape, TableHealthShape, TablesShape
 
 router = APIRouter(route_class=Strict, tags=["tables"])
 

@@ -16,7 +16,7 @@ from builds_world import FAILED, FIRST, SECOND, SELECTED, THIRD, WRITING, Built,
 from built_runs import DAY, MIDNIGHT, current_run
 from pages_world import SomebodyIs, World, open_world
 
-from airflow_snowpack.api import User, build_app, services as api_services
+from airflow_snowpack.api import User, build_app
 from airflow_snowpack.builds import layout
 from airflow_snowpack.builds.errors import StorageFailed
 from airflow_snowpack.builds.storage import Storage
@@ -203,7 +203,7 @@ def test_what_cleanup_shall_keep_is_checked(ask: Ask, made: Built, world: World)
 
 
 def test_a_cleanup_that_takes_long_goes_on_in_the_background(
-    ask: Ask, made: Built, world: World, monkeypatch: pytest.MonkeyPatch
+    made: Built, world: World, auth: SomebodyIs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     held, storage = threading.Event(), made.storage
     deleting = type(storage).delete
@@ -213,7 +213,7 @@ def test_a_cleanup_that_takes_long_goes_on_in_the_background(
         return deleting(self, path)
 
     monkeypatch.setattr(Storage, "delete", slowly)
-    monkeypatch.setattr(api_services.Services.begin_at_storage, "__defaults__", (timedelta(seconds=0.1),))
+    ask = asker(build_app(lambda: replace(world.services, timeout=timedelta(seconds=0.5)), auth, timeout=timedelta(minutes=5)))
     answer = ask("POST", "/builds/flights/cleanup?keep_runs=2")
     held.set()
     assert (answer.status_code, answer.json()["done"]) == (202, False)

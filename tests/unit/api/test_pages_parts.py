@@ -12,8 +12,8 @@ from starlette.datastructures import QueryParams
 from airflow_snowpack.api.pages.charts import queue_chart
 from airflow_snowpack.api.pages.figures import figures
 from airflow_snowpack.api.pages.job_query import JobQuery
-from airflow_snowpack.api.pages.links import task_link
 from airflow_snowpack.api.pages.markup import sentence
+from airflow_snowpack.api.pages.navigation import task_link
 from airflow_snowpack.api.pages.timeline import spans, steps
 from airflow_snowpack.humanize import Text
 from airflow_snowpack.jobs import JobStatus, QueueSample
