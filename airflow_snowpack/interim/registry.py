@@ -47,7 +47,7 @@ from airflow_snowpack.interim.rows import (
 )
 from airflow_snowpack.preservation import Preservation
 from airflow_snowpack.store import Actor, storable, write_audit
-from airflow_snowpack.store.mapping import row_mapper
+from airflow_snowpack.store.dialect import row_mapper
 from airflow_snowpack.store.paging import Keyset, Page
 from airflow_snowpack.store.tables.interim import interim_names, interim_refs, interim_runs, interim_tables
 

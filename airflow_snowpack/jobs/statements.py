@@ -9,8 +9,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from airflow_snowpack.store.dialect import UtcDateTime, insert
-from airflow_snowpack.store.leases import Leases
+from airflow_snowpack.store.dialect import insert
+from airflow_snowpack.store.leases import ATTEMPT_ID, NOW, UNTIL, Leases
 from airflow_snowpack.store.tables.jobs import job_queue, jobs, switches, table_locks
 
 LEASES = Leases(job_queue, key=job_queue.c.job_id, order=job_queue.c.enqueued_at, group=job_queue.c.catalog_id)
@@ -29,8 +29,6 @@ LOCK_KEY = sa.case(
 ).label("lock_key")
 """The job's :attr:`TableName.lock_key`."""
 
-now = sa.bindparam("b_now", type_=UtcDateTime)
-attempt_id = sa.bindparam("b_attempt", type_=sa.Text)
 job_id = sa.bindparam("b_key", type_=sa.Text)
 
 # A lock outlives its period as long as its holder is a job that still has its queue row: pending, running, or about to be swept.
@@ -41,7 +39,7 @@ holder_is_queued = sa.exists().where(job_queue.c.job_id == sa.literal_column("ta
 holder_left_work = sa.exists().where(
     jobs.c.job_id == sa.literal_column("table_locks.holder", sa.Text), jobs.c.spark_server.is_not(None)
 )
-abandoned_lock = sa.and_(table_locks.c.expires_at <= now, ~holder_is_queued, ~holder_left_work)
+abandoned_lock = sa.and_(table_locks.c.expires_at <= NOW, ~holder_is_queued, ~holder_left_work)
 draining = sa.exists().where(switches.c.name == sa.literal_column(f"'{DRAIN}'"), switches.c.enabled)
 
 
@@ -80,7 +78,7 @@ def insert_job(source: sa.FromClause | None = None) -> Any:
 def enqueue(source: sa.FromClause | None = None) -> Any:
     """Put the job into the queue, visible from now on, once for each row of ``source`` (none: once)."""
     names = ["job_id", "enqueued_at", "visible_at", "attempt_count", "catalog_id"]
-    row = sa.select(_typed("job_id"), now, now, sa.literal_column("0"), _typed("catalog_id"))
+    row = sa.select(_typed("job_id"), NOW, NOW, sa.literal_column("0"), _typed("catalog_id"))
     return sa.insert(job_queue).from_select(names, row if source is None else row.select_from(source))
 
 
@@ -91,7 +89,7 @@ def start_job(claimed: sa.FromClause | None = None) -> Any:
     """
     if claimed is None:
         key: Any = job_id
-        fence: Any = attempt_id
+        fence: Any = ATTEMPT_ID
         attempt: Any = sa.bindparam("b_count", type_=sa.Integer)
     else:
         key, fence, attempt = claimed.c.job_id, claimed.c.attempt_id, claimed.c.attempt_count
@@ -102,7 +100,7 @@ def start_job(claimed: sa.FromClause | None = None) -> Any:
             status=sa.literal_column("'running'"),
             attempt_id=fence,
             attempt=attempt,
-            started_at=now,
+            started_at=NOW,
             results=sa.null(),
         )
         .returning(*(jobs.c[name] for name in JOB_COLUMNS), LOCK_KEY)
@@ -112,11 +110,7 @@ def start_job(claimed: sa.FromClause | None = None) -> Any:
 def renew_lock(started: sa.FromClause | None = None) -> Any:
     """Move the end of the job's table lock along with the lease; nothing when the job does not hold the lock."""
     key, holder = (sa.bindparam("b_table", type_=sa.Text), job_id) if started is None else (started.c.lock_key, started.c.job_id)
-    return (
-        sa.update(table_locks)
-        .where(table_locks.c.table_key == key, table_locks.c.holder == holder)
-        .values(expires_at=sa.bindparam("b_until", type_=UtcDateTime))
-    )
+    return sa.update(table_locks).where(table_locks.c.table_key == key, table_locks.c.holder == holder).values(expires_at=UNTIL)
 
 
 def end_job(acked: sa.FromClause | None = None, *, left_work: bool = False) -> Any:
@@ -128,12 +122,12 @@ def end_job(acked: sa.FromClause | None = None, *, left_work: bool = False) -> A
         sa.update(jobs)
         .where(
             jobs.c.job_id == (job_id if acked is None else acked.c.job_id),
-            jobs.c.attempt_id == attempt_id,
+            jobs.c.attempt_id == ATTEMPT_ID,
             jobs.c.status == sa.literal_column("'running'"),
         )
         .values(
             status=sa.bindparam("b_status", type_=sa.Text),
-            completed_at=now,
+            completed_at=NOW,
             error=sa.bindparam("b_error", type_=sa.Text),
             results=sa.bindparam("b_results", type_=jobs.c.results.type),
             spark_server=jobs.c.spark_server if left_work else sa.null(),
@@ -145,7 +139,7 @@ def end_job(acked: sa.FromClause | None = None, *, left_work: bool = False) -> A
 def expire_lock() -> Any:
     """Move the end of the job's table lock to now: the next sweep frees it, once nothing works for the job any more."""
     key = sa.bindparam("b_table", type_=sa.Text)
-    return sa.update(table_locks).where(table_locks.c.table_key == key, table_locks.c.holder == job_id).values(expires_at=now)
+    return sa.update(table_locks).where(table_locks.c.table_key == key, table_locks.c.holder == job_id).values(expires_at=NOW)
 
 
 def unlock_table(ended: sa.FromClause | None = None) -> Any:

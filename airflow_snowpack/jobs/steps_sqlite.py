@@ -9,6 +9,7 @@ import sqlalchemy as sa
 
 from airflow_snowpack.jobs import statements as do
 from airflow_snowpack.store.audit import INSERT_ENTRY
+from airflow_snowpack.store.leases import NOW
 from airflow_snowpack.store.tables.jobs import job_queue
 
 LOCK = do.lock_table(unless_draining=True, reentrant=False)
@@ -55,7 +56,7 @@ class SqliteSteps:
         claimed = conn.execute(lease, values).first()
         if claimed is None:
             return None
-        start = START.returning(sa.literal(claimed.place, do.now.type).label("place"))
+        start = START.returning(sa.literal(claimed.place, NOW.type).label("place"))
         row: sa.Row[Any] = conn.execute(start, {**values, "b_key": claimed.job_id, "b_count": claimed.attempt_count}).one()
         conn.execute(RENEW_LOCK, {**values, "b_key": row.job_id, "b_table": row.lock_key})
         return row

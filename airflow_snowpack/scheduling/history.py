@@ -13,7 +13,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from airflow_snowpack.store import Store
-from airflow_snowpack.store.mapping import row_mapper
+from airflow_snowpack.store.dialect import row_mapper
 from airflow_snowpack.store.tables.schedules import schedule_history, schedule_runs
 
 

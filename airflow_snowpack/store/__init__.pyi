@@ -1,7 +1,7 @@
 from .audit import Actor as Actor, AuditEntry as AuditEntry, AuditTrail as AuditTrail, write_audit as write_audit
 from .clock_and_ids import Clock as Clock, IdMaker as IdMaker, new_id as new_id, utc_now as utc_now
 from .deadlines import Deadlines as Deadlines
-from .dialect import insert as insert, storable as storable, upsert as upsert
+from .dialect import insert as insert, row_mapper as row_mapper, storable as storable, upsert as upsert
 from .errors import (
     InvalidCursor as InvalidCursor,
     PoolerRefusesTransactions as PoolerRefusesTransactions,
@@ -14,7 +14,6 @@ from .errors import (
     UnsupportedStore as UnsupportedStore,
 )
 from .leases import ClaimCursor as ClaimCursor, Expired as Expired, Leases as Leases, lease_columns as lease_columns
-from .mapping import row_mapper as row_mapper
 from .migrate import check_schema as check_schema, upgrade_schema as upgrade_schema
 from .opening import open_store as open_store
 from .paging import Keyset as Keyset, Page as Page

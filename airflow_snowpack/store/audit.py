@@ -19,8 +19,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from airflow_snowpack.store.dialect import storable
-from airflow_snowpack.store.mapping import row_mapper
+from airflow_snowpack.store.dialect import row_mapper, storable
 from airflow_snowpack.store.retention import Kind
 from airflow_snowpack.store.schema import audit_trail
 from airflow_snowpack.store.store import Store

@@ -1,15 +1,25 @@
-"""What both databases understand alike: column types, texts, and the SQL that they write differently."""
+"""What both databases understand alike: column types, texts, rows as values, and the SQL that they write differently.
+
+job_from = row_mapper(Job, {"status": JobStatus, "actions": tuple}, table=table_from)
+[job_from(row) for row in store.all(sa.select(jobs))]
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import fields
 from datetime import UTC, datetime
-from typing import Any
+from operator import attrgetter
+from typing import Any, TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql
+from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.functions import FunctionElement
+
+T = TypeVar("T")
+Get = Callable[[Any], Any]
 
 
 class UtcDateTime(sa.types.TypeDecorator[datetime]):
@@ -81,3 +91,36 @@ def _up_to_slash(position: str, element: owner_dag, compiler: Any, options: dict
     # Literals and no parameters: a planner takes the index only for the very same expression.
     owner = compiler.process(element.clauses, **options)
     return f"substr({owner}, 1, {position}({owner}, '/'))"
+
+
+def row_mapper(value: type[T], convert: Mapping[str, Get] | None = None, /, **sources: str | Get) -> Callable[[Any], T]:
+    """Return a function that makes a value of a dataclass from a row; by default a field has the value of the column of its name.
+
+    :param convert: by field, what to apply to the column's value, also when that is ``None``.
+    :param sources: by field, the name of another column, or a function of the row.
+    """
+    gets = [_getter(sources.get(field.name, field.name), (convert or {}).get(field.name)) for field in fields(value)]  # type: ignore[arg-type]  # any dataclass
+    return lambda row: value(*[get(row) for get in gets])
+
+
+def _getter(source: str | Get, convert: Get | None) -> Get:
+    get = attrgetter(source) if isinstance(source, str) else source
+    return get if convert is None else lambda row: convert(get(row))
+
+
+# In the order of the numbers that are locked, not of the keys: two keys may have the same number.
+LOCK_KEYS = sa.text("""
+SELECT count(pg_advisory_xact_lock(hashtext('airflow_snowpack_constraints'), number))
+  FROM (SELECT DISTINCT hashtext(key) AS number FROM unnest(:keys) AS key ORDER BY number OFFSET 0) AS numbered
+""").bindparams(sa.bindparam("keys", type_=ARRAY(sa.Text)))
+
+
+def lock_keys(conn: sa.Connection, keys: Iterable[str]) -> None:
+    """Wait for each transaction that has locked one of these keys, and lock them until this one ends.
+
+    So a transaction that counts places and takes one keeps others that count the same waiting. Every transaction locks its keys
+    in the same order, so that no two wait for each other. SQLite has one writer at a time anyway.
+    """
+    wanted = sorted(keys)
+    if wanted and conn.dialect.name == "postgresql":
+        conn.execute(LOCK_KEYS, {"keys": wanted})

@@ -27,6 +27,10 @@ from airflow_snowpack.store.dialect import UtcDateTime
 EVER = datetime(1970, 1, 1, tzinfo=UTC)
 """The start of every queue: a claim from here considers all rows."""
 
+NOW = sa.bindparam("b_now", type_=UtcDateTime)
+UNTIL = sa.bindparam("b_until", type_=UtcDateTime)
+ATTEMPT_ID = sa.bindparam("b_attempt", type_=sa.Text)
+
 
 def lease_columns() -> tuple[sa.Column[Any], ...]:
     """The columns that make a row claimable.
@@ -71,43 +75,24 @@ class Leases:
         self.order = order
         row = table.c
         by_key = key == sa.bindparam("b_key", type_=sa.Text)
-        fenced = sa.and_(by_key, row.attempt_id == sa.bindparam("b_attempt", type_=sa.Text))
+        fenced = sa.and_(by_key, row.attempt_id == ATTEMPT_ID)
         mine = () if group is None else (group == sa.bindparam("b_group", type_=sa.Text),)
+        claimable = (*mine, row.claimed_at.is_(None), row.visible_at <= NOW)
+        due = sa.select(key).where(*claimable, order >= sa.bindparam("b_from", type_=UtcDateTime)).order_by(order)
         # The limit is part of the text: Postgres plans a statement again at every call when it is bound.
-        due = (
-            sa.select(key)
-            .where(
-                *mine,
-                row.claimed_at.is_(None),
-                row.visible_at <= sa.bindparam("b_now", type_=UtcDateTime),
-                order >= sa.bindparam("b_from", type_=UtcDateTime),
-            )
-            .order_by(order)
-            .limit(sa.literal_column("1"))
-            .with_for_update(skip_locked=True)
-        )
+        due = due.limit(sa.literal_column("1")).with_for_update(skip_locked=True)
         # ``= (select …)`` and not a join keeps this two index look-ups under a generic plan.
         self.claim_next = self._claim_where(key == due.scalar_subquery())
-        self.claim_key = self._claim_where(
-            by_key, *mine, row.claimed_at.is_(None), row.visible_at <= sa.bindparam("b_now", type_=UtcDateTime)
-        )
+        self.claim_key = self._claim_where(by_key, *claimable)
         self.take_over = self._claim_where(by_key)
         self.release = sa.delete(table).where(fenced)
-        self._renew = sa.update(table).where(fenced).values(visible_at=sa.bindparam("b_until", type_=UtcDateTime))
+        self._renew = sa.update(table).where(fenced).values(visible_at=UNTIL)
         self._holds: sa.Select[Any] = sa.select(sa.literal_column("1")).where(fenced)
-        self._return = (
-            sa.update(table)
-            .where(fenced)
-            .values(
-                visible_at=sa.bindparam("b_until", type_=UtcDateTime),
-                claimed_at=sa.null(),
-                claimed_by=sa.null(),
-                attempt_id=sa.null(),
-            )
-        )
+        unclaimed = {"claimed_at": sa.null(), "claimed_by": sa.null(), "attempt_id": sa.null()}
+        self._return = sa.update(table).where(fenced).values(visible_at=UNTIL, **unclaimed)
         self._expired = (
             sa.select(key.label("key"), row.attempt_id, row.claimed_by, row.attempt_count)
-            .where(row.claimed_at.is_not(None), row.visible_at <= sa.bindparam("b_now", type_=UtcDateTime))
+            .where(row.claimed_at.is_not(None), row.visible_at <= NOW)
             .order_by(row.visible_at)
             .limit(sa.bindparam("b_limit", type_=sa.Integer))
             .with_for_update(skip_locked=True)
@@ -119,10 +104,10 @@ class Leases:
             sa.update(self.table)
             .where(*where)
             .values(
-                claimed_at=sa.bindparam("b_now", type_=UtcDateTime),
+                claimed_at=NOW,
                 claimed_by=sa.bindparam("b_holder", type_=sa.Text),
-                attempt_id=sa.bindparam("b_attempt", type_=sa.Text),
-                visible_at=sa.bindparam("b_until", type_=UtcDateTime),
+                attempt_id=ATTEMPT_ID,
+                visible_at=UNTIL,
                 attempt_count=row.attempt_count + sa.literal_column("1"),
             )
             .returning(self.key, self.order.label("place"), row.attempt_count, row.attempt_id, row.visible_at)

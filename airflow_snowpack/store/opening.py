@@ -17,11 +17,10 @@ import sqlalchemy as sa
 from sqlalchemy.engine.interfaces import DBAPIConnection
 
 from airflow_snowpack.store.clock_and_ids import Clock, utc_now
+from airflow_snowpack.store.connections import ONE_CONNECTION, STATEMENT_BY_STATEMENT
 from airflow_snowpack.store.deadlines import Deadlines, is_overdue
 from airflow_snowpack.store.errors import SchemaOutOfDate, StoreFolderMissing, UnsupportedStore
 from airflow_snowpack.store.migrate import check_schema, upgrade_schema
-from airflow_snowpack.store.one_connection import OneConnection
-from airflow_snowpack.store.sticky_connections import STATEMENT_BY_STATEMENT
 from airflow_snowpack.store.store import Store
 
 SQLITE_BUSY_TIMEOUT_MS = 10_000
@@ -44,7 +43,7 @@ def open_engine(url: str | sa.URL, deadlines: Deadlines | None = None, *, of_a_t
         case "sqlite":
             return _open_sqlite(parsed, deadlines)
         case "postgresql" | "postgres":
-            return _open_postgres(parsed, deadlines, OneConnection.OPTIONS if of_a_task else _pool(deadlines))
+            return _open_postgres(parsed, deadlines, ONE_CONNECTION if of_a_task else _pool(deadlines))
         case other:
             raise UnsupportedStore(other)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import sqlalchemy as sa
 
 from airflow_snowpack.store.dialect import UtcDateTime
@@ -18,6 +20,14 @@ metadata = sa.MetaData(
 )
 
 BUSY = {"fillfactor": 70, "autovacuum_vacuum_scale_factor": 0.02, "autovacuum_vacuum_threshold": 200}
+
+
+def partial_index(
+    name: str, *columns: sa.ColumnElement[Any], where: sa.ColumnElement[bool] | sa.TextClause, unique: bool = False
+) -> sa.Index:
+    """Return an index of the rows that meet a condition, which both databases have."""
+    return sa.Index(name, *columns, unique=unique, postgresql_where=where, sqlite_where=where)
+
 
 audit_trail = sa.Table(
     "audit_trail",

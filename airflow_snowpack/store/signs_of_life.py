@@ -24,8 +24,7 @@ from typing import TYPE_CHECKING
 import sqlalchemy as sa
 
 from airflow_snowpack.recurring import Recurring
-from airflow_snowpack.store.dialect import storable, upsert
-from airflow_snowpack.store.mapping import row_mapper
+from airflow_snowpack.store.dialect import row_mapper, storable, upsert
 from airflow_snowpack.store.schema import signs_of_life
 
 if TYPE_CHECKING:

@@ -14,20 +14,19 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cached_property
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, NoReturn, Self, TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy.exc import DBAPIError, TimeoutError as PoolIsEmpty
 
 from airflow_snowpack.redaction import public_address
 from airflow_snowpack.store.clock_and_ids import Clock, new_id, utc_now
+from airflow_snowpack.store.connections import MAX_STICKY, OneConnection, StickyConnections, statement_by_statement
 from airflow_snowpack.store.deadlines import Deadlines, Outage, answer_by, deadline
 from airflow_snowpack.store.dialect import insert, storable
 from airflow_snowpack.store.errors import StoreTooSlow, StoreUnreachable
-from airflow_snowpack.store.one_connection import OneConnection
 from airflow_snowpack.store.retry import is_away, is_too_slow, is_transient, is_unusable, retrying
 from airflow_snowpack.store.schema import store_facts
-from airflow_snowpack.store.sticky_connections import MAX_STICKY, StickyConnections, statement_by_statement
 
 T = TypeVar("T")
 Work = Callable[[sa.Connection], T]
@@ -149,25 +148,20 @@ class Store:
     def _retried(self, once: Callable[[], T]) -> T:
         if self._deadlines is not None and self._outage is not None:
             return self._within(self._deadlines, self._outage, once)
+        try:
+            return self._repeated(once)
+        except DBAPIError as error:
+            self._fail(error)
+
+    def _repeated(self, once: Callable[[], T], until: float | None = None) -> T:
         # The first try runs outside of the retry machinery, which costs more than a short statement.
         try:
             return once()
         except DBAPIError as error:
-            if is_unusable(error):
-                raise StoreUnreachable(self.where, error.orig or error) from error
-            if is_too_slow(error):  # a role or a database may have a statement_timeout of its own
-                raise StoreTooSlow(self.where) from error
-            if not is_transient(error):
+            if not is_transient(error) or (until is not None and time.monotonic() >= until):
                 raise
-        until = deadline()
-        try:
-            return (self._retrying if until is None else retrying(self._sleep, until))(once)
-        except DBAPIError as error:
-            if is_transient(error):
-                raise StoreUnreachable(self.where, error.orig or error) from error
-            if is_too_slow(error):
-                raise StoreTooSlow(self.where) from error
-            raise
+        until = deadline() if until is None else until
+        return (self._retrying if until is None else retrying(self._sleep, until))(once)
 
     def _within(self, deadlines: Deadlines, outage: Outage, once: Callable[[], T]) -> T:
         """As :meth:`_retried`, and never beyond the deadlines."""
@@ -183,24 +177,20 @@ class Store:
                 outage.begins(self.where, error.orig or error)
             else:
                 outage.ends()
-            if is_too_slow(error):
-                raise StoreTooSlow(self.where) from error
-            if is_transient(error) or is_unusable(error):
-                raise StoreUnreachable(self.where, error.orig or error) from error
-            raise
+            self._fail(error)
         except Exception:
             outage.ends()  # the work itself refused, so the database did answer
             raise
         outage.ends()
         return result
 
-    def _repeated(self, once: Callable[[], T], until: float) -> T:
-        try:
-            return once()
-        except DBAPIError as error:
-            if not is_transient(error) or time.monotonic() >= until:
-                raise
-        return retrying(self._sleep, until)(once)
+    def _fail(self, error: DBAPIError) -> NoReturn:
+        """Raise the store's own error for one of the database, and any other as it is."""
+        if is_too_slow(error):  # a role or a database may have a statement_timeout of its own
+            raise StoreTooSlow(self.where) from error
+        if is_transient(error) or is_unusable(error):
+            raise StoreUnreachable(self.where, error.orig or error) from error
+        raise error
 
     def close(self) -> None:
         """Close the connections."""

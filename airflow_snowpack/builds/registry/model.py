@@ -9,7 +9,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from airflow_snowpack.store.mapping import row_mapper
+from airflow_snowpack.store.dialect import row_mapper
 
 
 @dataclass(frozen=True, slots=True)

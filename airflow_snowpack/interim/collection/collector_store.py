@@ -43,7 +43,7 @@ from airflow_snowpack.interim.rows import (
 )
 from airflow_snowpack.preservation import Preservation
 from airflow_snowpack.store import IdMaker, Store, new_id, storable
-from airflow_snowpack.store.mapping import row_mapper
+from airflow_snowpack.store.dialect import row_mapper
 from airflow_snowpack.store.tables.interim import interim_names, interim_pins, interim_refs, interim_slots, interim_tables
 
 NOW = moment("b_now")

@@ -41,8 +41,7 @@ from airflow_snowpack.scheduling.sources.source import (
 )
 from airflow_snowpack.scheduling.triggers.trigger import run_key
 from airflow_snowpack.store import Store
-from airflow_snowpack.store.advisory_locks import lock_keys
-from airflow_snowpack.store.dialect import insert, upsert
+from airflow_snowpack.store.dialect import insert, lock_keys, upsert
 from airflow_snowpack.store.tables.schedules import (
     dag_successes,
     events,

@@ -45,7 +45,7 @@ from airflow_snowpack.scheduling.pending_runs.wait_queue import FALLBACK_CHECK_I
 from airflow_snowpack.scheduling.schedule import Definitions, LaunchBacklog, Schedule, Then
 from airflow_snowpack.scheduling.triggers.trigger import Judgement
 from airflow_snowpack.store import Store, storable
-from airflow_snowpack.store.advisory_locks import lock_keys
+from airflow_snowpack.store.dialect import lock_keys
 
 log = logging.getLogger(__name__)
 

@@ -37,8 +37,7 @@ from airflow_snowpack.scheduling.pending_runs.model import reasons_from_json, re
 from airflow_snowpack.scheduling.pending_runs.wait_queue import wake_next
 from airflow_snowpack.scheduling.retention import remember_period
 from airflow_snowpack.store import Store
-from airflow_snowpack.store.advisory_locks import lock_keys
-from airflow_snowpack.store.dialect import insert
+from airflow_snowpack.store.dialect import insert, lock_keys
 from airflow_snowpack.store.tables.schedules import gated_runs
 
 NOT_QUEUED: Mapping[str, Any] = {"not_before": None, "waits_for": None}

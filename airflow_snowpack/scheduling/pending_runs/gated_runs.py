@@ -21,7 +21,7 @@ import sqlalchemy as sa
 
 from airflow_snowpack.scheduling.pending_runs.model import Reason, reasons_from_json
 from airflow_snowpack.store import Store
-from airflow_snowpack.store.mapping import row_mapper
+from airflow_snowpack.store.dialect import row_mapper
 from airflow_snowpack.store.tables.schedules import gated_runs
 
 is_active = gated_runs.c.ended_at.is_(None)

@@ -21,7 +21,7 @@ import sqlalchemy as sa
 from airflow_snowpack.scheduling.errors import InvalidSchedule, WrongTransition
 from airflow_snowpack.scheduling.schedule import Definitions, Schedule
 from airflow_snowpack.store import Store, storable
-from airflow_snowpack.store.mapping import row_mapper
+from airflow_snowpack.store.dialect import row_mapper
 from airflow_snowpack.store.paging import Keyset, Page
 from airflow_snowpack.store.tables.schedules import launches, pending_jobs, schedules
 

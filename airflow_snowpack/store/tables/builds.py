@@ -9,7 +9,7 @@ import sqlalchemy as sa
 
 from airflow_snowpack.store.dialect import UtcDateTime
 from airflow_snowpack.store.leases import lease_columns
-from airflow_snowpack.store.schema import metadata
+from airflow_snowpack.store.schema import metadata, partial_index
 
 build_datasets = sa.Table(
     "build_datasets",
@@ -51,17 +51,12 @@ build_runs = sa.Table(
     *lease_columns(),
     sa.Index("ix_build_runs_dataset_as_of_sequence", "dataset", "as_of", "sequence"),
 )
-for name, columns, which in (
-    ("ix_build_runs_deleted_at", ("deleted_at",), build_runs.c.deleted_at.is_not(None)),
-    ("ix_build_runs_running", ("dataset", "started_at"), build_runs.c.status == sa.literal_column("'running'")),
-    ("ix_build_runs_cleanup", ("dataset", "cleanup_at"), build_runs.c.cleanup_at.is_not(None)),
-    (
-        "ix_build_runs_kept",
-        ("dataset", "as_of", "sequence"),
-        sa.and_(build_runs.c.status == sa.literal_column("'succeeded'"), build_runs.c.deleted_at.is_(None)),
-    ),
-):
-    sa.Index(name, *(build_runs.c[column] for column in columns), postgresql_where=which, sqlite_where=which)
+run = build_runs.c
+is_kept = sa.and_(run.status == sa.literal_column("'succeeded'"), run.deleted_at.is_(None))
+partial_index("ix_build_runs_deleted_at", run.deleted_at, where=run.deleted_at.is_not(None))
+partial_index("ix_build_runs_running", run.dataset, run.started_at, where=run.status == sa.literal_column("'running'"))
+partial_index("ix_build_runs_cleanup", run.dataset, run.cleanup_at, where=run.cleanup_at.is_not(None))
+partial_index("ix_build_runs_kept", run.dataset, run.as_of, run.sequence, where=is_kept)
 
 build_publications = sa.Table(
     "build_publications",
@@ -80,7 +75,6 @@ build_publications = sa.Table(
 )
 """A row without ``done_at`` is a publication that may have happened or not: readers may have seen it."""
 
-open_moves = build_publications.c.done_at.is_(None)
-sa.Index("ix_build_publications_open", build_publications.c.dataset, postgresql_where=open_moves, sqlite_where=open_moves)
-made = build_publications.c.done_at.is_not(None)
-sa.Index("ix_build_publications_done_at", build_publications.c.done_at, postgresql_where=made, sqlite_where=made)
+move = build_publications.c
+partial_index("ix_build_publications_open", move.dataset, where=move.done_at.is_(None))
+partial_index("ix_build_publications_done_at", move.done_at, where=move.done_at.is_not(None))

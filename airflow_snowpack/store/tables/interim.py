@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from airflow_snowpack.store.dialect import UtcDateTime
 from airflow_snowpack.store.leases import lease_columns
-from airflow_snowpack.store.schema import BUSY, metadata
+from airflow_snowpack.store.schema import BUSY, metadata, partial_index
 
 interim_runs = sa.Table(
     "interim_runs",
@@ -27,8 +27,7 @@ interim_runs = sa.Table(
 """``check_at`` is null while only what is preserved without end is left; ``looks`` counts those that changed nothing, and
 ``touches`` what was written about the run, so that a collector sees whether anything was since it looked."""
 
-due = interim_runs.c.check_at.is_not(None)
-sa.Index("ix_interim_runs_check_at", interim_runs.c.check_at, postgresql_where=due, sqlite_where=due)
+partial_index("ix_interim_runs_check_at", interim_runs.c.check_at, where=interim_runs.c.check_at.is_not(None))
 
 interim_slots = sa.Table(
     "interim_slots",
@@ -78,7 +77,7 @@ interim_tables = sa.Table(
 catalogs, since it ends in a part of the table's id."""
 
 dropping = interim_tables.c.state == sa.literal_column("'dropping'")
-sa.Index("ix_interim_tables_dropping", interim_tables.c.visible_at, postgresql_where=dropping, sqlite_where=dropping)
+partial_index("ix_interim_tables_dropping", interim_tables.c.visible_at, where=dropping)
 
 interim_pins = sa.Table(
     "interim_pins",

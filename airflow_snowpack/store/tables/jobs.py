@@ -11,7 +11,7 @@ import sqlalchemy as sa
 
 from airflow_snowpack.store.dialect import UtcDateTime, owner_dag
 from airflow_snowpack.store.leases import lease_columns
-from airflow_snowpack.store.schema import BUSY, metadata
+from airflow_snowpack.store.schema import BUSY, metadata, partial_index
 
 jobs = sa.Table(
     "jobs",
@@ -46,19 +46,16 @@ jobs_dag = owner_dag(jobs.c.owner)
 
 # Without the deleted ones: a list does not scan the many that were just deleted in bulk. No index has the status: the
 # few jobs that failed or were cancelled are those with an error, and the active ones are those in the queue.
-live = jobs.c.deleted_at.is_(None)
-owned = jobs.c.owner.is_not(None)
-for name, columns, which in (
-    ("ix_jobs_submitted_at_job_id", ("submitted_at", "job_id"), live),
-    ("ix_jobs_table_key_submitted_at_job_id", ("table_key", "submitted_at", "job_id"), live),
-    ("ix_jobs_with_error", ("submitted_at", "job_id"), sa.and_(live, jobs.c.error.is_not(None))),
-    ("ix_jobs_dry_runs", ("table_key", "catalog_id", "submitted_at", "job_id"), sa.and_(live, jobs.c.dry_run)),
-    ("ix_jobs_deleted", ("submitted_at", "job_id"), jobs.c.deleted_at.is_not(None)),
-    ("ix_jobs_owner", ("owner",), owned),
-):
-    sa.Index(name, *(jobs.c[column] for column in columns), postgresql_where=which, sqlite_where=which)
-of_dag = sa.and_(live, owned)
-sa.Index("ix_jobs_dag", jobs_dag, jobs.c.submitted_at, jobs.c.job_id, postgresql_where=of_dag, sqlite_where=of_dag)
+job = jobs.c
+live, owned = job.deleted_at.is_(None), job.owner.is_not(None)
+partial_index("ix_jobs_submitted_at_job_id", job.submitted_at, job.job_id, where=live)
+partial_index("ix_jobs_table_key_submitted_at_job_id", job.table_key, job.submitted_at, job.job_id, where=live)
+partial_index("ix_jobs_with_error", job.submitted_at, job.job_id, where=sa.and_(live, job.error.is_not(None)))
+dry_run = sa.and_(live, job.dry_run)
+partial_index("ix_jobs_dry_runs", job.table_key, job.catalog_id, job.submitted_at, job.job_id, where=dry_run)
+partial_index("ix_jobs_deleted", job.submitted_at, job.job_id, where=job.deleted_at.is_not(None))
+partial_index("ix_jobs_owner", job.owner, where=owned)
+partial_index("ix_jobs_dag", jobs_dag, job.submitted_at, job.job_id, where=sa.and_(live, owned))
 
 job_queue = sa.Table(
     "job_queue",
@@ -69,13 +66,7 @@ job_queue = sa.Table(
     sa.Column("catalog_id", sa.Text, nullable=False, server_default=""),
     postgresql_with=BUSY,
 )
-sa.Index(
-    "ix_job_queue_unclaimed",
-    job_queue.c.catalog_id,
-    job_queue.c.enqueued_at,
-    postgresql_where=job_queue.c.claimed_at.is_(None),
-    sqlite_where=job_queue.c.claimed_at.is_(None),
-)
+partial_index("ix_job_queue_unclaimed", job_queue.c.catalog_id, job_queue.c.enqueued_at, where=job_queue.c.claimed_at.is_(None))
 
 table_locks = sa.Table(
     "table_locks",

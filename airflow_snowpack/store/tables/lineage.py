@@ -9,7 +9,7 @@ from __future__ import annotations
 import sqlalchemy as sa
 
 from airflow_snowpack.store.dialect import UtcDateTime
-from airflow_snowpack.store.schema import metadata
+from airflow_snowpack.store.schema import metadata, partial_index
 
 operations = sa.Table(
     "operations",
@@ -26,13 +26,8 @@ operations = sa.Table(
     sa.Column("job_id", sa.Text),
     sa.Column("detail", sa.JSON, nullable=False),
 )
-of_a_task = operations.c.dag_id.is_not(None)
-sa.Index(
-    "ix_operations_task",
-    *(operations.c[column] for column in ("dag_id", "run_id", "task_id")),
-    postgresql_where=of_a_task,
-    sqlite_where=of_a_task,
-)
+task = operations.c
+partial_index("ix_operations_task", task.dag_id, task.run_id, task.task_id, where=task.dag_id.is_not(None))
 
 operation_tables = sa.Table(
     "operation_tables",

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from airflow_snowpack.store.dialect import UtcDateTime
 from airflow_snowpack.store.leases import lease_columns
-from airflow_snowpack.store.schema import BUSY, metadata
+from airflow_snowpack.store.schema import BUSY, metadata, partial_index
 
 OPEN = "state IN ('pending_trigger', 'pending_constraint')"
 """Pending jobs that take events up."""
@@ -126,26 +126,13 @@ pending_jobs = sa.Table(
     sa.Index("ix_pending_jobs_ended_at", "ended_at"),
     postgresql_with=BUSY,
 )
-sa.Index(
-    "ux_pending_jobs_open",
-    pending_jobs.c.schedule,
-    pending_jobs.c.generation,
-    unique=True,
-    postgresql_where=sa.text(OPEN),
-    sqlite_where=sa.text(OPEN),
-)
-sa.Index(
-    "ix_pending_jobs_due",
-    pending_jobs.c.next_check_at,
-    postgresql_where=sa.text(OPEN),
-    sqlite_where=sa.text(OPEN),
-)
-sa.Index(
+partial_index("ux_pending_jobs_open", pending_jobs.c.schedule, pending_jobs.c.generation, unique=True, where=sa.text(OPEN))
+partial_index("ix_pending_jobs_due", pending_jobs.c.next_check_at, where=sa.text(OPEN))
+partial_index(
     "ix_pending_jobs_waits_for",
     pending_jobs.c.waits_for,
     pending_jobs.c.priority,
-    postgresql_where=sa.text(f"{OPEN} AND waits_for IS NOT NULL"),
-    sqlite_where=sa.text(f"{OPEN} AND waits_for IS NOT NULL"),
+    where=sa.text(f"{OPEN} AND waits_for IS NOT NULL"),
 )
 
 pending_events = sa.Table(
@@ -173,18 +160,8 @@ launches = sa.Table(
 """``absorbs``: further events of the schedule join this launch until a launcher claims it. A claim clears it, and only a start
 that certainly created no run sets it again: a run that may exist already never takes another event.
 """
-sa.Index(
-    "ix_launches_absorbing",
-    launches.c.schedule,
-    postgresql_where=sa.text(ABSORBS),
-    sqlite_where=sa.text(ABSORBS),
-)
-sa.Index(
-    "ix_launches_unclaimed",
-    launches.c.enqueued_at,
-    postgresql_where=launches.c.claimed_at.is_(None),
-    sqlite_where=launches.c.claimed_at.is_(None),
-)
+partial_index("ix_launches_absorbing", launches.c.schedule, where=sa.text(ABSORBS))
+partial_index("ix_launches_unclaimed", launches.c.enqueued_at, where=launches.c.claimed_at.is_(None))
 
 schedule_runs = sa.Table(
     "schedule_runs",
@@ -199,12 +176,7 @@ schedule_runs = sa.Table(
     sa.Index("ix_schedule_runs_schedule_reserved_at", "schedule", "reserved_at"),
     sa.Index("ix_schedule_runs_reserved_at", "reserved_at"),
 )
-sa.Index(
-    "ix_schedule_runs_active",
-    schedule_runs.c.dag_id,
-    postgresql_where=schedule_runs.c.ended_at.is_(None),
-    sqlite_where=schedule_runs.c.ended_at.is_(None),
-)
+partial_index("ix_schedule_runs_active", schedule_runs.c.dag_id, where=schedule_runs.c.ended_at.is_(None))
 
 slot_holds = sa.Table(
     "slot_holds",
@@ -305,20 +277,9 @@ gated_runs = sa.Table(
     sa.Index("ix_gated_runs_dag_id_passed_at", "dag_id", "passed_at"),
     postgresql_with=BUSY,
 )
-sa.Index(
-    "ix_gated_runs_active",
-    gated_runs.c.dag_id,
-    postgresql_where=gated_runs.c.ended_at.is_(None),
-    sqlite_where=gated_runs.c.ended_at.is_(None),
-)
-sa.Index(
-    "ix_gated_runs_waits_for",
-    gated_runs.c.waits_for,
-    postgresql_where=gated_runs.c.waits_for.is_not(None),
-    sqlite_where=gated_runs.c.waits_for.is_not(None),
-)
-gate_ended = gated_runs.c.ended_at.is_not(None)
-sa.Index("ix_gated_runs_ended_at", gated_runs.c.ended_at, postgresql_where=gate_ended, sqlite_where=gate_ended)
+partial_index("ix_gated_runs_active", gated_runs.c.dag_id, where=gated_runs.c.ended_at.is_(None))
+partial_index("ix_gated_runs_waits_for", gated_runs.c.waits_for, where=gated_runs.c.waits_for.is_not(None))
+partial_index("ix_gated_runs_ended_at", gated_runs.c.ended_at, where=gated_runs.c.ended_at.is_not(None))
 
 registered_runs = sa.Table(
     "registered_runs",

@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from bounded import PATIENCE_S
 from scripted_engine import eventually
 
-from airflow_snowpack.store import Deadlines, Store, one_connection as pool, open_store
+from airflow_snowpack.store import Deadlines, Store, connections as pool, open_store
 from airflow_snowpack.store.keep_alive import PeriodicThread
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def count(watcher: Store) -> int:
 def test_a_task_with_a_heartbeat_holds_one_connection(
     postgres_database: str, watcher: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(pool.OneConnection.OPTIONS, "pool_timeout", PATIENCE_S)  # a turn may take long on a busy machine
+    monkeypatch.setitem(pool.ONE_CONNECTION, "pool_timeout", PATIENCE_S)  # a turn may take long on a busy machine
     before = count(watcher)
     beats: list[int] = []
 
@@ -93,7 +93,7 @@ def test_a_task_that_uses_no_connection_holds_none(
 def test_a_renewal_does_not_wait_for_a_long_transaction(
     postgres_database: str, watcher: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(pool.OneConnection.OPTIONS, "pool_timeout", 0.02)
+    monkeypatch.setitem(pool.ONE_CONNECTION, "pool_timeout", 0.02)
     before = count(watcher)
     begun, over = threading.Event(), threading.Event()
 
@@ -113,7 +113,7 @@ def test_a_renewal_does_not_wait_for_a_long_transaction(
 
 
 def test_a_thread_does_not_wait_for_itself(postgres_database: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(pool.OneConnection.OPTIONS, "pool_timeout", 2 * PATIENCE_S)
+    monkeypatch.setitem(pool.ONE_CONNECTION, "pool_timeout", 2 * PATIENCE_S)
     with open_store(postgres_database, of_a_task=True) as task:
         assert task.transact(lambda _conn: task.read(ask)) == 1
 
