@@ -25,9 +25,8 @@ from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from airflow_snowpack.airflow.task_ref import TaskRef
 from airflow_snowpack.lineage.operation import DatasetAt, Operation, OperationKind, TableAt
-from airflow_snowpack.store.dialect import insert, storable
+from airflow_snowpack.store.dialect import insert, row_mapper, storable
 from airflow_snowpack.store.errors import StoreError
-from airflow_snowpack.store.mapping import row_mapper
 from airflow_snowpack.store.paging import Keyset, Page
 from airflow_snowpack.store.prepared import Prepared
 from airflow_snowpack.store.retention import Kind, age_limit, prune_batch

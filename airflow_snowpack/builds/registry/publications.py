@@ -29,7 +29,7 @@ from airflow_snowpack.builds.registry.runs import ended, fenced
 from airflow_snowpack.lineage.operation import DatasetAt, Operation, OperationKind, TableAt
 from airflow_snowpack.lineage.operations import record_operation
 from airflow_snowpack.store import Actor, Store, repeatable, storable, write_audit
-from airflow_snowpack.store.mapping import row_mapper
+from airflow_snowpack.store.dialect import row_mapper
 from airflow_snowpack.store.tables.builds import build_datasets, build_publications, build_runs
 
 RunPlace = tuple[datetime, int]

@@ -41,8 +41,7 @@ from airflow_snowpack.scheduling.sources.source import (
 )
 from airflow_snowpack.scheduling.triggers.trigger import table_key
 from airflow_snowpack.store import Store, StoreError
-from airflow_snowpack.store.dialect import UtcDateTime, insert
-from airflow_snowpack.store.mapping import row_mapper
+from airflow_snowpack.store.dialect import UtcDateTime, insert, row_mapper
 from airflow_snowpack.store.signs_of_life import SignOfLife
 from airflow_snowpack.store.tables.schedules import source_problems, table_places
 from airflow_snowpack.store.worker import Worker

@@ -26,8 +26,7 @@ from airflow_snowpack.iceberg.names import TableName
 from airflow_snowpack.scheduling.schedule import Schedule
 from airflow_snowpack.scheduling.triggers.trigger import TABLES, Judgement, Leaf, Trigger, table_key
 from airflow_snowpack.store import Store
-from airflow_snowpack.store.dialect import upsert
-from airflow_snowpack.store.mapping import row_mapper
+from airflow_snowpack.store.dialect import row_mapper, upsert
 from airflow_snowpack.store.signs_of_life import Role, is_alive, last_seen
 from airflow_snowpack.store.tables.schedules import schedule_triggers, schedules, source_problems, table_places
 
