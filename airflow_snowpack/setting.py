@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-T = TypeVar("T")
+    T = TypeVar("T")
 
 MAY_HOLD_SECRETS = frozenset({"spark_conf"})
 

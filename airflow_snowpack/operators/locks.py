@@ -1,106 +1,18 @@
-"""Lock a table for a DAG's own writes, and wait for a table that another process has locked."""
+"""Lock a table for a DAG's own writes."""
 
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Literal, NoReturn
+from typing import TYPE_CHECKING, Any
 
-from airflow.sdk.exceptions import AirflowException, AirflowSkipException
-
-from airflow_snowpack.operators.base import UsesCatalog
+from airflow_snowpack.operators.base import UsesCatalog, WaitsForTable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from airflow.sdk import Context
 
-    from airflow_snowpack.jobs import TableLocked
-
-IfLocked = Literal["fail", "skip", "wait"]
-IF_LOCKED: tuple[IfLocked, ...] = ("fail", "skip", "wait")
 RUN_HOLDER = "{{ dag.dag_id }}/{{ run_id }}"
-
-
-class WaitsForTable(UsesCatalog):
-    """Base of the operators that need a table to be free.
-
-    The wait uses no worker slot. It ends at a fixed time, even if other processes lock the table again and again meanwhile.
-
-    :param if_locked: what to do when another process has locked the table: ``fail``, ``skip``, or ``wait`` in the triggerer.
-    :param wait_timeout: how long to wait at most.
-    :param poll_interval: the time between two checks while waiting.
-    """
-
-    def __init__(
-        self,
-        *,
-        if_locked: IfLocked = "fail",
-        wait_timeout: timedelta = timedelta(hours=1),
-        poll_interval: timedelta = timedelta(seconds=10),
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(**kwargs)
-        if if_locked not in IF_LOCKED:
-            raise ValueError(f"if_locked = {if_locked!r} is not valid. Use one of: {', '.join(IF_LOCKED)}.")
-        self.if_locked = if_locked
-        self.wait_timeout = wait_timeout
-        self.poll_interval = poll_interval
-
-    def attempt(self, context: Context) -> Any:
-        """Do the work, or raise ``TableLocked``."""
-        raise NotImplementedError
-
-    def execute(self, context: Context) -> Any:
-        """Do the work if the table is free."""
-        return self._attempt_or_wait(context, until=None)
-
-    def execute_complete(self, context: Context, event: dict[str, Any], until: str) -> Any:
-        """Try again after a wait; another process may have locked the table again."""
-        if problem := event.get("problem"):
-            raise AirflowException(problem)
-        if not event["free"]:
-            from airflow_snowpack.humanize import duration
-
-            raise AirflowException(
-                f"The table {event['table']} was still locked by {event['holder']} after {duration(self.wait_timeout)}. Increase "
-                "wait_timeout, or cancel the holder's job."
-            )
-        return self._attempt_or_wait(context, until)
-
-    def _attempt_or_wait(self, context: Context, until: str | None) -> Any:
-        from airflow_snowpack.jobs import TableLocked
-
-        try:
-            return self.attempt(context)
-        except TableLocked as locked:
-            self._meet_locked_table(context, locked, until)
-
-    def waits_in_any_case(self, context: Context, locked: TableLocked) -> bool:
-        """Return whether the task waits for this lock whatever ``if_locked`` is."""
-        return False
-
-    def _meet_locked_table(self, context: Context, locked: TableLocked, until: str | None) -> NoReturn:
-        if_locked = "wait" if self.if_locked != "wait" and self.waits_in_any_case(context, locked) else self.if_locked
-        if if_locked == "fail":
-            raise AirflowException(str(locked)) from locked
-        if if_locked == "skip":
-            raise AirflowSkipException(str(locked)) from locked
-        from airflow_snowpack.store import utc_now
-        from airflow_snowpack.triggers import TableLockTrigger
-
-        until = until or (utc_now() + self.wait_timeout).isoformat()
-        self.log.info("%s Waiting until %s.", locked, until)
-        table = locked.lock.table
-        trigger = TableLockTrigger(
-            table=table.dotted,
-            catalog=table.catalog,
-            catalog_id=table.catalog_id,
-            until=until,
-            store_conn_id=self.store_conn_id,
-            poll_seconds=self.poll_interval.total_seconds(),
-        )
-        self.defer(trigger=trigger, method_name="execute_complete", kwargs={"until": until})
-        raise AssertionError("defer() raises")
 
 
 class AcquireTableLockOperator(WaitsForTable):

@@ -8,9 +8,8 @@ from airflow_snowpack.assets import declare_outlet, maintained_tables, maintenan
 from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.links import MaintenanceJobLink, show_job
 from airflow_snowpack.operators.arguments import read_flag, read_names, read_object, read_text
-from airflow_snowpack.operators.base import owner_of, worker_of
+from airflow_snowpack.operators.base import WaitsForTable, owner_of, worker_of
 from airflow_snowpack.operators.jobs import job_report
-from airflow_snowpack.operators.locks import WaitsForTable
 from airflow_snowpack.operators.queued import QueuesJob
 
 if TYPE_CHECKING:

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
     from airflow_snowpack.triggers.wait_for import WaitFor
 
-OnTimeout = Literal["go_on", "skip", "fail"]
+    OnTimeout = Literal["go_on", "skip", "fail"]
+
 ON_TIMEOUT: tuple[OnTimeout, ...] = ("go_on", "skip", "fail")
 
 
