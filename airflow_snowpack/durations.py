@@ -14,8 +14,9 @@ from __future__ import annotations
 import re
 from datetime import timedelta
 
-SHORT = re.compile(r"(?:(?P<weeks>\d+)w)?(?:(?P<days>\d+)d)?(?:(?P<hours>\d+)h)?(?:(?P<minutes>\d+)m)?(?:(?P<seconds>\d+)s)?")
-ISO_8601 = re.compile(
+# Compiled when first used: the modules of a DAG file are loaded at each of its parses.
+SHORT = r"(?:(?P<weeks>\d+)w)?(?:(?P<days>\d+)d)?(?:(?P<hours>\d+)h)?(?:(?P<minutes>\d+)m)?(?:(?P<seconds>\d+)s)?"
+ISO_8601 = (
     r"P(?:(?P<weeks>\d+)W)?(?:(?P<days>\d+)D)?"
     r"(?:T(?=\d)(?:(?P<hours>\d+)H)?(?:(?P<minutes>\d+)M)?(?:(?P<seconds>\d+(?:\.\d{1,6})?)S)?)?"
 )
@@ -32,7 +33,7 @@ def parse_duration(value: object) -> timedelta:
         return value
     if isinstance(value, str):
         text = value.strip()
-        match = ISO_8601.fullmatch(text) or SHORT.fullmatch(text.replace(" ", "").lower())
+        match = re.fullmatch(SHORT, text.replace(" ", "").lower()) or re.fullmatch(ISO_8601, text)
         parts = {unit: float(amount) for unit, amount in match.groupdict().items() if amount} if match else {}
         if parts:
             try:

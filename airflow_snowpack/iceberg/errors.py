@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from airflow_snowpack.errors import Kind, SnowpackError
-from airflow_snowpack.redaction import redacted
 
 
 class InvalidTableName(SnowpackError, kind=Kind.INVALID):
@@ -85,4 +84,6 @@ def catalog_label(name: str, catalog_id: str) -> str:
 
 def _first_line(cause: Exception) -> str:
     """Drivers add the statement and a link below; a sentence has room for the first line."""
+    from airflow_snowpack.redaction import redacted  # not needed to parse a DAG file
+
     return redacted((str(cause).splitlines() or [""])[0].rstrip("."))

@@ -25,7 +25,7 @@ DIGITS = 20
 MAX_LENGTH = 100
 MAX_PART_LENGTH = (MAX_LENGTH - DIGITS - 2) // 2
 # The digits 13 and 17 of a uuid4 are its version and its variant (RFC 9562, section 5.4).
-OURS = re.compile(r"[a-z][a-z0-9_]*_[0-9a-f]{12}4[0-9a-f]{3}[89ab][0-9a-f]{3}")
+OURS = r"[a-z][a-z0-9_]*_[0-9a-f]{12}4[0-9a-f]{3}[89ab][0-9a-f]{3}"
 
 
 class Scope(StrEnum):
@@ -76,7 +76,7 @@ def table_name_of(producer: Producer, table_id: str) -> str:
 
 def is_ours(table_name: str) -> bool:
     """Return whether only this package can have made a table or folder of this name."""
-    return len(table_name) <= MAX_LENGTH and OURS.fullmatch(table_name) is not None
+    return len(table_name) <= MAX_LENGTH and re.fullmatch(OURS, table_name) is not None
 
 
 def _safe(text: str) -> str:

@@ -14,7 +14,6 @@ import os
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from airflow_snowpack.airflow.task_ref import TaskRef
 from airflow_snowpack.durations import parse_duration
 from airflow_snowpack.interim.names import Scope
 from airflow_snowpack.operators.base import ReportsLineage, StopsWhenKilled, UsesCatalog
@@ -192,6 +191,7 @@ def _producers_for(task: BaseOperator | MappedOperator) -> set[str]:
 
 def attempt_of(context: Context) -> TaskAttempt:
     """Return this attempt at the task, as the store identifies it."""
+    from airflow_snowpack.airflow.task_ref import TaskRef
     from airflow_snowpack.interim.model import TaskAttempt
 
     instance = context["ti"]

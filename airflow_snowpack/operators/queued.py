@@ -20,9 +20,8 @@ from airflow.sdk.exceptions import AirflowException, TaskDeferralError, TaskDefe
 from airflow_snowpack.assets import is_template
 from airflow_snowpack.links import show_job
 from airflow_snowpack.operators.arguments import UnreadableArgument, UnusableArgument, read_text
-from airflow_snowpack.operators.base import owner_of
+from airflow_snowpack.operators.base import WaitsForTable, owner_of
 from airflow_snowpack.operators.jobs import RunsJob, require_completed
-from airflow_snowpack.operators.locks import WaitsForTable
 from airflow_snowpack.setting import EXECUTIONS, Execution
 
 if TYPE_CHECKING:

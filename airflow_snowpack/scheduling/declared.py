@@ -34,7 +34,7 @@ UNITS = {"": 1, "B": 1} | {
 BY_UPPER = {unit.upper(): size for unit, size in UNITS.items()}
 LARGEST = 2**63 - 1
 """The largest number in a column of either database."""
-SIZE = re.compile(r"\s*(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>[A-Za-z]*)\s*")
+SIZE = r"\s*(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>[A-Za-z]*)\s*"
 
 REQUIRED: Any = object()
 """The default of a field that has none."""
@@ -178,7 +178,7 @@ def parse_bytes(value: object) -> int:
     if isinstance(value, int) and not isinstance(value, bool):
         size = value
     else:
-        match = SIZE.fullmatch(value) if isinstance(value, str) else None
+        match = re.fullmatch(SIZE, value) if isinstance(value, str) else None
         if match is None or match["unit"].upper() not in BY_UPPER:
             raise ValueError('it must be a size such as "100GB", "512MiB" or a number of bytes')
         size = int(Decimal(match["number"]) * BY_UPPER[match["unit"].upper()])

@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from airflow_snowpack.entry_points import entry_points
 from airflow_snowpack.scheduling.declared import Declared
 from airflow_snowpack.scheduling.errors import InvalidSchedule
 
@@ -97,6 +96,8 @@ class Kinds(Generic[D]):
 
     @property
     def _added(self) -> dict[str, EntryPoint]:
+        from airflow_snowpack.entry_points import entry_points  # not needed to parse a DAG file
+
         return entry_points(self.group)
 
     def _load(self, kind: str) -> type[D]:

@@ -12,7 +12,7 @@ a trigger has a problem only if no event can satisfy it as things are. One part 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING
@@ -185,11 +185,11 @@ def with_problems(trigger: Trigger, judgement: Judgement, blocked: Mapping[Trigg
     if judgement.satisfied or not blocked:
         return judgement
     if not (children := trigger.children()):
-        return replace(judgement, problem=blocked.get(trigger))
+        return judgement._replace(problem=blocked.get(trigger))
     parts = tuple(with_problems(child, part, blocked) for child, part in zip(children, judgement.parts, strict=True))
     problems = [part.problem for part in parts if part.problem is not None]
     is_blocked = bool(problems) and (trigger.needs_all or len(problems) == len(parts))
-    return replace(judgement, parts=parts, problem="; ".join(dict.fromkeys(problems)) if is_blocked else None)
+    return judgement._replace(parts=parts, problem="; ".join(dict.fromkeys(problems)) if is_blocked else None)
 
 
 def sources_of(

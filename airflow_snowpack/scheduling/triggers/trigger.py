@@ -9,7 +9,6 @@ judgement that time alone can change names the time at which it may.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, ClassVar, Literal, NamedTuple, Self
 
@@ -71,8 +70,7 @@ class Progress(NamedTuple):  # which costs a tenth of a dataclass when a DAG fil
     reached_at: datetime | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Judgement:
+class Judgement(NamedTuple):
     """The result of evaluating a trigger.
 
     :param text: for people, such as "3 of 5 partitions".
