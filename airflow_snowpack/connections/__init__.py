@@ -1,1 +1,1 @@
-"""What Airflow connections say about the store, the catalog and Spark, for processes with and without Airflow."""
+"""What Airflow connections mean for the store, the catalog and Spark, for processes with and without Airflow."""

@@ -44,7 +44,7 @@ class ConnectionNotSet(SnowpackError, kind=Kind.MISCONFIGURED):
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the worker; returns the exit code, which ``docs/cli.md`` lists."""
-    args = _parser().parse_args(arguments)
+    args = parser().parse_args(arguments)
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     try:
         environment = Environment(os.environ, args.config)
@@ -99,7 +99,8 @@ def _connection(key: str, conn_id: str | None, environment: Environment, purpose
     return environment.connection(conn_id, purpose)
 
 
-def _parser() -> argparse.ArgumentParser:
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of the command's arguments."""
     parser = argparse.ArgumentParser("snowpack-worker", description="Run jobs from the queue until SIGTERM, without Airflow.")
     parser.add_argument("--config", type=Path, help="a file in the format of airflow.cfg, with [snowpack] and [connections]")
     parser.add_argument("--once", action="store_true", help="run one job, if one waits, and exit")

@@ -7,9 +7,9 @@ import sys
 from airflow.__main__ import main
 from worker_process import StuckEngine
 
-from airflow_snowpack.cli.commands import worker
+from airflow_snowpack.worker import process
 
 if __name__ == "__main__":
-    worker.spark_engines = lambda _args, _store: StuckEngine  # type: ignore[assignment]  # in this process only
+    process.engines = lambda _installation, _spark: StuckEngine  # type: ignore[assignment]  # in this process only
     sys.argv[0] = "airflow"
     main()

@@ -1,0 +1,51 @@
+"""The settings on the page about workers are those that a worker reads."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from airflow_snowpack.settings import Settings
+from airflow_snowpack.worker.__main__ import open_spark, parser
+from airflow_snowpack.worker.environment import Environment
+
+PAGE = (Path(__file__).parents[3] / "docs/workers.md").read_text()
+
+
+def block(language: str) -> str:
+    """The first block of this language."""
+    found = re.search(rf"```{language}\n(.*?)```", PAGE, re.DOTALL)
+    assert found is not None
+    return found[1]
+
+
+def exported() -> dict[str, str]:
+    words = [shlex.split(line) for line in block("bash").splitlines() if line.startswith("export ")]
+    return dict(word.split("=", 1) for _export, word in words)
+
+
+def from_file(tmp_path: Path) -> Environment:
+    config = tmp_path / "worker.cfg"
+    config.write_text(block("ini"))
+    return Environment({}, config)
+
+
+@pytest.mark.parametrize("source", ["environment", "file"])
+def test_both_examples_name_the_same_store_and_catalog(source: str, tmp_path: Path) -> None:
+    environment = Environment(exported()) if source == "environment" else from_file(tmp_path)
+    settings = Settings.load(environment)
+
+    assert settings.store_conn_id is not None
+    store = environment.connection(settings.store_conn_id, "the store")
+    assert (store.conn_type, store.host, store.schema) == ("postgres", "store-db", "snowpack")
+    catalog = open_spark(settings, environment).catalog
+    assert (catalog.address, catalog.warehouse) == ("https://catalog.example.com", "lake")
+
+
+def test_the_page_lists_every_option_with_its_default() -> None:
+    actions = [action for action in parser()._actions if action.dest != "help"]
+    rows = re.findall(r"^\| `(--[a-z-]+)", PAGE, re.MULTILINE)
+    assert rows == [action.option_strings[0] for action in actions]
