@@ -21,13 +21,12 @@ from typing import Any
 import sqlalchemy as sa
 
 from airflow_snowpack.scheduling.constraints.constraint import Constraint, RequiredFacts, usable_constraint
-from airflow_snowpack.scheduling.events.event_log import CURSOR
+from airflow_snowpack.scheduling.events.event_log import MATCHED_TO
 from airflow_snowpack.store import Store
 from airflow_snowpack.store.dialect import insert
 from airflow_snowpack.store.retention import Kind
 from airflow_snowpack.store.schema import store_facts
 from airflow_snowpack.store.tables.schedules import (
-    event_cursors,
     events,
     gated_runs,
     pending_events,
@@ -67,7 +66,7 @@ EVENTS = Kind(
     events,
     age=events.c.recorded_at,
     order=(events.c.recorded_at, events.c.id),
-    unneeded=events.c.id <= sa.select(event_cursors.c.position).where(event_cursors.c.name == CURSOR).scalar_subquery(),
+    unneeded=events.c.id <= MATCHED_TO,
     held=_held,
     at_least=KEEP,
 )

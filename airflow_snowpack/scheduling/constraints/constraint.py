@@ -151,48 +151,39 @@ class ConstraintContext(Protocol):
     @property
     def triggered_at(self) -> datetime:
         """Since when the trigger is satisfied."""
-        ...
 
     def active_runs(self, dag_id: str) -> int:
         """Count the DAG's runs that are queued, running or about to be launched, however they were started.
 
         :raises FactUnavailable: Airflow does not answer.
         """
-        ...
 
     def active_runs_of_group(self, group: str) -> int:
         """Count the active runs of the group's DAGs.
 
         :raises FactUnavailable: Airflow does not answer.
         """
-        ...
 
     def last_success(self, dag_id: str) -> datetime | None:
         """Return when a run of the DAG last ended in success."""
-        ...
 
     def launches_since(self, moment: datetime) -> tuple[datetime, ...]:
         """Return when this schedule launched since then, oldest first."""
-        ...
 
     def free_slots(self, pool: str) -> int | None:
         """Return how many slots of the Airflow pool are free; ``None`` when there is no such pool.
 
         :raises FactUnavailable: Airflow does not answer.
         """
-        ...
 
     def load(self, probe: str) -> float:
         """Return what a load probe returned."""
-        ...
 
     def held(self, key: str) -> int:
         """Return how much of what this wait key counts is reserved for runs that Airflow or the probe does not show yet."""
-        ...
 
     def more_urgent(self, key: str) -> int:
         """Count the pending runs of a higher priority with this wait key."""
-        ...
 
 
 class Constraint(Declared):

@@ -17,14 +17,13 @@ from typing import Any
 import sqlalchemy as sa
 
 from airflow_snowpack.scheduling.errors import InvalidSchedule
-from airflow_snowpack.scheduling.events.event_log import CURSOR, Event, last_number, number_in_turn, publish
+from airflow_snowpack.scheduling.events.event_log import MATCHED_TO, Event, last_number, number_in_turn, publish
 from airflow_snowpack.scheduling.history import note
 from airflow_snowpack.scheduling.pending_runs.model import OPEN, PendingState
 from airflow_snowpack.scheduling.schedule import Missed, Schedule
 from airflow_snowpack.scheduling.triggers.trigger import Clock, Leaf, clock_key
 from airflow_snowpack.store import Store
 from airflow_snowpack.store.tables.schedules import (
-    event_cursors,
     events,
     pending_events,
     pending_jobs,
@@ -35,6 +34,7 @@ from airflow_snowpack.store.tables.schedules import (
 
 log = logging.getLogger(__name__)
 
+BATCH_SIZE = 1_000
 LATE = timedelta(minutes=1)
 """A tick that is published later than this was missed."""
 MAX_MISSED = 10_000
@@ -51,15 +51,15 @@ class Clocks:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    def step(self, limit: int = 1_000) -> int:
+    def step(self) -> int:
         """Publish the ticks of the clocks that are due.
 
         :returns: how many clocks were due.
         """
         due = sa.select(schedule_clocks.c.schedule).where(schedule_clocks.c.look_at <= self._store.clock()).limit(1)
-        return 0 if self._store.first(due) is None else self._store.transact(lambda conn: self._publish(conn, limit))
+        return 0 if self._store.first(due) is None else self._store.transact(self._publish)
 
-    def _publish(self, conn: sa.Connection, limit: int) -> int:
+    def _publish(self, conn: sa.Connection) -> int:
         number_in_turn(conn)  # before any row is locked, as in every transaction that both locks rows and publishes
         now = self._store.clock()
         due = (
@@ -67,7 +67,7 @@ class Clocks:
             .join(schedules, schedules.c.name == schedule_clocks.c.schedule)
             .where(schedule_clocks.c.look_at <= now)
             .order_by(schedule_clocks.c.look_at)
-            .limit(limit)
+            .limit(BATCH_SIZE)
             .with_for_update(of=schedule_clocks, skip_locked=True)
         )
         rows = conn.execute(due).all()
@@ -164,8 +164,7 @@ def _has_unmatched(conn: sa.Connection, clock: sa.Row[Any]) -> bool:
 
 
 def _unmatched(key: str, *also: sa.ColumnElement[bool]) -> sa.Exists:
-    passed = sa.select(sa.func.max(event_cursors.c.position)).where(event_cursors.c.name == CURSOR).scalar_subquery()
-    return sa.exists().where(events.c.key == key, events.c.id > sa.func.coalesce(passed, 0), *also)
+    return sa.exists().where(events.c.key == key, events.c.id > MATCHED_TO, *also)
 
 
 def _due_moments(clock: Clock, next_at: datetime, now: datetime) -> list[datetime]:

@@ -25,7 +25,7 @@ from airflow_snowpack.scheduling.clock_recovery import recover_from_set_back
 from airflow_snowpack.scheduling.errors import InvalidSchedule
 from airflow_snowpack.scheduling.events.clocks import Clocks
 from airflow_snowpack.scheduling.events.counting import count_each
-from airflow_snowpack.scheduling.events.event_log import CURSOR
+from airflow_snowpack.scheduling.events.event_log import CURSOR, MATCHED_TO
 from airflow_snowpack.scheduling.events.matching import StaleBatch, look_ahead, take
 from airflow_snowpack.scheduling.pending_runs.model import PendingState, Reason, is_open, reasons_to_json
 from airflow_snowpack.scheduling.schedule import Schedule
@@ -57,7 +57,7 @@ class Subscriber:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    def step(self, limit: int = EVENT_BATCH_SIZE) -> int:
+    def step(self) -> int:
         """Match one batch.
 
         :returns: how many events it had; 0 when there was none, or another process is matching.
@@ -65,15 +65,15 @@ class Subscriber:
         hold_first = False
         while True:
             try:
-                return self._store.transact(partial(self._take, limit=limit, hold_first=hold_first))
+                return self._store.transact(partial(self._take, hold_first=hold_first))
             except StaleBatch:  # with the runs locked, only by a second skip of a run that a first one left in between
                 hold_first = True
 
-    def _take(self, conn: sa.Connection, *, limit: int, hold_first: bool) -> int:
+    def _take(self, conn: sa.Connection, *, hold_first: bool) -> int:
         position = self._lock_cursor(conn)
         if position is None:
             return 0
-        number, upto = look_ahead(conn, position, most=limit)
+        number, upto = look_ahead(conn, position, most=EVENT_BATCH_SIZE)
         if upto is None:
             return 0
         take(conn, new_id(), position, upto, self._store.clock(), hold_first=hold_first)
@@ -122,8 +122,7 @@ class EventIntake:
 
     def _has_unread(self) -> bool:
         """Return whether there are new events, without a lock: most rounds end here."""
-        position = sa.select(event_cursors.c.position).where(event_cursors.c.name == CURSOR).scalar_subquery()
-        return self._store.first(sa.select(events.c.id).where(events.c.id > sa.func.coalesce(position, 0)).limit(1)) is not None
+        return self._store.first(sa.select(events.c.id).where(events.c.id > MATCHED_TO).limit(1)) is not None
 
     def _count_waiting(self) -> None:
         due = (

@@ -26,11 +26,13 @@ from airflow_snowpack.scheduling.declared import parse_text
 from airflow_snowpack.scheduling.errors import InvalidEvent
 from airflow_snowpack.scheduling.triggers.trigger import custom_key
 from airflow_snowpack.store import Actor, Store, new_id, storable, write_audit
-from airflow_snowpack.store.dialect import insert
+from airflow_snowpack.store.dialect import insert, row_mapper
 from airflow_snowpack.store.tables.schedules import event_cursors, events
 
 CURSOR = "subscriber"
 """The name of the cursor up to which events have been matched to schedules."""
+MATCHED_TO = sa.func.coalesce(sa.select(event_cursors.c.position).where(event_cursors.c.name == CURSOR).scalar_subquery(), 0)
+"""The number of the last event that has been matched."""
 
 MAX_KEY = 1_000
 AHEAD = timedelta(hours=1)
@@ -131,12 +133,10 @@ class Backlog:
 
 def read_backlog(store: Store) -> Backlog:
     """Return how far matching is behind, by the numbers after the cursor."""
-    passed = sa.select(event_cursors.c.position).where(event_cursors.c.name == CURSOR).scalar_subquery()
-    ahead = events.c.id > sa.func.coalesce(passed, 0)
-    unread = sa.select(sa.func.count(), sa.func.min(events.c.recorded_at)).where(ahead).subquery()
+    unread = sa.select(sa.func.count(), sa.func.min(events.c.recorded_at)).where(events.c.id > MATCHED_TO).subquery()
     newest = sa.select(sa.func.max(events.c.id)).scalar_subquery()
-    row: Any = store.first(sa.select(newest, passed, unread))
-    return Backlog(row[0] or 0, row[1] or 0, row[2], row[3])
+    row: Any = store.first(sa.select(sa.func.coalesce(newest, 0), MATCHED_TO, unread))
+    return Backlog(*row)
 
 
 def _row(event: Event, now: datetime) -> dict[str, Any]:
@@ -178,8 +178,7 @@ def _check_json(event: Event) -> None:
         )
 
 
-def _event_from(row: sa.Row[Any]) -> RecordedEvent:
-    return RecordedEvent(row.id, Event(row.key, row.at, row.amounts, row.detail, row.source_id), row.recorded_at)
+_event_from = row_mapper(RecordedEvent, event=row_mapper(Event))
 
 
 @dataclass(frozen=True, slots=True)

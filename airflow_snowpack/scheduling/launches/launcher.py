@@ -30,7 +30,7 @@ from airflow_snowpack.scheduling.launches.active_runs import release_slots
 from airflow_snowpack.scheduling.pending_runs.model import PendingState, RoundReport, is_open, move
 from airflow_snowpack.scheduling.pending_runs.wait_queue import wake_next
 from airflow_snowpack.scheduling.schedule import Schedule
-from airflow_snowpack.store import IdMaker, Leases, Store, new_id
+from airflow_snowpack.store import Leases, Store, new_id
 from airflow_snowpack.store.tables.schedules import (
     launches,
     pending_events,
@@ -54,11 +54,10 @@ class Launcher:
     :param name: the name under which it claims launches.
     """
 
-    def __init__(self, store: Store, starter: Starter, name: str, make_id: IdMaker = new_id) -> None:
+    def __init__(self, store: Store, starter: Starter, name: str) -> None:
         self._store = store
         self._starter = starter
         self._name = name
-        self._make_id = make_id
 
     def step(self, limit: int = 50) -> RoundReport:
         """Start at most ``limit`` of the launches that are due."""
@@ -88,7 +87,7 @@ class Launcher:
     def _claim(self, conn: sa.Connection) -> tuple[sa.Row[Any], Launch] | None:
         """Claim the next launch. Return its row as it was before it was closed for events, and what to start."""
         now = self._store.clock()
-        values = LEASES.claim_values(self._name, self._make_id(), now, now + LEASE)
+        values = LEASES.claim_values(self._name, new_id(), now, now + LEASE)
         while (claimed := conn.execute(LEASES.claim_next, values).first()) is not None:
             row = conn.execute(sa.select(launches).where(launches.c.pending_id == claimed.pending_id)).one()
             if self._is_wanted(conn, row.pending_id):

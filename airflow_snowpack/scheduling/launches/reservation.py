@@ -1,6 +1,6 @@
 """Reserves runs: from here on they count as active, and the launcher starts them.
 
-    reserve_runs(conn, store, [Reservation(Wanted.by(schedule), pending_id, run_id, why)])
+    reserve_runs(conn, store, [Reservation(schedule, pending_id, run_id, why)])
 
 The invariant: a reserved run has its pending run, its place among the active runs, its slots of pools and its launch, or
 nothing of these: the caller's transaction writes them together.
@@ -25,9 +25,9 @@ from airflow_snowpack.store.tables.schedules import launches, schedule_runs
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """A run to start, or to let continue at a gate.
+    """A run to start, or to let continue at a gate, that is not described by a schedule.
 
-    :param name: of its schedule, or of the task of its gate.
+    :param name: of its registered run, or of the task of its gate.
     :param constraints: what it waits for; they name what it takes of pools and loads while Airflow does not show it.
     """
 
@@ -36,11 +36,6 @@ class Wanted:
     conf: Mapping[str, Any]
     constraints: Sequence[Constraint] = ()
     priority: int = 0
-
-    @classmethod
-    def by(cls, schedule: Schedule) -> Wanted:
-        """Return the run that a schedule starts."""
-        return cls(schedule.name, schedule.dag_id, schedule.conf, schedule.constraints, schedule.priority)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +46,7 @@ class Reservation:
     :param absorbs: whether further events of its schedule join it until a launcher claims it.
     """
 
-    wanted: Wanted
+    wanted: Schedule | Wanted
     pending_id: str
     run_id: str
     why: Mapping[str, Any]

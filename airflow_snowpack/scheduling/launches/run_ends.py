@@ -77,7 +77,7 @@ class RunEnds:
         self._airflow = airflow
         self._runs = Runs(store)
 
-    def step(self, limit: int = BATCH_SIZE) -> int:
+    def step(self) -> int:
         """Poll the DAGs that are due.
 
         :returns: how many ends were not on record.
@@ -86,7 +86,7 @@ class RunEnds:
         due = sa.select(run_places.c.dag_id).where(run_places.c.look_at <= now).limit(1)
         if self._store.first(due) is None:
             return 0
-        places = self._store.transact(lambda conn: self._claim(conn, now, limit))
+        places = self._store.transact(lambda conn: self._claim(conn, now))
         try:
             named = {dag_id: row for dag_id, row in places.items() if row.is_named}
             self._note_missing(list(named))
@@ -95,12 +95,12 @@ class RunEnds:
             log.warning("run_ends_not_known: Airflow is polled again: %s", problem)
             return 0
 
-    def _claim(self, conn: sa.Connection, now: datetime, limit: int) -> dict[str, sa.Row[Any]]:
+    def _claim(self, conn: sa.Connection, now: datetime) -> dict[str, sa.Row[Any]]:
         """Claim DAGs that are due, so that no other process polls them; delete those that no schedule needs any more."""
         is_named = sa.exists().where(schedule_dags.c.dag_id == run_places.c.dag_id).label("is_named")
         has_open = sa.exists().where(schedule_runs.c.dag_id == run_places.c.dag_id, schedule_runs.c.ended_at.is_(None))
         due = sa.select(run_places, is_named, has_open.label("has_open")).where(run_places.c.look_at <= now)
-        due = due.order_by(run_places.c.look_at).limit(limit).with_for_update(of=run_places, skip_locked=True)
+        due = due.order_by(run_places.c.look_at).limit(BATCH_SIZE).with_for_update(of=run_places, skip_locked=True)
         rows = conn.execute(due).all()
         gone = [row.dag_id for row in rows if not (row.is_named or row.has_open)]
         conn.execute(sa.delete(run_places).where(run_places.c.dag_id.in_(gone)))

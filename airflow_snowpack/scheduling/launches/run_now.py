@@ -46,7 +46,7 @@ def run_now(of: Schedules, name: str) -> PendingRun:
             schedule = Schedule.from_json(row.definition)
         except InvalidSchedule as error:
             raise ScheduleNotReadable(name, str(error)) from error
-        pending = _enter(conn, of.store, Wanted.by(schedule), pending_id, row.generation, of.actor)
+        pending = _enter(conn, of.store, schedule, pending_id, row.generation, of.actor)
         restart_periods(conn, of.store, schedule)
         detail = {"dag_id": pending.dag_id, "run_id": pending.run_id}
         write_audit(conn, of.store, of.actor, "run_schedule", audit_subject(name, row.origin), **detail)
@@ -94,7 +94,7 @@ def _once(store: Store, request: Callable[[sa.Connection, str], PendingRun]) -> 
 
 
 def _enter(
-    conn: sa.Connection, store: Store, wanted: Wanted, pending_id: str, generation: str, actor: Actor | None
+    conn: sa.Connection, store: Store, wanted: Schedule | Wanted, pending_id: str, generation: str, actor: Actor | None
 ) -> PendingRun:
     """Enter a run that goes to the launcher at once."""
     now, by = store.clock(), "an unknown user" if actor is None else actor.name

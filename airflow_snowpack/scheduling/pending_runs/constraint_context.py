@@ -20,7 +20,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from itertools import zip_longest
-from typing import Protocol
 
 import sqlalchemy as sa
 
@@ -37,22 +36,11 @@ from airflow_snowpack.scheduling.constraints.constraint import (
     group_wait_key,
 )
 from airflow_snowpack.scheduling.launches.active_runs import ActiveRuns, active_runs, amounts_of, dags_of_groups, held
+from airflow_snowpack.scheduling.launches.reservation import Wanted
 from airflow_snowpack.scheduling.pending_runs.gated_runs import GatePlace, passes_since
 from airflow_snowpack.scheduling.pending_runs.model import Reason, is_open
+from airflow_snowpack.scheduling.schedule import Schedule
 from airflow_snowpack.store.tables.schedules import dag_successes, pending_jobs, schedule_runs
-
-
-class Constrained(Protocol):
-    """A run that waits for its constraints: of a schedule, or at a gate."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def dag_id(self) -> str: ...
-    @property
-    def constraints(self) -> Sequence[Constraint]: ...
-    @property
-    def priority(self) -> int: ...
 
 
 class Facts:
@@ -74,7 +62,7 @@ class Facts:
         self._more_urgent: defaultdict[str, Counter[int]] = defaultdict(Counter)
         self._lowest = 0
 
-    def read(self, runs: Sequence[Constrained]) -> None:
+    def read(self, runs: Sequence[Schedule | Wanted]) -> None:
         """Read what the constraints of these runs require."""
         required = {each.name: RequiredFacts.of(each.constraints, each.dag_id) for each in runs}
         together = RequiredFacts.merged(required.values())
@@ -86,7 +74,7 @@ class Facts:
         self._lowest = min((each.priority for each in runs), default=0)
         self._read_more_urgent({key for each in runs for key in counted_keys(each.dag_id, each.constraints)})
 
-    def context(self, run: Constrained, triggered_at: datetime, now: datetime) -> RunContext:
+    def context(self, run: Schedule | Wanted, triggered_at: datetime, now: datetime) -> RunContext:
         """Return the context of one of these runs."""
         return RunContext(self, run.dag_id, run.name, run.priority, triggered_at, now)
 

@@ -75,15 +75,8 @@ class Reason:
 
 def reasons_to_json(reasons: Iterable[Reason]) -> list[dict[str, Any]]:
     """Return the reasons as they are stored."""
-    return [
-        {
-            "what": one.what,
-            "says": one.text,
-            "met": one.met,
-            "not_before": one.not_before.isoformat() if one.not_before else None,
-        }
-        for one in reasons
-    ]
+    moments = [(one, one.not_before.isoformat() if one.not_before else None) for one in reasons]
+    return [{"what": one.what, "says": one.text, "met": one.met, "not_before": moment} for one, moment in moments]
 
 
 def reasons_from_json(stored: Iterable[Mapping[str, Any]]) -> tuple[Reason, ...]:

@@ -170,16 +170,9 @@ def _queue(conn: sa.Connection, key: str, now: datetime) -> list[sa.Row[Any]]:
     )
     declared = sa.select(schedules.c.definition["constraints"]).where(schedules.c.name == pending.c.schedule).scalar_subquery()
     nothing = sa.null().cast(sa.Text)
-    of_schedules = sa.select(
-        pending.c.pending_id,
-        pending.c.dag_id,
-        nothing.label("run_id"),
-        nothing.label("task"),
-        pending.c.priority,
-        pending.c.created_at,
-        pending.c.next_check_at,
-        declared.label("constraints"),
-    )
+    its_run = (pending.c.pending_id, pending.c.dag_id, nothing.label("run_id"), nothing.label("task"))
+    its_place = (pending.c.priority, pending.c.created_at, pending.c.next_check_at)
+    of_schedules = sa.select(*its_run, *its_place, declared.label("constraints"))
     alive = gated_runs.c.seen_at > now - GONE
     names = ("dag_id", "run_id", "task", "priority", "arrived_at", "not_before", "constraints")
     waiting = sa.select(*(gated_runs.c[name] for name in names)).where(gated_runs.c.waits_for == key, *AT_GATE, alive)
