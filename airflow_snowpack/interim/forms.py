@@ -20,7 +20,6 @@ from airflow_snowpack.interim.errors import UnfitForm, UnwritableFrame, is_panic
 if TYPE_CHECKING:
     import pyarrow as pa
 
-STREAM = "__arrow_c_stream__"
 # Older releases of pyarrow have no stream for all of these, and a lazy query of Polars has none before it runs.
 ARROW_CLASSES = {("pyarrow", "Table"), ("pyarrow", "RecordBatch"), ("pyarrow", "RecordBatchReader"), ("polars", "LazyFrame")}
 
@@ -63,7 +62,7 @@ def frame_kind(value: object) -> FrameKind | None:
             return FrameKind.PANDAS
         if (root, name) in ARROW_CLASSES:
             return FrameKind.ARROW
-    return FrameKind.ARROW if hasattr(type(value), STREAM) else None
+    return FrameKind.ARROW if hasattr(type(value), "__arrow_c_stream__") else None
 
 
 def form_of(module: str, name: str) -> Form | None:

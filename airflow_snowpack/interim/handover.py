@@ -157,8 +157,7 @@ class Handover:
 
         :raises FunctionError: a function that rows are mapped or reduced with has failed.
         :raises SparkFailed: Spark refused it, or failed in it.
-        :raises StaleInterimAttempt, InterimReadingLost: it was stopped because another attempt has taken over, or because Airflow
-            reported that this one has ended.
+        :raises StaleInterimAttempt, InterimReadingLost: another attempt has taken over, or Airflow reported that this one ended.
         :raises SparkInterrupted: it was stopped by :meth:`interrupt`.
         """
         self._working = True

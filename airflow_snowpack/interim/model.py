@@ -125,7 +125,7 @@ class Reading:
     """Tables that one attempt reads; none is dropped before the reading is released, or its reader is dead.
 
     :param tables: the references of the tables themselves, views resolved, each once.
-    :param lease_until: when the reader counts as dead unless it renews; see ``InterimRegistry.heartbeat``.
+    :param lease_until: when the reader counts as dead unless it renews.
     """
 
     reading_id: str

@@ -20,6 +20,7 @@ from typing import Any, TypeVar
 
 import sqlalchemy as sa
 
+from airflow_snowpack.airflow.task_ref import TaskRef
 from airflow_snowpack.iceberg.names import TableName
 from airflow_snowpack.interim.errors import InvalidInterimTable, StaleInterimAttempt
 from airflow_snowpack.interim.model import OutputOptions, TableState, TaskAttempt, Writing
@@ -151,6 +152,12 @@ class Output:
             "b_visible_at": now,
         }
 
+    @property
+    def name_values(self) -> tuple[str, str, str]:
+        """The run key of the name, the name and the table's id."""
+        writing, options = self.writing, self.writing.options
+        return name_key(options.scope, writing.producer.dag_id, writing.producer.run_id), str(options.name), writing.table_id
+
     def operation(self, now: datetime) -> Operation:
         """Return its lineage."""
         attempt, made = self.writing.attempt, TableAt(str(self.writing.table), self.snapshot_id, self.location)
@@ -224,7 +231,7 @@ class InterimOutputs(InterimReadings):
         in_order = sorted(outputs, key=lambda output: output.writing.table_id)
         pins = pin_values([output.writing.table_id for output in outputs], consumers, task)
         operations = [output.operation(now) for output in outputs]
-        names = sorted(_name_values(output.writing) for output in outputs if output.writing.options.name is not None)
+        names = sorted(output.name_values for output in outputs if output.writing.options.name is not None)
         refs = [output.ref for output in outputs]
 
         def write(conn: sa.Connection) -> list[TableRef]:
@@ -235,9 +242,9 @@ class InterimOutputs(InterimReadings):
                 ADD_PINS.each(conn, pins)
             for operation in operations:
                 record_operation(conn, operation)
-            before = {_point(conn, key, name, table_id, now) for key, name, table_id in names} - {None}
+            before = {key for place in names if (key := _point(conn, *place, now)) is not None}
             if not pins or names:
-                self._check_soon(conn, outputs[0].writing.producer, {str(key) for key in before}, now)
+                self._check_soon(conn, task, before, now)
             return refs
 
         return self.store.transact(repeatable(write, _found(IS_COMMITTED, refs, b_table=outputs[0].writing.table_id)))
@@ -256,12 +263,12 @@ class InterimOutputs(InterimReadings):
         log.info("interim_abandoned: %s of %s: %s", writing.table, writing.attempt, why)
         return given_up
 
-    def _check_soon(self, conn: sa.Connection, producer: Producer, named_before: set[str], now: datetime) -> None:
+    def _check_soon(self, conn: sa.Connection, task: TaskRef, named_before: set[str], now: datetime) -> None:
         """Have the collector check this run, and the runs whose tables had these names before and may not be needed now."""
-        own = run_key(producer.dag_id, producer.run_id)
+        own = run_key(task.dag_id, task.run_id)
         for key in sorted({own, *named_before}):  # the order in which every transaction locks runs
             if key == own:
-                touch(conn, producer, look_at=now + self.policy.nudge_after)
+                touch(conn, task, look_at=now + self.policy.nudge_after)
             else:
                 nudge(conn, key, look_at=now)
 
@@ -271,12 +278,8 @@ def check_options(options: OutputOptions) -> None:
     if options.ttl is not None and options.ttl <= timedelta(0):
         raise InvalidInterimTable("ttl", options.ttl, "it must be positive, or None for no end")
     if options.name is not None and not NAME_FORM.fullmatch(options.name):
-        raise InvalidInterimTable(
-            "name",
-            options.name,
-            "a name starts with a letter or an underscore, continues with letters, digits, underscores and hyphens, and has at "
-            "most 100 characters",
-        )
+        rest = "continues with letters, digits, underscores and hyphens, and has at most 100 characters"
+        raise InvalidInterimTable("name", options.name, f"a name starts with a letter or an underscore, {rest}")
 
 
 def _slot_values(producer: Producer) -> dict[str, Any]:
@@ -313,14 +316,8 @@ def table_values(writing: Writing, now: datetime) -> dict[str, Any]:
     }
 
 
-def _name_values(writing: Writing) -> tuple[str, str, str]:
-    """Return the run key of the name, the name and the table's id."""
-    producer, options = writing.producer, writing.options
-    return name_key(options.scope, producer.dag_id, producer.run_id), str(options.name), writing.table_id
-
-
 def _point(conn: sa.Connection, key: str, name: str, table_id: str, now: datetime) -> str | None:
-    """Move the name to this table; return the run of the table that it pointed to before."""
+    """Move the name to this table; return the key of the run of the table that it pointed to before."""
     before = NAMED_BEFORE.first(conn, {"b_name": name, "b_run_key": key})
     POINT.count(conn, {"name": name, "run_key": key, "table_id": table_id, "moved_at": now})
     return None if before is None else str(before.run_key)

@@ -157,19 +157,13 @@ class InterimReadings:
 
     def _add(self, conn: sa.Connection, reading: Reading) -> None:
         task, now = reading.attempt.task, self.store.clock()
-        each = {
-            "reading_id": reading.reading_id,
-            "run_key": run_key(task.dag_id, task.run_id),
-            "task_id": storable(task.task_id),
-            "map_index": task.map_index,
-            "holder": storable(reading.attempt.id),
-            "taken_at": now,
-            "lease_until": reading.lease_until,
-        }
+        key, task_id = run_key(task.dag_id, task.run_id), storable(task.task_id)
+        reader = {"run_key": key, "task_id": task_id, "map_index": task.map_index, "holder": storable(reading.attempt.id)}
+        each = reader | {"reading_id": reading.reading_id, "taken_at": now, "lease_until": reading.lease_until}
         ADD_REFS.each(conn, [each | {"table_id": table.table_id} for table in reading.tables])
         # A task that was cleared after it had finished has no pin any more, and needs one for its next try.
         table_ids = sorted(table.table_id for table in reading.tables)
-        consumer = {"b_run_key": each["run_key"], "b_task": each["task_id"]}
+        consumer = {"b_run_key": key, "b_task": task_id}
         if len(table_ids) == 1:
             pinned = KEEP_PIN.count(conn, consumer | {"b_table": table_ids[0]})
         else:

@@ -96,17 +96,13 @@ def run_key(dag_id: str, run_id: str) -> str:
     return blake2b(f"{storable(dag_id)}\0{storable(run_id)}".encode(), digest_size=16).hexdigest()
 
 
-def touch(conn: sa.Connection, task: TaskRef | Producer, *, look_at: datetime) -> None:
+def touch(conn: sa.Connection, task: TaskRef, *, look_at: datetime) -> None:
     """Record that the task's run gets something. Call it last: other writers of the run wait until the commit.
 
     :param look_at: when the collector is to check the run, at the latest.
     """
-    values = {
-        "b_run_key": run_key(task.dag_id, task.run_id),
-        "b_dag_id": storable(task.dag_id),
-        "b_run_id": storable(task.run_id),
-    }
-    TOUCH.count(conn, values | {"b_look": look_at})
+    run = {"b_dag_id": storable(task.dag_id), "b_run_id": storable(task.run_id)}
+    TOUCH.count(conn, run | {"b_run_key": run_key(task.dag_id, task.run_id), "b_look": look_at})
 
 
 def nudge(conn: sa.Connection, *run_keys: str, look_at: datetime) -> int:

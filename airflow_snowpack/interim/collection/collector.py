@@ -7,7 +7,8 @@
 A pass finishes what earlier passes left, then checks the DAG runs that are due, queries Airflow for their consumers, deletes the
 pins of those that have finished for good, and drops the tables that no task needs. The invariants: **a table that a task needs is
 never dropped**, since it is marked for dropping under a lock that its readers take too; and nothing is forgotten: a drop that
-fails, and a pass that is killed anywhere, leave a row that the next pass finds. Any number of passes may run at once.
+fails, and a pass that is killed anywhere, leave a row that the next pass finds. A run is put to sleep or deleted only if no
+process has written about it since it was taken. Any number of passes may run at once.
 """
 
 from __future__ import annotations
@@ -15,17 +16,32 @@ from __future__ import annotations
 import logging
 import os
 import socket
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+import sqlalchemy as sa
 
 from airflow_snowpack.errors import SnowpackError
-from airflow_snowpack.interim.collection.collector_store import CollectorStore
+from airflow_snowpack.interim.collection.collector_store import (
+    KEPT,
+    KEYS,
+    LATE_READER,
+    LATE_WRITER,
+    LIMIT,
+    NOW,
+    CollectorStore,
+    keys_of,
+)
 from airflow_snowpack.interim.collection.dropping import Dropper, OpenCatalog
-from airflow_snowpack.interim.collection.due_runs import DueRuns
-from airflow_snowpack.interim.collection.model import Collected, DueRun, NotDropped, RunStates, States, TableToDrop
+from airflow_snowpack.interim.collection.model import Collected, DueRun, NotDropped, RunQuery, RunStates, States, TableToDrop
+from airflow_snowpack.interim.model import InterimPolicy
 from airflow_snowpack.interim.registry import InterimRegistry
+from airflow_snowpack.interim.rows import PIN, REF, RUN, TABLE, moment, nudge
 from airflow_snowpack.recurring import Recurring
-from airflow_snowpack.store import Actor, write_audit
+from airflow_snowpack.store import Actor, Store, write_audit
 from airflow_snowpack.store.signs_of_life import SignOfLife
+from airflow_snowpack.store.tables.interim import interim_runs
 
 log = logging.getLogger(__name__)
 
@@ -33,6 +49,37 @@ RUNS_PER_BATCH = 100
 DROPS_PER_BATCH = 100
 AUDIT_SUBJECT = "interim"
 """The audit trail's name for a pass over all tables."""
+
+DUE = (
+    sa.select(RUN.run_key, RUN.dag_id, RUN.run_id, RUN.looks, RUN.touches)
+    .where(RUN.check_at <= NOW)
+    .order_by(RUN.check_at)
+    .limit(LIMIT)
+)
+TAKE = sa.update(interim_runs).where(RUN.run_key.in_(KEYS)).values(check_at=moment("b_until"))
+QUERIED = sa.union(
+    sa.select(PIN.run_key, PIN.task_id).where(PIN.run_key.in_(KEYS)),
+    sa.select(REF.run_key, REF.task_id).where(REF.run_key.in_(KEYS), LATE_READER),
+    sa.select(TABLE.run_key, TABLE.task_id).where(TABLE.run_key.in_(KEYS), LATE_WRITER),
+)
+LEFT = (
+    sa.select(
+        TABLE.run_key,
+        sa.func.count().label("tables"),
+        sa.func.sum(sa.case((KEPT, 0), else_=1)).label("unkept"),
+        sa.func.min(TABLE.expires_at).label("expires_at"),
+    )
+    .where(TABLE.run_key.in_(KEYS))
+    .group_by(TABLE.run_key)
+)
+IN_USE = sa.union(
+    sa.select(PIN.run_key).where(PIN.run_key.in_(KEYS)),
+    sa.select(REF.run_key).where(REF.run_key.in_(KEYS)),
+)
+# Only if no process has written about the run since it was taken; otherwise it is due again soon enough.
+SAME = sa.and_(RUN.run_key == sa.bindparam("b_key"), RUN.touches == sa.bindparam("b_touches"))
+FORGET = sa.delete(interim_runs).where(SAME)
+LATER = sa.update(interim_runs).where(SAME).values(check_at=moment("b_check"), checked_at=NOW, looks=sa.bindparam("b_looks"))
 
 
 class Collector:
@@ -163,3 +210,78 @@ class Collector:
 def _room(collected: Collected, limit: int | None) -> int:
     """Return how many drops may be started in the next step."""
     return DROPS_PER_BATCH if limit is None else max(0, min(DROPS_PER_BATCH, limit - collected.drops))
+
+
+class DueRuns:
+    """Finds the runs that are due, and sets when they are due again."""
+
+    def __init__(self, store: Store, policy: InterimPolicy) -> None:
+        self._store = store
+        self._policy = policy
+
+    def take(self, limit: int) -> list[DueRun]:
+        """Take the runs that are due, the longest waiting first; other collectors do not get them meanwhile."""
+        now = self._store.clock()
+
+        def take(conn: sa.Connection) -> list[DueRun]:
+            rows = conn.execute(DUE.with_for_update(skip_locked=True), {"b_now": now, "b_limit": limit}).all()
+            if rows:
+                until = now + self._policy.drop_lease
+                conn.execute(TAKE, {"b_keys": [row.run_key for row in rows], "b_until": until})
+            return [DueRun(*row) for row in rows]
+
+        return self._store.transact(take)
+
+    def peek(self, limit: int) -> list[DueRun]:
+        """Return the runs that are due without taking them."""
+        rows: Sequence[Any] = self._store.all(DUE, {"b_now": self._store.clock(), "b_limit": limit})
+        return [DueRun(*row) for row in rows]
+
+    def queries(self, runs: Sequence[DueRun]) -> list[RunQuery]:
+        """Return what Airflow has to be queried for: the tasks of these runs that tables wait for."""
+        tasks: dict[str, set[str]] = {run.run_key: set() for run in runs}
+        for row in self._store.all(QUERIED, keys_of(runs) | {"b_now": self._store.clock()}):
+            tasks[row.run_key].add(row.task_id)
+        return [RunQuery(run.dag_id, run.run_id, frozenset(tasks[run.run_key])) for run in runs]
+
+    def wake(self, run_keys: Collection[str]) -> None:
+        """Make runs due whose tables were dropped: they may have nothing left."""
+        self._store.transact(lambda conn: nudge(conn, *run_keys, look_at=self._store.clock()))
+
+    def checked(self, runs: Sequence[DueRun], states: States, *, changed: Collection[str] = ()) -> tuple[int, datetime | None]:
+        """Set when each run is due again, and delete those with nothing left.
+
+        :param changed: the runs in which something was dropped, by ``run_key``: they are due again soon.
+        :returns: how many tables stay, and when the first run is due again.
+        """
+        now, values = self._store.clock(), keys_of(runs)
+
+        def write(conn: sa.Connection) -> tuple[int, datetime | None]:
+            left = {row.run_key: row for row in conn.execute(LEFT, values | {"b_now": now})}
+            in_use = set(conn.execute(IN_USE, values).scalars())
+            forget: list[dict[str, Any]] = []
+            later: list[dict[str, Any]] = []
+            for run in runs:
+                state, row = states.get((run.dag_id, run.run_id)), left.get(run.run_key)
+                idle = state is not None and not state.is_active and run.run_key not in in_use
+                same = {"b_key": run.run_key, "b_touches": run.touches}
+                if idle and row is None:
+                    forget.append(same)
+                    continue
+                looks = 0 if run.run_key in changed else run.looks + 1
+                check_at = now + self._pause(looks)
+                if idle and row is not None and not row.unkept:  # asleep: nothing but preserved or named tables is left
+                    check_at = row.expires_at
+                later.append(same | {"b_check": check_at, "b_looks": looks, "b_now": now})
+            if forget:
+                conn.execute(FORGET, forget)
+            if later:
+                conn.execute(LATER, later)
+            next_checks: list[datetime] = [each["b_check"] for each in later if each["b_check"] is not None]
+            return sum(row.tables for row in left.values()), min(next_checks, default=None)
+
+        return self._store.transact(write)
+
+    def _pause(self, looks: int) -> timedelta:
+        doubled: timedelta = self._policy.first_look * 2 ** min(max(0, looks - 1), 16)
+        return min(doubled, self._policy.longest_look)

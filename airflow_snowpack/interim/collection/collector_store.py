@@ -6,9 +6,8 @@
         collector_store.dropped(table)
 
 The invariants: a table is marked for dropping in a transaction that locks its row and only then reads pins, refs and names, so
-that no task can have come to need it unseen; from then on it carries this collector's fence. Every statement is about a set, so
-that their number does not grow with the tables that stay; a large set is sent in parts, since a database limits the values of a
-statement.
+that no task can have come to need it unseen; from then on it carries this collector's fence. Every statement is about a set, sent
+in parts when it is large, so that their number does not grow with the tables that stay.
 """
 
 from __future__ import annotations
@@ -89,13 +88,8 @@ END_SLOTS = sa.delete(interim_slots).where(SLOT.run_key.in_(KEYS))
 
 LIMIT = sa.bindparam("b_limit", type_=sa.Integer)
 LOCK_NEEDLESS = sa.select(TABLE.table_id).where(TABLE.run_key.in_(KEYS), NEEDLESS).limit(LIMIT).with_for_update(skip_locked=True)
-LOCK_LEFT = (
-    sa.select(TABLE.table_id)
-    .where(DROPPING, TABLE.visible_at <= NOW)
-    .order_by(TABLE.visible_at)
-    .limit(LIMIT)
-    .with_for_update(skip_locked=True)
-)
+LEFT_OVER = sa.select(TABLE.table_id).where(DROPPING, TABLE.visible_at <= NOW).order_by(TABLE.visible_at).limit(LIMIT)
+LOCK_LEFT = LEFT_OVER.with_for_update(skip_locked=True)
 """Drops that failed, or whose collector is dead."""
 TAKE = (
     sa.update(interim_tables)

@@ -76,19 +76,12 @@ class Folder:
 
     def children(self) -> list[str]:
         """Return the names of the folders directly below."""
-        from pyarrow.fs import FileSelector, FileType
-
-        system, path = self._opened()
-        found = system.get_file_info(FileSelector(path, recursive=False, allow_not_found=True))
-        return sorted(info.base_name for info in found if info.type is FileType.Directory)
+        return sorted(info.base_name for info in self._listed() if info.type.name == "Directory")
 
     def newest(self) -> datetime | None:
         """Return when the last of its files was written; without files, when the folder itself changed, if that is known."""
-        from pyarrow.fs import FileSelector, FileType
-
         system, path = self._opened()
-        below = system.get_file_info(FileSelector(path, recursive=True, allow_not_found=True))
-        files = [info for info in below if info.type is FileType.File]
+        files = [info for info in self._listed(recursive=True) if info.is_file]
         moments = [info.mtime_ns for info in files or [system.get_file_info(path)] if info.mtime_ns is not None]
         return datetime.fromtimestamp(max(moments) / 1e9, tz=UTC) if moments else None
 
@@ -97,17 +90,20 @@ class Folder:
 
         :raises OSError, ValueError: the file cannot be read.
         """
-        from pyarrow.fs import FileSelector
         from pyiceberg.io.pyarrow import PyArrowFileIO
         from pyiceberg.serializers import FromInputFile
 
-        system, path = self._opened()
-        found = system.get_file_info(FileSelector(f"{path}/metadata", recursive=False, allow_not_found=True))
-        names = sorted(info.base_name for info in found if METADATA_FILE.search(info.base_name))
+        names = sorted(info.base_name for info in self._listed("/metadata") if METADATA_FILE.search(info.base_name))
         if not names:
             return None
         file = PyArrowFileIO(dict(self.properties)).new_input(f"{self.location}/metadata/{names[-1]}")
         return FromInputFile.table_metadata(file).properties
+
+    def _listed(self, below: str = "", *, recursive: bool = False) -> Any:
+        from pyarrow.fs import FileSelector
+
+        system, path = self._opened()
+        return system.get_file_info(FileSelector(f"{path}{below}", recursive=recursive, allow_not_found=True))
 
     def _opened(self) -> tuple[Any, str]:
         from pyiceberg.io.pyarrow import PyArrowFileIO

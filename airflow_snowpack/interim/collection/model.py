@@ -2,11 +2,9 @@
 
     states = run_states.read([RunQuery("flights", "scheduled__2026…", frozenset({"clean", "report"}))])
     states["flights", "scheduled__2026…"].is_finished("report")
-    [str(each.table) for each in collector.run(dry_run=True).dropped]
 
-Airflow alone decides which tasks still need a table; an implementation of :class:`RunStates` queries a public interface and never
-guesses. The invariant: a task counts as finished only if Airflow reports **every** instance of it as finished. What is unknown is
-not finished.
+Airflow alone decides which tasks still need a table. The invariant: a task counts as finished only if Airflow reports **every**
+instance of it as finished. What is unknown is not finished.
 """
 
 from __future__ import annotations
@@ -83,7 +81,7 @@ States = Mapping[tuple[str, str], DagRunState]
 
 
 class RunStates(Protocol):
-    """Queries Airflow."""
+    """Queries a public interface of Airflow, and never guesses."""
 
     def read(self, queries: Sequence[RunQuery]) -> States:
         """Return the states of these runs; a run that is missing could not be read, and is checked again later.

@@ -108,7 +108,7 @@ def _plan(registry: InterimRegistry, catalog: Catalog, catalog_name: str, before
     on_record = registry.store.all_by_key(sa.select(TABLE.table_name), TABLE.table_name, [*tables, *folders])
     known = {row.table_name for row in on_record}
     for name in tables:
-        if name not in known and (action := _table(catalog, namespace, name, ownership)) is not None and action.since < before:
+        if name not in known and (action := _table(catalog, namespace, name, ownership, around)) and action.since < before:
             yield action
     for name in folders:
         if around is None or name in known:
@@ -139,7 +139,7 @@ def _tables(catalog: Catalog, namespace: str) -> list[str]:
     return sorted(name for name in names if is_ours(name))
 
 
-def _table(catalog: Catalog, namespace: str, name: str, ownership: Ownership) -> SweepAction | None:
+def _table(catalog: Catalog, namespace: str, name: str, ownership: Ownership, around: Folder | None) -> SweepAction | None:
     """Return a table, and when it was last written; ``None``: it is another store's, or its age is unknown, so that it stays."""
     from pyiceberg.exceptions import NoSuchTableError
 
@@ -153,10 +153,8 @@ def _table(catalog: Catalog, namespace: str, name: str, ownership: Ownership) ->
     except NoSuchTableError:
         return None  # dropped since it was listed
     except unreadable_errors() as error:
-        around = folder_of_namespace(catalog, namespace) if ownership.is_own else None
         folder = None if around is None else Folder(f"{around.location}/{name}", catalog.properties)
-        written = None if folder is None else folder.newest()
-        if folder is None or written is None:
+        if folder is None or (written := folder.newest()) is None:
             what = "interim_not_swept: the metadata of %s.%s cannot be read, and its age is unknown: %s"
             log.warning(what, namespace, name, error)
             return None

@@ -32,7 +32,8 @@ def rows_of_pandas(frame: pd.DataFrame) -> pa.Table:
     :raises UnwritableFrame: a column has no type in Arrow, or values that its type would change; an index has the name of a
         column; a column's name is not text; or there are rows without columns.
     """
-    if not _only_numbers_rows(frame.index):
+    index = frame.index
+    if not (isinstance(index, pd.RangeIndex) and index.name is None and index.start == 0 and index.step == 1):
         try:
             frame = frame.reset_index()
         except ValueError as problem:
@@ -40,8 +41,7 @@ def rows_of_pandas(frame: pd.DataFrame) -> pa.Table:
     if len(frame) and not len(frame.columns):
         raise UnwritableFrame("they have no columns")
     names = list(frame.columns)
-    other = next((name for name in names if not isinstance(name, str)), None)
-    if other is not None:
+    if (other := next((name for name in names if not isinstance(name, str)), None)) is not None:
         raise UnwritableFrame(f"the name of the column {other!r} is not text. Rename it: df.columns = df.columns.map(str)")
     columns = []
     for place, name in enumerate(names):
@@ -50,10 +50,6 @@ def rows_of_pandas(frame: pd.DataFrame) -> pa.Table:
         except NO_ARROW as problem:
             raise UnwritableFrame(f"the column {name}: {problem}") from problem
     return pa.table(columns, names=names)
-
-
-def _only_numbers_rows(index: pd.Index[Any]) -> bool:
-    return isinstance(index, pd.RangeIndex) and index.name is None and index.start == 0 and index.step == 1
 
 
 def _column(values: pd.Series[Any]) -> Any:

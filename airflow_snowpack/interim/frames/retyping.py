@@ -87,13 +87,16 @@ def in_time_zones(field: pa.Field, zones: Mapping[str, str], place: str) -> pa.F
     if types.is_timestamp(kind) and place in zones:
         return field.with_type(pa.timestamp(kind.unit, zones[place]))
     inner = [in_time_zones(each, zones, f"{place}.{inside}") for inside, each in enumerate(children(kind))]
+    return field.with_type(nested(kind, inner)) if inner else field
+
+
+def nested(kind: pa.DataType, inner: list[pa.Field]) -> pa.DataType:
+    """Return a struct, map or list like this one with other fields inside."""
     if types.is_struct(kind):
-        return field.with_type(pa.struct(inner))
+        return pa.struct(inner)
     if types.is_map(kind):
-        return field.with_type(pa.map_(*inner))
-    if types.is_large_list(kind):
-        return field.with_type(pa.large_list(*inner))
-    return field.with_type(pa.list_(*inner)) if types.is_list(kind) else field
+        return pa.map_(*inner)
+    return pa.large_list(*inner) if types.is_large_list(kind) else pa.list_(*inner)
 
 
 def children(kind: Any) -> list[pa.Field]:
@@ -243,7 +246,6 @@ def _value(array: Any, kind: Any) -> Any:
 def _struct(array: Any, kind: Any) -> pa.Array:
     if not types.is_struct(array.type) or array.type.num_fields != kind.num_fields:
         raise DoesNotFit(f"{array.type} is not {kind}")
-    missing = array.is_null() if array.null_count else None
     children = []
     for field, child in zip(kind, array.flatten(), strict=True):
         made = _as_type(_plain(child), field.type)
@@ -251,16 +253,15 @@ def _struct(array: Any, kind: Any) -> pa.Array:
         if not field.nullable and made.null_count > array.null_count:
             raise DoesNotFit(f"{field.name} must not be null")
         children.append(made)
-    return pa.StructArray.from_arrays(children, fields=list(kind), mask=missing)
+    return pa.StructArray.from_arrays(children, fields=list(kind), mask=_nulls(array))
 
 
 def _list(array: Any, kind: Any) -> pa.Array:
     if not types.is_nested(array.type) or types.is_struct(array.type) or types.is_map(array.type):
         raise DoesNotFit(f"{array.type} is not {kind}")
-    elements = retyped(array.flatten(), kind.value_field)
-    missing = array.is_null() if array.null_count else None
-    make = pa.LargeListArray if types.is_large_list(kind) else pa.ListArray
-    return make.from_arrays(_offsets(array, types.is_large_list(kind)), elements, type=kind, mask=missing)
+    elements, is_large = retyped(array.flatten(), kind.value_field), types.is_large_list(kind)
+    make = pa.LargeListArray if is_large else pa.ListArray
+    return make.from_arrays(_offsets(array, is_large), elements, type=kind, mask=_nulls(array))
 
 
 def _map(array: Any, kind: Any) -> pa.Array:
@@ -270,8 +271,11 @@ def _map(array: Any, kind: Any) -> pa.Array:
     pairs = _pairs(array)
     entries = pairs.flatten()
     keys, items = retyped(entries.field(0), kind.key_field), retyped(entries.field(1), kind.item_field)
-    missing = array.is_null() if array.null_count else None
-    return pa.MapArray.from_arrays(_offsets(pairs, False), keys, items, type=kind, mask=missing)
+    return pa.MapArray.from_arrays(_offsets(pairs, False), keys, items, type=kind, mask=_nulls(array))
+
+
+def _nulls(array: Any) -> Any:
+    return array.is_null() if array.null_count else None
 
 
 def _pairs(array: Any) -> pa.Array:

@@ -22,7 +22,6 @@ An error is a :class:`FunctionFailed` then, with the partition, the row or the l
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -63,8 +62,7 @@ def map_rows(
     df = data_frame(table, spark)
     columns_of(df, None)
     columns = columns_of(df, schema)
-    task = MapTask(ShippedFunction.of(fn, args, kwargs), columns.arrow)
-    return df.mapInArrow(partial(map_partition, task), columns.spark)
+    return df.mapInArrow(partial(map_partition, ShippedFunction.of(fn, args, kwargs), columns.arrow), columns.spark)
 
 
 def map_partitions(
@@ -87,21 +85,12 @@ def map_partitions(
     """
     df = data_frame(table, spark)
     columns = columns_of(df, schema)
-    task = MapTask(ShippedFunction.of(fn, args, kwargs), columns.arrow)
-    return df.mapInArrow(partial(map_batches, task), columns.spark)
+    return df.mapInArrow(partial(map_batches, ShippedFunction.of(fn, args, kwargs), columns.arrow), columns.spark)
 
 
-@dataclass(frozen=True, slots=True)
-class MapTask:
-    """What a Spark task gets."""
-
-    function: ShippedFunction
-    schema: pa.Schema
-
-
-def map_partition(task: MapTask, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def map_partition(function: ShippedFunction, schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Map the rows of a partition in a Spark task, a batch at a time."""
-    call, made = FunctionCall.begin(task.function), RowBatches(task.schema)
+    call, made = FunctionCall.begin(function), RowBatches(schema)
     begin = 0
     for batch in batches:
         numbers, rows = [], []
@@ -115,9 +104,9 @@ def map_partition(task: MapTask, batches: Iterator[pa.RecordBatch]) -> Iterator[
             yield call.batch(made, rows, partial(_place, numbers))
 
 
-def map_batches(task: MapTask, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def map_batches(function: ShippedFunction, schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Map the batches of a partition in a Spark task."""
-    call, reading = FunctionCall.begin(task.function), _Reading()
+    call, reading = FunctionCall.begin(function), _Reading()
     given = call.guarded(reading, None, call.function, reading.through(batches))
     if isinstance(given, pa.RecordBatch | pa.Table):
         given = [given]
@@ -127,7 +116,7 @@ def map_batches(task: MapTask, batches: Iterator[pa.RecordBatch]) -> Iterator[pa
     # A generator's code runs between its batches.
     while (made := call.guarded(reading, None, next, given, _END)) is not _END:
         if made is not None:
-            yield from _fitted(call, reading, made, task.schema)
+            yield from _fitted(call, reading, made, schema)
 
 
 class _Reading:

@@ -100,7 +100,9 @@ def reduce_rows(
     """
     check_fan_in(fan_in)
     df = data_frame(table, spark)
-    columns = _columns(df)
+    columns = columns_of(df, None)
+    if INDEX in columns.spark.names:
+        raise InvalidColumns(INDEX, "a reduction numbers its rows in a column of this name; rename it")
     function = ShippedFunction.of(fn, args, kwargs)
     reduction = _Reduction(df, columns, function, fan_in, partitions, work or SparkWork())
     return reduction.run(sort_keys(df, order_by))
@@ -133,9 +135,8 @@ class _Reduction:
         if most is None:
             most = int(self.df.sparkSession.conf.get("spark.sql.shuffle.partitions") or 1)
         layers = Layers.plan(sum(counts.values()), self.fan_in, most)
-        log.info(
-            "Reducing with %s, %d rows at a time, in %d layers: %s", self.function.name, self.fan_in, len(layers.layers), layers
-        )
+        how = "Reducing with %s, %d rows at a time, in %d layers: %s"
+        log.info(how, self.function.name, self.fan_in, len(layers.layers), layers)
         result = _numbered(ordered, counts)
         for layer in layers.layers:
             result = self._reduced(result, layer)
@@ -149,12 +150,14 @@ class _Reduction:
     def _reduced(self, df: DataFrame, layer: Layer) -> DataFrame:
         """Reduce one layer: the rows go to their groups' tasks, in order."""
         from pyspark.sql.functions import expr
+        from pyspark.sql.types import LongType, StructField, StructType
 
         # Neighbours stay together: each task gets the same number of groups, in order.
         place = expr(f"CAST((`{INDEX}` DIV {self.fan_in}) * {layer.partitions} DIV {layer.rows_out} AS INT)")
         grouped = df.repartitionById(layer.partitions, place).sortWithinPartitions(INDEX)
         task = LayerTask(self.function, layer, self.fan_in, self.columns.arrow)
-        return grouped.mapInArrow(partial(reduce_partition, task), _with_index(self.columns))
+        schema = StructType([*self.columns.spark.fields, StructField(INDEX, LongType(), nullable=False)])
+        return grouped.mapInArrow(partial(reduce_partition, task), schema)
 
     def _result(self, found: pa.Table, layers: Layers) -> Reduced:
         if found.num_rows != 1:
@@ -226,19 +229,6 @@ def _has_order(kind: Any) -> bool:
     return isinstance(kind, types.AtomicType) and not isinstance(kind, types.VariantType | types.SpatialType)
 
 
-def _columns(df: DataFrame) -> Columns:
-    columns = columns_of(df, None)
-    if INDEX in columns.spark.names:
-        raise InvalidColumns(INDEX, "a reduction numbers its rows in a column of this name; rename it")
-    return columns
-
-
-def _with_index(columns: Columns) -> Any:
-    from pyspark.sql.types import LongType, StructField, StructType
-
-    return StructType([*columns.spark.fields, StructField(INDEX, LongType(), nullable=False)])
-
-
 def _stored(ordered: DataFrame) -> DataFrame:
     """Return the rows as they are now, stored on the disks of Spark's executors.
 
@@ -279,8 +269,7 @@ def _numbered(ordered: DataFrame, counts: Mapping[int, int]) -> DataFrame:
         begins.append(begin)
         begin += counts.get(partition, 0)
     offsets = ", ".join(f"{each}L" for each in begins)
-    own = "monotonically_increasing_id()"
-    mask = (1 << PLACE_BITS) - 1
+    own, mask = "monotonically_increasing_id()", (1 << PLACE_BITS) - 1
     return ordered.withColumn(INDEX, expr(f"array({offsets})[shiftright({own}, {PLACE_BITS})] + ({own} & {mask}L)"))
 
 
