@@ -9,6 +9,7 @@ token when it is served alone. A route depends on :data:`Reader` or :data:`Edito
 
 import hmac
 import secrets
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Annotated, Protocol
 from urllib.parse import urlsplit
@@ -58,6 +59,7 @@ class Auth(Protocol):
 
 COOKIE = "snowpack_session"
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
+DEFAULT_PORTS = {"http": ":80", "https": ":443"}
 
 
 class TokenAuth:
@@ -90,18 +92,38 @@ class TokenAuth:
                 "The request carries no valid token. Sign in to the pages with the one that `airflow snowpack api` was started "
                 "with; programs send it in the header `Authorization: Bearer <token>`."
             )
-        if request.method not in SAFE_METHODS and not _sent_by_own_page(request):
+        if request.method not in SAFE_METHODS and not sent_by_own_page(request, own_hosts(request)):
             raise Forbidden("With the cookie of the pages only these pages may change something. Programs send the bearer token.")
         return User("token", may_edit=True)
 
 
-def _sent_by_own_page(request: Request) -> bool:
-    """Return whether the browser reports our own page as the source of the request; no script can change that."""
+def sent_by_own_page(request: Request, hosts: Collection[str]) -> bool | None:
+    """Return whether a page of these hosts sent the request; ``None`` when the headers do not show it, as with curl.
+
+    Browsers write the headers, and no script can change them.
+    """
     site = request.headers.get("sec-fetch-site")
     if site is not None:
         return site in ("same-origin", "none")
     origin = request.headers.get("origin")
-    return origin is not None and urlsplit(origin).netloc == request.headers.get("host")
+    return None if origin is None else _host(origin) in hosts
+
+
+def own_hosts(request: Request, base_url: str = "") -> frozenset[str]:
+    """Return the hosts of our own pages, with their ports unless these are the default.
+
+    ``X-Forwarded-Host`` is ignored: without a proxy in front, any client can set it.
+
+    :param base_url: the address of the pages for browsers, for proxies that rewrite the host.
+    """
+    hosts = (request.headers.get("host", "").lower(), _host(base_url))
+    return frozenset(host for host in hosts if host)
+
+
+def _host(url: str) -> str:
+    """Return host and port as browsers write them: in lower case, without the default port of the scheme."""
+    parts = urlsplit(url)
+    return parts.netloc.lower().removesuffix(DEFAULT_PORTS.get(parts.scheme, "\0"))
 
 
 async def reader_of(request: Request) -> User:

@@ -87,7 +87,7 @@ async def _job_id(job_id: Annotated[str, Path(description="The id of a job.", js
 
 
 async def _table(database: Database, table: Table, services: Open) -> TableName:
-    return services.table(database, table)
+    return services.inventory.table(database, table)
 
 
 async def _job_filter(

@@ -29,14 +29,7 @@ from airflow_snowpack.interim.errors import InterimTableInUse
 from airflow_snowpack.jobs import DrainModeOn, JobAlreadyFinished, JobStillActive, KeyUsedBefore, LockInUse, TableLocked
 from airflow_snowpack.maintenance import InvalidOption, NoActions, UnknownAction, action_names
 from airflow_snowpack.scheduling import InvalidSchedule
-from airflow_snowpack.store import (
-    PoolerRefusesTransactions,
-    SchemaOutOfDate,
-    StoreFolderMissing,
-    StoreTooSlow,
-    StoreUnreachable,
-    UnknownRevision,
-)
+from airflow_snowpack.store import StoreUnreachable
 from airflow_snowpack.wire.shape import moment
 
 log = logging.getLogger(__name__)
@@ -271,5 +264,4 @@ def reason_in_words(error: BaseException) -> str:
 
 def message_for_clients(error: Exception) -> str:
     """Return the error's message without the address of the store."""
-    known = PoolerRefusesTransactions | SchemaOutOfDate | StoreFolderMissing | StoreTooSlow | UnknownRevision
-    return error.without_address if isinstance(error, known) else str(error)
+    return getattr(error, "without_address", str(error))

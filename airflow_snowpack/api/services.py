@@ -24,7 +24,7 @@ from airflow_snowpack.api.auth import editor_of, reader_of
 from airflow_snowpack.api.problems import CatalogTooSlow, StorageTooSlow
 from airflow_snowpack.api.roles import DagStates, no_dag_states
 from airflow_snowpack.api.routing import in_thread
-from airflow_snowpack.iceberg import CatalogUnreachable, TableName
+from airflow_snowpack.iceberg import CatalogUnreachable
 from airflow_snowpack.installation import Installation
 from airflow_snowpack.inventory import Inventory, refresher
 from airflow_snowpack.inventory.inventory import REFRESH_EVERY
@@ -38,7 +38,6 @@ from airflow_snowpack.store.worker import Worker
 if TYPE_CHECKING:
     from airflow_snowpack.builds.manager import BuildManager
     from airflow_snowpack.builds.storage import Storage
-    from airflow_snowpack.interim.registry import InterimRegistry
 
 T = TypeVar("T")
 
@@ -97,10 +96,6 @@ class Services:
         """The lifecycle of jobs."""
         return self.installation.jobs
 
-    def table(self, database: str, table: str) -> TableName:
-        """:raises InvalidTableName: it is not a name."""
-        return self.inventory.table(database, table)
-
     def schedules(self, actor: Actor | None = None) -> Schedules:
         """Return the schedules; ``actor`` is recorded for each change."""
         return self.installation.schedules(actor)
@@ -115,10 +110,6 @@ class Services:
         from airflow_snowpack.builds.manager import BuildManager
 
         return BuildManager(self.installation.builds, self.open_storage)
-
-    def interim(self) -> "InterimRegistry":
-        """Return the registry of interim tables."""
-        return self.installation.interim
 
     def ask_storage(self, dataset: str, question: Callable[[], T]) -> T:
         """Return the result of a read from a storage, which may not answer.
@@ -155,7 +146,13 @@ class Services:
 
     def load_ahead(self) -> Future[None]:
         """Load PyIceberg and the planner, for which the first question would wait longer than a request may wait."""
-        return self._catalog_threads.submit(_load_ahead, self.inventory)
+
+        def load() -> None:
+            import_module("airflow_snowpack.maintenance.plan")
+            with suppress(CatalogUnreachable):  # the refresher, which asks it as well, has logged it
+                self.inventory.catalog()
+
+        return self._catalog_threads.submit(load)
 
     def close(self) -> None:
         self._catalog_threads.shutdown(wait=False, cancel_futures=True)
@@ -167,12 +164,6 @@ def _log_failure(work: Future[Any]) -> None:
     failure = None if work.cancelled() else work.exception()
     if failure is not None:
         log.error("What a request had begun at the storage of builds failed after it was answered.", exc_info=failure)
-
-
-def _load_ahead(inventory: Inventory) -> None:
-    import_module("airflow_snowpack.maintenance.plan")
-    with suppress(CatalogUnreachable):  # the refresher, which asks it as well, has logged it
-        inventory.catalog()
 
 
 class LazyServices:

@@ -40,7 +40,7 @@ class Submitter:
         :raises SnowpackError: the request is invalid or refused; nothing was written.
         """
         with self._drain_mode_first():
-            name = self._services.table(database, table)
+            name = self._services.inventory.table(database, table)
             body = parse_body(SubmitBody, sent)
             request = MaintenanceRequest.parse(
                 name.dotted,

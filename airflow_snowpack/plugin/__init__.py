@@ -38,6 +38,11 @@ LIGHT = _icon("#3f3f46")
 DARK = _icon("#d4d4d8")
 
 
+def _view(**where: str) -> dict[str, str]:
+    """Return an entry of Airflow's navigation. Its address is relative: Airflow's UI resolves it below its own base path."""
+    return {"name": "Snowpack", "icon": LIGHT, "icon_dark_mode": DARK, **where}
+
+
 class _Apps:
     """The apps that Airflow's API server mounts. Only that process reads them, and it has loaded FastAPI by then."""
 
@@ -59,23 +64,7 @@ class SnowpackPlugin(AirflowPlugin):
     fastapi_apps = _Apps()
     # Airflow declares these as lists of the instance, and reads them from the class.
     listeners = [StoreListener()]  # noqa: RUF012 - as above
-    # The addresses are relative: Airflow's UI resolves them below its own base path.
     external_views = [  # noqa: RUF012 - as above
-        {
-            "name": "Snowpack",
-            "href": "snowpack/ui/",
-            "destination": "nav",
-            "category": "browse",
-            "url_route": "snowpack",
-            "icon": LIGHT,
-            "icon_dark_mode": DARK,
-        },
-        {
-            "name": "Snowpack",
-            "href": "snowpack/ui/jobs?dag_id={DAG_ID}",
-            "destination": "dag",
-            "url_route": "snowpack-jobs",
-            "icon": LIGHT,
-            "icon_dark_mode": DARK,
-        },
+        _view(href="snowpack/ui/", destination="nav", category="browse", url_route="snowpack"),
+        _view(href="snowpack/ui/jobs?dag_id={DAG_ID}", destination="dag", url_route="snowpack-jobs"),
     ]

@@ -16,7 +16,7 @@ which scripts cannot forge. The cookie's ``SameSite=Lax`` is not enough: it lets
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import urlencode
 
 from airflow.api_fastapi.app import API_ROOT_PATH, get_auth_manager
 from airflow.api_fastapi.core_api.security import bearer_scheme, get_user
@@ -26,7 +26,16 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from airflow_snowpack.api.auth import SAFE_METHODS, SCOPE_KEY, Auth, Forbidden, NotAuthenticated, User
+from airflow_snowpack.api.auth import (
+    SAFE_METHODS,
+    SCOPE_KEY,
+    Auth,
+    Forbidden,
+    NotAuthenticated,
+    User,
+    own_hosts,
+    sent_by_own_page,
+)
 from airflow_snowpack.api.problems import problem_of
 from airflow_snowpack.errors import Kind, SnowpackError
 
@@ -35,8 +44,6 @@ if TYPE_CHECKING:
     from fastapi import FastAPI
     from fastapi.security import HTTPAuthorizationCredentials
     from starlette.types import Receive, Scope, Send
-
-DEFAULT_PORTS = {"http": ":80", "https": ":443"}
 
 
 class LoginNeeded(NotAuthenticated, kind=Kind.FORBIDDEN):
@@ -91,50 +98,18 @@ def _not_authenticated(request: Request, why: str) -> NotAuthenticated:
 
 
 def _refuse_other_sites(request: Request, token: HTTPAuthorizationCredentials | None) -> None:
-    own = sent_by_own_page(request)
-    if token is not None and not _everybody_is_admin():
+    hosts = own_hosts(request, conf.get("api", "base_url", fallback=""))
+    own = sent_by_own_page(request, hosts)
+    # Airflow may add an admin's token to every request, also to those of other sites.
+    if token is not None and not conf.getboolean("core", "simple_auth_manager_all_admins", fallback=False):
         return  # browsers never add this header by themselves: the sender has the token
     if own is False or (own is None and token is None):
         page = request.headers.get("origin", "an unknown page")
         raise Forbidden(
             f"The request comes from {page!r}. With Airflow's cookie only Airflow's own pages may make changes "
-            f"({', '.join(sorted(own_hosts(request)))}). Behind a proxy that rewrites the host, set [api] base_url; "
+            f"({', '.join(sorted(hosts))}). Behind a proxy that rewrites the host, set [api] base_url; "
             "programs send a bearer token instead of the cookie."
         )
-
-
-def _everybody_is_admin() -> bool:
-    """Whether Airflow adds an admin's token to every request, also to those of other sites."""
-    return bool(conf.getboolean("core", "simple_auth_manager_all_admins", fallback=False))
-
-
-def sent_by_own_page(request: Request) -> bool | None:
-    """Return whether a page of Airflow sent the request; ``None`` when the headers do not show it, as with curl.
-
-    An ``Origin`` is Airflow's when it equals the request's ``Host``, or the host of ``[api] base_url`` for proxies that rewrite
-    the host. ``X-Forwarded-Host`` is ignored: without a proxy in front, any client can set it.
-    """
-    site = request.headers.get("sec-fetch-site")
-    if site is not None:
-        return site in ("same-origin", "none")
-    origin = request.headers.get("origin")
-    if origin is None:
-        return None
-    return _host(origin) in own_hosts(request)
-
-
-def own_hosts(request: Request) -> frozenset[str]:
-    """Return Airflow's own hosts, with their ports unless these are the default."""
-    from airflow.configuration import conf
-
-    hosts = (request.headers.get("host", "").lower(), _host(conf.get("api", "base_url", fallback="")))
-    return frozenset(host for host in hosts if host)
-
-
-def _host(url: str) -> str:
-    """Return host and port as browsers write them: in lower case, without the default port of the scheme."""
-    parts = urlsplit(url)
-    return parts.netloc.lower().removesuffix(DEFAULT_PORTS.get(parts.scheme, "\0"))
 
 
 class AccessGuard:

@@ -304,7 +304,8 @@ def _blocked_by(explanation: Explanation) -> str | None:
     return "; ".join(reasons + [why for why in (explanation.trigger.problem, explanation.problem) if why]) or None
 
 
-def _next_check(explanation: Explanation) -> datetime | None:
+def next_check(explanation: Explanation) -> datetime | None:
+    """Return when something about a schedule is checked next."""
     waiting = explanation.pending.next_check_at if explanation.pending is not None else None
     return waiting or explanation.next_tick
 
@@ -331,7 +332,7 @@ SCHEDULES: Listing[Explanation] = Listing(
         Column("state", lambda each: schedule_state(each.stored) + (", not readable" if each.stored.problem else "")),
         Column("trigger", lambda each: each.trigger.text if each.stored.enabled else None),
         Column("waits because", _blocked_by),
-        Column("next check", _next_check),
+        Column("next check", next_check),
         Column("last launch", _last_launch),
     ),
 )

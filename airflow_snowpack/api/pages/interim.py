@@ -36,7 +36,7 @@ def interim(page: Here) -> HTMLResponse:
     asked = page.filter("dag", "run") | {"state": page.choice("state", list(TableState))}
     state = TableState(asked["state"]) if asked["state"] else None
     which = {"dag_id": asked["dag"] or None, "run_id": asked["run"] or None}
-    found = page.listed(lambda cursor: page.services.interim().page(**which, state=state, limit=PAGE, after=cursor))
+    found = page.listed(lambda cursor: page.services.installation.interim.page(**which, state=state, limit=PAGE, after=cursor))
     return page.render(
         "interim.html",
         "Interim tables",

@@ -30,7 +30,7 @@ from airflow_snowpack.scheduling.history import LaunchedRun
 from airflow_snowpack.scheduling.schedule_writer import audit_subject
 from airflow_snowpack.store import AuditTrail
 from airflow_snowpack.wire.listing import cut
-from airflow_snowpack.wire.schedule import definition_of
+from airflow_snowpack.wire.schedule import definition_of, next_check
 
 router = APIRouter(route_class=PageRoute)
 
@@ -81,8 +81,7 @@ class Row:
 
     @property
     def next_check(self) -> datetime | None:
-        waiting = self.explanation.pending.next_check_at if self.explanation.pending is not None else None
-        return waiting or self.explanation.next_tick
+        return next_check(self.explanation)
 
     @property
     def launches(self) -> list[tuple[str, datetime, str | None]]:

@@ -44,14 +44,14 @@ def list_interim(
     limit: Limit = 100,
 ) -> JSONResponse:
     """With the consumers of each and what the collector does with it next. Dropped tables are not listed."""
-    page = services.interim().page(dag_id=dag, run_id=run, state=state, limit=limit, after=cursor)
+    page = services.installation.interim.page(dag_id=dag, run_id=run, state=state, limit=limit, after=cursor)
     return JSONResponse(interim_tables(services.jobs.store.clock()).page(page.items, page.next))
 
 
 @router.get("/interim/{table_id:name}", **documented("get_interim", "Get an interim table", InterimTableShape, 404))
 def get_interim(table_id: TableId, user: Reader, services: Open) -> JSONResponse:
     """With its producer, its consumers, and why it is kept."""
-    return JSONResponse(interim_body(services.interim().table(table_id), services.jobs.store.clock()))
+    return JSONResponse(interim_body(services.installation.interim.table(table_id), services.jobs.store.clock()))
 
 
 @router.delete(
@@ -60,4 +60,4 @@ def get_interim(table_id: TableId, user: Reader, services: Open) -> JSONResponse
 )
 def drop_interim(table_id: TableId, actor: Acting, services: Open) -> JSONResponse:
     """The collector drops it in its next pass. A table that a task needs is kept (409 `interim_table_in_use`)."""
-    return JSONResponse(interim_body(services.interim().drop(table_id, actor=actor), services.jobs.store.clock()))
+    return JSONResponse(interim_body(services.installation.interim.drop(table_id, actor=actor), services.jobs.store.clock()))

@@ -54,15 +54,15 @@ async def readyz(request: Request, probe: Probe) -> JSONResponse:
     status at 200, because this process works without them.
     """
     found = await in_thread(check_readiness, request.app.state.services)
-    not_ready = {name: part.state for name, part in found.parts.items() if not part.ready}
+    not_ready = [name for name, part in found.parts.items() if not part.ready]
     states: dict[str, Any] = {name: part.state for name, part in found.parts.items()}
     states["roles"] = {report.role.value: str(report) for report in found.roles}
     states["missing_roles"] = [report.role.value for report in found.roles if report.is_missing]
     if not not_ready:
         return JSONResponse({"status": "ready", **states})
     retry = {"Retry-After": str(STORE_RETRY_AFTER_S)}
-    detail = " ".join(not_ready.values())
-    return problem(503, "not_ready", "Not ready", detail, headers=retry, not_ready=list(not_ready), **states)
+    detail = " ".join(found.parts[name].state for name in not_ready)
+    return problem(503, "not_ready", "Not ready", detail, headers=retry, not_ready=not_ready, **states)
 
 
 METRICS = documented("metrics", "Get Prometheus metrics", None)

@@ -246,7 +246,7 @@ def test_a_batch_works_through_its_filter_and_tells_what_it_could_not_do(api: ht
 
 def test_a_batch_goes_on_at_its_cursor(api: httpx.Client, services: Services) -> None:
     for _ in range(130):
-        services.jobs.cancel(services.jobs.submit(services.table("plain", "t00"), ["expire_snapshots"]).job_id)
+        services.jobs.cancel(services.jobs.submit(services.inventory.table("plain", "t00"), ["expire_snapshots"]).job_id)
     done, cursor, calls = 0, None, 0
     while calls == 0 or cursor is not None:
         answer = api.post("/jobs/batch/delete", params={"status": "cancelled"} | ({"cursor": cursor} if cursor else {})).json()
@@ -319,7 +319,7 @@ def test_a_lock_is_released_only_for_its_holder_and_not_under_an_active_job(api:
     assert (other.status_code, other.json()) == (200, {"released": False, "lock": None})
     in_use = api.delete("/locks/plain/t00", params={"holder": job_id, "force": "true"})
     assert (in_use.status_code, in_use.json()["error"], in_use.json()["holder"]) == (409, "lock_in_use", job_id)
-    services.jobs.locks.acquire(services.table("plain", "t05"), "etl/1", ttl=timedelta(hours=1))
+    services.jobs.locks.acquire(services.inventory.table("plain", "t05"), "etl/1", ttl=timedelta(hours=1))
     released = api.delete("/locks/plain/t05", params={"holder": "etl/1"})
     assert (released.json()["released"], released.json()["lock"]["holder"]) == (True, "etl/1")
     assert api.delete("/locks/plain/t05").status_code == 422, "nobody releases a lock without naming its holder"

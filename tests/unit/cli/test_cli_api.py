@@ -111,7 +111,7 @@ def test_the_settings_of_leases_and_of_the_namespace_hold_for_the_api_and_for_co
         return builds.policy.run_lease, builds.policy.heartbeat, interim.policy.lease, interim.policy.namespace
 
     services = open_services()
-    of_the_api = settings_of(services.builds().registry, services.interim())
+    of_the_api = settings_of(services.builds().registry, services.installation.interim)
     services.close()
     with open_context(Namespace(store_conn_id=None)) as here:
         of_a_command = settings_of(here.builds(None).registry, here.interim)

@@ -17,7 +17,7 @@ from fastapi import FastAPI
 from fastapi.security import HTTPAuthorizationCredentials
 from starlette.requests import Request
 
-from airflow_snowpack.api.auth import Forbidden, NotAuthenticated, User
+from airflow_snowpack.api.auth import Forbidden, NotAuthenticated, User, own_hosts, sent_by_own_page
 from airflow_snowpack.api.services import LazyServices
 from airflow_snowpack.errors import SnowpackError
 
@@ -68,14 +68,16 @@ def request(**headers: str) -> Request:
         ({"origin": "http://evil.corp", "x_forwarded_host": "evil.corp"}, False),
     ],
 )
-def test_what_the_browser_says_tells_own_pages_from_those_of_others(
-    headers: dict[str, str], own: bool | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from airflow_snowpack.plugin.airflow_auth import sent_by_own_page
+def test_what_the_browser_says_tells_own_pages_from_those_of_others(headers: dict[str, str], own: bool | None) -> None:
+    sent = request(host="airflow.corp", **headers)
 
+    assert sent_by_own_page(sent, own_hosts(sent, "https://public.example.com/airflow")) is own
+
+
+def test_behind_a_proxy_the_pages_are_those_of_the_base_url(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert not admitted(None, origin="https://public.example.com")
     monkeypatch.setenv("AIRFLOW__API__BASE_URL", "https://public.example.com/airflow")
-
-    assert sent_by_own_page(request(host="airflow.corp", **headers)) is own
+    assert admitted(None, origin="https://public.example.com")
 
 
 TOKEN = HTTPAuthorizationCredentials(scheme="Bearer", credentials="…")
