@@ -45,24 +45,25 @@ def collect(root: Path, patterns: Iterable[str]) -> list[Schedule]:
     """
     found: list[Schedule] = []
     with _importing_from(root):
-        for file in find_files(root, patterns):
-            for schedule in load_schedules(file) if file.suffix in YAML else _run(file):
+        for file in sorted({file for pattern in patterns for file in root.glob(pattern) if file.is_file()}):
+            for schedule in _read_file(file) if file.suffix in (*YAML, PYTHON) else ():
                 if schedule not in found:  # one that a file imports from another is the same one
                     found.append(schedule)
     return found
 
 
-def find_files(root: Path, patterns: Iterable[str]) -> list[Path]:
-    """Return the files that match the patterns, each once, in the order of their names."""
-    fitting = {file for pattern in patterns for file in root.glob(pattern)}
-    return sorted(file for file in fitting if file.is_file() and file.suffix in (*YAML, PYTHON))
-
-
 def load_schedules(file: Path) -> list[Schedule]:
-    """Return the schedules of one YAML file.
+    """Return the schedules of one YAML file, or of one Python file, which may import from its folder.
 
-    :raises InvalidSchedule: the file is not YAML, or one of its schedules is not valid.
+    :raises InvalidSchedule: the file cannot be read, or one of its schedules is not valid.
     """
+    with _importing_from(file.parent):
+        return _read_file(file)
+
+
+def _read_file(file: Path) -> list[Schedule]:
+    if file.suffix == PYTHON:
+        return _run(file)
     try:
         text = file.read_text(encoding="utf-8")
     except (OSError, ValueError) as error:
@@ -88,16 +89,6 @@ def parse_schedules(text: str, source: str, *, one_alone: bool = False) -> list[
     if not isinstance(declared, Mapping) or set(declared) != {"schedules"} or not isinstance(declared["schedules"], list):
         raise InvalidSchedule(source, text[:80], "it must have one key, `schedules`, with a list of schedules")
     return [_read(source, number, one) for number, one in enumerate(declared["schedules"])]
-
-
-def load_module(file: Path, root: Path) -> list[Schedule]:
-    """Return the schedules at the top level of a Python file.
-
-    :param root: where it may import from, as DAG files import from their folder.
-    :raises InvalidSchedule: it cannot be run.
-    """
-    with _importing_from(root):
-        return _run(file)
 
 
 def _run(file: Path) -> list[Schedule]:

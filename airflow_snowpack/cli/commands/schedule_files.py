@@ -147,18 +147,12 @@ def declared_in(paths: list[str], settings: Settings) -> list[Schedule]:
     :raises InvalidSchedule: a file declares something that is not a schedule.
     """
     from airflow_snowpack.hooks.services import dags_folder
-    from airflow_snowpack.scheduling import collect
+    from airflow_snowpack.scheduling import collect, load_schedules
 
     found: list[Schedule] = []
     for path in [Path(path) for path in paths] or [dags_folder()]:
         if not path.exists():
             raise UnreadableFile(str(path), "it does not exist")
-        declared = collect(path, settings.schedule_files) if path.is_dir() else _of_file(path)
+        declared = collect(path, settings.schedule_files) if path.is_dir() else load_schedules(path)
         found += [schedule for schedule in declared if schedule not in found]
     return found
-
-
-def _of_file(path: Path) -> list[Schedule]:
-    from airflow_snowpack.scheduling.deployment import PYTHON, load_module, load_schedules
-
-    return load_module(path, path.parent) if path.suffix == PYTHON else load_schedules(path)

@@ -42,9 +42,12 @@ class _Counting(Leaf):
         return self.count
 
     def evaluate(self, progress: Mapping[Leaf, Progress], now: datetime) -> Judgement:
-        known, of = progress.get(self, Progress()), getattr(self, next(iter(self.fields)))
-        text = f"{known.amount:,} of {self.count:,} {self.unit} {of}"
-        return Judgement(known.amount >= self.count, text, have=known.amount, want=self.count, since=self._since(known))
+        known = progress.get(self, Progress())
+        have, want = known.amount, self.wanted
+        return Judgement(have >= want, self._share(have, want), have=have, want=want, since=self._since(known))
+
+    def _share(self, have: int, want: int) -> str:
+        return f"{have:,} of {want:,} {self.unit} {getattr(self, next(iter(self.fields)))}"
 
 
 class _OfTable(Leaf):
@@ -99,7 +102,7 @@ class CommitsAdded(_CountingOfTable):
 
 
 @declaration
-class BytesAdded(_OfTable):
+class BytesAdded(_OfTable, _Counting):
     """So much data was added to a table.
 
     :param size: bytes, or text such as ``"100GB"`` or ``"512MiB"``.
@@ -115,10 +118,8 @@ class BytesAdded(_OfTable):
     def wanted(self) -> int:
         return int(self.size)
 
-    def evaluate(self, progress: Mapping[Leaf, Progress], now: datetime) -> Judgement:
-        known = progress.get(self, Progress())
-        text = f"{size(known.amount)} of {size(self.wanted)} of {self.table}"
-        return Judgement(known.amount >= self.wanted, text, have=known.amount, want=self.wanted, since=self._since(known))
+    def _share(self, have: int, want: int) -> str:
+        return f"{size(have)} of {size(want)} of {self.table}"
 
 
 @declaration
