@@ -1,30 +1,107 @@
 """Builds as API, pages and command line see them: inspect, verify, publish, roll back and clean up, each by the dataset's name.
 
     builds = BuildManager(registry, open_storage)
+    found = builds.inspect("flights", "20260101T000000Z", after=99, limit=100)
+    found.shards[0].winner, found.shards[0].attempts
     builds.rollback("flights", to="-1", actor=Actor("vera", via="api"))
     builds.cleanup("flights", Retention(keep_runs=7), actor=None)          # a dry run
 
 The invariant: a change of the current build and its audit entry are one transaction. A cleanup is many; its entry is written
-before the first deletion.
+before the first deletion. A page of a run lists only the folders of its own shards; of the whole run only the manifest is read.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import posixpath
+import re
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 
+from airflow_snowpack.builds import layout
 from airflow_snowpack.builds.cleanup import cleanup
-from airflow_snowpack.builds.errors import BuildNotFound
-from airflow_snowpack.builds.model import CleanupAction, Retention
+from airflow_snowpack.builds.errors import BuildNotFound, ManifestDamaged
+from airflow_snowpack.builds.model import CleanupAction, Manifest, Retention, ShardAttemptResult
 from airflow_snowpack.builds.pointer import manifest_at, published_pointer
 from airflow_snowpack.builds.publish import outcome_of, publish_selected, rollback
 from airflow_snowpack.builds.read.verify import Verification, verify
-from airflow_snowpack.builds.registry.model import PublishOutcome
+from airflow_snowpack.builds.registry.model import BuildRun, PublishOutcome, RunStatus
 from airflow_snowpack.builds.registry.publications import audit_subject
 from airflow_snowpack.builds.registry.runs import BuildRegistry
-from airflow_snowpack.builds.run_inspection import SHARDS_PER_PAGE, RunInspection, inspect_run
-from airflow_snowpack.builds.storage import Storage
+from airflow_snowpack.builds.storage import Storage, StoredObject
 from airflow_snowpack.durations import format_duration
 from airflow_snowpack.store import Actor, write_audit
+
+SHARDS_PER_PAGE = 100
+PARALLEL_LISTINGS = 16
+ATTEMPT = re.compile(r"attempt=(\d+)-([^/]+)/")
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptInspection:
+    """The objects in one attempt's folder.
+
+    :param folder: relative to the dataset's root; it ends in "/".
+    :param token: makes the folder unique, such as Spark's ``taskAttemptId``.
+    :param complete: its record exists, so it succeeded.
+    :param won: it is the one in the manifest; ``None`` while there is no manifest.
+    """
+
+    folder: str
+    attempt: int
+    token: str
+    objects: int
+    bytes: int
+    complete: bool
+    won: bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class ShardInspection:
+    """One shard.
+
+    :param winner: as the manifest has it; ``None`` while there is no manifest.
+    :param attempts: those that have objects in the storage, the winner among them.
+    """
+
+    shard_id: int
+    winner: ShardAttemptResult | None
+    attempts: tuple[AttemptInspection, ...]
+
+    @property
+    def losers(self) -> tuple[AttemptInspection, ...]:
+        return tuple(attempt for attempt in self.attempts if attempt.won is False)
+
+
+@dataclass(frozen=True, slots=True)
+class RunInspection:
+    """A run, and a page of its shards.
+
+    :param problem: why its manifest cannot be read.
+    """
+
+    run: BuildRun
+    manifest: Manifest | None
+    problem: str | None
+    shards: tuple[ShardInspection, ...]
+    more: bool
+    """There are shards after these."""
+
+
+@dataclass(frozen=True, slots=True)
+class Skew:
+    """How unevenly rows are distributed over shards.
+
+    :param largest: the id of the shard with the most rows, which has ``rows``, ``times`` as many as the ``average`` shard.
+    :param empty: the number of shards without rows.
+    """
+
+    largest: int
+    rows: int
+    average: float
+    times: float
+    empty: int
 
 
 class BuildManager:
@@ -42,8 +119,23 @@ class BuildManager:
         return self._open_storage(self.registry.dataset(dataset).url)
 
     def inspect(self, dataset: str, run_id: str, *, after: int = -1, limit: int = SHARDS_PER_PAGE) -> RunInspection:
-        """See :func:`inspect_run`."""
-        return inspect_run(self.registry, self.storage(dataset), dataset, run_id, after=after, limit=limit)
+        """Inspect a run, and a page of its shards.
+
+        :param after: the last shard of the page before.
+        :raises BuildNotFound: there is no such run.
+        :raises StorageFailed: the storage could not be read.
+        """
+        storage, run = self.storage(dataset), self.registry.run(dataset, run_id)
+        manifest, problem = _manifest(storage, run)
+        ids = range(min(after + 1, run.num_shards), min(after + 1 + limit, run.num_shards))
+        winners = manifest.shards if manifest is not None else ()
+        with ThreadPoolExecutor(PARALLEL_LISTINGS, "snowpack-inspect") as pool:
+            attempts = pool.map(lambda shard_id: _attempts(storage, run, shard_id, winners), ids)
+            shards = [
+                ShardInspection(shard_id, winners[shard_id] if winners else None, found)
+                for shard_id, found in zip(ids, attempts, strict=True)
+            ]
+        return RunInspection(run, manifest, problem, tuple(shards), ids.stop < run.num_shards)
 
     def verify(self, dataset: str, run_id: str | None = None) -> Verification:
         """Read a published build back; see :func:`verify`.
@@ -90,3 +182,54 @@ class BuildManager:
         detail = {"keep_runs": retention.keep_runs, "stale_attempt_age": format_duration(retention.stale_attempt_age)}
         store.transact(lambda conn: write_audit(conn, store, actor, "cleanup_builds", subject, **detail))
         return cleanup(self.registry, storage, dataset, retention, holder=actor.name)
+
+
+def skew(shards: Sequence[ShardAttemptResult]) -> Skew:
+    """Return how unevenly the rows of a build are distributed."""
+    rows = [shard.rows for shard in shards]
+    average = sum(rows) / len(rows) if rows else 0.0
+    return Skew(
+        largest=max(range(len(rows)), key=rows.__getitem__, default=0),
+        rows=max(rows, default=0),
+        average=average,
+        times=max(rows, default=0) / average if average else 1.0,
+        empty=rows.count(0),
+    )
+
+
+def can_publish(run: BuildRun) -> bool:
+    """Return whether a run may still be published."""
+    return run.status is RunStatus.RUNNING
+
+
+def can_roll_back_to(run: BuildRun, current_run: str | None) -> bool:
+    """Return whether a rollback may make a run current."""
+    return run.status is RunStatus.SUCCEEDED and run.deleted_at is None and run.run_id != current_run
+
+
+def _manifest(storage: Storage, run: BuildRun) -> tuple[Manifest | None, str | None]:
+    if run.manifest is None or run.deleted_at is not None:
+        return None, None
+    try:
+        return manifest_at(storage, run.manifest, run.checksum), None
+    except ManifestDamaged as damage:
+        return None, str(damage)
+
+
+def _attempts(
+    storage: Storage, run: BuildRun, shard_id: int, winners: Sequence[ShardAttemptResult]
+) -> tuple[AttemptInspection, ...]:
+    above = layout.shard_folder(run.run_id, shard_id)
+    folders: dict[tuple[str, str], list[StoredObject]] = defaultdict(list)
+    for found in storage.objects(above):
+        if (match := ATTEMPT.match(found.path, len(above))) is not None:
+            folders[match[1], match[2]].append(found)
+    winner = f"{posixpath.dirname(winners[shard_id].url or '')}/" if winners else None
+    attempts = []
+    for (number, token), objects in folders.items():
+        folder = f"{above}attempt={number}-{token}/"
+        complete = any(each.path == f"{folder}{layout.RECORD}" for each in objects)
+        size = sum(each.bytes for each in objects)
+        won = None if winner is None else folder == winner
+        attempts.append(AttemptInspection(folder, int(number), token, len(objects), size, complete, won))
+    return tuple(sorted(attempts, key=lambda each: (each.won is not True, each.attempt, len(each.token), each.token)))

@@ -6,10 +6,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field
 
+from airflow_snowpack.builds.manager import RunInspection, ShardInspection
 from airflow_snowpack.builds.model import CleanupAction, CleanupPhase, Key, KeyType, ShardFormat, ShardingKind
 from airflow_snowpack.builds.read.verify import ShardProblem
 from airflow_snowpack.builds.registry.model import BuildDataset, BuildRun, RunStatus
-from airflow_snowpack.builds.run_inspection import RunInspection, ShardInspection
 from airflow_snowpack.humanize import size
 from airflow_snowpack.wire.listing import Column, Listing
 from airflow_snowpack.wire.shape import Body, From, Moment, Shape

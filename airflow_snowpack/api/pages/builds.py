@@ -9,10 +9,9 @@ from airflow_snowpack.api.pages.operations import WORDS
 from airflow_snowpack.api.pages.page import Here, Page, PageRoute
 from airflow_snowpack.api.problems import InvalidRequest
 from airflow_snowpack.api.routes.builds import MAX_RUNS, DatasetName, RunName, checked_run
-from airflow_snowpack.builds.manager import BuildManager
+from airflow_snowpack.builds.manager import BuildManager, can_publish, can_roll_back_to
 from airflow_snowpack.builds.model import CleanupPhase, Retention
 from airflow_snowpack.builds.registry.publications import audit_subject
-from airflow_snowpack.builds.run_inspection import can_publish, can_roll_back_to
 from airflow_snowpack.durations import parse_duration
 from airflow_snowpack.store import AuditTrail
 from airflow_snowpack.wire.build import cleanup_body, key_text

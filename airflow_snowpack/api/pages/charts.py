@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from airflow_snowpack.builds.manager import Skew, skew
 from airflow_snowpack.builds.model import ShardAttemptResult
-from airflow_snowpack.builds.run_inspection import Skew, skew
 from airflow_snowpack.humanize import number, plural
 from airflow_snowpack.jobs import QueueSample
 

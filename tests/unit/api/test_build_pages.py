@@ -17,8 +17,8 @@ from airflow_snowpack.api import User
 from airflow_snowpack.api.pages.charts import MOST_BARS, skew_chart
 from airflow_snowpack.builds import layout
 from airflow_snowpack.builds.json_format import read_attempt
+from airflow_snowpack.builds.manager import skew
 from airflow_snowpack.builds.publish import publish
-from airflow_snowpack.builds.run_inspection import skew
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
