@@ -91,12 +91,7 @@ class Arrival:
 
 @dataclass(frozen=True, slots=True)
 class Arrivals:
-    """What happened since a place.
-
-    :param new: oldest first; only what added data.
-    :param expired: how many snapshots came and were expired before they were read.
-    :param head: the place to look from the next time.
-    """
+    """What added data since a place, how many snapshots were expired unread, and the place to read from the next time."""
 
     new: tuple[Arrival, ...]
     expired: int

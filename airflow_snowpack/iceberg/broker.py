@@ -82,8 +82,7 @@ class Broker:
     ) -> Iterator[tuple[TableName, T | Exception | None]]:
         """Read the tables that have changed, several at a time, and yield each as soon as it is read.
 
-        :param known: the version of each table that the caller has read: the location of its metadata. ``None`` for a table that
-            is to be read in any case.
+        :param known: the version of each table that the caller has read; ``None`` for a table that is to be read in any case.
         :param process: called with each table that has changed, in one of several threads.
         :returns: each table with what ``process`` returned; ``None`` when it has not changed; or why it cannot be read.
         :raises CatalogUnreachable: the connection cannot be opened or used. A REST catalog that does not answer is the error of
@@ -102,9 +101,7 @@ class Broker:
         return chain(settled.items(), _read_each(changed, process))
 
     def tables(self, names: Collection[TableName]) -> dict[TableName, Table | Exception]:
-        """Return tables as they are now, or why one cannot be read.
-
-        A table that is awaited (:meth:`waiting_for`) is read only if it has changed since the call before.
+        """Return tables as they are now, or why one cannot be read; one in :meth:`waiting_for` is read only if it has changed.
 
         :raises CatalogUnreachable: the catalog does not answer.
         """
@@ -155,10 +152,7 @@ class Broker:
 
 
 def raise_outage(found: Collection[object]) -> None:
-    """Raise the error of a catalog that did not answer for any table: that is one problem, and not one for each table.
-
-    :raises CatalogUnreachable: all of these results are that.
-    """
+    """Raise the error of a catalog that did not answer for any of these tables: that is one problem, and not one for each."""
     outages = [result for result in found if isinstance(result, CatalogUnreachable)]
     if outages and len(outages) == len(found):
         raise outages[0]
@@ -276,10 +270,7 @@ def _read_locations(catalog: SqlCatalog, names: Collection[TableName]) -> dict[T
 
 
 def _read_metadata(catalog: SqlCatalog, name: TableName, location: str) -> Table:
-    """Open a table by the location of its metadata, without the connection, as PyIceberg does after it has found the location.
-
-    :raises TableUnreadable: the file cannot be read.
-    """
+    """Open a table as PyIceberg does after it has found the location, without the connection."""
     from pyiceberg.io import load_file_io
     from pyiceberg.serializers import FromInputFile
     from pyiceberg.table import Table

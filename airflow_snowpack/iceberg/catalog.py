@@ -184,8 +184,7 @@ class CatalogConfig:
     def load(self, limit: timedelta | None = None) -> Catalog:
         """Connect with PyIceberg.
 
-        :param limit: how long a REST catalog may take for each answer, which PyIceberg itself waits for without end; ``None``:
-            without end.
+        :param limit: how long a REST catalog may take for each answer; ``None``: without end, as PyIceberg itself waits.
         :raises CatalogUnreachable: it does not answer.
         """
         from pydantic import ValidationError
@@ -270,10 +269,7 @@ def load_table(catalog: Catalog, name: TableName) -> Table:
 
 
 def with_snapshots(catalog: RestCatalog, mode: str) -> RestCatalog:
-    """Return a view of a catalog, on the same session, whose tables have these snapshots, regardless of its properties.
-
-    :param mode: ``all``, or ``refs`` for those of branches and tags alone.
-    """
+    """Return a view of a catalog, on the same session, whose tables have ``all`` snapshots, or those of ``refs`` alone."""
     from pyiceberg.catalog.rest import SNAPSHOT_LOADING_MODE
 
     view = copy.copy(catalog)

@@ -156,10 +156,7 @@ def _changed_files(table: Table, snapshot: Snapshot) -> Iterator[tuple[int, int,
 
 @dataclass(slots=True)
 class ExpiredGain:
-    """What one expired commit brought.
-
-    :ivar snapshot_id: of the commit; ``None`` where only a later commit names its files.
-    """
+    """What one expired commit brought; its snapshot is ``None`` where only a later commit names its files."""
 
     sequence: int
     snapshot_id: int | None = None

@@ -60,10 +60,7 @@ class SnapshotHealth:
 
 @dataclass(frozen=True, slots=True)
 class Ref:
-    """A branch or a tag.
-
-    :param kind: ``branch`` or ``tag``.
-    """
+    """A branch or a tag; its ``kind`` is ``branch`` or ``tag``."""
 
     name: str
     kind: str
@@ -213,8 +210,7 @@ class TableNumbers:
 
     :param bytes: of data and delete files together.
     :param records: rows in data files; rows that delete files hide are still among them.
-    :param position_deletes: rows in position-delete files.
-    :param equality_deletes: rows in equality-delete files.
+    :param position_deletes: rows in position-delete files, as ``equality_deletes`` are those in equality-delete files.
     :param snapshots: all that the table still has.
     :param manifests: of the current snapshot.
     """
@@ -239,10 +235,7 @@ class TableNumbers:
 
 
 def read_numbers(table: Table, reader: MetadataReader | None = None) -> TableNumbers:
-    """The totals of the table as it was loaded; call ``table.refresh()`` first for those of now.
-
-    :param reader: of this table, if it has one already.
-    """
+    """Return the totals of the table as it was loaded; call ``table.refresh()`` first for those of now."""
     reader = reader or MetadataReader(table)
     snapshot = table.current_snapshot()
     if snapshot is None:

@@ -76,10 +76,7 @@ def is_inside(location: str, folder: str) -> bool:
 
 
 def relation_of(first: str, second: str) -> Relation | None:
-    """How a first location lies to a second; ``None`` when they have nothing in common.
-
-    ``INSIDE``: the first is inside the second. ``AROUND``: the first contains the second.
-    """
+    """Return whether the first is at, ``INSIDE`` or ``AROUND`` the second; ``None`` when they have nothing in common."""
     if normalise(first) == normalise(second):
         return Relation.SAME
     if is_inside(first, second):

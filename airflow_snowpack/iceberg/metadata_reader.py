@@ -76,10 +76,7 @@ class MetadataReader:
         return self._contents[manifest.manifest_path]
 
     def files(self, branch: str | None = None) -> TableFiles:
-        """Return the files of a branch's current snapshot.
-
-        :param branch: ``None`` for main.
-        """
+        """Return the files of a branch's current snapshot; ``None`` is main."""
         if branch not in self._files:
             snapshot = self.table.current_snapshot() if branch is None else self.table.snapshot_by_name(branch)
             manifests = self.manifests(snapshot)
@@ -154,10 +151,7 @@ class LiveFile(_LiveEntry):
 
 @dataclass(frozen=True, slots=True)
 class LiveDelete(_LiveEntry):
-    """A delete file that the current snapshot applies.
-
-    :param data_file: the one data file it is about, when it is about one only.
-    """
+    """A delete file that the current snapshot applies, with the data file that it is about when that is one only."""
 
     kind: DeleteKind
     data_file: str | None = None

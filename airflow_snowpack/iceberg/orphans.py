@@ -37,11 +37,7 @@ class StoredFile:
 
 @dataclass(frozen=True, slots=True)
 class StorageListing:
-    """What a listing of a table's storage found.
-
-    :param files: how many files there are.
-    :param orphans: those that are old enough and that no metadata names.
-    """
+    """How many files a table's storage has, and which are orphans: old enough, and named by no metadata."""
 
     files: int
     orphans: tuple[StoredFile, ...]
@@ -50,10 +46,7 @@ class StorageListing:
 def find_orphans(
     table: Table, *, older_than: datetime, location: str | None = None, reader: MetadataReader | None = None
 ) -> tuple[StoredFile, ...]:
-    """List what ``remove_orphan_files`` would remove; the arguments are those of :func:`list_storage`.
-
-    :param reader: of this table, if there is one already.
-    """
+    """List what ``remove_orphan_files`` would remove, as :func:`list_storage` does."""
     return list_storage(reader or MetadataReader(table), older_than=older_than, location=location).orphans
 
 

@@ -134,10 +134,7 @@ class UnwritableFrame(FrameError, kind=Kind.INVALID):
 
 
 class UnreadableTable(FrameError, kind=Kind.INVALID):
-    """The table can only be read with Spark.
-
-    :ivar problem: what is wrong with it.
-    """
+    """The table can only be read with Spark."""
 
     def __init__(self, path: str, problem: object) -> None:
         self.problem = f"the file {path} cannot be read without Spark: {_first_line(problem)}"

@@ -30,10 +30,7 @@ class Outlook(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """What happens to a table, and why.
-
-    :param reasons: full sentences; for a table that stays, each of them is sufficient.
-    """
+    """What happens to a table, and why, in full sentences; for a table that stays, each of them is sufficient."""
 
     outlook: Outlook
     reasons: tuple[Text, ...]

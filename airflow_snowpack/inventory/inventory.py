@@ -5,12 +5,15 @@
     inventory.require(table)          # TableNotFound, with tables of similar place
     inventory.tables(search="page")   # from the store, however the catalog is
 
-The invariant: a listing replaces the one before whole, in one transaction, and only a listing that was read to its end does.
-A catalog that does not answer leaves the tables as they were; :attr:`InventoryState.problem` has the reason.
+The invariant: a listing replaces the one before whole, in one transaction, and only a listing that was read to its end does: an
+obstacle is an error, never a shorter list. A catalog that does not answer leaves the tables as they were;
+:attr:`InventoryState.problem` has the reason. Tables whose names are not names of this package (with a space, for example), and
+namespaces that the catalog refuses, are logged and reported as left out: no request could name them.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -19,10 +22,9 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 
 from airflow_snowpack.errors import SnowpackError
-from airflow_snowpack.iceberg.catalog import load_table
-from airflow_snowpack.iceberg.errors import WrongCatalog
-from airflow_snowpack.iceberg.listing import LeftOut, list_tables
-from airflow_snowpack.iceberg.names import TableName
+from airflow_snowpack.iceberg.catalog import connection_errors, load_table
+from airflow_snowpack.iceberg.errors import CatalogUnreachable, InvalidTableName, WrongCatalog
+from airflow_snowpack.iceberg.names import LEVEL, MAX_LENGTH, TableName
 from airflow_snowpack.store import Store, StoreError, insert, storable, upsert
 from airflow_snowpack.store.prepared import Prepared
 from airflow_snowpack.store.signs_of_life import SignOfLife
@@ -30,12 +32,20 @@ from airflow_snowpack.store.tables.jobs import inventory_refreshes, inventory_ta
 from airflow_snowpack.store.worker import Worker
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from pyiceberg.catalog import Catalog
+
+log = logging.getLogger(__name__)
+
 
 REFRESH_EVERY = timedelta(minutes=5)
 ANSWER_WITHIN = timedelta(seconds=4)
 """How long a REST catalog may take for each answer to an inventory: ``config.load(limit=ANSWER_WITHIN)``."""
 LEFT_OUT_KEPT = 50
+Namespace = tuple[str, ...]
+NAMES = "Each part of a name must start with a letter or an underscore and go on with letters, digits, underscores and hyphens"
+TOO_LONG = f"A name has {MAX_LENGTH} characters at most, with its catalog"
 
 HAS = Prepared(
     sa.select(inventory_tables.c.table_key).where(inventory_tables.c.table_key == sa.bindparam("b_key", type_=sa.Text))
@@ -44,15 +54,21 @@ HAS = Prepared(
 
 
 @dataclass(frozen=True, slots=True)
+class LeftOut:
+    """A table, or a namespace with all its tables, that the listing does not have, and the reason without a full stop."""
+
+    name: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class InventoryState:
     """How well the inventory knows the catalog.
 
     :param tables: how many it holds.
-    :param refreshed_at: when the catalog was last listed; ``None`` for never.
-    :param tried_at: when that was last tried.
+    :param refreshed_at: when the catalog was last listed, as ``tried_at`` is when that was last tried; ``None`` for never.
     :param problem: why the last try failed; ``None`` when it did not.
-    :param left_out: the first :data:`LEFT_OUT_KEPT` tables and namespaces that the package cannot handle, and
-        ``left_out_count``: how many there are.
+    :param left_out: the first :data:`LEFT_OUT_KEPT` of ``left_out_count`` tables and namespaces that the package cannot handle.
     """
 
     tables: int
@@ -128,9 +144,7 @@ class Inventory:
         return self.state()
 
     def refresh_if_older(self, age: timedelta = REFRESH_EVERY) -> bool:
-        """Refresh when no process tried for this long, or for a quarter of it after a failure.
-
-        Of several processes that share a store, one refreshes.
+        """Refresh, in one of the processes that share a store, when none tried for this long, or a quarter of it after a failure.
 
         :raises CatalogUnreachable: as :meth:`refresh`.
         """
@@ -239,11 +253,65 @@ class Inventory:
         conn.execute(upsert(inventory_refreshes, values), {"catalog": self._key, **values})
 
 
-def refresher(inventory: Inventory, every: timedelta = REFRESH_EVERY, sign: SignOfLife | None = None) -> Worker:
-    """Return the role that refreshes the inventory at once and then on a period; of several that share a store, one does it.
+def list_tables(catalog: Catalog, catalog_name: str, left_out: list[LeftOut]) -> Iterator[TableName]:
+    """The tables of every namespace, namespaces within namespaces included.
 
-    :param sign: the sign of life of this process.
+    :param catalog_name: what this installation calls the catalog.
+    :param left_out: gets what the listing cannot have.
+    :raises CatalogUnreachable: it does not answer, or lets us look into none of its namespaces.
     """
+    from pydantic import ValidationError
+    from pyiceberg.exceptions import ForbiddenError, NoSuchNamespaceError
+
+    # A missing namespace was dropped since it was listed, or another service responds at the catalog's address.
+    unfinished: tuple[type[Exception], ...] = (NoSuchNamespaceError, ValidationError, *connection_errors())
+    seen, forbidden = 0, None
+    try:
+        for namespace in _namespaces(catalog, left_out):
+            try:
+                identifiers = catalog.list_tables(namespace)
+            except ForbiddenError as refusal:
+                log.warning("Left out of the inventory: namespace %s, which is refused: %s", ".".join(namespace), refusal)
+                left_out.append(LeftOut(f"{'.'.join(namespace)}.*", "The catalog refuses to list this namespace"))
+                forbidden = refusal
+                continue
+            seen += 1
+            yield from (name for identifier in identifiers if (name := _name(identifier, catalog_name, left_out)) is not None)
+    except unfinished as error:
+        raise CatalogUnreachable(catalog.name, error) from error
+    if forbidden is not None and not seen:
+        raise CatalogUnreachable(catalog.name, forbidden)
+
+
+def _namespaces(catalog: Catalog, left_out: list[LeftOut]) -> Iterator[Namespace]:
+    """Each namespace once, whether the catalog lists the direct children of one or all that are below it."""
+    seen: set[Namespace] = {()}
+    parents: list[Namespace] = [()]
+    while parents:
+        for found in catalog.list_namespaces(parents.pop()):
+            namespace = tuple(found)
+            if namespace in seen:
+                continue
+            seen.add(namespace)
+            if all(LEVEL.fullmatch(level) for level in namespace):
+                parents.append(namespace)
+                yield namespace
+            else:
+                left_out.append(LeftOut(f"{'.'.join(namespace)}.*", NAMES))
+                log.warning("Left out of the inventory: namespace %r, which no table name here can have", ".".join(namespace))
+
+
+def _name(identifier: Namespace, catalog_name: str, left_out: list[LeftOut]) -> TableName | None:
+    try:
+        return TableName(catalog_name, ".".join(identifier[:-1]), identifier[-1])
+    except InvalidTableName as problem:
+        left_out.append(LeftOut(".".join(identifier), TOO_LONG if all(map(LEVEL.fullmatch, identifier)) else NAMES))
+        log.warning("Left out of the inventory: %s", problem)
+        return None
+
+
+def refresher(inventory: Inventory, every: timedelta = REFRESH_EVERY, sign: SignOfLife | None = None) -> Worker:
+    """Return the role that refreshes the inventory at once and then periodically; of several with one store, one does it."""
 
     def refresh() -> None:
         inventory.refresh_if_older(every)

@@ -38,10 +38,7 @@ def stored_locations(store: Store, table: TableName) -> StoredLocations | None:
 
 
 class StoredLocations:
-    """The locations of one catalog's tables, as :class:`~airflow_snowpack.iceberg.locations.LocationMemory` has them.
-
-    :param catalog: its name and identity.
-    """
+    """The memory of the locations of one catalog's tables, by its name and identity."""
 
     def __init__(self, store: Store, catalog: str) -> None:
         self._store = store

@@ -76,10 +76,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class LineageGraph:
-    """A table with its upstream and downstream tables.
-
-    :param nodes: by depth, the table itself at 0; within one depth in the order in which they were found.
-    """
+    """A table with its upstream and downstream tables: the nodes by depth, then in the order in which they were found."""
 
     table: str
     nodes: tuple[Node, ...]

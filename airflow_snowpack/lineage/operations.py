@@ -63,10 +63,7 @@ ADD_EDGES = Prepared(_add_edges())
 
 
 def note_operation(store: Store, operation: Operation) -> bool:
-    """Record an operation in a transaction of its own.
-
-    :returns: whether it is recorded now; if not, the log has the reason.
-    """
+    """Record an operation in a transaction of its own; return whether it is recorded now. If not, the log has the reason."""
     try:
         return store.transact(lambda conn: record_operation(conn, operation))
     except (SQLAlchemyError, StoreError) as error:
@@ -305,10 +302,7 @@ EDGES = Kind(
 
 
 def forget_operations(store: Store, *, keep: timedelta = KEEP) -> int:
-    """Delete what is older; a batch at most, as it is called again and again.
-
-    :returns: how many operations went.
-    """
+    """Delete what is older, a batch at most, as it is called again and again; return how many operations went."""
     before = age_limit(store.clock(), keep)
     gone = prune_batch(store, OPERATIONS, before).rows[operations.name]
     prune_batch(store, EDGES, before)

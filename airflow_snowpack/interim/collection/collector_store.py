@@ -125,10 +125,7 @@ table_to_drop = row_mapper(
 
 
 class CollectorStore:
-    """Reads and writes what the collector needs.
-
-    :param holder: the collector's name, for people.
-    """
+    """Reads and writes what the collector needs, under the collector's name as the ``holder`` of leases."""
 
     def __init__(self, store: Store, policy: InterimPolicy, *, holder: str, make_id: IdMaker = new_id) -> None:
         self.store = store
@@ -151,10 +148,7 @@ class CollectorStore:
         return [run for run in runs if run.run_key in self._seem_finished]
 
     def settle(self, runs: Sequence[DueRun], states: States, limit: int) -> list[TableToDrop]:
-        """Delete what finished and dead tasks had on record, and take the tables that no task needs then.
-
-        :param states: as Airflow has reported them after :meth:`mark`.
-        """
+        """Delete what finished and dead tasks have on record, by the states after :meth:`mark`; take what no task needs then."""
 
         def write(conn: sa.Connection) -> list[TableToDrop]:
             self._release(conn, runs, states)

@@ -91,10 +91,7 @@ def read_as_arrow(ref: Ref, catalog: Catalog) -> pa.Table:
 
 
 def name_of(table: TableRef) -> TableName:
-    """Return the name of the table that a reference points to.
-
-    :raises InvalidTableName: the reference has an unusable name.
-    """
+    """Return the name of the table that a reference points to; :class:`InvalidTableName` if it is unusable."""
     catalog, _, name = table.table.partition(".")
     return TableName.parse(name, catalog=catalog)
 

@@ -63,26 +63,17 @@ def in_iceberg_types(rows: pa.Table) -> pa.Table:
 
 
 def iceberg_field(field: pa.Field) -> pa.Field:
-    """Return the field in a type that Iceberg has.
-
-    :raises UnsupportedType: there is none.
-    """
+    """Return the field in a type that Iceberg has; :class:`UnsupportedType` without one."""
     return pa.field(field.name, _kept(field.type), field.nullable)
 
 
 def time_zones(schema: pa.Schema) -> dict[str, str]:
-    """Return the time zones of timestamps that are not in UTC, by place: ``{"3.0": "Europe/Berlin"}``.
-
-    A place is that of the column, followed by those of the fields inside it.
-    """
+    """Return the zones of timestamps that are not in UTC, by column and fields inside: ``{"3.0": "Europe/Berlin"}``."""
     return dict(_zones(schema, ()))
 
 
 def in_time_zones(field: pa.Field, zones: Mapping[str, str], place: str) -> pa.Field:
-    """Return the field with the zones from :func:`time_zones`.
-
-    :param place: the field's own place.
-    """
+    """Return the field, whose own place is given, with the zones from :func:`time_zones`."""
     kind = field.type
     if types.is_timestamp(kind) and place in zones:
         return field.with_type(pa.timestamp(kind.unit, zones[place]))

@@ -39,10 +39,7 @@ TABLE_PROPERTIES = {"format-version": "2", "snowpack.interim": "true", "write.fo
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A table after its only commit.
-
-    :param location: the table's folder, from the catalog.
-    """
+    """A table after its only commit, with its folder from the catalog."""
 
     snapshot_id: int | None
     location: str

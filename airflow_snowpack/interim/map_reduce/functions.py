@@ -43,20 +43,14 @@ _lock = Lock()
 
 @dataclass(frozen=True, slots=True)
 class ShippedFunction:
-    """A function and its further arguments, pickled.
-
-    :param name: for error messages.
-    """
+    """A function and its further arguments, pickled, with its name for error messages."""
 
     name: str
     pickled: bytes
 
     @classmethod
     def of(cls, fn: Callable[..., Any], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None) -> Self:
-        """Pickle a function.
-
-        :raises UnusableFunction: it is not callable, or uses something that cannot be sent.
-        """
+        """Pickle a function; :class:`UnusableFunction` if it is not callable, or uses something that cannot be sent."""
         from pyspark import cloudpickle
 
         pickling: Any = cloudpickle  # it has no types
@@ -81,10 +75,7 @@ class ShippedFunction:
 
 @dataclass(frozen=True, slots=True)
 class FunctionCall:
-    """A function in one Spark task.
-
-    :param partition: Spark's number of the partition.
-    """
+    """A function in one Spark task, which has Spark's number of its partition."""
 
     name: str
     partition: int
@@ -110,17 +101,11 @@ class FunctionCall:
             raise _with_traceback(FunctionFailed.at(shipped.name, partition, "its start", cause), error) from error
 
     def __call__(self, given: Any, place: object) -> Any:
-        """Call the function.
-
-        :param place: where in the partition that is, as its text is at the time of an error.
-        """
+        """Call the function. The place in the partition is formatted when there is an error."""
         return self.guarded(place, given, self.function, given)
 
     def guarded(self, place: object, shown: object, step: Callable[..., Any], *given: Any) -> Any:
-        """Run a part of the user's code.
-
-        :param shown: its input, for the error message; ``None`` for none.
-        """
+        """Run a part of the user's code; ``shown`` is its input for the error message, if it has one."""
         try:
             return step(*given)
         except FunctionError:
@@ -130,10 +115,7 @@ class FunctionCall:
             raise _with_traceback(self.failed(place, cause_of(error), shown), error) from error
 
     def batch(self, batches: RowBatches, rows: Sequence[Any], place_of: Callable[[int], str]) -> pa.RecordBatch:
-        """Return the rows that it returned as a batch.
-
-        :param place_of: returns the place of one of these rows.
-        """
+        """Return the rows that it returned as a batch; ``place_of`` returns the place of one of them."""
         try:
             return batches.of(rows)
         except Misfit as misfit:

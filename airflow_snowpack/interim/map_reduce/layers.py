@@ -13,7 +13,6 @@ last one returns one row. A single row needs no layer.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -83,12 +82,6 @@ class Layers:
     def to_json(self) -> dict[str, Any]:
         """Return the plan as JSON, for an XCom."""
         return {"rows": self.rows, "fan_in": self.fan_in, "layers": [layer.to_json() for layer in self.layers]}
-
-    @classmethod
-    def from_json(cls, plan: Mapping[str, Any]) -> Self:
-        """Parse the JSON from :meth:`to_json`."""
-        layers = (Layer(each["layer"], each["rows_in"], each["partitions"], each["rows_out"]) for each in plan["layers"])
-        return cls(plan["rows"], plan["fan_in"], tuple(layers))
 
 
 def groups_of(rows: int, fan_in: int) -> int:

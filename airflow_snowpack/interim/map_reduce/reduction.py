@@ -230,10 +230,7 @@ def _has_order(kind: Any) -> bool:
 
 
 def _stored(ordered: DataFrame) -> DataFrame:
-    """Return the rows as they are now, stored on the disks of Spark's executors.
-
-    So they are the same when they are counted and when they are read, which a sort in parts, by a sample, does not guarantee.
-    """
+    """Return the rows as they are now, on the disks of Spark's executors: a sort by a sample may differ when it is read again."""
     from pyspark import StorageLevel
 
     return ordered.localCheckpoint(eager=True, storageLevel=StorageLevel.DISK_ONLY)
@@ -294,10 +291,7 @@ class LayerTask:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """The rows of one call of the function.
-
-    :param number: also the number of the row that it becomes.
-    """
+    """The rows of one call of the function; its number is also that of the row that it becomes."""
 
     number: int
     first: int

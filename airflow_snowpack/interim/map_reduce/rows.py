@@ -73,10 +73,7 @@ def columns_of(df: DataFrame, schema: RowSchema | None) -> Columns:
 
 
 class Misfit(ValueError):
-    """A row that does not fit its schema; it becomes the cause of a FunctionFailed.
-
-    :ivar number: which of the rows.
-    """
+    """A row, by its number, that does not fit its schema; it becomes the cause of a FunctionFailed."""
 
     def __init__(self, number: int, problem: str) -> None:
         super().__init__(problem)

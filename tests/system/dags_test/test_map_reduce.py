@@ -53,6 +53,6 @@ def test_dags_test_maps_and_reduces_the_flights(airflow_home: AirflowHome, load:
     assert report["miles"] == pc.sum(arrived["distance"]).as_py()
     assert report["worst_delay"] == pc.max(arrived["arr_delay"]).as_py()
     assert report["late"] == pc.sum(pc.greater(arrived["arr_delay"], 60)).as_py()
-    layers = Layers.from_json(told["total", "layers"])
-    assert str(layers) == str(Layers.plan(arrived.num_rows, 100, 8))
+    planned = Layers.plan(arrived.num_rows, 100, 8)
+    assert [layer["rows_out"] for layer in told["total", "layers"]["layers"]] == [layer.rows_out for layer in planned.layers]
     assert told["legs", "return_value"]["snowpack"] == "table", "no rows go through Airflow"
