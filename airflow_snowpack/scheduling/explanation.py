@@ -43,11 +43,9 @@ LAST = 5
 class Explanation:
     """The state of a schedule, and why it has not run.
 
-    :param trigger: how far its trigger is satisfied now.
     :param pending: the pending run that waits for its trigger or its constraints, if there is one.
     :param launching: the pending run whose DAG run is being started, and ``problem``: why the last attempt failed.
     :param absorbs: whether further events join the run that is being started.
-    :param next_tick: when its own clock is due next.
     :param deadline: when it runs at the latest, for a trigger with ``at_latest``.
     :param sources: the tables and DAGs that an enabled schedule listens to, when each table was last read, and their problems.
     :param scheduler_seen_at: when a scheduler last worked on this store, and ``scheduler_is_alive``: whether it still runs.

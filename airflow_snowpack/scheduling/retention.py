@@ -22,6 +22,7 @@ import sqlalchemy as sa
 
 from airflow_snowpack.scheduling.constraints.constraint import Constraint, RequiredFacts, usable_constraint
 from airflow_snowpack.scheduling.events.event_log import MATCHED_TO
+from airflow_snowpack.scheduling.pending_runs.gated_runs import GATE_KEY
 from airflow_snowpack.store import Store
 from airflow_snowpack.store.dialect import insert
 from airflow_snowpack.store.retention import Kind
@@ -44,7 +45,11 @@ def retained(store: Store) -> tuple[Kind, ...]:
     """Return the kinds of rows of this room, in the order in which they are deleted: an event after the runs that had it."""
     of_schedules = store.read(lambda conn: _periods_in(conn, schedules.c.definition["constraints"]))
     counted = max(KEEP, of_schedules, longest_of_gates(store))
-    return (PENDING_JOBS, EVENTS, HISTORY, _runs(counted), _gates(counted), SOURCE_PROBLEMS)
+    run, gate = schedule_runs.c, gated_runs.c
+    of_runs, of_gates = (run.reserved_at, run.dag_id, run.run_id), (gate.ended_at, *GATE_KEY)
+    runs = Kind(schedule_runs, age=run.reserved_at, order=of_runs, unneeded=run.ended_at.is_not(None), at_least=counted)
+    gates = Kind(gated_runs, age=gate.ended_at, order=of_gates, which=gate.ended_at.is_not(None), at_least=counted)
+    return (PENDING_JOBS, EVENTS, HISTORY, runs, gates, SOURCE_PROBLEMS)
 
 
 def _held(conn: sa.Connection, event_ids: Sequence[Any]) -> Collection[Any]:
@@ -72,24 +77,9 @@ EVENTS = Kind(
 )
 HISTORY = Kind(schedule_history, age=schedule_history.c.at, order=(schedule_history.c.id,), at_least=KEEP)
 SOURCE_PROBLEMS = Kind(
-    source_problems,
-    age=source_problems.c.asked_at,
-    order=(source_problems.c.asked_at, source_problems.c.key),
-    at_least=KEEP,
+    source_problems, age=source_problems.c.asked_at, order=(source_problems.c.asked_at, source_problems.c.key), at_least=KEEP
 )
 """A problem that still exists is found again; the others are of sources that no schedule listens to any more."""
-
-
-def _runs(counted: timedelta) -> Kind:
-    run = schedule_runs.c
-    order = (run.reserved_at, run.dag_id, run.run_id)
-    return Kind(schedule_runs, age=run.reserved_at, order=order, unneeded=run.ended_at.is_not(None), at_least=counted)
-
-
-def _gates(counted: timedelta) -> Kind:
-    run = gated_runs.c
-    order = (run.ended_at, run.dag_id, run.run_id, run.task)
-    return Kind(gated_runs, age=run.ended_at, order=order, which=run.ended_at.is_not(None), at_least=counted)
 
 
 FACT = "longest_max_runs_of_gates"

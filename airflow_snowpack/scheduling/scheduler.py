@@ -37,7 +37,6 @@ RETRY_AFTER = timedelta(seconds=5)
 class Scheduler:
     """All parts of the scheduler but the poller, which has a thread of its own (:meth:`Poller.worker`).
 
-    :param airflow: reads the state of Airflow; ``starter``: starts runs there.
     :param name: the name under which it claims launches.
     :param sign: its sign of life; ``None``: of this process.
     """

@@ -48,11 +48,7 @@ FIRST_PAUSE, LONGEST_PAUSE = timedelta(seconds=5), timedelta(minutes=5)
 
 
 class Launcher:
-    """Starts runs.
-
-    :param starter: starts one in Airflow.
-    :param name: the name under which it claims launches.
-    """
+    """Starts runs. It claims launches under its name."""
 
     def __init__(self, store: Store, starter: Starter, name: str) -> None:
         self._store = store
@@ -149,11 +145,7 @@ class Launcher:
 
 
 def close_launch(conn: sa.Connection, row: sa.Row[Any], now: datetime) -> Mapping[str, Any]:
-    """Close the launch for further events, and write the conf with those that it has.
-
-    :param row: the row of the launch, which this transaction has claimed.
-    :returns: the run's conf.
-    """
+    """Close a launch that this transaction has claimed for further events, and return the run's conf with those that it has."""
     conf: Mapping[str, Any] = row.conf
     if row.absorbs:
         why = conf["snowpack"] | listed_events(conn, [row.pending_id])[row.pending_id]

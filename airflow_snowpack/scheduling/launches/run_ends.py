@@ -31,14 +31,7 @@ from airflow_snowpack.scheduling.events.event_log import Event, last_number, pub
 from airflow_snowpack.scheduling.launches.active_runs import active_runs, release_slots
 from airflow_snowpack.scheduling.pending_runs.gated_runs import end_gates, groups_of_gates, was_skipped
 from airflow_snowpack.scheduling.pending_runs.wait_queue import wake_next
-from airflow_snowpack.scheduling.sources.source import (
-    Found,
-    ProblemKind,
-    dag_source,
-    is_news,
-    read_problems,
-    write_problem,
-)
+from airflow_snowpack.scheduling.sources.source import Found, ProblemKind, dag_source, is_news, read_problems, write_problem
 from airflow_snowpack.scheduling.triggers.trigger import run_key
 from airflow_snowpack.store import Store
 from airflow_snowpack.store.dialect import insert, lock_keys, upsert
@@ -67,10 +60,7 @@ KEYS_PER_STATEMENT = 5_000
 
 
 class RunEnds:
-    """Finds the ends that are not on record.
-
-    :param airflow: reads the state of Airflow.
-    """
+    """Finds the ends that are not on record."""
 
     def __init__(self, store: Store, airflow: AirflowPort) -> None:
         self._store = store

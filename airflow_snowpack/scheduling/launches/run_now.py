@@ -31,9 +31,8 @@ from airflow_snowpack.store.tables.schedules import pending_jobs, schedules
 
 
 def run_now(of: Schedules, name: str) -> PendingRun:
-    """Reserve a run of a schedule and hand it to the launcher.
+    """Reserve a run of a schedule for the actor of the schedules, and hand it to the launcher.
 
-    :param of: the schedules, with the actor who requests it.
     :raises ScheduleNotFound: there is none of this name.
     :raises ScheduleNotReadable: this version cannot read what it would run with.
     """
@@ -60,7 +59,6 @@ def run_registered(
 ) -> PendingRun:
     """Reserve a run of a registered run and hand it to the launcher; also of a disabled one, which only stops its cron.
 
-    :param of: the catalogue, with the actor who requests it.
     :param conf: values for this run, over the registered ones key by key. A value that is an object is replaced as a whole.
     :param preservation: of this run's interim tables; ``None`` for what is registered. ``NONE`` beats a registered ``FULL``.
     :raises RunNotFound: there is none of this name.

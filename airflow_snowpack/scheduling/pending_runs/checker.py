@@ -45,10 +45,7 @@ REQUEST_LIMIT = 250
 
 
 class Checker:
-    """Evaluates what is due.
-
-    :param airflow: reads the state of Airflow.
-    """
+    """Evaluates what is due."""
 
     def __init__(self, store: Store, airflow: AirflowPort) -> None:
         self._store = store

@@ -44,10 +44,7 @@ from airflow_snowpack.store.tables.schedules import dag_successes, pending_jobs,
 
 
 class Facts:
-    """What the store contains about the constraints of some runs, as it changes while they are evaluated.
-
-    :param snapshot: the state of Airflow before the transaction.
-    """
+    """What the store contains about the constraints of some runs, as it changes while they are evaluated."""
 
     def __init__(self, conn: sa.Connection, snapshot: Snapshot, now: datetime) -> None:
         self.conn = conn

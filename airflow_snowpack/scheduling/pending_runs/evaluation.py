@@ -55,6 +55,7 @@ DISCARD_LIMIT = 50
 """A pending run that is discarded costs some statements of its own."""
 
 Outcomes = dict[str, PendingState | None]
+_Judged = tuple[Counted, Judgement]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,21 +77,13 @@ class _Due:
         """The columns for its moments."""
         return {"triggered_at": self.triggered_at, "expires_at": self.expires_at}
 
-    @property
-    def is_new(self) -> bool:
-        """Whether its trigger was not satisfied before."""
-        return self.row.triggered_at is None
-
     def is_discarded_at(self, now: datetime) -> bool:
         """Whether its timeout discards it then, which keeps the events that arrived after the expiry; a skip would not."""
         return now >= self.expires_at and self.schedule.timeout.then is Then.DISCARD
 
 
 class Evaluation:
-    """Evaluates one batch; used once.
-
-    :param snapshot: the state of Airflow before the transaction.
-    """
+    """Evaluates one batch on a snapshot of Airflow from before its transaction; used once."""
 
     def __init__(self, store: Store, conn: sa.Connection, snapshot: Snapshot) -> None:
         self._store = store
@@ -120,26 +113,24 @@ class Evaluation:
         outcomes: Outcomes = {pending_id: None for pending_id in pending_ids if pending_id not in found}
         in_order = [found[pending_id] for pending_id in pending_ids if pending_id in found]
         readable = [(run.row, run.schedule) for run in in_order if run.schedule is not None]
-        counted = dict(zip((row.pending_id for row, _ in readable), count_each(self._conn, readable), strict=True))
-        judged = {
-            row.pending_id: schedule.trigger.evaluate(counted[row.pending_id].progress, self._now) for row, schedule in readable
+        judged: dict[str, _Judged] = {
+            row.pending_id: (counted, schedule.trigger.evaluate(counted.progress, self._now))
+            for (row, schedule), counted in zip(readable, count_each(self._conn, readable), strict=True)
         }
-        taken = self._lock_keys(in_order, judged)
-        for run in taken:
+        for run in self._lock_keys(in_order, judged):
             if self._ended >= DISCARD_LIMIT:
                 break
-            pending_id = run.row.pending_id
-            outcomes[pending_id] = self._evaluate(run, counted.get(pending_id), judged.get(pending_id))
+            outcomes[run.row.pending_id] = self._evaluate(run, judged.get(run.row.pending_id))
         self._finish()
         return outcomes
 
-    def _lock_keys(self, runs: Sequence[Locked], judged: Mapping[str, Judgement]) -> list[Locked]:
+    def _lock_keys(self, runs: Sequence[Locked], judged: Mapping[str, _Judged]) -> list[Locked]:
         """Lock the wait keys that these runs count, and read the facts; the runs beyond :data:`LOCK_LIMIT` are left."""
         keys: set[str] = set()
         taken: list[Locked] = []
         asking: list[Schedule] = []
         for run in runs:
-            if run.schedule is not None and (run.row.triggered_at is not None or judged[run.row.pending_id].satisfied):
+            if run.schedule is not None and (run.row.triggered_at is not None or judged[run.row.pending_id][1].satisfied):
                 counts = counted_keys(run.schedule.dag_id, run.schedule.constraints)
                 if keys and len(keys | counts) > LOCK_LIMIT:
                     break
@@ -153,14 +144,15 @@ class Evaluation:
 
     # --- one pending run -------------------------------------------------------------------------------------------------
 
-    def _evaluate(self, run: Locked, counted: Counted | None, judgement: Judgement | None) -> PendingState:
+    def _evaluate(self, run: Locked, judged: _Judged | None) -> PendingState:
         row, schedule = run.row, run.schedule
         self._now = self._store.clock()  # a run that was woken a moment ago is due, and may come before this one
         if run.problem is not None:
             return self._set_aside(row, run.problem)
-        if schedule is None or counted is None or judgement is None:
+        if schedule is None or judged is None:
             self._flush()
             return self._discard(row, PendingState(row.state), "the schedule was changed")
+        counted, judgement = judged
         if row.triggered_at is None and not judgement.satisfied:
             reason = Reason("trigger", judgement.text, met=False, not_before=judgement.next_at)
             return self._wait(Write.of(row, **_changes((reason,), judgement.next_at, None, counted)))
@@ -183,7 +175,7 @@ class Evaluation:
         rulings = rule_all(schedule.constraints, facts, reasons_from_json(due.row.reasons)[1:])
         reasons = (due.trigger, *rulings.reasons)
         if rulings.skips and not due.is_discarded_at(now):
-            self._note_triggered(due)
+            self._write_triggered(due)
             self._discard(due.row, PendingState.CONSTRAINT, "; ".join(rulings.skips), reasons, what="skipped")
             keep_unmet(self._conn, self._store, due.row, schedule, due.counted)
             return PendingState.DISCARDED
@@ -212,7 +204,7 @@ class Evaluation:
         timeout = due.schedule.timeout
         unmet = "; ".join(reason.text for reason in reasons if not reason.met)
         why = f"its constraints were not met within {timeout.period}: {unmet}"
-        self._note_triggered(due)
+        self._write_triggered(due)
         if timeout.then is Then.DISCARD:
             discarded = self._discard(due.row, PendingState.CONSTRAINT, why, reasons, what="timed_out")
             keep_of_expired(self._conn, self._store, due.row, due.schedule, due.counted, due.expires_at)
@@ -229,8 +221,7 @@ class Evaluation:
 
         :param next_at: when it is evaluated again; ``None`` where its place in the queue decides that.
         """
-        if due.is_new:
-            self._entries.append(self._triggered(due))
+        self._note_triggered(due)
         changes = _changes(reasons, next_at, waits_for, due.counted)
         return self._wait(Write.of(due.row, state=PendingState.CONSTRAINT, **due.moments, **changes))
 
@@ -249,8 +240,8 @@ class Evaluation:
         """
         row, schedule = due.row, due.schedule
         run_id = run_id_of(schedule.name, row.pending_id, row.created_at)
-        if due.is_new and was is None:
-            self._entries.append(self._triggered(due))
+        if was is None:
+            self._note_triggered(due)
         changes = _changes(reasons, None, None, due.counted)
         start = Write.of(row, state=PendingState.LAUNCH, was=was, run_id=run_id, **due.moments, **changes)
         if row.waits_for is None:
@@ -280,15 +271,18 @@ class Evaluation:
             self._fronts.leave(row, row.waits_for)
             self._left.add(row.waits_for)
 
-    def _triggered(self, due: _Due) -> dict[str, Any]:
-        since = due.triggered_at.isoformat()
-        return line(self._store, due.schedule.name, "triggered", due.row.pending_id, says=due.trigger.text, since=since)
-
     def _note_triggered(self, due: _Due) -> None:
-        """Write that its trigger is satisfied now, before what is written at once of the same run."""
+        """Enter in the history that its trigger is satisfied, if it was not before."""
+        if due.row.triggered_at is None:
+            says, since = due.trigger.text, due.triggered_at.isoformat()
+            entry = line(self._store, due.schedule.name, "triggered", due.row.pending_id, says=says, since=since)
+            self._entries.append(entry)
+
+    def _write_triggered(self, due: _Due) -> None:
+        """Write that its trigger is satisfied, before what is written at once of the same run."""
+        self._note_triggered(due)
         self._flush()
-        if due.is_new:
-            write_lines(self._conn, [self._triggered(due)])
+        if due.row.triggered_at is None:
             move(self._conn, due.row.pending_id, PendingState.TRIGGER, PendingState.CONSTRAINT, **due.moments)
 
     # --- writing --------------------------------------------------------------------------------------------------------

@@ -46,20 +46,13 @@ NOT_QUEUED: Mapping[str, Any] = {"not_before": None, "waits_for": None}
 class Gate:
     """One run at its gate.
 
-    :param airflow: reads the state of Airflow.
     :param constraints: what must be met, as for schedules. ``MaxRuns`` counts the runs that passed this gate, and ``Delay``
         counts from when the run came to it.
     :param priority: it gives way to schedules of a higher one that wait for the same, and is before gates of a lower one.
     """
 
     def __init__(
-        self,
-        store: Store,
-        airflow: AirflowPort,
-        place: GatePlace,
-        constraints: Sequence[Constraint],
-        *,
-        priority: int = 0,
+        self, store: Store, airflow: AirflowPort, place: GatePlace, constraints: Sequence[Constraint], *, priority: int = 0
     ) -> None:
         self._store = store
         self._airflow = airflow
@@ -129,13 +122,9 @@ class Gate:
         facts.read([run])
         context = GateContext(facts, run.dag_id, run.name, run.priority, row.arrived_at, now, self._place, reopened)
         rulings = rule_all(run.constraints, context, reasons_from_json(row.reasons))
-        reasons = {"reasons": reasons_to_json(rulings.reasons)}
-        if rulings.skips:
-            return self._write(conn, row, GateState.SKIPPED, {**reasons, **NOT_QUEUED})
-        if rulings.all_met:
-            return self._write(conn, row, GateState.PASSED, {**reasons, **NOT_QUEUED})
+        state = GateState.SKIPPED if rulings.skips else GateState.PASSED if rulings.all_met else GateState.WAITING
         waits = {"not_before": rulings.not_before, "waits_for": rulings.waits_for}
-        return self._write(conn, row, GateState.WAITING, {**reasons, **waits})
+        return self._write(conn, row, state, {"reasons": reasons_to_json(rulings.reasons), **waits})
 
     def _write(self, conn: sa.Connection, row: sa.Row[Any], state: GateState, changes: Mapping[str, Any]) -> GatedRun:
         """Write the run's state with its reservation."""

@@ -62,7 +62,6 @@ class GatePlace:
 class GatedRun:
     """A run at a gate.
 
-    :param arrived_at: when it came to the gate.
     :param not_before: no constraint is evaluated before this moment; ``None`` when no moment is known.
     :param waits_for: the key of the queue that it waits in.
     :param reasons: the result of each constraint at the last evaluation.
@@ -88,9 +87,7 @@ class GatedRun:
 
 
 gated_run_from = row_mapper(
-    GatedRun,
-    {"state": GateState, "reasons": reasons_from_json},
-    place=lambda row: GatePlace(row.dag_id, row.run_id, row.task),
+    GatedRun, {"state": GateState, "reasons": reasons_from_json}, place=lambda row: GatePlace(row.dag_id, row.run_id, row.task)
 )
 
 

@@ -47,10 +47,8 @@ def expiry(conn: sa.Connection, pending_id: str, schedule: Schedule, triggered_a
 def keep_of_expired(
     conn: sa.Connection, store: Store, row: sa.Row[Any], schedule: Schedule, counted: Counted, expires_at: datetime
 ) -> None:
-    """Leave the late events of a run that expired to a new pending run, which is due at once, with what the unmet triggers have
-    collected.
-
-    :param row: of the pending run, which this transaction has discarded.
+    """Leave the late events of a run that this transaction discarded to a new pending run, which is due at once, with what the
+    unmet triggers have collected.
     """
     now, mine = store.clock(), pending_events.c.pending_id == row.pending_id
     late = sa.select(events.c.id).where(events.c.id == pending_events.c.event_id, events.c.recorded_at >= expires_at).exists()
@@ -64,10 +62,7 @@ def keep_of_expired(
 
 
 def keep_unmet(conn: sa.Connection, store: Store, row: sa.Row[Any], schedule: Schedule, counted: Counted) -> None:
-    """Begin a new pending run with what the unmet triggers have collected, if they have collected anything.
-
-    :param row: of the pending run, which this transaction has discarded.
-    """
+    """Begin a new pending run with what the unmet triggers of a discarded one have collected, if that is anything."""
     now = store.clock()
     unmet = _unmet(schedule, counted, now)
     if not unmet:

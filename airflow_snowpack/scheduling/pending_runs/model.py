@@ -217,7 +217,6 @@ def lock_batch(
     No change of a schedule then commits before the effect of its evaluation. What another transaction has locked is left out
     instead of waited for.
 
-    :param definitions: the schedules as they were read before.
     :param failed: the errors that evaluations raised before, by pending run.
     """
     due = (pending_jobs.c.pending_id.in_(pending_ids), is_open, pending_jobs.c.next_check_at <= now)
@@ -270,12 +269,7 @@ class PendingQueue:
         self._store = store
 
     def page(
-        self,
-        *,
-        states: Collection[PendingState] = (),
-        schedule: str | None = None,
-        after: str | None = None,
-        limit: int = 100,
+        self, *, states: Collection[PendingState] = (), schedule: str | None = None, after: str | None = None, limit: int = 100
     ) -> Page[QueuedRun]:
         """Return a part of the queue, the oldest first.
 
