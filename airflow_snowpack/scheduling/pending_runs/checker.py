@@ -27,7 +27,7 @@ from airflow_snowpack.scheduling.constraints.constraint import (
     group_wait_key,
     usable_constraint,
 )
-from airflow_snowpack.scheduling.pending_runs.airflow_snapshot import take_snapshot
+from airflow_snowpack.scheduling.pending_runs.constraint_context import take_snapshot
 from airflow_snowpack.scheduling.pending_runs.evaluation import Evaluation, Outcomes
 from airflow_snowpack.scheduling.pending_runs.model import PendingState, RoundReport, is_open
 from airflow_snowpack.scheduling.schedule import Definitions
