@@ -48,9 +48,8 @@ entry_from = row_mapper(HistoryEntry)
 class History:
     """Writes and reads the events of jobs."""
 
-    def __init__(self, store: Store, batch_seconds: float = BATCH_SECONDS) -> None:
+    def __init__(self, store: Store) -> None:
         self._store = store
-        self._batch_seconds = batch_seconds
         self._pending: list[dict[str, Any]] = []
         self._beats: dict[str, dict[str, Any]] = {}
         self._guard = threading.Condition()
@@ -132,7 +131,7 @@ class History:
         while not self._closed.is_set():
             with self._guard:
                 self._guard.wait_for(lambda: self._pending or self._closed.is_set())
-            self._closed.wait(self._batch_seconds)  # let a batch gather
+            self._closed.wait(BATCH_SECONDS)  # let a batch gather
             self.flush()
 
 

@@ -1,8 +1,8 @@
 """Which files a rewrite would take, and in which groups: the rules of Iceberg's planner, on metadata alone.
 
     >>> bounds = SizeBounds(target=512, low=384, high=921, min_input_files=2)
-    >>> bounds.groups([("a", 100), ("b", 100), ("c", 500)], size=lambda file: file[1])
-    [[('a', 100), ('b', 100)]]
+    >>> [[file.path for file in group] for group in bounds.groups(small_and_large_files)]
+    [['a', 'b']]
     >>> bounds.outputs(200)
     1
 
@@ -20,8 +20,10 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Sequence
 
+    from airflow_snowpack.iceberg import LiveDelete, LiveFile
 
-File = TypeVar("File")
+
+File = TypeVar("File", bound="LiveFile | LiveDelete")
 
 GROUP_BYTES = 100 * 1024**3
 NO_LIMIT = 2**63 - 1
@@ -59,32 +61,30 @@ class SizeBounds:
         largest = min(1.1 * self.target, self.target + 0.5 * (self.high - self.target))
         return whole if rest <= self.low and size // whole < largest else whole + (1 if rest else 0)
 
-    def groups(
-        self,
-        files: Iterable[File],
-        *,
-        size: Callable[[File], int],
-        needs_it: Callable[[File], bool] = lambda file: False,
-    ) -> list[list[File]]:
+    def groups(self, files: Iterable[File], needs_it: Callable[[File], bool] = lambda file: False) -> list[list[File]]:
         """The groups of one partition that would be rewritten.
 
         :param needs_it: whether a file is to be rewritten whatever its size, and whatever its group.
         """
         if self.rewrite_all:
-            return list(self._packed(files, size))
-        chosen = [file for file in files if self.is_off(size(file)) or needs_it(file)]
-        packed = self._packed(chosen, size)
-        return [group for group in packed if self.is_worth([size(file) for file in group]) or any(map(needs_it, group))]
+            return self._packed(files)
+        packed = self._packed(file for file in files if self.is_off(file.bytes) or needs_it(file))
+        return [group for group in packed if self.is_worth([file.bytes for file in group]) or any(map(needs_it, group))]
 
-    def _packed(self, files: Iterable[File], size: Callable[[File], int]) -> list[list[File]]:
+    def measured(self, group: Sequence[File]) -> FileGroup[File]:
+        """Return a group with its size, and into how many files it would go."""
+        total = sum(file.bytes for file in group)
+        return FileGroup(tuple(group), total, self.outputs(total))
+
+    def _packed(self, files: Iterable[File]) -> list[list[File]]:
         bins: list[list[File]] = []
         room = 0
         for file in files:
-            if not bins or size(file) > room:
+            if not bins or file.bytes > room:
                 bins.append([])
                 room = self.group_bytes
             bins[-1].append(file)
-            room -= size(file)
+            room -= file.bytes
         return bins
 
 

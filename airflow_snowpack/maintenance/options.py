@@ -72,7 +72,7 @@ class ActionOptions:
 
     action: ClassVar[str]
 
-    only_if_needed: bool = option(True, flag())
+    only_if_needed: bool = option(True, flag)
 
     def to_json(self) -> dict[str, Any]:
         """Plain values that :func:`parse_options` reads back as the same options; what is not set is left out."""

@@ -35,17 +35,13 @@ MAX_TEXT = 8192
 MAX_AGE = timedelta(days=36_500)
 
 
-def flag() -> Reader:
+def flag(value: object) -> bool:
     """True or false; from text, the words ``true`` and ``false``."""
-
-    def read(value: object) -> bool:
-        if isinstance(value, bool):
-            return value
-        if isinstance(value, str) and value.strip().lower() in TRUTH:
-            return TRUTH[value.strip().lower()]
-        raise ValueError(f"must be true or false, not {_shown(value)}")
-
-    return read
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, str) and value.strip().lower() in TRUTH:
+        return TRUTH[value.strip().lower()]
+    raise ValueError(f"must be true or false, not {_shown(value)}")
 
 
 def whole_number(*, at_least: int, at_most: int | None = None) -> Reader:
@@ -65,21 +61,17 @@ def whole_number(*, at_least: int, at_most: int | None = None) -> Reader:
     return read
 
 
-def ratio() -> Reader:
+def ratio(value: object) -> float:
     """A share above 0 and up to 1."""
-
-    def read(value: object) -> float:
-        if isinstance(value, bool) or not isinstance(value, int | float | str):
-            raise ValueError(f"must be a number, not {_shown(value)}")
-        try:
-            number = float(value)
-        except ValueError:
-            raise ValueError(f"must be a number, not {_shown(value)}") from None
-        if not 0 < number <= 1:
-            raise ValueError(f"must be above 0 and at most 1, not {value}")
-        return number
-
-    return read
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        raise ValueError(f"must be a number, not {_shown(value)}")
+    try:
+        number = float(value)
+    except ValueError:
+        raise ValueError(f"must be a number, not {_shown(value)}") from None
+    if not 0 < number <= 1:
+        raise ValueError(f"must be above 0 and at most 1, not {value}")
+    return number
 
 
 def duration(*, at_least: timedelta) -> Reader:
@@ -96,17 +88,13 @@ def duration(*, at_least: timedelta) -> Reader:
     return read
 
 
-def text() -> Reader:
+def text(value: object) -> str:
     """Read free text that is not empty; it must be escaped before it is used in SQL."""
-
-    def read(value: object) -> str:
-        if not isinstance(value, str):
-            raise ValueError(f"must be text, not {_shown(value)}")
-        if not value.strip() or len(value) > MAX_TEXT or "\x00" in value:
-            raise ValueError(f"must be text of 1 to {MAX_TEXT} characters without a NUL")
-        return value.strip()
-
-    return read
+    if not isinstance(value, str):
+        raise ValueError(f"must be text, not {_shown(value)}")
+    if not value.strip() or len(value) > MAX_TEXT or "\x00" in value:
+        raise ValueError(f"must be text of 1 to {MAX_TEXT} characters without a NUL")
+    return value.strip()
 
 
 def one_of(choices: type[StrEnum]) -> Reader:
@@ -121,68 +109,48 @@ def one_of(choices: type[StrEnum]) -> Reader:
     return read
 
 
-def ids() -> Reader:
+def ids(value: object) -> tuple[int, ...]:
     """Ids of snapshots; a list, or text with commas."""
     read_id = whole_number(at_least=1, at_most=2**63 - 1)
-
-    def read(value: object) -> tuple[int, ...]:
-        given = value.split(",") if isinstance(value, str) else [value] if isinstance(value, int) else value
-        if not isinstance(given, list | tuple):
-            raise ValueError(f"must be a list of snapshot ids, not {_shown(value)}")
-        return tuple(read_id(each) for each in given)
-
-    return read
+    given = value.split(",") if isinstance(value, str) else [value] if isinstance(value, int) else value
+    if not isinstance(given, list | tuple):
+        raise ValueError(f"must be a list of snapshot ids, not {_shown(value)}")
+    return tuple(read_id(each) for each in given)
 
 
-def text_map() -> Reader:
+def text_map(value: object) -> tuple[tuple[str, str], ...]:
     """A map of texts, such as ``{"s3a,s3": "s3"}``."""
-
-    def read(value: object) -> tuple[tuple[str, str], ...]:
-        if value in ([], ()):
-            return ()  # as the default is written
-        if not isinstance(value, dict) or not all(isinstance(each, str) and each for pair in value.items() for each in pair):
-            raise ValueError(f'must be a map of texts such as {{"s3a,s3n": "s3"}}, not {_shown(value)}')
-        return tuple((key.strip(), item.strip()) for key, item in value.items())
-
-    return read
+    if value in ([], ()):
+        return ()  # as the default is written
+    if not isinstance(value, dict) or not all(isinstance(each, str) and each for pair in value.items() for each in pair):
+        raise ValueError(f'must be a map of texts such as {{"s3a,s3n": "s3"}}, not {_shown(value)}')
+    return tuple((key.strip(), item.strip()) for key, item in value.items())
 
 
-def branch_name() -> Reader:
+def branch_name(value: object) -> str:
     """The name of a branch."""
-
-    def read(value: object) -> str:
-        if not isinstance(value, str) or not NAME.fullmatch(value.strip()):
-            raise ValueError(f"must be a name of letters, digits, '_', '-', '.' and '/', not {_shown(value)}")
-        return value.strip()
-
-    return read
+    if not isinstance(value, str) or not NAME.fullmatch(value.strip()):
+        raise ValueError(f"must be a name of letters, digits, '_', '-', '.' and '/', not {_shown(value)}")
+    return value.strip()
 
 
-def columns() -> Reader:
+def columns(value: object) -> tuple[str, ...]:
     """Names of columns, fields of structs with dots; a list, or text with commas."""
-
-    def read(value: object) -> tuple[str, ...]:
-        names = value.split(",") if isinstance(value, str) else value
-        if not isinstance(names, list | tuple) or not all(isinstance(name, str) for name in names):
-            raise ValueError(f"must be a list of column names, not {_shown(value)}")
-        stripped = tuple(name.strip() for name in names)
-        for name in stripped:
-            if not COLUMN.fullmatch(name):
-                raise ValueError(f"has {name[:60]!r}, which is not a column name (letters, digits and underscores, dots between)")
-        return stripped
-
-    return read
+    names = value.split(",") if isinstance(value, str) else value
+    if not isinstance(names, list | tuple) or not all(isinstance(name, str) for name in names):
+        raise ValueError(f"must be a list of column names, not {_shown(value)}")
+    stripped = tuple(name.strip() for name in names)
+    for name in stripped:
+        if not COLUMN.fullmatch(name):
+            raise ValueError(f"has {name[:60]!r}, which is not a column name (letters, digits and underscores, dots between)")
+    return stripped
 
 
-def sort_order() -> Reader:
+def sort_order(value: object) -> str:
     """``column [ASC|DESC] [NULLS FIRST|LAST], …`` with every part spelled out in what comes back."""
-
-    def read(value: object) -> str:
-        if not isinstance(value, str):
-            raise ValueError(f"must be text such as 'day DESC NULLS LAST, carrier', not {_shown(value)}")
-        return ", ".join(_sort_field(part.strip()) for part in value.split(","))
-
-    return read
+    if not isinstance(value, str):
+        raise ValueError(f"must be text such as 'day DESC NULLS LAST, carrier', not {_shown(value)}")
+    return ", ".join(_sort_field(part.strip()) for part in value.split(","))
 
 
 def _sort_field(part: str) -> str:

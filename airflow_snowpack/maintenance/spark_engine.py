@@ -20,6 +20,7 @@ import time
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from airflow_snowpack.errors import SnowpackError
@@ -58,14 +59,6 @@ log = logging.getLogger(__name__)
 TRIES = 3
 
 
-def _utc_now() -> datetime:
-    return datetime.now(UTC)
-
-
-def _no_memory(_: TableName) -> LocationMemory | None:
-    return None
-
-
 class SparkEngine:
     """Runs actions on Spark, one at a time.
 
@@ -77,7 +70,6 @@ class SparkEngine:
         ``partial(stored_locations, store)``. Without it, removing orphan files of one table loads all others.
     :param tries: how often a rewrite is tried while other writers' commits win.
     :param now: the clock from which the ages of snapshots and files are counted back.
-    :param monotonic: seconds, for how long an action took.
     """
 
     def __init__(
@@ -85,20 +77,17 @@ class SparkEngine:
         session: Callable[[], SparkSession] | ConnectServer,
         catalog: Callable[[], Catalog],
         *,
-        locations: Callable[[TableName], LocationMemory | None] = _no_memory,
+        locations: Callable[[TableName], LocationMemory | None] = lambda _: None,
         tries: int = TRIES,
-        now: Callable[[], datetime] = _utc_now,
-        monotonic: Callable[[], float] = time.monotonic,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._session = session
         self._turns: dict[str, Iterator[str]] = {}
         self._connect = catalog
-        self._catalog: Catalog | None = None
         self._reader: MetadataReader | None = None
         self._locations = locations
         self._tries = tries
         self._now = now
-        self._monotonic = monotonic
         self._work = SparkWork()
 
     @property
@@ -114,9 +103,9 @@ class SparkEngine:
         """
         (which,) = parse_actions([action])
         options = parse_options(which, job.options.get(which, {}))
-        started, watch = self._monotonic(), ChangeWatch()
+        started, watch = time.monotonic(), ChangeWatch()
         effect = self._effect(job, which, options, watch)
-        result = effect.result(which, round(self._monotonic() - started, 3))
+        result = effect.result(which, round(time.monotonic() - started, 3))
         result = replace(result, change=watch.change(effect))
         log.info("%s on %s: %s (%s, %.1f s)", which, job.table, result.message, result.outcome, result.elapsed_seconds)
         if result.error:
@@ -136,7 +125,8 @@ class SparkEngine:
         calls_before = self._work.calls
         try:
             with self._session_for(job) as session:
-                run = self._action_run(job, action, session)
+                catalog, locations = self._catalog, self._locations(job.table)
+                run = ActionRun(job.job_id, job.table, action, session, self._work, catalog, self._now(), self._tries, locations)
                 watch.begin(run, getattr(options, "branch", None))
                 try:
                     return options.run(run)
@@ -163,15 +153,14 @@ class SparkEngine:
 
     def _metadata(self, name: TableName) -> MetadataReader:
         """Read the table as it is now; while it does not change, from one reader for all actions of the job."""
-        table = load_table(self._known_catalog(), name)
+        table = load_table(self._catalog, name)
         if self._reader is None or self._reader.table.metadata_location != table.metadata_location:
             self._reader = MetadataReader(table)
         return self._reader
 
-    def _known_catalog(self) -> Catalog:
-        if self._catalog is None:
-            self._catalog = self._connect()
-        return self._catalog
+    @cached_property
+    def _catalog(self) -> Catalog:
+        return self._connect()
 
     def _ended_early(self, error: SnowpackError, calls_before: int) -> Effect:
         """Return the result of an action of which it is unknown what reached the table."""
@@ -194,19 +183,6 @@ class SparkEngine:
             yield session
         finally:
             leave_session(session)
-
-    def _action_run(self, job: Job, action: str, session: SparkSession) -> ActionRun:
-        return ActionRun(
-            job.job_id,
-            job.table,
-            action,
-            session,
-            self._work,
-            self._known_catalog(),
-            self._now(),
-            self._tries,
-            self._locations(job.table),
-        )
 
 
 def _failed(run: ActionRun, failure: SparkFailed) -> Effect:

@@ -83,7 +83,8 @@ class MaintenanceRequest:
             for action in asked:
                 given.setdefault(action, {}).setdefault("only_if_needed", False)
         parsed = parse_all_options(given)
-        written = {action: _as_given(parsed[action], given[action]) for action in asked if action in parsed}
+        plain = {action: parsed[action].to_json() for action in asked if action in parsed}
+        written = {action: {key: plain[action][key] for key in given[action] if key in plain[action]} for action in plain}
         return cls(name, asked, {action: values for action, values in written.items() if values})
 
     @property
@@ -250,10 +251,6 @@ def check_options(catalog: Callable[[], Catalog], request: MaintenanceRequest) -
 
     if request.depends_on_table:
         check_against(load_table(catalog(), request.table), request.table.dotted, request.options)
-
-
-def _as_given(options: ActionOptions, names: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in options.to_json().items() if name in names}
 
 
 def _narrowed(asked: Sequence[str], where: str | None) -> tuple[str, ...]:

@@ -128,7 +128,9 @@ def launcher_home(real_home: Path, cache: Path, bundle: Path | None = None) -> P
     home = cache / f"java-{real_home.parent.name}-{sha256(str(real_home).encode()).hexdigest()[:12]}"
     script = home / "bin" / "java"
     trusted = trust_store(bundle, cache) if bundle is not None else None
-    text = LAUNCHER.format(java=quote(str(real_home / "bin" / "java")), options=_trust_options(trusted))
+    # Before the caller's arguments: the user's own list replaces this one.
+    trust = f"-Djavax.net.ssl.trustStore={quote(str(trusted))} -Djavax.net.ssl.trustStorePassword={PASSWORD} "
+    text = LAUNCHER.format(java=quote(str(real_home / "bin" / "java")), options=trust if trusted is not None else "")
     if not script.is_file() or script.read_text() != text:
         script.parent.mkdir(parents=True, exist_ok=True)
         # Written beside and renamed: another process may be starting the same Java now.
@@ -184,13 +186,6 @@ def _major(version: str) -> int | None:
     if not parts:
         return None
     return int(parts[1]) if parts[0] == "1" and len(parts) > 1 else int(parts[0])
-
-
-def _trust_options(trusted: Path | None) -> str:
-    if trusted is None:
-        return ""
-    # Before the caller's arguments: the user's own list replaces this one.
-    return f"-Djavax.net.ssl.trustStore={quote(str(trusted))} -Djavax.net.ssl.trustStorePassword={PASSWORD} "
 
 
 def machine_bundle(environ: Mapping[str, str]) -> Path | None:

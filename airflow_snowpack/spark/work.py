@@ -29,7 +29,6 @@ from airflow_snowpack.spark.jvm import has_ended, why_gone
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from datetime import timedelta
 
     from pyspark.sql import SparkSession
 
@@ -38,21 +37,19 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
+CANCEL_INTERVAL_S = 0.1
+"""Between two looks for an interrupt, and between two cancels until the call has ended."""
+
 # A chain of causes may in theory be a circle.
 MAX_DEPTH = 20
 CAUSED_BY = re.compile(r"^Caused by: (?P<class_name>[\w.$]+)(?:: (?P<message>.*))?$", re.MULTILINE)
 
 
 class SparkWork:
-    """Runs calls one after the other, until it is interrupted.
+    """Runs calls one after the other, until it is interrupted."""
 
-    :param cancel_every: the pause between two looks for an interrupt, and between two cancels until the call has ended;
-        default 0.1 s.
-    """
-
-    def __init__(self, *, cancel_every: timedelta | None = None) -> None:
+    def __init__(self) -> None:
         self._tag = f"snowpack-{uuid4().hex}"
-        self._cancel_every = cancel_every.total_seconds() if cancel_every else 0.1
         self._interrupted = False
         self.calls = 0  # how many have begun
 
@@ -126,7 +123,7 @@ class SparkWork:
     def _cancel_until(self, session: SparkSession, ended: Event) -> None:
         over, problem = False, Recurring(log)
         while not over:
-            over = ended.wait(self._cancel_every)
+            over = ended.wait(CANCEL_INTERVAL_S)
             if not self._interrupted:
                 continue
             try:

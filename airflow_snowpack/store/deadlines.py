@@ -49,7 +49,7 @@ class Deadlines:
     connections: int = 50
 
     @classmethod
-    def within(cls, request: timedelta, connections: int = 50) -> Deadlines:
+    def within(cls, request: timedelta) -> Deadlines:
         """Return the periods for requests that may take this long: each keeps its share of :data:`REQUEST_TIMEOUT`.
 
         :param request: :data:`REQUEST_TIMEOUT` or longer, since libpq waits for a connection for two seconds at least.
@@ -61,7 +61,6 @@ class Deadlines:
             connect=whole.connect * share,
             connection=whole.connection * share,
             file=whole.file * share,
-            connections=connections,
         )
 
     @property

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import sqlalchemy as sa
@@ -27,6 +27,7 @@ from airflow_snowpack.store.dialect import UtcDateTime
 EVER = datetime(1970, 1, 1, tzinfo=UTC)
 """The start of every queue: a claim from here considers all rows."""
 
+RESCAN = timedelta(seconds=10)
 NOW = sa.bindparam("b_now", type_=UtcDateTime)
 UNTIL = sa.bindparam("b_until", type_=UtcDateTime)
 ATTEMPT_ID = sa.bindparam("b_attempt", type_=sa.Text)
@@ -157,17 +158,16 @@ class ClaimCursor:
 
     While another session holds an old snapshot, Postgres cannot clear away the index entries of finished rows, and a
     scan from the start of the queue meets all of them again at every claim. The cursor starts where the last claim
-    succeeded. It goes back to the start when nothing is found and at least every ``rescan`` seconds, because a returned
+    succeeded. It goes back to the start when nothing is found and at least every :data:`RESCAN`, because a returned
     row keeps its old place and a slow transaction may commit an older one late.
     """
 
-    def __init__(self, rescan_seconds: float = 10.0) -> None:
-        self._rescan = rescan_seconds
+    def __init__(self) -> None:
         self._start = EVER
         self._reset_at = EVER
 
     def start(self, now: datetime) -> datetime:
-        if (now - self._reset_at).total_seconds() >= self._rescan:
+        if now - self._reset_at >= RESCAN:
             self._start, self._reset_at = EVER, now
         return self._start
 

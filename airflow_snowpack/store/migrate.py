@@ -31,15 +31,11 @@ def current_revision(store: Store) -> str | None:
         try:
             return conn.exec_driver_sql(f"SELECT version_num FROM {VERSION_TABLE}").scalar_one_or_none()
         except DBAPIError as error:
-            if not _is_missing_table(error):
+            if getattr(error.orig, "sqlstate", None) != UNDEFINED_TABLE and "no such table" not in str(error.orig):
                 raise
             return None
 
     return store.read(read)
-
-
-def _is_missing_table(error: DBAPIError) -> bool:
-    return getattr(error.orig, "sqlstate", None) == UNDEFINED_TABLE or "no such table" in str(error.orig)
 
 
 def check_schema(store: Store) -> None:
@@ -49,14 +45,10 @@ def check_schema(store: Store) -> None:
     :raises UnknownRevision: they are from before release 0.1.
     """
     found = current_revision(store)
-    if found is not None and _is_from_before_0_1(found):
+    if found is not None and "_" not in found:  # from before 0.1
         raise UnknownRevision(store.where, found, REVISION)
     if found is None or found < REVISION:
         raise SchemaOutOfDate(store.where, found, REVISION)
-
-
-def _is_from_before_0_1(revision: str) -> bool:
-    return "_" not in revision
 
 
 def upgrade_schema(store: Store) -> None:

@@ -144,7 +144,9 @@ def _writer(kind: sa.types.TypeEngine[Any]) -> Write:
     if isinstance(kind, UtcDateTime):
         return _write_moment
     if isinstance(kind, sa.JSON):
-        return _write_json_or_null if kind.none_as_null else _write_json
+        if kind.none_as_null:
+            return lambda value: None if value is None else json.dumps(value).encode()
+        return lambda value: json.dumps(value).encode()
     if isinstance(kind, sa.Boolean):
         return lambda value: None if value is None else b"t" if value else b"f"
     if isinstance(kind, sa.Integer):
@@ -167,14 +169,6 @@ def _write_moment(value: datetime | None) -> bytes | None:
     if value.tzinfo is None:
         raise ValueError(f"The moment {value!r} has no time zone. Pass an aware datetime, such as datetime.now(UTC).")
     return value.isoformat().encode()
-
-
-def _write_json(value: Any) -> bytes:
-    return json.dumps(value).encode()
-
-
-def _write_json_or_null(value: Any) -> bytes | None:
-    return None if value is None else _write_json(value)
 
 
 def _reader(kind: sa.types.TypeEngine[Any]) -> Read:

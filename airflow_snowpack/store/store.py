@@ -127,9 +127,9 @@ class Store:
         """Return the first column of the first row of a query, or ``None``."""
         return self.read(lambda conn: conn.execute(query, values).scalar())
 
-    def scalars(self, query: sa.Executable, values: Mapping[str, Any] | None = None) -> Sequence[Any]:
+    def scalars(self, query: sa.Executable) -> Sequence[Any]:
         """Return the first column of every row of a query."""
-        return self.read(lambda conn: conn.execute(query, values).scalars().all())
+        return self.read(lambda conn: conn.execute(query).scalars().all())
 
     def all_by_key(self, query: sa.Select[Any], column: sa.ColumnElement[str], keys: Collection[str]) -> list[sa.Row[Any]]:
         """Return the rows of a query whose column has one of these values, in one statement for each thousand of them."""

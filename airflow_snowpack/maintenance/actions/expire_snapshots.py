@@ -59,10 +59,10 @@ class ExpireSnapshots(ActionOptions):
 
     max_age: timedelta = option(DEFAULT_MAX_AGE, duration(at_least=timedelta(0)))
     retain_last: int = option(DEFAULT_RETAIN_LAST, whole_number(at_least=1, at_most=2**31 - 1))
-    stream_results: bool = option(True, flag())
+    stream_results: bool = option(True, flag)
     max_concurrent_deletes: int | None = option(None, whole_number(at_least=1, at_most=1000))
-    snapshot_ids: tuple[int, ...] = option((), ids())
-    clean_expired_metadata: bool | None = option(None, flag())
+    snapshot_ids: tuple[int, ...] = option((), ids)
+    clean_expired_metadata: bool | None = option(None, flag)
 
     def check(self) -> None:
         if self.snapshot_ids and (self.max_age, self.retain_last) != (DEFAULT_MAX_AGE, DEFAULT_RETAIN_LAST):

@@ -81,12 +81,12 @@ class RemoveOrphanFiles(ActionOptions):
     action: ClassVar[str] = Action.REMOVE_ORPHAN_FILES
 
     older_than: timedelta = option(timedelta(days=3), duration(at_least=ORPHAN_AGE_FLOOR))
-    location: str | None = option(None, text())
-    prefix_listing: bool | None = option(None, flag())
+    location: str | None = option(None, text)
+    prefix_listing: bool | None = option(None, flag)
     max_concurrent_deletes: int | None = option(None, whole_number(at_least=1, at_most=1000))
     prefix_mismatch_mode: PrefixMismatch | None = option(None, one_of(PrefixMismatch))
-    equal_schemes: tuple[tuple[str, str], ...] = option((), text_map())
-    equal_authorities: tuple[tuple[str, str], ...] = option((), text_map())
+    equal_schemes: tuple[tuple[str, str], ...] = option((), text_map)
+    equal_authorities: tuple[tuple[str, str], ...] = option((), text_map)
 
     def plan(self, planning: Planning) -> Effect:
         reader, catalog, now = planning.reader, planning.catalog, planning.now

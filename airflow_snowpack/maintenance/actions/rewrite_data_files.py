@@ -87,26 +87,26 @@ class RewriteDataFiles(Rewrite):
     strict_reports_all: ClassVar[bool] = True
 
     strategy: Strategy = option(Strategy.BINPACK, one_of(Strategy))
-    sort_order: str | None = option(None, sort_order())
-    zorder_columns: tuple[str, ...] = option((), columns())
-    where: str | None = option(None, text())
+    sort_order: str | None = option(None, sort_order)
+    zorder_columns: tuple[str, ...] = option((), columns)
+    where: str | None = option(None, text)
     target_file_size_bytes: int = option(536_870_912, whole_number(at_least=1), "target-file-size-bytes")
     min_file_size_bytes: int = option(0, whole_number(at_least=0), "min-file-size-bytes")
     max_file_size_bytes: int = option(0, whole_number(at_least=0), "max-file-size-bytes")
     max_file_group_size_bytes: int = option(107_374_182_400, whole_number(at_least=1), "max-file-group-size-bytes")
     min_input_files: int = option(5, whole_number(at_least=1, at_most=2**31 - 1), "min-input-files")
     delete_file_threshold: int = option(2, whole_number(at_least=0, at_most=2**31 - 1), "delete-file-threshold")
-    delete_ratio_threshold: float = option(0.1, ratio(), "delete-ratio-threshold")
-    rewrite_all: bool = option(False, flag(), "rewrite-all")
-    partial_progress: bool = option(True, flag(), "partial-progress.enabled")
+    delete_ratio_threshold: float = option(0.1, ratio, "delete-ratio-threshold")
+    rewrite_all: bool = option(False, flag, "rewrite-all")
+    partial_progress: bool = option(True, flag, "partial-progress.enabled")
     partial_progress_max_commits: int = option(10, whole_number(at_least=1, at_most=1000), "partial-progress.max-commits")
     max_concurrent_file_group_rewrites: int = option(
         5, whole_number(at_least=1, at_most=1000), "max-concurrent-file-group-rewrites"
     )
-    remove_dangling_deletes: bool = option(False, flag(), "remove-dangling-deletes")
+    remove_dangling_deletes: bool = option(False, flag, "remove-dangling-deletes")
     max_files_to_rewrite: int | None = option(None, whole_number(at_least=1, at_most=2**31 - 1), "max-files-to-rewrite")
     rewrite_job_order: JobOrder | None = option(None, one_of(JobOrder), "rewrite-job-order")
-    branch: str | None = option(None, branch_name())
+    branch: str | None = option(None, branch_name)
 
     def __post_init__(self) -> None:
         # The bounds follow the target, so that a caller who changes one number gets a consistent set.
@@ -214,16 +214,8 @@ def data_file_groups(
     def has_many_deletes(file: LiveFile) -> bool:
         return _has_many_deletes(file, files.deletes_of(file), options)
 
-    groups = [
-        group
-        for partition in partitions
-        for group in bounds.groups(partition, size=lambda file: file.bytes, needs_it=has_many_deletes)
-    ]
-    return [
-        FileGroup(tuple(group), total, bounds.outputs(total))
-        for group in _limited(groups, options.max_files_to_rewrite)
-        for total in [sum(file.bytes for file in group)]
-    ]
+    groups = [group for partition in partitions for group in bounds.groups(partition, has_many_deletes)]
+    return [bounds.measured(group) for group in _limited(groups, options.max_files_to_rewrite)]
 
 
 def size_bounds(options: RewriteDataFiles) -> SizeBounds:

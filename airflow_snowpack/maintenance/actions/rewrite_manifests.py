@@ -45,9 +45,9 @@ class RewriteManifests(Rewrite):
     action: ClassVar[str] = Action.REWRITE_MANIFESTS
     shape: ClassVar[Shape] = SHAPE
 
-    use_caching: bool | None = option(None, flag())
+    use_caching: bool | None = option(None, flag)
     spec_id: int | None = option(None, whole_number(at_least=0, at_most=2**31 - 1))
-    sort_by: tuple[str, ...] = option((), columns())
+    sort_by: tuple[str, ...] = option((), columns)
 
     def call(self, table: TableName, job_id: str, *, strict: bool = False) -> Call:
         arguments = {"use_caching": self.use_caching, "spec_id": self.spec_id, "sort_by": self.sort_by or None}

@@ -57,11 +57,11 @@ class RewritePositionDeleteFiles(Rewrite):
     action: ClassVar[str] = Action.REWRITE_POSITION_DELETE_FILES
     shape: ClassVar[Shape] = SHAPE
 
-    where: str | None = option(None, text())
+    where: str | None = option(None, text)
     target_file_size_bytes: int | None = option(None, whole_number(at_least=1), "target-file-size-bytes")
     min_input_files: int = option(5, whole_number(at_least=1, at_most=2**31 - 1), "min-input-files")
-    rewrite_all: bool = option(False, flag(), "rewrite-all")
-    partial_progress: bool = option(True, flag(), "partial-progress.enabled")
+    rewrite_all: bool = option(False, flag, "rewrite-all")
+    partial_progress: bool = option(True, flag, "partial-progress.enabled")
     partial_progress_max_commits: int = option(10, whole_number(at_least=1, at_most=1000), "partial-progress.max-commits")
     max_concurrent_file_group_rewrites: int = option(
         5, whole_number(at_least=1, at_most=1000), "max-concurrent-file-group-rewrites"
@@ -153,9 +153,5 @@ def delete_file_groups(
         for delete in files.deletes
         if delete.kind is DeleteKind.POSITION and (only is None or delete.partition_key in only)
     ]
-    return [
-        FileGroup(tuple(group), total, bounds.outputs(total))
-        for partition in by_partition(considered, lambda delete: delete.partition_key)
-        for group in bounds.groups(partition, size=lambda delete: delete.bytes)
-        for total in [sum(delete.bytes for delete in group)]
-    ]
+    partitions = by_partition(considered, lambda delete: delete.partition_key)
+    return [bounds.measured(group) for partition in partitions for group in bounds.groups(partition)]

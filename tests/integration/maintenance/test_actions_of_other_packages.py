@@ -51,7 +51,7 @@ class ComputeTableStats(ActionOptions):
     """Write the number of distinct values of columns for Spark's planner."""
 
     action: ClassVar[str] = "compute_table_stats"
-    of: tuple[str, ...] = option((), columns())
+    of: tuple[str, ...] = option((), columns)
 
     def plan(self, planning):
         return Effect(ActionOutcome.SUCCEEDED, "Would write statistics", {"columns_count": len(self.of)})

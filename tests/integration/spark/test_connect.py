@@ -94,7 +94,8 @@ MAP_REDUCE = """
     try:
         reduce_rows(first, table, 49)
     except FunctionFailed as failed:
-        print(failed.place, "|", failed.cause.partition(";")[0], "|", failed.__notes__[0].splitlines()[-1])
+        where_and_why = str(failed).partition(";")[0].partition(" at ")[2]
+        print(where_and_why, "|", failed.__notes__[0].splitlines()[-1])
 """
 
 
@@ -131,5 +132,5 @@ def test_functions_and_their_errors_go_through_a_server(printed: Callable[[str],
     assert printed(MAP_REDUCE) == [
         "pyspark.sql.connect.session",
         "50 → 5 → 1 4900 1970-01-01T00:01:38+00:00 4900",
-        "layer 0, rows 49 to 49 | ValueError: one alone | ValueError: one alone",
+        "layer 0, rows 49 to 49: ValueError: one alone | ValueError: one alone",
     ]
