@@ -274,8 +274,8 @@ class Evaluation:
     def _note_triggered(self, due: _Due) -> None:
         """Enter in the history that its trigger is satisfied, if it was not before."""
         if due.row.triggered_at is None:
-            says, since = due.trigger.text, due.triggered_at.isoformat()
-            entry = line(self._store, due.schedule.name, "triggered", due.row.pending_id, says=says, since=since)
+            since = due.triggered_at.isoformat()
+            entry = line(self._store, due.schedule.name, "triggered", due.row.pending_id, says=due.trigger.text, since=since)
             self._entries.append(entry)
 
     def _write_triggered(self, due: _Due) -> None:
