@@ -1,7 +1,9 @@
-"""The context of a command: the installation's services, and the user whose name each change is recorded with.
+"""What every command has: the installation's services, the user whose name each change is recorded with, and its end.
 
-    with open_context(args) as here:
-        here.jobs.cancel(here.job(args.job_id).job_id, actor=here.actor)
+    @ends_cleanly
+    def cancel(args: Namespace) -> ExitCode | None:
+        with open_context(args) as here:
+            here.jobs.cancel(here.job(args.job_id).job_id, actor=here.actor)
 
 The invariant: a command passes ``here.actor`` to every change, so that the audit trail has it.
 """
@@ -11,13 +13,16 @@ from __future__ import annotations
 import getpass
 import os
 import socket
+import sys
 from contextlib import contextmanager
 from datetime import timedelta
-from functools import cached_property
+from functools import cached_property, wraps
 from typing import TYPE_CHECKING
 
 from airflow_snowpack.cli.errors import NoAirflow
 from airflow_snowpack.cli.values import find_job
+from airflow_snowpack.errors import SnowpackError
+from airflow_snowpack.exit_code import ExitCode, code_of
 from airflow_snowpack.hooks.api_client import AirflowRest
 from airflow_snowpack.hooks.iceberg_catalog import IcebergCatalogHook
 from airflow_snowpack.hooks.store import SnowpackHook
@@ -25,7 +30,7 @@ from airflow_snowpack.settings import Settings
 
 if TYPE_CHECKING:
     from argparse import Namespace
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from datetime import datetime
 
     from pyiceberg.catalog import Catalog
@@ -41,6 +46,7 @@ if TYPE_CHECKING:
     from airflow_snowpack.scheduling import RegisteredRuns, Schedules
     from airflow_snowpack.store import Actor, AuditTrail
     from airflow_snowpack.store.signs_of_life import Role
+
 
 VIA = "cli"
 LOCK_WAIT = timedelta(seconds=10)
@@ -187,3 +193,35 @@ def os_user() -> str:
         return getpass.getuser()
     except (KeyError, OSError):  # KeyError up to Python 3.12, OSError since
         return f"uid {os.getuid()}"
+
+
+def ends_cleanly(command: Callable[[Namespace], ExitCode | None]) -> Callable[[Namespace], None]:
+    """Make a command read connections like Airflow's own commands, and print the package's errors without a traceback."""
+
+    @wraps(command)
+    def run(args: Namespace) -> None:
+        # Without it the Task SDK looks for connections in the environment only, and not in Airflow's database.
+        os.environ.setdefault("_AIRFLOW_PROCESS_CONTEXT", "server")
+        code = _outcome(command, args)
+        if code:
+            sys.exit(int(code))
+
+    return run
+
+
+def _outcome(command: Callable[[Namespace], ExitCode | None], args: Namespace) -> int | None:
+    try:
+        code = command(args)
+        sys.stdout.flush()
+    except SnowpackError as problem:
+        print(problem, *getattr(problem, "__notes__", ()), sep="\n", file=sys.stderr)
+        return code_of(problem)
+    except KeyboardInterrupt:
+        print("Interrupted.", file=sys.stderr)
+        return ExitCode.INTERRUPTED
+    except BrokenPipeError:
+        # The reader of the output, such as `head`, has exited. Discard the buffer, or Python reports an error at its end. rich
+        # uses the same code when it prints a table.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return ExitCode.REFUSED
+    return code

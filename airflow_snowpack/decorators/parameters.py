@@ -5,24 +5,31 @@
     Parameters.of(report).form_of("flights")     # Form.SPARK: without an annotation, a table arrives as a Spark DataFrame
     Parameters.of(report).form_of("delays")      # Form.ARROW: read without Spark
 
-An annotation that names rows in an unknown form is refused where the task is declared: it would start Spark unnecessarily. A
-parameter called ``spark`` receives the session; callers of the task do not see it.
+An annotation is also read where it is only text, since imports under ``TYPE_CHECKING`` do not exist at run time: a module is the
+one that Python finds, or else the one that an import in the function's own file names. Only the usual short names of Arrow,
+pandas, Polars, DuckDB and Ibis are assumed. An annotation that names rows in an unknown form is refused where the task is
+declared: it would start Spark unnecessarily. A parameter called ``spark`` receives the session, which callers of the task do not
+see.
 """
 
 from __future__ import annotations
 
+import ast
 import functools
 import inspect
+import linecache
+import typing
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from airflow_snowpack.decorators.annotations import named_classes
 from airflow_snowpack.interim.forms import IN_MEMORY, Form, form_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
-    from airflow_snowpack.decorators.annotations import Named
 
+USUAL_NAMES = {"pa": "pyarrow", "pd": "pandas", "pl": "polars"} | {
+    module: module for module in ("pyarrow", "pandas", "polars", "duckdb", "ibis")
+}
 SESSION = "spark"
 REFERENCES = frozenset({"TableRef", "ViewRef"})
 # Classes of these names contain rows in any library; "Table" may be something else.
@@ -134,3 +141,109 @@ def _form_of(named: Named, parameter: str, annotation: Any, function: Callable[.
     if named.name in FRAMES or (named.name == "Table" and named.module is None):
         raise UnknownForm(function, parameter, annotation, named)
     return Form.SPARK
+
+
+class Named(NamedTuple):
+    """A class that an annotation names.
+
+    :ivar module: ``None`` when it is unknown.
+    """
+
+    module: str | None
+    name: str
+
+
+def named_classes(annotation: Any, function: Callable[..., Any]) -> Iterator[Named]:
+    """Yield all classes in an annotation of this function, at any depth."""
+    if isinstance(annotation, typing.ForwardRef):
+        annotation = annotation.__forward_arg__
+    if isinstance(annotation, str):
+        yield from _in_text(annotation, function)
+        return
+    origin = typing.get_origin(annotation)
+    if origin is typing.Literal:
+        return  # its arguments are values
+    inner = typing.get_args(annotation)
+    for each in inner[:1] if origin is typing.Annotated else inner:
+        yield from named_classes(each, function)
+    if isinstance(annotation, type):
+        yield Named(annotation.__module__, annotation.__name__)
+
+
+def _in_text(text: str, function: Callable[..., Any]) -> Iterator[Named]:
+    try:
+        tree = ast.parse(text.strip(), mode="eval").body
+    except SyntaxError:
+        return  # the text is no annotation
+    yield from _in_tree(tree, function)
+
+
+def _in_tree(tree: ast.AST, function: Callable[..., Any]) -> Iterator[Named]:
+    inside = list(ast.iter_child_nodes(tree))
+    match tree:
+        case ast.Name() | ast.Attribute():
+            yield from _of_path(ast.unparse(tree), function)
+            return
+        case ast.Constant():
+            if isinstance(tree.value, str):
+                yield from _in_text(tree.value, function)
+            return
+        case ast.Subscript():
+            outer = ast.unparse(tree.value).rpartition(".")[2]
+            if outer == "Literal":
+                return
+            if outer == "Annotated" and isinstance(tree.slice, ast.Tuple):
+                inside = [tree.slice.elts[0]]
+    for each in inside:
+        yield from _in_tree(each, function)
+
+
+def _of_path(path: str, function: Callable[..., Any]) -> Iterator[Named]:
+    """Resolve a dotted name."""
+    try:
+        found = eval(path, getattr(function, "__globals__", {}))
+    except Exception:  # noqa: BLE001 - whatever a module's attributes raise; usually the name is imported for types alone
+        yield _imported(path, function)
+    else:
+        # Not text again: a name for a type's text, such as ``T = "Table"``, has no module.
+        if not isinstance(found, str):
+            yield from named_classes(found, function)
+
+
+def _imported(path: str, function: Callable[..., Any]) -> Named:
+    first, _, rest = path.partition(".")
+    whole = _full_name(first, function)
+    if whole is None:
+        return Named(None, path.rpartition(".")[2])
+    module, _, name = f"{whole}.{rest}".rstrip(".").rpartition(".")
+    return Named(module, name)
+
+
+def _full_name(name: str, function: Callable[..., Any]) -> str | None:
+    code = getattr(function, "__code__", None)
+    source = "".join(linecache.getlines(code.co_filename, getattr(function, "__globals__", None))) if code is not None else ""
+    found = _full_names(source).get(name)
+    if found is None:
+        return USUAL_NAMES.get(name)
+    return next(iter(found)) if len(found) == 1 else None
+
+
+@functools.lru_cache(maxsize=4)
+def _full_names(source: str) -> dict[str, set[str]]:
+    """Return the full names behind the names that the imports and classes of a file define."""
+    names: dict[str, set[str]] = {}
+    try:
+        nodes = list(ast.walk(ast.parse(source)))
+    except (SyntaxError, ValueError):
+        return {}
+    for node in nodes:
+        if isinstance(node, ast.ClassDef):
+            names.setdefault(node.name, set()).add(f"__main__.{node.name}")
+        elif isinstance(node, ast.Import):
+            for each in node.names:
+                whole = each.name if each.asname else each.name.partition(".")[0]
+                names.setdefault(each.asname or whole, set()).add(whole)
+        elif isinstance(node, ast.ImportFrom):
+            for each in node.names:
+                names.setdefault(each.asname or each.name, set()).add(f"{'.' * node.level}{node.module or ''}.{each.name}")
+    return names

@@ -1,4 +1,4 @@
-"""Reads Airflow connections, and allows the embedded defaults only where every process of the installation sees the same files.
+"""Reads and tests Airflow connections, and allows the embedded defaults only where every process sees the same files.
 
 An executor that runs tasks on other hosts gives each host an embedded file of its own, and with it its own locks, jobs and
 tables: two hosts would maintain one table at the same time without noticing.
@@ -7,21 +7,32 @@ tables: two hosts would maintain one table at the same time without noticing.
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+import re
+import threading
+from datetime import timedelta
+from typing import TYPE_CHECKING, TypeVar
 
 from airflow.sdk import BaseHook
 from airflow.sdk.exceptions import AirflowNotFoundException, AirflowRuntimeError
 
 from airflow_snowpack.connections.errors import ConnectionNotFound, EmbeddedNotShared
+from airflow_snowpack.errors import Kind, SnowpackError
+from airflow_snowpack.redaction import redacted
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
     from pathlib import Path
 
     from airflow.sdk import Connection
 
+T = TypeVar("T")
+
 LOCAL_EXECUTORS = frozenset({"LocalExecutor", "SequentialExecutor", "DebugExecutor"})
 KUBERNETES_POD = "AIRFLOW_IS_K8S_EXECUTOR_POD"
 """Set in every pod that the KubernetesExecutor starts; there the executor's name is often LocalExecutor."""
+TEST_TIMEOUT = timedelta(seconds=10)
+OPTION = re.compile(r"\[([a-z_]+)\] ([a-z_]+)")
+MARKUP = re.compile(r"\[([a-zA-Z#/@][^\[\]]*)\]")
 
 
 def read_connection(conn_id: str, purpose: str) -> Connection:
@@ -66,3 +77,54 @@ def remote_executors() -> tuple[str, ...]:
     if not remote and os.environ.get(KUBERNETES_POD):
         remote = ["KubernetesExecutor"]
     return tuple(remote)
+
+
+class NoAnswer(SnowpackError, kind=Kind.UNAVAILABLE):
+    """No answer in time."""
+
+    def __init__(self, what: str, timeout: timedelta) -> None:
+        super().__init__(
+            f"{what} did not answer within {timeout.total_seconds():.0f} seconds. Check the address and the network."
+        )
+
+
+def call_with_timeout(call: Callable[[], T], what: str, timeout: timedelta = TEST_TIMEOUT) -> T:
+    """Make a call that may hang: PyIceberg has no time-out for REST catalogs. One that hangs stays behind in a daemon thread.
+
+    :param what: names the called service in messages.
+    :raises NoAnswer: the call took longer than the time-out.
+    """
+    answers: list[T] = []
+    failures: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            answers.append(call())
+        except BaseException as failure:  # noqa: BLE001 - raised again below, in the calling thread
+            failures.append(failure)
+
+    thread = threading.Thread(target=run, name="snowpack-test-connection", daemon=True)
+    thread.start()
+    thread.join(timeout.total_seconds())
+    if failures:
+        raise failures[0]
+    if not answers:
+        raise NoAnswer(what, timeout)
+    return answers[0]
+
+
+def message_of(problem: Exception) -> str:
+    """Return the message of the package's own errors; class and first line of others."""
+    if isinstance(problem, SnowpackError):
+        return str(problem)
+    first = (str(problem).splitlines() or [""])[0]
+    return f"{type(problem).__name__}: {first}"
+
+
+def public_message(problem: Exception, secrets: Iterable[str | None] = ()) -> str:
+    """Return the message of a connection test, without secrets and without Rich markup.
+
+    `airflow connections test` prints it as Rich markup, which drops ``[snowpack]`` and fails on ``[/path]``. Airflow's UI shows
+    the same message unchanged, so brackets are replaced, not escaped.
+    """
+    return MARKUP.sub(r"(\1)", OPTION.sub(r"\1.\2", redacted(message_of(problem), secrets)))

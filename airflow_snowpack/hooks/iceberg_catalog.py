@@ -24,8 +24,13 @@ from airflow_snowpack.connections.errors import (
     UnusableExtra,
 )
 from airflow_snowpack.errors import SnowpackError
-from airflow_snowpack.hooks.connection_test import call_with_timeout, public_message
-from airflow_snowpack.hooks.connections import read_connection, read_connection_in_trigger, refuse_on_remote_executor
+from airflow_snowpack.hooks.connections import (
+    call_with_timeout,
+    public_message,
+    read_connection,
+    read_connection_in_trigger,
+    refuse_on_remote_executor,
+)
 from airflow_snowpack.settings import Settings
 
 if TYPE_CHECKING:

@@ -16,8 +16,12 @@ from airflow.sdk import BaseHook
 
 from airflow_snowpack.connections.store import PURPOSE, store_url
 from airflow_snowpack.errors import SnowpackError
-from airflow_snowpack.hooks.connection_test import public_message
-from airflow_snowpack.hooks.connections import read_connection, read_connection_in_trigger, refuse_on_remote_executor
+from airflow_snowpack.hooks.connections import (
+    public_message,
+    read_connection,
+    read_connection_in_trigger,
+    refuse_on_remote_executor,
+)
 from airflow_snowpack.settings import Settings
 
 if TYPE_CHECKING:

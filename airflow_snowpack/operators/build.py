@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_snowpack.links import show_build
 from airflow_snowpack.operators.arguments import read_number, read_period
 from airflow_snowpack.operators.base import StopsWhenKilled, owner_of
-from airflow_snowpack.operators.build_arguments import BUILD_FIELDS, TakesBuildArguments
-from airflow_snowpack.operators.build_base import cleanup_numbers, published_report
+from airflow_snowpack.operators.build_base import BUILD_FIELDS, TakesBuildArguments, cleanup_numbers, published_report
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -97,7 +96,7 @@ class BuildShardsOperator(BuildsShards):
         select = SelectWinnersOperator(task_id="select", build=write.output)
         publish = PublishBuildOperator(task_id="publish", build=select.output)
 
-    The arguments are those of :class:`~airflow_snowpack.operators.build_arguments.TakesBuildArguments`. Returns the run, for the
+    The arguments are those of :class:`~airflow_snowpack.operators.build_base.TakesBuildArguments`. Returns the run, for the
     :class:`~airflow_snowpack.operators.SelectWinnersOperator`.
     """
 
@@ -132,7 +131,7 @@ class ShardedBuildOperator(BuildsShards):
     :param keep_runs: how many published runs the cleanup keeps, the newest first; ``None`` for no cleanup.
     :param stale_attempt_age: the cleanup treats a run as dead when no process has had its lease for this long.
 
-    The other arguments are those of :class:`~airflow_snowpack.operators.build_arguments.TakesBuildArguments`.
+    The other arguments are those of :class:`~airflow_snowpack.operators.build_base.TakesBuildArguments`.
 
     Returns the publication and the build's numbers; ``moved``: whether it is the current build now, and if not, the ``reason``.
     If it is, the task emits an event on the asset ``snowpack://builds/<dataset>``.

@@ -1,28 +1,63 @@
-"""What the operators of builds share: registry and storage, the event of a publication, and the reports that go to XCom."""
+"""What the operators of builds share: arguments, registry and storage, the event of a publication, and the reports for XCom."""
 
 from __future__ import annotations
 
 from collections import Counter
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from airflow_snowpack.assets import declare_outlet, publication_outlet, published_builds, record_publication, withhold_event
 from airflow_snowpack.links import BuildRunLink
+from airflow_snowpack.operators.arguments import (
+    UnreadableArgument,
+    read_moment,
+    read_number,
+    read_text,
+    read_values,
+)
 from airflow_snowpack.operators.base import ReportsLineage, UsesStore
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from datetime import datetime
 
     from airflow.sdk import Asset, AssetAlias, Context
 
-    from airflow_snowpack.builds.model import CleanupAction, Manifest
+    from airflow_snowpack.builds.build_spec import BuildSpec
+    from airflow_snowpack.builds.model import CleanupAction, Manifest, Retention, Sharding
     from airflow_snowpack.builds.registry.model import BuildRun, PublishOutcome
     from airflow_snowpack.builds.registry.runs import BuildRegistry
     from airflow_snowpack.builds.storage import Storage
 
+    Engine = Literal["spark", "python"]
+
+
 EVENT = ("run_id", "publication", "rows", "as_of")
 MAX_PROBLEMS = 20
 MAX_PATHS = 50
+ENGINES: tuple[Engine, ...] = ("spark", "python")
+
+BUILD_FIELDS = (
+    "dataset",
+    "table",
+    "sql",
+    "op_kwargs",
+    "key",
+    "num_shards",
+    "max_keys_per_shard",
+    "category_column",
+    "categories",
+    "expression",
+    "shard_format",
+    "batch_size",
+    "rows_per_second",
+    "as_of",
+    "url",
+    "store_conn_id",
+    "storage_conn_id",
+    "catalog_conn_id",
+    "spark_conn_id",
+)
 
 
 class UsesDataset(UsesStore):
@@ -137,3 +172,147 @@ def cleanup_numbers(actions: Sequence[CleanupAction]) -> dict[str, Any]:
         "bytes": sum(action.bytes or 0 for action in actions),
         "failed": sum(1 for action in actions if action.error),
     }
+
+
+class TakesBuildArguments(PublishesBuild):
+    """Base of the operators that build a dataset.
+
+    :param dataset: the name under which it is published.
+    :param key: the column by which rows are looked up: integers, text or bytes, never null.
+    :param table: an Iceberg table, ``database.table``; or
+    :param sql: a query, with the installation's catalog as the current one; or
+    :param python_callable: a function that receives the Spark session first, and what else it names of the context and of
+        ``op_kwargs``, and returns a DataFrame. With ``engine="python"`` it receives no session, and returns batches, tables or
+        dictionaries.
+    :param num_shards: how many shards, by a hash of the key; or
+    :param max_keys_per_shard: how many keys at most in each; or
+    :param category_column: with ``categories``, a shard for each of exactly these values of a column; or
+    :param expression: Spark SQL that returns the shard's id, from 0 to ``num_shards - 1``.
+    :param shard_format: ``parquet``, or ``sqlite`` for point look-ups.
+    :param batch_size: how many rows a writer collects before it writes them.
+    :param rows_per_second: the limit of each writer; ``None`` for none.
+    :param engine: ``spark``, or ``python`` for what one machine can process: PyIceberg reads the table, no JVM starts.
+    :param shard_retry: how often a shard is tried again with ``engine="python"``. For Spark, set ``spark.task.maxFailures``.
+    :param as_of: the time that the data describes, which orders builds; ``None`` for the end of the data interval or, in a run
+        without one, its ``run_after``.
+    :param url: the dataset's folder, the same for all of its runs; ``None`` for its name below ``[snowpack] builds_url``.
+    :param store_conn_id: the Airflow connection of the store; ``None`` for the installation's. Likewise ``storage_conn_id``,
+        ``catalog_conn_id`` and ``spark_conn_id``.
+    """
+
+    template_fields_renderers: ClassVar[dict[str, str]] = {"sql": "sql", "op_kwargs": "json", "categories": "json"}
+
+    def __init__(
+        self,
+        *,
+        dataset: str,
+        key: str,
+        table: str | None = None,
+        sql: str | None = None,
+        python_callable: Callable[..., Any] | None = None,
+        op_kwargs: Mapping[str, Any] | None = None,
+        num_shards: int | str | None = None,
+        max_keys_per_shard: int | str | None = None,
+        category_column: str | None = None,
+        categories: Sequence[str | int] | str | None = None,
+        expression: str | None = None,
+        shard_format: str = "parquet",
+        batch_size: int | str | None = None,
+        rows_per_second: int | str | None = None,
+        engine: Engine = "spark",
+        shard_retry: int = 2,
+        as_of: datetime | str | None = None,
+        url: str | None = None,
+        catalog_conn_id: str | None = None,
+        spark_conn_id: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        if sum(given is not None for given in (table, sql, python_callable)) != 1:
+            raise ValueError("A build needs exactly one of table, sql and python_callable.")
+        if engine not in ENGINES:
+            raise ValueError(f"engine = {engine!r} is not valid. Use one of: {', '.join(ENGINES)}.")
+        if engine == "python" and (sql is not None or expression is not None):
+            raise ValueError('sql and expression need Spark. Leave them out, or engine="python".')
+        by = [num_shards if expression is None else expression, max_keys_per_shard, category_column]
+        if sum(given is not None for given in by) != 1 or (category_column is None) != (categories is None):
+            raise ValueError(
+                "A build is sharded by one of these: num_shards, max_keys_per_shard, category_column with categories, or "
+                "expression with num_shards."
+            )
+        self.dataset = dataset
+        self.key = key
+        self.table = table
+        self.sql = sql
+        self.python_callable = python_callable
+        self.op_kwargs = dict(op_kwargs or {})
+        self.num_shards = num_shards
+        self.max_keys_per_shard = max_keys_per_shard
+        self.category_column = category_column
+        self.categories = categories
+        self.expression = expression
+        self.shard_format = shard_format
+        self.batch_size = batch_size
+        self.rows_per_second = rows_per_second
+        self.engine = engine
+        self.shard_retry = shard_retry
+        self.as_of = as_of
+        self.url = url
+        self.catalog_conn_id = catalog_conn_id
+        self.spark_conn_id = spark_conn_id
+
+    def moment(self, context: Context) -> datetime:
+        """Return the time that the data describes, in UTC."""
+        from airflow_snowpack.store import utc_now
+
+        given = read_moment("as_of", self.as_of) or context.get("data_interval_end")
+        if given is None and (dag_run := context.get("dag_run")) is not None:
+            given = dag_run.run_after  # the same for each try: a late one must not replace a newer run
+        return utc_now() if given is None else given
+
+    def spec(self) -> BuildSpec:
+        """Return the specification of the build.
+
+        :raises InvalidBuild, UnreadableArgument: an argument is not valid.
+        """
+        from airflow_snowpack.builds.build_spec import BuildSpec
+        from airflow_snowpack.builds.errors import InvalidBuild
+        from airflow_snowpack.builds.model import ShardFormat
+        from airflow_snowpack.builds.write.attempt import BATCH_SIZE
+
+        if self.shard_format not in list(ShardFormat):
+            raise InvalidBuild("shard_format", self.shard_format, f"it must be one of {', '.join(ShardFormat)}")
+        return BuildSpec(
+            dataset=self.dataset,
+            key=self.key,
+            sharding=self._sharding(),
+            max_keys_per_shard=read_number("max_keys_per_shard", self.max_keys_per_shard),
+            shard_format=ShardFormat(self.shard_format),
+            batch_size=read_number("batch_size", self.batch_size) or BATCH_SIZE,
+            rows_per_second=read_number("rows_per_second", self.rows_per_second),
+            shard_retry=self.shard_retry,
+            retention=self.retention(),
+        )
+
+    def retention(self) -> Retention | None:
+        """Return what a cleanup after the publication keeps; ``None`` for no cleanup."""
+        return None
+
+    def _sharding(self) -> Sharding | None:
+        from airflow_snowpack.builds.model import Sharding
+
+        num_shards = read_number("num_shards", self.num_shards)
+        if self.category_column is not None:
+            return Sharding.categories(self.category_column, tuple(read_values("categories", self.categories)))
+        if num_shards is None:
+            if self.max_keys_per_shard is None:
+                raise UnreadableArgument("num_shards", self.num_shards, "a whole number of shards")
+            return None
+        return Sharding.hash(num_shards) if self.expression is None else Sharding.expression(self.expression, num_shards)
+
+    def address(self) -> str:
+        """Return the dataset's folder."""
+        from airflow_snowpack.hooks.build_storage import BuildStorageHook
+
+        given = read_text(self.url)
+        return BuildStorageHook(self.storage_conn_id).url_of(self.dataset) if given is None else given.rstrip("/")

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from airflow_snowpack.builds.build_spec import BuildSource
     from airflow_snowpack.builds.write.rows_source import RowsSource
     from airflow_snowpack.builds.write.spark_source import SparkSource
-    from airflow_snowpack.operators.build_arguments import TakesBuildArguments
+    from airflow_snowpack.operators.build_base import TakesBuildArguments
 
 
 def source_of(operator: TakesBuildArguments, context: Context) -> BuildSource:

@@ -1,7 +1,9 @@
-"""Background work as scheduled tasks: the sweep of jobs, the prune of the store, and the collector of interim tables."""
+"""Background work as scheduled tasks: the sweep of jobs, the prune of the store, the collector of interim tables, and their signs
+of life."""
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from airflow_snowpack.operators.arguments import UnreadableArgument, read_flag, read_period, read_text
@@ -9,7 +11,6 @@ from airflow_snowpack.operators.base import UsesCatalog, UsesStore, owner_of, re
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
-    from datetime import datetime, timedelta
 
     from airflow.sdk import Context
 
@@ -18,7 +19,12 @@ if TYPE_CHECKING:
     from airflow_snowpack.interim.collection.model import Collected
     from airflow_snowpack.interim.collection.sweeper import SweepAction
     from airflow_snowpack.interim.model import InterimTable
+    from airflow_snowpack.store import Store
+    from airflow_snowpack.store.signs_of_life import Role, SignOfLife
 
+
+UNKNOWN_PERIOD = timedelta(minutes=5)
+"""The period of a DAG without a cron or an interval."""
 MAX_LISTED = 50
 """How many tables of each kind the XCom lists."""
 
@@ -37,7 +43,6 @@ class SweepOperator(UsesStore):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Sweep once."""
-        from airflow_snowpack.operators.sign_of_life import sign_of_task
         from airflow_snowpack.store.signs_of_life import Role
 
         with self.installation() as hook:
@@ -122,7 +127,6 @@ class CollectInterimTablesOperator(UsesCatalog):
         """Collect, then sweep."""
         from airflow_snowpack.hooks.run_states import TaskRunStates
         from airflow_snowpack.hooks.services import open_collector
-        from airflow_snowpack.operators.sign_of_life import sign_of_task
         from airflow_snowpack.store.signs_of_life import Role
 
         with self.installation() as hook:
@@ -237,3 +241,33 @@ def _swept(action: SweepAction) -> dict[str, Any]:
         "last_written": action.since.isoformat(),
         "error": action.error,
     }
+
+
+def sign_of_task(store: Store, role: Role, context: Context, period: timedelta | None = None) -> SignOfLife:
+    """Return the sign of life of this task, the same in each run of its DAG.
+
+    :param period: the time between two signs; ``None`` for the schedule of its DAG.
+    """
+    from airflow_snowpack.store.signs_of_life import SignOfLife
+
+    instance = context["ti"]
+    if period is None:
+        period = period_of(getattr(context.get("dag"), "timetable", None), store.clock())
+    return SignOfLife(store, role, f"{instance.dag_id}.{instance.task_id}", period=period, detail={"dag": instance.dag_id})
+
+
+def period_of(timetable: Any, now: datetime) -> timedelta:
+    """Return the longest time between two of the next runs."""
+    from airflow_snowpack.scheduling.cron import next_tick
+
+    if isinstance(delta := getattr(timetable, "delta", None), timedelta):
+        return delta
+    expression, zone = getattr(timetable, "expression", None), getattr(timetable, "timezone", None)
+    if not isinstance(expression, str):
+        return UNKNOWN_PERIOD
+    try:
+        first = next_tick(expression, str(getattr(zone, "name", zone)), now)
+        second = next_tick(expression, str(getattr(zone, "name", zone)), first)
+    except Exception:  # noqa: BLE001 - Airflow knows expressions and zones that Snowpack does not; the sign is sent all the same
+        return UNKNOWN_PERIOD
+    return max(first - now, second - first)

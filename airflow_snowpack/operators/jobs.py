@@ -171,7 +171,7 @@ class RunMaintenanceJobOperator(RunsJob):
 
     def _sign(self, context: Context, hook: SnowpackHook) -> SignOfLife | None:
         """Report a worker, unless the task runs one named job and leaves the queue alone."""
-        from airflow_snowpack.operators.sign_of_life import sign_of_task
+        from airflow_snowpack.operators.housekeeping import sign_of_task
         from airflow_snowpack.store.signs_of_life import Role
 
         if self._names_a_job:

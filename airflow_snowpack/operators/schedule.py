@@ -80,7 +80,7 @@ class SnowpackDispatcherOperator(UsesCatalog):
         """Work while there is something to do, then wait in the triggerer."""
         from airflow_snowpack.hooks.services import open_poller, runs_for_a_task
         from airflow_snowpack.iceberg.broker import brokers
-        from airflow_snowpack.operators.sign_of_life import sign_of_task
+        from airflow_snowpack.operators.housekeeping import sign_of_task
         from airflow_snowpack.scheduling import POLLER_PERIOD, Scheduler
         from airflow_snowpack.store.signs_of_life import BEAT, Role
 

@@ -11,8 +11,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from airflow_snowpack.cli.context import ends_cleanly
 from airflow_snowpack.cli.errors import NoToken, WeakToken
-from airflow_snowpack.cli.outcome import ends_cleanly
 from airflow_snowpack.hooks.services import open_services
 from airflow_snowpack.settings import Settings
 

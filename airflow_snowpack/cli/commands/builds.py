@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from airflow_snowpack.cli.confirm import confirm
-from airflow_snowpack.cli.context import open_context
-from airflow_snowpack.cli.outcome import ends_cleanly
+from airflow_snowpack.cli.changes import confirm
+from airflow_snowpack.cli.context import ends_cleanly, open_context
 from airflow_snowpack.cli.output import DATA, filled, is_for_people, none_of, note, print_data, print_one, print_page, print_rows
 from airflow_snowpack.cli.values import read_period
 from airflow_snowpack.exit_code import ExitCode

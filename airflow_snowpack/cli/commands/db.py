@@ -9,9 +9,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from airflow_snowpack.cli.confirm import confirm
-from airflow_snowpack.cli.context import open_context
-from airflow_snowpack.cli.outcome import ends_cleanly
+from airflow_snowpack.cli.changes import confirm
+from airflow_snowpack.cli.context import ends_cleanly, open_context
 from airflow_snowpack.cli.output import is_for_people, log_to_stderr, note, print_list
 from airflow_snowpack.cli.values import read_period
 from airflow_snowpack.hooks.store import SnowpackHook

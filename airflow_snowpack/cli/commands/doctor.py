@@ -2,38 +2,101 @@
 
 Run it in each environment: the API server's, the scheduler's, a worker's. It ends with 1 when something is wrong; a warning is
 printed and ends with 0.
+
+The invariant: whatever a check raises becomes a finding, and no finding holds a secret. Nothing is changed, apart from a file in
+the warehouse that is written and deleted again.
 """
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from functools import cached_property
 from typing import TYPE_CHECKING
+from uuid import uuid4
 
-from airflow_snowpack.cli.outcome import ends_cleanly
+from airflow_snowpack.cli.context import ends_cleanly
 from airflow_snowpack.cli.output import is_for_people, log_to_stderr, print_list
+from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.exit_code import ExitCode
+from airflow_snowpack.hooks.connections import call_with_timeout, message_of, read_connection, remote_executors
+from airflow_snowpack.hooks.iceberg_catalog import IcebergCatalogHook
+from airflow_snowpack.hooks.iceberg_spark import IcebergSparkHook
+from airflow_snowpack.hooks.services import catalog_facts
+from airflow_snowpack.hooks.store import SnowpackHook, secrets_of
+from airflow_snowpack.iceberg.errors import catalog_label
+from airflow_snowpack.redaction import public_address, redacted
 from airflow_snowpack.wire.listing import Column, Listing
 
 if TYPE_CHECKING:
     from argparse import Namespace
+    from collections.abc import Callable, Iterator
 
-    from airflow_snowpack.cli.commands.doctor_checks import Finding
+    from airflow_snowpack.store import Store
+    from airflow_snowpack.store.signs_of_life import Sign
 
 
-@ends_cleanly
-def examine(args: Namespace) -> ExitCode | None:
-    """``doctor``"""
-    from airflow_snowpack.cli.commands.doctor_checks import Examined, Verdict, diagnose
+MOST_SKEW = timedelta(seconds=5)
+SWEEP_OVERDUE = timedelta(hours=1)
+PLUGIN = "snowpack"
+TRIAL = b"written by airflow snowpack doctor"
 
-    log_to_stderr()
-    examined = Examined(args.store_conn_id, args.catalog_conn_id, args.spark_conn_id, start_spark=not args.no_spark)
-    findings = diagnose(examined)
-    print_list(args.output, FINDINGS, findings, datetime.now(UTC))
-    if is_for_people(args.output):
-        for finding in findings:
-            if finding.to_do:
-                print(f"{finding.check}: {finding.to_do}")
-    return ExitCode.REFUSED if any(finding.verdict is Verdict.WRONG for finding in findings) else None
+
+class Verdict(StrEnum):
+    """How a check ended."""
+
+    OK = "ok"
+    WARNING = "warning"
+    WRONG = "wrong"
+    SKIPPED = "skipped"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What a check found.
+
+    :param to_do: what to do about it; empty when there is nothing to do.
+    :param check: the name of the check; :func:`diagnose` fills it in.
+    """
+
+    verdict: Verdict
+    message: str
+    to_do: str = ""
+    check: str = ""
+
+
+@dataclass
+class Examined:
+    """The installation as this process sees it; what cannot be opened raises where it is first used."""
+
+    store_conn_id: str | None = None
+    catalog_conn_id: str | None = None
+    spark_conn_id: str | None = None
+    start_spark: bool = True
+    secrets: list[str | None] = field(default_factory=list)
+
+    @cached_property
+    def store_hook(self) -> SnowpackHook:
+        return SnowpackHook(self.store_conn_id)
+
+    @cached_property
+    def catalog(self) -> IcebergCatalogHook:
+        return IcebergCatalogHook(self.catalog_conn_id)
+
+    @cached_property
+    def spark(self) -> IcebergSparkHook:
+        return IcebergSparkHook(self.spark_conn_id, self.catalog_conn_id)
+
+    @cached_property
+    def store(self) -> Store:
+        """The store, once its schema was found to be right."""
+        return self.store_hook.store()
+
+    def close(self) -> None:
+        """Close what was opened."""
+        self.store_hook.close()
 
 
 FINDINGS: Listing[Finding] = Listing(
@@ -46,3 +109,269 @@ FINDINGS: Listing[Finding] = Listing(
     },
     (Column("check", "check"), Column("verdict", "verdict"), Column("message", "message")),
 )
+
+
+@ends_cleanly
+def examine(args: Namespace) -> ExitCode | None:
+    """``doctor``"""
+    log_to_stderr()
+    examined = Examined(args.store_conn_id, args.catalog_conn_id, args.spark_conn_id, start_spark=not args.no_spark)
+    findings = diagnose(examined)
+    print_list(args.output, FINDINGS, findings, datetime.now(UTC))
+    if is_for_people(args.output):
+        for finding in findings:
+            if finding.to_do:
+                print(f"{finding.check}: {finding.to_do}")
+    return ExitCode.REFUSED if any(finding.verdict is Verdict.WRONG for finding in findings) else None
+
+
+def settings(examined: Examined) -> Finding:
+    """Every option of ``[snowpack]`` can be read."""
+    found = examined.store_hook.settings
+    return Finding(Verdict.OK, f"[snowpack] can be read; the catalog is called {found.catalog_name!r}.")
+
+
+def store_place(examined: Examined) -> Finding:
+    """The store is where every host of the installation reaches it."""
+    url, remote = examined.store_hook.url(), remote_executors()
+    examined.secrets.extend(secrets_of(url))
+    where = public_address(url.render_as_string(hide_password=True))
+    if url.get_backend_name() == "sqlite" and remote:
+        advice = "Use a Postgres, unless this file is on storage that every host of the executor mounts."
+        return Finding(Verdict.WARNING, f"{where} is a file, and {', '.join(remote)} runs tasks elsewhere.", advice)
+    hosts = _airflow_hosts()
+    if url.get_backend_name() == "sqlite" and len(hosts) > 1:
+        advice = "Name a Postgres in [snowpack] store_conn_id, so that they share jobs and locks."
+        return Finding(Verdict.WRONG, f"{where} is a file, and Airflow runs on {', '.join(hosts)}.", advice)
+    return Finding(Verdict.OK, f"The store is {where}.")
+
+
+def store_schema(examined: Examined) -> Finding:
+    """The store answers, and its tables are those of this version."""
+    from airflow_snowpack.store.schema import REVISION
+
+    return Finding(Verdict.OK, f"The store {examined.store.identity} answers, at revision {REVISION}.")
+
+
+def clock_skew(examined: Examined) -> Finding:
+    """This host's clock and the database's agree: leases and schedules are measured by the hosts' clocks."""
+    store = examined.store
+    if not store.is_postgres:
+        return Finding(Verdict.SKIPPED, "The store is a file, so there is no other clock.")
+    before = datetime.now(UTC)
+    theirs = store.read(lambda conn: conn.exec_driver_sql("SELECT clock_timestamp()").scalar_one())
+    middle = before + (datetime.now(UTC) - before) / 2
+    skew = abs(theirs - middle)
+    message = f"This host's clock and the store's differ by {skew.total_seconds():.1f} s."
+    if skew > MOST_SKEW:
+        return Finding(Verdict.WRONG, message, "Synchronise the clocks of all hosts (NTP).")
+    return Finding(Verdict.OK, message)
+
+
+def catalog_answers(examined: Examined) -> Finding:
+    """The catalog's connection exists, and the catalog answers."""
+    from airflow_snowpack.hooks.iceberg_catalog import count_databases
+
+    config = examined.catalog.config
+    examined.secrets.extend([config.password, *config.properties.values()])
+    databases = call_with_timeout(lambda: count_databases(config), "The catalog")
+    label = catalog_label(config.name, config.catalog_id)
+    return Finding(Verdict.OK, f"The {config.kind} catalog {label} answers; databases: {databases}.")
+
+
+def warehouse_writable(examined: Examined) -> Finding:
+    """This host can write to the warehouse, read back, and delete."""
+    warehouse = _warehouse(examined)
+    if warehouse is None:
+        return Finding(Verdict.SKIPPED, "The catalog itself chooses where tables go.")
+
+    def try_it() -> str:
+        with _trial_file(examined, warehouse) as place:
+            return place
+
+    call_with_timeout(try_it, "The warehouse", timedelta(seconds=30))
+    return Finding(Verdict.OK, f"{public_address(warehouse)} can be written to.")
+
+
+def spark_installed(examined: Examined) -> Finding:
+    """Java, PySpark and the jars are there; nothing is started."""
+    examined.spark.check()
+    return Finding(Verdict.OK, "PySpark and Java fit each other, or Spark runs on a Connect server.")
+
+
+def spark_sees_catalog(examined: Examined) -> Finding:
+    """Spark lists the same databases in the catalog as PyIceberg, and reads a file that this host writes to the warehouse."""
+    if not examined.start_spark:
+        return Finding(Verdict.SKIPPED, "Spark was not started (--no-spark).")
+    name, session = examined.catalog.config.name, examined.spark.session()
+    ours = {".".join(each) for each in examined.catalog.catalog.list_namespaces()}
+    theirs = {str(row[0]).replace("`", "") for row in session.sql(f"SHOW NAMESPACES IN `{name}`").collect()}
+    if ours != theirs:
+        message = f"In {name!r} Spark sees {_few(theirs)}, and PyIceberg sees {_few(ours)}."
+        advice = "Give both the same address: catalog_conn_id here, and spark.sql.catalog.* on a Spark Connect server."
+        return Finding(Verdict.WRONG, message, advice)
+    warehouse = _warehouse(examined)
+    # Of other storages Spark may know only what Iceberg reads for it.
+    if warehouse is not None and warehouse.startswith("file:"):
+        with _trial_file(examined, warehouse) as place:
+            if not session.read.text(place).collect():
+                raise OSError(f"Spark does not see the file {place} that this host wrote")
+    return Finding(Verdict.OK, f"Spark and PyIceberg see the same databases: {_few(ours)}.")
+
+
+def plugin_loaded(examined: Examined) -> Finding:
+    """Airflow loaded the plugin with the API, the pages and the listener."""
+    from airflow import plugins_manager
+
+    errors = [str(text) for source, text in plugins_manager.get_import_errors().items() if PLUGIN in source.lower()]
+    loaded = {each["name"] for each in plugins_manager.get_plugin_info(["name"])}
+    if PLUGIN not in loaded or errors:
+        advice = "Install airflow-snowpack in this environment, and see `airflow plugins` for import errors."
+        return Finding(Verdict.WRONG, "; ".join(errors) or "Airflow did not load the plugin 'snowpack'.", advice)
+    if not examined.store_hook.settings.listen_to_airflow:
+        advice = "Set [snowpack] listen_to_airflow to True, unless another process reports the ends of runs."
+        return Finding(Verdict.WARNING, "The plugin is loaded, and its listener is switched off.", advice)
+    return Finding(Verdict.OK, "The plugin is loaded, with its listener.")
+
+
+def airflow_api(examined: Examined) -> Finding:
+    """The connection to Airflow's REST API exists, where one is configured."""
+    conn_id = examined.store_hook.settings.airflow_conn_id
+    if conn_id is None:
+        return Finding(Verdict.SKIPPED, "[snowpack] airflow_conn_id is empty; only processes beside Airflow need it.")
+    read_connection(conn_id, "Airflow's REST API")
+    return Finding(Verdict.OK, f"The connection {conn_id!r} is there.")
+
+
+def same_catalog(examined: Examined) -> Finding:
+    """The API, the workers and the scheduler that opened this store reach the same catalog and warehouse as this process."""
+    ours = catalog_facts(examined.catalog)
+    seen = [each for each in _running(examined.store) if "catalog_id" in each.detail]
+    others = [
+        f"{each.role} {each.instance} reaches {each.detail.get(what) or 'no'} as its {word}"
+        for each in seen
+        for what, word in (("catalog_id", "catalog"), ("warehouse", "warehouse"))
+        if each.detail.get(what, "") != ours[what]
+    ]
+    if others:
+        mine = f"the catalog {ours['catalog_id']} with the warehouse {ours['warehouse']!r}"
+        message = f"This process reaches {mine}; {'; '.join(others)}."
+        advice = "Give every process the same catalog_conn_id and home. A worker of another catalog on purpose is all right."
+        return Finding(Verdict.WARNING, message, advice)
+    roles = ", ".join(sorted({each.role for each in seen})) or "none"
+    return Finding(Verdict.OK, f"Every process that works on this store reaches this catalog. Running: {roles}.")
+
+
+def same_store(examined: Examined) -> Finding:
+    """An API server works on this store: one that does not has another store."""
+    if any(each.role == "api" for each in _running(examined.store)):
+        return Finding(Verdict.OK, "An API server works on this store.")
+    advice = "Open a Snowpack page, and run this again. If it stays, the API server has another store_conn_id or AIRFLOW_HOME."
+    return Finding(Verdict.WARNING, "No API server works on this store now.", advice)
+
+
+def background_roles(examined: Examined) -> Finding:
+    """Workers, sweeper, scheduler, poller and collector run where there is work for them."""
+    from airflow_snowpack.api.roles import TO_START, read_roles
+    from airflow_snowpack.hooks.services import dag_states
+
+    reports = read_roles(examined.store, dag_states)
+    missing = [report for report in reports if report.is_missing]
+    if missing:
+        advice = " ".join(TO_START[report.role] for report in missing)
+        return Finding(Verdict.WRONG, " ".join(str(report) for report in missing), advice)
+    return Finding(Verdict.OK, " ".join(str(report) for report in reports))
+
+
+def queue_moves(examined: Examined) -> Finding:
+    """No job waits for a worker or a sweep that is missing."""
+    jobs, ours = examined.store_hook.jobs(), examined.catalog.config.catalog_id
+    if jobs.drain().on:
+        return Finding(Verdict.WARNING, "Drain mode is on: new maintenance is refused.", "airflow snowpack drain off")
+    left, state = jobs.waiting_elsewhere(ours), jobs.queue()
+    if left:
+        message = "; ".join(f"{number} for catalog {each or '(not recorded)'}" for each, number in sorted(left.items()))
+        advice = "Start a worker for each: airflow snowpack worker --catalog-conn-id …"
+        return Finding(Verdict.WARNING, f"Jobs wait for workers of other catalogs: {message}.", advice)
+    if state.oldest is not None and jobs.store.clock() - state.oldest > SWEEP_OVERDUE and not state.running:
+        message = f"{state.depth} waiting, the oldest since {state.oldest:%Y-%m-%d %H:%M} UTC, and nothing runs."
+        return Finding(Verdict.WARNING, message, "Start a worker: airflow snowpack worker")
+    return Finding(Verdict.OK, f"{state.depth} waiting, {state.running} running.")
+
+
+CHECKS: tuple[Callable[[Examined], Finding], ...] = (
+    settings, store_place, store_schema, clock_skew, catalog_answers, warehouse_writable, spark_installed, spark_sees_catalog,
+    plugin_loaded, airflow_api, same_store, same_catalog, background_roles, queue_moves,
+)  # fmt: skip
+
+
+def diagnose(examined: Examined) -> list[Finding]:
+    """Run every check."""
+    try:
+        return [_run(check, examined) for check in CHECKS]
+    finally:
+        with suppress(SnowpackError):
+            examined.close()
+
+
+def _run(check: Callable[[Examined], Finding], examined: Examined) -> Finding:
+    name = check.__name__.replace("_", " ")
+    try:
+        return replace(check(examined), check=name)
+    except Exception as problem:  # noqa: BLE001 - whatever it is, it is what the check was for
+        message = redacted(message_of(problem), examined.secrets)
+        advice = "" if isinstance(problem, SnowpackError) else f"It should hold that: {(check.__doc__ or '').strip()}"
+        return Finding(Verdict.WRONG, message, advice, name)
+
+
+def _warehouse(examined: Examined) -> str | None:
+    """Return where new tables go, if the catalog's connection defines it."""
+    warehouse = examined.catalog.config.warehouse or examined.catalog.catalog.properties.get("warehouse")
+    return warehouse if warehouse and "://" in warehouse else None
+
+
+@contextmanager
+def _trial_file(examined: Examined, warehouse: str) -> Iterator[str]:
+    """A small file in the warehouse, which was read back and is deleted with the block."""
+    from pyiceberg.io import load_file_io
+
+    place = f"{warehouse.rstrip('/')}/snowpack-doctor-{uuid4().hex}"
+    io = load_file_io(examined.catalog.catalog.properties, place)
+    with io.new_output(place).create() as output:
+        output.write(TRIAL)
+    try:
+        with io.new_input(place).open() as written:
+            if written.read() != TRIAL:
+                raise OSError(f"{place} was written, and reads otherwise")
+        yield place
+    finally:
+        io.delete(place)
+
+
+def _running(store: Store) -> list[Sign]:
+    """The background processes and API servers that work on this store now."""
+    from airflow_snowpack.store.signs_of_life import read_signs
+
+    return [sign for sign in store.read(read_signs) if sign.is_alive(store.clock())]
+
+
+def _few(names: set[str]) -> str:
+    shown = sorted(names)[:10]
+    return ", ".join(shown) + (f" and {len(names) - 10} more" if len(names) > 10 else "") if shown else "none"
+
+
+def _airflow_hosts() -> tuple[str, ...]:
+    """The hosts whose scheduler, triggerer or DAG processor runs; none where Airflow's database cannot be read from here."""
+    from sqlalchemy.exc import SQLAlchemyError
+
+    try:
+        import sqlalchemy as sa
+        from airflow.jobs.job import Job
+        from airflow.utils.session import create_session
+
+        with create_session() as session:
+            lately = datetime.now(UTC) - timedelta(minutes=5)
+            running = sa.select(Job.hostname).where(Job.state == "running", Job.latest_heartbeat > lately)
+            return tuple(sorted(set(session.scalars(running))))
+    except (ImportError, RuntimeError, SQLAlchemyError):
+        return ()

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from airflow_snowpack.cli.context import open_context
+from airflow_snowpack.cli.context import ends_cleanly, open_context
 from airflow_snowpack.cli.errors import UsageProblem
-from airflow_snowpack.cli.outcome import ends_cleanly
 from airflow_snowpack.cli.output import is_for_people, print_one, print_page
 from airflow_snowpack.cli.values import read_object
 from airflow_snowpack.wire.listing import cut

@@ -7,11 +7,9 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 
-from airflow_snowpack.cli.confirm import confirm
-from airflow_snowpack.cli.context import airflow_rest, open_context
-from airflow_snowpack.cli.each import each
+from airflow_snowpack.cli.changes import confirm, each
+from airflow_snowpack.cli.context import airflow_rest, ends_cleanly, open_context
 from airflow_snowpack.cli.errors import UsageProblem
-from airflow_snowpack.cli.outcome import ends_cleanly
 from airflow_snowpack.cli.output import DATA, filled, note, print_data, print_one, print_page, print_rows
 from airflow_snowpack.cli.values import read_period
 from airflow_snowpack.exit_code import ExitCode

@@ -6,10 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 
-from airflow_snowpack.cli.confirm import confirm
-from airflow_snowpack.cli.context import open_context
-from airflow_snowpack.cli.each import each
-from airflow_snowpack.cli.outcome import ends_cleanly
+from airflow_snowpack.cli.changes import confirm, each
+from airflow_snowpack.cli.context import ends_cleanly, open_context
 from airflow_snowpack.cli.output import (
     console,
     filled,

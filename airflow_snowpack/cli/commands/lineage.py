@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 from rich.text import Text
 from rich.tree import Tree
 
-from airflow_snowpack.cli.context import open_context
-from airflow_snowpack.cli.outcome import ends_cleanly
+from airflow_snowpack.cli.context import ends_cleanly, open_context
 from airflow_snowpack.cli.output import console, note, print_data, print_rows, printable
 from airflow_snowpack.humanize import ago, plural, short_id
 from airflow_snowpack.lineage.graph import Direction, Lineage

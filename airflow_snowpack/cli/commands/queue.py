@@ -5,10 +5,9 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from airflow_snowpack.cli.confirm import confirm
-from airflow_snowpack.cli.context import open_context
+from airflow_snowpack.cli.changes import confirm
+from airflow_snowpack.cli.context import ends_cleanly, open_context
 from airflow_snowpack.cli.errors import NotTheHolder, UsageProblem
-from airflow_snowpack.cli.outcome import ends_cleanly
 from airflow_snowpack.cli.output import is_for_people, print_list, print_one, print_page
 from airflow_snowpack.cli.values import HEXADECIMAL, ID_LENGTH, SHORTEST_ID
 from airflow_snowpack.exit_code import ExitCode

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from airflow_snowpack.cli.confirm import confirm
-from airflow_snowpack.cli.context import open_context
-from airflow_snowpack.cli.each import change_each
-from airflow_snowpack.cli.outcome import ends_cleanly
+from airflow_snowpack.cli.changes import change_each, confirm
+from airflow_snowpack.cli.context import ends_cleanly, open_context
 from airflow_snowpack.cli.output import is_for_people, print_data, print_one, print_page, printable
 from airflow_snowpack.cli.values import read_object
 from airflow_snowpack.humanize import ago

@@ -7,9 +7,8 @@ from contextlib import redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from airflow_snowpack.cli.context import open_context
+from airflow_snowpack.cli.context import ends_cleanly, open_context
 from airflow_snowpack.cli.errors import UnreadableFile
-from airflow_snowpack.cli.outcome import ends_cleanly
 from airflow_snowpack.cli.output import is_for_people, log_to_stderr, note, print_data, print_one, print_rows
 from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.exit_code import ExitCode

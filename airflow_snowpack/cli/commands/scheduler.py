@@ -15,8 +15,7 @@ import threading
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from airflow_snowpack.cli.context import airflow_rest
-from airflow_snowpack.cli.outcome import ends_cleanly
+from airflow_snowpack.cli.context import airflow_rest, ends_cleanly
 from airflow_snowpack.cli.values import read_period
 from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.hooks.dag_runs import RestDagRuns

@@ -6,12 +6,10 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+from airflow_snowpack.cli.changes import change_each, confirm
 from airflow_snowpack.cli.commands.runs import print_started
-from airflow_snowpack.cli.confirm import confirm
-from airflow_snowpack.cli.context import open_context
-from airflow_snowpack.cli.each import change_each
+from airflow_snowpack.cli.context import ends_cleanly, open_context
 from airflow_snowpack.cli.errors import UnreadableFile
-from airflow_snowpack.cli.outcome import ends_cleanly
 from airflow_snowpack.cli.output import filled, is_for_people, print_data, print_one, print_page, printable
 from airflow_snowpack.humanize import ago
 from airflow_snowpack.wire.listing import cut

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_snowpack.cli.commands.jobs import print_job
 from airflow_snowpack.cli.commands.watch import read_periods, watch_job
-from airflow_snowpack.cli.context import open_context
+from airflow_snowpack.cli.context import ends_cleanly, open_context
 from airflow_snowpack.cli.errors import UsageProblem
-from airflow_snowpack.cli.outcome import ends_cleanly
 from airflow_snowpack.cli.output import is_for_people, print_rows
 from airflow_snowpack.cli.values import read_object
 from airflow_snowpack.humanize import short_id

@@ -18,8 +18,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Self, TextIO
 
 from airflow_snowpack.cli.commands.jobs import print_job, story_line
-from airflow_snowpack.cli.context import open_context
-from airflow_snowpack.cli.outcome import ends_cleanly
+from airflow_snowpack.cli.context import ends_cleanly, open_context
 from airflow_snowpack.cli.output import is_for_people, note, printable
 from airflow_snowpack.cli.values import read_period
 from airflow_snowpack.exit_code import ExitCode

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from airflow_snowpack.cli.outcome import ends_cleanly
+from airflow_snowpack.cli.context import ends_cleanly
 from airflow_snowpack.cli.output import log_to_stderr
 from airflow_snowpack.cli.values import read_period
 from airflow_snowpack.hooks.iceberg_spark import IcebergSparkHook

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def test_spark_sees_the_catalog_and_the_warehouse_of_the_installation(installation: Path) -> None:
-    from airflow_snowpack.cli.commands.doctor_checks import Examined, Verdict, spark_sees_catalog
+    from airflow_snowpack.cli.commands.doctor import Examined, Verdict, spark_sees_catalog
 
     finding = spark_sees_catalog(Examined())
 
@@ -20,7 +20,7 @@ def test_spark_sees_the_catalog_and_the_warehouse_of_the_installation(installati
 
 
 def test_a_spark_with_another_catalog_is_wrong(installation: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from airflow_snowpack.cli.commands.doctor_checks import Examined, Verdict, diagnose
+    from airflow_snowpack.cli.commands.doctor import Examined, Verdict, diagnose
 
     monkeypatch.setenv(
         "AIRFLOW_CONN_OTHER",

@@ -71,13 +71,13 @@ def interim(jobs: Jobs) -> None:
 
 @pytest.mark.usefixtures("tables", "builds", "interim")
 def test_every_command_of_the_page_ends_as_it_says(snowpack: Run, jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> None:
-    from airflow_snowpack.cli.commands import doctor_checks
+    from airflow_snowpack.cli.commands import doctor
     from airflow_snowpack.worker import process
 
     monkeypatch.setattr(process, "engines", lambda _installation, _spark: ScriptedEngine)
     # A session of other tests in this process has another catalog; faces/test_doctor_on_spark.py runs this check.
-    without_session = tuple(check for check in doctor_checks.CHECKS if check is not doctor_checks.spark_sees_catalog)
-    monkeypatch.setattr(doctor_checks, "CHECKS", without_session)
+    without_session = tuple(check for check in doctor.CHECKS if check is not doctor.spark_sees_catalog)
+    monkeypatch.setattr(doctor, "CHECKS", without_session)
     ids: dict[str, str] = {}
 
     def with_ids(command: str) -> list[str]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from airflow_snowpack.builds.errors import PointerMoved
-from airflow_snowpack.cli.outcome import ends_cleanly
+from airflow_snowpack.cli.context import ends_cleanly
 from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.exit_code import ExitCode, code_of, common_code
 

@@ -10,7 +10,7 @@ import pytest
 
 from airflow_snowpack import hooks
 from airflow_snowpack.connections.errors import IncompleteConnection, UnsuitableConnection, UnusableAddress, UnusableExtra
-from airflow_snowpack.hooks.connection_test import NoAnswer, call_with_timeout
+from airflow_snowpack.hooks.connections import NoAnswer, call_with_timeout
 from airflow_snowpack.iceberg.errors import CatalogUnreachable
 
 if TYPE_CHECKING:

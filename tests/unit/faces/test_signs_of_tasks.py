@@ -10,7 +10,7 @@ import pytest
 
 from airflow_snowpack import operators
 from airflow_snowpack.api.roles import DagState
-from airflow_snowpack.operators.sign_of_life import period_of
+from airflow_snowpack.operators.housekeeping import period_of
 from airflow_snowpack.store.signs_of_life import read_signs
 
 if TYPE_CHECKING:

@@ -1,12 +1,15 @@
-"""Changes of several targets: a refused one does not stop the others, and the exit code shows it.
+"""Changes: the prompt before those that cannot be undone, and several targets, of which a refused one does not stop the others.
 
+confirm("Cancel job 3f2a…?", yes=args.yes)
 changed, code = each(args.schedules, schedules.suspend, lambda stored: print(stored.name))
 """
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, TypeVar
 
+from airflow_snowpack.cli.errors import Declined, Unconfirmed
 from airflow_snowpack.cli.output import is_for_people, note, print_data
 from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.exit_code import ExitCode, code_of, common_code
@@ -17,8 +20,24 @@ if TYPE_CHECKING:
 
     from airflow_snowpack.wire.shape import Body
 
+
 T = TypeVar("T")
 R = TypeVar("R")
+
+
+def confirm(question: str, *, yes: bool) -> None:
+    """Require a confirmation, unless ``--yes`` was passed. The prompt goes to stderr.
+
+    :raises Declined: the answer was not yes.
+    :raises Unconfirmed: there is no terminal to ask on.
+    """
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise Unconfirmed(question)
+    print(f"{question} (y/n) ", end="", file=sys.stderr, flush=True)
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        raise Declined
 
 
 def each(
