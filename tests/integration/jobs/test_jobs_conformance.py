@@ -351,6 +351,16 @@ def test_jobs_of_other_catalogs_are_counted_as_waiting_elsewhere(jobs: Jobs, tab
     assert jobs.waiting_elsewhere(elsewhere.catalog_id) == {table.catalog_id: 1}
 
 
+def test_jobs_that_workers_run_are_counted_by_catalog_and_inline_ones_are_not(jobs: Jobs, table: TableName) -> None:
+    elsewhere = replace(table, catalog_id="lake-0123456789ab")
+    jobs.submit_and_claim(table, ACTIONS, "a task")
+    assert jobs.running_in_workers() == {}
+
+    jobs.submit(elsewhere, ACTIONS)
+    assert jobs.claim("w1", catalog_id=elsewhere.catalog_id) is not None
+    assert jobs.running_in_workers() == {elsewhere.catalog_id: 1}
+
+
 def test_the_sweep_frees_the_table_of_a_cancelled_job_whose_worker_never_left(
     jobs: Jobs, locks: TableLocks, table: TableName, clock: MovedClock
 ) -> None:
