@@ -64,9 +64,6 @@ class _StoreMetrics(Collector):
     def __init__(self, services: Services) -> None:
         self._services = services
 
-    def describe(self) -> list[Metric]:
-        return []  # not to be read at registration
-
     def collect(self) -> Iterator[Metric]:
         yield from self._queue()
         yield from self._jobs()

@@ -30,7 +30,7 @@ from airflow_snowpack.jobs import DrainModeOn, JobAlreadyFinished, JobStillActiv
 from airflow_snowpack.maintenance import InvalidOption, NoActions, UnknownAction, action_names
 from airflow_snowpack.scheduling import InvalidSchedule
 from airflow_snowpack.store import StoreUnreachable
-from airflow_snowpack.wire.shape import moment
+from airflow_snowpack.wire.shape import plain
 
 log = logging.getLogger(__name__)
 
@@ -138,18 +138,11 @@ class ProblemResponse(JSONResponse):
 def install(app: FastAPI) -> None:
     """Make every error that a route raises a problem document."""
 
-    @app.exception_handler(SnowpackError)
-    async def refuse(request: Request, error: SnowpackError) -> JSONResponse:
+    async def refuse(request: Request, error: Exception) -> JSONResponse:
         return problem_of(error)
 
-    @app.exception_handler(DBAPIError)
-    @app.exception_handler(PoolTimeout)
-    async def store_is_down(request: Request, error: DBAPIError | PoolTimeout) -> JSONResponse:
-        return problem_of(error)
-
-    @app.exception_handler(RequestValidationError)
-    async def not_valid(request: Request, error: RequestValidationError) -> JSONResponse:
-        return problem_of(InvalidRequest.of(error.errors()))
+    for kind in (SnowpackError, DBAPIError, PoolTimeout, RequestValidationError):
+        app.add_exception_handler(kind, refuse)
 
     @app.exception_handler(HTTPException)
     async def no_route(request: Request, error: HTTPException) -> JSONResponse:
@@ -169,6 +162,8 @@ def problem_of(error: Exception) -> JSONResponse:
     elif isinstance(error, DBAPIError | PoolTimeout):
         log.warning("The store failed during a request.", exc_info=error)
         error = StoreDown(reason_in_words(error))
+    elif isinstance(error, RequestValidationError):
+        error = InvalidRequest.of(error.errors())
     if not isinstance(error, SnowpackError):
         log.error("Unexpected error during a request.", exc_info=error)
         detail = "The request failed because of an error in the server. The server's log has the details."
@@ -229,7 +224,7 @@ def _more(error: SnowpackError) -> dict[str, Any]:
     match error:
         case TableLocked() | LockInUse():
             lock = error.lock
-            return {"holder": lock.holder, "locked_since": moment(lock.acquired_at), "locked_until": moment(lock.expires_at)}
+            return {"holder": lock.holder, "locked_since": plain(lock.acquired_at), "locked_until": plain(lock.expires_at)}
         case UnknownAction() | NoActions():
             return {"allowed": list(action_names())}
         case JobAlreadyFinished() | JobStillActive():
@@ -238,7 +233,7 @@ def _more(error: SnowpackError) -> dict[str, Any]:
             return {"job_id": error.job_id}
         case DrainModeOn():
             state = error.state
-            return {"since": moment(state.since), "by": state.by, "reason": state.reason}
+            return {"since": plain(state.since), "by": state.by, "reason": state.reason}
         case InterimTableInUse():
             return {"needed_by": list(error.needed_by)}
         case InvalidSchedule():

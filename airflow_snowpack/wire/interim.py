@@ -12,7 +12,7 @@ from airflow_snowpack.interim.model import InterimTable, TableState
 from airflow_snowpack.interim.names import Scope
 from airflow_snowpack.preservation import Preservation
 from airflow_snowpack.wire.listing import Column, Listing
-from airflow_snowpack.wire.shape import Body, From, Moment, Shape, moment
+from airflow_snowpack.wire.shape import Body, From, Moment, Shape, plain
 
 TABLE_ID = "5d2a91bc04de4f6f8d3c7e1b9a0f2c46"
 STYLES = {"writing": "cyan", "dropping": "magenta"}
@@ -100,7 +100,7 @@ def collected_body(collected: Collected, *, dry_run: bool) -> Body:
         "failed": [{"table": str(each.table.table), "error": each.reason} for each in collected.failed],
         "missing": [{"table": str(each.table.table), "why": each.reason} for each in collected.missing],
         "kept": collected.kept,
-        "looks_again_at": moment(collected.looks_again_at),
+        "looks_again_at": plain(collected.looks_again_at),
     }
 
 

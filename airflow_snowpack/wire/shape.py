@@ -113,11 +113,6 @@ def plain(value: Any) -> Any:
             return value
 
 
-def moment(value: datetime | None) -> str | None:
-    """Return a time as JSON has it, such as ``2026-04-25T14:35:00.000000+00:00``."""
-    return None if value is None else value.isoformat(timespec="microseconds")
-
-
 def seconds_since(value: datetime | None, now: datetime) -> float | None:
     """Return how many seconds ago a time was, 0 for one to come."""
     return None if value is None else max((now - value).total_seconds(), 0.0)

@@ -144,12 +144,11 @@ class PageRoute(Threaded):
 
         async def answer(request: Request) -> Response:
             try:
-                response = await handle(request)
+                return await handle(request)
             except HTTPException:
                 raise
             except Exception as error:  # noqa: BLE001 - a browser always gets a page; problem_of logs unexpected errors
-                response = _error_page(request, error)
-            return response
+                return _error_page(request, error)
 
         return answer
 
@@ -172,17 +171,10 @@ def _error_page(request: Request, error: Exception) -> HTMLResponse:
 
 def _message(request: Request, status: int, title: str, detail: str) -> HTMLResponse:
     """Made without the store, which may be what is missing."""
-    values = _everywhere(request, "error.html", title)
-    text = template("error.html").render(
-        **values, status=status, detail=detail, wanted=_wanted(request), drain=None, roles=[], user=None, now=None
-    )
-    return HTMLResponse(text, status)
-
-
-def _wanted(request: Request) -> str:
-    """The address to go on to after signing in, also when that fails at first."""
     here = request.url.path + (f"?{request.url.query}" if request.url.query else "")
-    return request.query_params.get("next", here)
+    wanted = request.query_params.get("next", here)  # after signing in, also when that fails at first
+    values = _everywhere(request, "error.html", title) | {"status": status, "detail": detail, "wanted": wanted}
+    return HTMLResponse(template("error.html").render(**values, drain=None, roles=[], user=None, now=None), status)
 
 
 def _everywhere(request: Request, name: str, title: str) -> dict[str, Any]:

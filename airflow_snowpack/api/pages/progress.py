@@ -51,9 +51,18 @@ class Rule:
     not_before: datetime | None = None
 
 
-def progress(trigger: Judgement) -> list[Step]:
-    """The trigger taken apart into what is counted, each with its share of what is wanted."""
-    return _steps(trigger, None, 0)
+def progress(trigger: Judgement, joined: str | None = None, depth: int = 0) -> list[Step]:
+    """Return the trigger taken apart into what is counted, each with its share of what is wanted."""
+    if trigger.word is None:
+        inner = [step for part in trigger.parts for step in progress(part, None, depth + 1)]
+        have, want, share = trigger.have, trigger.want, None
+        if have is not None and want:
+            share = min(max(FULL * have // want, LEAST if have else 0), FULL)
+        return [Step(trigger.text, trigger.satisfied, share, trigger.next_at, joined, depth, trigger.problem), *inner]
+    deeper = depth + 1 if joined else depth
+    return [
+        step for number, part in enumerate(trigger.parts) for step in progress(part, trigger.word if number else joined, deeper)
+    ]
 
 
 def rules(explanation: Explanation) -> list[Rule]:
@@ -76,18 +85,3 @@ def declared(constraint: Constraint) -> str:
     ((_, fields),) = constraint.to_json().items()
     values = {name: value if isinstance(value := getattr(constraint, name), timedelta) else fields[name] for name in fields}
     return ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in values.items())
-
-
-def _steps(judgement: Judgement, joined: str | None, depth: int) -> list[Step]:
-    if judgement.word is None:
-        inner = [step for part in judgement.parts for step in _steps(part, None, depth + 1)]
-        share = None if judgement.have is None or not judgement.want else _share(judgement.have, judgement.want)
-        return [Step(judgement.text, judgement.satisfied, share, judgement.next_at, joined, depth, judgement.problem), *inner]
-    deeper = depth + 1 if joined else depth
-    return [
-        step for number, part in enumerate(judgement.parts) for step in _steps(part, judgement.word if number else joined, deeper)
-    ]
-
-
-def _share(have: int, want: int) -> int:
-    return min(max(FULL * have // want, LEAST if have else 0), FULL)

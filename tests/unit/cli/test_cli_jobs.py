@@ -13,7 +13,7 @@ from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.jobs import JobStatus
 from airflow_snowpack.store import AuditTrail
 from airflow_snowpack.wire.job import JobShape
-from airflow_snowpack.wire.shape import moment
+from airflow_snowpack.wire.shape import plain
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -157,7 +157,7 @@ def test_plain_text_has_whole_ids_and_exact_moments(snowpack: Run, jobs: Jobs, f
     job = jobs.submit(flights, ["expire_snapshots"])
 
     line = snowpack("jobs", "list", "-o", "plain").out.splitlines()[1]
-    assert line.split()[:5] == [job.job_id, "demo.flights", "pending", "expire_snapshots", moment(job.submitted_at)]
+    assert line.split()[:5] == [job.job_id, "demo.flights", "pending", "expire_snapshots", plain(job.submitted_at)]
 
 
 def test_an_empty_list_is_an_empty_array_for_programs_and_a_sentence_for_people(snowpack: Run, jobs: Jobs) -> None:
