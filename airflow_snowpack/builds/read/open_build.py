@@ -2,13 +2,9 @@
 
     build = OpenBuild("manifests/20260101T000000Z/1.json", manifest, cache)
     build.get("N14228"), build.multi_get(["N14228", "N24211"]), build.rows()
-    Routing(manifest).shards_of("N14228")         # by hash or category exactly one; otherwise those with a fitting range of keys
 
 A large shard of an object storage is read by ranges until a copy would have been cheaper; a scan copies it first. A build never
 changes. Threads may share it, also after it was closed, which only closes the files that are not in use.
-
-Routing returns every shard that has the key, and none without rows. It reads only the manifest, at a cost that does not grow with
-the number of shards, unless their keys overlap.
 """
 
 from __future__ import annotations
@@ -143,10 +139,7 @@ class OpenBuild:
         return reader
 
     def _opened(self, shard_id: int, *, whole: bool = False) -> ShardReader[Any]:
-        """Open a shard.
-
-        :param whole: from a copy of the file, for calls that read much of it.
-        """
+        """Open a shard; ``whole``: from a copy of the file, for calls that read much of it."""
         with self._opening:
             reader = self._open.get(shard_id)
             if reader is None or (whole and reader.by_range):
@@ -186,9 +179,10 @@ class OpenBuild:
 
 
 class Routing:
-    """Finds shards by key.
+    """Finds every shard that may have a key, and none without rows, from the manifest alone.
 
-    :param manifest: of the build.
+    By hash or category that is one shard; otherwise those with a fitting range of keys. The cost does not grow with the number of
+    shards, unless their keys overlap.
     """
 
     def __init__(self, manifest: Manifest) -> None:
@@ -225,10 +219,7 @@ class Routing:
         return (shard_id,) if shard_id in self._filled and self._by_range.may_have(shard_id, key) else ()
 
     def grouped(self, keys: Sequence[Key], category: Key | None = None) -> dict[int, list[Key]]:
-        """Group keys by the shards that may have them.
-
-        :raises InvalidRowKey: see :meth:`shards_of`.
-        """
+        """Group keys by the shards that may have them; errors as of :meth:`shards_of`."""
         groups: defaultdict[int, list[Key]] = defaultdict(list)
         if self._by_hash and category is None and set(map(type, keys)) == {PYTHON_TYPE[self._key_type]}:
             for key, shard_id in zip(keys, self._hashed(keys), strict=True):

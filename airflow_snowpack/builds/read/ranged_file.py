@@ -26,7 +26,6 @@ MAX_CACHED_BLOCKS = 64
 class RangedFile:
     """Reads one file.
 
-    :param path: relative to the storage's root.
     :param size: in bytes, as the manifest has it.
     :param on_outgrown: called once, when half of the file's size was fetched: a copy is cheaper from then on.
     """
@@ -50,7 +49,6 @@ class RangedFile:
         """Return the bytes from an offset on; fewer at the end of the file.
 
         :raises ManifestDamaged: the file has another size, or does not exist.
-        :raises StorageFailed: it could not be read in three tries.
         """
         end = min(offset + length, self.size)
         if offset >= end:

@@ -86,7 +86,6 @@ class ShardCache:
         """Return the path of a shard's verified file. A copy is not evicted within the block: open it there, and read it later.
 
         :raises ManifestDamaged: the file differs from the manifest, or does not exist.
-        :raises StorageFailed: the storage could not be read.
         """
         if shard.url is None or shard.checksum is None:
             raise ManifestDamaged(f"shard {shard.shard_id}", "it has no file")

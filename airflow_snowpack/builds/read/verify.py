@@ -33,10 +33,7 @@ PARALLEL_SHARDS = 4
 
 @dataclass(frozen=True, slots=True)
 class ShardProblem:
-    """The problem of one shard.
-
-    :param path: of its file, relative to the dataset's root; ``None`` for a shard without one.
-    """
+    """The problem of one shard, and the path of its file, relative to the dataset's root, if it has one."""
 
     shard_id: int
     path: str | None
@@ -45,11 +42,7 @@ class ShardProblem:
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """The result of a verification.
-
-    :param manifest: the path of the manifest, relative to the dataset's root.
-    :param rows: the number of rows that were read.
-    """
+    """The result of a verification: ``manifest`` is the path of the manifest, ``rows`` the number of rows that were read."""
 
     dataset: str
     run_id: str
@@ -93,10 +86,7 @@ def verify(storage: Storage, path: str, manifest: Manifest) -> Verification:
 
 
 def _rows(storage: Storage, manifest: Manifest, shard: ShardAttemptResult) -> int:
-    """Read a shard, and return its number of rows.
-
-    :raises ManifestDamaged, InvalidBuild, InvalidRowKey: it differs from the manifest.
-    """
+    """Read a shard, and return its number of rows; raise an error that ``verify`` reports if it differs from the manifest."""
     if shard.url is None:
         return 0  # the manifest's own check makes sure that such a shard has no rows
     with scratch("snowpack-shard-") as folder:
@@ -117,7 +107,7 @@ def _rows(storage: Storage, manifest: Manifest, shard: ShardAttemptResult) -> in
 def _columns_of(manifest: Manifest) -> pa.Schema | None:
     """Return the columns as a reader gets them; Parquet has no seconds, for example, and returns milliseconds.
 
-    :returns: ``None`` if a Parquet shard has a type that the manifest cannot name, such as an extension type.
+    ``None``: a Parquet shard has a type that the manifest cannot name, such as an extension type.
     """
     try:
         schema = arrow_schema(manifest.columns)

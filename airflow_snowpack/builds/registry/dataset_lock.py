@@ -30,11 +30,7 @@ LOCKS = Leases(build_datasets, key=build_datasets.c.dataset, order=build_dataset
 
 
 class DatasetLock:
-    """A lock that this process has; the context manager renews it and releases it at the end.
-
-    :param attempt_id: the fence.
-    :param sleep: waits between two tries to set the pointer, in seconds.
-    """
+    """A lock that this process has, by its fence ``attempt_id``; the context manager renews it and releases it at the end."""
 
     def __init__(self, store: Store, policy: BuildPolicy, dataset: str, attempt_id: str, sleep: Callable[[float], None]) -> None:
         self.store = store

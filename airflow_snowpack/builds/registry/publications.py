@@ -1,11 +1,5 @@
 """The registry's part of a publication: it is recorded before readers can see it, and confirmed afterwards.
 
-    publications = Publications(store, lock)
-    state = read_state(store, lock.dataset)
-    publication = publications.prepare(PublicationKind.PUBLISH, stored, previous=…, above=state.pointer_number, by="etl")
-    set_pointer(storage, pointer_of(publication), lock, …)
-    publications.confirm(publication, stored, state.newest)
-
 The invariants: only the process with the dataset's lock draws a number, and no number is drawn twice; and the record exists
 before the pointer is set, so that whichever process next has the lock finds an unconfirmed publication and completes it. A run
 is recorded in the lineage once, in the transaction that marks it as succeeded.

@@ -1,10 +1,5 @@
 """What of the registry is no longer needed: the runs whose files cleanup deletes, and the records that retention deletes.
 
-    runs = CleanupRuns(store, "flights")
-    for run in runs.stale(now, age): …
-    runs.mark_deleted(lock, run, now, age)
-    Pruner(store, KINDS, older_than=timedelta(days=180))
-
 The invariants: a run is marked as deleted before the first of its objects goes, in the transaction that checks that it may go;
 from then on it can be neither published nor rolled back to. A run that has just ended is examined again after the stale age, as
 an attempt of it may still be writing. A run stays recorded until cleanup need not examine it again, and while it is the current

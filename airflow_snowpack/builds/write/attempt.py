@@ -72,10 +72,9 @@ class RateLimit:
 
 @dataclass(frozen=True, slots=True)
 class AttemptPlace:
-    """The identity of an attempt, and so its folder.
+    """The identity of an attempt, and so its folder; see :func:`layout.attempt_folder`.
 
     :param attempt: Spark's ``attemptNumber``, or the number of the try, from 0.
-    :param token: makes the folder unique within the run; see :func:`layout.attempt_folder`.
     :param task_attempt_id: Spark's ``taskAttemptId``; ``None`` without Spark.
     """
 
@@ -95,7 +94,6 @@ class AttemptPlace:
 class ShardPlan:
     """What all shards of a build have in common.
 
-    :param schema: the columns of each file.
     :param batch_size: rows that are kept in memory and written at once; in Parquet, the rows of a row group.
     :param rows_per_second: the limit of each shard that is being written; ``None`` for no limit.
     :param max_keys: the limit of distinct keys of a shard; ``None`` for no limit.

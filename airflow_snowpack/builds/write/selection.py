@@ -1,7 +1,6 @@
 """Select, for each shard, the one attempt that counts, and keep the selection until it is published.
 
-    attempts = read_attempts(storage, run_id)
-    manifest = select(run, attempts, build_input, Sharding.hash(8), ShardFormat.SQLITE, now)
+    manifest = select(run, read_attempts(storage, run_id), build_input, Sharding.hash(8), ShardFormat.SQLITE, now)
     keep_selection(storage, manifest)                                             # in one process
     publish(registry, storage, handle, kept_selection(storage, "flights", run_id))      # in another, an hour later
 
@@ -39,9 +38,8 @@ def select(
     shard_format: ShardFormat,
     now: datetime,
 ) -> Manifest:
-    """Return the manifest of a run's winners.
+    """Return the manifest of a run's winners among the attempts that :func:`read_attempts` returns.
 
-    :param attempts: the result of :func:`read_attempts`.
     :raises ShardCoverageError: a shard has no successful attempt.
     """
     return Manifest(
@@ -133,8 +131,7 @@ def keep_selection(storage: Storage, manifest: Manifest) -> str:
 def kept_selection(storage: Storage, dataset: str, run_id: str) -> Manifest:
     """Return the last selection of a run.
 
-    :raises BuildNotFound: there is none.
-    :raises ManifestDamaged: it is not what was written.
+    :raises BuildNotFound, ManifestDamaged: there is none, or it is not what was written.
     """
     try:
         return read_selection(storage.read(_path(run_id)), _path(run_id))

@@ -127,9 +127,8 @@ def _part(path: Path, shard_id: int) -> pa.Table:
 
 
 class ShardPool:
-    """Writes the shards of a spool.
+    """Writes the shards of the spool in ``folder``.
 
-    :param folder: of the spool.
     :param tries: of each shard, at least 1.
     :param pause: waits for a number of seconds between two tries, or until the pool is stopped.
     """
@@ -160,8 +159,7 @@ class ShardPool:
 
         :param stop: stops all subprocesses at once when any thread sets it.
         :raises ShardFailed: a shard could not be written in any of its tries.
-        :raises InvalidRowKey: see :func:`write_shard`.
-        :raises BuildError: ``stop`` was set.
+        :raises BuildError: ``stop`` was set, or an error of :func:`write_shard` that no other try would change.
         """
         for shard_id in shard_ids:
             self._shards.put(shard_id)
@@ -241,10 +239,7 @@ class ProcessDied(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ShardTask:
-    """One try at one shard.
-
-    :param folder: of the spool.
-    """
+    """One try at one shard, whose rows are in the spool of ``folder``."""
 
     storage: Storage
     run_id: str
@@ -270,11 +265,7 @@ class ShardProcess:
         self._tasks, self._answers = self._process.stdin, self._process.stdout
 
     def write(self, task: ShardTask) -> ShardAttemptResult:
-        """Run a task.
-
-        :raises BuildError: what the task raised.
-        :raises ProcessDied: the subprocess was killed, or ended by itself.
-        """
+        """Run a task, and raise its error, or ``ProcessDied`` if the subprocess was killed or ended by itself."""
         try:
             pickle.dump(task, self._tasks)
             self._tasks.flush()

@@ -1,15 +1,9 @@
 """The files of shards: ``shard.sqlite`` for point look-ups, ``shard.parquet`` sorted by key for scans.
 
-    shard = SqliteShard(Path("shard.sqlite"), schema, "tail_number")
-    shard.write(table, repeats=False)
-    shard.close()
-
-    SELECT * FROM rows WHERE tail_number = ?      -- one look-up in one B-tree
-
 The SQLite table ``rows`` has the build's columns in their order, with values as ``columns.py`` encodes them. While no key
-repeats, the key is the primary key; from the first repetition on, the table has an index on it instead. A closed file can be
-opened read-only and immutable, as it has no journal and no write-ahead log. A Parquet file has exactly the build's Arrow schema,
-also without rows.
+repeats, the key is the primary key; from the first repetition on, the table has an index on it instead. So a look-up is one
+descent in one B-tree. A closed file can be opened read-only and immutable, as it has no journal and no write-ahead log. A Parquet
+file has exactly the build's Arrow schema, also without rows.
 """
 
 from __future__ import annotations

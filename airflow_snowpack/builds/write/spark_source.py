@@ -79,10 +79,7 @@ class SparkSource:
         return cls(session.sql(query), ({"sql": query},))
 
     def count_keys(self, key: str, interrupt: Interrupt) -> np.ndarray:
-        """Count the distinct keys by bucket, in a pass over the input; nulls are not counted, as writing refuses them.
-
-        :raises InvalidBuild, InvalidRowKey: see :meth:`write`.
-        """
+        """Count the distinct keys by bucket, in a pass over the input; nulls are not counted, as writing refuses them."""
         from pyspark.sql.pandas.functions import arrow_udf
         from pyspark.sql.types import IntegerType
 
@@ -100,8 +97,7 @@ class SparkSource:
         """Write all shards; see :meth:`BuildSource.write`.
 
         :raises StorageFailed: an object could not be written in any of Spark's tries.
-        :raises SparkFailed: Spark itself failed.
-        :raises SparkInterrupted: the writing was interrupted.
+        :raises SparkFailed, SparkInterrupted: Spark itself failed, or the writing was interrupted.
         """
         sources = (*self.sources, *self._tables())  # before the rows are read, with the snapshots of the plan
         schema = arrow_schema_of(self.df)
@@ -206,12 +202,11 @@ def _our_error(message: str) -> BuildError | None:
 
 @dataclass(frozen=True, slots=True)
 class SparkPlacing:
-    """Assigns rows to shards in a task."""
+    """Assigns rows to shards in a task, as :meth:`Placing.shards` does."""
 
     placing: Placing
 
     def shards(self, column: pa.Array) -> pa.Array:
-        """See :meth:`Placing.shards`."""
         spare_archives()
         return self.placing.shards(column)
 
@@ -225,10 +220,7 @@ def spark_bucket(keys: pa.Array) -> pa.Array:
 def write_partition(
     storage: Storage, run_id: str, plan: ShardPlan, batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """Write the shard that is this task's partition.
-
-    :param batches: its rows, sorted by key, with the column of shard ids.
-    """
+    """Write the shard that is this task's partition: rows sorted by key, with the column of shard ids."""
     from pyspark import TaskContext
 
     spare_archives()
