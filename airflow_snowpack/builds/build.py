@@ -15,7 +15,7 @@ if the registry can be reached.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from functools import partial
@@ -53,20 +53,16 @@ class Build:
         as_of: datetime,
         owner: str | None = None,
         label: str | None = None,
-        on_begin: Callable[[RunHandle], None] | None = None,
     ) -> PublishOutcome:
         """Do all steps.
 
         :param as_of: the time of the data: the end of the data interval.
         :param owner: the task instance; a later try of the same owner takes over an earlier one's run.
         :param label: the run's name; ``None`` for ``as_of``.
-        :param on_begin: called with the run as soon as it has begun.
         :raises BuildError: the run was not published; the registry has the reason.
         """
         sharding = self.sharding(source, spec)
         handle = self.begin(spec, sharding, as_of=as_of, owner=owner, label=label)
-        if on_begin is not None:
-            on_begin(handle)
         build_input = self.write(handle, source, spec, sharding)
         manifest = self.select(handle, build_input, spec, sharding)
         outcome = self.publish(handle, manifest)

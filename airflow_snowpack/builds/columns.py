@@ -175,7 +175,8 @@ def to_cells(array: pa.Array | pa.ChunkedArray) -> list[Cell]:
     if types.is_dictionary(kind):
         return to_cells(array.cast(kind.value_type))
     if _is_temporal(kind):
-        return _as_integers(array)
+        numbers: list[Cell] = array.cast(_integers_of(kind)).to_pylist()
+        return numbers
     values = array.to_pylist()
     if types.is_boolean(kind):
         return [None if value is None else int(value) for value in values]
@@ -229,11 +230,6 @@ def _is_temporal(kind: pa.DataType) -> bool:
 
 def _integers_of(kind: pa.DataType) -> pa.DataType:
     return pa.int32() if kind.bit_width == 32 else pa.int64()
-
-
-def _as_integers(array: pa.Array | pa.ChunkedArray) -> list[Cell]:
-    numbers: list[Cell] = array.cast(_integers_of(array.type)).to_pylist()
-    return numbers
 
 
 def _from_integer(kind: pa.DataType) -> Read:

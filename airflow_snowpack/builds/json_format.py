@@ -190,9 +190,8 @@ def _read(data: bytes, path: str, form: str, parse: Callable[[dict[str, Any]], T
             raise _Invalid(f"it is not in the format {form}")
         version = _number(content, "version", least=1)
         if version > VERSION:
-            raise _Invalid(
-                f"it has version {version} of {form}, and this release reads up to version {VERSION}; upgrade airflow-snowpack"
-            )
+            problem = f"and this release reads up to version {VERSION}; upgrade airflow-snowpack"
+            raise _Invalid(f"it has version {version} of {form}, {problem}")
         return parse(content)
     except (_Invalid, InvalidBuild) as error:
         raise ManifestDamaged(path, str(error)) from error
@@ -290,9 +289,8 @@ def read_sharding(content: dict[str, Any]) -> Sharding:
     match kind:
         case ShardingKind.HASH:
             if (content.get("hash"), content.get("seed")) != ("xxh3_64", 0):
-                raise _Invalid(
-                    f"it is sharded by {content.get('hash')!r}, seed {content.get('seed')!r}, which this release does not support"
-                )
+                found = f"{content.get('hash')!r}, seed {content.get('seed')!r}"
+                raise _Invalid(f"it is sharded by {found}, which this release does not support")
             return Sharding.hash(num_shards)
         case ShardingKind.CATEGORIES:
             values = tuple(_as_key(value, "values") for value in _typed(content, "values", list))

@@ -81,9 +81,8 @@ def canonical(key: object, key_type: KeyType) -> bytes:
                 raise InvalidRowKey(key, f"it is not Unicode text ({error.reason})") from None
         case KeyType.BYTES, bytes() | bytearray() | memoryview():
             return bytes(key)
-    raise InvalidRowKey(
-        key, f"it is of the type {type(key).__name__}, and the keys of this build are of the type {key_type.value}"
-    )
+    found = type(key).__name__
+    raise InvalidRowKey(key, f"it is of the type {found}, and the keys of this build are of the type {key_type.value}")
 
 
 def hash_shard(key: object, key_type: KeyType, num_shards: int) -> int:

@@ -42,7 +42,6 @@ def read_pointer(storage: Storage) -> Current | None:
     """Return the pointer, or ``None`` if there is none.
 
     :raises ManifestDamaged: the pointer is not what was written.
-    :raises StorageFailed: it could not be read.
     """
     try:
         return read_current(storage.read(layout.CURRENT), layout.CURRENT)
@@ -135,7 +134,6 @@ def check_files(storage: Storage, path: str, manifest: Manifest) -> None:
 
     :param path: the manifest's path, for the error.
     :raises ManifestDamaged: a file is missing or has another size.
-    :raises StorageFailed: the folder could not be listed.
     """
     sizes = {found.path: found.bytes for found in storage.objects(layout.run_folder(manifest.run_id))}
     wrong = [shard for shard in manifest.shards if shard.url is not None and sizes.get(shard.url) != shard.bytes]

@@ -43,9 +43,8 @@ def key_type_of(column: str, arrow_type: pa.DataType) -> KeyType:
         return KeyType.STRING
     if types.is_binary(arrow_type) or types.is_large_binary(arrow_type) or types.is_fixed_size_binary(arrow_type):
         return KeyType.BYTES
-    raise InvalidBuild(
-        "key", column, f"its type is {arrow_type}, but a key must be an integer of up to 64 bits, a string or bytes. Cast it"
-    )
+    problem = f"its type is {arrow_type}, but a key must be an integer of up to 64 bits, a string or bytes. Cast it"
+    raise InvalidBuild("key", column, problem)
 
 
 def plain_keys(keys: pa.Array) -> pa.Array:
@@ -84,11 +83,8 @@ def fewest_shards(keys_by_bucket: np.ndarray, max_keys_per_shard: int) -> int:
         if int(keys_by_bucket.reshape(-1, num_shards).sum(axis=0).max()) <= max_keys_per_shard:
             return num_shards
     fullest = int(keys_by_bucket.reshape(-1, SHARD_COUNTS[-1]).sum(axis=0).max())
-    raise InvalidBuild(
-        "max_keys_per_shard",
-        max_keys_per_shard,
-        f"with {keys:,} keys, one of {SHARD_COUNTS[-1]:,} shards would still have {fullest:,}; increase it",
-    )
+    problem = f"with {keys:,} keys, one of {SHARD_COUNTS[-1]:,} shards would still have {fullest:,}; increase it"
+    raise InvalidBuild("max_keys_per_shard", max_keys_per_shard, problem)
 
 
 @dataclass(frozen=True, slots=True)

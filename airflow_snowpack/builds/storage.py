@@ -76,6 +76,9 @@ class Deleted:
 class Storage:
     """A folder of an object storage. It can be pickled, so that Spark's tasks open their own.
 
+    Every method raises :class:`StorageFailed` after three failed tries, and its subclass :class:`ObjectMissing` if the object to
+    read does not exist.
+
     :param url: ``/a/path``, ``file://``, ``s3://``, ``gs://``, ``abfs://`` or any URL that fsspec supports.
     :param options: the parameters of pyarrow's ``S3FileSystem``, ``GcsFileSystem`` or ``AzureFileSystem``, else of fsspec's file
         system; ``fsspec=True`` selects fsspec for these three as well.
@@ -119,20 +122,13 @@ class Storage:
         return isinstance(self._fs, fs.LocalFileSystem)
 
     def local_path(self, path: str) -> Path:
-        """Return the path of an object of a local storage.
-
-        :raises StorageFailed: the storage is not local.
-        """
+        """Return the path of an object of a local storage."""
         if not self.is_local:
             raise StorageFailed("find a local path of", self._full(path), "the storage is not local")
         return Path(self._at(path))
 
     def read(self, path: str) -> bytes:
-        """Read an object.
-
-        :raises ObjectMissing: there is no such object.
-        :raises StorageFailed: it could not be read in three tries.
-        """
+        """Read an object."""
 
         def whole() -> bytes:
             with self._fs.open_input_stream(self._at(path)) as stream:
@@ -156,7 +152,6 @@ class Storage:
         """Read an object, and its version for :meth:`replace`.
 
         :returns: the bytes are ``None`` if the object does not exist, the version if the storage has no compare-and-set.
-        :raises StorageFailed: it could not be read in three tries.
         """
         writes = self._conditional
         if writes is not None:
@@ -218,11 +213,7 @@ class Storage:
         self._tried("read", path, get)
 
     def open_ranges(self, path: str) -> tuple[Any, int]:
-        """Open an object for :meth:`read_range`, and return the file and its size in bytes.
-
-        :raises ObjectMissing: there is no such object.
-        :raises StorageFailed: it could not be opened in three tries.
-        """
+        """Open an object for :meth:`read_range`, and return the file and its size in bytes."""
 
         def opened() -> tuple[Any, int]:
             file = self._fs.open_input_file(self._at(path))
@@ -231,11 +222,7 @@ class Storage:
         return self._tried("read", path, opened)
 
     def read_range(self, file: Any, path: str, offset: int, length: int) -> bytes:
-        """Read a range of an object in one request; threads may share one file.
-
-        :param file: the result of :meth:`open_ranges` for this path.
-        :raises StorageFailed: it could not be read in three tries.
-        """
+        """Read a range of an object in one request, from what :meth:`open_ranges` returned; threads may share it."""
         return self._tried("read", path, lambda: bytes(file.read_at(length, offset)))
 
     def objects(self, folder: str, *, half_written: bool = False) -> Iterator[StoredObject]:

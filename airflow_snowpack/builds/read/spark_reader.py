@@ -59,6 +59,8 @@ def read_build(
     :raises ManifestDamaged: the manifest is not what was published. (A damaged shard fails the Spark job that reads it.)
     :raises InvalidBuild: a column has a type that Spark cannot hold.
     """
+    from pyspark.sql.pandas.types import from_arrow_schema
+
     storage = url if isinstance(url, Storage) else Storage(url, options)
     found: dict[str, ManifestDamaged] = {}
     path, manifest = find_manifest(storage, ref) if ref else newest_whole(storage, published_pointer(storage), found)
@@ -68,7 +70,8 @@ def read_build(
     ids = spark.createDataFrame([], "shard_id int")
     if filled:
         ids = spark.range(0, len(filled), 1, len(filled)).select("id")
-    return ids.mapInArrow(partial(_rows_of, storage, path, manifest, filled, shown), _spark_schema(shown))
+    schema = from_arrow_schema(shown, prefer_timestamp_ntz=True)
+    return ids.mapInArrow(partial(_rows_of, storage, path, manifest, filled, shown), schema)
 
 
 def spark_arrow_type(column: str, kind: pa.DataType) -> pa.DataType:
@@ -107,12 +110,6 @@ def _plain(kind: pa.DataType) -> pa.DataType | None:
     if types.is_time(kind):
         return pa.time64("us")
     return kind if kind in SAME_TYPES else None
-
-
-def _spark_schema(shown: pa.Schema) -> Any:
-    from pyspark.sql.pandas.types import from_arrow_schema
-
-    return from_arrow_schema(shown, prefer_timestamp_ntz=True)
 
 
 def _rows_of(

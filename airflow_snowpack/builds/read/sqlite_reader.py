@@ -76,7 +76,8 @@ class SqliteReader(ShardReader[apsw.Connection]):
     def multi_get(self, keys: Sequence[Key]) -> Iterable[tuple[Key, Row]]:
         wanted = self._in_order(keys)
         with self._handle() as connection:
-            if TAKES_ARRAYS and not self._with_nul(wanted):
+            # NUL would end a string in an array.
+            if TAKES_ARRAYS and not (self._key_type is KeyType.STRING and "\0" in "".join(wanted)):
                 keys_array = apsw.carray(array("q", wanted) if self._key_type is KeyType.INTEGER else tuple(wanted))
                 # Not cached, as a prepared statement keeps its bound values.
                 found = connection.execute(self._any, (keys_array,), can_cache=False).fetchall()
@@ -102,10 +103,6 @@ class SqliteReader(ShardReader[apsw.Connection]):
                 return sorted(map(str.__str__, keys))
             case KeyType.BYTES:
                 return sorted(map(bytes, keys))
-
-    def _with_nul(self, keys: Sequence[Any]) -> bool:
-        """Return whether a key contains NUL, which would end it in an array."""
-        return self._key_type is KeyType.STRING and "\0" in "".join(keys)
 
     def _open(self, file: Path | RangedFile) -> apsw.Connection:
         if isinstance(file, RangedFile):

@@ -53,10 +53,9 @@ class WantedBuild:
 
     def is_met(self, current: CurrentBuild | None) -> bool:
         """Return whether the current build meets the condition."""
-        if current is None:
+        if current is None or (self.as_of is not None and current.as_of < self.as_of):
             return False
-        recent = self.as_of is None or current.as_of >= self.as_of
-        return recent and (self.newer_than is None or current.publication > self.newer_than)
+        return self.newer_than is None or current.publication > self.newer_than
 
     def unmet(self, current: CurrentBuild | None) -> str:
         """Return what is missing, as a sentence."""

@@ -176,14 +176,14 @@ def write_attempt(
     return result
 
 
-def write_shard(plan: ShardPlan, batches: Iterable[pa.RecordBatch], folder: Path, *, limit: RateLimit | None = None) -> ShardFile:
+def write_shard(plan: ShardPlan, batches: Iterable[pa.RecordBatch], folder: Path) -> ShardFile:
     """Write a shard's rows into ``shard.parquet`` or ``shard.sqlite`` in a local folder.
 
     :param batches: sorted by key over all of them; none make an empty file.
     :raises InvalidRowKey: a key is null, outside of 64 bits, or smaller than the one before it.
     :raises TooManyKeys: there are more distinct keys than the plan allows.
     """
-    limit = limit or RateLimit(plan.rows_per_second)
+    limit = RateLimit(plan.rows_per_second)
     path = folder / plan.file_name
     if plan.shard_format is ShardFormat.SQLITE:
         writer: SqliteShard | ParquetShard = SqliteShard(path, plan.schema, plan.key_column)

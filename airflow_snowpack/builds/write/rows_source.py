@@ -55,9 +55,8 @@ class RowsSource:
         :raises InvalidBuild: the rows can be read only once, or the key is not one of their columns.
         """
         if not isinstance(self.rows, pa.Table):
-            raise InvalidBuild(
-                "max_keys_per_shard", type(self.rows).__name__, "only the keys of a table can be counted first; set sharding"
-            )
+            problem = "only the keys of a table can be counted first; set sharding"
+            raise InvalidBuild("max_keys_per_shard", type(self.rows).__name__, problem)
         check_key(self.rows.schema, key)
         keys = pc.unique(self.rows.column(key)).drop_null()  # writing refuses null
         return np.bincount(bucket_of(keys), minlength=BUCKETS)
@@ -108,7 +107,8 @@ class RowBatches:
     def _from_dictionaries(self, rows: Iterator[Any]) -> Iterator[pa.RecordBatch]:
         while some := list(islice(rows, DICTIONARY_BATCH_SIZE)):
             if self._declared is None:
-                self._declared = self._inferred(some)
+                inferred = dict.fromkeys(name for row in some for name in row)
+                self._declared = self._converted([{name: row.get(name) for name in inferred} for row in some], None).schema
             names = set(self._declared.names)
             for row in some:
                 if not isinstance(row, Mapping) or not names.issuperset(row):
@@ -116,18 +116,13 @@ class RowBatches:
                     raise InvalidBuild("rows", row, f"each must be a dictionary with no other names than {allowed}")
             yield self._converted(some, self._declared)
 
-    def _inferred(self, some: list[Mapping[str, Any]]) -> pa.Schema:
-        names = list(dict.fromkeys(name for row in some for name in row))
-        return self._converted([{name: row.get(name) for name in names} for row in some], None).schema
-
     def _converted(self, some: list[Mapping[str, Any]], schema: pa.Schema | None) -> pa.RecordBatch:
         try:
             return pa.RecordBatch.from_pylist(some, schema)
         except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
             self._blame_key(some, schema)
-            raise InvalidBuild(
-                "rows", "…", f"they do not fit one schema ({error}); set the schema, or correct the rows"
-            ) from error
+            problem = f"they do not fit one schema ({error}); set the schema, or correct the rows"
+            raise InvalidBuild("rows", "…", problem) from error
 
     def _blame_key(self, some: list[Mapping[str, Any]], schema: pa.Schema | None) -> None:
         """:raises InvalidRowKey: a key is what does not fit."""

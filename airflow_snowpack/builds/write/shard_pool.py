@@ -61,9 +61,8 @@ class Spool:
     ) -> None:
         sharding = placing.sharding
         if sharding.kind is ShardingKind.EXPRESSION:
-            raise InvalidBuild(
-                "sharding", sharding.sql, "an SQL expression needs Spark; shard by hash or categories, or build with Spark"
-            )
+            problem = "an SQL expression needs Spark; shard by hash or categories, or build with Spark"
+            raise InvalidBuild("sharding", sharding.sql, problem)
         self._by = sharding.column or key_column
         if self._by not in schema.names:
             raise InvalidBuild("column", self._by, f"it must be one of the columns {', '.join(schema.names)}")

@@ -24,7 +24,7 @@ from airflow_snowpack.builds.model import (
     Sharding,
 )
 from airflow_snowpack.builds.read.reader import SnapshotReader
-from airflow_snowpack.builds.registry.model import BuildPolicy, RunHandle, RunStatus
+from airflow_snowpack.builds.registry.model import BuildPolicy, RunStatus
 from airflow_snowpack.builds.registry.runs import BuildRegistry
 from airflow_snowpack.builds.storage import Storage
 from airflow_snowpack.builds.write.attempt import AttemptPlace, ShardPlan, write_attempt
@@ -48,10 +48,8 @@ def status_of(registry: BuildRegistry, run_id: str) -> tuple[RunStatus, str | No
 
 
 def test_a_build_is_published_and_read(build: Build, registry: BuildRegistry, storage: Storage) -> None:
-    begun: list[RunHandle] = []
-    outcome = build.run(ROWS, SPEC, as_of=MIDNIGHT, owner="dag/run/task", on_begin=begun.append)
+    outcome = build.run(ROWS, SPEC, as_of=MIDNIGHT, owner="dag/run/task")
     assert (outcome.run_id, outcome.moved) == ("20260101T000000Z", True)
-    assert [handle.run_id for handle in begun] == [outcome.run_id]
     assert status_of(registry, outcome.run_id) == (RunStatus.SUCCEEDED, None)
     with SnapshotReader(storage.url) as reader:
         assert reader.get(2) == {"id": 2, "name": "b"}
