@@ -26,7 +26,7 @@ from airflow_snowpack.interim.collection.collector import Collector
 from airflow_snowpack.interim.collection.model import DagRunState, RunPhase, RunQuery
 from airflow_snowpack.interim.model import TaskAttempt, Writing
 from airflow_snowpack.interim.names import table_name_of
-from airflow_snowpack.interim.outputs import table_values
+from airflow_snowpack.interim.outputs import Output, table_values
 from airflow_snowpack.interim.registry import InterimRegistry
 from airflow_snowpack.interim.rows import run_key
 from airflow_snowpack.store import Store, upgrade_schema, utc_now
@@ -93,7 +93,7 @@ def _pass(registry: InterimRegistry, catalog: Catalog, numbers: Iterator[int]) -
         for number in range(A_RUN):
             writing = registry.begin(_holder(run_id, number), catalog="lake")
             catalog.create_table(writing.table.identifier, schema=_schema())
-            registry.commit(writing, snapshot_id=1, rows=0, consumers=["report"])
+            registry.commit(Output(writing, 1, 0), consumers=["report"])
         registry.nudge(DAG, run_id)
     with _counted(registry.store) as said:
         begin = time.perf_counter()

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
+from airflow_snowpack.interim.outputs import Output
 from benchmarks.harness import Meter
 from benchmarks.results import Finding, Measurement, Results
 
@@ -115,7 +116,7 @@ def _books(registry: InterimRegistry) -> None:
     for number in range(TABLES):
         writer, reader = _holder(run_id, f"clean_{number}"), _holder(run_id, f"report_{number}")
         writing = registry.begin(writer, catalog="lake")
-        ref = registry.commit(writing, snapshot_id=1, rows=1, consumers=[reader.task.task_id])
+        ref = registry.commit(Output(writing, 1, 1), consumers=[reader.task.task_id])[0]
         registry.release(registry.consume([ref], attempt=reader))
 
 

@@ -6,12 +6,10 @@ from .errors import (
     LocationOutsideTable as LocationOutsideTable,
     TableNotFound as TableNotFound,
     TableUnreadable as TableUnreadable,
-    WrongCatalog as WrongCatalog,
 )
 from .health import (
     PartitionHealth as PartitionHealth,
     Ref as Ref,
-    SnapshotHealth as SnapshotHealth,
     TableHealth as TableHealth,
     TableNumbers as TableNumbers,
     read_health as read_health,
@@ -21,7 +19,6 @@ from .locations import (
     LocationConflict as LocationConflict,
     LocationMemory as LocationMemory,
     Relation as Relation,
-    TableLocations as TableLocations,
     is_inside as is_inside,
     location_conflicts as location_conflicts,
 )

@@ -2,7 +2,7 @@
 
     registry = InterimRegistry(store)
     writing = registry.begin(attempt, catalog="lake")                                           # then create the table
-    ref = registry.commit(writing, snapshot_id=…, rows=…, consumers=["report"])
+    [ref] = registry.commit(Output(writing, snapshot_id=…, rows=…), consumers=["report"])
     reading = registry.consume([ref], attempt=consumer)                                         # released when the consumer ends
     Collector(registry, run_states, open_catalog).run()                                         # drops tables
 

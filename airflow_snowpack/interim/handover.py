@@ -212,7 +212,7 @@ class Handover:
         outputs = [replace(output, inputs=[*read, *output.inputs]) for output in self._outputs.values()]
         for output in outputs:
             self._heartbeat.remove(output.writing)
-        self.registry.commit_all(outputs, consumers=self.consumers)
+        self.registry.commit(*outputs, consumers=self.consumers)
         self._begun.clear()
         for output in outputs:
             log.info("Committed %s for %s", output.writing.table, ", ".join(sorted(self.consumers)) or "no consumers")

@@ -2,7 +2,7 @@
 
     writing = registry.begin(attempt, catalog="lake")                      # on record before the table exists
     df.writeTo(str(writing.table)).using("iceberg").create()
-    registry.commit_all([Output(writing, snapshot_id=7, rows=100)], consumers=task.downstream_task_ids)
+    registry.commit(Output(writing, snapshot_id=7, rows=100), consumers=task.downstream_task_ids)
 
 The invariants: **every attempt writes a table of its own**, so that no late write of a dead attempt reaches what its successor
 committed; and in one transaction all tables become ready, each under the attempt's fence, and get their pins, their lineage and
@@ -207,21 +207,9 @@ class InterimOutputs(InterimReadings):
 
         return self.store.transact(repeatable(write, _found(IS_ON_RECORD, writing, b_table=table_id)))
 
-    def commit(
-        self, writing: Writing, *, snapshot_id: int | None, rows: int | None, consumers: Iterable[str], **more: Any
-    ) -> TableRef:
-        """Commit one table that is all the attempt has: see :meth:`commit_all`.
+    def commit(self, *outputs: Output, consumers: Iterable[str]) -> list[TableRef]:
+        """Make these tables of one attempt ready, all or none: they never change any more, and their consumers may read them.
 
-        :param more: the other fields of :class:`Output`.
-        :raises StaleInterimAttempt: another attempt has the output; nothing was committed.
-        """
-        [ref] = self.commit_all([Output(writing, snapshot_id, rows, **more)], consumers=consumers)
-        return ref
-
-    def commit_all(self, outputs: Sequence[Output], *, consumers: Iterable[str]) -> list[TableRef]:
-        """Make these tables ready, all or none: from now on they never change, and their consumers may read them.
-
-        :param outputs: of one attempt.
         :param consumers: the ids of the tasks directly downstream, in the same run.
         :raises StaleInterimAttempt: another attempt has one of the outputs; nothing was committed.
         """

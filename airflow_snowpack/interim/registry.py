@@ -2,7 +2,7 @@
 
     registry = InterimRegistry(store)
     writing = registry.begin(attempt, catalog="lake")                             # on record before the table exists
-    ref = registry.commit(writing, snapshot_id=…, rows=…, consumers=task.downstream_task_ids)
+    [ref] = registry.commit(Output(writing, snapshot_id=…, rows=…), consumers=task.downstream_task_ids)
     reading = registry.consume(find_refs(arguments), attempt=consumer)            # InterimTableGone, if it is too late
     registry.release(reading)
     registry.page(dag_id="flights", limit=50); registry.table("flights_clean_5f0c3a9e4b7d4c21a8f6").pins

@@ -20,6 +20,7 @@ from airflow_snowpack.interim.collection.collector import Collector
 from airflow_snowpack.interim.collection.model import DagRunState, RunPhase
 from airflow_snowpack.interim.model import UNKNOWN, OutputOptions, TaskAttempt
 from airflow_snowpack.interim.names import Scope
+from airflow_snowpack.interim.outputs import Output
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -135,7 +136,7 @@ class InterimLake:
         """What a task returned."""
         writing = self.begun(task_id, **options)
         snapshot_id = self.create(writing, with_rows=with_rows)
-        return self.registry.commit(writing, snapshot_id=snapshot_id, rows=3 if with_rows else 0, consumers=consumers)
+        return self.registry.commit(Output(writing, snapshot_id, 3 if with_rows else 0), consumers=consumers)[0]
 
     def named(self, name: str, task_id: str = "clean", *, scope: Scope = Scope.GLOBAL, **options: Any) -> TableRef:
         """What a task returned, under a name."""

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from airflow_snowpack.airflow.task_ref import TaskRef
 from airflow_snowpack.interim.model import InterimPolicy, OutputOptions, TaskAttempt
 from airflow_snowpack.interim.names import Scope
+from airflow_snowpack.interim.outputs import Output
 from airflow_snowpack.interim.registry import InterimRegistry
 from airflow_snowpack.preservation import Preservation
 
@@ -75,4 +76,4 @@ def handed_on(
 ) -> TableRef:
     """One table, as its consumers get it."""
     writing = registry.begin(who, catalog="lake", options=OutputOptions(name, scope, preservation, ttl))
-    return registry.commit(writing, snapshot_id=1, rows=rows, consumers=consumers)
+    return registry.commit(Output(writing, 1, rows), consumers=consumers)[0]

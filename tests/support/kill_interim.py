@@ -25,6 +25,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from airflow_snowpack.iceberg import CatalogConfig
 from airflow_snowpack.interim.collection.dropping import Folder
 from airflow_snowpack.interim.names import Scope
+from airflow_snowpack.interim.outputs import Output
 from airflow_snowpack.interim.registry import InterimRegistry
 from airflow_snowpack.store import Store, utc_now
 from airflow_snowpack.store.opening import open_engine
@@ -50,7 +51,7 @@ def every_step(lake: InterimLake, clock: ShiftedClock, run_id: str) -> None:
     writing = lake.begun("clean", run_id=run_id, try_number=2, name="features", scope=Scope.RUN)
     lake.create(writing, with_rows=True)
     registry.heartbeat(writing)
-    ref = registry.commit(writing, snapshot_id=1, rows=3, consumers=["report"])
+    ref = registry.commit(Output(writing, 1, 3), consumers=["report"])[0]
     reading = registry.consume([ref], attempt=holder("report", run_id=run_id))
     registry.pin_on([ref], consumers=["publish"], attempt=holder("report", run_id=run_id))
     registry.release(reading)

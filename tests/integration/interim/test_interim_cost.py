@@ -10,6 +10,8 @@ import sqlalchemy as sa
 from heard_statements import direct_heard
 from interim_lake import holder
 
+from airflow_snowpack.interim.outputs import Output
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -39,7 +41,7 @@ def test_tables_that_stay_add_no_statements_to_a_pass(
         lake_of_tables.begun("clean", run_id=run_id)
         for number in range(stay):
             writing = lake_of_tables.begun(f"task{number}", run_id=run_id)
-            lake_of_tables.registry.commit(writing, snapshot_id=1, rows=1, consumers=["report"])
+            lake_of_tables.registry.commit(Output(writing, 1, 1), consumers=["report"])
         clock.move(timedelta(minutes=1))
         reported.set("clean", "failed", run_id=run_id)
         clock.move(timedelta(minutes=30))

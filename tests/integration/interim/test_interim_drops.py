@@ -17,6 +17,7 @@ from airflow_snowpack.interim.collection.collector import Collector
 from airflow_snowpack.interim.collection.dropping import Folder, folder_of_namespace
 from airflow_snowpack.interim.collection.sweeper import SweepKind, sweep
 from airflow_snowpack.interim.model import TableState
+from airflow_snowpack.interim.outputs import Output
 from airflow_snowpack.interim.ownership import claim
 
 if TYPE_CHECKING:
@@ -128,7 +129,7 @@ def test_a_table_in_another_folder_loses_its_own_files_and_nothing_beside_them(
         writing.table.identifier, schema=lake_of_tables.rows().schema, location=f"file://{elsewhere}"
     )
     table.append(lake_of_tables.rows())
-    lake_of_tables.registry.commit(writing, snapshot_id=None, rows=3, consumers=())
+    lake_of_tables.registry.commit(Output(writing, None, 3), consumers=())
 
     assert len(lake_of_tables.collect(reported).dropped) == 1
     assert [file for file in elsewhere.rglob("*") if file.is_file()] == [neighbour]

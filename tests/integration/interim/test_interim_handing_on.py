@@ -48,7 +48,7 @@ def test_the_late_write_of_a_zombie_reaches_nothing_that_its_successor_committed
     assert not lake_of_tables.registry.heartbeat(zombie)
     snapshot_id = lake_of_tables.create(zombie)
     with pytest.raises(StaleInterimAttempt, match=r"the output flights/manual__1/clean/return_value"):
-        lake_of_tables.registry.commit(zombie, snapshot_id=snapshot_id, rows=3, consumers=["report"])
+        lake_of_tables.registry.commit(Output(zombie, snapshot_id, 3), consumers=["report"])
     assert str(zombie.table) != ref.table
     assert lake_of_tables.registry.table(ref.table_id).ref == ref
 
@@ -69,7 +69,7 @@ def test_a_run_that_was_deleted_and_made_again_begins_at_its_first_try(lake_of_t
 
     assert not registry.heartbeat(zombie)
     with pytest.raises(StaleInterimAttempt):
-        registry.commit(zombie, snapshot_id=1, rows=1, consumers=["report"])
+        registry.commit(Output(zombie, 1, 1), consumers=["report"])
     with pytest.raises(StaleInterimAttempt):
         lake_of_tables.begun("clean", try_number=3, started_at=first_life)
     assert registry.table(ref.table_id).ref == ref
@@ -155,14 +155,14 @@ def test_the_outputs_of_a_task_are_committed_together_or_not_at_all(lake_of_tabl
     registry.abandon(rejects, "one of two is lost")
 
     with pytest.raises(StaleInterimAttempt, match=r"split/rejects"):
-        registry.commit_all([Output(rows, 1, 3), Output(rejects, 2, 4)], consumers=["report"])
+        registry.commit(Output(rows, 1, 3), Output(rejects, 2, 4), consumers=["report"])
 
     table = registry.table(rows.table_id)
     assert (table.state, table.pins, table.is_named) == (TableState.WRITING, (), False)
     assert registry.named("features", scope=Scope.GLOBAL) == before
     assert not OperationLog(registry.store).knows(str(rows.table))
 
-    refs = registry.commit_all([Output(rows, 1, 3)], consumers=["report"])
+    refs = registry.commit(Output(rows, 1, 3), consumers=["report"])
     assert refs == [registry.named("features", scope=Scope.GLOBAL)]
 
 
@@ -190,7 +190,7 @@ def test_a_commit_records_the_lineage(lake_of_tables: InterimLake) -> None:
     first = lake_of_tables.handed_on("ingest")
     writing = lake_of_tables.begun("clean")
     made_of = [TableAt(first.table, first.snapshot_id)]
-    lake_of_tables.registry.commit(writing, snapshot_id=7, rows=1, consumers=(), inputs=made_of)
+    lake_of_tables.registry.commit(Output(writing, 7, 1, inputs=made_of), consumers=())
 
     [edge] = Lineage(lake_of_tables.registry.store).graph(str(writing.table), Direction.UP).edges
     assert (edge.source, edge.target) == (first.table, str(writing.table))

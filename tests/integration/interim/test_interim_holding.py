@@ -13,6 +13,7 @@ from airflow_snowpack.interim.errors import InterimTableInUse, InvalidInterimRef
 from airflow_snowpack.interim.explanation import explain
 from airflow_snowpack.interim.handover import Handover
 from airflow_snowpack.interim.names import Scope
+from airflow_snowpack.interim.outputs import Output
 from airflow_snowpack.preservation import Preservation
 
 if TYPE_CHECKING:
@@ -198,5 +199,5 @@ def test_a_stale_attempt_does_not_move_a_name(lake_of_tables: InterimLake) -> No
     ref = lake_of_tables.named("features", try_number=2)
 
     with pytest.raises(Exception, match="taken over"):
-        lake_of_tables.registry.commit(zombie, snapshot_id=1, rows=1, consumers=())
+        lake_of_tables.registry.commit(Output(zombie, 1, 1), consumers=())
     assert lake_of_tables.registry.named("features", scope=Scope.GLOBAL) == ref

@@ -19,6 +19,7 @@ from airflow_snowpack.interim.collection.sweeper import SweepKind, sweep
 from airflow_snowpack.interim.errors import ForeignNamespace, UnmarkedNamespace
 from airflow_snowpack.interim.frames.writing import write_table
 from airflow_snowpack.interim.model import InterimPolicy, OutputOptions, TableState
+from airflow_snowpack.interim.outputs import Output
 from airflow_snowpack.interim.ownership import STORE, adopt, claim, ownership_of
 from airflow_snowpack.interim.registry import InterimRegistry
 from airflow_snowpack.preservation import Preservation
@@ -64,7 +65,7 @@ def written(registry: InterimRegistry, catalog: Catalog, task_id: str = "clean",
     who = holder(task_id)
     writing = registry.begin(who, catalog="lake", options=OutputOptions(**options))
     made = write_table(ROWS, writing.table, catalog, registry.store.identity)
-    return registry.commit(writing, snapshot_id=made.snapshot_id, rows=3, consumers=[], location=made.location)
+    return registry.commit(Output(writing, made.snapshot_id, 3, location=made.location), consumers=[])[0]
 
 
 def in_catalog(catalog: Catalog) -> set[str]:

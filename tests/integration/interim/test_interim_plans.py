@@ -13,6 +13,7 @@ from query_plans import scans, sent_by
 from airflow_snowpack.iceberg.errors import CatalogUnreachable
 from airflow_snowpack.interim.collection.collector import Collector
 from airflow_snowpack.interim.names import Scope
+from airflow_snowpack.interim.outputs import Output
 from airflow_snowpack.store.dialect import UtcDateTime
 from airflow_snowpack.store.tables.interim import interim_tables
 
@@ -70,7 +71,7 @@ def everything_of_tasks(lake: InterimLake, run_id: str) -> None:
     registry.abandon(lake.begun("clean", run_id=run_id, try_number=2), "it was no good")
     writing = lake.begun("clean", run_id=run_id, try_number=3, name="features", scope=Scope.RUN)
     assert registry.heartbeat(writing)
-    ref = registry.commit(writing, snapshot_id=1, rows=3, consumers=["report"])
+    ref = registry.commit(Output(writing, 1, 3), consumers=["report"])[0]
     reading = registry.consume([ref], attempt=holder("report", run_id=run_id))
     assert registry.heartbeat(reading)
     registry.pin_on([ref], consumers=["publish"], attempt=holder("report", run_id=run_id))

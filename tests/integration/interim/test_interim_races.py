@@ -15,6 +15,7 @@ from interim_lake import ReportedRuns, holder
 from airflow_snowpack.interim.collection.model import RunPhase
 from airflow_snowpack.interim.errors import InterimTableGone, StaleInterimAttempt
 from airflow_snowpack.interim.names import Scope
+from airflow_snowpack.interim.outputs import Output
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -96,7 +97,7 @@ def test_collectors_side_by_side_drop_each_table_once(
 def test_of_two_concurrent_attempts_one_commits(lake_of_tables: InterimLake) -> None:
     def attempt(run_id: str, try_number: int) -> Any:
         writing = lake_of_tables.begun("clean", run_id=run_id, try_number=try_number)
-        return lake_of_tables.registry.commit(writing, snapshot_id=1, rows=1, consumers=["report"])
+        return lake_of_tables.registry.commit(Output(writing, 1, 1), consumers=["report"])[0]
 
     for number in range(ROUNDS):
         run_id = f"run{number}"
@@ -116,7 +117,7 @@ def test_the_instances_of_a_mapped_task_begin_and_commit_side_by_side(lake_of_ta
     def instance(number: int) -> Any:
         who = holder("clean", map_index=number)
         writing = registry.begin(who, catalog="lake")
-        return registry.commit(writing, snapshot_id=1, rows=1, consumers=["report"])
+        return registry.commit(Output(writing, 1, 1), consumers=["report"])[0]
 
     refs = at_once(*(lambda number=number: instance(number) for number in range(mapped)))
 

@@ -29,6 +29,7 @@ from airflow_snowpack.interim import Handover, InterimRegistry, sweep
 from airflow_snowpack.interim.collection.dropping import folder_of_namespace
 from airflow_snowpack.interim.frames.reading import read_as_arrow
 from airflow_snowpack.interim.frames.writing import write_table
+from airflow_snowpack.interim.outputs import Output
 from airflow_snowpack.spark import local_session
 from airflow_snowpack.store import Store
 from airflow_snowpack.store.opening import open_engine
@@ -92,7 +93,7 @@ def killed(own_lake: CatalogConfig, tmp_path: Path) -> Iterator[Killed]:
         for place in PLACES:
             writing = lake.begun("make", run_id=place)
             written = write_table(rows, writing.table, lake.catalog, store.identity)
-            inputs[place] = lake.registry.commit(writing, snapshot_id=written.snapshot_id, rows=ROWS, consumers=[TASK])
+            inputs[place] = lake.registry.commit(Output(writing, written.snapshot_id, ROWS), consumers=[TASK])[0]
             doomed.stdin.write(json.dumps({"ref": inputs[place].to_json(), "place": place}) + "\n")
             reported.finish("make", run_id=place)
             reported.set(TASK, "running", run_id=place)

@@ -47,13 +47,13 @@ def test_tables_that_are_committed_together_have_their_pins_names_and_lineage(la
     registry = lake_of_tables.registry
     writings = [lake_of_tables.begun("split", output=each, name=f"the_{each}") for each in ("rows", "rejects", "rest")]
 
-    refs = registry.commit_all([Output(each, 1, 3) for each in writings], consumers=["report", "publish"])
+    refs = registry.commit(*(Output(each, 1, 3) for each in writings), consumers=["report", "publish"])
 
     assert [ref.table for ref in refs] == [str(each.table) for each in writings]
     tables = [registry.table(ref.table_id) for ref in refs]
     assert {(table.state, len(table.pins), table.is_named) for table in tables} == {(TableState.READY, 2, True)}
     assert all(OperationLog(registry.store).knows(ref.table) for ref in refs)
-    assert registry.commit_all([], consumers=["report"]) == []
+    assert registry.commit(consumers=["report"]) == []
 
 
 def test_what_is_abandoned_goes_at_the_next_pass(lake_of_tables: InterimLake, reported: ReportedRuns) -> None:

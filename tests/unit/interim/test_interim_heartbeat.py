@@ -12,6 +12,7 @@ from interim_lake import LAKE, MovedClock, holder
 from airflow_snowpack.interim.errors import InterimReadingLost, StaleInterimAttempt
 from airflow_snowpack.interim.handover import Heartbeat
 from airflow_snowpack.interim.model import InterimPolicy, Reading, Writing
+from airflow_snowpack.interim.outputs import Output
 from airflow_snowpack.interim.registry import InterimRegistry
 from airflow_snowpack.store import Store, open_store
 
@@ -54,7 +55,7 @@ def begun(registry: InterimRegistry, *, try_number: int = 1) -> Writing:
 
 
 def test_what_is_held_is_renewed(registry: Away) -> None:
-    ref = registry.commit(begun(registry), snapshot_id=1, rows=1, consumers=["report"])
+    ref = registry.commit(Output(begun(registry), 1, 1), consumers=["report"])[0]
     reading, writing = registry.consume([ref], attempt=holder("report")), begun(registry)
     heartbeat = Heartbeat(registry, ATTEMPT)
     heartbeat.add(reading)
@@ -80,7 +81,7 @@ def test_a_superseded_writer_has_lost_its_lease(registry: Away) -> None:
 
 
 def test_a_reader_that_was_declared_dead_has_lost_its_lease(registry: Away) -> None:
-    ref = registry.commit(begun(registry), snapshot_id=1, rows=1, consumers=["report"])
+    ref = registry.commit(Output(begun(registry), 1, 1), consumers=["report"])[0]
     heartbeat = Heartbeat(registry, ATTEMPT)
     heartbeat.add(reading := registry.consume([ref], attempt=holder("report")))
     registry.release(reading)
@@ -106,7 +107,7 @@ def test_a_removed_lease_is_not_lost(registry: Away) -> None:
 
 def test_a_store_that_is_away_for_longer_than_a_lease_is_no_loss(registry: Away, caplog: pytest.LogCaptureFixture) -> None:
     heartbeat = Heartbeat(registry, ATTEMPT)
-    ref = registry.commit(begun(registry), snapshot_id=1, rows=1, consumers=["report"])
+    ref = registry.commit(Output(begun(registry), 1, 1), consumers=["report"])[0]
     heartbeat.add(writing := begun(registry))
     heartbeat.add(registry.consume([ref], attempt=holder("report")))
     registry.away = True
@@ -121,7 +122,7 @@ def test_a_store_that_is_away_for_longer_than_a_lease_is_no_loss(registry: Away,
 
     heartbeat.refuse_lost()
     assert registry.table(writing.table_id).lease_until == registry.clock() + POLICY.lease
-    assert registry.commit(writing, snapshot_id=2, rows=2, consumers=["report"]).rows == 2
+    assert registry.commit(Output(writing, 2, 2), consumers=["report"])[0].rows == 2
 
 
 def test_a_loss_during_an_outage_is_found_when_the_store_answers_again(registry: Away) -> None:
