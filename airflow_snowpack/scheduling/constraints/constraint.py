@@ -134,23 +134,16 @@ class RequiredFacts(NamedTuple):
 
 
 class ConstraintContext(Protocol):
-    """The facts about one pending run."""
+    """The facts about one pending run.
 
-    @property
-    def now(self) -> datetime: ...
+    :ivar triggered_at: since when its trigger is satisfied.
+    """
 
-    @property
-    def dag_id(self) -> str: ...
-
-    @property
-    def schedule(self) -> str: ...
-
-    @property
-    def priority(self) -> int: ...
-
-    @property
-    def triggered_at(self) -> datetime:
-        """Since when the trigger is satisfied."""
+    now: datetime
+    dag_id: str
+    schedule: str
+    priority: int
+    triggered_at: datetime
 
     def active_runs(self, dag_id: str) -> int:
         """Count the DAG's runs that are queued, running or about to be launched, however they were started.

@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
-from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.iceberg.arrivals import EXPIRED, Arrival, Arrivals, Place, place_at, read_arrivals
 from airflow_snowpack.iceberg.broker import Broker, raise_outage
 from airflow_snowpack.iceberg.names import TableName
@@ -36,14 +35,13 @@ from airflow_snowpack.scheduling.sources.source import (
     found_in,
     found_with,
     is_news,
-    listened_tables,
     write_problem,
 )
-from airflow_snowpack.scheduling.triggers.trigger import table_key
+from airflow_snowpack.scheduling.triggers.trigger import TABLES, table_key
 from airflow_snowpack.store import Store, StoreError
 from airflow_snowpack.store.dialect import UtcDateTime, insert, row_mapper
 from airflow_snowpack.store.signs_of_life import SignOfLife
-from airflow_snowpack.store.tables.schedules import source_problems, table_places
+from airflow_snowpack.store.tables.schedules import schedule_triggers, source_problems, table_places
 from airflow_snowpack.store.worker import Worker
 
 if TYPE_CHECKING:
@@ -147,7 +145,7 @@ class Poller:
         if len(failed) == len(due):
             raise_outage(failed.values())
         self._log_problems(due.keys(), failed)
-        return PollReport(len(due), published, {str(name): _in_words(problem) for name, problem in failed.items()})
+        return PollReport(len(due), published, {str(name): found_with(problem).problem for name, problem in failed.items()})
 
     def _log_problems(self, due: Collection[TableName], failed: Mapping[TableName, Exception]) -> None:
         for name in due - failed.keys():
@@ -173,10 +171,18 @@ class Poller:
         """Return the due tables, with the place up to which each was read, and since when a schedule listens to it."""
         now = self._store.clock()
         self._failed_at = {key: asked_at for key, asked_at in self._failed_at.items() if now - self._every < asked_at <= now}
-        tables, known = listened_tables()
+        name = sa.func.substr(schedule_triggers.c.event_key, len(TABLES) + 1)
+        # Grouped by itself: Postgres does not group by a column of JSON, which a place has.
+        tables = (
+            sa.select(name.label("listened_to"), sa.func.min(schedule_triggers.c.counts_from).label("since"))
+            .where(sa.func.substr(schedule_triggers.c.event_key, 1, len(TABLES)) == TABLES)
+            .group_by(name)
+            .subquery()
+        )
         query = (
             sa.select(tables, table_places, *PROBLEM)
-            .select_from(known)
+            .outerjoin(table_places, table_places.c.table_key == tables.c.listened_to)
+            .outerjoin(source_problems, source_problems.c.key == TABLES + tables.c.listened_to)
             .where(tables.c.listened_to.not_in(list(self._failed_at)))
             .where(sa.or_(table_places.c.look_at.is_(None), table_places.c.look_at <= now))
             .order_by(table_places.c.look_at.asc().nulls_first(), tables.c.listened_to)
@@ -266,10 +272,6 @@ def _known_version(row: sa.Row[Any]) -> str | None:
     """
     problem = _problem_in(row)
     return row.metadata_location if problem is None or problem.kind is ProblemKind.UNPARTITIONED else None
-
-
-def _in_words(problem: Exception) -> str:
-    return str(problem) if isinstance(problem, SnowpackError) else f"{type(problem).__name__}: {problem}"
 
 
 def _event(name: TableName, arrival: Arrival, found: Arrivals, read_at: datetime | None) -> Event:

@@ -213,23 +213,6 @@ def sources_of(
     return tuple(found.values())
 
 
-def listened_tables() -> tuple[sa.Subquery, sa.Join]:
-    """Return the tables that schedules listen to, and these with their places and problems, where there are some.
-
-    The columns of the first are ``listened_to``, the table's key, and ``since``, when the first of its listeners began.
-    """
-    name = sa.func.substr(schedule_triggers.c.event_key, len(TABLES) + 1)
-    # Grouped by itself: Postgres does not group by a column of JSON, which a place has.
-    tables = (
-        sa.select(name.label("listened_to"), sa.func.min(schedule_triggers.c.counts_from).label("since"))
-        .where(sa.func.substr(schedule_triggers.c.event_key, 1, len(TABLES)) == TABLES)
-        .group_by(name)
-        .subquery()
-    )
-    places = tables.outerjoin(table_places, table_places.c.table_key == tables.c.listened_to)
-    return tables, places.outerjoin(source_problems, source_problems.c.key == TABLES + tables.c.listened_to)
-
-
 def read_table_lag(store: Store) -> timedelta:
     """Return how long the most overdue table has been due; zero while all are read in time.
 
