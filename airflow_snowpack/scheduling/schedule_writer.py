@@ -28,8 +28,7 @@ from airflow_snowpack.scheduling.errors import (
 )
 from airflow_snowpack.scheduling.events.event_log import last_number, number_in_turn
 from airflow_snowpack.scheduling.history import note
-from airflow_snowpack.scheduling.launches.active_runs import release_slots
-from airflow_snowpack.scheduling.launches.run_ends import watch_runs
+from airflow_snowpack.scheduling.launches.active_runs import release_slots, watch_runs
 from airflow_snowpack.scheduling.pending_runs.model import OPEN, PendingState
 from airflow_snowpack.scheduling.schedule import Schedule
 from airflow_snowpack.scheduling.triggers.trigger import TABLES
@@ -215,7 +214,7 @@ class ScheduleWriter:
         self._forget(conn, name)
         for dag_id in _named_dags(schedule) if row.enabled else ():
             conn.execute(sa.insert(schedule_dags).values(schedule=name, dag_id=dag_id))
-            watch_runs(conn, self._store, [dag_id], now=now, look_at=now)
+            watch_runs(conn, [dag_id], now=now, look_at=now)
         for group in sorted(RequiredFacts.of(schedule.constraints, schedule.dag_id).groups):
             conn.execute(sa.insert(schedule_groups).values(schedule=name, group_name=group, dag_id=schedule.dag_id))
         if not row.enabled:

@@ -1,27 +1,32 @@
 """Which runs of DAGs are active as far as the store knows, and what they have reserved of pools and loads.
 
+    reserve_runs(conn, store, [Reservation(schedule, pending_id, run_id, why)])      # for the launcher, which starts them
     active_runs(conn, ["maintain_page_views"])       # those that schedules reserved or started, and those that came to a gate
     runs_that_count(conn, "group:compaction")        # those that count against the limit of a wait key
     held(conn, "pool:spark", snapshot.taken_at)      # how much is reserved for runs that a snapshot does not show
 
 Only Airflow tracks other active runs (started by hand, by a backfill). A run takes its slots some seconds after it is started or
 has passed its gate, and changes the load later still. The invariant: **a run counts from the commit that reserved it until its
-end is recorded, and never twice with what a snapshot shows of it.**
+end is recorded, and never twice with what a snapshot shows of it.** It has its pending run, its place among the active runs, its
+slots and its launch, or nothing of these.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from typing import Any
 
 import sqlalchemy as sa
 
 from airflow_snowpack.scheduling.airflow_port import FreeSlots, Snapshot
 from airflow_snowpack.scheduling.constraints.constraint import Constraint, dag_wait_key, group_wait_key, pool_wait_key
 from airflow_snowpack.scheduling.pending_runs.gated_runs import GateState, active_gates, dags_with_gates
+from airflow_snowpack.scheduling.schedule import Schedule
 from airflow_snowpack.store import Store
-from airflow_snowpack.store.tables.schedules import gated_runs, schedule_groups, schedule_runs, slot_holds
+from airflow_snowpack.store.dialect import insert
+from airflow_snowpack.store.tables.schedules import gated_runs, launches, run_places, schedule_groups, schedule_runs, slot_holds
 
 
 @dataclass(slots=True)
@@ -93,6 +98,8 @@ POOL_PERIOD = timedelta(minutes=15)
 """A run that was not seen in the pool so long after its launch has no slots reserved any more: its DAG does not use the pool."""
 LOAD_PERIOD = timedelta(minutes=1)
 """A load shows a run that was launched so long ago."""
+LAUNCHED_INTERVAL = timedelta(minutes=5)
+"""How often a DAG is polled for the ends of its runs that only has launched runs."""
 
 of_run = sa.and_(schedule_runs.c.dag_id == slot_holds.c.dag_id, schedule_runs.c.run_id == slot_holds.c.run_id)
 of_gate = sa.and_(gated_runs.c.dag_id == slot_holds.c.dag_id, gated_runs.c.run_id == slot_holds.c.run_id)
@@ -147,3 +154,70 @@ def note_shown(store: Store, snapshot: Snapshot) -> None:
 def release_slots(conn: sa.Connection, dag_id: str, run_id: str) -> None:
     """Release what is reserved for a run that has ended, or that will not start after all."""
     conn.execute(sa.delete(slot_holds).where(slot_holds.c.dag_id == dag_id, slot_holds.c.run_id == run_id))
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A run to start, or to let continue at a gate, that is not described by a schedule.
+
+    :param name: of its registered run, or of the task of its gate.
+    :param constraints: what it waits for; they name what it takes of pools and loads while Airflow does not show it.
+    """
+
+    name: str
+    dag_id: str
+    conf: Mapping[str, Any]
+    constraints: Sequence[Constraint] = ()
+    priority: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Reservation:
+    """One run to reserve.
+
+    :param why: what the run finds in its ``conf`` under ``snowpack``, about why it runs.
+    :param absorbs: whether further events of its schedule join it until a launcher claims it.
+    """
+
+    wanted: Schedule | Wanted
+    pending_id: str
+    run_id: str
+    why: Mapping[str, Any]
+    absorbs: bool = False
+
+    @property
+    def run(self) -> dict[str, str]:
+        """The columns that name the run, among the active runs and in its launch."""
+        return {"dag_id": self.wanted.dag_id, "run_id": self.run_id, "schedule": self.wanted.name}
+
+
+def reserve_runs(conn: sa.Connection, store: Store, reservations: Sequence[Reservation]) -> None:
+    """Reserve runs for the launcher, in as many statements as one; each that takes slots of a pool or adds to a load needs more.
+
+    The caller restarts the periods of their schedules.
+    """
+    now = store.clock()
+    conn.execute(sa.insert(schedule_runs), [{**one.run, "reserved_at": now} for one in reservations])
+    for one in reservations:
+        if amounts_of(one.wanted.constraints):
+            reserve_slots(conn, one.wanted.constraints, one.wanted.dag_id, one.run_id)
+    watch_runs(conn, {one.wanted.dag_id for one in reservations}, now=now, look_at=now + LAUNCHED_INTERVAL)
+    claimable = {"enqueued_at": now, "visible_at": now, "attempt_count": 0}
+    rows = []
+    for one in reservations:
+        conf = {**one.wanted.conf, "snowpack": dict(one.why)}
+        rows.append({"pending_id": one.pending_id, **one.run, "conf": conf, **claimable, "absorbs": one.absorbs})
+    conn.execute(sa.insert(launches), rows)
+
+
+def watch_runs(conn: sa.Connection, dag_ids: Iterable[str], *, now: datetime, look_at: datetime) -> None:
+    """Poll the ends of these DAGs' runs from now on."""
+    # In one order in every transaction, since a row that another one has inserted is waited for.
+    rows = [{"dag_id": dag_id, "since": now, "look_at": look_at, "mark": {}} for dag_id in sorted(dag_ids)]
+    if rows:
+        conn.execute(insert(run_places).on_conflict_do_nothing(), rows)
+
+
+def run_id_of(schedule: str, pending_id: str, created_at: datetime) -> str:
+    """Return the id of the DAG run that a pending run becomes: readable, and always the same."""
+    return f"snowpack__{schedule[:100]}__{created_at:%Y%m%dT%H%M%S}__{pending_id[:12]}"

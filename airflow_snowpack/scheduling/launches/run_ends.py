@@ -28,13 +28,13 @@ from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.scheduling.airflow_port import AirflowPort, EndedRun, EndsFound, EndsQuery, Unavailable
 from airflow_snowpack.scheduling.constraints.constraint import dag_wait_key, group_wait_key
 from airflow_snowpack.scheduling.events.event_log import Event, last_number, publish
-from airflow_snowpack.scheduling.launches.active_runs import active_runs, release_slots
+from airflow_snowpack.scheduling.launches.active_runs import LAUNCHED_INTERVAL, active_runs, release_slots
 from airflow_snowpack.scheduling.pending_runs.gated_runs import end_gates, groups_of_gates, was_skipped
 from airflow_snowpack.scheduling.pending_runs.wait_queue import wake_next
 from airflow_snowpack.scheduling.sources.source import Found, ProblemKind, dag_source, is_news, read_problems, write_problem
 from airflow_snowpack.scheduling.triggers.trigger import run_key
 from airflow_snowpack.store import Store
-from airflow_snowpack.store.dialect import insert, lock_keys, upsert
+from airflow_snowpack.store.dialect import lock_keys, upsert
 from airflow_snowpack.store.tables.schedules import (
     dag_successes,
     events,
@@ -50,8 +50,8 @@ SUCCESS, FAILED = "success", "failed"
 LOOK_AGAIN = timedelta(seconds=2)
 UNCOMMITTED = timedelta(seconds=30)
 """Airflow may report an end so long before it commits it."""
-NAMED_INTERVAL, LAUNCHED_INTERVAL = timedelta(minutes=1), timedelta(minutes=5)
-"""How often a DAG is polled that an enabled schedule names, and one that only has launched runs."""
+NAMED_INTERVAL = timedelta(minutes=1)
+"""How often a DAG is polled that an enabled schedule names."""
 SEARCH_INTERVAL = timedelta(seconds=10)
 OVERLAP = timedelta(minutes=10)
 """Airflow commits a run's end some time after the moment that it bears."""
@@ -117,13 +117,12 @@ class RunEnds:
         missing = self._airflow.missing_dags(dag_ids) if dag_ids else {}
         found = {dag_source(dag_id): Found(ProblemKind.MISSING) if is_missing else None for dag_id, is_missing in missing.items()}
         known = self._store.read(lambda conn: read_problems(conn, found)) if found else {}
-        news = [key for key, problem in found.items() if is_news(problem, known.get(key), self._store.clock())]
 
         def write(conn: sa.Connection) -> None:
-            for key in news:
-                write_problem(conn, self._store, key, found[key], known.get(key))
+            for key, problem in found.items():
+                write_problem(conn, self._store, key, problem, known.get(key))
 
-        if news:
+        if any(is_news(problem, known.get(key), self._store.clock()) for key, problem in found.items()):
             self._store.transact(write)
 
     def _record(self, places: Mapping[str, sa.Row[Any]], now: datetime) -> int:
@@ -185,14 +184,6 @@ class RunEnds:
             return {**mark, "search": True}
         # Lower: a listener reported what Airflow has not committed yet, or runs were cleared or deleted, which stay away.
         return fresh if any(over.values()) and over == mark.get("short") else {**mark, "short": over}
-
-
-def watch_runs(conn: sa.Connection, store: Store, dag_ids: Iterable[str], *, now: datetime, look_at: datetime) -> None:
-    """Poll the ends of these DAGs' runs from now on."""
-    # In one order in every transaction, since a row that another one has inserted is waited for.
-    rows = [{"dag_id": dag_id, "since": now, "look_at": look_at, "mark": {}} for dag_id in sorted(dag_ids)]
-    if rows:
-        conn.execute(insert(run_places).on_conflict_do_nothing(), rows)
 
 
 def ends_are_due(store: Store) -> bool:

@@ -20,7 +20,7 @@ from airflow_snowpack.scheduling.errors import InvalidSchedule, ScheduleNotFound
 from airflow_snowpack.scheduling.events.clocks import restart_periods
 from airflow_snowpack.scheduling.events.event_log import number_in_turn
 from airflow_snowpack.scheduling.history import note
-from airflow_snowpack.scheduling.launches.reservation import Reservation, Wanted, reserve_runs, run_id_of
+from airflow_snowpack.scheduling.launches.active_runs import Reservation, Wanted, reserve_runs, run_id_of
 from airflow_snowpack.scheduling.pending_runs.model import PendingRun, PendingState, Reason, pending_from, reasons_to_json
 from airflow_snowpack.scheduling.registered_runs import RegisteredRuns, read_given
 from airflow_snowpack.scheduling.schedule import Schedule

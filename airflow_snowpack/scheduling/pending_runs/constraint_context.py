@@ -39,8 +39,15 @@ from airflow_snowpack.scheduling.constraints.constraint import (
     group_wait_key,
 )
 from airflow_snowpack.scheduling.events.event_log import last_number
-from airflow_snowpack.scheduling.launches.active_runs import ActiveRuns, active_runs, amounts_of, dags_of_groups, held, note_shown
-from airflow_snowpack.scheduling.launches.reservation import Wanted
+from airflow_snowpack.scheduling.launches.active_runs import (
+    ActiveRuns,
+    Wanted,
+    active_runs,
+    amounts_of,
+    dags_of_groups,
+    held,
+    note_shown,
+)
 from airflow_snowpack.scheduling.launches.run_ends import Runs
 from airflow_snowpack.scheduling.pending_runs.gated_runs import GatePlace, passes_since
 from airflow_snowpack.scheduling.pending_runs.model import Reason, is_open

@@ -26,7 +26,7 @@ from airflow_snowpack.scheduling.constraints.constraint import RECHECK, counted_
 from airflow_snowpack.scheduling.events.clocks import restart_periods
 from airflow_snowpack.scheduling.events.counting import Counted, count_each, listed_events, missing_inputs
 from airflow_snowpack.scheduling.history import line, note, write_lines
-from airflow_snowpack.scheduling.launches.reservation import Reservation, reserve_runs, run_id_of
+from airflow_snowpack.scheduling.launches.active_runs import Reservation, reserve_runs, run_id_of
 from airflow_snowpack.scheduling.launches.run_ends import LOOK_AGAIN, ended_meanwhile
 from airflow_snowpack.scheduling.pending_runs.constraint_context import Facts, rule_all
 from airflow_snowpack.scheduling.pending_runs.leftovers import expiry, keep_of_expired, keep_unmet

@@ -21,8 +21,7 @@ import sqlalchemy as sa
 
 from airflow_snowpack.scheduling.airflow_port import AirflowPort, Snapshot
 from airflow_snowpack.scheduling.constraints.constraint import Constraint, RequiredFacts, counted_keys, dag_wait_key
-from airflow_snowpack.scheduling.launches.active_runs import reserve_slots
-from airflow_snowpack.scheduling.launches.reservation import Wanted
+from airflow_snowpack.scheduling.launches.active_runs import Wanted, reserve_slots
 from airflow_snowpack.scheduling.pending_runs.constraint_context import Facts, GateContext, rule_all, take_snapshot
 from airflow_snowpack.scheduling.pending_runs.gated_runs import (
     GatedRun,
