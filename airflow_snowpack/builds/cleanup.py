@@ -104,10 +104,7 @@ class _Cleanup:
         return done
 
     def chosen(self, phases: Iterable[CleanupPhase], current: str | None, lock: DatasetLock | None = None) -> Iterator[_Chosen]:
-        """Choose runs phase by phase, except the current one.
-
-        :param lock: marks them as deleted; ``None`` for a dry run.
-        """
+        """Choose runs phase by phase, except the current one, and mark them as deleted, unless without a lock (a dry run)."""
         now, age, keep = self._clock(), self._retention.stale_attempt_age, self._retention.keep_runs
         for phase in phases:
             stale = phase is CleanupPhase.STALE_ATTEMPTS
@@ -121,10 +118,7 @@ class _Cleanup:
                     log.info("cleanup_skipped: the run %s of %s has changed", run.run_id, run.dataset)
 
     def plan(self, chosen: _Chosen, without: frozenset[str] = frozenset()) -> list[CleanupAction]:
-        """Return the folders of a run.
-
-        :param without: folders of attempts that phase 1 has in its own plan.
-        """
+        """Return the folders of a run; ``without`` are folders of attempts that phase 1 has in its own plan."""
         return _planned(chosen.phase, chosen.run, _whole_run(self._storage, chosen, without))
 
     def delete_run(self, chosen: _Chosen) -> list[CleanupAction]:

@@ -45,10 +45,7 @@ class ChangedSince(OSError):
 
 
 class ConditionalWrites:
-    """Reads and replaces objects of one storage; threads may share it.
-
-    :param options: of Arrow's file system, all of them ``KNOWN``.
-    """
+    """Reads and replaces objects of one storage with Arrow's options, all ``KNOWN``; threads may share it."""
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         self._options = options

@@ -27,20 +27,14 @@ MAX_SHARDS = 100_000
 
 
 def whole_number(field: str, value: object, *, least: int, most: int | None = None) -> None:
-    """Check a number of a declaration, which may have any type at run time.
-
-    :raises InvalidBuild: it is not an integer, is a boolean, or is out of bounds.
-    """
+    """Raise :class:`InvalidBuild` unless a declared value is an integer within these bounds; ``True`` is not an integer."""
     allowed = f"at least {least}" if most is None else f"from {least:,} to {most:,}"
     if not isinstance(value, int) or isinstance(value, bool) or value < least or (most is not None and value > most):
         raise InvalidBuild(field, value, f"it must be an integer {allowed}")
 
 
 def plain_text(field: str, value: object) -> None:
-    """Check a string of a declaration, which becomes part of the manifest's JSON.
-
-    :raises InvalidBuild: it is not a string, or contains a lone surrogate, which has no UTF-8.
-    """
+    """Raise :class:`InvalidBuild` unless a declared value is a string that has UTF-8, as the manifest's JSON needs."""
     if not isinstance(value, str):
         raise InvalidBuild(field, value, f"it must be a string, and is {type(value).__name__}")
     try:
@@ -110,8 +104,7 @@ class Sharding:
     """How rows are distributed over shards. Create one with :meth:`hash`, :meth:`categories` or :meth:`expression`.
 
     :param num_shards: the ids of shards go from 0 to ``num_shards - 1``.
-    :param column: the column of the categories.
-    :param values: the categories in the order of their shard ids.
+    :param values: the categories of ``column`` in the order of their shard ids.
     :param sql: a Spark SQL expression whose value is the shard's id.
     """
 
@@ -220,8 +213,7 @@ class Current:
 
     :param publication: counts the changes of the pointer, including rollbacks, and never decreases: a reader that has seen 8
         ignores 7.
-    :param manifest: path of the manifest, relative to the dataset's root.
-    :param checksum: of the manifest's bytes.
+    :param manifest: path of the manifest, relative to the dataset's root; ``checksum``: of its bytes.
     :param previous: the manifest to fall back to when this one, or one of its shards, is damaged; with a checksum of its own.
     """
 

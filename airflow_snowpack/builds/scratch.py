@@ -32,10 +32,7 @@ NEVER_LOCKED_S = 7 * 24 * 3600.0
 
 @contextmanager
 def scratch(prefix: str) -> Iterator[Path]:
-    """Create a folder and remove it at the end; first remove the folders of killed processes.
-
-    :param prefix: one of ``PREFIXES``.
-    """
+    """Create a folder with one of ``PREFIXES`` and remove it at the end; first remove the folders of killed processes."""
     sweep()
     with tempfile.TemporaryDirectory(prefix=prefix) as name:
         folder = Path(name)
@@ -46,10 +43,7 @@ def scratch(prefix: str) -> Iterator[Path]:
 
 
 def sweep(now: float | None = None) -> list[Path]:
-    """Remove the folders of this user's killed processes, and return them.
-
-    :param now: seconds since 1970.
-    """
+    """Remove the folders of this user's killed processes, and return them. ``now`` is in seconds since 1970."""
     now = time.time() if now is None else now
     try:
         found = [entry for entry in os.scandir(tempfile.gettempdir()) if entry.name.startswith(PREFIXES)]

@@ -42,18 +42,12 @@ class DatasetLock:
         self._lease = KeepAlive(self._renew, every=policy.heartbeat, lost_after=policy.lock_lease, what=self._what)
 
     def check(self) -> None:
-        """Renew the lock for a whole lease.
-
-        :raises LockLost: another process has it.
-        """
+        """Renew the lock for a whole lease, or raise :class:`LockLost` if another process has it."""
         if self._lease.lost is not None or not self._renew():
             raise LockLost(self._what)
 
     def renew_in(self, conn: sa.Connection) -> None:
-        """Renew the lock within a transaction, which keeps other processes from taking it until the transaction ends.
-
-        :raises LockLost: another process has it.
-        """
+        """Renew the lock in a transaction, until whose end no other process can take it, or raise :class:`LockLost`."""
         if not self._renewed(conn):
             raise LockLost(self._what)
 
@@ -80,12 +74,7 @@ class DatasetLock:
 def take_lock(
     store: Store, policy: BuildPolicy, dataset: str, holder: str, attempt_id: str, sleep: Callable[[float], None]
 ) -> DatasetLock:
-    """Take a dataset's lock.
-
-    :param holder: this process, for people.
-    :raises DatasetNotFound: no build of this name was ever begun.
-    :raises DatasetBusy: another process has the lock.
-    """
+    """Take a dataset's lock, without waiting; see :meth:`BuildRegistry.lock`."""
     now = store.clock()
     row = build_datasets.c
     name = storable(dataset)

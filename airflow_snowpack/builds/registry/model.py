@@ -42,9 +42,7 @@ class RunStatus(StrEnum):
 class BuildRun:
     """A run.
 
-    :param holder: the attempt that has the lease, for people.
-    :param lease_until: the end of the lease unless it is renewed.
-    :param error: why the run failed.
+    :param holder: the attempt that has the lease until ``lease_until`` or longer, for people.
     :param losers_left: cleanup has still to look for losing attempts, or to look again for attempts that were still writing.
     :param deleted_at: when cleanup began to delete its objects; from then on it can no longer be published.
     :param owner: the task instance that began it; a later try of the same owner takes it over.
@@ -76,7 +74,6 @@ class BuildRun:
 class RunHandle:
     """A run and the fence of the attempt that began or resumed it.
 
-    :param url: the dataset's root.
     :param sequence: counts the dataset's runs, and orders two runs of the same ``as_of``.
     :param attempt_id: the fence, which every write about the run carries.
     :param attempt: counts the attempts that had the run, from 1.

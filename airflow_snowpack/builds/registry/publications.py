@@ -71,10 +71,7 @@ class PublicationState:
 
 
 def read_state(store: Store, dataset: str) -> PublicationState:
-    """Read a dataset's publications, in one statement.
-
-    :raises DatasetNotFound: no build of this name was ever begun.
-    """
+    """Read a dataset's publications in one statement, or raise :class:`DatasetNotFound`."""
     row, entry = build_datasets.c, build_publications.c
     from_current = entry.number >= sa.func.coalesce(row.publication, 0)
     relevant = sa.or_(entry.done_at.is_(None), entry.number == row.publication)
@@ -98,7 +95,7 @@ def read_state(store: Store, dataset: str) -> PublicationState:
 class Publications:
     """What the process with a dataset's lock writes about its pointer; ``StaleBuild`` once the lock is lost.
 
-    :param change: what a publication writes into the audit trail.
+    ``change`` is what a publication writes into the audit trail.
     """
 
     def __init__(self, store: Store, lock: DatasetLock, change: AuditedChange | None = None) -> None:
@@ -161,7 +158,7 @@ class Publications:
     def confirm(self, publication: Publication, stored: StoredManifest, newest: RunPlace | None) -> None:
         """Record that readers see the publication: its run has succeeded and is current. Repeating it changes nothing.
 
-        :param newest: the place of the newest run that was current before.
+        ``newest`` is the place of the newest run that was current before.
         """
         now, name = self._store.clock(), self._lock.dataset
         row, entry = build_datasets.c, build_publications.c
@@ -183,10 +180,7 @@ class Publications:
         self._store.transact(write)
 
     def keep_in_history(self, handle: RunHandle, stored: StoredManifest) -> None:
-        """Record that the run has succeeded, and leave the current build as it is.
-
-        :raises StaleBuild: another attempt has the run.
-        """
+        """Record that the run has succeeded, and leave the current build as it is; ``StaleBuild`` if another attempt has it."""
         now = self._store.clock()
 
         def write(conn: sa.Connection) -> bool:
@@ -204,7 +198,7 @@ class Publications:
     def discard_unconfirmed(self, handle: RunHandle | None = None, error: object = None) -> None:
         """Delete the records of publications that no reader can have seen and that will not be completed.
 
-        :param handle: the run to fail, with this error.
+        The run of ``handle`` fails with ``error``.
         """
         values = ended(RunStatus.FAILED, self._store.clock(), str(error))
 

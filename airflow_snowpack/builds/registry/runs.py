@@ -231,10 +231,7 @@ class BuildRegistry:
             waited += LOCK_RETRY_INTERVAL
 
     def datasets(self, *, limit: int = PAGE_SIZE, after: str | None = None) -> Page[BuildDataset]:
-        """List the datasets by name.
-
-        :param after: ``next`` of the page before: the name of its last dataset.
-        """
+        """List the datasets by name; ``after`` is ``next`` of the page before, the name of its last dataset."""
         query = sa.select(build_datasets).order_by(build_datasets.c.dataset).limit(limit + 1)
         query = query if after is None else query.where(build_datasets.c.dataset > storable(after))
         found = [dataset_from(row) for row in self.store.all(query)]
@@ -276,10 +273,7 @@ class BuildRegistry:
         return None if row is None else run_from(row)
 
     def publications(self, dataset: str, *, limit: int = PAGE_SIZE, before: int | None = None) -> list[Publication]:
-        """List the publications of a dataset, the latest first.
-
-        :param before: the number of the last publication of the page before.
-        """
+        """List the publications of a dataset, the latest first; ``before`` is the number of the last one of the page before."""
         row = build_publications.c
         query = sa.select(build_publications).where(row.dataset == storable(dataset), row.done_at.is_not(None))
         query = query if before is None else query.where(row.number < before)

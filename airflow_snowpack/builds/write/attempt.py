@@ -35,9 +35,7 @@ BATCH_SIZE = 65_536
 class RateLimit:
     """Limits the rows that a writer sends per second, for storage or a network that others share.
 
-    :param rows_per_second: ``None`` for no limit.
-    :param monotonic: a clock in seconds.
-    :param sleep: waits for a number of seconds.
+    :param rows_per_second: ``None`` for no limit; ``monotonic`` and ``sleep`` are in seconds.
     :raises InvalidBuild: the rate is not a positive number.
     """
 
@@ -151,10 +149,7 @@ def write_attempt(
     *,
     clock: Callable[[], datetime] = lambda: datetime.now(UTC),
 ) -> ShardAttemptResult:
-    """Write one attempt: the file, then its record. Parameters and errors are those of :func:`write_shard`.
-
-    :raises StorageFailed: the storage failed three times at the same object.
-    """
+    """Write one attempt: the file, then its record. Parameters and errors are those of :func:`write_shard`."""
     with scratch("snowpack-shard-") as folder:
         file = write_shard(plan, batches, folder)
         url = place.folder + plan.file_name
@@ -225,9 +220,8 @@ def _gathered(batches: Iterable[pa.RecordBatch], plan: ShardPlan) -> Iterator[pa
 
 
 def check_order(keys: pa.Array, before: Key | None) -> int:
-    """Return how many keys equal the one before them.
+    """Return how many keys equal the one before them; ``before`` is the last key of the rows before these.
 
-    :param before: the last key of the rows before these.
     :raises InvalidRowKey: a key is smaller than the one before it.
     """
     earlier, later = keys.slice(0, len(keys) - 1), keys.slice(1)
