@@ -68,11 +68,7 @@ ONLY_IF_NEEDED = arg(
     help="Skip, without Spark, each action that has nothing to do by the table's metadata (default), or run each one",
 )
 DRY_RUN = arg("-n", "--dry-run", action="store_true", help="Only report what each action would do, from the table's metadata")
-IDEMPOTENCY_KEY = arg(
-    "--idempotency-key",
-    metavar="KEY",
-    help="The same request with the same key returns the same job",
-)
+IDEMPOTENCY_KEY = arg("--idempotency-key", metavar="KEY", help="The same request with the same key returns the same job")
 WAIT = arg("-w", "--wait", action="store_true", help="Watch the job until it ends; exit code 3 when it fails or is cancelled")
 
 # watch
@@ -119,7 +115,6 @@ OF_DAG = arg("--dag", metavar="DAG_ID", help="Only schedules of this DAG")
 ENABLED = arg("--enabled", action=BooleanOptionalAction, default=None, help="Only enabled schedules, or only suspended ones")
 SEARCH_SCHEDULES = arg("--search", metavar="TEXT", help="Only schedules with this in their name or their DAG's id")
 AFTER_SCHEDULE = arg("--after", metavar="SCHEDULE", help="Only schedules whose names come after this one")
-BEFORE_LINE = arg("--before", type=_COUNT, metavar="ID", help="Only entries older than the one of this id")
 UPDATE_SCHEDULES = arg(
     "--update-schedules", action=BooleanOptionalAction, default=None,
     help="Whether the files overwrite the store; the default is the setting update_schedules",

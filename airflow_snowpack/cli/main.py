@@ -30,271 +30,166 @@ def command(name: str, function: str, help: str, *args: Arg, example: str) -> Ac
 
 
 JOBS = (
-    command(
-        "submit", "submit.submit", "Submit maintenance of a table",
-        a.TABLE, a.ACTION, a.OPTIONS, a.WHERE, a.ONLY_IF_NEEDED, a.DRY_RUN, a.IDEMPOTENCY_KEY,
-        a.WAIT, a.TIMEOUT, a.WATCH_POLL, a.CATALOG_CONN_ID, a.OUTPUT,
-        example="jobs submit demo.flights --action rewrite_data_files --action expire_snapshots --wait --timeout 2h",
-    ),
-    command(
-        "list", "jobs.list_jobs", "List jobs, newest first",
-        a.OF_TABLE, a.STATUS, a.SEARCH, a.DAG, a.ONLY_DRY_RUNS, a.SINCE, a.UNTIL, a.LIMIT, a.CURSOR, a.ALL, a.OUTPUT,
-        example="jobs list --status failed --since 24h",
-    ),
-    command(
-        "show", "jobs.show", "Show a job: its state and the reason, its actions and its history", a.JOB_ID, a.OUTPUT,
-        example="jobs show 3f2a91bc04de",
-    ),
-    command(
-        "watch", "watch.watch", "Watch a job until it ends; exit code 3 when it fails or is cancelled",
-        a.JOB_ID, a.TIMEOUT, a.WATCH_POLL, a.OUTPUT,
-        example="jobs watch 3f2a91bc04de --timeout 30m",
-    ),
-    command(
-        "cancel", "jobs.cancel", "Cancel pending or running jobs", a.JOB_IDS, a.YES, a.OUTPUT,
-        example="jobs cancel 3f2a91bc04de --yes",
-    ),
-    command(
-        "delete", "jobs.delete", "Delete finished jobs", a.JOB_IDS, a.YES, a.OUTPUT,
-        example="jobs delete 3f2a91bc04de 90cc7d1e5a02 --yes",
-    ),
-    command(
-        "rerun", "jobs.rerun", "Submit jobs again", a.JOB_IDS, a.CATALOG_CONN_ID, a.OUTPUT,
-        example="jobs rerun 3f2a91bc04de",
-    ),
+    command("submit", "submit.submit", "Submit maintenance of a table",
+            a.TABLE, a.ACTION, a.OPTIONS, a.WHERE, a.ONLY_IF_NEEDED, a.DRY_RUN, a.IDEMPOTENCY_KEY, a.WAIT, a.TIMEOUT,
+            a.WATCH_POLL, a.CATALOG_CONN_ID, a.OUTPUT,
+            example="jobs submit demo.flights --action rewrite_data_files --action expire_snapshots --wait --timeout 2h"),
+    command("list", "jobs.list_jobs", "List jobs, newest first",
+            a.OF_TABLE, a.STATUS, a.SEARCH, a.DAG, a.ONLY_DRY_RUNS, a.SINCE, a.UNTIL, a.LIMIT, a.CURSOR, a.ALL, a.OUTPUT,
+            example="jobs list --status failed --since 24h"),
+    command("show", "jobs.show", "Show a job: its state and the reason, its actions and its history", a.JOB_ID, a.OUTPUT,
+            example="jobs show 3f2a91bc04de"),
+    command("watch", "watch.watch", "Watch a job until it ends; exit code 3 when it fails or is cancelled",
+            a.JOB_ID, a.TIMEOUT, a.WATCH_POLL, a.OUTPUT,
+            example="jobs watch 3f2a91bc04de --timeout 30m"),
+    command("cancel", "jobs.cancel", "Cancel pending or running jobs", a.JOB_IDS, a.YES, a.OUTPUT,
+            example="jobs cancel 3f2a91bc04de --yes"),
+    command("delete", "jobs.delete", "Delete finished jobs", a.JOB_IDS, a.YES, a.OUTPUT,
+            example="jobs delete 3f2a91bc04de 90cc7d1e5a02 --yes"),
+    command("rerun", "jobs.rerun", "Submit jobs again", a.JOB_IDS, a.CATALOG_CONN_ID, a.OUTPUT,
+            example="jobs rerun 3f2a91bc04de"),
 )  # fmt: skip
 
 TABLES = (
-    command(
-        "list", "tables.list_tables", "List the catalog's tables, their last jobs and their next steps",
-        a.DATABASE, a.SEARCH_TABLES, a.AFTER, a.LIMIT, a.CATALOG_CONN_ID, a.OUTPUT,
-        example="tables list --database demo",
-    ),
-    command(
-        "show", "tables.show", "Show the health of a table, from its metadata", a.TABLE, a.CATALOG_CONN_ID, a.OUTPUT,
-        example="tables show demo.flights",
-    ),
-    command(
-        "refresh", "tables.refresh", "List the catalog again, for all users of the list of tables", a.CATALOG_CONN_ID, a.OUTPUT,
-        example="tables refresh",
-    ),
+    command("list", "tables.list_tables", "List the catalog's tables, their last jobs and their next steps",
+            a.DATABASE, a.SEARCH_TABLES, a.AFTER, a.LIMIT, a.CATALOG_CONN_ID, a.OUTPUT,
+            example="tables list --database demo"),
+    command("show", "tables.show", "Show the health of a table, from its metadata", a.TABLE, a.CATALOG_CONN_ID, a.OUTPUT,
+            example="tables show demo.flights"),
+    command("refresh", "tables.refresh", "List the catalog again, for all users of the list of tables",
+            a.CATALOG_CONN_ID, a.OUTPUT,
+            example="tables refresh"),
 )  # fmt: skip
 
 LOCKS = (
     command("list", "queue.list_locks", "List locked tables and the holders of the locks", a.OUTPUT, example="locks list"),
-    command(
-        "release", "queue.release", "Release a lock whose holder no longer exists", a.TABLE, a.HOLDER, a.FORCE, a.YES, a.OUTPUT,
-        example="locks release demo.flights --holder etl/2026-11-21",
-    ),
+    command("release", "queue.release", "Release a lock whose holder no longer exists",
+            a.TABLE, a.HOLDER, a.FORCE, a.YES, a.OUTPUT,
+            example="locks release demo.flights --holder etl/2026-11-21"),
 )  # fmt: skip
 
 DRAIN = (
-    command(
-        "on", "queue.drain_on", "Refuse new maintenance and pause the sweep", a.REASON, a.OUTPUT,
-        example='drain on --reason "Postgres moves to its new host"',
-    ),
+    command("on", "queue.drain_on", "Refuse new maintenance and pause the sweep", a.REASON, a.OUTPUT,
+            example='drain on --reason "Postgres moves to its new host"'),
     command("off", "queue.drain_off", "Accept maintenance again", a.OUTPUT, example="drain off"),
     command("status", "queue.drain_status", "Show whether drain mode is on, since when, by whom and why", a.OUTPUT,
             example="drain status"),
 )  # fmt: skip
 
 SCHEDULES = (
-    command(
-        "list", "schedules.list_schedules", "List schedules, the progress of their triggers and what they wait for",
-        a.OF_DAG, a.ENABLED, a.SEARCH_SCHEDULES, a.AFTER_SCHEDULE, a.LIMIT, a.OUTPUT,
-        example="schedules list --enabled",
-    ),
-    command(
-        "show", "schedules.show", "Show a schedule and its definition", a.SCHEDULE, a.OUTPUT,
-        example="schedules show page_views_nightly",
-    ),
-    command(
-        "explain", "schedules.explain", "Explain why a schedule has not run", a.SCHEDULE, a.OUTPUT,
-        example="schedules explain page_views_nightly",
-    ),
-    command(
-        "history", "schedules.history", "Show the history of a schedule, newest first",
-        a.SCHEDULE, a.LIMIT, a.BEFORE_LINE, a.OUTPUT,
-        example="schedules history page_views_nightly",
-    ),
-    command(
-        "create", "schedules.create", "Create schedules, suspended unless they set enabled",
-        a.SCHEDULE_FILE, a.OUTPUT,
-        example="schedules create nightly.yaml",
-    ),
-    command(
-        "update", "schedules.update", "Change schedules and discard their pending runs", a.SCHEDULE_FILE, a.OUTPUT,
-        example="schedules update nightly.yaml",
-    ),
-    command(
-        "delete", "schedules.delete", "Delete schedules and discard their pending runs", a.SCHEDULES, a.YES, a.OUTPUT,
-        example="schedules delete page_views_nightly --yes",
-    ),
-    command(
-        "suspend", "schedules.suspend", "Suspend schedules: discard pending runs, and count no events", a.SCHEDULES, a.OUTPUT,
-        example="schedules suspend page_views_nightly",
-    ),
-    command(
-        "resume", "schedules.resume", "Resume schedules: count events from now on", a.SCHEDULES, a.OUTPUT,
-        example="schedules resume page_views_nightly",
-    ),
-    command(
-        "run", "schedules.run", "Start a schedule's DAG now, without its trigger and constraints",
-        a.SCHEDULE, a.OUTPUT,
-        example="schedules run page_views_nightly",
-    ),
-    command(
-        "sync", "schedule_files.sync", "Update the store from the files that declare schedules",
-        a.SCHEDULE_PATHS, a.UPDATE_SCHEDULES, a.PLAN_SYNC, a.CATALOG_CONN_ID, a.OUTPUT,
-        example="schedules sync --dry-run",
-    ),
-    command(
-        "check", "schedule_files.check", "Fail if a table or DAG of a declared schedule is missing or unreadable",
-        a.SCHEDULE_PATHS, a.CATALOG_CONN_ID, a.OUTPUT,
-        example="schedules check dags",
-    ),
+    command("list", "schedules.list_schedules", "List schedules, the progress of their triggers and what they wait for",
+            a.OF_DAG, a.ENABLED, a.SEARCH_SCHEDULES, a.AFTER_SCHEDULE, a.LIMIT, a.OUTPUT,
+            example="schedules list --enabled"),
+    command("show", "schedules.show", "Show a schedule and its definition", a.SCHEDULE, a.OUTPUT,
+            example="schedules show page_views_nightly"),
+    command("explain", "schedules.explain", "Explain why a schedule has not run", a.SCHEDULE, a.OUTPUT,
+            example="schedules explain page_views_nightly"),
+    command("history", "schedules.history", "Show the history of a schedule, newest first",
+            a.SCHEDULE, a.LIMIT, a.BEFORE, a.OUTPUT,
+            example="schedules history page_views_nightly"),
+    command("create", "schedules.create", "Create schedules, suspended unless they set enabled", a.SCHEDULE_FILE, a.OUTPUT,
+            example="schedules create nightly.yaml"),
+    command("update", "schedules.update", "Change schedules and discard their pending runs", a.SCHEDULE_FILE, a.OUTPUT,
+            example="schedules update nightly.yaml"),
+    command("delete", "schedules.delete", "Delete schedules and discard their pending runs", a.SCHEDULES, a.YES, a.OUTPUT,
+            example="schedules delete page_views_nightly --yes"),
+    command("suspend", "schedules.suspend", "Suspend schedules: discard pending runs, and count no events", a.SCHEDULES, a.OUTPUT,
+            example="schedules suspend page_views_nightly"),
+    command("resume", "schedules.resume", "Resume schedules: count events from now on", a.SCHEDULES, a.OUTPUT,
+            example="schedules resume page_views_nightly"),
+    command("run", "schedules.run", "Start a schedule's DAG now, without its trigger and constraints", a.SCHEDULE, a.OUTPUT,
+            example="schedules run page_views_nightly"),
+    command("sync", "schedule_files.sync", "Update the store from the files that declare schedules",
+            a.SCHEDULE_PATHS, a.UPDATE_SCHEDULES, a.PLAN_SYNC, a.CATALOG_CONN_ID, a.OUTPUT,
+            example="schedules sync --dry-run"),
+    command("check", "schedule_files.check", "Fail if a table or DAG of a declared schedule is missing or unreadable",
+            a.SCHEDULE_PATHS, a.CATALOG_CONN_ID, a.OUTPUT,
+            example="schedules check dags"),
 )  # fmt: skip
 
 RUNS = (
-    command(
-        "register", "runs.register", "Register a run: a name for a DAG, its default conf and an optional cron",
-        a.REGISTERED, a.RUN_DAG, a.RUN_CONF, a.CRON, a.TZ, a.PRESERVATION, a.RUN_ENABLED, a.DESCRIPTION, a.OUTPUT,
-        example="runs register features_daily --dag make_features --cron '0 8 * * *' --tz Europe/Berlin",
-    ),
-    command(
-        "upsert", "runs.upsert", "Register a run, or change it; a repetition changes nothing",
-        a.REGISTERED, a.RUN_DAG, a.RUN_CONF, a.CRON, a.TZ, a.PRESERVATION, a.RUN_ENABLED, a.DESCRIPTION, a.OUTPUT,
-        example="runs upsert features_daily --dag make_features --cron '0 9 * * *' --tz Europe/Berlin",
-    ),
-    command(
-        "enable", "runs.enable", "Enable the crons of runs", a.REGISTERED_RUNS, a.OUTPUT,
-        example="runs enable features_daily",
-    ),
-    command(
-        "disable", "runs.disable", "Disable the crons of runs and discard pending runs", a.REGISTERED_RUNS, a.OUTPUT,
-        example="runs disable features_daily",
-    ),
-    command(
-        "unregister", "runs.unregister", "Unregister runs and discard their pending runs",
-        a.REGISTERED_RUNS, a.YES, a.OUTPUT,
-        example="runs unregister features_daily --yes",
-    ),
-    command(
-        "list", "runs.list_runs", "List registered runs and their next ticks",
-        a.RUNS_OF_DAG, a.ENABLED_RUNS, a.SEARCH_RUNS, a.AFTER_RUN, a.LIMIT, a.OUTPUT,
-        example="runs list --enabled",
-    ),
-    command(
-        "show", "runs.show", "Show a registered run, its definition and its last DAG runs", a.REGISTERED, a.OUTPUT,
-        example="runs show features_daily",
-    ),
-    command(
-        "run", "runs.run", "Start a registered run now, also while it is disabled",
-        a.REGISTERED, a.ONE_CONF, a.ONE_PRESERVATION, a.OUTPUT,
-        example="runs run features_daily --conf '{\"days\": 30}' --preservation FULL",
-    ),
+    command("register", "runs.register", "Register a run: a name for a DAG, its default conf and an optional cron",
+            a.REGISTERED, a.RUN_DAG, a.RUN_CONF, a.CRON, a.TZ, a.PRESERVATION, a.RUN_ENABLED, a.DESCRIPTION, a.OUTPUT,
+            example="runs register features_daily --dag make_features --cron '0 8 * * *' --tz Europe/Berlin"),
+    command("upsert", "runs.upsert", "Register a run, or change it; a repetition changes nothing",
+            a.REGISTERED, a.RUN_DAG, a.RUN_CONF, a.CRON, a.TZ, a.PRESERVATION, a.RUN_ENABLED, a.DESCRIPTION, a.OUTPUT,
+            example="runs upsert features_daily --dag make_features --cron '0 9 * * *' --tz Europe/Berlin"),
+    command("enable", "runs.enable", "Enable the crons of runs", a.REGISTERED_RUNS, a.OUTPUT,
+            example="runs enable features_daily"),
+    command("disable", "runs.disable", "Disable the crons of runs and discard pending runs", a.REGISTERED_RUNS, a.OUTPUT,
+            example="runs disable features_daily"),
+    command("unregister", "runs.unregister", "Unregister runs and discard their pending runs", a.REGISTERED_RUNS, a.YES, a.OUTPUT,
+            example="runs unregister features_daily --yes"),
+    command("list", "runs.list_runs", "List registered runs and their next ticks",
+            a.RUNS_OF_DAG, a.ENABLED_RUNS, a.SEARCH_RUNS, a.AFTER_RUN, a.LIMIT, a.OUTPUT,
+            example="runs list --enabled"),
+    command("show", "runs.show", "Show a registered run, its definition and its last DAG runs", a.REGISTERED, a.OUTPUT,
+            example="runs show features_daily"),
+    command("run", "runs.run", "Start a registered run now, also while it is disabled",
+            a.REGISTERED, a.ONE_CONF, a.ONE_PRESERVATION, a.OUTPUT,
+            example="runs run features_daily --conf '{\"days\": 30}' --preservation FULL"),
 )  # fmt: skip
 
 EVENTS = (
-    command(
-        "list", "events.list_events", "List events, newest first",
-        a.EVENT_KEY, a.LIMIT, a.BEFORE_LINE, a.OUTPUT,
-        example="events list --key table:lake.demo.flights",
-    ),
-    command(
-        "send", "events.send", "Send a custom event",
-        a.EVENT_NAME, a.AMOUNT, a.DETAIL, a.SOURCE_ID, a.OUTPUT,
-        example="events send orders_closed --amount records=900 --source-id 2026-11-21",
-    ),
+    command("list", "events.list_events", "List events, newest first", a.EVENT_KEY, a.LIMIT, a.BEFORE, a.OUTPUT,
+            example="events list --key table:lake.demo.flights"),
+    command("send", "events.send", "Send a custom event", a.EVENT_NAME, a.AMOUNT, a.DETAIL, a.SOURCE_ID, a.OUTPUT,
+            example="events send orders_closed --amount records=900 --source-id 2026-11-21"),
 )  # fmt: skip
 
 PENDING = (
-    command(
-        "list", "events.list_pending", "List pending runs and what each waits for",
-        a.STATE, a.OF_SCHEDULE, a.LIMIT, a.CURSOR, a.OUTPUT,
-        example="pending list --state pending_constraint",
-    ),
+    command("list", "events.list_pending", "List pending runs and what each waits for",
+            a.STATE, a.OF_SCHEDULE, a.LIMIT, a.CURSOR, a.OUTPUT,
+            example="pending list --state pending_constraint"),
 )  # fmt: skip
 
 BUILDS = (
-    command(
-        "list", "builds.list_datasets", "List datasets and their current runs",
-        a.AFTER_DATASET, a.LIMIT, a.OUTPUT,
-        example="builds list",
-    ),
-    command(
-        "show", "builds.show", "Show a dataset and its runs, or a run and its shards",
-        a.DATASET, a.ANY_RUN, a.LIMIT, a.BEFORE_RUN, a.AFTER_SHARD, a.STORAGE_CONN_ID, a.OUTPUT,
-        example="builds show flights_by_tail 20260425T000000Z",
-    ),
-    command(
-        "verify", "builds.verify", "Read a published build back and check every shard",
-        a.DATASET, a.VERIFIED_RUN, a.STORAGE_CONN_ID, a.OUTPUT,
-        example="builds verify flights_by_tail",
-    ),
-    command(
-        "publish", "builds.publish", "Publish a complete run",
-        a.DATASET, a.RUN, a.STORAGE_CONN_ID, a.OUTPUT,
-        example="builds publish flights_by_tail 20260425T000000Z",
-    ),
-    command(
-        "rollback", "builds.rollback", "Roll back to another published build",
-        a.DATASET, a.TO, a.YES, a.STORAGE_CONN_ID, a.OUTPUT,
-        example="builds rollback flights_by_tail --to=-1 --yes",
-    ),
-    command(
-        "cleanup", "builds.cleanup", "Delete losing attempts, failed runs and old runs",
-        a.DATASET, a.KEEP_RUNS, a.STALE_AGE, a.PLAN_CLEANUP, a.YES, a.STORAGE_CONN_ID, a.OUTPUT,
-        example="builds cleanup flights_by_tail --keep-runs 7 --dry-run",
-    ),
+    command("list", "builds.list_datasets", "List datasets and their current runs", a.AFTER_DATASET, a.LIMIT, a.OUTPUT,
+            example="builds list"),
+    command("show", "builds.show", "Show a dataset and its runs, or a run and its shards",
+            a.DATASET, a.ANY_RUN, a.LIMIT, a.BEFORE_RUN, a.AFTER_SHARD, a.STORAGE_CONN_ID, a.OUTPUT,
+            example="builds show flights_by_tail 20260425T000000Z"),
+    command("verify", "builds.verify", "Read a published build back and check every shard",
+            a.DATASET, a.VERIFIED_RUN, a.STORAGE_CONN_ID, a.OUTPUT,
+            example="builds verify flights_by_tail"),
+    command("publish", "builds.publish", "Publish a complete run", a.DATASET, a.RUN, a.STORAGE_CONN_ID, a.OUTPUT,
+            example="builds publish flights_by_tail 20260425T000000Z"),
+    command("rollback", "builds.rollback", "Roll back to another published build",
+            a.DATASET, a.TO, a.YES, a.STORAGE_CONN_ID, a.OUTPUT,
+            example="builds rollback flights_by_tail --to=-1 --yes"),
+    command("cleanup", "builds.cleanup", "Delete losing attempts, failed runs and old runs",
+            a.DATASET, a.KEEP_RUNS, a.STALE_AGE, a.PLAN_CLEANUP, a.YES, a.STORAGE_CONN_ID, a.OUTPUT,
+            example="builds cleanup flights_by_tail --keep-runs 7 --dry-run"),
 )  # fmt: skip
 
 INTERIM = (
-    command(
-        "list", "interim.list_interim", "List interim tables and the tasks that need them",
-        a.MADE_BY_DAG, a.MADE_BY_RUN, a.INTERIM_STATE, a.LIMIT, a.CURSOR, a.OUTPUT,
-        example="interim list --dag flights",
-    ),
-    command(
-        "show", "interim.show", "Show an interim table, its producer and its consumers", a.INTERIM_TABLE, a.OUTPUT,
-        example="interim show lake.snowpack_interim.flights_clean_5d2a91bc04de4f6f8d3c",
-    ),
-    command(
-        "collect", "interim.collect", "Drop the interim tables that no task needs any more",
-        a.PLAN_DROPS, a.AIRFLOW_CONN_ID, a.CATALOG_CONN_ID, a.OUTPUT,
-        example="interim collect --airflow-conn-id snowpack_airflow --dry-run",
-    ),
-    command(
-        "sweep", "interim.sweep", "Drop interim tables that no record has",
-        a.OLDER_THAN, a.PLAN_DROPS, a.YES, a.CATALOG_CONN_ID, a.OUTPUT,
-        example="interim sweep --older-than 2d --dry-run",
-    ),
-    command(
-        "adopt", "interim.adopt", "Take over the namespace of interim tables from a deleted store",
-        a.YES, a.CATALOG_CONN_ID, a.OUTPUT,
-        example="interim adopt",
-    ),
-    command(
-        "drop", "interim.drop", "Release preserved or named tables, which the collector then drops",
-        a.INTERIM_TABLES, a.FORGET, a.YES, a.OUTPUT,
-        example="interim drop lake.snowpack_interim.flights_clean_5d2a91bc04de4f6f8d3c --yes",
-    ),
+    command("list", "interim.list_interim", "List interim tables and the tasks that need them",
+            a.MADE_BY_DAG, a.MADE_BY_RUN, a.INTERIM_STATE, a.LIMIT, a.CURSOR, a.OUTPUT,
+            example="interim list --dag flights"),
+    command("show", "interim.show", "Show an interim table, its producer and its consumers", a.INTERIM_TABLE, a.OUTPUT,
+            example="interim show lake.snowpack_interim.flights_clean_5d2a91bc04de4f6f8d3c"),
+    command("collect", "interim.collect", "Drop the interim tables that no task needs any more",
+            a.PLAN_DROPS, a.AIRFLOW_CONN_ID, a.CATALOG_CONN_ID, a.OUTPUT,
+            example="interim collect --airflow-conn-id snowpack_airflow --dry-run"),
+    command("sweep", "interim.sweep", "Drop interim tables that no record has",
+            a.OLDER_THAN, a.PLAN_DROPS, a.YES, a.CATALOG_CONN_ID, a.OUTPUT,
+            example="interim sweep --older-than 2d --dry-run"),
+    command("adopt", "interim.adopt", "Take over the namespace of interim tables from a deleted store",
+            a.YES, a.CATALOG_CONN_ID, a.OUTPUT,
+            example="interim adopt"),
+    command("drop", "interim.drop", "Release preserved or named tables, which the collector then drops",
+            a.INTERIM_TABLES, a.FORGET, a.YES, a.OUTPUT,
+            example="interim drop lake.snowpack_interim.flights_clean_5d2a91bc04de4f6f8d3c --yes"),
 )  # fmt: skip
 
 DB = (
-    command(
-        "upgrade", "db.upgrade", "Run the migrations that this version needs",
-        example="db upgrade --store-conn-id snowpack_store",
-    ),
-    command(
-        "check", "db.check", "Check that the store answers and its tables are up to date; exit code 1 if not",
-        example="db check",
-    ),
-    command(
-        "prune", "db.prune", "Delete old jobs, histories, events and records of builds that are no longer needed",
-        a.PRUNED_AGE, a.PLAN_PRUNE, a.YES, a.OUTPUT,
-        example="db prune --older-than 180d --dry-run",
-    ),
+    command("upgrade", "db.upgrade", "Run the migrations that this version needs",
+            example="db upgrade --store-conn-id snowpack_store"),
+    command("check", "db.check", "Check that the store answers and its tables are up to date; exit code 1 if not",
+            example="db check"),
+    command("prune", "db.prune", "Delete old jobs, histories, events and records of builds that are no longer needed",
+            a.PRUNED_AGE, a.PLAN_PRUNE, a.YES, a.OUTPUT,
+            example="db prune --older-than 180d --dry-run"),
 )  # fmt: skip
 
 
@@ -322,35 +217,24 @@ def get_cli_commands() -> list[CLICommand]:
                 GroupCommand(name="db", help="The tables of the store", subcommands=DB),
                 command("queue", "queue.show", "Show how many jobs wait and run", a.OUTPUT, example="queue"),
                 command("sweep", "queue.sweep", "Requeue the jobs of dead workers", a.OUTPUT, example="sweep"),
-                command(
-                    "audit", "queue.audit", "List changes and their users, newest first", a.SUBJECT, a.LIMIT, a.BEFORE, a.OUTPUT,
-                    example="audit --subject demo.flights",
-                ),
-                command(
-                    "lineage", "lineage.show", "Show a table's upstream and downstream lineage",
-                    a.LINEAGE_OF, a.UP, a.DOWN, a.BOTH, a.DEPTH, a.OUTPUT,
-                    example="lineage shop.report --up --depth 3",
-                ),
-                command(
-                    "doctor", "doctor.examine", "Check this installation and show how to fix problems",
-                    a.NO_SPARK, a.CATALOG_CONN_ID, a.SPARK_CONN_ID, a.OUTPUT,
-                    example="doctor --no-spark",
-                ),
-                command(
-                    "worker", "worker.work", "Run jobs from the queue until SIGTERM",
-                    a.ONCE, a.MAX_JOBS, a.WORKER_POLL, a.WORKER_ID, a.CATALOG_CONN_ID, a.SPARK_CONN_ID,
-                    example="worker --worker-id pod-7",
-                ),
-                command(
-                    "scheduler", "scheduler.schedule", "Start the DAG runs of schedules until SIGTERM",
-                    a.SCHEDULER_POLL, a.AIRFLOW_CONN_ID, a.CATALOG_CONN_ID,
-                    example="scheduler --airflow-conn-id snowpack_airflow",
-                ),
-                command(
-                    "api", "api.serve", "Serve the REST API and its pages, for clients with the token",
-                    a.HOST, a.PORT, a.TOKEN_FILE, a.CATALOG_CONN_ID,
-                    example="api --port 8085 --token-file /run/secrets/snowpack",
-                ),
+                command("audit", "queue.audit", "List changes and their users, newest first",
+                        a.SUBJECT, a.LIMIT, a.BEFORE, a.OUTPUT,
+                        example="audit --subject demo.flights"),
+                command("lineage", "lineage.show", "Show a table's upstream and downstream lineage",
+                        a.LINEAGE_OF, a.UP, a.DOWN, a.BOTH, a.DEPTH, a.OUTPUT,
+                        example="lineage shop.report --up --depth 3"),
+                command("doctor", "doctor.examine", "Check this installation and show how to fix problems",
+                        a.NO_SPARK, a.CATALOG_CONN_ID, a.SPARK_CONN_ID, a.OUTPUT,
+                        example="doctor --no-spark"),
+                command("worker", "worker.work", "Run jobs from the queue until SIGTERM",
+                        a.ONCE, a.MAX_JOBS, a.WORKER_POLL, a.WORKER_ID, a.CATALOG_CONN_ID, a.SPARK_CONN_ID,
+                        example="worker --worker-id pod-7"),
+                command("scheduler", "scheduler.schedule", "Start the DAG runs of schedules until SIGTERM",
+                        a.SCHEDULER_POLL, a.AIRFLOW_CONN_ID, a.CATALOG_CONN_ID,
+                        example="scheduler --airflow-conn-id snowpack_airflow"),
+                command("api", "api.serve", "Serve the REST API and its pages, for clients with the token",
+                        a.HOST, a.PORT, a.TOKEN_FILE, a.CATALOG_CONN_ID,
+                        example="api --port 8085 --token-file /run/secrets/snowpack"),
             ),
         )
     ]  # fmt: skip

@@ -25,7 +25,7 @@ from airflow_snowpack.scheduling.airflow_port import DagRuns, EndedRun, EndsFoun
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from airflow_snowpack.scheduling.airflow_port import EndedRun, EndsFound, EndsQuery, Launch, Slots
+    from airflow_snowpack.scheduling.airflow_port import EndsQuery, Launch, Slots
 
 T = TypeVar("T")
 

@@ -29,20 +29,16 @@ from airflow_snowpack.settings import InvalidSetting, Settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
-    from datetime import timedelta
 
     from pyiceberg.catalog import Catalog
 
     from airflow_snowpack.api.roles import DagStates
     from airflow_snowpack.api.services import Services
     from airflow_snowpack.hooks.dag_runs import AirflowDagRuns
-    from airflow_snowpack.hooks.iceberg_catalog import IcebergCatalogHook
-    from airflow_snowpack.hooks.store import SnowpackHook
     from airflow_snowpack.iceberg.broker import Broker
     from airflow_snowpack.interim.collection.collector import Collector
     from airflow_snowpack.interim.collection.model import RunStates
     from airflow_snowpack.scheduling import Poller, Schedules, SyncReport
-    from airflow_snowpack.settings import Settings
     from airflow_snowpack.store import Store
     from airflow_snowpack.store.signs_of_life import Role, SignOfLife
 
