@@ -103,10 +103,7 @@ class Claims(JobReader):
         values = self._claim_values(worker_id, self.store.clock(), key=job_id)
 
         def take(conn: sa.Connection) -> sa.Row[Any] | None:
-            conn.execute(sa.select(job_queue.c.job_id).where(job_queue.c.job_id == job_id).with_for_update())
-            job = self._locked_job(conn, job_id)
-            if job.status.is_terminal:
-                raise JobAlreadyFinished(job_id, job.status)
+            job = self._locked_active(conn, job_id)
             if job.owner is None or job.owner != owner:
                 raise NotTheOwner(job_id, owner, job.owner)
             changes: dict[str, Any] = {} if actions is None else {"actions": list(actions)}
@@ -279,6 +276,14 @@ class Claims(JobReader):
         ours = sa.and_(jobs.c.job_id == values["b_key"], jobs.c.attempt_id == values["b_attempt"])
         ended = sa.and_(jobs.c.status == values["b_status"], jobs.c.completed_at == values["b_now"])
         return conn.execute(sa.select(jobs.c.job_id).where(ours, ended)).first() is not None
+
+    def _locked_active(self, conn: sa.Connection, job_id: str) -> Job:
+        """Lock a job that has not ended: its queue row first, as every step does."""
+        conn.execute(sa.select(job_queue.c.job_id).where(job_queue.c.job_id == job_id).with_for_update())
+        job = self._locked_job(conn, job_id)
+        if job.status.is_terminal:
+            raise JobAlreadyFinished(job_id, job.status)
+        return job
 
     def _locked_job(self, conn: sa.Connection, job_id: str) -> Job:
         row = conn.execute(sa.select(jobs).where(jobs.c.job_id == job_id, IS_LIVE).with_for_update()).first()

@@ -22,7 +22,7 @@ from airflow_snowpack.iceberg.names import TableName
 from airflow_snowpack.jobs import statements as do
 from airflow_snowpack.jobs.claims import Claims
 from airflow_snowpack.jobs.drain import read_drain, write_drain
-from airflow_snowpack.jobs.errors import DrainModeOn, JobAlreadyFinished, JobNotFound, JobStillActive, LockInUse, TableLocked
+from airflow_snowpack.jobs.errors import DrainModeOn, JobNotFound, JobStillActive, LockInUse, TableLocked
 from airflow_snowpack.jobs.idempotency import KeyTaken, RequestKey, Submission
 from airflow_snowpack.jobs.model import (
     ActionResult,
@@ -226,10 +226,7 @@ class Jobs(Claims):
         now, job_id, by = self.store.clock(), storable(job_id), actor.name if actor else by and storable(by)
 
         def write(conn: sa.Connection) -> Job:
-            conn.execute(sa.select(job_queue.c.job_id).where(job_queue.c.job_id == job_id).with_for_update())
-            job = self._locked_job(conn, job_id)
-            if job.status.is_terminal:
-                raise JobAlreadyFinished(job_id, job.status)
+            job = self._locked_active(conn, job_id)
             ended = {"status": "cancelled", "attempt_id": None, "completed_at": now}
             values = {**ended, "error": CANCELLED, "cancelled_by": by}
             conn.execute(sa.update(jobs).where(jobs.c.job_id == job_id).values(**values))

@@ -35,7 +35,7 @@ class Loss(Enum):
 
 
 class KeepAlive:
-    """Renews one lease.
+    """Renews one lease from its own thread; no beat begins after the end of the block.
 
     :param beat: moves the end of the lease; ``False``: the fence has moved.
     :param every: the time between two beats; at least three go into ``lost_after``.
@@ -76,8 +76,9 @@ class KeepAlive:
         self.lease_until = self.lease_until if lease_until is None else lease_until
         self.lost: Loss | None = None
         self._problem = Recurring(log)
-        period = every if check_every is None else min(every, check_every)
-        self._thread = PeriodicThread(self.step, every=period, name="snowpack-heartbeat", on_last=self._report_loss)
+        self._period_s = self._every_s if check_every is None else min(every, check_every).total_seconds()
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="snowpack-heartbeat", daemon=True)
 
     @property
     def ran_out(self) -> bool:
@@ -113,47 +114,19 @@ class KeepAlive:
         self.lease_until = None if self._lost_after_s is None else at + self._lost_after_s
         self._beat_at = time.monotonic() + self._every_s
 
-    def _report_loss(self) -> None:
-        log.warning("fence_moved: %s", self._what)
-        self._on_lost()
+    def _run(self) -> None:
+        while not self._stopped.wait(self._period_s):
+            if not self.step() and not self._stopped.is_set():
+                log.warning("fence_moved: %s", self._what)
+                self._on_lost()
+                return
 
     def __enter__(self) -> Self:
         if self._starts_with_block:
             self._renewed(self._clock())
-        self._thread.__enter__()
-        return self
-
-    def __exit__(self, *exc: type[BaseException] | BaseException | TracebackType | None) -> None:
-        self._thread.__exit__(*exc)
-
-
-class PeriodicThread:
-    """A thread that runs a step at each period until its block ends, or a step returns ``False``.
-
-    :param step: it raises nothing.
-    :param every: the time between two steps, and before the first one.
-    :param on_last: called once, from the thread, when a step returned ``False`` before the block ended.
-    """
-
-    def __init__(
-        self, step: Callable[[], bool], *, every: timedelta, name: str, on_last: Callable[[], None] = lambda: None
-    ) -> None:
-        self._step = step
-        self._every_s = every.total_seconds()
-        self._on_last = on_last
-        self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
-
-    def _run(self) -> None:
-        while not self._stopped.wait(self._every_s):
-            if not self._step() and not self._stopped.is_set():
-                self._on_last()
-                return
-
-    def __enter__(self) -> Self:
         self._thread.start()
         return self
 
     def __exit__(self, *exc: type[BaseException] | BaseException | TracebackType | None) -> None:
         self._stopped.set()
-        self._thread.join(timeout=self._every_s)
+        self._thread.join(timeout=self._period_s)

@@ -15,7 +15,7 @@ from bounded import PATIENCE_S
 from scripted_engine import eventually
 
 from airflow_snowpack.store import Deadlines, Store, connections as pool, open_store
-from airflow_snowpack.store.keep_alive import PeriodicThread
+from airflow_snowpack.store.keep_alive import KeepAlive
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -61,7 +61,8 @@ def test_a_task_with_a_heartbeat_holds_one_connection(
 
     tasks = [open_store(postgres_database, of_a_task=True) for _ in range(TASKS)]
     hearts = [
-        PeriodicThread(lambda store=store: beat(store), every=timedelta(milliseconds=5), name="heartbeat") for store in tasks
+        KeepAlive(lambda store=store: beat(store), every=timedelta(milliseconds=5), lost_after=None, what="a task")
+        for store in tasks
     ]
     try:
         for heart in hearts:
