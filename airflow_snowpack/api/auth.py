@@ -1,10 +1,8 @@
 """Authentication and permissions.
 
 The app has an :class:`Auth`, which authenticates each request: Airflow's auth manager when it is mounted there (``plugin/``), one
-token when it is served alone. A route depends on :data:`Reader` or :data:`Editor`.
-
-    @router.post("/jobs/{job_id}/cancel")
-    def cancel(job_id: str, user: Editor, services: Open) -> …:
+token when it is served alone. A route is authorized by its parameters: the services (``Open``) need a user who may read, and
+the actor of a change (``Acting``) one who may edit. A route with neither of them takes a :data:`Reader`.
 """
 
 import hmac
@@ -150,4 +148,3 @@ async def editor_of(request: Request) -> User:
 
 
 Reader = Annotated[User, Depends(reader_of)]
-Editor = Annotated[User, Depends(editor_of)]

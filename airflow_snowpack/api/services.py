@@ -3,8 +3,8 @@
 They are opened when the server starts. If the store does not answer, a later request opens them: the app starts without the store
 and recovers. A thread that keeps the list of tables current starts with them.
 
-    @router.get("/queue")
-    def queue(user: Reader, services: Open) -> …:
+    @router.post("/jobs/{job_id}/cancel")
+    def cancel(job_id: str, actor: Acting, services: Open) -> …:
 """
 
 import logging
@@ -228,7 +228,7 @@ class LazyServices:
 
 
 async def services_of(request: Request) -> Services:
-    """Return the open services. Only an authenticated request opens them.
+    """Return the open services, for a user who may read. Only an authenticated request opens them.
 
     :raises SnowpackError: whatever keeps them from being opened.
     """

@@ -5,7 +5,7 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import JSONResponse
 
-from airflow_snowpack.api.auth import Reader, reader_of
+from airflow_snowpack.api.auth import reader_of
 from airflow_snowpack.api.openapi import documented
 from airflow_snowpack.api.parameters import After, Limit, RawBody, checked_name, name_parameter, parse_body, text_parameter
 from airflow_snowpack.api.problems import InvalidRequest
@@ -80,7 +80,6 @@ def checked_run(dataset: str, run_id: str) -> str:
 
 @router.get("/builds", **documented("list_datasets", "List datasets by name", DatasetsShape))
 def list_datasets(
-    user: Reader,
     services: Open,
     after: After = None,
     limit: Limit = 100,
@@ -92,7 +91,6 @@ def list_datasets(
 @router.get("/builds/{dataset:name}", **documented("get_dataset", "Get a dataset and its runs", DatasetRunsShape, 404))
 def get_dataset(
     dataset: DatasetName,
-    user: Reader,
     services: Open,
     before: Annotated[str | None, text_parameter("Only runs older than this one: the next page.")] = None,
     limit: Limit = 100,
@@ -113,7 +111,6 @@ def get_dataset(
 def get_run(
     dataset: DatasetName,
     run_id: RunName,
-    user: Reader,
     services: Open,
     after: Annotated[int | None, Query(ge=0, le=MAX_SHARDS, description="Only shards after this one: the next page.")] = None,
     limit: Limit = 100,

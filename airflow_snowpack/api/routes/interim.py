@@ -6,7 +6,6 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Path, Query
 from fastapi.responses import JSONResponse
 
-from airflow_snowpack.api.auth import Reader
 from airflow_snowpack.api.openapi import documented
 from airflow_snowpack.api.parameters import Limit, NextPage, text_parameter
 from airflow_snowpack.api.routing import Strict
@@ -35,7 +34,6 @@ TableId = Annotated[str, Depends(_table_id)]
 
 @router.get("/interim", **documented("list_interim", "List interim tables, newest first", InterimTablesShape))
 def list_interim(
-    user: Reader,
     services: Open,
     dag: Annotated[str | None, text_parameter("Written by runs of this DAG.")] = None,
     run: Annotated[str | None, text_parameter("Written by DAG runs with this id.")] = None,
@@ -49,7 +47,7 @@ def list_interim(
 
 
 @router.get("/interim/{table_id:name}", **documented("get_interim", "Get an interim table", InterimTableShape, 404))
-def get_interim(table_id: TableId, user: Reader, services: Open) -> JSONResponse:
+def get_interim(table_id: TableId, services: Open) -> JSONResponse:
     """With its producer, its consumers, and why it is kept."""
     return JSONResponse(interim_body(services.installation.interim.table(table_id), services.jobs.store.clock()))
 

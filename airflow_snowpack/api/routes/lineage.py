@@ -5,7 +5,6 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Query
 from fastapi.responses import JSONResponse
 
-from airflow_snowpack.api.auth import Reader
 from airflow_snowpack.api.openapi import documented
 from airflow_snowpack.api.parameters import Limit, NamedTable, NextPage, text_parameter
 from airflow_snowpack.api.routing import Strict
@@ -29,7 +28,7 @@ router = APIRouter(route_class=Strict, tags=["lineage"])
     "/lineage", **documented("get_lineage", "Get the lineage of a table of any catalog, or of a dataset", LineageShape, 404)
 )
 def get_lineage(
-    user: Reader, services: Open, name: Annotated[str, text_parameter(NAME)], direction: Towards = "both", depth: Depth = DEPTH
+    services: Open, name: Annotated[str, text_parameter(NAME)], direction: Towards = "both", depth: Depth = DEPTH
 ) -> JSONResponse:
     """A name without recorded operations is a graph of one table, with `"known": false`."""
     store = services.jobs.store
@@ -41,16 +40,13 @@ def get_lineage(
     "/lineage/{database:name}/{table:name}",
     **documented("get_table_lineage", "Get the lineage of a table", LineageShape),
 )
-def get_table_lineage(
-    name: NamedTable, user: Reader, services: Open, direction: Towards = "both", depth: Depth = DEPTH
-) -> JSONResponse:
+def get_table_lineage(name: NamedTable, services: Open, direction: Towards = "both", depth: Depth = DEPTH) -> JSONResponse:
     """Of a table of this installation's catalog, which may be deleted: operations are kept for their retention period."""
     return JSONResponse(LineageShape.encode(Lineage(services.jobs.store).graph(str(name), *DIRECTIONS[direction], depth=depth)))
 
 
 @router.get("/operations", **documented("list_operations", "List operations on tables, newest first", OperationsShape, 404))
 def list_operations(
-    user: Reader,
     services: Open,
     name: Annotated[str | None, text_parameter(f"Of one: {NAME}")] = None,
     after: NextPage = None,

@@ -7,7 +7,6 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 from fastapi.responses import JSONResponse
 
-from airflow_snowpack.api.auth import Reader
 from airflow_snowpack.api.openapi import documented
 from airflow_snowpack.api.parameters import Before, Limit, NamedTable, RawBody, parse_body, text_parameter
 from airflow_snowpack.api.problems import InvalidRequest
@@ -32,16 +31,14 @@ router = APIRouter(route_class=Strict)
 
 
 @router.get("/queue", tags=["queue"], **documented("get_queue", "Get the state of the queue", QueueShape))
-def queue(user: Reader, services: Open) -> JSONResponse:
+def queue(services: Open) -> JSONResponse:
     """The depth counts the jobs that a worker could claim now: not claimed, and not waiting for a back-off."""
     state = services.jobs.queue()
     return JSONResponse(QueueShape.encode(state, oldest_seconds=seconds_since(state.oldest, services.jobs.store.clock())))
 
 
 @router.get("/queue/history", tags=["queue"], **documented("get_queue_history", "Get the queue over time", list[SampleShape]))
-def history(
-    user: Reader, services: Open, hours: Annotated[int, Query(ge=1, le=168, description="How far back.")] = 24
-) -> JSONResponse:
+def history(services: Open, hours: Annotated[int, Query(ge=1, le=168, description="How far back.")] = 24) -> JSONResponse:
     """96 samples, evenly spaced, until now."""
     return JSONResponse([SampleShape.encode(each) for each in services.jobs.queue_over_time(timedelta(hours=hours))])
 
@@ -53,7 +50,7 @@ def sweep(actor: Acting, services: Open) -> JSONResponse:
 
 
 @router.get("/locks", tags=["locks"], **documented("list_locks", "List locks, oldest first", list[LockShape]))
-def list_locks(user: Reader, services: Open) -> JSONResponse:
+def list_locks(services: Open) -> JSONResponse:
     return JSONResponse([LockShape.encode(lock) for lock in services.jobs.locks.list()])
 
 
@@ -78,7 +75,7 @@ def release(
 
 
 @router.get("/drain", tags=["drain"], **documented("get_drain", "Get drain mode", DrainShape))
-def get_drain(user: Reader, services: Open) -> JSONResponse:
+def get_drain(services: Open) -> JSONResponse:
     return JSONResponse(DrainShape.encode(services.jobs.drain()))
 
 
@@ -93,7 +90,6 @@ def put_drain(actor: Acting, services: Open, sent: RawBody) -> JSONResponse:
 
 @router.get("/audit", tags=["audit"], **documented("list_audit", "List changes, newest first", AuditPageShape))
 def audit(
-    user: Reader,
     services: Open,
     before: Before = None,
     limit: Limit = 100,

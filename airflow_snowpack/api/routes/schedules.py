@@ -6,7 +6,6 @@ from typing import Annotated, Any, TypeVar
 from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import JSONResponse
 
-from airflow_snowpack.api.auth import Reader
 from airflow_snowpack.api.openapi import created, documented, header
 from airflow_snowpack.api.parameters import (
     After,
@@ -76,7 +75,6 @@ Definition = TypeVar("Definition", Schedule, RegisteredRun)
 
 @router.get("/schedules", **documented("list_schedules", "List schedules by name", SchedulesShape))
 def list_schedules(
-    user: Reader,
     services: Open,
     dag: OfDag = None,
     enabled: Annotated[bool | None, Query(description="Only enabled schedules, or only suspended ones.")] = None,
@@ -102,7 +100,7 @@ def create(request: Request, actor: Acting, services: Open, sent: RawBody) -> JS
 
 
 @router.get("/schedules/{name}", **documented("get_schedule", "Get a schedule", ScheduleShape, 404))
-def get(name: ScheduleName, user: Reader, services: Open) -> JSONResponse:
+def get(name: ScheduleName, services: Open) -> JSONResponse:
     """To change it, edit its definition and send that with `PUT`."""
     return JSONResponse(ScheduleShape.encode(services.schedules().get(name)))
 
@@ -144,7 +142,7 @@ def run(name: ScheduleName, actor: Acting, services: Open) -> JSONResponse:
     "/schedules/{name}/explain",
     **documented("explain_schedule", "Explain why a schedule has not run", ExplanationShape, 404),
 )
-def explain_schedule(name: ScheduleName, user: Reader, services: Open) -> JSONResponse:
+def explain_schedule(name: ScheduleName, services: Open) -> JSONResponse:
     """The progress of its trigger, the state of each constraint, and its last runs."""
     return JSONResponse(ExplanationShape.encode(explain(services.schedules(), name)))
 
@@ -153,7 +151,7 @@ def explain_schedule(name: ScheduleName, user: Reader, services: Open) -> JSONRe
     "/schedules/{name}/history",
     **documented("get_schedule_history", "Get a schedule's history, newest first", ScheduleHistoryShape, 404),
 )
-def history(name: ScheduleName, user: Reader, services: Open, before: Before = None, limit: Limit = 100) -> JSONResponse:
+def history(name: ScheduleName, services: Open, before: Before = None, limit: Limit = 100) -> JSONResponse:
     """Also of a deleted schedule, for the retention period."""
     found = read_history(services.jobs.store, name, before=before, limit=limit + 1)
     if not found and before is None:
@@ -163,7 +161,6 @@ def history(name: ScheduleName, user: Reader, services: Open, before: Before = N
 
 @runs.get("/runs", **documented("list_registered_runs", "List registered runs by name", RegisteredRunsShape))
 def list_runs(
-    user: Reader,
     services: Open,
     dag: OfDag = None,
     enabled: Annotated[bool | None, Query(description="Only enabled runs, or only disabled ones.")] = None,
@@ -188,7 +185,7 @@ def register_run(request: Request, actor: Acting, services: Open, sent: RawBody)
 
 
 @runs.get("/runs/{run:name}", **documented("get_registered_run", "Get a registered run", RegisteredRunShape, 404))
-def get_run(run: RunName, user: Reader, services: Open) -> JSONResponse:
+def get_run(run: RunName, services: Open) -> JSONResponse:
     """To change it, edit its definition and send that with `PUT`."""
     return JSONResponse(RegisteredRunShape.encode(services.registered_runs().get(run)))
 
@@ -234,7 +231,6 @@ def start_run(run: RunName, actor: Acting, services: Open, sent: RawBody) -> JSO
 
 @router.get("/pending", **documented("list_pending", "List pending runs, oldest first", PendingPageShape))
 def list_pending(
-    user: Reader,
     services: Open,
     state: Annotated[list[Waiting] | None, Query(description="In this state; repeat it for any of several.")] = None,
     schedule: Annotated[str | None, text_parameter("Of this schedule.")] = None,
@@ -249,7 +245,6 @@ def list_pending(
 
 @events.get("/events", **documented("list_events", "List events, newest first", EventsShape))
 def list_events(
-    user: Reader,
     services: Open,
     key: Annotated[str | None, text_parameter("Of this key, such as `table:lake.analytics.page_views`.")] = None,
     before: Before = None,

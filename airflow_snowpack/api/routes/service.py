@@ -70,7 +70,7 @@ METRICS["responses"][200]["content"] = {"text/plain": {"schema": {"type": "strin
 
 
 @router.get("/metrics", **METRICS)
-def metrics(request: Request, user: Reader, services: Open) -> Response:
+def metrics(request: Request, services: Open) -> Response:
     """In Prometheus's text format. The store is read at each scrape."""
     collected: Metrics = request.app.state.metrics
     return Response(collected.text(services), media_type=METRICS_TYPE)

@@ -5,12 +5,11 @@ from typing import Annotated
 from fastapi import APIRouter
 from fastapi.responses import JSONResponse
 
-from airflow_snowpack.api.auth import Editor, Reader
 from airflow_snowpack.api.openapi import documented
 from airflow_snowpack.api.parameters import Limit, NamedTable, text_parameter
 from airflow_snowpack.api.problems import CatalogTooSlow
 from airflow_snowpack.api.routing import Strict
-from airflow_snowpack.api.services import Open, Services
+from airflow_snowpack.api.services import Acting, Open, Services
 from airflow_snowpack.iceberg import CatalogUnreachable, TableHealth, TableName, TableUnreadable, load_table, read_health
 from airflow_snowpack.jobs import explain_tables
 from airflow_snowpack.wire.listing import cut
@@ -22,7 +21,6 @@ router = APIRouter(route_class=Strict, tags=["tables"])
 
 @router.get("/tables", **documented("list_tables", "List tables by name", TablesShape))
 def list_tables(
-    user: Reader,
     services: Open,
     database: Annotated[str | None, text_parameter("Of this database.")] = None,
     search: Annotated[str | None, text_parameter("Part of `database.table_name`.")] = None,
@@ -39,7 +37,7 @@ def list_tables(
 
 
 @router.post("/tables/refresh", **documented("refresh_tables", "List the catalog again", InventoryCountShape))
-def refresh(user: Editor, services: Open) -> JSONResponse:
+def refresh(actor: Acting, services: Open) -> JSONResponse:
     """When the catalog takes too long, the request is answered with 503 and the listing continues."""
     state = services.ask_catalog(services.inventory.refresh)
     return JSONResponse(
@@ -50,7 +48,7 @@ def refresh(user: Editor, services: Open) -> JSONResponse:
 @router.get(
     "/tables/{database:name}/{table:name}", **documented("get_table", "Get a table and its health", TableHealthShape, 404)
 )
-def get(name: NamedTable, user: Reader, services: Open) -> JSONResponse:
+def get(name: NamedTable, services: Open) -> JSONResponse:
     """Returns live metrics, read from the table's metadata. When they cannot be read, `problem` has the reason."""
     if not services.inventory.has(name):
         services.ask_catalog(lambda: services.inventory.require(name))
