@@ -29,6 +29,7 @@ from benchmarks import (
     parse,
     plugin_cost,
     pressure,
+    queued,
     schedules,
     schedules_latency,
     year,
@@ -39,10 +40,10 @@ from benchmarks.year_fill import Sizes
 
 HERE = Path(__file__).parent
 PARTS = [
-    *("lifecycle", "pressure", "api", "schedules", "schedule_latency", "parse", "plugin", "maintain_table"),
+    *("lifecycle", "pressure", "queued", "api", "schedules", "schedule_latency", "parse", "plugin", "maintain_table"),
     *("builds_cleanup", "builds_read", "builds_write", "interim_handover", "interim_collector", "year"),
 ]
-ON_POSTGRES = {"lifecycle", "pressure", "api", "schedules", "interim_handover", "interim_collector"}
+ON_POSTGRES = {"lifecycle", "pressure", "queued", "api", "schedules", "interim_handover", "interim_collector"}
 
 
 def main() -> int:
@@ -58,6 +59,8 @@ def main() -> int:
                 lifecycle.run(server, results, rounds=arguments.rounds, peers=not arguments.without_peers)
             if "pressure" in arguments.parts:
                 pressure.run(server, results)
+            if "queued" in arguments.parts:
+                queued.run(server, results)
             if "api" in arguments.parts:
                 api.run(server, results, rounds=arguments.rounds)
             if "schedules" in arguments.parts:

@@ -64,6 +64,13 @@ with DAG(
             title="Dry run",
             description="Report what each action would do, without a lock and without Spark",
         ),
+        "execution": Param(
+            None,
+            type=["null", "string"],
+            enum=[None, "inline", "queued"],
+            title="Execution",
+            description="In the task, or in a worker while the task waits; by default as the installation is configured",
+        ),
     },
 ):
     MaintainTableOperator(
@@ -73,5 +80,6 @@ with DAG(
         options="{{ params.options }}",
         where="{{ params.where }}",
         dry_run="{{ params.dry_run }}",
+        execution="{{ params.execution }}",
         if_locked="wait",  # other examples maintain the same table
     )

@@ -175,6 +175,22 @@ def test_a_submitted_job_is_run_by_another_task(run_operator: Runner, jobs: Jobs
     assert outcome.xcom["results"][0]["message"] == "Compacted 6 files into 1"
 
 
+def test_a_queued_task_reports_what_the_worker_did_to_its_table(run_operator: Runner, jobs: Jobs, small_files: TableName) -> None:
+    deferred = run_operator(maintain(small_files, execution="queued"))
+    worked = run_operator(operators.RunMaintenanceJobOperator(task_id="work"))
+    assert worked.state == "success", worked.error
+    event = {"event": {"status": "completed"}, **deferred.message.next_kwargs}
+    outcome = run_operator(maintain(small_files, execution="queued"), resume=(deferred.message.next_method, event))
+
+    assert outcome.state == "success", outcome.error
+    assert outcome.xcom == worked.xcom | {"before": outcome.xcom["before"], "after": outcome.xcom["after"]}
+    assert (outcome.xcom["before"]["data_files"], outcome.xcom["after"]["data_files"]) == (6, 1)
+    (recorded,) = outcome.events
+    assert recorded["dest_asset_key"]["uri"] == small_files.asset_uri
+    assert recorded["extra"]["after"]["data_files"] == 1
+    assert jobs.locks.get(small_files) is None
+
+
 def test_removing_orphans_of_one_table_again_loads_that_table_alone(
     run_operator: Runner,
     small_files: TableName,

@@ -41,6 +41,20 @@ with DAG("system_time_limit", schedule=None, params={"table": "db.none"}):
         execution_timeout=timedelta(seconds=15),
     )
 
+queued: dict[str, Any] = {
+    "task_id": "maintain",
+    "table": "{{ params.table }}",
+    "actions": ["rewrite_manifests"],
+    "execution": "queued",
+    "poll_interval": SOON,
+}
+
+with DAG("system_queued", schedule=None, params={"table": "db.none"}, default_args=AGAIN):
+    MaintainTableOperator(**queued)
+
+with DAG("system_queued_limited", schedule=None, params={"table": "db.none"}):
+    MaintainTableOperator(**queued, execution_timeout=timedelta(seconds=20))
+
 with DAG("system_submit", schedule=None, params={"table": "db.none"}, default_args=AGAIN):
     submit = SubmitMaintenanceOperator(task_id="submit", table="{{ params.table }}", actions=["rewrite_manifests"])
     done = MaintenanceJobSensor(task_id="done", job_id="{{ ti.xcom_pull('submit')['job_id'] }}", poke_interval=SOON)
