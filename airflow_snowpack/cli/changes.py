@@ -7,10 +7,10 @@ changed, code = each(args.schedules, schedules.suspend, lambda stored: print(sto
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from airflow_snowpack.cli.errors import Declined, Unconfirmed
-from airflow_snowpack.cli.output import is_for_people, note, print_data
+from airflow_snowpack.cli.output import DATA, is_for_people, note, print_data
 from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.exit_code import ExitCode, code_of, common_code
 
@@ -23,6 +23,14 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 R = TypeVar("R")
+N = TypeVar("N", bound="Named")
+
+
+class Named(Protocol):
+    """A stored value with a name."""
+
+    @property
+    def name(self) -> str: ...
 
 
 def confirm(question: str, *, yes: bool) -> None:
@@ -63,25 +71,29 @@ def each(
 
 
 def change_each(
-    args: Namespace,
-    targets: Iterable[T],
-    change: Callable[[T], R],
-    *,
-    line: Callable[[R], str],
-    name: Callable[[R], str],
-    body: Callable[[R], Body],
+    args: Namespace, targets: Iterable[T], change: Callable[[T], N], done: Callable[[N], str], body: Callable[[N], Body]
 ) -> ExitCode:
-    """Change each target and print the changed values.
+    """Change each target and print the changed values: for people a line after each change, in plain text their names.
 
-    :param line: what people read after each change.
-    :param name: what plain text has of each.
+    :param done: what people read after the name.
     :param body: what JSON has of each.
     """
     people = is_for_people(args.output)
-    changed, code = each(targets, change, lambda result: print(line(result)) if people else None)
-    if args.output in ("json", "yaml"):
+    changed, code = each(targets, change, lambda result: print(f"{result.name}  {done(result)}") if people else None)
+    if args.output in DATA:
         print_data(args.output, [body(result) for result in changed])
     elif not people:
         for result in changed:
-            print(name(result))
+            print(result.name)
     return code
+
+
+def deleting(get: Callable[[str], N], delete: Callable[[str], object]) -> Callable[[str], N]:
+    """Return a change that deletes what has a name, and returns what it was."""
+
+    def change(name: str) -> N:
+        stored = get(name)
+        delete(name)
+        return stored
+
+    return change

@@ -13,7 +13,7 @@ from rich.text import Text
 from rich.tree import Tree
 
 from airflow_snowpack.cli.context import ends_cleanly, open_context
-from airflow_snowpack.cli.output import console, note, print_data, print_rows, printable
+from airflow_snowpack.cli.output import DATA, console, note, print_data, print_rows, printable
 from airflow_snowpack.humanize import ago, plural, short_id
 from airflow_snowpack.lineage.graph import Direction, Lineage
 from airflow_snowpack.lineage.operation import DatasetAt
@@ -38,7 +38,7 @@ def show(args: Namespace) -> ExitCode | None:
         lineage, name = Lineage(here.jobs.store), full_name(here.jobs.store, args.table, here.settings.catalog_name)
         graph = lineage.graph(name, *directions, depth=args.depth)
         now = here.now
-    if args.output in ("json", "yaml"):
+    if args.output in DATA:
         print_data(args.output, LineageShape.encode(graph))
         return None
     if args.output == "plain":

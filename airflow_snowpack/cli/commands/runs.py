@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from airflow_snowpack.cli.changes import change_each, confirm
+from airflow_snowpack.cli.changes import change_each, confirm, deleting
 from airflow_snowpack.cli.context import ends_cleanly, open_context
-from airflow_snowpack.cli.output import is_for_people, print_data, print_one, print_page, printable
+from airflow_snowpack.cli.output import DATA, is_for_people, print_data, print_one, print_page, printable
 from airflow_snowpack.cli.values import read_object
 from airflow_snowpack.humanize import ago
 from airflow_snowpack.wire.listing import cut
@@ -98,18 +98,9 @@ def disable(args: Namespace) -> ExitCode | None:
 @ends_cleanly
 def unregister(args: Namespace) -> ExitCode | None:
     """``runs unregister``"""
-
-    def remover(runs: RegisteredRuns) -> Callable[[str], StoredRun]:
-        def remove(name: str) -> StoredRun:
-            stored = runs.get(name)
-            runs.unregister(name)
-            return stored
-
-        return remove
-
     names = list(dict.fromkeys(args.runs))
     confirm(f"Unregister {', '.join(names)}? {'Their' if len(names) > 1 else 'Its'} pending runs are discarded.", yes=args.yes)
-    return _change(args, remover, lambda _: "unregistered")
+    return _change(args, lambda runs: deleting(runs.get, runs.unregister), lambda _: "unregistered")
 
 
 @ends_cleanly
@@ -140,7 +131,7 @@ def _declared(args: Namespace) -> RegisteredRun:
 
 
 def _print_run(args: Namespace, stored: StoredRun, done: str) -> None:
-    if args.output in ("json", "yaml"):
+    if args.output in DATA:
         print_data(args.output, RegisteredRunShape.encode(stored))
     elif is_for_people(args.output):
         print(f"{stored.name}  {done}, {run_state(stored)}")
@@ -152,11 +143,4 @@ def _change(
     args: Namespace, change_of: Callable[[RegisteredRuns], Callable[[str], StoredRun]], done: Callable[[StoredRun], str]
 ) -> ExitCode:
     with open_context(args) as here:
-        return change_each(
-            args,
-            dict.fromkeys(args.runs),
-            change_of(here.registered_runs),
-            line=lambda stored: f"{stored.name}  {done(stored)}",
-            name=lambda stored: stored.name,
-            body=RegisteredRunShape.encode,
-        )
+        return change_each(args, dict.fromkeys(args.runs), change_of(here.registered_runs), done, RegisteredRunShape.encode)

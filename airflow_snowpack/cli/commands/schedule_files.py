@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from airflow_snowpack.cli.context import ends_cleanly, open_context
 from airflow_snowpack.cli.errors import UnreadableFile
-from airflow_snowpack.cli.output import is_for_people, log_to_stderr, note, print_data, print_one, print_rows
+from airflow_snowpack.cli.output import DATA, is_for_people, log_to_stderr, note, print_data, print_one, print_rows
 from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.exit_code import ExitCode
 from airflow_snowpack.humanize import plural
@@ -36,7 +36,7 @@ def check(args: Namespace) -> ExitCode | None:
         unknown = named_dags(declared) - known
         findings = find_problems(args, here, declared, unknown - _dags_of_files() if unknown else ())
         now = here.now
-    if args.output in ("json", "yaml"):
+    if args.output in DATA:
         print_data(args.output, {"problems": [FindingShape.encode(finding) for finding in findings]})
     elif is_for_people(args.output):
         fine = f"The sources of {plural(len(declared), 'schedule')} have no problems."

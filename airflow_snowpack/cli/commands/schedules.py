@@ -6,11 +6,11 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from airflow_snowpack.cli.changes import change_each, confirm
+from airflow_snowpack.cli.changes import change_each, confirm, deleting
 from airflow_snowpack.cli.commands.runs import print_started
 from airflow_snowpack.cli.context import ends_cleanly, open_context
 from airflow_snowpack.cli.errors import UnreadableFile
-from airflow_snowpack.cli.output import filled, is_for_people, print_data, print_one, print_page, printable
+from airflow_snowpack.cli.output import DATA, filled, is_for_people, print_data, print_one, print_page, printable
 from airflow_snowpack.humanize import ago
 from airflow_snowpack.wire.listing import cut
 from airflow_snowpack.wire.schedule import HISTORY, SCHEDULES, ExplanationShape, ScheduleShape, schedule_state
@@ -73,7 +73,7 @@ def explain(args: Namespace) -> ExitCode | None:
 
     with open_context(args) as here:
         explanation = explain_schedule(here.schedules, args.schedule)
-    if args.output in ("json", "yaml"):
+    if args.output in DATA:
         print_data(args.output, ExplanationShape.encode(explanation))
     else:
         print(printable(str(explanation)))
@@ -97,30 +97,21 @@ def history(args: Namespace) -> ExitCode | None:
 @ends_cleanly
 def create(args: Namespace) -> ExitCode | None:
     """``schedules create``"""
-    return _change(args, _read(args.file), lambda schedules: schedules.create, "created")
+    return _change(args, _read(args.file), lambda schedules: schedules.create, _and_state("created"))
 
 
 @ends_cleanly
 def update(args: Namespace) -> ExitCode | None:
     """``schedules update``"""
-    return _change(args, _read(args.file), lambda schedules: schedules.update, "changed")
+    return _change(args, _read(args.file), lambda schedules: schedules.update, _and_state("changed"))
 
 
 @ends_cleanly
 def delete(args: Namespace) -> ExitCode | None:
     """``schedules delete``"""
-
-    def remover(schedules: Schedules) -> Callable[[str], StoredSchedule]:
-        def remove(name: str) -> StoredSchedule:
-            stored = schedules.get(name)
-            schedules.delete(name)
-            return stored
-
-        return remove
-
     names = list(dict.fromkeys(args.schedules))
     confirm(f"Delete {', '.join(names)}? {'Their' if len(names) > 1 else 'Its'} pending runs are discarded.", yes=args.yes)
-    return _change(args, names, remover, "deleted")
+    return _change(args, names, lambda schedules: deleting(schedules.get, schedules.delete), lambda _: "deleted")
 
 
 @ends_cleanly
@@ -161,22 +152,15 @@ def _read(file: str) -> list[Schedule]:
     return parse_schedules(text, name, one_alone=True)
 
 
+def _and_state(done: str) -> Callable[[StoredSchedule], str]:
+    return lambda stored: f"{done}, {schedule_state(stored)}"
+
+
 def _change(
     args: Namespace,
     targets: Iterable[T],
     change_of: Callable[[Schedules], Callable[[T], StoredSchedule]],
-    done: str | None = None,
+    done: Callable[[StoredSchedule], str] = schedule_state,
 ) -> ExitCode:
-    def line(stored: StoredSchedule) -> str:
-        state = schedule_state(stored)
-        return f"{stored.name}  {done if done == 'deleted' else f'{done}, {state}' if done else state}"
-
     with open_context(args) as here:
-        return change_each(
-            args,
-            targets,
-            change_of(here.schedules),
-            line=line,
-            name=lambda stored: stored.name,
-            body=ScheduleShape.encode,
-        )
+        return change_each(args, targets, change_of(here.schedules), done, ScheduleShape.encode)
