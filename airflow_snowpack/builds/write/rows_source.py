@@ -26,7 +26,7 @@ from airflow_snowpack.builds.scratch import scratch
 from airflow_snowpack.builds.sharding import BUCKETS, Placing, bucket_of, key_type_of
 from airflow_snowpack.builds.storage import Storage
 from airflow_snowpack.builds.write.attempt import check_key
-from airflow_snowpack.builds.write.shard_pool import ShardPool, Spool
+from airflow_snowpack.builds.write.shard_pool import ShardPool, Spool, SpooledRun
 
 DICTIONARY_BATCH_SIZE = 10_000
 
@@ -71,7 +71,7 @@ class RowsSource:
             for batch in batches:
                 spool.add(batch)
             spool.close()
-            pool = ShardPool(storage, run_id, plan, folder, tries=1 + spec.shard_retry)
+            pool = ShardPool(SpooledRun(storage, run_id, plan, folder), tries=1 + spec.shard_retry)
             processes = min(sharding.num_shards, spec.processes or os.cpu_count() or 1)
             pool.write(range(sharding.num_shards), processes, interrupt.stop)
         return BuildInput.of(plan.schema, spec.key, self.sources)

@@ -3,7 +3,7 @@
     spool = Spool(folder, schema, Placing(Sharding.hash(8), KeyType.STRING), "tail_number")
     for batch in batches: spool.add(batch)
     spool.close()
-    ShardPool(storage, run_id, plan, folder, tries=3).write(range(8), processes=2)
+    ShardPool(SpooledRun(storage, run_id, plan, folder), tries=3).write(range(8), processes=2)
 
 Rows are collected into chunks of about 100 MB. Each chunk is sorted by shard and written as one Arrow file, beside the row
 numbers at which its shards begin. So 10,000 shards need no more files than one, and a process that writes a shard reads only its
@@ -125,27 +125,31 @@ def _part(path: Path, shard_id: int) -> pa.Table:
         return pa.ipc.open_file(file).read_all().slice(int(begin), int(end - begin))
 
 
+@dataclass(frozen=True, slots=True)
+class SpooledRun:
+    """A run whose rows are in the spool of ``folder``."""
+
+    storage: Storage
+    run_id: str
+    plan: ShardPlan
+    folder: Path
+
+    def write(self, shard_id: int, attempt: int) -> ShardAttemptResult:
+        """Write an attempt at a shard, in a folder with a new id."""
+        place = AttemptPlace(self.run_id, shard_id, attempt, uuid4().hex)
+        batches = spooled_rows(self.folder, shard_id, self.plan.key_column, self.plan.batch_size)
+        return write_attempt(self.storage, place, self.plan, batches)
+
+
 class ShardPool:
-    """Writes the shards of the spool in ``folder``.
+    """Writes the shards of a spooled run.
 
     :param tries: of each shard, at least 1.
     :param pause: waits for a number of seconds between two tries, or until the pool is stopped.
     """
 
-    def __init__(
-        self,
-        storage: Storage,
-        run_id: str,
-        plan: ShardPlan,
-        folder: Path,
-        *,
-        tries: int,
-        pause: Callable[[float], object] | None = None,
-    ) -> None:
-        self._storage = storage
-        self._run_id = run_id
-        self._plan = plan
-        self._folder = folder
+    def __init__(self, run: SpooledRun, *, tries: int, pause: Callable[[float], object] | None = None) -> None:
+        self._run = run
         self._tries = tries
         self._shards: queue.SimpleQueue[int] = queue.SimpleQueue()
         self._running: set[ShardProcess] = set()
@@ -173,7 +177,7 @@ class ShardPool:
         for worker in workers:
             worker.result()
         if stop is not None and stop.is_set():
-            raise BuildError(f"The run {self._run_id} was stopped before all of its shards were written.")
+            raise BuildError(f"The run {self._run.run_id} was stopped before all of its shards were written.")
 
     def _stop(self) -> None:
         with self._lock:
@@ -196,9 +200,8 @@ class ShardPool:
         last: Exception | None = None
         for attempt in range(self._tries):
             process = process or self._start()
-            task = ShardTask(self._storage, self._run_id, shard_id, attempt, self._plan, self._folder)
             try:
-                process.write(task)
+                process.write(self._run, shard_id, attempt)
             except (InvalidRowKey, InvalidBuild, TooManyKeys):
                 self._end(process)
                 raise
@@ -232,26 +235,12 @@ class ShardPool:
         process.close()
 
 
+Task = tuple[SpooledRun, int, int]
+"""A run, the id of a shard, and the number of the try."""
+
+
 class ProcessDied(Exception):
     """The subprocess has ended without an answer."""
-
-
-@dataclass(frozen=True, slots=True)
-class ShardTask:
-    """One try at one shard, whose rows are in the spool of ``folder``."""
-
-    storage: Storage
-    run_id: str
-    shard_id: int
-    attempt: int
-    plan: ShardPlan
-    folder: Path
-
-    def run(self) -> ShardAttemptResult:
-        """Write the attempt, in a folder with a new id."""
-        place = AttemptPlace(self.run_id, self.shard_id, self.attempt, uuid4().hex)
-        batches = spooled_rows(self.folder, self.shard_id, self.plan.key_column, self.plan.batch_size)
-        return write_attempt(self.storage, place, self.plan, batches)
 
 
 class ShardProcess:
@@ -263,10 +252,10 @@ class ShardProcess:
         assert self._process.stdout is not None
         self._tasks, self._answers = self._process.stdin, self._process.stdout
 
-    def write(self, task: ShardTask) -> ShardAttemptResult:
-        """Run a task, and raise its error, or ``ProcessDied`` if the subprocess was killed or ended by itself."""
+    def write(self, run: SpooledRun, shard_id: int, attempt: int) -> ShardAttemptResult:
+        """Write a shard, and raise its error, or ``ProcessDied`` if the subprocess was killed or ended by itself."""
         try:
-            pickle.dump(task, self._tasks)
+            pickle.dump((run, shard_id, attempt), self._tasks)
             self._tasks.flush()
             answer = pickle.load(self._answers)
         except (EOFError, OSError, pickle.UnpicklingError):
@@ -291,25 +280,25 @@ class ShardProcess:
 
 def serve() -> None:
     """Run tasks in the subprocess until the parent is gone."""
-    tasks: queue.SimpleQueue[ShardTask] = queue.SimpleQueue()
+    tasks: queue.SimpleQueue[Task] = queue.SimpleQueue()
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # other output must not mix with the answers
     threading.Thread(target=_receive, args=(sys.stdin.buffer, tasks), daemon=True).start()
     while True:
-        pickle.dump(_answer(tasks.get()), answers)
+        pickle.dump(_answer(*tasks.get()), answers)
         answers.flush()
 
 
-def _answer(task: ShardTask) -> Any:
+def _answer(run: SpooledRun, shard_id: int, attempt: int) -> Any:
     try:
-        return task.run()
+        return run.write(shard_id, attempt)
     except BuildError as error:
         return type(error).__name__, str(error)
     except Exception as error:  # noqa: BLE001 - the parent decides what any failure means for the shard
         return BuildError.__name__, f"{type(error).__name__}: {error}"
 
 
-def _receive(source: IO[bytes], tasks: queue.SimpleQueue[ShardTask]) -> None:
+def _receive(source: IO[bytes], tasks: queue.SimpleQueue[Task]) -> None:
     while True:
         try:
             tasks.put(pickle.load(source))

@@ -28,7 +28,7 @@ from airflow_snowpack.builds.sharding import Placing
 from airflow_snowpack.builds.storage import Storage
 from airflow_snowpack.builds.write.attempt import ShardPlan
 from airflow_snowpack.builds.write.rows_source import RowBatches
-from airflow_snowpack.builds.write.shard_pool import ShardPool, Spool, spooled_rows
+from airflow_snowpack.builds.write.shard_pool import ShardPool, Spool, SpooledRun, spooled_rows
 
 SUPPORT = str(Path(__file__).parents[2] / "support")
 SCHEMA = pa.schema([("id", pa.int64()), ("name", pa.string())])
@@ -166,7 +166,7 @@ def write_with_pauses(storage: Storage, folder: Path, *, num_shards: int, tries:
     spool = Spool(folder, table.schema, Placing(sharding, KeyType.INTEGER), "id")
     spool.add(table.to_batches()[0])
     spool.close()
-    pool = ShardPool(storage, "r1", ShardPlan(table.schema, "id"), folder, tries=tries, pause=naps.append)
+    pool = ShardPool(SpooledRun(storage, "r1", ShardPlan(table.schema, "id"), folder), tries=tries, pause=naps.append)
     with suppress(ShardFailed):
         pool.write(range(num_shards), 1)
     return naps
