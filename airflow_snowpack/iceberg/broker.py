@@ -1,6 +1,6 @@
 """Reads the tables of a catalog for everything in a process that waits for them: the poller, sensors, watchers.
 
-    with brokers.join(config) as broker:                 # one for each catalog in a process, closed when the last user leaves
+    with shared_broker(config) as broker:                # one for each catalog in a process, closed when the last user leaves
         broker.read({name: version}, read_arrivals)      # reads the tables that have changed
         broker.tables([name])                            # the same, compared with what this broker has read before
 
@@ -48,7 +48,6 @@ if TYPE_CHECKING:
     Known = Mapping[TableName, str | None]
     Settled = dict[TableName, Exception | None]
     Changed = dict[TableName, Callable[[], Table | None]]
-
 
 T = TypeVar("T")
 
@@ -183,32 +182,26 @@ def _read_each(
         yield results.get()
 
 
-class Brokers:
-    """The brokers of a process."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._open: dict[str, tuple[Broker, int]] = {}
-
-    @contextmanager
-    def join(self, config: CatalogConfig) -> Iterator[Broker]:
-        """Return the broker of a catalog, the same one for all who use it at a time. The last one that leaves closes it."""
-        key = json.dumps(asdict(config), sort_keys=True)
-        with self._lock:
-            broker, users = self._open.get(key) or (Broker(lambda: config.load(limit=ANSWER_WITHIN)), 0)
-            self._open[key] = (broker, users + 1)
-        try:
-            yield broker
-        finally:
-            with self._lock:
-                broker, users = self._open.pop(key)
-                if users > 1:
-                    self._open[key] = (broker, users - 1)
-            if users == 1:
-                broker.close()
+_open: dict[str, tuple[Broker, int]] = {}
+_opening = threading.Lock()
 
 
-brokers = Brokers()
+@contextmanager
+def shared_broker(config: CatalogConfig) -> Iterator[Broker]:
+    """Return the broker of a catalog, one for all in this process who use it at a time. The last one that leaves closes it."""
+    key = json.dumps(asdict(config), sort_keys=True)
+    with _opening:
+        broker, users = _open.get(key) or (Broker(lambda: config.load(limit=ANSWER_WITHIN)), 0)
+        _open[key] = (broker, users + 1)
+    try:
+        yield broker
+    finally:
+        with _opening:
+            broker, users = _open.pop(key)
+            if users > 1:
+                _open[key] = (broker, users - 1)
+        if users == 1:
+            broker.close()
 
 
 def _compare_versions(catalog: Catalog, known: Known) -> tuple[Settled, Changed]:

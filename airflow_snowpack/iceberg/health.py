@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
     from airflow_snowpack.iceberg.metadata_reader import LiveDelete, LiveFile, PartitionKey, TableFiles
 
-
 TARGET_FILE_SIZE = 512 * 1024 * 1024
 # A file below this share of the target is worth compacting (Iceberg's default for ``min-file-size-bytes``).
 SMALL_SHARE = 0.75

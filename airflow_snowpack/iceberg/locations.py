@@ -41,7 +41,6 @@ if TYPE_CHECKING:
 
     from airflow_snowpack.iceberg.names import TableName
 
-
 SCHEME = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*):(?P<rest>/.*)", re.DOTALL)
 # Names that differ by the client library and mean one store.
 ONE_STORE = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "abfss": "abfs", "wasbs": "wasb"}
@@ -142,15 +141,12 @@ class LocationMemory(Protocol):
 
     def read(self) -> Mapping[Identifier, TableLocations]:
         """Return all that is remembered, as of one moment."""
-        ...
 
     def keep(self, learned: Mapping[Identifier, TableLocations]) -> None:
         """Replace what is remembered of these tables."""
-        ...
 
     def forget(self, gone: Collection[Identifier]) -> None:
         """Drop tables that the catalog does not have any more."""
-        ...
 
 
 def location_conflicts(

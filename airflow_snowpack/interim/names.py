@@ -13,7 +13,7 @@ ever dropped whose name does not look like that**, whatever else is wrong.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
@@ -60,7 +60,7 @@ class Producer:
 
     def to_json(self) -> dict[str, Any]:
         """Return the fields as JSON, as references carry them."""
-        return {name: getattr(self, name) for name in ("dag_id", "run_id", "task_id", "map_index", "output")}
+        return asdict(self)
 
     def __str__(self) -> str:
         return f"{self.task}/{self.output}"

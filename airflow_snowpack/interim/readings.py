@@ -24,13 +24,14 @@ from airflow_snowpack.interim.names import Scope
 from airflow_snowpack.interim.refs import Ref, TableRef
 from airflow_snowpack.interim.rows import (
     ADD_PINS,
+    NAME,
     PIN,
     READY,
     REF,
     REF_COLUMNS,
     TABLE,
-    find_named,
     ids,
+    name_key,
     nudge,
     pin_values,
     ref_from,
@@ -39,9 +40,12 @@ from airflow_snowpack.interim.rows import (
 )
 from airflow_snowpack.store import IdMaker, Store, new_id, repeatable, storable
 from airflow_snowpack.store.prepared import Prepared
-from airflow_snowpack.store.tables.interim import interim_pins, interim_refs
+from airflow_snowpack.store.tables.interim import interim_names, interim_pins, interim_refs
 
 REFERENCE = sa.select(*(TABLE[name] for name in REF_COLUMNS))
+NAMED = REFERENCE.join(interim_names, NAME.table_id == TABLE.table_id).where(
+    NAME.name == sa.bindparam("b_name"), NAME.run_key == sa.bindparam("b_run_key"), READY
+)
 
 
 def _lock_ready(these: sa.ColumnElement[bool]) -> sa.Select[Any]:
@@ -203,3 +207,8 @@ def _added(conn: sa.Connection, reading: Reading, tables: Sequence[TableRef] | N
     if not rows:
         return None
     return replace(reading, tables=_as_recorded(rows, [ref_from(row) for row in rows] if tables is None else tables))
+
+
+def find_named(conn: sa.Connection, name: str, scope: Scope, dag_id: str, run_id: str) -> Any:
+    """Return the row of the table that a name points to, or ``None``."""
+    return conn.execute(NAMED, {"b_name": storable(name), "b_run_key": name_key(scope, dag_id, run_id)}).first()

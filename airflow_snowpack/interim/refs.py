@@ -13,7 +13,7 @@ since every DAG file may use it.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from airflow_snowpack.interim.errors import InvalidInterimRef
@@ -62,14 +62,7 @@ class TableRef:
 
     def to_json(self) -> dict[str, Any]:
         """Return the reference as JSON, for an XCom."""
-        return {
-            MARK: TABLE,
-            "table_id": self.table_id,
-            "table": self.table,
-            "snapshot_id": self.snapshot_id,
-            "rows": self.rows,
-            "producer": self.producer.to_json(),
-        }
+        return {MARK: TABLE, **asdict(self)}
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,6 @@ from airflow_snowpack.interim.errors import InterimTableInUse, InterimTableNotFo
 from airflow_snowpack.interim.model import InterimTable, Reading, TableState, Writing
 from airflow_snowpack.interim.names import Scope
 from airflow_snowpack.interim.outputs import InterimOutputs
-from airflow_snowpack.interim.refs import TableRef
 from airflow_snowpack.interim.rows import (
     FREED,
     NAME,
@@ -36,13 +35,11 @@ from airflow_snowpack.interim.rows import (
     RUN,
     TABLE,
     TABLES,
-    find_named,
     ids,
     moment,
     name_from,
     nudge,
     producer_from,
-    ref_from,
     run_key,
 )
 from airflow_snowpack.preservation import Preservation
@@ -118,17 +115,6 @@ class InterimRegistry(InterimOutputs):
         if not rows or not (is_id or f".{name_from(rows[0])}".endswith(f".{text}")):
             raise InterimTableNotFound(wanted)
         return self.store.read(lambda conn: self._describe(conn, rows))[0]
-
-    def named(self, name: str, *, scope: Scope = Scope.RUN, dag_id: str = "", run_id: str = "") -> TableRef:
-        """Return the table that a name points to now; ``consume_named`` also keeps it from being dropped.
-
-        :param dag_id: of the run whose name it is, for :attr:`Scope.RUN`; likewise ``run_id``.
-        :raises InterimTableNotFound: the name points to no table.
-        """
-        row = self.store.read(lambda conn: find_named(conn, name, scope, dag_id, run_id))
-        if row is None:
-            raise InterimTableNotFound(name, "" if scope is Scope.GLOBAL else f" in the run {run_id!r} of the DAG {dag_id!r}")
-        return ref_from(row)
 
     def heartbeat(self, leased: Writing | Reading) -> bool:
         """Move the end of the lease; return ``False`` if the lease is lost: stop the work."""

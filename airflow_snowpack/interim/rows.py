@@ -84,11 +84,6 @@ NUDGE = Prepared(_nudge(RUN.run_key == sa.bindparam("b_run_key")))
 NUDGE_ALL = _nudge(RUN.run_key.in_(ids("b_run_keys")))
 ADD_PINS = Prepared(upsert(interim_pins, ["asked_by"]))
 """A pin that exists is kept, and a collector's mark on it is erased: the consumer needs the table again."""
-NAMED = (
-    sa.select(interim_tables)
-    .join(interim_names, NAME.table_id == TABLE.table_id)
-    .where(NAME.name == sa.bindparam("b_name"), NAME.run_key == sa.bindparam("b_run_key"), READY)
-)
 
 
 def run_key(dag_id: str, run_id: str) -> str:
@@ -135,11 +130,6 @@ def producer_from(row: Any) -> Producer:
 def ref_from(row: Any) -> TableRef:
     """Return the reference to a table, as its producer returned it."""
     return TableRef(row.table_id, str(name_from(row)), row.snapshot_id, row.rows, producer_from(row))
-
-
-def find_named(conn: sa.Connection, name: str, scope: Scope, dag_id: str, run_id: str) -> Any:
-    """Return the row of the table that a name points to, or ``None``."""
-    return conn.execute(NAMED, {"b_name": storable(name), "b_run_key": name_key(scope, dag_id, run_id)}).first()
 
 
 def name_key(scope: Scope, dag_id: str, run_id: str) -> str:

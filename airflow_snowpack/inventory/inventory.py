@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-
 REFRESH_EVERY = timedelta(minutes=5)
 ANSWER_WITHIN = timedelta(seconds=4)
 """How long a REST catalog may take for each answer to an inventory: ``config.load(limit=ANSWER_WITHIN)``."""

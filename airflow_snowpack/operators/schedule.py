@@ -79,7 +79,7 @@ class SnowpackDispatcherOperator(UsesCatalog):
     def _work(self, context: Context, hook: SnowpackHook, until: datetime, launched: int) -> int:
         """Work while there is something to do, then wait in the triggerer."""
         from airflow_snowpack.hooks.services import open_poller, runs_for_a_task
-        from airflow_snowpack.iceberg.broker import brokers
+        from airflow_snowpack.iceberg.broker import shared_broker
         from airflow_snowpack.operators.housekeeping import sign_of_task
         from airflow_snowpack.scheduling import POLLER_PERIOD, Scheduler
         from airflow_snowpack.store.signs_of_life import BEAT, Role
@@ -88,7 +88,7 @@ class SnowpackDispatcherOperator(UsesCatalog):
         scheduler = Scheduler(store, runs, runs, worker_of(context), sign_of_task(store, Role.SCHEDULER, context, BEAT))
         polls = sign_of_task(store, Role.POLLER, context, POLLER_PERIOD)
         config = self.catalog_hook().config
-        with brokers.join(config) as broker, open_poller(store, hook.settings, broker).worker(polls):
+        with shared_broker(config) as broker, open_poller(store, hook.settings, broker).worker(polls):
             launched += self._until_idle(scheduler, lambda: store.clock() < until)
         if store.clock() < until:
             self._wait(context, until, launched)

@@ -219,9 +219,9 @@ async def join_broker(stack: ExitStack, catalog_conn_id: str | None) -> Broker:
     :raises ConnectionNotFound, UnsuitableConnection, IncompleteConnection, UnusableAddress: from the Airflow connection.
     """
     from airflow_snowpack.hooks.iceberg_catalog import IcebergCatalogHook
-    from airflow_snowpack.iceberg.broker import brokers
+    from airflow_snowpack.iceberg.broker import shared_broker
 
-    return stack.enter_context(brokers.join(await IcebergCatalogHook(catalog_conn_id).config_in_trigger()))
+    return stack.enter_context(shared_broker(await IcebergCatalogHook(catalog_conn_id).config_in_trigger()))
 
 
 async def join_tables(

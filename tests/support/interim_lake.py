@@ -21,6 +21,8 @@ from airflow_snowpack.interim.collection.model import DagRunState, RunPhase
 from airflow_snowpack.interim.model import UNKNOWN, OutputOptions, TaskAttempt
 from airflow_snowpack.interim.names import Scope
 from airflow_snowpack.interim.outputs import Output
+from airflow_snowpack.interim.readings import find_named
+from airflow_snowpack.interim.rows import ref_from
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -155,3 +157,11 @@ class InterimLake:
     def tables(self) -> set[str]:
         """What of this lake's tables the catalog has."""
         return self.created & {f"{LAKE}.{'.'.join(name)}" for name in self.catalog.list_tables((self.registry.policy.namespace,))}
+
+
+def table_named(
+    registry: InterimRegistry, name: str, *, scope: Scope = Scope.GLOBAL, dag_id: str = "", run_id: str = ""
+) -> TableRef | None:
+    """The table that a name points to now, which nothing keeps from being dropped."""
+    row = registry.store.read(lambda conn: find_named(conn, name, scope, dag_id, run_id))
+    return None if row is None else ref_from(row)

@@ -88,7 +88,6 @@ class RunStates(Protocol):
 
         :raises SnowpackError: Airflow does not answer.
         """
-        ...
 
 
 @dataclass(frozen=True, slots=True)

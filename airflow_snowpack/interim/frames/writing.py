@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
     from airflow_snowpack.iceberg import TableName
 
-
 log = logging.getLogger(__name__)
 
 TABLE_PROPERTIES = {"format-version": "2", "snowpack.interim": "true", "write.format.default": "parquet"}

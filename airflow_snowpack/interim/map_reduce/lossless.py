@@ -112,10 +112,10 @@ def _loss_in(kind: pa.DataType) -> Loss | None:
         return _of_time
     if types.is_duration(kind):
         return partial(_of_duration, kind)
-    if is_text(kind):
-        return _of_text
+    if is_text(kind):  # Arrow accepts bytes as text, also those that are not
+        return _not_of((bytes, bytearray, memoryview), "It is bytes and not text; decode it")
     if is_raw(kind):
-        return _of_bytes
+        return _not_of((str,), "It is text and not bytes; encode it")
     if types.is_struct(kind):
         return _in_fields(kind)
     if types.is_map(kind):
@@ -171,13 +171,8 @@ def _of_unit(kind: pa.DataType, value: Any) -> str | None:
     return None if fits else f"Its unit is that of {value.dtype}; convert it to {kind.unit} by .astype"
 
 
-def _of_text(value: Any) -> str | None:
-    # Arrow accepts bytes as text, also those that are not.
-    return "It is bytes and not text; decode it" if isinstance(value, bytes | bytearray | memoryview) else None
-
-
-def _of_bytes(value: Any) -> str | None:
-    return "It is text and not bytes; encode it" if isinstance(value, str) else None
+def _not_of(classes: tuple[type, ...], problem: str) -> Loss:
+    return lambda value: problem if isinstance(value, classes) else None
 
 
 def _of_time(value: Any) -> str | None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import pytest
 import sqlalchemy as sa
-from interim_lake import LAKE, InterimLake, holder, new_catalog
+from interim_lake import LAKE, InterimLake, holder, new_catalog, table_named
 
 from airflow_snowpack.interim.errors import InvalidInterimTable, StaleInterimAttempt
 from airflow_snowpack.interim.handover import Handover
@@ -159,11 +159,11 @@ def test_the_outputs_of_a_task_are_committed_together_or_not_at_all(lake_of_tabl
 
     table = registry.table(rows.table_id)
     assert (table.state, table.pins, table.is_named) == (TableState.WRITING, (), False)
-    assert registry.named("features", scope=Scope.GLOBAL) == before
+    assert table_named(registry, "features") == before
     assert not OperationLog(registry.store).knows(str(rows.table))
 
     refs = registry.commit(Output(rows, 1, 3), consumers=["report"])
-    assert refs == [registry.named("features", scope=Scope.GLOBAL)]
+    assert refs == [table_named(registry, "features")]
 
 
 def test_a_try_that_has_lost_one_of_its_outputs_commits_none(registry: InterimRegistry, tmp_path: Path) -> None:

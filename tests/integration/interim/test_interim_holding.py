@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import pytest
-from interim_lake import LAKE, RUN, holder
+from interim_lake import LAKE, RUN, holder, table_named
 
 from airflow_snowpack.interim.errors import InterimTableInUse, InvalidInterimRef
 from airflow_snowpack.interim.explanation import explain
@@ -200,4 +200,4 @@ def test_a_stale_attempt_does_not_move_a_name(lake_of_tables: InterimLake) -> No
 
     with pytest.raises(Exception, match="taken over"):
         lake_of_tables.registry.commit(Output(zombie, 1, 1), consumers=())
-    assert lake_of_tables.registry.named("features", scope=Scope.GLOBAL) == ref
+    assert table_named(lake_of_tables.registry, "features") == ref

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 from bounded import PATIENCE_S
 from effort import rounds
-from interim_lake import ReportedRuns, holder
+from interim_lake import ReportedRuns, holder, table_named
 
 from airflow_snowpack.interim.collection.model import RunPhase
 from airflow_snowpack.interim.errors import InterimTableGone, StaleInterimAttempt
@@ -77,7 +77,7 @@ def test_a_name_is_read_while_it_moves(lake_of_tables: InterimLake, reported: Re
         )
 
         assert reading.tables[0].table in lake_of_tables.tables()
-        assert registry.named("features", scope=Scope.GLOBAL) == moved
+        assert table_named(registry, "features") == moved
         assert registry.release(reading)
 
 

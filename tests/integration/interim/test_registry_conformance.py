@@ -10,7 +10,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import pytest
-from interim_lake import DAG, RUN, holder
+from interim_lake import DAG, RUN, holder, table_named
 
 from airflow_snowpack.interim.collection import collector_store
 from airflow_snowpack.interim.collection.model import RunPhase
@@ -145,10 +145,9 @@ def test_a_name_of_a_run_is_known_in_that_run_only_and_until_it_is_over(
     lake_of_tables: InterimLake, reported: ReportedRuns
 ) -> None:
     ref = lake_of_tables.named("features", scope=Scope.RUN)
-    assert lake_of_tables.registry.named("features", dag_id=DAG, run_id=RUN) == ref
-    with pytest.raises(InterimTableNotFound, match=r"'features' in the run 'manual__2'"):
-        lake_of_tables.registry.named("features", dag_id=DAG, run_id="manual__2")
-    with pytest.raises(InterimTableNotFound):
+    assert table_named(lake_of_tables.registry, "features", scope=Scope.RUN, dag_id=DAG, run_id=RUN) == ref
+    assert table_named(lake_of_tables.registry, "features", scope=Scope.RUN, dag_id=DAG, run_id="manual__2") is None
+    with pytest.raises(InterimTableNotFound, match=r"'features' in the run flights/manual__2"):
         lake_of_tables.registry.consume_named("features", attempt=holder("report", run_id="manual__2"))
     assert lake_of_tables.collect(reported).dropped == ()
 
@@ -164,7 +163,7 @@ def test_a_global_name_points_to_the_table_committed_last(lake_of_tables: Interi
     reported.end("manual__2")
 
     assert reading.tables == (first,)
-    assert lake_of_tables.registry.named("features", scope=Scope.GLOBAL) == second
+    assert table_named(lake_of_tables.registry, "features") == second
     assert lake_of_tables.collect(reported, later=timedelta(minutes=5)).dropped == (), "what is read stays as it was read"
     lake_of_tables.registry.release(reading)
     reported.finish("report", run_id="manual__9")

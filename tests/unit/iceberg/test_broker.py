@@ -15,7 +15,7 @@ from pyiceberg.types import LongType, NestedField
 from rest_catalog import FakeRestCatalog, rest_catalog
 
 from airflow_snowpack.iceberg import CatalogConfig, CatalogUnreachable, TableName, TableNotFound, TableUnreadable
-from airflow_snowpack.iceberg.broker import CONCURRENT_READS, KEEP_CATALOG, Broker, brokers
+from airflow_snowpack.iceberg.broker import CONCURRENT_READS, KEEP_CATALOG, Broker, shared_broker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -191,13 +191,13 @@ def test_a_catalog_is_connected_to_again_after_a_while_and_after_an_outage(catal
 
 def test_a_process_has_one_broker_for_a_catalog_until_the_last_one_leaves_it(tmp_path: Path) -> None:
     lake, other = CatalogConfig.embedded(tmp_path / "lake"), CatalogConfig.embedded(tmp_path / "other")
-    with brokers.join(lake) as one:
-        with brokers.join(CatalogConfig.embedded(tmp_path / "lake")) as same, brokers.join(other) as another:
+    with shared_broker(lake) as one:
+        with shared_broker(CatalogConfig.embedded(tmp_path / "lake")) as same, shared_broker(other) as another:
             assert same is one
             assert another is not one
-        with brokers.join(lake) as still:
+        with shared_broker(lake) as still:
             assert still is one
-    with brokers.join(lake) as new:
+    with shared_broker(lake) as new:
         assert new is not one
 
 
