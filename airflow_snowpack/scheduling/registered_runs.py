@@ -41,6 +41,7 @@ from airflow_snowpack.scheduling.schedule import (
     parse_name,
     read_field,
     read_fields,
+    readable,
 )
 from airflow_snowpack.scheduling.schedule_writer import Origin, ScheduleWriter
 from airflow_snowpack.scheduling.schedules import matching
@@ -314,13 +315,13 @@ class RegisteredRuns:
 
 
 def _same(schedule: Schedule, definition: object) -> bool:
-    try:
-        stored = Schedule.from_json(definition)
-    except InvalidSchedule:  # a newer version has written it
-        return False
+    stored = readable(definition)
     # As text: to Python, 1 and true are the same.
-    one, other = (json.dumps(each.to_json() | {"enabled": None}, sort_keys=True) for each in (schedule, stored))
-    return one == other
+    return stored is not None and _text(schedule) == _text(stored)
+
+
+def _text(schedule: Schedule) -> str:
+    return json.dumps(schedule.to_json() | {"enabled": None}, sort_keys=True)
 
 
 def _with_clock() -> sa.Select[Any]:

@@ -260,7 +260,7 @@ class Definitions:
     """
 
     def __init__(self, read: Iterable[tuple[str, Any]]) -> None:
-        self._parsed: dict[str, tuple[Any, Schedule | None]] = {name: (declared, _readable(declared)) for name, declared in read}
+        self._parsed = {name: (declared, readable(declared)) for name, declared in read}
 
     @property
     def readable(self) -> list[Schedule]:
@@ -276,8 +276,9 @@ class Definitions:
         return schedule if schedule is not None and known == declared else Schedule.from_json(declared)
 
 
-def _readable(declared: object) -> Schedule | None:
+def readable(declared: object) -> Schedule | None:
+    """Return a schedule from its JSON; ``None`` when this version cannot read it, since a newer one has written it."""
     try:
         return Schedule.from_json(declared)
     except InvalidSchedule:
-        return None  # its evaluation reports it
+        return None

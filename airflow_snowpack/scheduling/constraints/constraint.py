@@ -1,18 +1,11 @@
 """What a run constraint is: a condition under which a run whose trigger is satisfied may start.
 
-    @declaration
-    class BusinessDays(Constraint):
-        kind = "business_days"
-        tz: str = "UTC"
-        on_unmet: OnUnmet = OnUnmet.WAIT
-
-        def evaluate(self, context: ConstraintContext) -> Ruling:
-            day = context.now.astimezone(ZoneInfo(self.tz))
-            return met("a business day") if day.weekday() < 5 else later("a weekend", next_monday(day))
+    Delay("10m").rule(context)      # Ruling(Verdict.LATER, "delayed by 10 min", not_before)
 
 A constraint is met, or not met until a time or an event, or it never will be. The invariant: a ruling that names a time is valid
 until then, so the constraint is not evaluated before. Evaluation reads nothing but its context; what the context must have is
-declared with :meth:`Constraint.required_facts`, so that it is read once for a whole batch of pending runs.
+declared with :meth:`Constraint.required_facts`, so that it is read once for a whole batch of pending runs. ``CONTRIBUTING.md``
+shows how to add a constraint.
 """
 
 from __future__ import annotations

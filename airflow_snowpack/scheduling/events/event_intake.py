@@ -22,13 +22,12 @@ from typing import Any
 import sqlalchemy as sa
 
 from airflow_snowpack.scheduling.clock_recovery import recover_from_set_back
-from airflow_snowpack.scheduling.errors import InvalidSchedule
 from airflow_snowpack.scheduling.events.clocks import Clocks
 from airflow_snowpack.scheduling.events.counting import count_each
 from airflow_snowpack.scheduling.events.event_log import CURSOR, MATCHED_TO
 from airflow_snowpack.scheduling.events.matching import StaleBatch, look_ahead, take
 from airflow_snowpack.scheduling.pending_runs.model import PendingState, Reason, is_open, reasons_to_json
-from airflow_snowpack.scheduling.schedule import Schedule
+from airflow_snowpack.scheduling.schedule import Schedule, readable
 from airflow_snowpack.store import Store, StoreError, new_id
 from airflow_snowpack.store.dialect import insert
 from airflow_snowpack.store.signs_of_life import Role, SignOfLife
@@ -178,14 +177,8 @@ class EventIntake:
         query = sa.select(schedules.c.name, schedules.c.generation, schedules.c.definition)
         query = query.where(schedules.c.name.in_([row.schedule for row in rows]))
         definitions = {(one.name, one.generation): one.definition for one in conn.execute(query)}
-        found = []
-        for row in rows:
-            if definition := definitions.get((row.schedule, row.generation)):
-                try:
-                    found.append((row, Schedule.from_json(definition)))
-                except InvalidSchedule:
-                    continue
-        return found
+        read = [(row, readable(definitions.get((row.schedule, row.generation)))) for row in rows]
+        return [(row, schedule) for row, schedule in read if schedule is not None]
 
 
 def work_is_due(store: Store) -> bool:

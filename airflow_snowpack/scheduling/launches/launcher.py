@@ -23,13 +23,12 @@ import sqlalchemy as sa
 
 from airflow_snowpack.scheduling.airflow_port import Launch, NotStarted, Starter
 from airflow_snowpack.scheduling.clock_recovery import TOLERANCE
-from airflow_snowpack.scheduling.errors import InvalidSchedule
 from airflow_snowpack.scheduling.events.counting import count_events, listed_events, missing_inputs
 from airflow_snowpack.scheduling.history import note
 from airflow_snowpack.scheduling.launches.active_runs import release_slots
 from airflow_snowpack.scheduling.pending_runs.model import PendingState, RoundReport, is_open, move
 from airflow_snowpack.scheduling.pending_runs.wait_queue import wake_next
-from airflow_snowpack.scheduling.schedule import Schedule
+from airflow_snowpack.scheduling.schedule import readable
 from airflow_snowpack.store import Leases, Store, new_id
 from airflow_snowpack.store.tables.schedules import (
     launches,
@@ -167,9 +166,8 @@ def _still_missing(conn: sa.Connection, pending_id: str, now: datetime) -> dict[
     """Return for the run's conf which of the inputs that were missing at its deadline have not arrived since."""
     job = conn.execute(sa.select(pending_jobs).where(pending_jobs.c.pending_id == pending_id)).one()
     of_job = sa.and_(schedules.c.name == job.schedule, schedules.c.generation == job.generation)
-    try:
-        schedule = Schedule.from_json(conn.execute(sa.select(schedules.c.definition).where(of_job)).scalar())
-    except InvalidSchedule:  # a newer version has written it, or it is being changed: only the events are known
+    schedule = readable(conn.execute(sa.select(schedules.c.definition).where(of_job)).scalar())
+    if schedule is None:  # a newer version has written it, or it is being changed: only the events are known
         return {}
     return {"missing": missing_inputs(schedule, count_events(conn, job, schedule).progress, now)}
 
