@@ -255,9 +255,8 @@ def _current(conn: sa.Connection, stored: Sequence[StoredSchedule]) -> tuple[dic
     generations = [(one.name, one.generation) for one in stored]
     mine = sa.tuple_(pending_jobs.c.schedule, pending_jobs.c.generation).in_(generations)
     waiting = conn.execute(sa.select(pending_jobs).where(mine, pending_jobs.c.state.in_(OPEN))).all()
-    sent = sa.select(pending_jobs, launches.c.problem, launches.c.absorbs).join(
-        launches, launches.c.pending_id == pending_jobs.c.pending_id
-    )
+    sent = sa.select(pending_jobs, launches.c.problem, launches.c.absorbs)
+    sent = sent.join(launches, launches.c.pending_id == pending_jobs.c.pending_id)
     sent = sent.where(mine, pending_jobs.c.state == PendingState.LAUNCH.value).order_by(pending_jobs.c.created_at.desc())
     return {row.schedule: row for row in waiting}, {row.schedule: row for row in conn.execute(sent)}
 
@@ -266,9 +265,8 @@ def _ended(conn: sa.Connection, names: Sequence[str]) -> dict[str, list[PendingR
     """Read the newest endings of each schedule, by the index on schedule and moment."""
     newest_first = pending_jobs.c.created_at.desc()
     place = sa.func.row_number().over(partition_by=pending_jobs.c.schedule, order_by=newest_first).label("place")
-    over = (
-        sa.select(pending_jobs, place).where(pending_jobs.c.schedule.in_(names), pending_jobs.c.ended_at.is_not(None)).subquery()
-    )
+    ended = (pending_jobs.c.schedule.in_(names), pending_jobs.c.ended_at.is_not(None))
+    over = sa.select(pending_jobs, place).where(*ended).subquery()
     found: dict[str, list[PendingRun]] = {}
     for row in conn.execute(sa.select(over).where(over.c.place <= LAST).order_by(over.c.schedule, over.c.place)):
         found.setdefault(row.schedule, []).append(pending_from(row))

@@ -25,7 +25,7 @@ from airflow_snowpack.scheduling.clock_recovery import recover_from_set_back
 from airflow_snowpack.scheduling.events.clocks import Clocks
 from airflow_snowpack.scheduling.events.counting import count_each
 from airflow_snowpack.scheduling.events.event_log import CURSOR, MATCHED_TO
-from airflow_snowpack.scheduling.events.matching import StaleBatch, look_ahead, take
+from airflow_snowpack.scheduling.events.matching import AHEAD, StaleBatch, take
 from airflow_snowpack.scheduling.pending_runs.model import PendingState, Reason, is_open, reasons_to_json
 from airflow_snowpack.scheduling.schedule import Schedule, readable
 from airflow_snowpack.store import Store, StoreError, new_id
@@ -72,12 +72,12 @@ class Subscriber:
         position = self._lock_cursor(conn)
         if position is None:
             return 0
-        number, upto = look_ahead(conn, position, most=EVENT_BATCH_SIZE)
-        if upto is None:
+        number, upto = conn.execute(AHEAD, {"after": position, "most": EVENT_BATCH_SIZE}).one()
+        if not number:
             return 0
         take(conn, new_id(), position, upto, self._store.clock(), hold_first=hold_first)
         conn.execute(sa.update(event_cursors).where(event_cursors.c.name == CURSOR).values(position=upto))
-        return number
+        return int(number)
 
     def _lock_cursor(self, conn: sa.Connection) -> int | None:
         """Return where the last batch ended, locked for this transaction; ``None`` when another process has the lock."""

@@ -1,6 +1,6 @@
 """The SQL that matches a range of events to triggers and hands them to the pending runs of their schedules.
 
-    number, upto = look_ahead(conn, position, most=10_000)
+    number, upto = conn.execute(AHEAD, {"after": position, "most": 10_000}).one()
     take(conn, new_id(), position, upto, now)
 
 The invariant: each event of the range is handed over once for every trigger that listens to it, to an open pending run that this
@@ -23,6 +23,7 @@ from airflow_snowpack.store.tables.schedules import ABSORBS, OPEN
 
 # --- on both databases ------------------------------------------------------------------------------------------------
 
+# How many events follow a number, at most so many, and the number of the last of them.
 AHEAD = sa.text("SELECT count(*), max(id) FROM (SELECT id FROM events WHERE id > :after ORDER BY id LIMIT :most) AS ahead")
 
 # What was recorded before the trigger began to listen does not count (its number), nor what happened before and was recorded
@@ -172,15 +173,6 @@ UPDATE pending_jobs
 
 class StaleBatch(Exception):
     """Pending runs changed between read and lock. Roll the transaction back; the next one locks before it reads."""
-
-
-def look_ahead(conn: sa.Connection, after: int, *, most: int) -> tuple[int, int | None]:
-    """Return how many events follow a number, and the number of the last of them; ``None`` without any.
-
-    :param most: the largest number of events to count.
-    """
-    number, upto = conn.execute(AHEAD, {"after": after, "most": most}).one()
-    return number, upto
 
 
 def take(conn: sa.Connection, batch_id: str, after: int, upto: int, now: datetime, *, hold_first: bool = False) -> None:

@@ -97,20 +97,10 @@ def _enter(
     """Enter a run that goes to the launcher at once."""
     now, by = store.clock(), "an unknown user" if actor is None else actor.name
     run_id = run_id_of(wanted.name, pending_id, now)
-    values = {
-        "pending_id": pending_id,
-        "schedule": wanted.name,
-        "generation": generation,
-        "dag_id": wanted.dag_id,
-        "state": PendingState.LAUNCH.value,
-        "priority": wanted.priority,
-        "created_at": now,
-        "triggered_at": now,
-        "counted_to": 0,
-        "progress": {},
-        "reasons": reasons_to_json((Reason("asked", f"requested by {by}", met=True),)),
-        "run_id": run_id,
-    }
+    named = {"pending_id": pending_id, "schedule": wanted.name, "generation": generation, "dag_id": wanted.dag_id}
+    sent = {"state": PendingState.LAUNCH.value, "priority": wanted.priority, "created_at": now, "triggered_at": now}
+    reasons = reasons_to_json((Reason("asked", f"requested by {by}", met=True),))
+    values = {**named, **sent, "counted_to": 0, "progress": {}, "reasons": reasons, "run_id": run_id}
     row = conn.execute(sa.insert(pending_jobs).values(**values).returning(pending_jobs)).one()
     why = {"schedule": wanted.name, "pending_id": pending_id, "asked_by": by, "event_count": 0, "events": [], "missing": []}
     reserve_runs(conn, store, [Reservation(wanted, pending_id, run_id, why)])

@@ -121,7 +121,7 @@ class Facts:
         self.launches: dict[str, list[datetime]] = {}
         self._held: dict[str, int] = {}
         self._of_group: dict[str, int] = {}
-        self._more_urgent: defaultdict[str, Counter[int]] = defaultdict(Counter)
+        self.more_urgent: defaultdict[str, Counter[int]] = defaultdict(Counter)
         self._lowest = 0
 
     def read(self, runs: Sequence[Schedule | Wanted]) -> None:
@@ -157,10 +157,6 @@ class Facts:
             self._held[key] = held(self.conn, key, self.snapshot.taken_at or self.now)
         return self._held[key]
 
-    def more_urgent(self, key: str, priority: int) -> int:
-        """Count the pending runs of a higher priority with this wait key."""
-        return sum(number for other, number in self._more_urgent[key].items() if other > priority)
-
     def reserve(self, dag_id: str, run_id: str, constraints: Iterable[Constraint]) -> None:
         """Count the run from now on, though it is written with the rest of the batch."""
         if dag_id in self.active:
@@ -174,9 +170,9 @@ class Facts:
         if priority <= self._lowest:
             return
         if was is not None:
-            self._more_urgent[was][priority] -= 1
+            self.more_urgent[was][priority] -= 1
         if to is not None:
-            self._more_urgent[to][priority] += 1
+            self.more_urgent[to][priority] += 1
 
     def in_airflow(self, dag_id: str) -> DagRuns:
         """Return the runs of a DAG in Airflow.
@@ -195,23 +191,20 @@ class Facts:
             self.successes = dict.fromkeys(wanted) | {row.dag_id: row.ended_at for row in self.conn.execute(query)}
 
     def _read_launches(self, names: Sequence[str], longest: timedelta) -> None:
-        if not names:
-            return
         self.launches = {name: [] for name in names}
         runs = schedule_runs.c
         query = sa.select(runs.schedule, runs.reserved_at).order_by(runs.reserved_at)
         query = query.where(runs.schedule.in_(sorted(names)), runs.reserved_at > self.now - longest)
-        for row in self.conn.execute(query):
+        for row in self.conn.execute(query) if names else ():
             self.launches[row.schedule].append(row.reserved_at)
 
     def _read_more_urgent(self, keys: Iterable[str]) -> None:
         wanted = sorted(keys)
-        if not wanted:
-            return
         waiting = (pending_jobs.c.waits_for.in_(wanted), is_open, pending_jobs.c.priority > self._lowest)
         columns = (pending_jobs.c.waits_for, pending_jobs.c.priority)
-        for key, priority, number in self.conn.execute(sa.select(*columns, sa.func.count()).where(*waiting).group_by(*columns)):
-            self._more_urgent[key][priority] = number
+        query = sa.select(*columns, sa.func.count()).where(*waiting).group_by(*columns)
+        for key, priority, number in self.conn.execute(query) if wanted else ():
+            self.more_urgent[key][priority] = number
 
 
 @dataclass
@@ -252,7 +245,7 @@ class RunContext:
         return self.facts.held(key)
 
     def more_urgent(self, key: str) -> int:
-        return self.facts.more_urgent(key, self.priority)
+        return sum(number for other, number in self.facts.more_urgent[key].items() if other > self.priority)
 
 
 @dataclass
