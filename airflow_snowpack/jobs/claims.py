@@ -25,7 +25,7 @@ from airflow_snowpack.jobs.locks import TableLocks
 from airflow_snowpack.jobs.model import ActionResult, Claim, Job, JobStatus, LifecyclePolicy
 from airflow_snowpack.jobs.queries import JobReader
 from airflow_snowpack.jobs.rescuer import Orphans
-from airflow_snowpack.jobs.rows import claim_from, job_from, results_to_json
+from airflow_snowpack.jobs.rows import job_from, results_to_json
 from airflow_snowpack.store import ClaimCursor, IdMaker, Store, new_id, repeatable, storable
 from airflow_snowpack.store.tables.jobs import job_queue, jobs, table_locks
 
@@ -292,7 +292,9 @@ class Claims(JobReader):
         return job_from(row)
 
     def _claimed(self, row: sa.Row[Any], worker_id: str, values: Mapping[str, Any], event: str = "claimed") -> Claim:
-        claim = claim_from(row, worker_id, values["b_until"])
+        job = job_from(row)
+        assert job.attempt_id is not None, "a claimed job has a fence"
+        claim = Claim(job, job.attempt_id, worker_id, job.attempt, lease_until=values["b_until"])
         self._events.record(claim.job.job_id, event, claim.attempt_id, worker=worker_id, attempt=claim.attempt)
         return claim
 

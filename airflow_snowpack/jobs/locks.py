@@ -47,12 +47,12 @@ class TableLocks:
             raise ValueError(f"The ttl of a lock is {ttl}. Pass a period longer than zero.")
         while True:
             now = self._store.clock()
-            if not self._store.first(ACQUIRE, lock_parameters(table, holder, now, now + ttl)):
-                self._refuse(table)
-                continue  # it was released in between
-            held = self.get(table)
-            if held is not None and held.holder == holder:
-                return held
+            acquired = self._store.first(ACQUIRE, lock_parameters(table, holder, now, now + ttl)) is not None
+            lock = self.get(table)
+            if lock is not None and not acquired:
+                raise TableLocked(lock)
+            if lock is not None and lock.holder == holder:
+                return lock  # otherwise it was released in between
 
     def release(self, table: TableName, holder: str, *, actor: Actor | None = None, force: bool = False) -> bool:
         """Release the lock; return ``False`` when this holder does not have it, which is no error.
@@ -92,8 +92,3 @@ class TableLocks:
         """Return all locks, the oldest first."""
         query = sa.select(table_locks).order_by(table_locks.c.acquired_at, table_locks.c.table_key)
         return [lock_from(row) for row in self._store.all(query)]
-
-    def _refuse(self, table: TableName) -> None:
-        lock = self.get(table)
-        if lock is not None:
-            raise TableLocked(lock)

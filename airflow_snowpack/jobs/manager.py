@@ -109,10 +109,8 @@ class Jobs(Claims):
         :raises DrainModeOn, TableLocked: as :meth:`submit`.
         """
         job = replace(self._new_job(table, actions, options, submitted_by, owner), inline=True)
-        submit, claim = (
-            self._submit_values(job),
-            self._claim_values(worker_id, job.submitted_at, key=job.job_id, catalog_id=table.catalog_id),
-        )
+        submit = self._submit_values(job)
+        claim = self._claim_values(worker_id, job.submitted_at, key=job.job_id, catalog_id=table.catalog_id)
 
         def both(conn: sa.Connection) -> sa.Row[Any] | None:
             return self._steps.claim_key(conn, claim) if self._steps.submit(conn, submit) else None
@@ -351,7 +349,9 @@ class Jobs(Claims):
             self.sweep()
             lock = self.locks.blocking(table)
         if lock is not None:
-            raise TableLocked(lock, waiting=lock.expires_at <= self.store.clock(), left_on=self._left_on(lock))
+            job = self.find(lock.holder)
+            left_on = job.spark_server if job is not None and job.status.is_terminal else None
+            raise TableLocked(lock, waiting=lock.expires_at <= self.store.clock(), left_on=left_on)
 
     def _refuse_while_in_use(self, lock: TableLock, force: bool) -> None:
         job = self.find(lock.holder)
@@ -365,11 +365,6 @@ class Jobs(Claims):
         if job.status is JobStatus.CANCELLED and lock.expires_at > self.store.clock() and not force:
             why = f"job {job.job_id} was cancelled while it ran, and its worker has not left the table yet"
             raise LockInUse(lock, why, f"Wait for it (until {lock.expires_at.isoformat()} at most), or force it when it is dead.")
-
-    def _left_on(self, lock: TableLock) -> str | None:
-        """The Spark server that may still work for the ended job that holds the table."""
-        job = self.find(lock.holder)
-        return job.spark_server if job is not None and job.status.is_terminal else None
 
     def _submitted(self, job: Job) -> None:
         self._events.record(job.job_id, "submitted", by=job.submitted_by, table=str(job.table), actions=list(job.actions))

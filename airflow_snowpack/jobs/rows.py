@@ -12,7 +12,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from airflow_snowpack.iceberg.names import TableName
-from airflow_snowpack.jobs.model import ActionOutcome, ActionResult, Claim, Job, JobStatus, TableLock
+from airflow_snowpack.jobs.model import ActionOutcome, ActionResult, Job, JobStatus, TableLock
 from airflow_snowpack.store import row_mapper, storable
 
 
@@ -58,13 +58,6 @@ def lock_parameters(table: TableName, holder: str, now: datetime, until: datetim
         "b_acquired_at": now,
         "b_expires_at": until,
     }
-
-
-def claim_from(row: sa.Row[Any], worker_id: str, lease_until: datetime) -> Claim:
-    """A claim from the job's row as the claim left it."""
-    job = job_from(row)
-    assert job.attempt_id is not None, "a claimed job has a fence"
-    return Claim(job=job, attempt_id=job.attempt_id, worker_id=worker_id, attempt=job.attempt, lease_until=lease_until)
 
 
 def results_to_json(results: Sequence[ActionResult]) -> list[dict[str, Any]]:

@@ -164,11 +164,6 @@ def open_store(
 
 
 def _ensure_schema(store: Store) -> None:
-    """Upgrade the embedded file when it needs it; only check Postgres, which many processes share.
-
-    :raises SchemaOutOfDate: Postgres needs `airflow snowpack db upgrade`.
-    :raises UnknownRevision: the tables are from before release 0.1.
-    """
     try:
         check_schema(store)
     except SchemaOutOfDate:
