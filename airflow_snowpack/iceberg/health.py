@@ -102,19 +102,23 @@ class TableHealth:
         return self.small_files / self.numbers.data_files if self.numbers.data_files else 0.0
 
     @property
+    def average_file_bytes(self) -> float:
+        """The mean size of a data file, 0 for a table without any."""
+        return self.data_bytes / self.numbers.data_files if self.numbers.data_files else 0.0
+
+    @property
     def oldest_snapshot_age(self) -> timedelta | None:
         return self.snapshots[0].age if self.snapshots else None
 
     def to_metrics(self) -> dict[str, int | float]:
         """The numbers by name, without the lists."""
         oldest = self.oldest_snapshot_age
-        average = self.data_bytes / self.numbers.data_files if self.numbers.data_files else 0.0
         return {
             **self.numbers.to_metrics(),
             "small_files": self.small_files,
             "small_files_bytes": self.small_files_bytes,
             "small_files_ratio": round(self.small_files_ratio, 4),
-            "average_file_bytes": round(average, 1),
+            "average_file_bytes": round(self.average_file_bytes, 1),
             "position_delete_files": self.position_delete_files,
             "equality_delete_files": self.equality_delete_files,
             "deletion_vectors": self.deletion_vectors,
