@@ -46,13 +46,7 @@ class Build:
         """Call it to stop the writing; a signal handler may."""
 
     def run(
-        self,
-        source: BuildSource,
-        spec: BuildSpec,
-        *,
-        as_of: datetime,
-        owner: str | None = None,
-        label: str | None = None,
+        self, source: BuildSource, spec: BuildSpec, *, as_of: datetime, owner: str | None = None, label: str | None = None
     ) -> PublishOutcome:
         """Do all steps.
 

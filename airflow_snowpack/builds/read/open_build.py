@@ -108,13 +108,17 @@ class OpenBuild:
 
     def rows(self, shard_id: int | None = None) -> Iterator[Row]:
         """Yield all rows of one shard or of all, one shard after the other."""
-        for reader in self._readers(shard_id):
-            yield from reader.rows()
+        for batch in self.batches(shard_id):
+            yield from batch.to_pylist()
 
     def batches(self, shard_id: int | None = None) -> Iterator[pa.RecordBatch]:
         """Yield all rows of one shard or of all as Arrow batches."""
-        for reader in self._readers(shard_id):
-            yield from reader.batches()
+        shards = self.manifest.shards
+        if shard_id is not None and not 0 <= shard_id < len(shards):
+            raise InvalidBuild("shard_id", shard_id, f"the build has the shards 0 to {len(shards) - 1}")
+        for shard in shards if shard_id is None else [shards[shard_id]]:
+            if shard.rows:
+                yield from self._opened(shard.shard_id, whole=True).batches()
 
     def close(self) -> None:
         """Close the shards that are not in use."""
@@ -122,14 +126,6 @@ class OpenBuild:
             readers, self._open = self._open, {}
         for reader in readers.values():
             reader.close()
-
-    def _readers(self, shard_id: int | None) -> Iterator[ShardReader[Any]]:
-        shards = self.manifest.shards
-        if shard_id is not None and not 0 <= shard_id < len(shards):
-            raise InvalidBuild("shard_id", shard_id, f"the build has the shards 0 to {len(shards) - 1}")
-        for shard in shards if shard_id is None else [shards[shard_id]]:
-            if shard.rows:
-                yield self._opened(shard.shard_id, whole=True)
 
     def _shard(self, shard_id: int) -> ShardReader[Any]:
         reader = self._open.get(shard_id)

@@ -70,11 +70,6 @@ class ShardReader(ABC, Generic[Handle]):
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Yield all rows in the order of their keys."""
 
-    def rows(self) -> Iterator[Row]:
-        """Yield all rows in the order of their keys."""
-        for batch in self.batches():
-            yield from batch.to_pylist()
-
     def close(self) -> None:
         """Close all idle handles; the others are closed when they return to the pool."""
         self._closed = True
