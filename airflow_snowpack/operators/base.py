@@ -176,12 +176,12 @@ class WaitsForTable(UsesCatalog):
         except TableLocked as locked:
             self._meet_locked_table(context, locked, until)
 
-    def waits_in_any_case(self, context: Context, locked: TableLocked) -> bool:
+    def must_wait(self, context: Context, locked: TableLocked) -> bool:
         """Return whether the task waits for this lock whatever ``if_locked`` is."""
         return False
 
     def _meet_locked_table(self, context: Context, locked: TableLocked, until: str | None) -> NoReturn:
-        if_locked = "wait" if self.if_locked != "wait" and self.waits_in_any_case(context, locked) else self.if_locked
+        if_locked = "wait" if self.if_locked != "wait" and self.must_wait(context, locked) else self.if_locked
         if if_locked == "fail":
             raise AirflowException(str(locked)) from locked
         if if_locked == "skip":

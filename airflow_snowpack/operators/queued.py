@@ -101,13 +101,13 @@ class QueuesJob(WaitsForTable, RunsJob):
     ) -> Any:
         """Read the job, and wait again if it has not ended."""
         from airflow_snowpack.jobs import JobStatus
-        from airflow_snowpack.store import StoreUnreachable
+        from airflow_snowpack.store import StoreTooSlow, StoreUnreachable
 
         owner = owner_of(context)
         with self.installation() as hook:
             try:
                 jobs, job = hook.jobs(), hook.jobs().get(job_id)
-            except StoreUnreachable as outage:
+            except (StoreTooSlow, StoreUnreachable) as outage:
                 self.log.warning("The job is read again when the store answers: %s", outage)
                 self._defer(context, job_id, before, until)
             if not job.status.is_terminal:
@@ -140,8 +140,8 @@ class QueuesJob(WaitsForTable, RunsJob):
             self._cancel(*self._queued)
         super().abandon(reason)
 
-    def waits_in_any_case(self, context: Context, locked: TableLocked) -> bool:
-        """Wait for the table while the worker of a job that an earlier try of this task has cancelled is leaving it."""
+    def must_wait(self, context: Context, locked: TableLocked) -> bool:
+        """Return whether the worker of a job that an earlier try of this task has cancelled is leaving the table."""
         with self.installation() as hook:
             holder = hook.jobs().find(locked.lock.holder)
         return holder is not None and holder.owner == owner_of(context)

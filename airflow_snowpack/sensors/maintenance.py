@@ -41,11 +41,13 @@ class MaintenanceJobSensor(WaitingSensor):
 
     def poke(self, context: Context) -> PokeReturnValue:
         """Read the job."""
-        from airflow_snowpack.jobs import JobStatus
+        from airflow_snowpack.jobs import JobStatus, explain
         from airflow_snowpack.operators.jobs import job_report
 
         with self.installation() as hook:
             job = hook.jobs().get(self.job_id)
+            if self.deferrable:  # otherwise it pokes every few seconds
+                self.log.info("Job %s on %s: %s", job.job_id, job.table, explain(hook.jobs(), job))
         show_job(self, context, job.job_id)
         if job.status in (JobStatus.FAILED, JobStatus.CANCELLED):
             raise AirflowFailException(
