@@ -1,35 +1,51 @@
-"""The clocks of schedules: cron ticks and elapsed periods become events.
+"""The clocks of schedules: cron ticks and elapsed periods become events. And the host's clock, which may be set back.
 
     Clocks(store).step()
+    recover_from_set_back(store)     # in each round, before the sign of life
 
 The invariant: a tick and the time of the next one are written in one transaction, so that no tick is lost or repeated, also when
 the host's clock is set back. Ticks that no scheduler published in time are recognized by their age; the schedule's policy decides
 what happens to them, and its history has them in any case.
+
+The last sign of life of a scheduler shows that the host's clock was set back: it lies in the future. After a leap of two days and
+back, each wait, period and pause that was computed meanwhile would end two days late. The second invariant: **once the clock is
+right again, nothing waits longer than it would have without the leap.** A clock that is off by less than :data:`TOLERANCE` is
+ignored, since no two hosts agree exactly.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from datetime import datetime, timedelta
 from typing import Any
 
 import sqlalchemy as sa
 
 from airflow_snowpack.scheduling.errors import InvalidSchedule
-from airflow_snowpack.scheduling.events.event_log import MATCHED_TO, Event, last_number, number_in_turn, publish
+from airflow_snowpack.scheduling.events.event_log import AHEAD, MATCHED_TO, Event, last_number, number_in_turn, publish
 from airflow_snowpack.scheduling.history import note
-from airflow_snowpack.scheduling.pending_runs.model import OPEN, PendingState
-from airflow_snowpack.scheduling.schedule import Missed, Schedule
+from airflow_snowpack.scheduling.pending_runs.gated_runs import GateState
+from airflow_snowpack.scheduling.pending_runs.model import OPEN, PendingState, is_open
+from airflow_snowpack.scheduling.schedule import Missed, Schedule, readable
 from airflow_snowpack.scheduling.triggers.trigger import Clock, Leaf, clock_key
 from airflow_snowpack.store import Store
+from airflow_snowpack.store.schema import signs_of_life
+from airflow_snowpack.store.signs_of_life import Role, last_seen
 from airflow_snowpack.store.tables.schedules import (
+    dag_successes,
     events,
+    gated_runs,
+    launches,
     pending_events,
     pending_jobs,
+    run_places,
     schedule_clocks,
+    schedule_runs,
     schedule_triggers,
     schedules,
+    source_problems,
+    table_places,
 )
 
 log = logging.getLogger(__name__)
@@ -43,6 +59,26 @@ LISTED_TICKS = 100
 """How many ticks an event or an entry of the history lists at most."""
 LAUNCH_RECHECK = timedelta(seconds=5)
 """How soon a clock checks again whether the run of its last tick was launched."""
+TOLERANCE = timedelta(minutes=1)
+"""Clocks of several hosts may differ by so much."""
+
+LAUNCHING = (launches.c.visible_at, schedule_runs.c.reserved_at, schedule_runs.c.launched_at)
+PRESENT = (
+    schedule_triggers.c.counts_from,
+    dag_successes.c.ended_at,
+    run_places.c.since,
+    run_places.c.look_at,
+    table_places.c.read_at,
+    table_places.c.look_at,
+    source_problems.c.asked_at,
+    gated_runs.c.arrived_at,
+    gated_runs.c.looked_at,
+    gated_runs.c.seen_at,
+    gated_runs.c.passed_at,
+    signs_of_life.c.started_at,
+    signs_of_life.c.seen_at,
+)
+"""Moments of what has happened or is due; where they lie in the future, they become the present one."""
 
 
 class Clocks:
@@ -83,13 +119,13 @@ class Clocks:
             moments, next_at = _due_moments(clock, row.next_at, now), clock.next_after(now)
         except Exception as error:  # such as of a newer version, or another package's fault: it waits, and delays no other
             log.error("schedule_not_readable: %s: %s", row.schedule, error, exc_info=not isinstance(error, InvalidSchedule))
-            self._set(conn, row, row.next_at, look_at=now + LATE)
+            _set(conn, row, row.next_at, look_at=now + LATE)
             return None
         missed = [moment for moment in moments if now - moment > LATE]
         # Deadlines that were missed are one run under every policy but NONE: its launch restarts their clock.
         if schedule.missed is Missed.ALL and not clock.is_deadline and (missed or len(moments) > 1):
             return self._one_at_a_time(conn, row, clock, moments, missed, now)
-        self._set(conn, row, next_at)
+        _set(conn, row, next_at)
         if missed:
             self._note_missed(conn, row, schedule.missed, missed)
         if len(missed) == len(moments) and schedule.missed is Missed.NONE:
@@ -101,9 +137,9 @@ class Clocks:
     ) -> Event | None:
         """Publish each missed tick for a run of its own: the next one when the run of the one before is launched."""
         if self._is_on_its_way(conn, row):
-            self._set(conn, row, row.next_at, look_at=now + LAUNCH_RECHECK)
+            _set(conn, row, row.next_at, look_at=now + LAUNCH_RECHECK)
             return None
-        self._set(conn, row, moments[1] if len(moments) > 1 else clock.next_after(now))
+        _set(conn, row, moments[1] if len(moments) > 1 else clock.next_after(now))
         if moments[0] in missed:
             self._note_missed(conn, row, Missed.ALL, moments[:1])
         return _event(row, clock, moments[:1])
@@ -128,9 +164,10 @@ class Clocks:
         ticks = _texts(missed[-LISTED_TICKS:])
         note(conn, self._store, row.schedule, "ticks_missed", policy=str(policy), count=len(missed), ticks=ticks)
 
-    def _set(self, conn: sa.Connection, row: sa.Row[Any], next_at: datetime, *, look_at: datetime | None = None) -> None:
-        mine = sa.and_(schedule_clocks.c.schedule == row.schedule, schedule_clocks.c.leaf == row.leaf)
-        conn.execute(sa.update(schedule_clocks).where(mine).values(next_at=next_at, look_at=look_at or next_at))
+
+def _set(conn: sa.Connection, row: sa.Row[Any], next_at: datetime, *, look_at: datetime | None = None) -> None:
+    mine = sa.and_(schedule_clocks.c.schedule == row.schedule, schedule_clocks.c.leaf == row.leaf)
+    conn.execute(sa.update(schedule_clocks).where(mine).values(next_at=next_at, look_at=look_at or next_at))
 
 
 def restart_periods(conn: sa.Connection, store: Store, schedule: Schedule, took: Collection[Leaf] = ()) -> None:
@@ -184,3 +221,66 @@ def _event(row: sa.Row[Any], clock: Clock, moments: list[datetime]) -> Event:
 
 def _texts(moments: list[datetime]) -> list[str]:
     return [moment.isoformat() for moment in moments]
+
+
+def recover_from_set_back(store: Store) -> bool:
+    """Bring all moments back if the last sign of life of a scheduler lies in the future.
+
+    :returns: whether it did.
+    """
+    seen_at = store.read(lambda conn: last_seen(conn, Role.SCHEDULER))
+    if seen_at is None or seen_at <= store.clock() + TOLERANCE:
+        return False
+    recovered = store.transact(lambda conn: _recover(conn, store))
+    if recovered:
+        log.warning(
+            "clock_set_back: a scheduler has worked at %s, and it is %s now. Waits are computed again.", seen_at, store.clock()
+        )
+    return recovered
+
+
+def _recover(conn: sa.Connection, store: Store) -> bool:
+    number_in_turn(conn)
+    now, seen_at = store.clock(), last_seen(conn, Role.SCHEDULER)
+    if seen_at is None or seen_at <= now + TOLERANCE:
+        return False  # another scheduler was faster
+    _evaluate_again(conn, now)
+    _bring_back(conn, LAUNCHING, now)
+    clocks = sa.select(schedule_clocks, schedules.c.definition).where(schedule_clocks.c.next_at > now)
+    clocks = clocks.join(schedules, schedules.c.name == schedule_clocks.c.schedule)
+    in_order = (schedule_clocks.c.schedule, schedule_clocks.c.leaf)
+    for row in conn.execute(clocks.order_by(*in_order).with_for_update(of=schedule_clocks)).all():
+        _restart_clock(conn, row, now)
+    _bring_back(conn, PRESENT, now)
+    # Their ids would swallow the ticks of the days that were leapt over; within the hour, a tick does not come twice.
+    ticks = sa.and_(events.c.key.startswith(clock_key("", 0).removesuffix(":0")), events.c.at > now + AHEAD)
+    conn.execute(sa.update(events).where(ticks).values(source_id=None))
+    _bring_back(conn, [events.c.at, events.c.recorded_at], now)
+    return True
+
+
+def _bring_back(conn: sa.Connection, columns: Iterable[sa.Column[Any]], now: datetime) -> None:
+    for column in columns:
+        conn.execute(sa.update(column.table).where(column > now).values({column.name: now}))
+
+
+def _evaluate_again(conn: sa.Connection, now: datetime) -> None:
+    """Evaluate everything that waits, and count its events again, since their sums keep the times of the events."""
+    in_order = (pending_jobs.c.schedule, pending_jobs.c.generation)  # as in each transaction that locks several
+    for row in conn.execute(sa.select(pending_jobs).where(is_open).order_by(*in_order).with_for_update()).all():
+        again: dict[str, Any] = {"next_check_at": now, "waits_for": None, "reasons": [], "counted_to": 0, "progress": {}}
+        if row.triggered_at is not None and row.triggered_at > now:
+            again |= {"triggered_at": now, "expires_at": row.expires_at - (row.triggered_at - now)}
+        conn.execute(sa.update(pending_jobs).where(pending_jobs.c.pending_id == row.pending_id).values(**again))
+    waiting = gated_runs.c.state == GateState.WAITING.value
+    conn.execute(sa.update(gated_runs).where(waiting, gated_runs.c.not_before > now).values(not_before=None, reasons=[]))
+
+
+def _restart_clock(conn: sa.Connection, row: sa.Row[Any], now: datetime) -> None:
+    if (schedule := readable(row.definition)) is None:
+        return  # of a newer version, which a scheduler of that version will have to recover
+    clock = schedule.trigger.leaves()[row.leaf].clock
+    assert clock is not None, "only these have rows"
+    latest = clock.next_after(now)
+    # A launch may have moved a deadline to the period after this one.
+    _set(conn, row, min(row.next_at, clock.next_after(latest) if clock.is_deadline else latest))

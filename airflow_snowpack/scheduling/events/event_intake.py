@@ -21,8 +21,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from airflow_snowpack.scheduling.clock_recovery import recover_from_set_back
-from airflow_snowpack.scheduling.events.clocks import Clocks
+from airflow_snowpack.scheduling.events.clocks import Clocks, recover_from_set_back
 from airflow_snowpack.scheduling.events.counting import count_each
 from airflow_snowpack.scheduling.events.event_log import CURSOR, MATCHED_TO
 from airflow_snowpack.scheduling.events.matching import AHEAD, StaleBatch, take

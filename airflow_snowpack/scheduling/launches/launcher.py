@@ -22,7 +22,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from airflow_snowpack.scheduling.airflow_port import Launch, NotStarted, Starter
-from airflow_snowpack.scheduling.clock_recovery import TOLERANCE
+from airflow_snowpack.scheduling.events.clocks import TOLERANCE
 from airflow_snowpack.scheduling.events.counting import count_events, listed_events, missing_inputs
 from airflow_snowpack.scheduling.history import note
 from airflow_snowpack.scheduling.launches.active_runs import release_slots

@@ -22,7 +22,7 @@ from airflow_snowpack.scheduling import (
     Since,
     Timeout,
 )
-from airflow_snowpack.scheduling.clock_recovery import recover_from_set_back
+from airflow_snowpack.scheduling.events.clocks import recover_from_set_back
 from airflow_snowpack.scheduling.triggers.trigger import custom_key
 from airflow_snowpack.store.signs_of_life import Role, SignOfLife, last_seen
 
