@@ -202,11 +202,12 @@ def _our_error(message: str) -> BuildError | None:
 
 @dataclass(frozen=True, slots=True)
 class SparkPlacing:
-    """Assigns rows to shards in a task, as :meth:`Placing.shards` does."""
+    """Assigns rows to shards in a task."""
 
     placing: Placing
 
     def shards(self, column: pa.Array) -> pa.Array:
+        """See :meth:`Placing.shards`."""
         spare_archives()
         return self.placing.shards(column)
 
