@@ -28,15 +28,6 @@ Marks = tuple[tuple[int, float], ...]
 """Numbers beside or below a drawing, and where."""
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
-    """One sample's share of the drawing, for pointing at it."""
-
-    sample: QueueSample
-    x: float
-    width: float
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chart:
     """The frame of a drawing.
@@ -59,6 +50,7 @@ class QueueChart(Chart):
     """How many jobs waited and ran, as paths.
 
     :param hours: times below the drawing, and where.
+    :param columns: the share of each sample for pointing at it: where it begins, and its width.
     """
 
     left: int = QUEUE_LEFT
@@ -66,7 +58,7 @@ class QueueChart(Chart):
     running: str
     running_area: str
     hours: tuple[tuple[datetime, float], ...]
-    columns: tuple[Column, ...]
+    columns: tuple[tuple[QueueSample, float, float], ...]
 
 
 def queue_chart(samples: Sequence[QueueSample]) -> QueueChart:
@@ -89,7 +81,7 @@ def queue_chart(samples: Sequence[QueueSample]) -> QueueChart:
         running_area=f"{running}V{y(0)}H{QUEUE_LEFT}Z",
         levels=tuple((level, y(level)) for level in sorted({0, most // 2, most})),
         hours=tuple(_hours(samples, step)),
-        columns=tuple(Column(sample, round(QUEUE_LEFT + step * i, 1), round(step, 2)) for i, sample in enumerate(samples)),
+        columns=tuple((sample, round(QUEUE_LEFT + step * i, 1), round(step, 2)) for i, sample in enumerate(samples)),
     )
 
 

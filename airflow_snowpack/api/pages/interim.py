@@ -1,13 +1,11 @@
 """The page of interim tables: the producer and consumers of each, until when it is kept, and what the collector does next."""
 
-from dataclasses import dataclass
-
 from fastapi import APIRouter
 from fastapi.responses import HTMLResponse
 
 from airflow_snowpack.api.pages.navigation import task_link
-from airflow_snowpack.api.pages.page import Here, Page, PageRoute
-from airflow_snowpack.interim.explanation import Explanation, explain
+from airflow_snowpack.api.pages.page import Here, PageRoute
+from airflow_snowpack.interim.explanation import explain
 from airflow_snowpack.interim.model import InterimTable, TableState
 from airflow_snowpack.preservation import Preservation
 
@@ -15,20 +13,6 @@ PAGE = 50
 TONES = {TableState.WRITING: "running", TableState.READY: "succeeded", TableState.DROPPING: "cancelled"}
 
 router = APIRouter(route_class=PageRoute)
-
-
-@dataclass(frozen=True, slots=True)
-class Shown:
-    """A table as the page has it.
-
-    :param made_at: the task instance in Airflow's own UI, if there is one around.
-    :param can_be_dropped: a user may release the table: it is preserved and has no consumers.
-    """
-
-    table: InterimTable
-    explanation: Explanation
-    made_at: str | None
-    can_be_dropped: bool
 
 
 @router.get("/interim")
@@ -41,7 +25,8 @@ def interim(page: Here) -> HTMLResponse:
         "interim.html",
         "Interim tables",
         asked,
-        tables=[_shown(page, table) for table in found.items],
+        tables=[(table, explain(table, page.now), task_link(table.producer.task.name, page.airflow)) for table in found.items],
+        can_be_dropped=_can_be_dropped,
         next=found.next,
         cursor=page.asked("cursor"),
         states=list(TableState),
@@ -49,7 +34,7 @@ def interim(page: Here) -> HTMLResponse:
     )
 
 
-def _shown(page: Page, table: InterimTable) -> Shown:
+def _can_be_dropped(table: InterimTable) -> bool:
+    """Return whether a user may release the table: it is preserved and has no consumers."""
     kept = table.preservation is Preservation.FULL or table.is_named
-    free = table.state is TableState.READY and not (table.pins or table.readers or table.silent_readers)
-    return Shown(table, explain(table, page.now), task_link(table.producer.task.name, page.airflow), kept and free)
+    return kept and table.state is TableState.READY and not (table.pins or table.readers or table.silent_readers)

@@ -93,7 +93,9 @@ def _waits(job: Job, history: Iterable[HistoryEntry], end: datetime) -> Iterable
 
 def _actions(job: Job, history: Sequence[HistoryEntry], end: datetime) -> Iterable[Span]:
     """Each action of each attempt, and what an attempt was at when it was lost or stopped."""
-    yield from (_spans_of_history if any(entry.event == "action" for entry in history) else _spans_of_results)(job, history)
+    yield from _recorded(job, history)
+    if job.started_at is not None and not any(entry.event == "action" for entry in history):
+        yield from _results(job, job.started_at)
     since, attempt = _open_attempt(job, history)
     done = {result.action for result in job.results}
     current = next((action for action in job.actions if action not in done), None)
@@ -105,7 +107,7 @@ def _actions(job: Job, history: Sequence[HistoryEntry], end: datetime) -> Iterab
         yield Span(current, since, end, "interrupted", attempt)
 
 
-def _spans_of_history(job: Job, history: Sequence[HistoryEntry]) -> Iterable[Span]:
+def _recorded(job: Job, history: Sequence[HistoryEntry]) -> Iterable[Span]:
     attempts, held = _attempts(history), False
     since = job.submitted_at
     for entry in history:
@@ -122,12 +124,9 @@ def _spans_of_history(job: Job, history: Sequence[HistoryEntry]) -> Iterable[Spa
             since = entry.at
 
 
-def _spans_of_results(job: Job, history: Sequence[HistoryEntry]) -> Iterable[Span]:
+def _results(job: Job, since: datetime) -> Iterable[Span]:
     """Return one span after the other from the start, when the history lacks actions."""
-    yield from (span for span in _spans_of_history(job, history) if span.tone == "interrupted")
-    since = job.started_at
-    for result in job.results if since is not None else ():
-        assert since is not None
+    for result in job.results:
         until = since + timedelta(seconds=result.elapsed_seconds)
         yield Span(result.action, since, until, result.outcome.value, job.attempt)
         since = until
