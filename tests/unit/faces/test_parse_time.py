@@ -126,9 +126,9 @@ ONLY_TO_RUN = (
     *("airflow_snowpack.interim.model", "airflow_snowpack.interim.handover", "airflow_snowpack.scheduling.airflow_port"),
     "airflow_snowpack.settings",
 )
-MODULES_OF_ONE_NAME = 18
-MODULES_OF_A_USUAL_FILE = 45
-MODULES_OF_EVERYTHING = 82
+MODULES_OF_ONE_NAME = 16
+MODULES_OF_A_USUAL_FILE = 41
+MODULES_OF_EVERYTHING = 60
 
 
 def public_names(room: str) -> list[str]:
