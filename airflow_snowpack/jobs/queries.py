@@ -91,6 +91,13 @@ class JobReader:
         query = query if catalog_id is None else query.where(job_queue.c.catalog_id == catalog_id)
         return int(self.store.scalar(query))
 
+    def queue_depths(self, catalog_ids: Collection[str]) -> dict[str, int]:
+        """Count the jobs that a worker could claim now, for each of these catalogs."""
+        which = sa.and_(self._claimable(), job_queue.c.catalog_id.in_(catalog_ids))
+        counted = sa.select(job_queue.c.catalog_id, sa.func.count().label("waiting")).where(which)
+        rows = self.store.all(counted.group_by(job_queue.c.catalog_id))
+        return dict.fromkeys(catalog_ids, 0) | {row.catalog_id: row.waiting for row in rows}
+
     def waiting_elsewhere(self, catalog_id: str) -> dict[str, int]:
         """Count the claimable jobs of every other catalog, by ``catalog_id``."""
         theirs = sa.and_(self._claimable(), job_queue.c.catalog_id != catalog_id)

@@ -25,7 +25,7 @@ from typing import Self
 from airflow_snowpack.jobs.attempt import Attempt
 from airflow_snowpack.jobs.errors import LeaseRanOut, StaleAttempt
 from airflow_snowpack.jobs.manager import Jobs
-from airflow_snowpack.jobs.model import Engine, JobStatus
+from airflow_snowpack.jobs.model import Claim, Engine, JobStatus
 from airflow_snowpack.store import StoreError
 from airflow_snowpack.store.leases import EVER
 from airflow_snowpack.store.signs_of_life import Role, SignOfLife
@@ -93,6 +93,7 @@ class JobWorker:
     :param poll: how long to wait when the queue is empty.
     :param continue_on_error: see :class:`Attempt`.
     :param sign: reported at each poll, and while a job runs; ``None``: a sign of this worker's name.
+    :param resumes: what the names of this worker's earlier tries begin with; a job that one of them has claimed comes first.
     """
 
     def __init__(
@@ -105,8 +106,10 @@ class JobWorker:
         poll: timedelta = timedelta(seconds=5),
         continue_on_error: bool = False,
         sign: SignOfLife | None = None,
+        resumes: str | None = None,
     ) -> None:
         self._jobs = jobs
+        self._resumes = resumes
         self._make_engine = make_engine
         self._worker_id = worker_id
         self._catalog_id = catalog_id
@@ -147,7 +150,7 @@ class JobWorker:
             waited for.
         """
         left = max_jobs
-        with ShutdownWatcher(on_signal=self._leave) as watcher:
+        with ShutdownWatcher(on_signal=lambda name: self.abandon(f"Worker received {name}")) as watcher:
 
             def work() -> bool:
                 nonlocal left
@@ -169,15 +172,32 @@ class JobWorker:
         self._jobs.flush()
         return 0
 
+    def abandon(self, reason: str) -> bool:
+        """Fail the running job and claim no other; called in another thread than :meth:`run_once`.
+
+        :returns: whether the process must end now, because a job was running.
+        """
+        with self._guard:
+            self._leaving = True
+            attempt = self._attempt
+        return attempt is not None and attempt.abandon(reason)
+
     def _next_attempt(self) -> Attempt | None:
         self._engine = self._engine or self._make_engine()
         with self._guard:
-            claim = None if self._leaving else self._jobs.claim(self._worker_id, catalog_id=self._catalog_id)
+            claim = None if self._leaving else self._claim()
             if claim is None:
                 return None
             self._attempt = Attempt(self._jobs, claim, self._engine, continue_on_error=self._continue_on_error, sign=self._sign)
             self._engine = None
             return self._attempt
+
+    def _claim(self) -> Claim | None:
+        if self._resumes is not None:
+            if claim := self._jobs.reclaim(self._resumes, self._worker_id, catalog_id=self._catalog_id):
+                return claim
+            self._resumes = None
+        return self._jobs.claim(self._worker_id, catalog_id=self._catalog_id)
 
     def _report_left(self) -> None:
         """Log how many jobs wait for workers of other catalogs, when that has changed."""
@@ -196,10 +216,3 @@ class JobWorker:
                     catalog_id or "(not recorded)",
                     self._catalog_id or "(not recorded)",
                 )
-
-    def _leave(self, signal_name: str) -> bool:
-        """Called by the shutdown watcher, in its thread."""
-        with self._guard:
-            self._leaving = True
-            attempt = self._attempt
-        return attempt is not None and attempt.abandon(f"Worker received {signal_name}")

@@ -19,3 +19,4 @@ from .map import (
     ReduceRowsOperator as ReduceRowsOperator,
 )
 from .schedule import SnowpackDispatcherOperator as SnowpackDispatcherOperator
+from .workers import RunQueuedJobsOperator as RunQueuedJobsOperator

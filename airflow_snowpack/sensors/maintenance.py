@@ -1,7 +1,8 @@
-"""Wait for the end of a maintenance job, or for a free table."""
+"""Wait for the end of a maintenance job, for a free table, or for work."""
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import PokeReturnValue
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
     from airflow.sdk import Context
 
-    from airflow_snowpack.triggers import MaintenanceJobTrigger, TableLockTrigger
+    from airflow_snowpack.triggers import JobQueueTrigger, MaintenanceJobTrigger, TableLockTrigger
 
 
 class MaintenanceJobSensor(WaitingSensor):
@@ -95,3 +96,36 @@ class TableLockSensor(UsesCatalog, WaitingSensor):
 
         name, poll_s = self.catalog_hook().identified(self.table), self.poke_interval
         return TableLockTrigger(self.table, name.catalog, None, self.store_conn_id, poll_s, catalog_id=name.catalog_id)
+
+
+class JobQueueSensor(UsesCatalog, WaitingSensor):
+    """Waits until a worker of this catalog could claim a job.
+
+    :param max_workers: the largest number of workers.
+    :param catalog_conn_id: the Airflow connection of the catalog; ``None`` for the installation's. Likewise ``store_conn_id``.
+    :param deferrable: wait in the triggerer, which uses no worker slot; ``False`` pokes in the worker.
+    :param poke_interval: the time between two checks.
+
+    Returns a number for each worker that the waiting jobs need, such as ``[0, 1, 2]``: as many as jobs, at most ``max_workers``.
+    """
+
+    template_fields: Sequence[str] = ("store_conn_id", "catalog_conn_id")
+
+    def __init__(self, *, max_workers: int = 4, poke_interval: timedelta | float = timedelta(seconds=2), **kwargs: Any) -> None:
+        super().__init__(poke_interval=poke_interval, **kwargs)
+        if max_workers < 1:
+            raise ValueError(f"max_workers = {max_workers} is not valid. It must be at least 1.")
+        self.max_workers = max_workers
+
+    def poke(self, context: Context) -> PokeReturnValue:
+        """Count the jobs that wait."""
+        with self.installation() as hook:
+            depth = hook.jobs().queue_depth(self.catalog_hook().config.catalog_id)
+        self.log.info("Jobs that wait for a worker: %s", depth)
+        return PokeReturnValue(is_done=depth > 0, xcom_value=[*range(min(depth, self.max_workers))])
+
+    def question(self, context: Context, until: datetime) -> JobQueueTrigger:
+        """Wait for a job."""
+        from airflow_snowpack.triggers import JobQueueTrigger
+
+        return JobQueueTrigger(self.catalog_hook().config.catalog_id, self.store_conn_id, self.poke_interval)

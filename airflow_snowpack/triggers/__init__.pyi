@@ -3,6 +3,7 @@ from .table_watcher import ArrivalProducer as ArrivalProducer, TableWatcherTrigg
 from .waits import (
     BuildPublishedTrigger as BuildPublishedTrigger,
     DataArrivalTrigger as DataArrivalTrigger,
+    JobQueueTrigger as JobQueueTrigger,
     MaintenanceJobTrigger as MaintenanceJobTrigger,
     RunConstraintTrigger as RunConstraintTrigger,
     TableLockTrigger as TableLockTrigger,

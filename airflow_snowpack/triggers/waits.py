@@ -92,6 +92,20 @@ class MaintenanceJobTrigger(WaitFor):
 
 
 @dataclass(eq=False, repr=False)
+class JobQueueTrigger(WaitFor):
+    """Waits until a worker of a catalog could claim a job. Fires with the ``depth`` of its queue."""
+
+    catalog_id: str
+    store_conn_id: str | None = None
+    poll_seconds: float = 2.0
+
+    async def ask(self) -> dict[str, Any] | None:
+        """Return the number of jobs, if there are any."""
+        depth = await self.store.get(_read_depths, self.catalog_id)
+        return {"depth": depth} if depth else None
+
+
+@dataclass(eq=False, repr=False)
 class TableLockTrigger(WaitFor):
     """Waits until a table is free. Fires with ``free`` and, when the time is over, the ``holder``.
 
@@ -261,6 +275,12 @@ def _read_statuses(store: Store, job_ids: frozenset[str]) -> dict[str, JobStatus
     from airflow_snowpack.jobs.queries import JobReader
 
     return JobReader(store).statuses(job_ids)
+
+
+def _read_depths(store: Store, catalog_ids: frozenset[str]) -> dict[str, int]:
+    from airflow_snowpack.jobs.queries import JobReader
+
+    return JobReader(store).queue_depths(catalog_ids)
 
 
 def _cancel_jobs(store: Store, jobs_of: frozenset[tuple[str, str]]) -> dict[tuple[str, str], str | Exception]:

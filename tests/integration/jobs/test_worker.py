@@ -151,7 +151,7 @@ def test_a_signal_in_the_middle_of_a_claim_is_answered_for_the_claimed_job(store
     worker = JobWorker(jobs, lambda: engine, "w1")
     running = Beside(worker.run_once)
     assert claiming.wait(PATIENCE_S)
-    leave = Beside(lambda: worker._leave("SIGTERM"))  # what the shutdown watcher calls
+    leave = Beside(lambda: worker.abandon("Worker received SIGTERM"))  # what the shutdown watcher calls
     go_on.set()
     leave.join()
     running.join()

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
     from airflow_snowpack.jobs import Jobs
 
+QUEUED = ("demo.airports", "demo.planes")
 BY_PART = PartitionSpec(PartitionField(source_id=1, field_id=1000, transform=IdentityTransform(), name="part"))
 PARTS = Schema(NestedField(1, "part", LongType()))
 FIRST_DAGS = {README: "first_of_readme.py", GETTING_STARTED: "first_of_getting_started.py"}
@@ -116,6 +117,8 @@ def examples(airflow_home: AirflowHome, jobs: Jobs, catalog: Catalog, new_table:
         dags_test("snowpack_maintain_gently", "snowpack_maintain_gently.py", **{"from": "00:00", "until": "23:59"}),
         dags_test("snowpack_maintain_scheduled", "snowpack_schedules.py"),
         dags_test("snowpack_new_flights", "snowpack_new_flights.py"),
+        *(["snowpack", "jobs", "submit", table, "--action", "rewrite_data_files"] for table in QUEUED),
+        dags_test("snowpack_workers", "snowpack_workers.py"),
         dags_test("system_anywhere", "system_anywhere.py", tell=str(anywhere)),
         dags_test("snowpack_interim_tables", "snowpack_interim_tables.py", days=2),
         dags_test("snowpack_build_shards", "snowpack_build_shards.py"),

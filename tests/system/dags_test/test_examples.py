@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
@@ -16,6 +17,7 @@ from airflow_snowpack.interim import InterimRegistry
 from airflow_snowpack.jobs import ActionOutcome, JobStatus
 from airflow_snowpack.scheduling import GateState
 from airflow_snowpack.store.tables.schedules import gated_runs
+from tests.system.dags_test.conftest import QUEUED
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -78,6 +80,15 @@ def test_dags_test_of_the_examples_about_schedules_ends_as_their_pages_say(examp
     (gate,) = jobs.store.read(lambda conn: conn.execute(passed).all())
     assert gate.state == GateState.PASSED
     assert gate.ended_at is not None, "its place is free again"
+
+
+def test_the_worker_dag_runs_all_jobs_of_the_queue(examples: Examples, jobs: Jobs) -> None:
+    for name in QUEUED:
+        (job,) = jobs.list(table=replace(examples.flights, table=name.partition(".")[2]))
+        (claimed,) = [entry for entry in jobs.history(job.job_id) if entry.event == "claimed"]
+        assert (job.status, job.error) == (JobStatus.COMPLETED, None)
+        assert claimed.detail["worker"].startswith("snowpack_workers/")
+    assert jobs.queue_depth() == 0
 
 
 def test_with_nothing_configured_the_dag_that_also_runs_on_a_cluster_hands_its_table_on(examples: Examples) -> None:

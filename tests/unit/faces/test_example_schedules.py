@@ -18,6 +18,7 @@ EXAMPLES = [
     "snowpack_maintain_gently",
     "snowpack_new_flights",
     "snowpack_prune",
+    "snowpack_workers",
 ]
 
 

@@ -1,0 +1,92 @@
+"""Run jobs of the queue in a task, one after the other, with one Spark session."""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk.exceptions import AirflowSkipException
+
+from airflow_snowpack.operators.base import StopsWhenKilled, UsesCatalog, worker_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from airflow.sdk import Context
+
+    from airflow_snowpack.jobs import JobWorker
+
+
+class RunQueuedJobsOperator(StopsWhenKilled, UsesCatalog):
+    """Claims jobs from the queue and runs them until none is left.
+
+        wanted = JobQueueSensor(task_id="wait", max_workers=4)
+        RunQueuedJobsOperator.partial(task_id="work", pool="snowpack_workers").expand(number=wanted.output)
+
+    All jobs of the task share one Spark session. A job that fails does not fail the task: the task or the person that submitted
+    it sees its error. A retry takes over the job that the try before had claimed.
+
+    :param number: the worker's number among those of its run; of no meaning to the work.
+    :param run_for: claim no further job after this time, so that the DAG's next run can start more workers, or new code.
+    :param store_conn_id: the Airflow connection of the store; ``None`` for the installation's. Likewise ``catalog_conn_id`` and
+        ``spark_conn_id``.
+
+    Returns how many jobs ended in which status, such as ``{"completed": 12, "failed": 1}``. Skipped when there was nothing to
+    claim.
+    """
+
+    template_fields: Sequence[str] = ("store_conn_id", "catalog_conn_id", "spark_conn_id")
+    ui_color = "#dff3fb"
+
+    def __init__(
+        self,
+        *,
+        number: int = 0,
+        run_for: timedelta = timedelta(minutes=30),
+        spark_conn_id: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.number = number
+        self.run_for = run_for
+        self.spark_conn_id = spark_conn_id
+
+    _worker: JobWorker | None = None
+
+    def execute(self, context: Context) -> dict[str, int]:
+        """Run jobs until the queue is empty or the time is over."""
+        from airflow_snowpack.airflow.task_ref import TaskRef
+        from airflow_snowpack.hooks.iceberg_spark import IcebergSparkHook
+        from airflow_snowpack.jobs import JobWorker
+        from airflow_snowpack.operators.housekeeping import sign_of_task
+        from airflow_snowpack.store.signs_of_life import Role
+        from airflow_snowpack.worker.process import engines
+
+        with self.installation() as hook:
+            jobs, spark = hook.jobs(), IcebergSparkHook(self.spark_conn_id, self.catalog_conn_id).spark
+            catalog_id, again = spark.catalog.catalog_id, context["ti"].try_number > 1
+            sign = sign_of_task(hook.store(), Role.WORKER, context)
+            sign.beat()
+            if not again and jobs.queue_depth(catalog_id) == 0:
+                raise AirflowSkipException("No job of this catalog waits in the queue.")
+            self._worker = JobWorker(
+                jobs,
+                engines(hook.installation, spark),
+                worker_of(context),
+                catalog_id=catalog_id,
+                continue_on_error=hook.settings.continue_on_error,
+                sign=sign,
+                resumes=TaskRef.of(context["ti"]).any_try if again else None,
+            )
+            ended, until = Counter[str](), hook.store().clock() + self.run_for
+            while hook.store().clock() < until and (status := self._worker.run_once()) is not None:
+                ended[status.value] += 1
+        if not ended:
+            raise AirflowSkipException("No job of this catalog could be claimed.")
+        return dict(ended)
+
+    def abandon(self, reason: str) -> None:
+        """Stop the Spark work of the running job, and fail it."""
+        if self._worker is not None:
+            self._worker.abandon(reason)
