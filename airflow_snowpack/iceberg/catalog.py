@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
     from pyiceberg.catalog.rest import RestCatalog
     from pyiceberg.table import Table
-    from sqlalchemy.exc import DBAPIError
 
     from airflow_snowpack.iceberg.names import TableName
 
@@ -216,7 +215,9 @@ class CatalogConfig:
             try:
                 return SqlCatalog(self.name, **properties)
             except DBAPIError as error:
-                if not _made_by_another(error):
+                # PyIceberg looks whether a SQL catalog has its tables and then makes them, so another may have come between.
+                is_code_of_existing = getattr(error.orig, "sqlstate", None) in (DUPLICATE_TABLE, UNIQUE_VIOLATION)
+                if not is_code_of_existing and "already exists" not in str(error.orig):
                     raise
         return SqlCatalog(self.name, **properties)
 
@@ -287,11 +288,6 @@ def neighbours(catalog: Catalog, name: TableName) -> tuple[str, ...]:
     # They are a courtesy in a message; a catalog that falls silent or refuses a second question takes nothing from the first.
     except silence:
         return ()
-
-
-def _made_by_another(error: DBAPIError) -> bool:
-    """PyIceberg looks whether a SQL catalog has its tables and then makes them, so another may have come between."""
-    return getattr(error.orig, "sqlstate", None) in (DUPLICATE_TABLE, UNIQUE_VIOLATION) or "already exists" in str(error.orig)
 
 
 def unreadable_errors() -> tuple[type[Exception], ...]:

@@ -226,11 +226,7 @@ class TableNumbers:
 
     def to_metrics(self) -> dict[str, int]:
         """The numbers by name, without the snapshot's id."""
-        return {
-            **{name: getattr(self, name) for name in SUMMARY_KEYS},
-            "snapshots": self.snapshots,
-            "manifests": self.manifests,
-        }
+        return {name: getattr(self, name) for name in (*SUMMARY_KEYS, "snapshots", "manifests")}
 
 
 def read_numbers(table: Table, reader: MetadataReader | None = None) -> TableNumbers:

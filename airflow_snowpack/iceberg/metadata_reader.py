@@ -224,17 +224,10 @@ def _live_delete(entry: ManifestEntry, manifest: ManifestFile) -> LiveDelete:
     else:
         kind = DeleteKind.VECTOR if file.file_format is FileFormat.PUFFIN else DeleteKind.POSITION
         about = _only_data_file(file)
-    return LiveDelete(
-        path=file.file_path,
-        bytes=file.file_size_in_bytes,
-        records=file.record_count,
-        spec_id=manifest.partition_spec_id,
-        partition=_values(file),
-        # Added entries leave it out and have the manifest's (Iceberg specification, sequence number inheritance).
-        sequence=manifest.sequence_number if entry.sequence_number is None else entry.sequence_number,
-        kind=kind,
-        data_file=about,
-    )
+    # Added entries leave it out and have the manifest's (Iceberg specification, sequence number inheritance).
+    sequence = manifest.sequence_number if entry.sequence_number is None else entry.sequence_number
+    place = (manifest.partition_spec_id, _values(file), sequence)
+    return LiveDelete(file.file_path, file.file_size_in_bytes, file.record_count, *place, kind, about)
 
 
 def _delete_entries(manifest: ManifestFile, io: FileIO, format_version: int) -> list[ManifestEntry]:

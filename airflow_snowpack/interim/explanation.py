@@ -44,7 +44,9 @@ class Explanation:
 def explain(table: InterimTable, now: datetime) -> Explanation:
     """Explain the state of a table."""
     if table.state is TableState.DROPPING:
-        return Explanation(Outlook.GOES, (_dropping(table),))
+        tries = plural(table.drops, "attempt")
+        failed = f"The collector has failed to drop it in {tries} and retries. The last error: {table.error}"
+        return Explanation(Outlook.GOES, (Text("The collector is dropping it." if table.error is None else failed),))
     if table.state is TableState.WRITING:
         return _writing(table, now)
     is_past = table.expires_at is not None and table.expires_at <= now
@@ -54,20 +56,11 @@ def explain(table: InterimTable, now: datetime) -> Explanation:
     return Explanation(Outlook.GOES, (Text("No task needs it any more: the collector drops it at its next pass."),))
 
 
-def _dropping(table: InterimTable) -> Text:
-    if table.error is None:
-        return Text("The collector is dropping it.")
-    return Text(
-        f"The collector has failed to drop it in {plural(table.drops, 'attempt')} and retries. The last error: {table.error}"
-    )
-
-
 def _writing(table: InterimTable, now: datetime) -> Explanation:
     this_try = f"try {table.try_number} of {table.producer.task}"
     if table.lease_until is None:
-        return Explanation(
-            Outlook.GOES, (Text(f"Another attempt writes this output now; the collector drops the table of {this_try}."),)
-        )
+        superseded = f"Another attempt writes this output now; the collector drops the table of {this_try}."
+        return Explanation(Outlook.GOES, (Text(superseded),))
     if table.lease_until > now:
         return Explanation(Outlook.STAYS, (Text(f"It is being written by {this_try}."),))
     silent = f"It was being written by {this_try}, whose lease has expired. The collector drops it when Airflow reports that "
@@ -88,14 +81,10 @@ def _read(table: InterimTable) -> Text | None:
         return Text("A task is reading it." if table.readers == 1 else f"{table.readers} tasks are reading it.")
     if not table.silent_readers:
         return None
-    readers = (
-        "A task that was reading it has"
-        if table.silent_readers == 1
-        else f"{table.silent_readers} tasks that were reading it have"
-    )
-    return Text(
-        f"{readers} missed several heartbeats. It stays until the lease has expired and Airflow reports that the task has ended."
-    )
+    silent = table.silent_readers
+    readers = "A task that was reading it has" if silent == 1 else f"{silent} tasks that were reading it have"
+    until = "until the lease has expired and Airflow reports that the task has ended"
+    return Text(f"{readers} missed several heartbeats. It stays {until}.")
 
 
 def _preserved(table: InterimTable) -> Text | None:

@@ -72,9 +72,8 @@ def _take_slot() -> Any:
         sa.and_(SLOT.started_at < moment("b_not_long_after"), SLOT.try_number <= new.excluded.try_number),
     )
     changed = {name: new.excluded[name] for name in ("try_number", "table_id", "started_at")}
-    return new.on_conflict_do_update(index_elements=[SLOT[name] for name in SLOT_KEY], set_=changed, where=is_newer).returning(
-        SLOT.table_id
-    )
+    taken = new.on_conflict_do_update(index_elements=[SLOT[name] for name in SLOT_KEY], set_=changed, where=is_newer)
+    return taken.returning(SLOT.table_id)
 
 
 TAKE_SLOT = Prepared(_take_slot())
@@ -88,19 +87,11 @@ ADD_TABLE = Prepared(sa.insert(interim_tables))
 
 FENCED = sa.and_(TABLE.table_id == sa.bindparam("b_table"), TABLE.attempt_id == sa.bindparam("b_attempt"), WRITING)
 COMMITTED = ("ready_at", "snapshot_id", "rows", "location", "expires_at", "visible_at")
-COMMIT = Prepared(
-    sa.update(interim_tables)
-    .where(FENCED)
-    .values(
-        FREED
-        | {"state": TableState.READY.value}
-        | {name: sa.bindparam(f"b_{name}", type_=TABLE[name].type) for name in COMMITTED}
-    )
-)
+READY_WITH = {name: sa.bindparam(f"b_{name}", type_=TABLE[name].type) for name in COMMITTED}
+COMMIT = Prepared(sa.update(interim_tables).where(FENCED).values(FREED | {"state": TableState.READY.value} | READY_WITH))
 """Fenced: an attempt that was superseded, or that a collector declared dead, matches no row."""
-ABANDON = (
-    sa.update(interim_tables).where(FENCED).values(FREED | {"state": TableState.DROPPING.value, "visible_at": moment("b_now")})
-)
+DROP_NOW = FREED | {"state": TableState.DROPPING.value, "visible_at": moment("b_now")}
+ABANDON = sa.update(interim_tables).where(FENCED).values(DROP_NOW)
 POINT = Prepared(upsert(interim_names, ["table_id", "moved_at"]))
 """Move the name to this table; the last commit wins."""
 NAMED_BEFORE = Prepared(

@@ -151,9 +151,8 @@ def _each_once(tables: Iterable[TableAt | DatasetAt]) -> Iterable[TableAt | Data
 
 def _checked(name: str) -> str:
     if not name or len(name) > LONGEST_NAME or storable(name) != name:
-        raise ValueError(
-            f"The name {name[:80]!r} of a table is empty, longer than {LONGEST_NAME}, or has characters no database takes."
-        )
+        wrong = f"is empty, longer than {LONGEST_NAME}, or has characters no database takes"
+        raise ValueError(f"The name {name[:80]!r} of a table {wrong}.")
     return name
 
 

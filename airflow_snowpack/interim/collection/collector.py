@@ -50,12 +50,8 @@ DROPS_PER_BATCH = 100
 AUDIT_SUBJECT = "interim"
 """The audit trail's name for a pass over all tables."""
 
-DUE = (
-    sa.select(RUN.run_key, RUN.dag_id, RUN.run_id, RUN.looks, RUN.touches)
-    .where(RUN.check_at <= NOW)
-    .order_by(RUN.check_at)
-    .limit(LIMIT)
-)
+DUE_RUNS = sa.select(RUN.run_key, RUN.dag_id, RUN.run_id, RUN.looks, RUN.touches).where(RUN.check_at <= NOW)
+DUE = DUE_RUNS.order_by(RUN.check_at).limit(LIMIT)
 TAKE = sa.update(interim_runs).where(RUN.run_key.in_(KEYS)).values(check_at=moment("b_until"))
 QUERIED = sa.union(
     sa.select(PIN.run_key, PIN.task_id).where(PIN.run_key.in_(KEYS)),
@@ -72,10 +68,7 @@ LEFT = (
     .where(TABLE.run_key.in_(KEYS))
     .group_by(TABLE.run_key)
 )
-IN_USE = sa.union(
-    sa.select(PIN.run_key).where(PIN.run_key.in_(KEYS)),
-    sa.select(REF.run_key).where(REF.run_key.in_(KEYS)),
-)
+IN_USE = sa.union(*(sa.select(column.run_key).where(column.run_key.in_(KEYS)) for column in (PIN, REF)))
 # Only if no process has written about the run since it was taken; otherwise it is due again soon enough.
 SAME = sa.and_(RUN.run_key == sa.bindparam("b_key"), RUN.touches == sa.bindparam("b_touches"))
 FORGET = sa.delete(interim_runs).where(SAME)
@@ -138,7 +131,7 @@ class Collector:
         """Retry the drops that failed, or whose collector is dead."""
         collected = Collected()
         while room := _room(collected, limit):
-            left = self._collector_store.take_left(room)
+            left = self._collector_store.take(room)
             if not left:
                 break
             dropped = self._drop(left, dropper)
@@ -156,7 +149,7 @@ class Collector:
         tables = self._collector_store.settle(runs, states, room)
         collected = self._drop(tables, dropper)
         while len(tables) == room and (room := _room(collected, limit)):
-            tables = self._collector_store.take_unneeded(runs, room)
+            tables = self._collector_store.take(room, runs)
             collected += self._drop(tables, dropper)
         kept, again = self._due.checked(runs, states, changed=collected.changed_runs)
         return collected + Collected(runs=len(runs), kept=kept, looks_again_at=again)

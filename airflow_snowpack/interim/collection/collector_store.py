@@ -172,13 +172,10 @@ class CollectorStore:
             self.store.transact(write)
         return found
 
-    def take_unneeded(self, runs: Sequence[DueRun], limit: int) -> list[TableToDrop]:
-        """Take more tables that no task needs."""
-        return self.store.transact(lambda conn: self._take(conn, LOCK_NEEDLESS, keys_of(runs), limit))
-
-    def take_left(self, limit: int) -> list[TableToDrop]:
-        """Take tables that were taken before, and whose drop failed or was never finished."""
-        return self.store.transact(lambda conn: self._take(conn, LOCK_LEFT, {}, limit))
+    def take(self, limit: int, runs: Sequence[DueRun] | None = None) -> list[TableToDrop]:
+        """Take tables of these runs that no task needs; without runs, those whose drop failed or was never finished."""
+        lock, where = (LOCK_LEFT, {}) if runs is None else (LOCK_NEEDLESS, keys_of(runs))
+        return self.store.transact(lambda conn: self._take(conn, lock, where, limit))
 
     def renew(self, tables: Sequence[TableToDrop]) -> set[str]:
         """Renew the lease of these tables of one batch; return the ids of those that this collector still has."""

@@ -117,9 +117,8 @@ def _column(view: ViewRef, name: str, schema: pa.Schema) -> str:
     """Return the table's own name of a column; Spark finds it in any case."""
     found: list[str] = [each for each in schema.names if each.lower() == name.lower()]
     if len(found) != 1:
-        raise UnreadableView(
-            view.to_json(), f"{name!r} may be each of the columns {found}" if found else f"there is no column {name!r}"
-        )
+        problem = f"{name!r} may be each of the columns {found}" if found else f"there is no column {name!r}"
+        raise UnreadableView(view.to_json(), problem)
     return found[0]
 
 

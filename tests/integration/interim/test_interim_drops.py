@@ -165,7 +165,7 @@ def test_the_sweeper_takes_old_tables_and_folders_without_a_record_and_nothing_e
     lake_of_tables.create(stranger, with_rows=True)
     lake_of_tables.registry.abandon(stranger, "no")
     collector_store = lake_of_tables.collector(reported)._collector_store
-    [doomed] = collector_store.take_left(1)
+    [doomed] = collector_store.take(1)
     collector_store.dropped(doomed)  # the row is gone, and then the write went through after all
     users = lake_of_tables.catalog.create_table(("snowpack_interim", "users_own"), schema=lake_of_tables.rows().schema)
     leftover = folder_of(lake_of_tables, "lost_rows_5f0c3a9e4b7d4c21a8f6")

@@ -236,7 +236,7 @@ def test_only_what_no_collector_could_drop_is_forgotten_and_never_under_one_that
     [doomed] = collector._collector_store.settle(collector._due.take(10), {}, 10)
     collector._collector_store.failed(doomed, "the catalog is gone")
     clock.move(timedelta(minutes=1))
-    [again] = collector._collector_store.take_left(10)
+    [again] = collector._collector_store.take(10)
     with pytest.raises(InterimTableNotStuck, match="a collector is dropping it now"):
         registry.forget(ref.table_id)
     clock.move(timedelta(hours=1))  # that one is dead
