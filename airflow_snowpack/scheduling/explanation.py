@@ -176,10 +176,12 @@ def _explain(conn: sa.Connection, stored: Sequence[StoredSchedule], catalog: str
     explained = {}
     for one in stored:
         name, row = one.name, waiting.get(one.name)
-        sent = launching.get(name)
+        sent, judgement = launching.get(name), _judged(conn, one, row, now)
+        if one.enabled and one.read is not None:
+            judgement = with_problems(one.read.trigger, judgement, blocking(one.read.trigger, problems, catalog))
         explained[name] = Explanation(
             stored=one,
-            trigger=_judged(conn, one, row, now, problems, catalog),
+            trigger=judgement,
             pending=_pending(row),
             launching=_pending(sent),
             problem=None if sent is None else sent.problem,
@@ -195,20 +197,11 @@ def _explain(conn: sa.Connection, stored: Sequence[StoredSchedule], catalog: str
     return explained
 
 
-def _judged(
-    conn: sa.Connection,
-    one: StoredSchedule,
-    row: sa.Row[Any] | None,
-    now: datetime,
-    problems: Mapping[str, SourceProblem],
-    catalog: str,
-) -> Judgement:
-    """Evaluate its trigger, the events included that no check has counted yet; with the problems of its sources."""
+def _judged(conn: sa.Connection, one: StoredSchedule, row: sa.Row[Any] | None, now: datetime) -> Judgement:
+    """Evaluate its trigger, the events included that no check has counted yet."""
     if one.read is None:
         return Judgement(False, "not known, since its definition cannot be read")
-    trigger = one.read.trigger
-    judgement = trigger.evaluate({} if row is None else count_events(conn, row, one.read).progress, now)
-    return with_problems(trigger, judgement, blocking(trigger, problems, catalog)) if one.enabled else judgement
+    return one.read.trigger.evaluate({} if row is None else count_events(conn, row, one.read).progress, now)
 
 
 def _on_record(
