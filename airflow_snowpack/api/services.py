@@ -52,13 +52,6 @@ LOCK_WAIT = timedelta(seconds=1)
 FAILURE_REPEATED_FOR = timedelta(seconds=0.5)
 
 
-def open_plainly(url: str) -> "Storage":
-    """Open a storage without options: the process has the credentials."""
-    from airflow_snowpack.builds.storage import Storage
-
-    return Storage(url)
-
-
 @dataclass(frozen=True, slots=True)
 class Services:
     """The open store, the services on it, and the list of tables.
@@ -66,7 +59,7 @@ class Services:
     :param installation: on a store with ``Deadlines`` and with :data:`LOCK_WAIT`, so that no request waits for long.
     :param order: the installation's order of actions.
     :param refresh_every: the period on which the list of tables is read again.
-    :param open_storage: opens the storage of builds at a URL.
+    :param open_storage: opens the storage of builds at a URL; by default without options: the process has the credentials.
     :param sign: the sign of life of this process.
     :param dag_states: returns the state of DAGs in Airflow by id, as far as this process can read it.
     :param timeout: how long a request may take; the catalog and the storage get a share of it each.
@@ -76,7 +69,7 @@ class Services:
     inventory: Inventory
     order: tuple[str, ...]
     refresh_every: timedelta = REFRESH_EVERY
-    open_storage: Callable[[str], "Storage"] = open_plainly
+    open_storage: Callable[[str], "Storage"] | None = None
     sign: SignOfLife | None = None
     dag_states: DagStates = no_dag_states
     timeout: timedelta = REQUEST_TIMEOUT
@@ -108,8 +101,9 @@ class Services:
         """Return the manager of builds."""
         # Imported here: Arrow takes long to import, and requests about jobs do not need it.
         from airflow_snowpack.builds.manager import BuildManager
+        from airflow_snowpack.builds.storage import Storage
 
-        return BuildManager(self.installation.builds, self.open_storage)
+        return BuildManager(self.installation.builds, self.open_storage or Storage)
 
     def ask_storage(self, dataset: str, question: Callable[[], T]) -> T:
         """Return the result of a read from a storage, which may not answer.

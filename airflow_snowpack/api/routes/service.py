@@ -53,15 +53,15 @@ async def readyz(request: Request, probe: Probe) -> JSONResponse:
     `roles` has the state of each background role, and `missing_roles` names those that have work and do not run. They leave the
     status at 200, because this process works without them.
     """
-    found = await in_thread(check_readiness, request.app.state.services)
-    not_ready = [name for name, part in found.parts.items() if not part.ready]
-    states: dict[str, Any] = {name: part.state for name, part in found.parts.items()}
-    states["roles"] = {report.role.value: str(report) for report in found.roles}
-    states["missing_roles"] = [report.role.value for report in found.roles if report.is_missing]
+    parts, roles = await in_thread(check_readiness, request.app.state.services)
+    not_ready = [name for name, part in parts.items() if not part.ready]
+    states: dict[str, Any] = {name: part.state for name, part in parts.items()}
+    states["roles"] = {report.role.value: str(report) for report in roles}
+    states["missing_roles"] = [report.role.value for report in roles if report.is_missing]
     if not not_ready:
         return JSONResponse({"status": "ready", **states})
     retry = {"Retry-After": str(STORE_RETRY_AFTER_S)}
-    detail = " ".join(found.parts[name].state for name in not_ready)
+    detail = " ".join(parts[name].state for name in not_ready)
     return problem(503, "not_ready", "Not ready", detail, headers=retry, not_ready=not_ready, **states)
 
 
@@ -92,15 +92,8 @@ class Part:
     state: str
 
 
-@dataclass(frozen=True, slots=True)
-class Readiness:
-    """Whether the process is ready, part by part.
-
-    :param roles: the background roles. A missing one leaves the process ready: another process of the API would miss it too.
-    """
-
-    parts: dict[str, Part]
-    roles: tuple[RoleReport, ...] = ()
+Readiness = tuple[dict[str, Part], list[RoleReport]]
+"""The parts, and the background roles. A missing role leaves the process ready: another process of the API would miss it too."""
 
 
 def check_readiness(lazy: LazyServices) -> Readiness:
@@ -115,11 +108,11 @@ def check_readiness(lazy: LazyServices) -> Readiness:
         return _without_store(message_for_clients(error))
     age = None if state.refreshed_at is None else now - state.refreshed_at
     tables = _tables(state, age, MAX_AGE_IN_PERIODS * services.refresh_every)
-    return Readiness({"store": Part(True, "The store answers."), "tables": tables}, tuple(roles))
+    return {"store": Part(True, "The store answers."), "tables": tables}, roles
 
 
 def _without_store(why: str) -> Readiness:
-    return Readiness({"store": Part(False, why), "tables": Part(False, "Without the store, the list of tables is not known.")})
+    return {"store": Part(False, why), "tables": Part(False, "Without the store, the list of tables is not known.")}, []
 
 
 def _tables(state: InventoryState, age: timedelta | None, allowed: timedelta) -> Part:

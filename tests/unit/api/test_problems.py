@@ -91,7 +91,7 @@ def test_a_store_that_is_to_be_upgraded_is_told_without_its_address() -> None:
     def opening() -> Services:
         raise outdated
 
-    for said in (document(outdated)["detail"], check_readiness(LazyServices(opening)).parts["store"].state):
+    for said in (document(outdated)["detail"], check_readiness(LazyServices(opening))[0]["store"].state):
         assert said == (
             "The Snowpack store is at revision 0001, and this version of airflow-snowpack needs revision 0002. "
             "Run `airflow snowpack db upgrade`."
