@@ -16,7 +16,9 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from airflow_snowpack.scheduling import Checker, EventIntake, Subscriber, TimeWindow
+from airflow_snowpack.scheduling import EventIntake, TimeWindow
+from airflow_snowpack.scheduling.events.event_intake import Subscriber
+from airflow_snowpack.scheduling.pending_runs.checker import Checker
 from airflow_snowpack.scheduling.pending_runs.model import PendingState
 from airflow_snowpack.store import Store
 from airflow_snowpack.store.tables.schedules import pending_events

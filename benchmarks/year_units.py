@@ -245,7 +245,7 @@ def _poller_round(year: Year) -> Iterator[Work]:
 @contextmanager
 def _evaluation(year: Year) -> Iterator[Work]:
     """Looks at all runs that wait for one place, and starts the one that waits for nothing."""
-    from airflow_snowpack.scheduling import Checker
+    from airflow_snowpack.scheduling.pending_runs.checker import Checker
     from benchmarks.schedules import EmptyAirflow
 
     class OneRuns(EmptyAirflow):
@@ -255,7 +255,7 @@ def _evaluation(year: Year) -> Iterator[Work]:
             return len(run_ids)
 
         def dag_runs(self, known: Any) -> dict[str, Any]:
-            from airflow_snowpack.scheduling import DagRuns
+            from airflow_snowpack.scheduling.airflow_port import DagRuns
 
             return {dag_id: DagRuns() for dag_id in known}
 
@@ -274,7 +274,8 @@ def _evaluation(year: Year) -> Iterator[Work]:
 @contextmanager
 def _idle_round(year: Year) -> Iterator[Work]:
     """A round of the scheduler in which nothing has happened."""
-    from airflow_snowpack.scheduling import Checker, EventIntake
+    from airflow_snowpack.scheduling import EventIntake
+    from airflow_snowpack.scheduling.pending_runs.checker import Checker
     from benchmarks.schedules import EmptyAirflow
 
     intake, checker = EventIntake(year.store), Checker(year.store, EmptyAirflow())

@@ -1,16 +1,3 @@
-from .airflow_port import (
-    AirflowPort as AirflowPort,
-    DagRuns as DagRuns,
-    EndedRun as EndedRun,
-    EndsFound as EndsFound,
-    EndsQuery as EndsQuery,
-    FreeSlots as FreeSlots,
-    Launch as Launch,
-    NotStarted as NotStarted,
-    Snapshot as Snapshot,
-    Starter as Starter,
-    Unavailable as Unavailable,
-)
 from .constraints.capacity_constraints import ClusterLoad as ClusterLoad, MaxConcurrent as MaxConcurrent, PoolSlots as PoolSlots
 from .constraints.constraint import (
     CONSTRAINTS as CONSTRAINTS,
@@ -47,26 +34,12 @@ from .errors import (
     ScheduleNotReadable as ScheduleNotReadable,
     SchedulingError as SchedulingError,
 )
-from .events.clocks import Clocks as Clocks
-from .events.event_intake import EventIntake as EventIntake, Subscriber as Subscriber, work_is_due as work_is_due
-from .events.event_log import (
-    Event as Event,
-    EventLog as EventLog,
-    RecordedEvent as RecordedEvent,
-    Sent as Sent,
-    send_event as send_event,
-)
+from .events.event_intake import EventIntake as EventIntake, work_is_due as work_is_due
+from .events.event_log import Event as Event, EventLog as EventLog, RecordedEvent as RecordedEvent, send_event as send_event
 from .explanation import Explanation as Explanation, explain as explain, explain_all as explain_all
-from .history import (
-    LaunchedRun as LaunchedRun,
-    ScheduleEntry as ScheduleEntry,
-    read_history as read_history,
-    read_runs as read_runs,
-)
-from .launches.launcher import Launcher as Launcher
-from .launches.run_ends import RunEnds as RunEnds, Runs as Runs, ends_are_due as ends_are_due
+from .history import ScheduleEntry as ScheduleEntry, read_history as read_history, read_runs as read_runs
+from .launches.run_ends import Runs as Runs, ends_are_due as ends_are_due
 from .launches.run_now import run_now as run_now, run_registered as run_registered
-from .pending_runs.checker import Checker as Checker
 from .pending_runs.gate import Gate as Gate
 from .pending_runs.gated_runs import (
     GatedRun as GatedRun,
@@ -79,8 +52,6 @@ from .pending_runs.model import (
     PendingRun as PendingRun,
     PendingState as PendingState,
     QueuedRun as QueuedRun,
-    Reason as Reason,
-    RoundReport as RoundReport,
 )
 from .pending_runs.wait_queue import gate_is_due as gate_is_due
 from .registered_runs import (
@@ -100,7 +71,7 @@ from .schedule import (
 from .schedule_writer import Origin as Origin
 from .scheduler import Scheduler as Scheduler
 from .schedules import Schedules as Schedules, StoredSchedule as StoredSchedule
-from .sources.poller import POLLER_PERIOD as POLLER_PERIOD, Poller as Poller, PollReport as PollReport
+from .sources.poller import POLLER_PERIOD as POLLER_PERIOD, Poller as Poller
 from .sources.source import (
     Finding as Finding,
     check_scheduler as check_scheduler,

@@ -34,7 +34,9 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.iceberg import CatalogConfig
 from airflow_snowpack.iceberg.broker import Broker
-from airflow_snowpack.scheduling import Checker, EventIntake, Launcher, Poller, Scheduler, send_event
+from airflow_snowpack.scheduling import EventIntake, Poller, Scheduler, send_event
+from airflow_snowpack.scheduling.launches.launcher import Launcher
+from airflow_snowpack.scheduling.pending_runs.checker import Checker
 from airflow_snowpack.store import Actor, Store, open_store, utc_now
 from airflow_snowpack.store.signs_of_life import Role, SignOfLife
 

@@ -15,17 +15,11 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 
 from airflow_snowpack.scheduling import (
-    Checker,
-    Clocks,
     CustomEvents,
-    DagRuns,
     Delay,
-    EndsFound,
     Event,
     EventLog,
-    Launcher,
     MaxConcurrent,
-    NotStarted,
     PoolSlots,
     RegisteredRun,
     RegisteredRuns,
@@ -33,11 +27,15 @@ from airflow_snowpack.scheduling import (
     Schedule,
     Schedules,
     SinceLastRun,
-    Subscriber,
     TimeWindow,
     parse_trigger,
     send_event,
 )
+from airflow_snowpack.scheduling.airflow_port import DagRuns, EndsFound, NotStarted
+from airflow_snowpack.scheduling.events.clocks import Clocks
+from airflow_snowpack.scheduling.events.event_intake import Subscriber
+from airflow_snowpack.scheduling.launches.launcher import Launcher
+from airflow_snowpack.scheduling.pending_runs.checker import Checker
 from airflow_snowpack.store import Actor, utc_now
 from airflow_snowpack.store.signs_of_life import Role, SignOfLife
 from airflow_snowpack.store.tables.schedules import schedules
@@ -47,7 +45,7 @@ if TYPE_CHECKING:
 
     from pages_world import World
 
-    from airflow_snowpack.scheduling import EndsQuery, Launch
+    from airflow_snowpack.scheduling.airflow_port import EndsQuery, Launch
 
 VIEWS = "table:lake.analytics.page_views"
 PAUSED = "the DAG maintain_paused is paused"

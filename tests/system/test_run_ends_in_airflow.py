@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from airflow_snowpack.scheduling import EndsQuery, EventLog, FreeSlots, Runs
+from airflow_snowpack.scheduling import EventLog, Runs
+from airflow_snowpack.scheduling.airflow_port import EndsQuery, FreeSlots
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -13,22 +13,13 @@ import pytest
 import sqlalchemy as sa
 
 from airflow_snowpack.iceberg import TableName
-from airflow_snowpack.scheduling import (
-    Checker,
-    Clocks,
-    DagRuns,
-    EndsFound,
-    Event,
-    EventLog,
-    Launcher,
-    NotStarted,
-    Runs,
-    Schedule,
-    Schedules,
-    Subscriber,
-    Unavailable,
-)
+from airflow_snowpack.scheduling import Event, EventLog, Runs, Schedule, Schedules
+from airflow_snowpack.scheduling.airflow_port import DagRuns, EndsFound, NotStarted, Unavailable
+from airflow_snowpack.scheduling.events.clocks import Clocks
+from airflow_snowpack.scheduling.events.event_intake import Subscriber
 from airflow_snowpack.scheduling.history import read_history
+from airflow_snowpack.scheduling.launches.launcher import Launcher
+from airflow_snowpack.scheduling.pending_runs.checker import Checker
 from airflow_snowpack.scheduling.pending_runs.model import pending_from
 from airflow_snowpack.scheduling.triggers.trigger import custom_key, table_key
 from airflow_snowpack.store import Actor, AuditTrail, Store, open_store
@@ -38,10 +29,11 @@ from airflow_snowpack.store.tables.schedules import pending_jobs
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from airflow_snowpack.scheduling import EndedRun, EndsQuery, Launch, PendingRun, RoundReport
-    from airflow_snowpack.scheduling.airflow_port import Slots
+    from airflow_snowpack.scheduling import PendingRun
+    from airflow_snowpack.scheduling.airflow_port import EndedRun, EndsQuery, Launch, Slots
     from airflow_snowpack.scheduling.constraints.constraint import Constraint
     from airflow_snowpack.scheduling.history import ScheduleEntry
+    from airflow_snowpack.scheduling.pending_runs.model import RoundReport
     from airflow_snowpack.scheduling.triggers.trigger import Trigger
 
 

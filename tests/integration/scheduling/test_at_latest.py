@@ -15,7 +15,6 @@ from airflow_snowpack.scheduling import (
     CustomEvents,
     Delay,
     Every,
-    NotStarted,
     PartitionsAdded,
     Schedules,
     SinceLastRun,
@@ -23,6 +22,7 @@ from airflow_snowpack.scheduling import (
     explain,
     run_now,
 )
+from airflow_snowpack.scheduling.airflow_port import NotStarted
 
 pytestmark = pytest.mark.one_database
 

@@ -12,19 +12,11 @@ from crew import crew_of
 from effort import rounds
 from scripted_engine import eventually
 
-from airflow_snowpack.scheduling import (
-    Checker,
-    Cron,
-    CustomEvents,
-    Event,
-    EventLog,
-    Launcher,
-    MaxConcurrent,
-    NotStarted,
-    Subscriber,
-    explain,
-    run_now,
-)
+from airflow_snowpack.scheduling import Cron, CustomEvents, Event, EventLog, MaxConcurrent, explain, run_now
+from airflow_snowpack.scheduling.airflow_port import NotStarted
+from airflow_snowpack.scheduling.events.event_intake import Subscriber
+from airflow_snowpack.scheduling.launches.launcher import Launcher
+from airflow_snowpack.scheduling.pending_runs.checker import Checker
 from airflow_snowpack.scheduling.pending_runs.model import PendingState
 from airflow_snowpack.scheduling.triggers.trigger import custom_key
 from airflow_snowpack.store import utc_now

@@ -16,12 +16,12 @@ from airflow_snowpack.scheduling import (
     EventIntake,
     Every,
     MaxRuns,
-    NotStarted,
     PoolSlots,
     Schedule,
     Since,
     Timeout,
 )
+from airflow_snowpack.scheduling.airflow_port import NotStarted
 from airflow_snowpack.scheduling.events.clocks import recover_from_set_back
 from airflow_snowpack.scheduling.triggers.trigger import custom_key
 from airflow_snowpack.store.signs_of_life import Role, SignOfLife, last_seen

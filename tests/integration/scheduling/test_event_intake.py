@@ -12,7 +12,6 @@ from airflow_snowpack.scheduling import (
     Delay,
     Event,
     EventIntake,
-    NotStarted,
     PartitionsAdded,
     Schedule,
     Scheduler,
@@ -20,6 +19,7 @@ from airflow_snowpack.scheduling import (
     explain,
     work_is_due,
 )
+from airflow_snowpack.scheduling.airflow_port import NotStarted
 
 if TYPE_CHECKING:
     from conftest import Scheduler as ScheduledWorld

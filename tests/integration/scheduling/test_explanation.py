@@ -6,17 +6,8 @@ from typing import Any
 
 import pytest
 
-from airflow_snowpack.scheduling import (
-    BytesAdded,
-    Cron,
-    Delay,
-    MaxConcurrent,
-    NotStarted,
-    PartitionsAdded,
-    Schedule,
-    TimeWindow,
-    explain,
-)
+from airflow_snowpack.scheduling import BytesAdded, Cron, Delay, MaxConcurrent, PartitionsAdded, Schedule, TimeWindow, explain
+from airflow_snowpack.scheduling.airflow_port import NotStarted
 from airflow_snowpack.store.signs_of_life import Role, SignOfLife
 
 pytestmark = pytest.mark.one_database

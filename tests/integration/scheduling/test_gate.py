@@ -15,11 +15,9 @@ from effort import rounds
 from forgetting import forget_old
 
 from airflow_snowpack.scheduling import (
-    Checker,
     ClusterLoad,
     CustomEvents,
     Delay,
-    EndedRun,
     Gate,
     GatedRun,
     GatePlace,
@@ -32,6 +30,8 @@ from airflow_snowpack.scheduling import (
     explain,
     gate_is_due,
 )
+from airflow_snowpack.scheduling.airflow_port import EndedRun
+from airflow_snowpack.scheduling.pending_runs.checker import Checker
 from airflow_snowpack.scheduling.pending_runs.gated_runs import read_gate
 from airflow_snowpack.store import open_store
 from airflow_snowpack.store.tables.schedules import slot_holds

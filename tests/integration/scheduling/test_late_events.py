@@ -10,7 +10,9 @@ import sqlalchemy as sa
 from crew import crew_of
 from effort import rounds
 
-from airflow_snowpack.scheduling import Checker, CustomEvents, Event, PoolSlots, Subscriber, Timeout
+from airflow_snowpack.scheduling import CustomEvents, Event, PoolSlots, Timeout
+from airflow_snowpack.scheduling.events.event_intake import Subscriber
+from airflow_snowpack.scheduling.pending_runs.checker import Checker
 from airflow_snowpack.scheduling.pending_runs.model import PendingState
 from airflow_snowpack.scheduling.triggers.trigger import custom_key
 from airflow_snowpack.store.tables.schedules import events, pending_events, pending_jobs

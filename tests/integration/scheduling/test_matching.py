@@ -9,8 +9,9 @@ import sqlalchemy as sa
 from bounded import PATIENCE_S
 from scripted_engine import eventually
 
-from airflow_snowpack.scheduling import CustomEvents, Delay, EventIntake, Every, Subscriber
+from airflow_snowpack.scheduling import CustomEvents, Delay, EventIntake, Every
 from airflow_snowpack.scheduling.events.clocks import restart_periods
+from airflow_snowpack.scheduling.events.event_intake import Subscriber
 from airflow_snowpack.scheduling.pending_runs.model import PendingState, move
 from airflow_snowpack.store import Store, open_store
 from airflow_snowpack.store.tables.schedules import pending_events

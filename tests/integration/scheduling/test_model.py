@@ -10,17 +10,8 @@ import pytest
 from effort import rounds
 from hypothesis import HealthCheck, given, settings, strategies as st
 
-from airflow_snowpack.scheduling import (
-    Cron,
-    CustomEvents,
-    Delay,
-    NotStarted,
-    PoolSlots,
-    Schedule,
-    Timeout,
-    TimeWindow,
-    run_now,
-)
+from airflow_snowpack.scheduling import Cron, CustomEvents, Delay, PoolSlots, Schedule, Timeout, TimeWindow, run_now
+from airflow_snowpack.scheduling.airflow_port import NotStarted
 
 if TYPE_CHECKING:
     from collections.abc import Callable

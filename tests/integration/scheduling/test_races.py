@@ -15,28 +15,28 @@ from effort import rounds, seed
 from scripted_engine import eventually
 
 from airflow_snowpack.scheduling import (
-    Checker,
-    Clocks,
     CustomEvents,
     Event,
     EventLog,
     Every,
-    Launcher,
     MaxConcurrent,
     PoolSlots,
     Runs,
     Schedule,
     Schedules,
     SinceLastRun,
-    Subscriber,
 )
+from airflow_snowpack.scheduling.events.clocks import Clocks
+from airflow_snowpack.scheduling.events.event_intake import Subscriber
 from airflow_snowpack.scheduling.events.event_log import publish
+from airflow_snowpack.scheduling.launches.launcher import Launcher
+from airflow_snowpack.scheduling.pending_runs.checker import Checker
 from airflow_snowpack.scheduling.triggers.trigger import custom_key
 from airflow_snowpack.store import Store, utc_now
 from airflow_snowpack.store.tables.schedules import pending_events, pending_jobs, schedule_history
 
 if TYPE_CHECKING:
-    from airflow_snowpack.scheduling import Launch
+    from airflow_snowpack.scheduling.airflow_port import Launch
 
 BATCHES = rounds(50, soak=2_000)
 """How many batches of events the publishers send at least."""

@@ -19,9 +19,7 @@ from airflow_snowpack.scheduling import (
     InvalidRun,
     InvalidSchedule,
     KeptByRun,
-    Launcher,
     NameTaken,
-    NotStarted,
     Origin,
     RegisteredRun,
     RegisteredRuns,
@@ -35,11 +33,14 @@ from airflow_snowpack.scheduling import (
     run_registered,
     sync,
 )
+from airflow_snowpack.scheduling.airflow_port import NotStarted
+from airflow_snowpack.scheduling.launches.launcher import Launcher
 from airflow_snowpack.store import Actor, AuditTrail, upgrade_schema
 from airflow_snowpack.store.tables.schedules import registered_runs
 
 if TYPE_CHECKING:
-    from airflow_snowpack.scheduling import Launch, StoredRun
+    from airflow_snowpack.scheduling import StoredRun
+    from airflow_snowpack.scheduling.airflow_port import Launch
 
 VERA = Actor("vera", "cli")
 DAILY = {"dag_id": "make_features", "cron": "0 13 * * *"}

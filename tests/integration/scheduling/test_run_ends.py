@@ -11,11 +11,8 @@ from forgetting import forget_old
 
 from airflow_snowpack.scheduling import (
     CustomEvents,
-    EndedRun,
-    EndsFound,
     EventLog,
     MaxConcurrent,
-    RunEnds,
     RunsFailed,
     RunsSucceeded,
     Scheduler,
@@ -23,12 +20,14 @@ from airflow_snowpack.scheduling import (
     ends_are_due,
     read_runs,
 )
+from airflow_snowpack.scheduling.airflow_port import EndedRun, EndsFound
+from airflow_snowpack.scheduling.launches.run_ends import RunEnds
 from airflow_snowpack.store.tables.schedules import run_places
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from airflow_snowpack.scheduling import EndsQuery
+    from airflow_snowpack.scheduling.airflow_port import EndsQuery
 
 GO = CustomEvents("go")
 NONE = {"success": 0, "failed": 0}

@@ -21,12 +21,12 @@ from airflow_snowpack.scheduling import (
     InvalidEvent,
     MaxConcurrent,
     MaxRuns,
-    NotStarted,
     PartitionsAdded,
     Schedule,
     SinceLastRun,
     TimeWindow,
 )
+from airflow_snowpack.scheduling.airflow_port import NotStarted
 from airflow_snowpack.scheduling.pending_runs.model import PendingState
 from airflow_snowpack.scheduling.triggers.trigger import custom_key, table_key
 

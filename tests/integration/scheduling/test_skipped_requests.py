@@ -18,11 +18,11 @@ from airflow_snowpack.scheduling import (
     MaxConcurrent,
     PartitionsAdded,
     Since,
-    Subscriber,
     Timeout,
     TimeWindow,
     explain,
 )
+from airflow_snowpack.scheduling.events.event_intake import Subscriber
 from airflow_snowpack.scheduling.pending_runs.model import PendingState
 from airflow_snowpack.store import open_store
 from airflow_snowpack.store.opening import STATEMENT_BY_STATEMENT

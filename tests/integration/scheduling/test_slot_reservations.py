@@ -7,15 +7,8 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from airflow_snowpack.scheduling import (
-    ClusterLoad,
-    CustomEvents,
-    FreeSlots,
-    NotStarted,
-    PoolSlots,
-    explain,
-    run_now,
-)
+from airflow_snowpack.scheduling import ClusterLoad, CustomEvents, PoolSlots, explain, run_now
+from airflow_snowpack.scheduling.airflow_port import FreeSlots, NotStarted
 from airflow_snowpack.store.tables.schedules import slot_holds
 
 GO = CustomEvents("go")

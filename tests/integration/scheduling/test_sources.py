@@ -20,12 +20,12 @@ from airflow_snowpack.scheduling import (
     MaxConcurrent,
     PartitionsAdded,
     Poller,
-    RunEnds,
     RunsFailed,
     RunsSucceeded,
     Since,
     explain,
 )
+from airflow_snowpack.scheduling.launches.run_ends import RunEnds
 from airflow_snowpack.wire.schedule import ExplanationShape
 
 if TYPE_CHECKING:

@@ -37,12 +37,10 @@ from airflow_snowpack.scheduling import (
     Cron,
     CustomEvents,
     Delay,
-    EndedRun,
     Event,
     Every,
     MaxConcurrent,
     MaxRuns,
-    NotStarted,
     PartitionsAdded,
     PendingQueue,
     PendingState,
@@ -64,6 +62,7 @@ from airflow_snowpack.scheduling import (
     send_event,
     sync,
 )
+from airflow_snowpack.scheduling.airflow_port import EndedRun, NotStarted
 from airflow_snowpack.scheduling.errors import WrongTransition
 from airflow_snowpack.scheduling.events.event_log import read_backlog
 from airflow_snowpack.scheduling.pending_runs.model import move

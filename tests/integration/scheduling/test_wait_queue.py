@@ -9,16 +9,9 @@ import pytest
 import sqlalchemy as sa
 from query_plans import sent_by
 
-from airflow_snowpack.scheduling import (
-    CustomEvents,
-    MaxConcurrent,
-    PoolSlots,
-    RoundReport,
-    Schedule,
-    SinceLastRun,
-    TimeWindow,
-)
+from airflow_snowpack.scheduling import CustomEvents, MaxConcurrent, PoolSlots, Schedule, SinceLastRun, TimeWindow
 from airflow_snowpack.scheduling.pending_runs import wait_queue
+from airflow_snowpack.scheduling.pending_runs.model import RoundReport
 from airflow_snowpack.store.tables.schedules import pending_jobs, schedule_runs, schedules
 
 GO = CustomEvents("go")

@@ -9,7 +9,8 @@ import pytest
 from bounded import PATIENCE_S
 from scripted_engine import eventually
 
-from airflow_snowpack.scheduling import CustomEvents, DagRuns, MaxConcurrent, Runs, SinceLastRun
+from airflow_snowpack.scheduling import CustomEvents, MaxConcurrent, Runs, SinceLastRun
+from airflow_snowpack.scheduling.airflow_port import DagRuns
 from airflow_snowpack.scheduling.pending_runs import evaluation
 from airflow_snowpack.store import open_store
 

@@ -12,7 +12,7 @@ from airflow.sdk import DAG, task
 @task
 def ask(about: str) -> dict[str, Any]:
     from airflow_snowpack.hooks.task_dag_runs import TaskDagRuns
-    from airflow_snowpack.scheduling import EndsQuery
+    from airflow_snowpack.scheduling.airflow_port import EndsQuery
 
     found = TaskDagRuns().ended_runs([EndsQuery(about, datetime.now(UTC) - timedelta(hours=1), search=True)])[about]
     ended = {run_id: [end.state, str(end.began_at), str(end.at)] for run_id, end in found.ended.items()}

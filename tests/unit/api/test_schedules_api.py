@@ -9,7 +9,10 @@ import sqlalchemy as sa
 from app_client import AppClient
 from pages_world import SomebodyIs, World, open_world
 
-from airflow_snowpack.scheduling import Checker, EndsFound, Launcher, NotStarted, Snapshot, Subscriber
+from airflow_snowpack.scheduling.airflow_port import EndsFound, NotStarted, Snapshot
+from airflow_snowpack.scheduling.events.event_intake import Subscriber
+from airflow_snowpack.scheduling.launches.launcher import Launcher
+from airflow_snowpack.scheduling.pending_runs.checker import Checker
 from airflow_snowpack.scheduling.sources.source import Found, ProblemKind, write_problem
 from airflow_snowpack.store import AuditTrail
 from airflow_snowpack.store.tables.schedules import schedules
@@ -20,7 +23,7 @@ if TYPE_CHECKING:
 
     from fastapi import FastAPI
 
-    from airflow_snowpack.scheduling import DagRuns, EndsQuery, Launch
+    from airflow_snowpack.scheduling.airflow_port import DagRuns, EndsQuery, Launch
 
 NIGHTLY: dict[str, Any] = {
     "name": "nightly",

@@ -10,7 +10,8 @@ import pytest
 import sqlalchemy as sa
 import yaml
 
-from airflow_snowpack.scheduling import Schedules, Subscriber
+from airflow_snowpack.scheduling import Schedules
+from airflow_snowpack.scheduling.events.event_intake import Subscriber
 from airflow_snowpack.store import AuditTrail
 from airflow_snowpack.store.tables.schedules import schedules as schedule_rows
 from airflow_snowpack.wire.schedule import ScheduleShape

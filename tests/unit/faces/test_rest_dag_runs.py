@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from airflow_snowpack.hooks.errors import AirflowUnreachable
-from airflow_snowpack.scheduling import DagRuns, Unavailable
+from airflow_snowpack.scheduling.airflow_port import DagRuns, Unavailable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

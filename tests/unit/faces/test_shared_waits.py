@@ -16,7 +16,8 @@ from trigger_rounds import as_connection, connections
 from airflow_snowpack import triggers
 from airflow_snowpack.iceberg import CatalogConfig, TableName
 from airflow_snowpack.jobs import Jobs
-from airflow_snowpack.scheduling import CommitsAdded, DagRuns, Gate, GatePlace, GateState, MaxConcurrent, parse_trigger
+from airflow_snowpack.scheduling import CommitsAdded, Gate, GatePlace, GateState, MaxConcurrent, parse_trigger
+from airflow_snowpack.scheduling.airflow_port import DagRuns
 from airflow_snowpack.scheduling.sources.consumer import NO_OWNER, Consumer
 from airflow_snowpack.store import Store, utc_now
 from airflow_snowpack.store.tables.schedules import considered

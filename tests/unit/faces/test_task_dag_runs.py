@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from airflow_snowpack.hooks.errors import AirflowUnreachable
-from airflow_snowpack.scheduling import DagRuns, EndedRun, EndsFound, EndsQuery, Launch, NotStarted, Unavailable
+from airflow_snowpack.scheduling.airflow_port import DagRuns, EndedRun, EndsFound, EndsQuery, Launch, NotStarted, Unavailable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

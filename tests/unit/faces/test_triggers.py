@@ -11,7 +11,8 @@ import pytest
 
 from airflow_snowpack import hooks, triggers
 from airflow_snowpack.jobs import Jobs, JobStatus
-from airflow_snowpack.scheduling import DagRuns, Gate, GatePlace, GateState, MaxConcurrent, Runs
+from airflow_snowpack.scheduling import Gate, GatePlace, GateState, MaxConcurrent, Runs
+from airflow_snowpack.scheduling.airflow_port import DagRuns
 from airflow_snowpack.store import StoreTooSlow, open_store
 from airflow_snowpack.triggers import shared_reads
 
