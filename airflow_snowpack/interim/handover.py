@@ -23,8 +23,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from airflow_snowpack.interim.errors import InterimReadingLost, StaleInterimAttempt, UnusableOutput
 from airflow_snowpack.interim.forms import FrameKind, frame_kind
-from airflow_snowpack.interim.frames.reading import read_as_arrow, read_on_spark
-from airflow_snowpack.interim.frames.writing import sources_of, write_table
+from airflow_snowpack.interim.frames.tables import read_as_arrow, read_on_spark, sources_of, write_table
 from airflow_snowpack.interim.map_reduce.errors import function_failure
 from airflow_snowpack.interim.model import OutputOptions, Reading, TaskAttempt, Writing
 from airflow_snowpack.interim.names import DEFAULT_OUTPUT, Scope

@@ -38,7 +38,7 @@ def data_frame(table: DataFrame | TableRef | ViewRef, spark: SparkSession | None
     :raises InvalidInterimTable: a reference without a session, or neither a DataFrame nor a reference.
     """
     if isinstance(table, TableRef | ViewRef):
-        from airflow_snowpack.interim.frames.reading import read_on_spark
+        from airflow_snowpack.interim.frames.tables import read_on_spark
 
         if spark is None:
             raise InvalidInterimTable("table", table, "reading a reference requires a session; pass it as spark=")

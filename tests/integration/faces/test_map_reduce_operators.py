@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from airflow_snowpack import hooks, operators
-from airflow_snowpack.interim.frames.reading import read_on_spark
+from airflow_snowpack.interim.frames.tables import read_on_spark
 from airflow_snowpack.interim.map_reduce.errors import FunctionFailed
 from airflow_snowpack.interim.refs import read_ref
 

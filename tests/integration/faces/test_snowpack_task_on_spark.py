@@ -12,7 +12,7 @@ from scripted_engine import eventually
 
 from airflow_snowpack import hooks
 from airflow_snowpack.interim import TableRef, ViewRef, read_ref
-from airflow_snowpack.interim.frames.reading import read_as_arrow
+from airflow_snowpack.interim.frames.tables import read_as_arrow
 from airflow_snowpack.interim.model import TableState
 
 if TYPE_CHECKING:

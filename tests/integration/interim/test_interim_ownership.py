@@ -17,7 +17,7 @@ from airflow_snowpack.iceberg import CatalogConfig, TableName
 from airflow_snowpack.interim.collection.dropping import Folder, folder_of_namespace
 from airflow_snowpack.interim.collection.sweeper import SweepKind, sweep
 from airflow_snowpack.interim.errors import ForeignNamespace, UnmarkedNamespace
-from airflow_snowpack.interim.frames.writing import write_table
+from airflow_snowpack.interim.frames.tables import write_table
 from airflow_snowpack.interim.model import InterimPolicy, OutputOptions, TableState
 from airflow_snowpack.interim.outputs import Output
 from airflow_snowpack.interim.ownership import STORE, adopt, claim, ownership_of

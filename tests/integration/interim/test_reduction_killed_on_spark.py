@@ -27,8 +27,7 @@ from scripted_engine import eventually
 from airflow_snowpack.iceberg import CatalogConfig
 from airflow_snowpack.interim import Handover, InterimRegistry, sweep
 from airflow_snowpack.interim.collection.dropping import folder_of_namespace
-from airflow_snowpack.interim.frames.reading import read_as_arrow
-from airflow_snowpack.interim.frames.writing import write_table
+from airflow_snowpack.interim.frames.tables import read_as_arrow, write_table
 from airflow_snowpack.interim.outputs import Output
 from airflow_snowpack.spark import local_session
 from airflow_snowpack.store import Store

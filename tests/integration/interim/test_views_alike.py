@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from airflow_snowpack.iceberg import TableName
-from airflow_snowpack.interim.frames.reading import read_as_arrow, read_on_spark
+from airflow_snowpack.interim.frames.tables import read_as_arrow, read_on_spark
 from airflow_snowpack.interim.names import Producer
 from airflow_snowpack.interim.refs import TableRef
 

@@ -11,7 +11,7 @@ import pytest
 from airflow_snowpack import hooks, operators
 from airflow_snowpack.builds.read.reader import SnapshotReader
 from airflow_snowpack.iceberg import TableName
-from airflow_snowpack.interim.frames.writing import write_table
+from airflow_snowpack.interim.frames.tables import write_table
 
 if TYPE_CHECKING:
     from pathlib import Path

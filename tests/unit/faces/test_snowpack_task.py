@@ -15,7 +15,7 @@ import pytest
 
 from airflow_snowpack import hooks
 from airflow_snowpack.interim import TableRef, ViewRef, read_ref
-from airflow_snowpack.interim.frames.reading import read_as_arrow
+from airflow_snowpack.interim.frames.tables import read_as_arrow
 from airflow_snowpack.interim.model import TableState
 from airflow_snowpack.interim.refs import named_table
 from airflow_snowpack.preservation import Preservation

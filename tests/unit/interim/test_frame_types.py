@@ -12,7 +12,7 @@ import pytest
 from airflow_snowpack.iceberg import CatalogConfig, TableName
 from airflow_snowpack.interim.errors import UnwritableFrame
 from airflow_snowpack.interim.frames.retyping import in_iceberg_types
-from airflow_snowpack.interim.frames.writing import write_table
+from airflow_snowpack.interim.frames.tables import write_table
 
 if TYPE_CHECKING:
     from pathlib import Path

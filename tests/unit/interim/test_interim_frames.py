@@ -15,9 +15,8 @@ from airflow_snowpack.iceberg import CatalogConfig, TableName
 from airflow_snowpack.interim.errors import UnreadableView, UnwritableFrame
 from airflow_snowpack.interim.forms import Form, FrameKind, as_arrow, frame_kind, in_form
 from airflow_snowpack.interim.frames.data_files import rows_of
-from airflow_snowpack.interim.frames.reading import query_of, read_as_arrow
 from airflow_snowpack.interim.frames.retyping import in_iceberg_types
-from airflow_snowpack.interim.frames.writing import write_table
+from airflow_snowpack.interim.frames.tables import query_of, read_as_arrow, write_table
 from airflow_snowpack.interim.names import Producer
 from airflow_snowpack.interim.refs import TableRef
 

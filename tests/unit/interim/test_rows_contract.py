@@ -23,8 +23,7 @@ from random_examples import UNHURRIED
 from airflow_snowpack.iceberg import CatalogConfig, TableName
 from airflow_snowpack.interim.errors import UnfitForm, UnwritableFrame
 from airflow_snowpack.interim.forms import Form, in_form
-from airflow_snowpack.interim.frames.reading import read_as_arrow
-from airflow_snowpack.interim.frames.writing import write_table
+from airflow_snowpack.interim.frames.tables import read_as_arrow, write_table
 from airflow_snowpack.interim.names import Producer
 from airflow_snowpack.interim.refs import TableRef
 

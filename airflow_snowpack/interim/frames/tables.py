@@ -1,11 +1,17 @@
-"""Read what a reference points to, at the committed snapshot: with Spark, or without it.
+"""Writes rows as a new Iceberg table, and reads what a reference points to: with Spark, or without it.
 
+    written = write_table(df, TableName("lake", "snowpack_interim", "flights_clean_3f09c1a2b4d5"), catalog, store.identity)
+    sources_of(df)        # (TableAt("lake.shop.orders", 11, …), …): the tables that the plan of a DataFrame reads
     df = read_on_spark(ref, session)                                     # lazy, as every DataFrame; Spark classic or Connect
     rows = read_as_arrow(ref.order_by("delay desc").limit(3), catalog)   # in memory, no JVM
 
-A view is one query: its condition first, then its order, its limit, and its columns last, so that it may be ordered by a column
-that it leaves out. Only Spark reads a condition: it is SQL, and no other engine finds the same rows for every condition (see
-decision 44 in ``docs/decisions``).
+A table is written in one commit: it exists with all of its rows, or not at all. Spark writes its own DataFrames, classic or
+Connect; this process writes the rows of pandas or Arrow, without Spark. The numbers come from the snapshot's own summary, so that
+nothing is counted twice.
+
+A table is read at its committed snapshot. A view is one query: its condition first, then its order, its limit, and its columns
+last, so that it may be ordered by a column that it leaves out. Only Spark reads a condition: it is SQL, and no other engine finds
+the same rows for every condition (see decision 44 in ``docs/decisions``).
 """
 
 from __future__ import annotations
@@ -13,16 +19,22 @@ from __future__ import annotations
 import json
 import logging
 import re
+import struct
 import time
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from airflow_snowpack.humanize import duration, plural
+from airflow_snowpack.humanize import duration, plural, size
 from airflow_snowpack.iceberg.names import TableName
-from airflow_snowpack.interim.errors import UnreadableView
+from airflow_snowpack.interim.errors import UnreadableView, UnwritableFrame
+from airflow_snowpack.interim.forms import FrameKind, as_arrow, frame_kind
+from airflow_snowpack.interim.ownership import STORE, claim
 from airflow_snowpack.interim.refs import ViewRef
+from airflow_snowpack.lineage.operation import TableAt
+from airflow_snowpack.spark.plan_tables import tables_read
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     import pyarrow as pa
     from pyiceberg.catalog import Catalog
@@ -32,9 +44,81 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+TABLE_PROPERTIES = {"format-version": "2", "snowpack.interim": "true", "write.format.default": "parquet"}
 ORDER = re.compile(r"\s*(?:`(?P<quoted>(?:[^`]|``)+)`|(?P<word>[a-z_]\w*))(?:\s+(?P<direction>asc|desc))?\s*", re.I | re.A)
 # In an ORDER BY Spark reads these as something other than a column, unless they are in backquotes.
 KEYWORDS = {"and", "or", "not", "in", "is", "null", "like", "between", "true", "false", "case", "cast", "exists", "interval"}
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A table after its only commit, with its folder from the catalog."""
+
+    snapshot_id: int | None
+    location: str
+    rows: int
+
+
+def write_table(frame: Any, name: TableName, catalog: Catalog, store_id: str) -> Written:
+    """Create the table with these rows.
+
+    :param frame: see :mod:`airflow_snowpack.interim.forms`.
+    :param store_id: of the store that has the table on record; the table is marked with it.
+    :raises UnwritableFrame: Iceberg has no type for one of its columns, or it is not a frame.
+    :raises ForeignNamespace: the namespace is another store's.
+    """
+    kind = frame_kind(frame)
+    began = time.monotonic()
+    claim(catalog, name.catalog, name.database, store_id)
+    properties = TABLE_PROPERTIES | {STORE: store_id}
+    if kind is FrameKind.SPARK:
+        _create_with_spark(frame, name, properties)
+    elif kind is not None:
+        _create_with_pyiceberg(frame, name, catalog, properties)
+    else:
+        raise UnwritableFrame(f"a {type(frame).__name__} is not a frame")
+    table = catalog.load_table(name.identifier)
+    snapshot = table.current_snapshot()
+    summary = snapshot.summary if snapshot is not None else None
+    totals = ("total-records", "total-data-files", "total-files-size")
+    rows, files, stored = (int((summary[total] if summary is not None else None) or 0) for total in totals)
+    took = duration(time.monotonic() - began)
+    log.info("Wrote %s with %s: %s in %s, %s, %s", name, kind, plural(rows, "row"), plural(files, "file"), size(stored), took)
+    return Written(snapshot.snapshot_id if snapshot is not None else None, table.location(), rows)
+
+
+def _create_with_spark(frame: Any, name: TableName, properties: Mapping[str, str]) -> None:
+    writer = frame.writeTo(name.quoted).using("iceberg")
+    for key, value in properties.items():
+        writer = writer.tableProperty(key, value)
+    writer.create()
+
+
+def _create_with_pyiceberg(frame: Any, name: TableName, catalog: Catalog, properties: Mapping[str, str]) -> None:
+    from pyiceberg.io.pyarrow import UnsupportedPyArrowTypeException
+
+    from airflow_snowpack.interim.frames.data_files import written_files
+    from airflow_snowpack.interim.frames.retyping import TIME_ZONES, in_iceberg_types, time_zones
+
+    given = as_arrow(frame)
+    rows, zones = in_iceberg_types(given), time_zones(given.schema)
+    own = {TIME_ZONES: json.dumps(zones)} if zones else {}
+    try:
+        creation = catalog.create_table_transaction(name.identifier, schema=rows.schema, properties={**properties, **own})
+        with creation.update_snapshot().fast_append() as append:
+            for file in written_files(rows, creation.table_metadata, creation._table.io):
+                append.append_data_file(file)
+    # Packing the bounds of a column with a value that does not fit its type raises errors that are not Arrow's.
+    except (UnsupportedPyArrowTypeException, TypeError, ValueError, struct.error) as problem:
+        raise UnwritableFrame(problem) from problem
+    creation.commit_transaction()
+
+
+def sources_of(frame: Any) -> Sequence[TableAt]:
+    """Return the Iceberg tables that a Spark DataFrame reads; the sources of rows in memory are unknown."""
+    if frame_kind(frame) is not FrameKind.SPARK:
+        return ()
+    return tuple(TableAt(table.name, table.snapshot_id, table.location) for table in tables_read(frame))
 
 
 def read_on_spark(ref: Ref, session: SparkSession) -> DataFrame:
