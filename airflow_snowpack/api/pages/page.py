@@ -57,7 +57,8 @@ class Page:
 
     def choice(self, name: str, choices: Container[str]) -> str:
         """Return a parameter that must be one of the choices; empty for anything else."""
-        return given if (given := self.asked(name)) in choices else ""
+        given = self.asked(name)
+        return given if given in choices else ""
 
     def number(self, name: str, digits: int = 18) -> int | None:
         """Return a parameter that must be a whole number without a sign; ``None`` for anything else."""
