@@ -19,6 +19,17 @@ if TYPE_CHECKING:
 
     T = TypeVar("T")
 
+    class Options(Protocol):
+        """Where the options of the section come from."""
+
+        @property
+        def home(self) -> Path:
+            """AIRFLOW_HOME, the folder of the embedded store."""
+
+        def text(self, key: str) -> str | None:
+            """Return an option as it is written; ``None`` if it is not."""
+
+
 MAY_HOLD_SECRETS = frozenset({"spark_conf"})
 
 
@@ -57,17 +68,6 @@ def catalog_name() -> str:
 def catalog_conn_id() -> str | None:
     """Return the connection of the installation's catalog; ``None`` for the embedded catalog."""
     return read_setting("catalog_conn_id", read_optional)
-
-
-class Options(Protocol):
-    """Where the options of the section come from."""
-
-    @property
-    def home(self) -> Path:
-        """AIRFLOW_HOME, the folder of the embedded store."""
-
-    def text(self, key: str) -> str | None:
-        """Return an option as it is written; ``None`` if it is not."""
 
 
 class AirflowOptions:
