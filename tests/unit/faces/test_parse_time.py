@@ -26,11 +26,12 @@ from airflow_snowpack.operators import (
     AcquireTableLockOperator, BuildShardsOperator, CancelMaintenanceOperator, CleanupBuildsOperator,
     CollectInterimTablesOperator, MaintainTableOperator, MapPartitionsOperator, MapRowsOperator,
     PruneStoreOperator, PublishBuildOperator,
-    ReduceRowsOperator, ReleaseTableLockOperator, RollbackBuildOperator, RunMaintenanceJobOperator, SelectWinnersOperator,
+    ReduceRowsOperator, ReleaseTableLockOperator, RollbackBuildOperator, RunMaintenanceJobOperator, RunQueuedJobsOperator,
+    SelectWinnersOperator,
     ShardedBuildOperator, SnowpackDispatcherOperator, SubmitMaintenanceOperator, SweepOperator,
 )
 from airflow_snowpack.sensors import (
-    BuildPublishedSensor, IcebergDataArrivalSensor, MaintenanceJobSensor, RunConstraintSensor, TableLockSensor,
+    BuildPublishedSensor, IcebergDataArrivalSensor, JobQueueSensor, MaintenanceJobSensor, RunConstraintSensor, TableLockSensor,
 )
 
 with DAG("everything", schedule=iceberg_asset("demo.flights") | maintained_tables() | build_asset("others") | published_builds()):
@@ -38,6 +39,8 @@ with DAG("everything", schedule=iceberg_asset("demo.flights") | maintained_table
     MaintainTableOperator(task_id="maintain_later", table="{{ params.table }}")
     SubmitMaintenanceOperator(task_id="submit", table="demo.flights")
     RunMaintenanceJobOperator(task_id="run")
+    RunQueuedJobsOperator(task_id="work")
+    JobQueueSensor(task_id="wanted")
     CancelMaintenanceOperator(task_id="cancel", job_id="0123")
     SweepOperator(task_id="sweep")
     PruneStoreOperator(task_id="prune", older_than="180d")
