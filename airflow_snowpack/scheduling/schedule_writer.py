@@ -63,9 +63,7 @@ CHANGES = {
 
 
 class Origin(StrEnum):
-    """Where a schedule comes from: a DAG file or YAML file; the API, pages or command line; first the one and then the other; or
-    a registration, of a registered run.
-    """
+    """Where a schedule comes from: a file; the API, pages or command line; a file, and then edited; or a registered run."""
 
     FILE = "file"
     HAND = "hand"
