@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from airflow_snowpack.builds.errors import PointerMoved
-from airflow_snowpack.cli.context import ends_cleanly
 from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.exit_code import ExitCode, code_of, common_code
 
@@ -74,6 +73,8 @@ def test_several_problems_of_one_kind_have_its_code_and_mixed_ones_are_refused()
 
 
 def test_ctrl_c_is_no_traceback(capsys: pytest.CaptureFixture[str]) -> None:
+    from airflow_snowpack.cli.context import ends_cleanly
+
     @ends_cleanly
     def interrupted(args: Namespace) -> ExitCode | None:
         raise KeyboardInterrupt
@@ -84,6 +85,8 @@ def test_ctrl_c_is_no_traceback(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_an_error_that_nobody_expected_keeps_its_traceback() -> None:
+    from airflow_snowpack.cli.context import ends_cleanly
+
     @ends_cleanly
     def broken(args: Namespace) -> ExitCode | None:
         raise RuntimeError("a bug")

@@ -10,7 +10,6 @@ import pytest
 
 from airflow_snowpack import hooks
 from airflow_snowpack.connections.errors import IncompleteConnection, UnsuitableConnection, UnusableAddress, UnusableExtra
-from airflow_snowpack.hooks.connections import NoAnswer, call_with_timeout
 from airflow_snowpack.iceberg.errors import CatalogUnreachable
 
 if TYPE_CHECKING:
@@ -288,6 +287,8 @@ def test_rich_prints_the_message_of_a_connection_test_whole(
 
 
 def test_a_catalog_that_hangs_is_given_up() -> None:
+    from airflow_snowpack.hooks.connections import NoAnswer, call_with_timeout
+
     never = threading.Event()
 
     with pytest.raises(NoAnswer, match="The catalog did not answer within 0 seconds"):

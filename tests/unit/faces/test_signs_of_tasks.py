@@ -10,7 +10,6 @@ import pytest
 
 from airflow_snowpack import operators
 from airflow_snowpack.api.roles import DagState
-from airflow_snowpack.operators.housekeeping import period_of
 from airflow_snowpack.store.signs_of_life import read_signs
 
 if TYPE_CHECKING:
@@ -36,6 +35,8 @@ NOW = datetime(2026, 11, 21, 18, 30, tzinfo=UTC)
 )
 def test_the_period_follows_the_schedule_of_the_dag(schedule: Any, minutes: float) -> None:
     from airflow.sdk import DAG
+
+    from airflow_snowpack.operators.housekeeping import period_of
 
     dag = DAG("some", schedule=schedule, start_date=NOW, max_active_runs=1)
     assert period_of(dag.timetable, NOW) == timedelta(minutes=minutes)
