@@ -26,6 +26,7 @@ PROMISES = (
         (
             "integration/jobs/test_attempt.py",
             "integration/jobs/test_kills.py",
+            "integration/jobs/test_many_workers.py",
             "integration/jobs/test_model.py",
             "integration/jobs/test_queue.py",
             "integration/jobs/test_races.py",
