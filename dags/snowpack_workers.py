@@ -20,6 +20,7 @@ with DAG(
     start_date=datetime(2026, 1, 1, tzinfo=UTC),
     catchup=False,
     max_active_runs=1,
+    is_paused_upon_creation=True,  # it claims every job of the queue, also where other workers run
     doc_md=__doc__,
     tags=["snowpack"],
     # If the store does not answer for a while, try again. A worker's retry takes over the job of the try before.
