@@ -241,7 +241,7 @@ def get_provider_info() -> dict[str, Any]:
         ],
         "hooks": _modules("hooks", "store", "iceberg_catalog", "iceberg_spark", "build_storage"),
         "operators": _modules(
-            "operators", "maintain", "jobs", "locks", "build", "build_steps", "map", "schedule", "housekeeping"
+            "operators", "maintain", "jobs", "workers", "locks", "build", "build_steps", "map", "schedule", "housekeeping"
         ),
         "sensors": _modules("sensors", "maintenance", "data_arrival", "run_constraint", "build_published"),
         "triggers": _modules("triggers", "waits", "dispatcher", "table_watcher"),
