@@ -18,6 +18,7 @@ import signal
 import socket
 import threading
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from datetime import timedelta
 from types import FrameType, TracebackType
 from typing import Self
@@ -94,6 +95,8 @@ class JobWorker:
     :param continue_on_error: see :class:`Attempt`.
     :param sign: reported at each poll, and while a job runs; ``None``: a sign of this worker's name.
     :param resumes: what the names of this worker's earlier tries begin with; a job that one of them has claimed comes first.
+    :param claiming: the block in which a job is claimed. A signal handler in the thread of :meth:`run_once` has to wait for its
+        end before it abandons the job, because :meth:`abandon` waits for the claim.
     """
 
     def __init__(
@@ -107,9 +110,11 @@ class JobWorker:
         continue_on_error: bool = False,
         sign: SignOfLife | None = None,
         resumes: str | None = None,
+        claiming: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
         self._jobs = jobs
         self._resumes = resumes
+        self._claiming = claiming
         self._make_engine = make_engine
         self._worker_id = worker_id
         self._catalog_id = catalog_id
@@ -184,7 +189,7 @@ class JobWorker:
 
     def _next_attempt(self) -> Attempt | None:
         self._engine = self._engine or self._make_engine()
-        with self._guard:
+        with self._claiming(), self._guard:
             claim = None if self._leaving else self._claim()
             if claim is None:
                 return None

@@ -78,6 +78,7 @@ class RunQueuedJobsOperator(StopsWhenKilled, UsesCatalog):
                 continue_on_error=hook.settings.continue_on_error,
                 sign=sign,
                 resumes=TaskRef.of(context["ti"]).any_try if again else None,
+                claiming=self.kill_postponed,
             )
             ended, until = Counter[str](), hook.store().clock() + self.run_for
             while hook.store().clock() < until and (status := self._worker.run_once()) is not None:

@@ -13,12 +13,13 @@ from scripted_engine import ScriptedEngine
 
 from airflow_snowpack import operators, sensors
 from airflow_snowpack.jobs import JobStatus
+from airflow_snowpack.jobs.claims import Claims
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from airflow_snowpack.iceberg import TableName
-    from airflow_snowpack.jobs import Job, Jobs
+    from airflow_snowpack.jobs import Claim, Job, Jobs
     from tests.unit.faces.conftest import Runner
 
 ACTIONS = ["rewrite_manifests", "expire_snapshots"]
@@ -69,6 +70,26 @@ def test_a_task_leaves_jobs_of_other_catalogs(run_operator: Runner, jobs: Jobs, 
 
     assert run_operator(work()).state == "skipped"
     assert jobs.get(other.job_id).status is JobStatus.PENDING
+
+
+@pytest.mark.usefixtures("engines", "waiting")
+def test_a_signal_in_the_middle_of_a_claim_fails_the_claimed_job_before_the_process_ends(
+    run_operator: Runner, jobs: Jobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    claim = Claims.claim
+
+    def claim_and_meet_a_signal(self: Claims, *arguments: Any, **options: Any) -> Claim | None:
+        claimed = claim(self, *arguments, **options)
+        run_operator.instance.task.on_kill()  # as Airflow's handler of SIGTERM calls it, in this very thread
+        return claimed
+
+    monkeypatch.setattr(Claims, "claim", claim_and_meet_a_signal)
+    outcome = run_operator(work())
+
+    assert outcome.state != "success"
+    assert jobs.count_open()[JobStatus.RUNNING] == 0, "no claim stays behind until its lease runs out"
+    assert [job.error for job in jobs.list(status=JobStatus.FAILED)] == ["Airflow ended the task guard.work"]
+    assert len(jobs.locks.list()) == 2
 
 
 @pytest.mark.usefixtures("engines")
