@@ -351,6 +351,16 @@ def test_jobs_of_other_catalogs_are_counted_as_waiting_elsewhere(jobs: Jobs, tab
     assert jobs.waiting_elsewhere(elsewhere.catalog_id) == {table.catalog_id: 1}
 
 
+def test_the_depth_of_the_queue_is_counted_for_each_catalog(jobs: Jobs, table: TableName) -> None:
+    elsewhere = replace(table, catalog_id="lake-0123456789ab")
+    jobs.submit(table, ACTIONS)
+    jobs.submit(elsewhere, ACTIONS)
+    assert jobs.claim("w1", catalog_id=elsewhere.catalog_id) is not None
+
+    depths = jobs.queue_depths([table.catalog_id, elsewhere.catalog_id, "unknown"])
+    assert depths == {table.catalog_id: 1, elsewhere.catalog_id: 0, "unknown": 0}
+
+
 def test_jobs_that_workers_run_are_counted_by_catalog_and_inline_ones_are_not(jobs: Jobs, table: TableName) -> None:
     elsewhere = replace(table, catalog_id="lake-0123456789ab")
     jobs.submit_and_claim(table, ACTIONS, "a task")
