@@ -227,7 +227,7 @@ class _LockedDataset:
             raise  # the record stays: the process that has the lock next finds out which of the two it is
         except PublishFailed as error:
             try:
-                self.publications.discard_unconfirmed(handle, error)
+                self.publications.withdraw(publication, handle, error)
             except (StoreUnreachable, StoreTooSlow):
                 log.exception("failed_but_not_recorded: %s of %s was not published", publication.run_id, publication.dataset)
             raise

@@ -195,18 +195,28 @@ class Publications:
         done = sa.select(run.run_id).where(run.build_id == key, run.manifest == stored.path)
         self._store.transact(repeatable(write, lambda conn: conn.execute(done).scalar() is not None))
 
-    def discard_unconfirmed(self, handle: RunHandle | None = None, error: object = None) -> None:
-        """Delete the records of publications that no reader can have seen and that will not be completed.
+    def withdraw(self, publication: Publication, handle: RunHandle | None, error: object) -> None:
+        """Delete the record of a publication whose pointer was not set, and fail the run of ``handle`` with ``error``.
 
-        The run of ``handle`` fails with ``error``.
+        The record of another unconfirmed publication stays, as the pointer may show that one.
         """
+        this = build_publications.c.number == publication.number
         values = ended(RunStatus.FAILED, self._store.clock(), str(error))
 
         def write(conn: sa.Connection) -> None:
             self._lock.renew_in(conn)
-            conn.execute(sa.delete(build_publications).where(self._unconfirmed()))
+            conn.execute(sa.delete(build_publications).where(self._unconfirmed(), this))
             if handle is not None:
                 conn.execute(sa.update(build_runs).where(fenced(handle)).values(values))
+
+        self._store.transact(write)
+
+    def discard_unconfirmed(self) -> None:
+        """Delete the records of publications that no reader can have seen and that will not be completed."""
+
+        def write(conn: sa.Connection) -> None:
+            self._lock.renew_in(conn)
+            conn.execute(sa.delete(build_publications).where(self._unconfirmed()))
 
         self._store.transact(write)
 

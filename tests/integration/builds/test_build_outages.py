@@ -212,6 +212,39 @@ def test_after_an_unknown_outcome_the_next_process_completes_the_publication(
     assert registry.dataset(DATASET).current_run == handle.run_id
 
 
+class Killed(BaseException): ...
+
+
+@pytest.mark.one_database
+def test_a_publication_that_fails_keeps_the_record_of_the_one_that_the_pointer_shows(
+    registry: BuildRegistry, storage: Storage, pointed: Pointed
+) -> None:
+    runs = published(registry, storage, 0, 1)
+
+    def kill() -> None:
+        raise Killed
+
+    pointed.after = kill
+    with pytest.raises(Killed):
+        rollback(registry, pointed, DATASET, to="-1", by="dag/run/task", once=True)
+    manifests = {path: storage.read(path) for run in runs if (path := registry.run(DATASET, run).manifest) is not None}
+    for path in manifests:
+        storage.delete(path)  # then nothing can be reconciled until they are restored
+    handle, manifest = built(registry, storage, MIDNIGHT + 2 * DAY)
+
+    def fail() -> None:
+        raise StorageFailed("write", "_CURRENT", "no")
+
+    pointed.before = fail
+    with pytest.raises(PublishFailed):
+        publish(registry, pointed, handle, manifest)
+    for path, data in manifests.items():
+        storage.write(path, data)
+    repeated = rollback(registry, storage, DATASET, to="-1", by="dag/run/task", once=True)
+    assert (repeated.run_id, repeated.publication) == (runs[0], 3)
+    assert registry.publications(DATASET)[0].kind is PublicationKind.ROLLBACK
+
+
 # -- a registry that is away -----------------------------------------------------------------------------------------------
 
 
