@@ -99,7 +99,7 @@ _NOT_NULL = " not null"
 
 
 def arrow_type(text: str) -> pa.DataType:
-    """:raises InvalidBuild: no type has this name."""
+    """Return the Arrow type of this name; :class:`InvalidBuild` if no type has it."""
     try:
         return _read(text)
     except (ValueError, TypeError, KeyError, pa.ArrowException):

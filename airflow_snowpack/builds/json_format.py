@@ -84,7 +84,10 @@ def selection_json(manifest: Manifest) -> bytes:
 
 
 def read_attempt(data: bytes, path: str) -> ShardAttemptResult:
-    """:raises ManifestDamaged: it is not an attempt's record, or not what was written."""
+    """Read an attempt's record.
+
+    :raises ManifestDamaged: it is not an attempt's record, or not what was written.
+    """
     _check_seal(data, path)
     return _read(data, path, ATTEMPT_FORMAT, lambda content: _shard(content, _text(content, "run_id")))
 
@@ -101,7 +104,10 @@ def read_manifest(data: bytes, path: str, checksum: str | None = None) -> Manife
 
 
 def read_selection(data: bytes, path: str) -> Manifest:
-    """:raises ManifestDamaged: it is not a selection, or not what was written."""
+    """Read a selection.
+
+    :raises ManifestDamaged: it is not a selection, or not what was written.
+    """
     _check_seal(data, path)
     return read_manifest(data, path)
 

@@ -43,8 +43,6 @@ if TYPE_CHECKING:
     from pyiceberg.catalog.sql import SqlCatalog
     from pyiceberg.table import Table
 
-    from airflow_snowpack.iceberg.names import TableName
-
     Known = Mapping[TableName, str | None]
     Settled = dict[TableName, Exception | None]
     Changed = dict[TableName, Callable[[], Table | None]]

@@ -215,9 +215,9 @@ class CatalogConfig:
             try:
                 return SqlCatalog(self.name, **properties)
             except DBAPIError as error:
-                # PyIceberg looks whether a SQL catalog has its tables and then makes them, so another may have come between.
-                is_code_of_existing = getattr(error.orig, "sqlstate", None) in (DUPLICATE_TABLE, UNIQUE_VIOLATION)
-                if not is_code_of_existing and "already exists" not in str(error.orig):
+                # PyIceberg creates the missing tables of a SQL catalog; another process may have created them meanwhile.
+                is_duplicate = getattr(error.orig, "sqlstate", None) in (DUPLICATE_TABLE, UNIQUE_VIOLATION)
+                if not is_duplicate and "already exists" not in str(error.orig):
                     raise
         return SqlCatalog(self.name, **properties)
 

@@ -75,7 +75,7 @@ def is_inside(location: str, folder: str) -> bool:
 
 
 def relation_of(first: str, second: str) -> Relation | None:
-    """Return whether the first is at, ``INSIDE`` or ``AROUND`` the second; ``None`` when they have nothing in common."""
+    """Return where the first lies, seen from the second; ``None`` if neither contains the other."""
     if normalise(first) == normalise(second):
         return Relation.SAME
     if is_inside(first, second):
