@@ -129,8 +129,8 @@ def launcher_home(real_home: Path, cache: Path, bundle: Path | None = None) -> P
     script = home / "bin" / "java"
     trusted = trust_store(bundle, cache) if bundle is not None else None
     # Before the caller's arguments: the user's own list replaces this one.
-    trust = f"-Djavax.net.ssl.trustStore={quote(str(trusted))} -Djavax.net.ssl.trustStorePassword={PASSWORD} "
-    text = LAUNCHER.format(java=quote(str(real_home / "bin" / "java")), options=trust if trusted is not None else "")
+    trust = f"-Djavax.net.ssl.trustStore={quote(str(trusted))} -Djavax.net.ssl.trustStorePassword={PASSWORD} " if trusted else ""
+    text = LAUNCHER.format(java=quote(str(real_home / "bin" / "java")), options=trust)
     if not script.is_file() or script.read_text() != text:
         script.parent.mkdir(parents=True, exist_ok=True)
         # Written beside and renamed: another process may be starting the same Java now.
