@@ -20,7 +20,7 @@ import sys
 import sysconfig
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -57,7 +57,8 @@ def load_schedules(file: Path) -> list[Schedule]:
 
     :raises InvalidSchedule: the file cannot be read, or one of its schedules is not valid.
     """
-    with _importing_from(file.parent):
+    # Reading YAML loads modules of triggers and constraints too, and must not find them beside the file.
+    with _importing_from(file.parent) if file.suffix == PYTHON else nullcontext():
         return _read_file(file)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import subprocess
 import sys
 from types import ModuleType
 from typing import TYPE_CHECKING
@@ -48,6 +49,16 @@ def test_a_schedule_that_one_file_imports_from_another_is_one_schedule(tmp_path:
     (tmp_path / "b_schedules.py").write_text("from a_schedules import ONE")
 
     assert names(tmp_path, "*_schedules.py") == ["one", "of_views", "of_clicks"]
+
+
+def test_one_yaml_file_runs_no_code_of_its_folder(tmp_path: Path) -> None:
+    (tmp_path / "cronsim.py").write_text("raise AssertionError('read from the folder of the YAML file')")
+    (tmp_path / "schedules.yaml").write_text(YAML.replace("every: 4h", "cron: '0 2 * * *'"))
+    read = "import pathlib, sys; from airflow_snowpack.scheduling import load_schedules as read; read(pathlib.Path(sys.argv[1]))"
+
+    done = subprocess.run([sys.executable, "-c", read, tmp_path / "schedules.yaml"], capture_output=True, text=True, check=False)
+
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_a_folder_without_such_files_declares_nothing(tmp_path: Path) -> None:
