@@ -107,7 +107,11 @@ class ShardCache:
     def _in_place(self, url: str, checksum: str, size: int) -> Path:
         path = self._storage.local_path(url)
         if url not in self._verified:
-            if problem := problem_of(path, checksum, size):
+            try:
+                problem = problem_of(path, checksum, size)
+            except FileNotFoundError:
+                problem = GONE
+            if problem:
                 raise ManifestDamaged(url, problem)
             self._verified.add(url)
         return path
@@ -118,7 +122,7 @@ class ShardCache:
         half = path.with_name(path.name + PART)
         try:
             while True:
-                whole = problem_of(path, checksum, size) is None
+                whole = _is_whole(path, checksum, size)
                 if not whole:
                     self._download(url, half, checksum, size)
                 with self._locked(ROOM):
@@ -176,14 +180,22 @@ class ShardCache:
 
 
 def problem_of(path: Path, checksum: str, size: int) -> str | None:
-    """Return how a file differs from the manifest, or ``None``."""
+    """Return how a file differs from the manifest, or ``None``.
+
+    :raises FileNotFoundError: it does not exist. Of a copy, that says nothing about the build.
+    """
+    if (found := path.stat().st_size) != size:
+        return f"it has {found} bytes, and {size} in the manifest"
+    if (found_checksum := file_checksum(path)) != checksum:
+        return f"its checksum is {found_checksum}, and {checksum} in the manifest"
+    return None
+
+
+def _is_whole(path: Path, checksum: str, size: int) -> bool:
     try:
-        if (found := path.stat().st_size) != size:
-            return f"it has {found} bytes, and {size} in the manifest"
-        found_checksum = file_checksum(path)
-    except FileNotFoundError:  # another process may also have just evicted it
-        return GONE
-    return None if found_checksum == checksum else f"its checksum is {found_checksum}, and {checksum} in the manifest"
+        return problem_of(path, checksum, size) is None
+    except FileNotFoundError:  # never copied, or just evicted by another process
+        return False
 
 
 def _mark_used(path: Path) -> None:

@@ -221,3 +221,20 @@ def test_a_copy_that_another_process_evicts_while_it_is_checked_is_copied_again(
     monkeypatch.setattr(shard_cache, "problem_of", evicted_meanwhile)
     assert located(ShardCache(far, folder), manifest.shards[0]) == path
     assert len(downloads(far)) == 2
+
+
+def test_a_download_that_another_process_deletes_is_not_taken_for_a_damaged_build(
+    far: Storage, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publish(far, pa.table({"id": KEYS, "name": ["newer"] * 400}), key="id", run_id="r2")
+    reader, checked = SnapshotReader(far, cache_dir=folder), shard_cache.problem_of
+
+    def deleted_meanwhile(path: Path, checksum: str, size: int) -> str | None:
+        path.unlink(missing_ok=True)
+        return checked(path, checksum, size)
+
+    monkeypatch.setattr(shard_cache, "problem_of", deleted_meanwhile)
+    with pytest.raises(FileNotFoundError):
+        reader.multi_get(KEYS)
+    monkeypatch.setattr(shard_cache, "problem_of", checked)
+    assert reader.multi_get([1])[1]["name"] == "newer", "an older build was served"
