@@ -182,7 +182,7 @@ class ShardCache:
 def problem_of(path: Path, checksum: str, size: int) -> str | None:
     """Return how a file differs from the manifest, or ``None``.
 
-    :raises FileNotFoundError: it does not exist. Of a copy, that says nothing about the build.
+    :raises FileNotFoundError: it does not exist. A build whose copy is missing is not damaged.
     """
     if (found := path.stat().st_size) != size:
         return f"it has {found} bytes, and {size} in the manifest"
