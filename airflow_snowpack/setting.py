@@ -6,8 +6,7 @@ options, takes 3 ms to define.
 
 from __future__ import annotations
 
-from enum import StrEnum
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Literal, Protocol, TypeVar
 
 from airflow_snowpack.errors import Kind, SnowpackError
 from airflow_snowpack.iceberg.names import LEVEL
@@ -18,6 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     T = TypeVar("T")
+    Execution = Literal["inline", "queued"]
 
     class Options(Protocol):
         """Where the options of the section come from."""
@@ -33,17 +33,8 @@ if TYPE_CHECKING:
 MAY_HOLD_SECRETS = frozenset({"spark_conf"})
 
 
-class Execution(StrEnum):
-    """Where a task's maintenance job runs."""
-
-    INLINE = "inline"
-    """In the task itself."""
-
-    QUEUED = "queued"
-    """In a worker that claims it from the queue, while the task waits in the triggerer."""
-
-
-EXECUTIONS = " or ".join(Execution)
+EXECUTIONS: tuple[Execution, ...] = ("inline", "queued")
+"""Where a task's maintenance job runs: in the task itself, or in a worker, while the task waits in the triggerer."""
 
 
 class InvalidSetting(SnowpackError, kind=Kind.MISCONFIGURED):
@@ -124,6 +115,7 @@ def read_level(text: str) -> str:
 
 def read_execution(text: str) -> Execution:
     """:raises ValueError: the text is not an execution."""
-    if text not in tuple(Execution):
-        raise ValueError(f"it must be {EXECUTIONS}")
-    return Execution(text)
+    for execution in EXECUTIONS:
+        if text == execution:
+            return execution
+    raise ValueError(f"it must be {' or '.join(EXECUTIONS)}")

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING
 
 from airflow_snowpack.setting import (
     AirflowOptions,
-    Execution,
     InvalidSetting as InvalidSetting,
     read_execution,
     read_level,
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from airflow_snowpack.jobs.model import LifecyclePolicy
-    from airflow_snowpack.setting import Options
+    from airflow_snowpack.setting import Execution, Options
 
 SHORTEST_REQUEST_TIMEOUT = timedelta(seconds=5)
 

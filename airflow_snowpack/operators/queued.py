@@ -22,7 +22,7 @@ from airflow_snowpack.links import show_job
 from airflow_snowpack.operators.arguments import UnreadableArgument, UnusableArgument, read_text
 from airflow_snowpack.operators.base import WaitsForTable, owner_of
 from airflow_snowpack.operators.jobs import RunsJob, require_completed
-from airflow_snowpack.setting import EXECUTIONS, Execution
+from airflow_snowpack.setting import EXECUTIONS, read_execution
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from airflow_snowpack.jobs import Job, Jobs, TableLocked
     from airflow_snowpack.lineage.operation import DatasetAt, TableAt
     from airflow_snowpack.maintenance.submit import MaintenanceRequest
+    from airflow_snowpack.setting import Execution
     from airflow_snowpack.settings import Settings
 
 WORKERS_OWN = ("continue_on_error", "spark_conn_id")
@@ -50,7 +51,7 @@ class QueuesJob(WaitsForTable, RunsJob):
         super().__init__(**kwargs)
         self.execution = execution
         if execution is not None and not is_template(execution):
-            self.read_execution(Execution.INLINE)
+            self.read_execution("inline")
 
     _queued: tuple[Jobs, str, str] | None = None
     _ended_job: Job | None = None
@@ -70,18 +71,19 @@ class QueuesJob(WaitsForTable, RunsJob):
         :raises UnusableArgument: the job is to be queued, and another argument would have no effect.
         """
         text = read_text(self.execution)
-        if text is not None and text not in tuple(Execution):
-            raise UnreadableArgument("execution", text, EXECUTIONS)
-        execution = default if text is None else Execution(text)
-        for name in WORKERS_OWN if execution is Execution.QUEUED else ():
+        try:
+            execution = default if text is None else read_execution(text)
+        except ValueError:
+            raise UnreadableArgument("execution", text, " or ".join(EXECUTIONS)) from None
+        for name in WORKERS_OWN if execution == "queued" else ():
             if read_text(value := getattr(self, name)) is not None:
                 why = f"has no effect with execution = '{execution}', because the worker that runs the job has its own"
-                raise UnusableArgument(name, value, why, f"Remove it, or use execution = '{Execution.INLINE}'")
+                raise UnusableArgument(name, value, why, "Remove it, or use execution = 'inline'")
         return execution
 
     def is_queued(self, settings: Settings) -> bool:
         """Return whether a worker runs the job; raises as :meth:`read_execution`."""
-        return self.read_execution(settings.execution) is Execution.QUEUED
+        return self.read_execution(settings.execution) == "queued"
 
     def queue_job(
         self, context: Context, jobs: Jobs, catalog: Catalog, request: MaintenanceRequest, before: Mapping[str, int]

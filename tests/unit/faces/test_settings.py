@@ -10,7 +10,6 @@ import pytest
 from airflow_snowpack.jobs.model import LifecyclePolicy
 from airflow_snowpack.maintenance.action import DEFAULT_ORDER, Action
 from airflow_snowpack.provider_info import CONFIG
-from airflow_snowpack.setting import Execution
 from airflow_snowpack.settings import InvalidSetting, Settings
 
 
@@ -33,7 +32,7 @@ def test_the_documented_defaults_are_those_of_the_domain() -> None:
     assert settings.policy == LifecyclePolicy()
     assert settings.action_order == DEFAULT_ORDER
     assert settings.continue_on_error is False
-    assert settings.execution is Execution.INLINE
+    assert settings.execution == "inline"
 
 
 def test_an_environment_variable_of_airflow_sets_an_option(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -46,7 +45,7 @@ def test_an_environment_variable_of_airflow_sets_an_option(monkeypatch: pytest.M
     assert settings.policy.lease == timedelta(minutes=5)
     assert settings.spark_conf == {"spark.sql.shuffle.partitions": "8"}
     assert settings.continue_on_error is True
-    assert settings.execution is Execution.QUEUED
+    assert settings.execution == "queued"
 
 
 def test_another_action_order_is_taken_when_it_is_whole(monkeypatch: pytest.MonkeyPatch) -> None:
