@@ -23,7 +23,7 @@ from airflow_snowpack.exit_code import ExitCode, code_of
 from airflow_snowpack.provider_info import SECTION
 from airflow_snowpack.settings import Settings
 from airflow_snowpack.worker.environment import Environment
-from airflow_snowpack.worker.process import run_worker
+from airflow_snowpack.worker.process import exits_on_signal, run_worker
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -47,18 +47,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     args = parser().parse_args(arguments)
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     try:
-        environment = Environment(os.environ, args.config)
-        settings = Settings.load(environment)
-        spark = open_spark(settings, environment)
-        with closing(open_installation(settings, environment)) as installation:
-            run_worker(
-                installation,
-                spark,
-                name=args.worker_id,
-                poll=args.poll,
-                max_jobs=1 if args.once else args.max_jobs,
-                until_idle=args.once,
-            )
+        with exits_on_signal():
+            environment = Environment(os.environ, args.config)
+            settings = Settings.load(environment)
+            spark = open_spark(settings, environment)
+            with closing(open_installation(settings, environment)) as installation:
+                run_worker(
+                    installation,
+                    spark,
+                    name=args.worker_id,
+                    poll=args.poll,
+                    max_jobs=1 if args.once else args.max_jobs,
+                    until_idle=args.once,
+                )
     except SnowpackError as problem:
         print(problem, file=sys.stderr)
         return code_of(problem)

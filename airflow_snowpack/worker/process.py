@@ -8,21 +8,45 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 import socket
+import sys
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
 from airflow_snowpack.iceberg.errors import catalog_label
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from datetime import timedelta
+    from types import FrameType
 
     from airflow_snowpack.connections.spark import Spark
     from airflow_snowpack.installation import Installation
     from airflow_snowpack.jobs import Engine
 
 log = logging.getLogger(__name__)
+
+
+@contextmanager
+def exits_on_signal() -> Iterator[None]:
+    """End the process with 0 on SIGTERM or SIGINT, in a block where no job runs. Enter it in the main thread.
+
+    The first process of a container ignores SIGTERM by default: a worker that is stopped while it starts would claim a job, and
+    would then be killed in the middle of it.
+    """
+
+    def leave(number: int, _frame: FrameType | None) -> None:
+        log.warning("shutdown_requested: %s", signal.Signals(number).name)
+        sys.exit(0)
+
+    before = {number: signal.signal(number, leave) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def run_worker(

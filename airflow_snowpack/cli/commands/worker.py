@@ -9,7 +9,7 @@ from airflow_snowpack.cli.output import log_to_stderr
 from airflow_snowpack.cli.values import read_period
 from airflow_snowpack.hooks.iceberg_spark import IcebergSparkHook
 from airflow_snowpack.hooks.store import SnowpackHook
-from airflow_snowpack.worker.process import run_worker
+from airflow_snowpack.worker.process import exits_on_signal, run_worker
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -22,7 +22,7 @@ def work(args: Namespace) -> ExitCode | None:
     """``worker``"""
     log_to_stderr()
     poll = read_period("--poll", args.poll)
-    with SnowpackHook(args.store_conn_id) as hook:
+    with exits_on_signal(), SnowpackHook(args.store_conn_id) as hook:
         run_worker(
             hook.installation,
             IcebergSparkHook(args.spark_conn_id, args.catalog_conn_id).spark,

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from bounded import PATIENCE_S, started
 
 from airflow_snowpack.worker.__main__ import main
 
@@ -75,3 +77,17 @@ def test_an_argument_that_is_not_valid_is_a_usage_error(arguments: list[str]) ->
     with pytest.raises(SystemExit) as ended:
         main(arguments)
     assert ended.value.code == 2
+
+
+@pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGINT])
+def test_a_worker_that_is_stopped_while_it_starts_exits_with_0(
+    variables: dict[str, str], tmp_path: Path, sent: signal.Signals
+) -> None:
+    os.mkfifo(tmp_path / "worker.cfg")
+    command = [sys.executable, "-m", "airflow_snowpack.worker", "--config", tmp_path / "worker.cfg"]
+    with started(command, env=os.environ | variables, stderr=subprocess.PIPE) as process:
+        with (tmp_path / "worker.cfg").open("w"):  # when the worker begins to read it
+            process.send_signal(sent)
+            assert process.wait(PATIENCE_S) == 0
+        assert process.stderr is not None
+        assert f"shutdown_requested: {sent.name}" in process.stderr.read()
