@@ -13,6 +13,7 @@ from __future__ import annotations
 import logging
 import os
 import re
+import signal
 import sys
 from dataclasses import dataclass
 from threading import Lock
@@ -96,7 +97,10 @@ def _start(config: SparkConfig) -> _Running:
     conf = SparkConf(loadDefaults=False)
     for key, value in launch_conf.items():
         conf.set(key, value)
+    interrupt = signal.getsignal(signal.SIGINT)
     context = SparkContext(conf=conf, gateway=gateway)
+    if interrupt not in (signal.getsignal(signal.SIGINT), signal.default_int_handler, None):
+        signal.signal(signal.SIGINT, interrupt)  # PySpark replaces it in the main thread, also that of a worker
     if config.is_local and "PYSPARK_PYTHON" not in os.environ:
         # What tasks run in Python needs what is installed here; Spark would take the first python3 on the PATH.
         context.pythonExec = sys.executable

@@ -113,3 +113,19 @@ def test_a_jvm_that_dies_before_the_first_call_of_an_action_is_reported_with_how
     assert rewrite == f"failed | Failed before anything was done | {DIED}"
     assert expire.startswith("failed | Failed")
     assert expire.endswith(DIED)
+
+
+KEEPS_THE_HANDLER = """
+    import signal
+    from airflow_snowpack.spark import SparkConfig, local_session
+
+    signal.signal(signal.SIGINT, lambda number, frame: print("handled"))
+    local_session(SparkConfig())
+    signal.raise_signal(signal.SIGINT)
+"""
+
+
+def test_a_session_keeps_the_processs_own_handler_of_sigint() -> None:
+    command = [sys.executable, "-c", dedent(KEEPS_THE_HANDLER)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=True)
+    assert done.stdout.strip() == "handled"
