@@ -106,11 +106,11 @@ def longest_of_gates(store: Store) -> timedelta:
 
 def _periods_in(conn: sa.Connection, column: sa.ColumnElement[object]) -> timedelta:
     """Return the longest period in a column of constraints as JSON."""
-    declared = sa.cast(column, sa.Text)
-    texts = conn.execute(sa.select(declared).where(declared.is_not(None)).distinct()).scalars()
-    every = [declared for text in texts if isinstance(declared := json.loads(text), list)]
-    usable = [usable_constraint(one, "dag") for declared in every for one in declared]
-    return RequiredFacts.of(filter(None, usable), "").launches_within
+    stored = sa.cast(column, sa.Text)
+    texts = conn.execute(sa.select(stored).where(stored.is_not(None)).distinct()).scalars()
+    declared = [json.loads(text) for text in texts]
+    read = [usable_constraint(one, "dag") for each in declared if isinstance(each, list) for one in each]
+    return RequiredFacts.of([one for one in read if one is not None], "dag").launches_within
 
 
 def _find(conn: sa.Connection) -> timedelta:
