@@ -17,7 +17,7 @@ from pydantic import BaseModel
 from airflow_snowpack.api.problems import MEDIA_TYPE
 from airflow_snowpack.wire.build import RollbackBody
 from airflow_snowpack.wire.job import SubmitBody
-from airflow_snowpack.wire.queue import DrainBody, ProblemShape
+from airflow_snowpack.wire.operations import DrainBody, ProblemShape
 from airflow_snowpack.wire.run import RunBody, StartBody
 from airflow_snowpack.wire.schedule import EventBody, ScheduleBody
 

@@ -11,7 +11,7 @@ from airflow_snowpack.humanize import short_id
 from airflow_snowpack.jobs import ActionResult, Job, JobStatus
 from airflow_snowpack.maintenance import action_names
 from airflow_snowpack.wire.listing import Column, Elapsed, Listing
-from airflow_snowpack.wire.queue import AuditShape
+from airflow_snowpack.wire.operations import AuditShape
 from airflow_snowpack.wire.shape import CatalogId, Database, From, Level, Moment, Shape
 
 JOB_ID = "a1b2c3d4e5f678901234567890abcdef"

@@ -10,7 +10,7 @@ from airflow_snowpack.api.pages.page import Here, Page, PageRoute, search_pages
 from airflow_snowpack.humanize import ID
 from airflow_snowpack.jobs import Job, JobNotFound, QueueSample, TableLock
 from airflow_snowpack.store import AuditEntry, AuditTrail
-from airflow_snowpack.wire.queue import locked_by_job
+from airflow_snowpack.wire.operations import locked_by_job
 
 PERIOD = timedelta(days=1)
 STEPS = 96

@@ -14,7 +14,7 @@ from airflow_snowpack.api.routing import Strict
 from airflow_snowpack.api.services import Acting, Open
 from airflow_snowpack.store import AuditTrail
 from airflow_snowpack.wire.listing import cut
-from airflow_snowpack.wire.queue import (
+from airflow_snowpack.wire.operations import (
     AUDIT,
     AuditPageShape,
     DrainBody,

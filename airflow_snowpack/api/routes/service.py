@@ -22,7 +22,7 @@ from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.humanize import duration
 from airflow_snowpack.inventory import InventoryState
 from airflow_snowpack.store import StoreUnreachable
-from airflow_snowpack.wire.queue import HealthzShape, ReadyShape
+from airflow_snowpack.wire.operations import HealthzShape, ReadyShape
 
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 MAX_AGE_IN_PERIODS = 2

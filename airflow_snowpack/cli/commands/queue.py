@@ -14,7 +14,7 @@ from airflow_snowpack.exit_code import ExitCode
 from airflow_snowpack.humanize import ago, duration, short_id
 from airflow_snowpack.iceberg.errors import catalog_label
 from airflow_snowpack.wire.listing import cut
-from airflow_snowpack.wire.queue import AUDIT, LOCKS, DrainShape, QueueShape, ReleaseShape, SweepShape, locked_by_job
+from airflow_snowpack.wire.operations import AUDIT, LOCKS, DrainShape, QueueShape, ReleaseShape, SweepShape, locked_by_job
 from airflow_snowpack.wire.shape import seconds_since
 
 if TYPE_CHECKING:

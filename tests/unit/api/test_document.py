@@ -17,7 +17,7 @@ from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.jobs import ActionOutcome, ActionResult, HistoryEntry, Job, JobStatus, QueuePlace, QueueState
 from airflow_snowpack.store import AuditEntry
 from airflow_snowpack.wire.job import JobShape, PlaceShape, TimelineShape
-from airflow_snowpack.wire.queue import QueueShape
+from airflow_snowpack.wire.operations import QueueShape
 from airflow_snowpack.wire.shape import seconds_since
 
 NOW = datetime(2026, 4, 25, 14, 35, tzinfo=UTC)

@@ -16,7 +16,7 @@ from airflow_snowpack.api.roles import DagState, read_roles
 from airflow_snowpack.scheduling import CommitsAdded, CustomEvents, Schedule, Schedules, run_now
 from airflow_snowpack.store.signs_of_life import Role, SignOfLife
 from airflow_snowpack.store.tables.interim import interim_tables
-from airflow_snowpack.wire.queue import ReadyShape
+from airflow_snowpack.wire.operations import ReadyShape
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping

@@ -10,7 +10,7 @@ import pytest
 from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.jobs import Jobs, LifecyclePolicy, explain_tables
 from airflow_snowpack.store import AuditTrail
-from airflow_snowpack.wire.queue import LockShape
+from airflow_snowpack.wire.operations import LockShape
 from airflow_snowpack.wire.table import TableShape
 
 if TYPE_CHECKING:
