@@ -34,7 +34,7 @@ RECENT = timedelta(hours=24)
 NAMES = {Role.POLLER: "table poller", Role.COLLECTOR: "interim table collector"}
 DAGS = {Role.SWEEPER: "snowpack_sweep", Role.SCHEDULER: "snowpack_dispatcher", Role.COLLECTOR: "snowpack_interim_collector"}
 TO_START = {
-    Role.WORKER: "Start `airflow snowpack worker`, or a DAG with RunMaintenanceJobOperator.",
+    Role.WORKER: "Start `airflow snowpack worker`, or unpause the DAG snowpack_workers.",
     Role.SWEEPER: "Unpause the DAG snowpack_sweep, or run `airflow snowpack sweep` every 5 minutes.",
     Role.SCHEDULER: "Unpause the DAG snowpack_dispatcher, or run `airflow snowpack scheduler`.",
     Role.POLLER: "It runs inside the scheduler. Start one, or search its log for tables_not_polled.",

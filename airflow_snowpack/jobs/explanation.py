@@ -1,6 +1,6 @@
 """Why a job has not run yet, and what comes next for a table: one answer for the API, the pages and the command line.
 
-    str(explain(jobs, job))                                       # 'Waiting for a worker: 3 jobs ahead, 1 job running.'
+    str(explain(jobs, job))                                       # 'Waiting for a worker: 3 jobs ahead, 1 worker busy.'
     explain_tables(jobs, [table])[table].next_step.render(clock)  # the same, with the times as clock() formats them
 
 It only reads, by several statements: each sentence was true at one moment.
@@ -70,12 +70,12 @@ def _active(jobs: Jobs, job: Job, place: QueuePlace | None, running: Mapping[str
         return Text(f"Attempt {place.attempt} was lost. The next attempt starts at ", place.visible_at, " at the earliest.")
     ahead = jobs.ahead_of(place)
     order = f"{plural(ahead, 'job')} ahead" if ahead else "next in the queue"
-    if in_workers := running.get(job.table.catalog_id):
-        return Text(f"Waiting for a worker: {order}, {plural(in_workers, 'job')} running.")
+    if busy := running.get(job.table.catalog_id):
+        return Text(f"Waiting for a worker: {order}, {plural(busy, 'worker')} busy.")
     catalog = f" for catalog {job.table.catalog_id}" if job.table.catalog_id else ""
     return Text(
-        f"Waiting for a worker: {order}, no job running. If no worker runs{catalog}, start one with `airflow snowpack worker`, "
-        "or unpause a DAG with RunMaintenanceJobOperator."
+        f"Waiting for a worker: {order}, no worker busy. If no worker runs{catalog}, start one with `airflow snowpack worker`, "
+        "or unpause the DAG snowpack_workers."
     )
 
 

@@ -47,15 +47,15 @@ def next_step(jobs: Jobs, table: TableName) -> str:
         (
             0,
             0,
-            "Waiting for a worker: next in the queue, no job running. If no worker runs, start one with `airflow ",
+            "Waiting for a worker: next in the queue, no worker busy. If no worker runs, start one with `airflow ",
         ),
-        (1, 0, "Waiting for a worker: 1 job ahead, no job running. If no worker runs,"),
-        (0, 1, "Waiting for a worker: next in the queue, 1 job running."),
-        (1, 1, "Waiting for a worker: 1 job ahead, 1 job running."),
-        (3, 2, "Waiting for a worker: 3 jobs ahead, 2 jobs running."),
+        (1, 0, "Waiting for a worker: 1 job ahead, no worker busy. If no worker runs,"),
+        (0, 1, "Waiting for a worker: next in the queue, 1 worker busy."),
+        (1, 1, "Waiting for a worker: 1 job ahead, 1 worker busy."),
+        (3, 2, "Waiting for a worker: 3 jobs ahead, 2 workers busy."),
     ],
 )
-def test_a_waiting_job_says_how_many_are_ahead_of_it_and_how_many_run(
+def test_a_waiting_job_says_how_many_are_ahead_of_it_and_how_many_workers_are_busy(
     jobs: Jobs, table: TableName, clock: MovedClock, before: int, running: int, sentence: str
 ) -> None:
     for number in range(running):
@@ -77,13 +77,13 @@ def test_a_job_that_no_worker_can_claim_says_which_worker_to_start(jobs: Jobs, t
     assert jobs.claim("a worker of another catalog", catalog_id="other") is not None
     own = replace(table, catalog_id="3f2a91bc04de")
     jobs.submit(own, ACTIONS)
-    here = "no job running. If no worker runs for catalog 3f2a91bc04de, start one with `airflow snowpack worker`"
+    here = "no worker busy. If no worker runs for catalog 3f2a91bc04de, start one with `airflow snowpack worker`"
     assert here in next_step(jobs, own)
 
-    jobs.submit(replace(numbered(3), catalog_id="3f2a91bc04de"), ACTIONS)
     assert jobs.claim("its worker", catalog_id="3f2a91bc04de") is not None
-    assert "running" in next_step(jobs, own)
-    assert "If no worker runs" not in next_step(jobs, own)
+    waiting = replace(numbered(3), catalog_id="3f2a91bc04de")
+    jobs.submit(waiting, ACTIONS)
+    assert next_step(jobs, waiting) == "Waiting for a worker: next in the queue, 1 worker busy."
 
 
 def test_a_running_job_says_where_it_runs_and_how_far_it_is(jobs: Jobs, table: TableName, other_table: TableName) -> None:

@@ -243,7 +243,7 @@ def test_a_job_is_shown_with_its_reason_results_and_history(snowpack: Run, jobs:
     said = snowpack("jobs", "show", job.job_id[:8])
 
     assert job.job_id in said.out
-    assert "Waiting for a worker: next in the queue, no job running." in said.out
+    assert "Waiting for a worker: next in the queue, no worker busy." in said.out
     assert "retain_last" in said.out
     assert "submitted by vera" in said.out
 

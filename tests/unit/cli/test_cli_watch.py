@@ -94,7 +94,7 @@ def test_events_are_told_once_each_as_they_come(world: World) -> None:
 def test_a_job_that_waits_says_what_for(world: World) -> None:
     world.watch(world.claimed, world.ended)
 
-    assert world.lines[1].startswith("Waiting for a worker: next in the queue, no job running.")
+    assert world.lines[1].startswith("Waiting for a worker: next in the queue, no worker busy.")
 
 
 def test_the_error_of_a_failed_job_is_told_at_the_end(world: World) -> None:
