@@ -129,9 +129,9 @@ def submit(
 
 
 def submit_once(jobs: Jobs, catalog: Catalog, request: MaintenanceRequest, *, owner: str, submitted_by: str | None = None) -> Job:
-    """As :func:`submit`, but an owner whose job is still active gets that one: a submit whose answer was lost can be repeated.
+    """Return the owner's active job on this table; otherwise submit one. A submit whose answer was lost can be repeated.
 
-    A job of the same owner for another table is another request and is left alone.
+    A job of the same owner on another table is another request and is left alone.
     """
     own = jobs.find_owned(owner)
     if own is not None and own.table == request.table:
@@ -140,9 +140,9 @@ def submit_once(jobs: Jobs, catalog: Catalog, request: MaintenanceRequest, *, ow
 
 
 def submit_own(jobs: Jobs, catalog: Catalog, request: MaintenanceRequest, *, owner: str, submitted_by: str | None = None) -> Job:
-    """The owner's queued job that is still active and has this request; otherwise a new one.
+    """Return the owner's active queued job if it has this request; otherwise submit a new one.
 
-    Another active job of the owner is cancelled: its request is out of date, or it waits for a process that is gone.
+    Any other active job of the owner is cancelled first: its request is out of date, or the process that ran it is gone.
 
     :raises DrainModeOn: a new job is needed; nothing was cancelled.
     :raises TableLocked: also while the worker of the job that was cancelled is leaving the table.
@@ -169,7 +169,7 @@ def submit_and_claim(
     submitted_by: str | None = None,
     owner: str | None = None,
 ) -> Claim:
-    """As :func:`submit`, and hold the job from the start."""
+    """Submit a job and claim it in one transaction; raises as :func:`submit`."""
     _admit(jobs, catalog, request)
     return jobs.submit_and_claim(
         request.table, request.actions, worker_id, options=request.options, submitted_by=submitted_by, owner=owner
@@ -185,9 +185,9 @@ def claim_own(
     owner: str,
     submitted_by: str | None = None,
 ) -> Claim:
-    """The owner's job that is still active, taken over at once from whatever process holds it; otherwise a new job.
+    """Take the owner's active job over, even from a process that is still alive; otherwise submit and claim a new one.
 
-    An active job for the same table continues with the new request; one for another table is cancelled.
+    An active job on the same table continues with the new request; one on another table is cancelled.
     """
     from airflow_snowpack.jobs import JobAlreadyFinished
 
