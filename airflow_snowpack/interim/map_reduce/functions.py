@@ -140,11 +140,15 @@ def _module_to_send(fn: object) -> ModuleType | None:
     module = sys.modules.get(getattr(fn, "__module__", None) or type(fn).__module__)
     if module is None or module.__name__ in ("builtins", "__main__"):
         return None
-    file, paths = getattr(module, "__file__", None), sysconfig.get_paths()
-    installed = [Path(paths[kind]) for kind in ("stdlib", "platstdlib", "purelib", "platlib")]
+    file = getattr(module, "__file__", None)
     # Without a file it is built in, or was made at run time, which pickling handles by itself.
-    has_it = file is None or any(Path(file).is_relative_to(place) for place in (*installed, THIS_PACKAGE))
-    return None if has_it else module
+    return None if file is None or _is_installed(Path(file)) else module
+
+
+def _is_installed(file: Path) -> bool:
+    paths = sysconfig.get_paths()
+    places = [Path(paths[kind]) for kind in ("stdlib", "platstdlib", "purelib", "platlib")]
+    return any(file.is_relative_to(place) for place in (*places, THIS_PACKAGE))
 
 
 @contextmanager
