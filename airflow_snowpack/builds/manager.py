@@ -93,7 +93,10 @@ class RunInspection:
 class Skew:
     """How unevenly rows are distributed over shards.
 
-    :param largest: the id of the shard with the most rows, which has ``rows``, ``times`` as many as the ``average`` shard.
+    :param largest: the id of the shard with the most rows.
+    :param rows: the rows of that shard.
+    :param average: the rows of the average shard.
+    :param times: ``rows`` divided by ``average``.
     :param empty: the number of shards without rows.
     """
 

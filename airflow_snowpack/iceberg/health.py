@@ -209,7 +209,8 @@ class TableNumbers:
 
     :param bytes: of data and delete files together.
     :param records: rows in data files; rows that delete files hide are still among them.
-    :param position_deletes: rows in position-delete files, as ``equality_deletes`` are those in equality-delete files.
+    :param position_deletes: rows in position-delete files.
+    :param equality_deletes: rows in equality-delete files.
     :param snapshots: all that the table still has.
     :param manifests: of the current snapshot.
     """

@@ -151,7 +151,10 @@ class LiveFile(_LiveEntry):
 
 @dataclass(frozen=True, slots=True)
 class LiveDelete(_LiveEntry):
-    """A delete file that the current snapshot applies, with the data file that it is about when that is one only."""
+    """A delete file that the current snapshot applies.
+
+    :param data_file: the only data file that it applies to; ``None`` when it may apply to several.
+    """
 
     kind: DeleteKind
     data_file: str | None = None

@@ -65,7 +65,8 @@ class InventoryState:
     """How well the inventory knows the catalog.
 
     :param tables: how many it holds.
-    :param refreshed_at: when the catalog was last listed, as ``tried_at`` is when that was last tried; ``None`` for never.
+    :param refreshed_at: when the catalog was last listed; ``None`` for never.
+    :param tried_at: when that was last tried, successfully or not; ``None`` for never.
     :param problem: why the last try failed; ``None`` when it did not.
     :param left_out: the first :data:`LEFT_OUT_KEPT` of ``left_out_count`` tables and namespaces that the package cannot handle.
     """

@@ -42,7 +42,8 @@ class RunStatus(StrEnum):
 class BuildRun:
     """A run.
 
-    :param holder: the attempt that has the lease until ``lease_until`` or longer, for people.
+    :param holder: the attempt that has the lease, for people.
+    :param lease_until: the end of the lease unless it is renewed.
     :param losers_left: cleanup has still to look for losing attempts, or to look again for attempts that were still writing.
     :param deleted_at: when cleanup began to delete its objects; from then on it can no longer be published.
     :param owner: the task instance that began it; a later try of the same owner takes it over.

@@ -125,7 +125,7 @@ table_to_drop = row_mapper(
 
 
 class CollectorStore:
-    """Reads and writes what the collector needs, under the collector's name as the ``holder`` of leases."""
+    """Reads and writes what the collector needs. ``holder`` is the collector's name, for people."""
 
     def __init__(self, store: Store, policy: InterimPolicy, *, holder: str, make_id: IdMaker = new_id) -> None:
         self.store = store

@@ -75,7 +75,7 @@ class ShippedFunction:
 
 @dataclass(frozen=True, slots=True)
 class FunctionCall:
-    """A function in one Spark task, which has Spark's number of its partition."""
+    """A function in one Spark task. ``partition`` is Spark's number of the partition."""
 
     name: str
     partition: int
