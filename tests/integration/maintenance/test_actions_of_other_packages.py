@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from airflow_snowpack.jobs.model import Job
 
 CODE = '''
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import ClassVar
 
 from airflow_snowpack.jobs.model import ActionOutcome
