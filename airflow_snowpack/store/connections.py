@@ -43,7 +43,7 @@ def statement_by_statement(engine: sa.Engine) -> sa.Engine:
 
 
 class StickyConnections:
-    """At most so many, and no more than threads were busy at the same moment.
+    """Keeps connections open between statements: no more than ``at_most``, nor than were ever in use at the same moment.
 
     :param engine: each statement on it must be a transaction of its own.
     :param at_most: 0 for a pool of one connection, which is not to be held between statements.

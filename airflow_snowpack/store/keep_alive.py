@@ -35,7 +35,7 @@ class Loss(Enum):
 
 
 class KeepAlive:
-    """Renews one lease from its own thread; no beat begins after the end of the block.
+    """Renews one lease from its own thread, until the block ends.
 
     :param beat: moves the end of the lease; ``False``: the fence has moved.
     :param every: the time between two beats; at least three go into ``lost_after``.
