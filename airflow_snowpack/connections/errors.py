@@ -10,14 +10,14 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
+WITH_AIRFLOW = "Create it with `airflow connections add` or as AIRFLOW_CONN_… in the environment, or correct the id."
+
+
 class ConnectionNotFound(SnowpackError, kind=Kind.FAILED):
     """Airflow connection not found."""
 
-    def __init__(self, conn_id: str, purpose: str, cause: Exception) -> None:
-        super().__init__(
-            f"The Airflow connection {conn_id!r} for {purpose} cannot be read: {cause}. "
-            "Create it with `airflow connections add` or as AIRFLOW_CONN_… in the environment, or correct the id."
-        )
+    def __init__(self, conn_id: str, purpose: str, cause: Exception | str, way_out: str = WITH_AIRFLOW) -> None:
+        super().__init__(f"The Airflow connection {conn_id!r} for {purpose} cannot be read: {cause}. {way_out}")
 
 
 class UnsuitableConnection(SnowpackError, kind=Kind.MISCONFIGURED):

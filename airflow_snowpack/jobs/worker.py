@@ -137,7 +137,9 @@ class JobWorker:
         if attempt is None:
             return None
         try:
-            return attempt.run().status
+            job = attempt.run()
+            log.info("Job %s on %s ended as %s%s", job.job_id, job.table, job.status, f": {job.error}" if job.error else "")
+            return job.status
         except StaleAttempt as stale:
             log.info("%s", stale)
             return stale.status
@@ -195,7 +197,9 @@ class JobWorker:
                 return None
             self._attempt = Attempt(self._jobs, claim, self._engine, continue_on_error=self._continue_on_error, sign=self._sign)
             self._engine = None
-            return self._attempt
+        job = claim.job
+        log.info("Job %s, attempt %d, on %s: %s", job.job_id, claim.attempt, job.table, ", ".join(job.actions))
+        return self._attempt
 
     def _claim(self) -> Claim | None:
         if self._resumes is not None:

@@ -45,7 +45,8 @@ class ConnectionNotSet(SnowpackError, kind=Kind.MISCONFIGURED):
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the worker; returns the exit code, which ``docs/cli.md`` lists."""
     args = parser().parse_args(arguments)
-    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    logging.basicConfig(stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    logging.getLogger("airflow_snowpack").setLevel(logging.INFO)  # PyIceberg writes a line for each manifest list
     try:
         with exits_on_signal():
             environment = Environment(os.environ, args.config)

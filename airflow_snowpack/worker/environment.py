@@ -78,8 +78,7 @@ class Environment:
             except (OSError, UnicodeDecodeError) as problem:
                 raise UnreadableConfig(config, str(getattr(problem, "strerror", None) or problem)) from problem
             except Error as problem:
-                # Only the kind: the message repeats lines, which may have passwords.
-                raise UnreadableConfig(config, type(problem).__name__) from None
+                raise UnreadableConfig(config, _place(problem)) from None
 
     @property
     def home(self) -> Path:
@@ -100,12 +99,18 @@ class Environment:
         """
         text = self._variables.get(f"AIRFLOW_CONN_{conn_id.upper()}") or self._file.get(CONNECTIONS, conn_id, fallback=None)
         if not text:
-            problem = KeyError(f"neither AIRFLOW_CONN_{conn_id.upper()} nor a file has it")
-            raise ConnectionNotFound(conn_id, purpose, problem)
+            way_out = f"Set AIRFLOW_CONN_{conn_id.upper()}, add it to [{CONNECTIONS}] in the file of --config, or correct the id."
+            raise ConnectionNotFound(conn_id, purpose, "it is not set", way_out)
         connection = parse_connection(conn_id, text)
         if connection.extra_dejson.get("iam"):
             raise InvalidConnection(conn_id, "the extra iam needs Airflow's Postgres provider, which a worker does not have")
         return connection
+
+
+def _place(problem: Error) -> str:
+    """Return what is wrong and in which line, without the line itself, which may have a password."""
+    errors: list[tuple[int, str]] = getattr(problem, "errors", [])
+    return f"{type(problem).__name__} in line {errors[0][0] if errors else getattr(problem, 'lineno', '?')}"
 
 
 def parse_connection(conn_id: str, text: str) -> EnvironmentConnection:
@@ -113,11 +118,16 @@ def parse_connection(conn_id: str, text: str) -> EnvironmentConnection:
 
     :raises InvalidConnection: it is neither.
     """
+    read, problem = (
+        _from_uri,
+        "its URI cannot be read; write / # ? [ in user and password as %2F %23 %3F %5B",
+    )
+    if text.lstrip().startswith("{"):
+        read, problem = _from_json, "its JSON cannot be read, or has other fields"
     try:
-        fields = _from_json(text) if text.lstrip().startswith("{") else _from_uri(text)
-        return EnvironmentConnection(conn_id, **fields)
-    except (TypeError, ValueError, AttributeError) as problem:
-        raise InvalidConnection(conn_id, f"{type(problem).__name__} in its text") from None
+        return EnvironmentConnection(conn_id, **read(text))
+    except (TypeError, ValueError, AttributeError):
+        raise InvalidConnection(conn_id, problem) from None
 
 
 def _from_json(text: str) -> dict[str, Any]:
@@ -128,7 +138,7 @@ def _from_json(text: str) -> dict[str, Any]:
         **given,
         "conn_type": _type(given.get("conn_type")),
         "port": int(port) if port else None,
-        "extra_dejson": json.loads(extra) if isinstance(extra, str) else dict(extra),
+        "extra_dejson": _object(extra),
     }
 
 
@@ -152,8 +162,15 @@ def _from_uri(text: str) -> dict[str, Any]:
         "password": unquote(parts.password) if parts.password else None,
         "schema": unquote(parts.path[1:]) or None,
         "port": parts.port,
-        "extra_dejson": json.loads(query[EXTRA]) if EXTRA in query else query,
+        "extra_dejson": _object(query.get(EXTRA, query)),
     }
+
+
+def _object(extra: object) -> dict[str, Any]:
+    value = json.loads(extra) if isinstance(extra, str) else extra
+    if not isinstance(value, dict):
+        raise ValueError("the extra is not a JSON object")
+    return value
 
 
 def _host(parts: SplitResult) -> str | None:

@@ -94,6 +94,22 @@ def test_a_worker_drains_the_queue_and_then_finds_nothing(jobs: Jobs, table: Tab
 
 
 @pytest.mark.one_database
+def test_a_worker_logs_which_job_it_runs_and_how_that_ended(
+    jobs: Jobs, table: TableName, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", logger="airflow_snowpack.jobs.worker")
+    job = jobs.submit(table, ["expire_snapshots"])
+    JobWorker(jobs, lambda: ScriptedEngine({"expire_snapshots": "fail"}), "w1").run_once()
+
+    error = jobs.get(job.job_id).error
+    assert error is not None
+    assert caplog.messages == [
+        f"Job {job.job_id}, attempt 1, on {table}: expire_snapshots",
+        f"Job {job.job_id} on {table} ended as failed: {error}",
+    ]
+
+
+@pytest.mark.one_database
 def test_a_worker_whose_attempt_was_cancelled_goes_on_with_the_next_job(
     jobs: Jobs, table: TableName, other_table: TableName
 ) -> None:

@@ -52,7 +52,10 @@ def test_a_connection_means_what_it_means_to_airflow(text: str) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["hunter2", "[1]", '{"hunter2"', '{"hunter2": 1}', "postgres://db:hunter2/x", "a://b@c://hunter2", '{"port": "hunter2"}'],
+    [
+        *("hunter2", "[1]", '{"hunter2"', '{"hunter2": 1}', '{"port": "hunter2"}', '{"extra": ["hunter2"]}', '{"extra": "[1]"}'),
+        *("postgres://db:hunter2/x", "a://b@c://hunter2", 'postgres://db/?__extra__=["hunter2"]'),
+    ],
 )
 def test_a_connection_that_cannot_be_read_is_refused_without_its_text(text: str) -> None:
     with pytest.raises(InvalidConnection, match="Use a URI such as") as refused:
@@ -61,7 +64,7 @@ def test_a_connection_that_cannot_be_read_is_refused_without_its_text(text: str)
 
 
 def test_a_missing_connection_is_named_with_its_variable() -> None:
-    with pytest.raises(ConnectionNotFound, match="AIRFLOW_CONN_STORE"):
+    with pytest.raises(ConnectionNotFound, match=r"for the store cannot be read: it is not set\. Set AIRFLOW_CONN_STORE, add it"):
         Environment({}).connection("store", "the store")
 
 
@@ -97,11 +100,20 @@ def test_a_setting_that_is_not_valid_is_named_with_its_variable() -> None:
         Settings.load(Environment({"AIRFLOW__SNOWPACK__LEASE": "soon"}))
 
 
-@pytest.mark.parametrize("content", [b"password = hunter2\n", b"[a\n", b"\xff\xfe", b"[snowpack]\nlease = 1m\nlease = 2m\n"])
-def test_a_file_that_cannot_be_read_is_refused_without_its_text(tmp_path: Path, content: bytes) -> None:
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        (b"password = hunter2\n", "in line 1"),
+        (b"[a\n", "in line 1"),
+        (b"[snowpack]\nlease = 1m\nhunter2\n", "in line 3"),
+        (b"[snowpack]\nlease = 1m\nlease = hunter2\n", "DuplicateOptionError in line 3"),
+        (b"\xff\xfe", "can't decode"),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_refused_without_its_text(tmp_path: Path, content: bytes, problem: str) -> None:
     config = tmp_path / "worker.cfg"
     config.write_bytes(content)
-    with pytest.raises(UnreadableConfig, match=r"worker\.cfg") as refused:
+    with pytest.raises(UnreadableConfig, match=rf"worker\.cfg cannot be read: .*{problem}") as refused:
         Environment({}, config)
     assert "hunter2" not in str(refused.value)
 
