@@ -77,7 +77,7 @@ def open_installation(settings: Settings, environment: Environment) -> Installat
 
     connection = _connection("store_conn_id", settings.store_conn_id, environment, of_store.PURPOSE)
     return Installation(
-        open_store(of_store.store_url(connection)),
+        open_store(of_store.store_url(connection), of_a_task=True),
         settings.policy,
         settings.catalog_name,
         settings.interim_namespace,

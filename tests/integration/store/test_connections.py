@@ -6,6 +6,8 @@ import json
 import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -14,8 +16,11 @@ import sqlalchemy as sa
 from bounded import PATIENCE_S
 from scripted_engine import eventually
 
+from airflow_snowpack.settings import Settings
 from airflow_snowpack.store import Deadlines, Store, connections as pool, open_store
 from airflow_snowpack.store.keep_alive import KeepAlive
+from airflow_snowpack.worker.__main__ import open_installation
+from airflow_snowpack.worker.environment import Environment
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -46,6 +51,17 @@ def count(watcher: Store) -> int:
     """How many connections others have open; in a transaction, whose connection is the only one of the watcher."""
     found: int = watcher.transact(lambda conn: conn.execute(OPEN).scalar_one())
     return found
+
+
+def test_a_worker_without_airflow_holds_one_connection(postgres_database: str, watcher: Store) -> None:
+    url = sa.make_url(postgres_database)
+    address = {"host": url.host, "port": url.port, "schema": url.database, "login": url.username, "password": url.password}
+    environment = Environment({"AIRFLOW_CONN_S": json.dumps({"conn_type": "postgres", "extra": dict(url.query), **address})})
+    settings = replace(Settings.load(environment), store_conn_id="s")
+    before, together = count(watcher), threading.Barrier(2)
+    with closing(open_installation(settings, environment)) as worker, ThreadPoolExecutor(2) as threads:
+        assert list(threads.map(lambda _: together.wait(PATIENCE_S) < 2 and worker.store.transact(ask), range(2))) == [1, 1]
+        assert worker.store.transact(lambda conn: ask(conn) and count(watcher)) == before + 1
 
 
 def test_a_task_with_a_heartbeat_holds_one_connection(
