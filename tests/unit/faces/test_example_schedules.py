@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import runpy
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -28,6 +29,11 @@ def test_each_example_is_a_dag_with_a_page(name: str) -> None:
 
     dags = [value for value in runpy.run_path(str(DAGS / f"{name}.py")).values() if isinstance(value, DAG)]
     assert all(dag.doc_md and dag.tasks for dag in dags)
+
+
+def test_a_quiet_week_does_not_fail_the_dag_of_workers() -> None:
+    waits = runpy.run_path(str(DAGS / "snowpack_workers.py"))["jobs_wait"]
+    assert waits.timeout > timedelta(days=30).total_seconds()
 
 
 def test_the_dispatcher_finds_the_example_schedules_by_the_defaults_and_they_begin_suspended() -> None:
