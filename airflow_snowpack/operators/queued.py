@@ -163,9 +163,15 @@ class QueuesJob(WaitsForTable, RunsJob):
 
     def _wait(self, context: Context, jobs: Jobs, job: Job, before: Mapping[str, int], until: str | None) -> NoReturn:
         from airflow_snowpack.jobs import explain
+        from airflow_snowpack.store import StoreError
 
         show_job(self, context, job.job_id)
-        self.log.info("Job %s on %s (%s): %s", job.job_id, job.table, ", ".join(job.actions), explain(jobs, job))
+        self.log.info("Job %s on %s: %s", job.job_id, job.table, ", ".join(job.actions))
+        try:
+            self.log.info("%s", explain(jobs, job))
+        except StoreError as problem:
+            # The job is queued: a task that failed now would leave it behind.
+            self.log.warning("The task waits, but the reason cannot be read: %s", problem)
         self._defer(context, job.job_id, before, until)
 
     def _defer(self, context: Context, job_id: str, before: Mapping[str, int], until: str | None) -> NoReturn:

@@ -10,6 +10,7 @@ import pytest
 from airflow_snowpack import operators, triggers
 from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.jobs import ActionOutcome, ActionResult, JobStatus, JobWorker
+from airflow_snowpack.store import StoreUnreachable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -268,6 +269,20 @@ def test_the_store_that_is_away_when_the_task_resumes_makes_it_wait_again(
 
     work(jobs, flights)
     assert resume(run_operator, again).state == "success"
+
+
+def test_a_store_that_goes_away_after_the_job_was_queued_does_not_keep_the_task_from_waiting(
+    run_operator: Runner, jobs: Jobs, flights: TableName, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def gone(_jobs: Jobs, _job: Job) -> str:
+        raise StoreUnreachable("the database", ConnectionError("refused"))
+
+    # An outage that begins between two statements of the task.
+    monkeypatch.setattr("airflow_snowpack.jobs.explain", gone)
+    deferred = run_operator(maintain())
+
+    assert deferred.state == "deferred", deferred.error
+    assert trigger_of(deferred).job_id == only(jobs).job_id
 
 
 def test_a_trigger_that_cannot_wait_fails_the_task_and_its_job(run_operator: Runner, jobs: Jobs, flights: TableName) -> None:
