@@ -87,7 +87,8 @@ class AuditShape(Shape):
     via: str = Field(examples=["api"])
     change: str = Field(examples=["cancel"])
     subject: str = Field(
-        description="A job's id, a table with its catalog, `drain`, `queue`, or a name behind `schedule:`, `event:` or `build:`."
+        description="A job's id, a table with its catalog, `drain`, `queue`, or a name behind `schedule:`, `run:`, `event:`, "
+        "`build:` or `interim:`."
     )
     detail: dict[str, Any]
 

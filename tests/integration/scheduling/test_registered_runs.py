@@ -29,6 +29,7 @@ from airflow_snowpack.scheduling import (
     Schedules,
     explain,
     plan_sync,
+    read_history,
     run_now,
     run_registered,
     sync,
@@ -341,12 +342,25 @@ def test_each_change_has_one_entry_in_the_audit_trail_with_who_asked(runs: Regis
         runs.disable("features")
     runs.enable("features")
     run_registered(runs, "features")
+    run_now(Schedules(scheduler.store, catalog="lake", actor=VERA), "features")
     runs.unregister("features")
 
     entries = AuditTrail(scheduler.store).latest()[::-1]
-    wanted = ["register_run", "update_run", "disable_run", "enable_run", "run_registered", "unregister_run"]
+    wanted = ["register_run", "update_run", "disable_run", "enable_run", "run_registered", "run_schedule", "unregister_run"]
     assert [entry.change for entry in entries] == wanted
     assert {(entry.actor, entry.via, entry.subject) for entry in entries} == {("vera", "cli", "run:features")}
+
+
+def test_an_upsert_that_also_disables_is_one_change(runs: RegisteredRuns, scheduler: Any) -> None:
+    runs.register(make(**DAILY))
+    stored, became = runs.upsert(make(**DAILY, conf={"days": 1}, enabled=False))
+
+    assert (became, stored.enabled) == (Became.CHANGED, False)
+    history = read_history(scheduler.store, "features")[::-1]
+    assert [(entry.what, entry.detail["enabled"]) for entry in history] == [("created", True), ("updated", False)]
+    assert [entry.detail for entry in AuditTrail(scheduler.store).latest()[::-1]] == [{"enabled": True}, {"enabled": False}]
+    scheduler.go_on(days=2)
+    assert not scheduler.started
 
 
 def test_runs_are_listed_by_name_by_dag_and_by_whether_they_are_enabled(runs: RegisteredRuns) -> None:
