@@ -156,6 +156,7 @@ class StoreReads:
     def __init__(self, store_conn_id: str | None) -> None:
         self._conn_id = store_conn_id
         self._url: str | None = None
+        self._may_have_moved = False
         self._reads: dict[Any, SharedReads[Any, Any]] = {}
 
     async def get(self, read: Callable[[Store, frozenset[K]], Mapping[K, V | Exception]], key: K) -> V:
@@ -163,18 +164,25 @@ class StoreReads:
 
         :param read: a function of a module; triggers that pass the same function share its calls.
         :raises StoreUnreachable: the store does not answer; the log has it once for all triggers.
+        :raises ConnectionNotFound: its Airflow connection cannot be read, and never could.
         """
+        from airflow_snowpack.connections.errors import ConnectionNotFound
         from airflow_snowpack.store import StoreUnreachable
 
-        if self._url is None:
-            self._url = await _url(self._conn_id)
+        if self._url is None or self._may_have_moved:
+            try:
+                self._url, self._may_have_moved = await _url(self._conn_id), False
+            except ConnectionNotFound:
+                if self._url is None:
+                    raise
+                # Airflow's own database may be down with the store.
         url, mine = self._url, (self._url, read)
         if mine not in self._reads:
             self._reads[mine] = shared_reads(mine, lambda keys: read(_open(url), keys), "the store")
         try:
             found: dict[K, V] = await self._reads[mine].get([key])
         except StoreUnreachable:
-            self._url = None  # its Airflow connection may have changed
+            self._may_have_moved = True  # its Airflow connection may have changed
             raise
         return found[key]
 

@@ -13,7 +13,7 @@ from airflow_snowpack import hooks, triggers
 from airflow_snowpack.jobs import Jobs, JobStatus
 from airflow_snowpack.scheduling import Gate, GatePlace, GateState, MaxConcurrent, Runs
 from airflow_snowpack.scheduling.airflow_port import DagRuns
-from airflow_snowpack.store import StoreTooSlow, open_store
+from airflow_snowpack.store import StoreTooSlow, StoreUnreachable, open_store
 from airflow_snowpack.triggers import shared_reads
 
 if TYPE_CHECKING:
@@ -60,6 +60,27 @@ def test_a_trigger_comes_back_as_it_was(kind: str, arguments: tuple[Any, ...]) -
 
     assert path.endswith(type(trigger).__name__)
     assert type(trigger)(**state).serialize() == (path, state)
+
+
+def test_a_trigger_waits_for_its_store_also_while_airflow_cannot_read_the_connection(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_ELSEWHERE", json.dumps({"conn_type": "sqlite", "host": str(tmp_path / "store.db")}))
+    reads = shared_reads.StoreReads("elsewhere")
+
+    def away(store: Store, keys: frozenset[str]) -> dict[str, str]:
+        raise StoreUnreachable(store.where, OSError("down"))
+
+    def back(store: Store, keys: frozenset[str]) -> dict[str, str]:
+        return dict.fromkeys(keys, store.where)
+
+    async def outage() -> str:
+        with pytest.raises(StoreUnreachable):
+            await reads.get(away, "job")
+        monkeypatch.delenv("AIRFLOW_CONN_ELSEWHERE")
+        return await reads.get(back, "job")
+
+    assert asyncio.run(outage()) == f"sqlite:///{tmp_path}/store.db"
 
 
 def ready(name: str, jobs: Jobs, flights: TableName) -> BaseTrigger:
@@ -241,11 +262,13 @@ class Outage:
             jobs.cancel(self.job_id)
             jobs.close()
         self._file.rename(self._kept)
-        self._file.mkdir()
+        self._file.symlink_to(folder)
 
     def end(self) -> None:
-        self._file.rmdir()
-        self._kept.rename(self._file)
+        # In one step: a trigger that reads while there is no file would create an empty store.
+        back = self._file.with_suffix(".back")
+        back.symlink_to(self._kept)
+        back.replace(self._file)
 
 
 @pytest.fixture
