@@ -258,7 +258,7 @@ def test_two_runs_at_once_read_what_is_their_own_and_a_deferral_between_keeps_it
         (table,) = collecting.registry.tables(dag_id=run.dag_id, run_id=run.run_id)
         assert (table.name, table.is_named, table.rows) == ("letters", True, len(story))
         assert {pin.rpartition("/")[2] for pin in table.pins} == {"wait", "read"}
-        assert airflow.task(run, "wait")["state"] == "deferred"
+        assert airflow.task(run, "wait")["state"] not in ("success", "failed")
 
     for story in runs:
         stories.go_on(story)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from airflow_snowpack.interim import TableRef
 
 SOON = timedelta(seconds=1)
+NOTICED = timedelta(seconds=6)
 PATIENCE_S = 900
 AGAIN: dict[str, Any] = {"retries": 2, "retry_delay": SOON}
 
@@ -162,15 +163,22 @@ for waiting in ("system_interim_clears", "system_interim_paused"):
 
 
 class UntilToldTo(BaseOperator):
-    """Waits in the triggerer until somebody lets the story go on."""
+    """Waits in the triggerer until somebody lets the story go on.
+
+    Each wait is longer than Airflow takes to notice a deferral: a task that is resumed before is failed (docs/decisions/0010).
+    """
 
     def execute(self, context: Context) -> None:
-        from airflow.providers.standard.triggers.file import FileTrigger
+        self.wait()
 
-        file = Path(context["params"]["folder"]) / f"{context['params']['story']}.go"
-        self.defer(trigger=FileTrigger(filepath=str(file), poke_interval=0.3), method_name="go_on")
+    def wait(self) -> None:
+        from airflow.providers.standard.triggers.temporal import TimeDeltaTrigger
 
-    def go_on(self, context: Context, event: Any) -> None: ...
+        self.defer(trigger=TimeDeltaTrigger(NOTICED), method_name="go_on")
+
+    def go_on(self, context: Context, event: Any) -> None:
+        if not (Path(context["params"]["folder"]) / f"{context['params']['story']}.go").exists():
+            self.wait()
 
 
 TWIN = {"left": "right", "right": "left"}
