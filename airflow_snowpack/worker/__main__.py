@@ -107,7 +107,8 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("--config", type=Path, help="a file in the format of airflow.cfg, with [snowpack] and [connections]")
     parser.add_argument("--once", action="store_true", help="run one job, if one waits, and exit")
     parser.add_argument("--max-jobs", type=_count, metavar="N", help="exit after N jobs")
-    parser.add_argument("--poll", type=_period, default=timedelta(seconds=5), metavar="PERIOD", help="how long to wait when the queue is empty (default: 5s)")  # fmt: skip  # noqa: E501
+    pause = "how long to wait when the queue is empty (default: 5s)"
+    parser.add_argument("--poll", type=_period, default=timedelta(seconds=5), metavar="PERIOD", help=pause)
     parser.add_argument("--worker-id", metavar="NAME", help="the worker's name in its claims (default: host:process)")
     return parser
 

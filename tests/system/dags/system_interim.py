@@ -163,7 +163,7 @@ for waiting in ("system_interim_clears", "system_interim_paused"):
 
 
 class UntilToldTo(BaseOperator):
-    """Waits in the triggerer until somebody lets the story go on.
+    """Waits in the triggerer until the test creates the file of its story.
 
     Each wait is longer than Airflow takes to notice a deferral: a task that is resumed before is failed (docs/decisions/0010).
     """
