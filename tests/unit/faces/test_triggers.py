@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from datetime import timedelta
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -143,11 +144,13 @@ def test_that_takes_airflow_some_seconds(monkeypatch: pytest.MonkeyPatch, settin
     async def sleep(seconds: float) -> None:
         slept.append(seconds)
 
-    monkeypatch.setattr(wait_for.asyncio, "sleep", sleep)
-    begun = wait_for.Settling()
-    assert not begun.is_over
-    asyncio.run(begun.rest())
-    assert slept == [pytest.approx(seconds, abs=5)]
+    with monkeypatch.context() as clock:
+        clock.setattr(wait_for, "time", SimpleNamespace(monotonic=lambda: 1000.0))
+        clock.setattr(wait_for, "asyncio", SimpleNamespace(sleep=sleep))
+        begun = wait_for.Settling()
+        assert not begun.is_over
+        asyncio.run(begun.rest())
+    assert slept == [seconds]
 
 
 class NobodyElse:
