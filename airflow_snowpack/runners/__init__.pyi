@@ -1,0 +1,5 @@
+from .entry import Entry as Entry, InputTable as InputTable, ModuleEntry as ModuleEntry, ShellEntry as ShellEntry
+from .exchange import EntryResult as EntryResult, Exchange as Exchange, Exchanges as Exchanges, OutputTable as OutputTable
+from .invocation import Invocation as Invocation, Line as Line, Runner as Runner
+from .output_lines import OutputLines as OutputLines, Stream as Stream
+from .subprocess_runner import SubprocessRunner as SubprocessRunner
