@@ -5,6 +5,7 @@ from .errors import (
     JobAlreadyFinished as JobAlreadyFinished,
     JobError as JobError,
     JobNotFound as JobNotFound,
+    JobRunsInTask as JobRunsInTask,
     JobStillActive as JobStillActive,
     KeyUsedBefore as KeyUsedBefore,
     LeaseRanOut as LeaseRanOut,

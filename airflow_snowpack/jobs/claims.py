@@ -94,7 +94,8 @@ class Claims(JobReader):
     ) -> Claim:
         """Claim a job of this owner from the attempt that has it: the fence moves, and that attempt no longer counts.
 
-        An Airflow retry does this instead of waiting for the lease of a process that may still be alive.
+        An Airflow retry does this instead of waiting for the lease of a process that may still be alive. The job is inline from
+        then on, also when it was queued before: no worker gets it, and it fails when the lease of its task runs out.
 
         :param actions: run these from now on instead of the job's; likewise ``options``.
         :raises NotTheOwner: the job has another owner.
@@ -106,10 +107,10 @@ class Claims(JobReader):
             job = self._locked_active(conn, job_id)
             if job.owner is None or job.owner != owner:
                 raise NotTheOwner(job_id, owner, job.owner)
-            changes: dict[str, Any] = {} if actions is None else {"actions": list(actions)}
+            changes: dict[str, Any] = {"inline": True}
+            changes |= {} if actions is None else {"actions": list(actions)}
             changes |= {} if options is None else {"options": dict(options)}
-            if changes:
-                conn.execute(sa.update(jobs).where(jobs.c.job_id == job_id).values(**changes))
+            conn.execute(sa.update(jobs).where(jobs.c.job_id == job_id).values(**changes))
             return self._steps.take_over(conn, values)
 
         row = self.store.transact(repeatable(take, lambda conn: self._claimed_before(conn, values)))

@@ -64,6 +64,13 @@ class JobAlreadyFinished(JobError, kind=Kind.REFUSED):
         super().__init__(f"Job {job_id} has already {ENDED[status]}. Re-run it, or submit a new job.")
 
 
+class JobRunsInTask(JobError, kind=Kind.CONFLICT):
+    """The task of a queued job has taken it over."""
+
+    def __init__(self, job_id: str) -> None:
+        super().__init__(f"Job {job_id} runs in its own task and was not cancelled. End that task, or cancel the job itself.")
+
+
 class JobStillActive(JobError, kind=Kind.REFUSED):
     """The job is still active."""
 

@@ -22,7 +22,7 @@ from airflow_snowpack.iceberg.names import TableName
 from airflow_snowpack.jobs import statements as do
 from airflow_snowpack.jobs.claims import Claims
 from airflow_snowpack.jobs.drain import read_drain, write_drain
-from airflow_snowpack.jobs.errors import DrainModeOn, JobNotFound, JobStillActive, LockInUse, TableLocked
+from airflow_snowpack.jobs.errors import DrainModeOn, JobNotFound, JobRunsInTask, JobStillActive, LockInUse, TableLocked
 from airflow_snowpack.jobs.idempotency import KeyTaken, RequestKey, Submission
 from airflow_snowpack.jobs.model import (
     ActionResult,
@@ -212,19 +212,23 @@ class Jobs(Claims):
         before = self.get(job_id)
         return self.submit(before.table, before.actions, options=before.options, actor=actor, rerun_of=job_id)
 
-    def cancel(self, job_id: str, *, by: str | None = None, actor: Actor | None = None) -> Job:
+    def cancel(self, job_id: str, *, by: str | None = None, actor: Actor | None = None, unless_inline: bool = False) -> Job:
         """Cancel a pending or running job, for good.
 
         The fence is revoked and the queue row removed. A pending job frees its table at once; that of a running job
         stays locked until its worker has left it, or until the lease has run out and the sweep frees it.
 
         :param by: who cancels, for the record; the actor's name when there is one.
+        :param unless_inline: cancel the job only if no task runs it inline.
         :raises JobNotFound, JobAlreadyFinished: there is nothing to cancel.
+        :raises JobRunsInTask: a task runs the job inline, and ``unless_inline`` is set.
         """
         now, job_id, by = self.store.clock(), storable(job_id), actor.name if actor else by and storable(by)
 
         def write(conn: sa.Connection) -> Job:
             job = self._locked_active(conn, job_id)
+            if unless_inline and job.inline:
+                raise JobRunsInTask(job_id)
             ended = {"status": "cancelled", "attempt_id": None, "completed_at": now}
             values = {**ended, "error": CANCELLED, "cancelled_by": by}
             conn.execute(sa.update(jobs).where(jobs.c.job_id == job_id).values(**values))

@@ -184,10 +184,10 @@ class QueuesJob(WaitsForTable, RunsJob):
         raise AssertionError("defer() raises")
 
     def _cancel(self, jobs: Jobs, job_id: str, by: str) -> None:
-        from airflow_snowpack.jobs import JobAlreadyFinished, JobNotFound
+        from airflow_snowpack.jobs import JobAlreadyFinished, JobNotFound, JobRunsInTask
 
-        with suppress(JobAlreadyFinished, JobNotFound):
-            jobs.cancel(job_id, by=by)
+        with suppress(JobAlreadyFinished, JobNotFound, JobRunsInTask):
+            jobs.cancel(job_id, by=by, unless_inline=True)
             self.log.info("Job %s was cancelled, because its task has ended.", job_id)
 
 

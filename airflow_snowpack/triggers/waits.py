@@ -284,15 +284,15 @@ def _read_depths(store: Store, catalog_ids: frozenset[str]) -> dict[str, int]:
 
 
 def _cancel_jobs(store: Store, jobs_of: frozenset[tuple[str, str]]) -> dict[tuple[str, str], str | Exception]:
-    from airflow_snowpack.jobs import JobAlreadyFinished, JobNotFound, Jobs
+    from airflow_snowpack.jobs import JobAlreadyFinished, JobNotFound, JobRunsInTask, Jobs
 
     jobs = Jobs(store)
 
     def cancel(job_of: tuple[str, str]) -> str:
         job_id, owner = job_of
         try:
-            jobs.cancel(job_id, by=owner)
-        except (JobAlreadyFinished, JobNotFound) as over:
+            jobs.cancel(job_id, by=owner, unless_inline=True)
+        except (JobAlreadyFinished, JobNotFound, JobRunsInTask) as over:
             return str(over)
         return f"Job {job_id} was cancelled, because its task has ended."
 

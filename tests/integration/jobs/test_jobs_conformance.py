@@ -26,6 +26,7 @@ from airflow_snowpack.jobs import (
     JobCounts,
     JobFilter,
     JobNotFound,
+    JobRunsInTask,
     Jobs,
     JobStatus,
     JobStillActive,
@@ -463,6 +464,32 @@ def test_a_job_that_its_own_process_ran_fails_when_the_lease_runs_out_because_no
     assert "dag/run/task try 1 on host:1 stopped sending heartbeats" in failed.error
     assert not jobs.holds(claim)
     assert locks.get(table) is None
+
+
+def test_a_queued_job_that_its_task_takes_over_fails_when_that_task_dies(
+    jobs: Jobs, locks: TableLocks, table: TableName, clock: MovedClock
+) -> None:
+    """Where tasks run inline there may be no worker, and a job that waits for one would keep its table locked."""
+    job = jobs.submit(table, ACTIONS, owner="dag/run/task")
+    lost = jobs.claim("pod-1")
+    claim = jobs.take_over(job.job_id, "dag/run/task try 2 on host:1", owner="dag/run/task")
+    assert lost is not None
+    assert not jobs.holds(lost)
+    assert (claim.job.inline, jobs.running_in_workers()) == (True, {})
+    clock.forward(minutes=30)
+
+    assert jobs.sweep().failed == (job.job_id,)
+    assert locks.get(table) is None
+
+
+def test_a_cancel_of_a_queued_job_leaves_the_job_alone_that_its_task_runs(jobs: Jobs, table: TableName) -> None:
+    job = jobs.submit(table, ACTIONS, owner="dag/run/task")
+    claim = jobs.take_over(job.job_id, "dag/run/task try 2 on host:1", owner="dag/run/task")
+
+    with pytest.raises(JobRunsInTask, match=f"Job {job.job_id} runs in its own task"):
+        jobs.cancel(job.job_id, by="dag/run/task", unless_inline=True)
+    assert jobs.holds(claim)
+    assert jobs.cancel(job.job_id, by="vera").status is JobStatus.CANCELLED
 
 
 def test_the_next_run_gets_the_table_of_a_process_that_died_even_where_nothing_sweeps(

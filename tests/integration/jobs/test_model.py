@@ -234,6 +234,7 @@ class Lifecycle(RuleBasedStateMachine):
             return multiple()
         assert self.real.find_owned(owner) is not None
         taken = self.real.take_over(job_id, "retry", owner=owner)
+        job.inline = True
         self.start(taken)
         return taken
 

@@ -178,6 +178,16 @@ def test_a_retry_waits_for_the_job_of_the_try_before(run_operator: Runner, jobs:
     assert only(jobs).attempt == int(running), "it was not taken from its worker"
 
 
+def test_a_try_that_runs_inline_continues_the_queued_job_of_the_try_before(
+    run_operator: Runner, jobs: Jobs, flights: TableName
+) -> None:
+    first = trigger_of(run_operator(maintain()))
+    ended = run_operator(maintain(execution="inline"), try_number=2)
+
+    assert ended.state == "success", ended.error
+    assert (only(jobs).job_id, only(jobs).status, only(jobs).inline) == (first.job_id, JobStatus.COMPLETED, True)
+
+
 def test_a_retry_after_a_failed_job_submits_another(run_operator: Runner, jobs: Jobs, flights: TableName) -> None:
     deferred = run_operator(maintain())
     work(jobs, flights, WorkerEngine(ActionOutcome.FAILED))

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from airflow.jobs.triggerer_job_runner import TriggerRunner
     from trigger_rounds import TriggerRounds
 
+    from airflow_snowpack.jobs import Claim
     from airflow_snowpack.store import Store
 
 LIMIT_S = 300
@@ -297,6 +298,25 @@ def test_the_sensor_of_a_job_leaves_the_job_alone_when_it_is_killed(
 
     in_triggerer(act)
     assert jobs.get(job_ids[0]).status is JobStatus.PENDING
+
+
+def test_a_job_that_its_task_has_taken_over_since_goes_on(rounds: TriggerRounds, jobs: Jobs, states: TaskStates) -> None:
+    """The task was cleared and runs inline now; Airflow ends the trigger of the try before only after that."""
+    (job_id,) = queued(jobs, 1)
+
+    async def act(triggerer: Triggerer) -> None:
+        started = await triggerer.start(waiting([job_id]))
+        await rounds.over(1)
+        await asyncio.to_thread(take_over)
+        states.state = "running"
+        await triggerer.remove(started)
+
+    def take_over() -> None:
+        claims.append(jobs.take_over(job_id, "try 2", owner=ref(0).name))
+
+    claims: list[Claim] = []
+    in_triggerer(act)
+    assert jobs.holds(claims[0])
 
 
 def test_a_job_that_has_ended_stays_as_it_is_when_its_task_is_killed(
