@@ -18,12 +18,15 @@ from airflow_snowpack.errors import Kind, SnowpackError
 
 if TYPE_CHECKING:
     from collections import Counter
+    from collections.abc import Callable
 
     from airflow_snowpack.builds.registry.runs import BuildRegistry
     from airflow_snowpack.interim.registry import InterimRegistry
     from airflow_snowpack.jobs import Jobs, TableLocks
     from airflow_snowpack.jobs.model import LifecyclePolicy
     from airflow_snowpack.jobs.rescuer import Orphans
+    from airflow_snowpack.runners.images.registry import ImageBuilds
+    from airflow_snowpack.runners.images.target import ImageTarget
     from airflow_snowpack.scheduling import RegisteredRuns, Schedules
     from airflow_snowpack.store import Actor, Store
     from airflow_snowpack.store.retention import Kind as RowKind
@@ -51,6 +54,7 @@ class Installation:
     :param lock_wait: how long to wait for a dataset that another process publishes or cleans up; ``None`` for the default, which
         suits a task.
     :param orphans: ends Spark work that killed workers left behind; ``None`` leaves it to other processes.
+    :param image_target: returns the builder of images and where they go; ``None`` for Docker without a registry.
     """
 
     store: Store
@@ -59,6 +63,7 @@ class Installation:
     interim_namespace: str | None = None
     lock_wait: timedelta | None = None
     orphans: Orphans | None = None
+    image_target: Callable[[], ImageTarget] | None = None
 
     @cached_property
     def jobs(self) -> Jobs:
@@ -95,6 +100,20 @@ class Installation:
         if self.policy is not None:
             given |= {"lease": self.policy.lease, "heartbeat": self.policy.heartbeat}
         return InterimRegistry(self.store, InterimPolicy(**given))
+
+    @cached_property
+    def image_builds(self) -> ImageBuilds:
+        """The registry of images that workers build."""
+        from airflow_snowpack.runners.images.model import ImagePolicy
+        from airflow_snowpack.runners.images.registry import ImageBuilds
+        from airflow_snowpack.runners.images.target import ImageTarget
+
+        given: dict[str, Any] = {}
+        if (policy := self.policy) is not None:
+            given = {"lease": policy.lease, "heartbeat": policy.heartbeat}
+            given |= {"max_attempts": policy.max_attempts, "retry_base": policy.retry_base}
+        target = ImageTarget() if self.image_target is None else self.image_target()
+        return ImageBuilds(self.store, target, ImagePolicy(**given))
 
     def schedules(self, actor: Actor | None = None) -> Schedules:
         """Return the schedules.

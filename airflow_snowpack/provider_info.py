@@ -136,6 +136,18 @@ CONFIG: dict[str, Any] = {
                 "does not track.",
                 default="1d",
             ),
+            "image_builder": _option(
+                "The command that builds images from Git repositories on a worker: `docker`, `buildah` or `podman`.",
+                default="docker",
+                example="buildah",
+            ),
+            "image_registry_conn_id": _option(
+                "The Airflow connection (`docker`: host, user and password; extra `repository`, by default `snowpack`) of the "
+                "registry that built images are pushed to. Empty: an image exists on the host that built it only, and each host "
+                "builds the images that its tasks need.",
+                default="",
+                example="docker_default",
+            ),
             "airflow_conn_id": _option(
                 "The Airflow connection (`http`: address, user and password, or extra `token`) of Airflow's REST API. "
                 "Required by `airflow snowpack scheduler` and `airflow snowpack interim collect`; the dispatcher DAG needs it "

@@ -67,6 +67,8 @@ class Settings:
     builds_conn_id: str | None
     interim_namespace: str
     interim_sweep_after: timedelta
+    image_builder: str
+    image_registry_conn_id: str | None
     airflow_conn_id: str | None
     listen_to_airflow: bool
     request_timeout: timedelta
@@ -109,6 +111,8 @@ class Settings:
             builds_conn_id=read("builds_conn_id", read_optional),
             interim_namespace=read("interim_namespace", read_level),
             interim_sweep_after=read("interim_sweep_after", _period),
+            image_builder=read("image_builder", _builder),
+            image_registry_conn_id=read("image_registry_conn_id", read_optional),
             airflow_conn_id=read("airflow_conn_id", read_optional),
             listen_to_airflow=read("listen_to_airflow", _flag),
             request_timeout=read("request_timeout", _request_timeout),
@@ -171,6 +175,14 @@ def _order(text: str) -> tuple[str, ...]:
     from airflow_snowpack.maintenance.action import parse_order
 
     return parse_order(text.split(","))
+
+
+def _builder(text: str) -> str:
+    from airflow_snowpack.runners.images.target import BUILDERS
+
+    if text not in BUILDERS:
+        raise ValueError(f"it must be one of {', '.join(BUILDERS)}")
+    return text
 
 
 def _period(text: str) -> timedelta:

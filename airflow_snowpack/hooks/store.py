@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from airflow_snowpack.installation import Installation
     from airflow_snowpack.interim.registry import InterimRegistry
     from airflow_snowpack.jobs import Jobs, TableLocks
+    from airflow_snowpack.runners.images.target import ImageTarget
     from airflow_snowpack.store import Deadlines, Store
 
 SECRET_WORDS = ("password", "secret", "token")
@@ -128,8 +129,17 @@ class SnowpackHook(BaseHook):
                 self.settings.interim_namespace,
                 self._lock_wait,
                 ConnectOrphans(read_connection) if self._ends_orphans else None,
+                self._image_target,
             )
         return self._installation
+
+    def _image_target(self) -> ImageTarget:
+        from airflow_snowpack.connections.image_registry import PURPOSE, image_registry
+        from airflow_snowpack.runners.images.target import ImageTarget
+
+        conn_id = self.settings.image_registry_conn_id
+        registry = None if conn_id is None else image_registry(read_connection(conn_id, PURPOSE))
+        return ImageTarget(self.settings.image_builder, registry)
 
     def unchecked_store(self) -> Store:
         """Open another store without checking its tables, to inspect or upgrade them."""

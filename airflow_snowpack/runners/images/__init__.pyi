@@ -1,0 +1,20 @@
+from .errors import (
+    BuilderUnavailable as BuilderUnavailable,
+    ImageBuildFailed as ImageBuildFailed,
+    ImageBuildNotFound as ImageBuildNotFound,
+    InvalidImageBuild as InvalidImageBuild,
+    InvalidImageTarget as InvalidImageTarget,
+    RepositoryUnavailable as RepositoryUnavailable,
+    RevisionNotFound as RevisionNotFound,
+)
+from .model import (
+    Building as Building,
+    Failed as Failed,
+    ImagePolicy as ImagePolicy,
+    ImageRecord as ImageRecord,
+    ImageState as ImageState,
+    Ready as Ready,
+)
+from .registry import ImageBuilds as ImageBuilds
+from .source import ImageBuild as ImageBuild
+from .target import ImageTarget as ImageTarget, Registry as Registry

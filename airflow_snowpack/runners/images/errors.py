@@ -1,0 +1,80 @@
+"""Errors of images that workers build."""
+
+from __future__ import annotations
+
+from airflow_snowpack.errors import Kind, SnowpackError
+from airflow_snowpack.redaction import public_address, redacted
+
+SHOWN_LOG_LINES = 20
+
+
+class ImageError(SnowpackError, kind=Kind.FAILED):
+    """Base class of the errors of images."""
+
+
+class InvalidImageBuild(ImageError, kind=Kind.INVALID):
+    """Invalid description of an image.
+
+    :ivar field: the invalid parameter.
+    """
+
+    def __init__(self, field: str, value: object, problem: str) -> None:
+        self.field = field
+        super().__init__(f"{field} = {value!r:.200} cannot be used: {problem}.")
+
+
+class RevisionNotFound(ImageError, kind=Kind.NOT_FOUND):
+    """The repository has no such branch, tag or commit."""
+
+    def __init__(self, remote: str, revision: str, problem: str) -> None:
+        super().__init__(f"The revision {revision!r} of {public_address(remote)} cannot be used: {problem}.")
+
+
+class RepositoryUnavailable(ImageError, kind=Kind.UNAVAILABLE):
+    """The Git repository does not answer."""
+
+    def __init__(self, remote: str, problem: str) -> None:
+        super().__init__(
+            f"The repository {public_address(remote)} cannot be read: {redacted(problem)}. Check its address, and that workers "
+            "may read it without being prompted for a password."
+        )
+
+
+class BuilderUnavailable(ImageError, kind=Kind.MISCONFIGURED):
+    """This worker cannot build images."""
+
+    def __init__(self, builder: str, problem: str) -> None:
+        super().__init__(
+            f"This worker cannot build images with {builder!r}: {problem}. Install it or start its daemon, set [snowpack] "
+            "image_builder to another builder (docker, buildah or podman), or use a prebuilt image (image=…)."
+        )
+
+
+class ImageBuildFailed(ImageError, kind=Kind.FAILED):
+    """The image could not be built.
+
+    :ivar log: the end of the build log.
+    """
+
+    def __init__(self, key: str, attempts: int, error: str, log: str) -> None:
+        self.key, self.log = key, log
+        tail = "\n".join(log.splitlines()[-SHOWN_LOG_LINES:])
+        times = "1 attempt" if attempts == 1 else f"{attempts} attempts"
+        super().__init__(
+            f"The image {key[:12]} could not be built in {times}: {error} Fix the cause, then run "
+            f"`airflow snowpack images forget {key}` to build it again." + (f"\nEnd of the build log:\n{tail}" if tail else "")
+        )
+
+
+class ImageBuildNotFound(ImageError, kind=Kind.NOT_FOUND):
+    """No image of this key."""
+
+    def __init__(self, key: str) -> None:
+        super().__init__(f"No image was requested under the key {key!r:.80}, or it was forgotten.")
+
+
+class InvalidImageTarget(ImageError, kind=Kind.MISCONFIGURED):
+    """Images cannot be built or stored as configured."""
+
+    def __init__(self, field: str, value: object, problem: str) -> None:
+        super().__init__(f"{field} = {value!r:.200} cannot be used: {problem}.")

@@ -1,0 +1,127 @@
+"""The values of the registry of images: what a request returns, and what is on record about an image."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+
+class ImageState(StrEnum):
+    """The state of an image.
+
+    ``WAITING``: it may be built, now or after a back-off. ``BUILDING``: a process has the lease. ``READY``: it can be used.
+    ``FAILED``: every attempt failed.
+    """
+
+    WAITING = "waiting"
+    BUILDING = "building"
+    READY = "ready"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """An image that can be used.
+
+    :param reference: what a container is started from: ``registry/repository@sha256:…``, or the tag of an image that exists on
+        this host only.
+    :param digest: the digest of the manifest in the registry; without a registry, the id of the image.
+    """
+
+    key: str
+    commit: str
+    reference: str
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class Building:
+    """An image that is not ready yet.
+
+    :param since: the beginning of the attempt; while no process builds it, the time of the request.
+    :param holder: the process that builds it; ``None`` while none does.
+    :param until: no other process may build it before this moment: the end of the lease, or of a back-off.
+    :param is_free: that moment has passed, so that the next :meth:`ImageBuilds.ensure` with ``build=True`` builds it.
+    :param attempt: how many times it was attempted, this attempt included.
+    """
+
+    key: str
+    commit: str
+    since: datetime
+    holder: str | None
+    until: datetime
+    is_free: bool
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """An image that could not be built.
+
+    :param retry_at: from then on a request tries again.
+    """
+
+    key: str
+    commit: str
+    error: str
+    attempts: int
+    retry_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class ImageRecord:
+    """What is on record about an image.
+
+    :param key: SHA-256 of everything that decides what the image contains and where it is.
+    :param revision: the branch or tag of the first request.
+    :param commit: what the revision was resolved to.
+    :param build_args: the names of the build arguments; their values are part of the key, and not on record.
+    :param place: the registry's repository, or ``host:NAME/BUILDER`` for an image that exists on one host only.
+    :param tag: the name under which the builder stores the image.
+    :param reference: what a container is started from; ``None`` until the image is ready.
+    :param holder: the process that builds it, and ``lease_until`` the end of its lease; ``None`` while none does.
+    :param available_at: when it may be built, for an image that waits.
+    :param attempts: how many times a process began to build it.
+    :param error: why the last attempt failed.
+    """
+
+    key: str
+    remote: str
+    revision: str
+    commit: str
+    dockerfile: str
+    build_args: tuple[str, ...]
+    platform: str
+    place: str
+    tag: str
+    state: ImageState
+    reference: str | None
+    digest: str | None
+    requested_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+    used_at: datetime
+    holder: str | None
+    lease_until: datetime | None
+    available_at: datetime | None
+    attempts: int
+    error: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ImagePolicy:
+    """Periods and limits.
+
+    :param lease: how long a claim lasts without a heartbeat.
+    :param heartbeat: the period of renewals.
+    :param max_attempts: after this many failed attempts, the image has failed.
+    :param retry_base: after its ``n``-th failed attempt, an image waits ``retry_base * 2 ** n``.
+    :param retry_failed_after: a failed image is tried again when it is requested this long after its last attempt.
+    """
+
+    lease: timedelta = timedelta(minutes=30)
+    heartbeat: timedelta = timedelta(minutes=1)
+    max_attempts: int = 3
+    retry_base: timedelta = timedelta(seconds=30)
+    retry_failed_after: timedelta = timedelta(hours=1)

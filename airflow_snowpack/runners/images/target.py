@@ -1,0 +1,87 @@
+"""Where built images are stored, and by which builder: in a registry that all hosts use, or on this host only.
+
+    ImageTarget(builder="buildah", registry=Registry("registry.example.com", "team/images", login="ci", password="…"))
+    ImageTarget(builder="docker")                      # without a registry
+
+The invariant: the place of an image is part of its key. Without a registry the place includes the host and the builder, whose
+storages are separate: each host then builds the images that its tasks need.
+"""
+
+from __future__ import annotations
+
+import platform
+import re
+import socket
+from dataclasses import dataclass, field
+
+from airflow_snowpack.runners.images.errors import InvalidImageTarget
+
+BUILDERS = ("docker", "buildah", "podman")
+REPOSITORY = "snowpack"
+HOST = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?(?::[0-9]{1,5})?|\[[0-9A-Fa-f:.]+\](?::[0-9]{1,5})?")
+REPOSITORY_NAME = re.compile(r"[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*(?:/[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*)*")
+ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
+
+
+@dataclass(frozen=True, slots=True)
+class Registry:
+    """A container registry that workers push images to, and runners pull them from.
+
+    :param host: with its port, if it has one: ``registry.example.com:5000``.
+    :param repository: the repository of all images; each image is a tag of it.
+    :param is_plain_http: reach it without TLS, for a registry on a private network.
+    :raises InvalidImageTarget: the host or the repository is not valid.
+    """
+
+    host: str
+    repository: str = REPOSITORY
+    login: str | None = None
+    password: str | None = field(default=None, repr=False)
+    is_plain_http: bool = False
+
+    def __post_init__(self) -> None:
+        if not HOST.fullmatch(self.host):
+            raise InvalidImageTarget("the host of the registry", self.host, "it must be a host name, with or without a port")
+        if not REPOSITORY_NAME.fullmatch(self.repository):
+            raise InvalidImageTarget("repository", self.repository, "it must be lower-case names with slashes between them")
+
+    @property
+    def name(self) -> str:
+        """The host and the repository, as in the references of its images."""
+        return f"{self.host}/{self.repository}"
+
+
+@dataclass(frozen=True, slots=True)
+class ImageTarget:
+    """The builder of this installation, and where its images go.
+
+    :param builder: one of :data:`BUILDERS`.
+    :param registry: ``None``: images stay on the host that built them.
+    :param host: the name of this host.
+    :param platform: the operating system and architecture of images.
+    :raises InvalidImageTarget: there is no builder of this name.
+    """
+
+    builder: str = "docker"
+    registry: Registry | None = None
+    host: str = field(default_factory=socket.gethostname)
+    platform: str = field(default_factory=lambda: this_platform())
+
+    def __post_init__(self) -> None:
+        if self.builder not in BUILDERS:
+            raise InvalidImageTarget("image_builder", self.builder, f"it must be one of {', '.join(BUILDERS)}")
+
+    @property
+    def place(self) -> str:
+        """Where the images are: the registry's repository, or ``host:NAME/BUILDER``."""
+        return f"host:{self.host}/{self.builder}" if self.registry is None else self.registry.name
+
+    def tag(self, key: str) -> str:
+        """Return the name that an image of this key is stored under."""
+        return f"{REPOSITORY if self.registry is None else self.registry.name}:{key}"
+
+
+def this_platform() -> str:
+    """Return the platform of images that run on this host, such as ``linux/amd64``."""
+    machine = platform.machine().lower()
+    return f"linux/{ARCHITECTURES.get(machine, machine)}"
