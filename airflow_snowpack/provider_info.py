@@ -256,7 +256,7 @@ def get_provider_info() -> dict[str, Any]:
             "operators", "maintain", "jobs", "workers", "locks", "build", "build_steps", "map", "schedule", "housekeeping"
         ),
         "sensors": _modules("sensors", "maintenance", "data_arrival", "run_constraint", "build_published"),
-        "triggers": _modules("triggers", "waits", "dispatcher", "table_watcher"),
+        "triggers": _modules("triggers", "waits", "dispatcher", "image_builds", "table_watcher"),
         "connection-types": CONNECTION_TYPES,
         "extra-links": ["airflow_snowpack.links.MaintenanceJobLink", "airflow_snowpack.links.BuildRunLink"],
         "task-decorators": [{"name": "snowpack", "class-name": "airflow_snowpack.decorators.snowpack_task.snowpack_task"}],

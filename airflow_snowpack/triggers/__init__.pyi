@@ -1,4 +1,5 @@
 from .dispatcher import DispatcherTrigger as DispatcherTrigger
+from .image_builds import ImageBuildTrigger as ImageBuildTrigger
 from .table_watcher import ArrivalProducer as ArrivalProducer, TableWatcherTrigger as TableWatcherTrigger
 from .waits import (
     BuildPublishedTrigger as BuildPublishedTrigger,
