@@ -148,6 +148,13 @@ CONFIG: dict[str, Any] = {
                 default="",
                 example="docker_default",
             ),
+            "runner_folder": _option(
+                "The folder that tasks share with the processes, containers and pods that run their entries: inputs and outputs, "
+                "removed when the task ends. For the runner `docker`, the daemon's host needs it under the same path. For "
+                "`kubernetes`, it is on the volume that workers and pods mount. Empty: `entries` in `home`.",
+                default="",
+                example="/mnt/snowpack-entries",
+            ),
             "airflow_conn_id": _option(
                 "The Airflow connection (`http`: address, user and password, or extra `token`) of Airflow's REST API. "
                 "Required by `airflow snowpack scheduler` and `airflow snowpack interim collect`; the dispatcher DAG needs it "
@@ -253,7 +260,9 @@ def get_provider_info() -> dict[str, Any]:
         ],
         "hooks": _modules("hooks", "store", "iceberg_catalog", "iceberg_spark", "build_storage"),
         "operators": _modules(
-            "operators", "maintain", "jobs", "workers", "locks", "build", "build_steps", "map", "schedule", "housekeeping"
+            "operators",
+            *("maintain", "jobs", "workers", "locks", "build", "build_steps", "map", "schedule", "housekeeping"),
+            "entries.run_entry",
         ),
         "sensors": _modules("sensors", "maintenance", "data_arrival", "run_constraint", "build_published"),
         "triggers": _modules("triggers", "waits", "dispatcher", "image_builds", "table_watcher"),

@@ -69,6 +69,7 @@ class Settings:
     interim_sweep_after: timedelta
     image_builder: str
     image_registry_conn_id: str | None
+    runner_folder: Path
     airflow_conn_id: str | None
     listen_to_airflow: bool
     request_timeout: timedelta
@@ -113,6 +114,7 @@ class Settings:
             interim_sweep_after=read("interim_sweep_after", _period),
             image_builder=read("image_builder", _builder),
             image_registry_conn_id=read("image_registry_conn_id", read_optional),
+            runner_folder=read("runner_folder", lambda text: Path(text).expanduser().absolute() if text else home / "entries"),
             airflow_conn_id=read("airflow_conn_id", read_optional),
             listen_to_airflow=read("listen_to_airflow", _flag),
             request_timeout=read("request_timeout", _request_timeout),

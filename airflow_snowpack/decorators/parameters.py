@@ -78,6 +78,15 @@ class Parameters(NamedTuple):  # which costs a tenth of a dataclass when a DAG f
         """Return the signature without the session."""
         return self.signature.replace(parameters=[each for name, each in self.signature.parameters.items() if name != SESSION])
 
+    def positional(self, count: int) -> list[str]:
+        """Return the parameter of each of so many positional arguments."""
+        names: list[str] = []
+        for name, parameter in self.for_callers().parameters.items():
+            if parameter.kind is parameter.VAR_POSITIONAL:
+                return [*names, *[name] * (count - len(names))][:count]
+            names.append(name)
+        return names[:count]
+
     def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> inspect.BoundArguments:
         """Return the arguments by the names of their parameters, ``*args`` and ``**kwargs`` under their own names.
 

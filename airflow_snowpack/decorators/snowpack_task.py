@@ -31,6 +31,10 @@ if TYPE_CHECKING:
     from airflow.sdk.bases.decorator import TaskDecorator
 
 
+OF_ENTRIES = frozenset({"image", "build", "command", "outputs", "command_env", "runner_options"})
+"""Arguments that mean something with ``runner`` only."""
+
+
 class CallsWithTables(HandsOver):
     """Base of operators that call a function with tables in place of references, and turn returned tables into references."""
 
@@ -76,8 +80,10 @@ def snowpack_task(
         ``pd.DataFrame``, ``pl.DataFrame`` or another :class:`~airflow_snowpack.interim.forms.Form`; and unchanged where it is
         annotated ``TableRef`` or ``ViewRef``.
     :param multiple_outputs: as for ``@task``: a dictionary becomes one XCom for each of its keys.
-    :param kwargs: those of :class:`~airflow_snowpack.operators.interim.HandsOver`: ``name``, ``scope``, ``preservation``,
-        ``ttl`` and the ids of connections; and those of every operator.
+    :param kwargs: with ``runner``, for a function or a command in a process, a container or a pod, those of
+        :class:`~airflow_snowpack.decorators.entry_task.EntryDecoratedOperator`; those of
+        :class:`~airflow_snowpack.operators.interim.HandsOver`: ``name``, ``scope``, ``preservation``, ``ttl`` and the ids of
+        connections; and those of every operator.
     :raises TypeError: the function is asynchronous, or a parameter is annotated with rows in a form that tables do not arrive in.
     """
 
@@ -86,6 +92,10 @@ def snowpack_task(
             raise TypeError(
                 f"@task.snowpack does not support asynchronous functions such as {function.__name__}. Define it with def."
             )
+        if "runner" in kwargs:
+            return _entry_task(function, multiple_outputs, kwargs)
+        if unused := OF_ENTRIES & kwargs.keys():
+            raise TypeError(f"@task.snowpack on {function.__name__} has {', '.join(sorted(unused))} without runner; add it.")
         return task_decorator_factory(
             python_callable=without_session(function),
             multiple_outputs=multiple_outputs,
@@ -96,3 +106,13 @@ def snowpack_task(
     if python_callable is None:
         return decorate  # type: ignore[return-value]  # a decorator's decorator, as the factory's own is
     return decorate(python_callable)
+
+
+def _entry_task(function: Callable[..., Any], multiple_outputs: bool | None, kwargs: dict[str, Any]) -> TaskDecorator:
+    from airflow_snowpack.decorators.entry_task import EntryDecoratedOperator, check_task
+
+    given = {name: kwargs.get(name) for name in ("runner", "image", "build", "command", "command_env")}
+    check_task(function, outputs=kwargs.get("outputs", ()), **given)
+    return task_decorator_factory(
+        python_callable=function, multiple_outputs=multiple_outputs, decorated_operator_class=EntryDecoratedOperator, **kwargs
+    )

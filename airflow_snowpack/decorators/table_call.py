@@ -14,10 +14,11 @@ from dataclasses import fields, is_dataclass
 from typing import TYPE_CHECKING, Any
 
 from airflow_snowpack.decorators.parameters import SESSION, Parameters
+from airflow_snowpack.interim.arguments import resolved
 from airflow_snowpack.interim.errors import UnusableOutput
 from airflow_snowpack.interim.forms import Form, frame_kind, in_form
 from airflow_snowpack.interim.names import DEFAULT_OUTPUT
-from airflow_snowpack.interim.refs import find_refs, is_named, is_ref, read_named, read_ref, replace_refs
+from airflow_snowpack.interim.refs import find_refs, is_ref, read_ref, replace_refs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -48,8 +49,8 @@ class TableCall:
 
         :raises InterimTableGone, InterimTableNotFound: one of them no longer exists.
         """
-        self._args = [self._found(value) for value in args]
-        self._kwargs = {name: self._found(value) for name, value in kwargs.items()}
+        self._args = [resolved(value, self._handover) for value in args]
+        self._kwargs = {name: resolved(value, self._handover) for name, value in kwargs.items()}
         self._handover.receive(find_refs([self._args, self._kwargs]))
 
     def made(self, around: Mapping[str, Any], call: Callable[..., Any]) -> Any:
@@ -63,7 +64,9 @@ class TableCall:
         return self._handover.run(session, lambda: self._called(around, call))
 
     def _called(self, around: Mapping[str, Any], call: Callable[..., Any]) -> Any:
-        args = [self._read(value, name) for value, name in zip(self._args, self._names(), strict=True)]
+        args = [
+            self._read(value, name) for value, name in zip(self._args, self._parameters.positional(len(self._args)), strict=True)
+        ]
         kwargs = {name: self._read(value, name) for name, value in self._kwargs.items()}
         if self._parameters.takes_session:
             kwargs[SESSION] = self._session
@@ -78,27 +81,7 @@ class TableCall:
         return any(self._parameters.form_of(name) is Form.SPARK and find_refs(value) for name, value in arguments)
 
     def _names(self) -> list[str]:
-        """Return the parameter of each positional argument."""
-        names: list[str] = []
-        for name, parameter in self._parameters.for_callers().parameters.items():
-            if parameter.kind is parameter.VAR_POSITIONAL:
-                return [*names, *[name] * (len(self._args) - len(names))][: len(self._args)]
-            names.append(name)
-        return names[: len(self._args)]
-
-    def _found(self, value: Any) -> Any:
-        """Replace the name of a table by its reference, and the results of a mapped task by a list."""
-        if is_named(value):
-            return self._handover.receive_named(*read_named(value))
-        if isinstance(value, Mapping) and not is_ref(value):
-            found = {key: self._found(item) for key, item in value.items()}
-            return value if all(found[key] is item for key, item in value.items()) else found
-        if isinstance(value, list | tuple) and not hasattr(value, "_fields"):
-            items = [self._found(item) for item in value]
-            return value if all(new is item for new, item in zip(items, value, strict=True)) else type(value)(items)
-        if type(value).__name__ == "LazyXComSequence":
-            return self._found(value[:])  # all of them in one request to Airflow
-        return value
+        return self._parameters.positional(len(self._args))
 
     def _read(self, value: Any, name: str) -> Any:
         if not find_refs(value):

@@ -79,7 +79,9 @@ class Handover:
         self._outputs: dict[str, Output] = {}
         self._passed_on: list[Ref] = []
         self._working = False
-        self._heartbeat = Heartbeat(registry, attempt, on_lost=self.work.interrupt)
+        self._interrupted = False  # no event: a signal may come while its lock is held
+        self._stop: Callable[[], None] | None = None
+        self._heartbeat = Heartbeat(registry, attempt, on_lost=self.interrupt)
 
     def receive(self, refs: Iterable[Ref]) -> None:
         """Keep the tables of these references from being dropped until the block ends.
@@ -99,6 +101,10 @@ class Handover:
         reading = self.registry.consume_named(name, scope=scope, attempt=self.attempt)
         self._add(reading)
         return reading.tables[0]
+
+    def has_received(self, ref: Ref) -> bool:
+        """Return whether this attempt has received the table of this reference."""
+        return ref.of.table_id in self._received
 
     def recorded(self, ref: Ref) -> Ref:
         """Return the reference with its table as it is on record, if it was received: its other fields are not trusted."""
@@ -170,9 +176,29 @@ class Handover:
         finally:
             self._working = False
 
+    def supervise(self, call: Callable[[], T], stop: Callable[[], None]) -> T:
+        """Run work outside of this process that :meth:`interrupt`, or the loss of a lease, stops.
+
+        :param stop: ends the work, so that ``call`` returns; it may be called from any thread, and repeatedly.
+        :raises StaleInterimAttempt, InterimReadingLost: another attempt has taken over, or Airflow reported that this one ended.
+        """
+        self._stop = stop
+        try:
+            if self._interrupted:  # before there was work to stop
+                stop()
+            return call()
+        except Exception:
+            self._heartbeat.refuse_lost()
+            raise
+        finally:
+            self._stop = None
+
     def interrupt(self) -> None:
-        """Stop the work on Spark. May be called from a signal handler."""
+        """Stop the work on Spark, and work that is supervised. May be called from a signal handler."""
+        self._interrupted = True
         self.work.interrupt()
+        if (stop := self._stop) is not None:
+            stop()
 
     def abandon(self, why: str) -> None:
         """Give up what was written, for the collector to drop. May be called from any thread, and repeatedly."""

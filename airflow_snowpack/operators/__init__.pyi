@@ -5,6 +5,7 @@ from .build_steps import (
     RollbackBuildOperator as RollbackBuildOperator,
     SelectWinnersOperator as SelectWinnersOperator,
 )
+from .entries.run_entry import RunEntryOperator as RunEntryOperator
 from .housekeeping import (
     CollectInterimTablesOperator as CollectInterimTablesOperator,
     PruneStoreOperator as PruneStoreOperator,

@@ -1,0 +1,127 @@
+"""``@task.snowpack(runner=…)``: the function, or a command instead of it, runs in a process, a container or a pod.
+
+@task.snowpack(runner="docker", image="acme/score:1.4")
+def score(flights: pa.Table) -> pa.Table: ...                    # a module entry: this function runs in the container
+
+@task.snowpack(runner="subprocess", command=["score", "{inputs}/flights", "{outputs}/scored.parquet"], outputs=["scored"])
+def score(flights): ...                                          # a shell entry: the parameters name its inputs
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Collection, Mapping, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk.bases.decorator import DecoratedOperator
+from airflow.sdk.definitions.context import KNOWN_CONTEXT_KEYS
+
+from airflow_snowpack.decorators.function_source import check_function, source_of
+from airflow_snowpack.decorators.parameters import SESSION, Parameters
+from airflow_snowpack.interim.forms import Form
+from airflow_snowpack.operators.entries.arguments import check_environment, check_place, shell_entry
+from airflow_snowpack.operators.entries.base import Prepared, RunsEntry
+from airflow_snowpack.runners.entry import ModuleEntry
+from airflow_snowpack.runners.errors import InvalidEntry
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+    from airflow_snowpack.interim.handover import Handover
+
+FORMS = (Form.ARROW, Form.PANDAS, Form.POLARS, Form.LAZY, Form.READER)
+"""What the function of an entry may receive a table as, apart from the reference."""
+PASSED_ON = frozenset(
+    {
+        *("ds", "ds_nodash", "ts", "ts_nodash", "ts_nodash_with_tz", "run_id", "task_instance_key_str", "partition_key"),
+        *("logical_date", "data_interval_start", "data_interval_end", "partition_date", "params", "try_number"),
+    }
+)
+"""What of Airflow's context an entry may receive: values, and no connection to Airflow."""
+
+
+class EntryDecoratedOperator(DecoratedOperator, RunsEntry):
+    """The operator behind ``@task.snowpack(runner=…)``.
+
+    :param command: runs instead of the function, whose parameters name the inputs. (templated)
+    :param outputs: the names of the tables that the command writes.
+
+    For the other arguments see :class:`~airflow_snowpack.operators.entries.base.RunsEntry`.
+    """
+
+    custom_operator_name = "@task.snowpack"
+    template_fields: Sequence[str] = (*DecoratedOperator.template_fields, *RunsEntry.template_fields, "command")
+
+    python_callable: Callable[..., Any]
+    op_args: Collection[Any]
+    op_kwargs: Mapping[str, Any]
+
+    def __init__(self, *, command: Sequence[str] | None = None, outputs: Sequence[str] = (), **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.command = command
+        self.outputs = outputs
+
+    def prepared(self, context: Context, handover: Handover) -> Prepared:
+        """Return the function, or the command, with its arguments."""
+        from airflow_snowpack.interim.arguments import resolved
+        from airflow_snowpack.interim.refs import find_refs
+        from airflow_snowpack.operators.entries.exchanged_tables import input_ref
+
+        parameters = Parameters.of(self.python_callable)
+        args, kwargs = resolved(list(self.op_args), handover), resolved(dict(self.op_kwargs), handover)
+        handover.receive(find_refs([args, kwargs]))
+        if self.command is not None:
+            given = parameters.bind(tuple(args), kwargs).arguments
+            tables = {name: handover.recorded(input_ref(name, value)) for name, value in given.items()}
+            return Prepared(shell_entry(self.command, self.outputs), inputs=tables)
+        kwargs |= self._from_context(context, parameters.signature, len(args), kwargs)
+        entry = ModuleEntry(self.python_callable.__name__, source_of(self.python_callable))
+        return Prepared(entry, args, kwargs, names=parameters.positional(len(args)), forms=forms_of(parameters))
+
+    def _from_context(
+        self, context: Context, signature: inspect.Signature, positions: int, given: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        wanted = [name for name in list(signature.parameters)[positions:] if name in PASSED_ON and name not in given]
+        return {name: plain(value) for name in wanted if (value := context.get(name)) is not None}
+
+
+def plain(value: Any) -> Any:
+    """Return a value of Airflow's context in Python's own types."""
+    if isinstance(value, datetime):
+        return datetime.fromisoformat(value.isoformat())
+    return value.dump() if hasattr(value, "dump") else value
+
+
+def forms_of(parameters: Parameters) -> dict[str, str]:
+    """Return the form in which each parameter receives its tables: Arrow's, unless its annotation names another."""
+    forms = {name: parameters.form_of(name) for name in parameters.signature.parameters}
+    return {name: (Form.ARROW if form is Form.SPARK else form).value for name, form in forms.items()}
+
+
+def check_task(
+    function: Callable[..., Any], *, command: Any, outputs: Any, runner: Any, image: Any, build: Any, command_env: Any
+) -> None:
+    """Check the arguments of the decorator, before the function is called or expanded.
+
+    :raises InvalidEntry: an argument does not fit.
+    """
+    check_place(runner, image=image, build=build)
+    check_environment(command_env or {})
+    if command is not None:
+        if not hasattr(command, "resolve"):
+            shell_entry(command, outputs)
+        return
+    if outputs:
+        raise InvalidEntry("outputs", outputs, "a function returns its tables; outputs are those of a command")
+    check_function(function)
+    parameters = Parameters.of(function)
+    for name in parameters.signature.parameters:
+        if name == SESSION:
+            raise InvalidEntry("function", function.__name__, "an entry has no Spark session; remove the parameter 'spark'")
+        if name in KNOWN_CONTEXT_KEYS - PASSED_ON:
+            problem = f"its parameter {name!r} is of Airflow's context, which does not exist where the entry runs"
+            raise InvalidEntry("function", function.__name__, f"{problem}; pass a value, such as '{{{{ ti.try_number }}}}'")
+        if (form := parameters.form_of(name)) not in (Form.SPARK, Form.REFERENCE, *FORMS):
+            problem = f"its parameter {name!r} is annotated {form.value}, and an entry receives tables as {', '.join(FORMS)}"
+            raise InvalidEntry("function", function.__name__, f"{problem} or TableRef")

@@ -1,0 +1,83 @@
+"""The arguments of a task that runs an entry, checked when the DAG file is parsed, and again when templates are rendered.
+
+    check_place("subprocess", image=None, build=None)
+    check_environment({"MODEL": "v3"})
+
+The commands, functions and names themselves are checked by :mod:`airflow_snowpack.runners.entry`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from airflow_snowpack.runners.entry import ShellEntry, check_name
+from airflow_snowpack.runners.errors import InvalidEntry
+
+RUNNERS = ("subprocess", "docker", "kubernetes")
+ISOLATED = RUNNERS[1:]
+VARIABLE = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+
+
+def check_place(runner: object, *, image: object, build: object) -> None:
+    """Check where the entry runs.
+
+    :raises InvalidEntry: there is no such runner, or it needs another source of the image.
+    """
+    if runner not in RUNNERS:
+        raise InvalidEntry("runner", runner, f"use one of {', '.join(RUNNERS)}")
+    if image is not None and build is not None:
+        raise InvalidEntry("image", image, "the task also has a build; give either image or build")
+    if runner in ISOLATED and image is None and build is None:
+        raise InvalidEntry("runner", runner, "it needs an image; give image='python:3.12', or build=ImageBuild(…)")
+    for name, value in (("image", image), ("build", build)):
+        if runner not in ISOLATED and value is not None:
+            raise InvalidEntry(name, value, "the runner 'subprocess' uses no image; remove it, or use runner='docker'")
+    if (image is not None and not _is_later(image)) or (isinstance(image, str) and not image.strip()):
+        raise InvalidEntry("image", image, "write the name of an image, such as 'python:3.12'")
+
+
+def shell_entry(command: Any, outputs: Any) -> ShellEntry:
+    """Return the entry of a command and its outputs, as they are written in a DAG file or as their templates are rendered.
+
+    :raises InvalidEntry: the command is not a list of texts, or the outputs are not a list of names.
+    """
+    if isinstance(command, str) or not isinstance(command, Sequence):
+        problem = "write the program and each argument on its own, such as ['score', '--all']; for a shell, ['sh', '-c', '…']"
+        raise InvalidEntry("command", command, problem)
+    if isinstance(outputs, str) or not isinstance(outputs, Sequence):
+        raise InvalidEntry("outputs", outputs, "write a list of names, such as ['scored']")
+    # A DAG that renders native objects turns the text of a number into a number.
+    texts = (str(each) if type(each) in (int, float) else each for each in command)
+    return ShellEntry(tuple(texts), tuple(outputs))
+
+
+def check_inputs(inputs: object) -> None:
+    """:raises InvalidEntry: the inputs are not tables by usable names. A template is accepted as it is."""
+    if isinstance(inputs, Mapping):
+        for name in inputs:
+            check_name("inputs", name)
+    elif not _is_later(inputs):
+        raise InvalidEntry("inputs", inputs, "write a dictionary of tables by name, such as {'flights': clean.output}")
+
+
+def check_environment(variables: object) -> None:
+    """Check ``command_env``, before and after its templates are rendered.
+
+    :raises InvalidEntry: a variable has an unusable name, or its value is not a text. The error contains no value.
+    """
+    if not isinstance(variables, Mapping):
+        raise InvalidEntry("command_env", type(variables).__name__, "write a dictionary of texts, such as {'MODEL': 'v3'}")
+    for name, value in variables.items():
+        if not isinstance(name, str) or not VARIABLE.fullmatch(name):
+            raise InvalidEntry("command_env", name, "the name of a variable has letters, digits and underscores only")
+        if not isinstance(value, str):
+            raise InvalidEntry("command_env", name, f"the value of this variable is not a text but {type(value).__name__}")
+        if "\0" in value:
+            raise InvalidEntry("command_env", name, "the value of this variable contains NUL")
+
+
+def _is_later(value: Any) -> bool:
+    """Return whether the value is a text, which may be a template, or the output of another task."""
+    return isinstance(value, str) or hasattr(value, "resolve")

@@ -1,0 +1,146 @@
+"""What a DAG file may say about an entry, and how it is refused."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import duckdb
+import pyarrow as pa
+import pytest
+
+from airflow_snowpack.operators import RunEntryOperator
+from airflow_snowpack.runners.errors import InvalidEntry
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+SECRET = "s3cret-value"
+SHELL: dict[str, Any] = {"runner": "subprocess", "command": ["true"]}
+
+
+def operator(**arguments: Any) -> RunEntryOperator:
+    return RunEntryOperator(task_id="score", **arguments)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ({"runner": "ssh", "command": ["true"]}, "runner = 'ssh' is not usable: use one of subprocess, docker, kubernetes"),
+        ({"runner": "docker", "command": ["true"]}, "it needs an image; give image='python:3.12', or build=ImageBuild(…)"),
+        ({**SHELL, "image": "python:3.12"}, "image = 'python:3.12' is not usable: the runner 'subprocess' uses no image"),
+        ({**SHELL, "build": "git"}, "build = 'git' is not usable: the runner 'subprocess' uses no image"),
+        ({"runner": "kubernetes", "image": "a", "build": "git", "command": ["true"]}, "give either image or build"),
+        ({"runner": "docker", "image": " ", "command": ["true"]}, "write the name of an image"),
+        ({"runner": "docker", "image": 7, "command": ["true"]}, "write the name of an image"),
+        ({"runner": "subprocess"}, "the task has no command either; give either function or command"),
+        ({**SHELL, "function": "acme:score"}, "the task also has a command; give either function or command"),
+        ({"runner": "subprocess", "command": "score --all"}, "write the program and each argument on its own"),
+        ({"runner": "subprocess", "command": []}, "command"),
+        ({"runner": "subprocess", "command": ["a\0b"]}, "NUL"),
+        ({"runner": "subprocess", "command": ["echo", None]}, "command"),
+        ({**SHELL, "outputs": "scored"}, "write a list of names, such as ['scored']"),
+        ({**SHELL, "outputs": ["a", "a"]}, "outputs"),
+        ({**SHELL, "outputs": ["../a"]}, "outputs"),
+        ({**SHELL, "inputs": {"a/b": None}}, "inputs"),
+        ({**SHELL, "inputs": [1]}, "write a dictionary of tables by name"),
+        ({**SHELL, "kwargs": {"a": 1}}, "a command has none"),
+        ({"runner": "subprocess", "function": "score"}, "package.module:function"),
+        ({"runner": "subprocess", "function": "acme:score", "outputs": ["a"]}, "a function has none"),
+        ({"runner": "subprocess", "function": "acme:score", "inputs": {}}, "a function has none"),
+        ({**SHELL, "command_env": ["A=1"]}, "write a dictionary of texts"),
+        ({**SHELL, "command_env": {"A-B": "1"}}, "the name of a variable has letters, digits and underscores only"),
+        ({**SHELL, "command_env": {"A": 1}}, "command_env = 'A' is not usable: the value of this variable is not a text but int"),
+    ],
+)
+def test_arguments_that_do_not_fit_are_refused_in_the_dag_file(arguments: dict[str, Any], expected: str) -> None:
+    with pytest.raises(InvalidEntry) as refused:
+        operator(**arguments)
+
+    assert expected in str(refused.value)
+
+
+def test_an_error_about_a_variable_contains_no_value() -> None:
+    for variables in ({"A B": SECRET}, {"A": [SECRET]}, {"A": f"{SECRET}\0"}, [SECRET]):
+        with pytest.raises(InvalidEntry) as refused:
+            operator(**SHELL, command_env=variables)
+        assert SECRET not in str(refused.value)
+
+
+def test_what_templates_and_other_tasks_give_is_accepted_as_it_is() -> None:
+    from airflow.sdk import DAG
+
+    with DAG("guard", schedule=None):
+        first = operator(runner="docker", image="{{ params.image }}", command=["echo", "{{ ds }}"], inputs="{{ params.inputs }}")
+        second = RunEntryOperator(task_id="next", runner="subprocess", function="{{ params.f }}", kwargs={"rows": first.output})
+
+    assert second.upstream_task_ids == {"score"}
+
+
+def test_variables_are_no_rendered_template() -> None:
+    assert "command_env" not in RunEntryOperator.template_fields
+    assert {"command", "inputs", "kwargs", "function", "image", "name"} <= set(RunEntryOperator.template_fields)
+
+
+def decorated(function: Callable[..., Any], **arguments: Any) -> Any:
+    from airflow.sdk import task
+
+    return task.snowpack(**arguments)(function)
+
+
+def score(flights: pa.Table) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ({"runner": "ssh"}, "use one of subprocess, docker, kubernetes"),
+        ({"runner": "docker"}, "it needs an image"),
+        ({"runner": "subprocess", "image": "a"}, "uses no image"),
+        ({"runner": "subprocess", "command": "score"}, "each argument on its own"),
+        ({"runner": "subprocess", "outputs": ["scored"]}, "outputs are those of a command"),
+        ({"runner": "subprocess", "command_env": {"": "1"}}, "the name of a variable"),
+    ],
+)
+def test_a_decorator_refuses_arguments_that_do_not_fit_even_if_the_function_is_never_called(
+    arguments: dict[str, Any], expected: str
+) -> None:
+    with pytest.raises(InvalidEntry) as refused:
+        decorated(score, **arguments)
+
+    assert expected in str(refused.value)
+
+
+def test_arguments_of_an_entry_need_a_runner() -> None:
+    with pytest.raises(TypeError, match=r"@task\.snowpack on score has command, image without runner"):
+        decorated(score, image="python:3.12", command=["score"])
+
+
+def test_a_function_that_cannot_run_on_its_own_is_refused_in_the_dag_file() -> None:
+    limit = 7
+
+    def with_session(spark: Any) -> None: ...
+    def with_instance(ti: Any) -> None: ...
+    def with_relation(flights: duckdb.DuckDBPyRelation) -> None: ...
+    def around() -> int:
+        return limit
+
+    expected = {
+        with_session: "an entry has no Spark session",
+        with_instance: "its parameter 'ti' is of Airflow's context",
+        with_relation: "its parameter 'flights' is annotated duckdb.DuckDBPyRelation",
+        around: "it uses limit of the function around it",
+        (lambda: None): "an entry is a function with a name",
+    }
+    for function, text in expected.items():
+        with pytest.raises(InvalidEntry) as refused:
+            decorated(function, runner="subprocess")
+        assert text in str(refused.value)
+
+
+def test_the_body_behind_a_command_may_be_anything_since_it_does_not_run() -> None:
+    limit = 7
+
+    def body(flights: Any) -> int:
+        return limit
+
+    decorated(body, runner="subprocess", command=["score", "{inputs}/flights"], outputs=["scored"])
