@@ -1,0 +1,267 @@
+"""The operator of Airflow's Docker provider for one entry: its request, the lines of its output, and how it ended.
+
+    container = EntryContainer.of("acme/score:1.4", identity, {"network_mode": "none"}, invocation, on_line)
+    with container.errors():
+        code = container.run_entry(refuse_stopped)
+
+The entry's command replaces the image's entrypoint, so that it receives exactly these arguments. Its environment is the
+provider's ``private_environment``. The provider would log both streams as one and keep every line in memory; the client that it
+is given here passes on the lines instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Self
+
+from airflow.providers.docker.exceptions import DockerContainerFailedException
+from airflow.providers.docker.operators.docker import DockerOperator
+from airflow.sdk.bases.operator import ExecutorSafeguard
+from airflow.sdk.exceptions import AirflowException, AirflowNotFoundException
+from docker.errors import APIError, DockerException, NotFound
+from docker.types import Mount
+from requests.exceptions import RequestException
+
+from airflow_snowpack.operators.entries.errors import (
+    DockerRefused,
+    DockerUnavailable,
+    EntryRemoved,
+    ExchangeFolderNotShared,
+    OutOfMemory,
+    image_error,
+)
+from airflow_snowpack.runners.errors import EntryNotStarted
+from airflow_snowpack.runners.output_lines import OutputLines, Stream
+
+if TYPE_CHECKING:
+    from airflow_snowpack.operators.entries.identity import EntryIdentity
+    from airflow_snowpack.runners.invocation import Invocation, Line
+
+SIGNALS_FROM, SIGNALS = 128, 64
+LOG_IN = "set runner_options={'docker_conn_id': …} to log in to its registry"
+NOT_ON_HOST = (
+    "the Docker daemon does not have it. Where the worker is a container itself, or the daemon runs on another host, mount the "
+    "folder of the setting runner_folder at the same path on both"
+)
+
+
+class EntryContainer(DockerOperator):
+    """Runs an entry in a container."""
+
+    invocation: Invocation | None = None
+    lines: OutputLines | None = None
+
+    @classmethod
+    def of(
+        cls,
+        image: str,
+        identity: EntryIdentity,
+        options: Mapping[str, Any],
+        invocation: Invocation | None = None,
+        on_line: Callable[[Line], None] | None = None,
+    ) -> Self:
+        """Return the operator with the request for one entry; without an invocation, one that only removes containers."""
+        request: dict[str, Any] = {}
+        if invocation is not None:
+            request = {
+                "entrypoint": list(invocation.argv[:1]),
+                "command": list(invocation.argv[1:]),
+                "private_environment": dict(invocation.environment),
+                "mounts": [*options.get("mounts", ()), Mount(invocation.inside, str(invocation.folder), "bind")],
+                "labels": _as_mapping(options.get("labels")) | identity.labels(),
+            }
+        container = cls(
+            **{**options, **request},
+            task_id=identity.attempt.task.task_id,
+            image=image,
+            auto_remove="force",
+            mount_tmp_dir=False,
+            do_xcom_push=False,
+        )
+        container.invocation = invocation
+        if invocation is not None and on_line is not None:
+            container.lines = OutputLines(on_line, mark=invocation.mark)
+        return container
+
+    @cached_property
+    def cli(self) -> FollowedClient:
+        """The client of the provider's hook, as the provider's operator uses it.
+
+        :raises DockerUnavailable: no daemon answers.
+        """
+        try:
+            return FollowedClient(self.hook.api_client, self)
+        except AirflowNotFoundException:
+            raise
+        except AirflowException as error:
+            raise DockerUnavailable(self._urls, error) from error
+
+    def run_entry(self, refuse_stopped: Callable[[], None]) -> int:
+        """Run the entry to its end and return its exit code; negative: the signal that ended it.
+
+        :param refuse_stopped: called before the container is created and before it is started.
+        """
+        self.cli.refuse_stopped = refuse_stopped
+        token = ExecutorSafeguard.tracker.set(self)  # as the task runner does for the operator of a task
+        try:
+            self.execute({})
+        except DockerContainerFailedException:
+            if self.cli.state is None:
+                raise
+        finally:
+            ExecutorSafeguard.tracker.reset(token)
+            self.cli.remove_created()  # the provider removes it only after it has been attached to
+        state = self.cli.state or {}
+        code = int(state.get("ExitCode", 0))
+        if code and state.get("OOMKilled"):
+            raise OutOfMemory("Raise runner_options={'mem_limit': …}, or have the entry use less.")
+        return SIGNALS_FROM - code if SIGNALS_FROM < code <= SIGNALS_FROM + SIGNALS else code
+
+    def remove_labelled(
+        self, label: str, value: str, *, only: Callable[[Mapping[str, str]], bool] = lambda labels: True, grace_s: int = 0
+    ) -> None:
+        """Remove the containers that have this label and whose labels the condition accepts, also those that run.
+
+        :param grace_s: how long they have after SIGTERM.
+        """
+        client = self.cli
+        for found in client.containers(all=True, filters={"label": [f"{label}={value}"]}):
+            if not only(found["Labels"]):
+                continue
+            self.log.info("Removing container %s", found["Id"][:12])
+            if grace_s:
+                client.stop(found["Id"], timeout=grace_s)
+            client.remove_container(found["Id"], force=True)
+
+    @contextmanager
+    def errors(self) -> Iterator[None]:
+        """Raise the errors of docker and of the connection as errors of entries."""
+        try:
+            yield
+        except APIError as error:
+            if error.is_client_error():
+                raise DockerRefused(_explanation(error)) from error
+            raise DockerUnavailable(self._urls, _explanation(error)) from error
+        except (RequestException, DockerException) as error:
+            raise DockerUnavailable(self._urls, error) from error
+
+    @property
+    def _urls(self) -> list[str]:
+        return [self.docker_url] if isinstance(self.docker_url, str) else list(self.docker_url)
+
+
+class FollowedClient:
+    """A client of Docker that passes on the output of the entry as lines, and records how the entry ended.
+
+    :ivar state: of the container, after its end.
+    """
+
+    def __init__(self, client: Any, container: EntryContainer) -> None:
+        self._client = client
+        self._container = container
+        self.refuse_stopped: Callable[[], None] = lambda: None
+        self.state: Mapping[str, Any] | None = None
+        self._created: str | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._client, name)
+
+    def pull(self, image: str, **options: Any) -> Iterator[Any]:
+        """Pull the image; the provider does not look at errors in the answer."""
+        try:
+            for line in self._client.pull(image, **options):
+                if isinstance(line, dict) and "error" in line:
+                    raise image_error(image, line["error"], LOG_IN)
+                yield line
+        except APIError as error:
+            raise image_error(image, _explanation(error), LOG_IN) from error
+
+    def create_container(self, **request: Any) -> Any:
+        """Create the container, unless the entry was stopped."""
+        self.refuse_stopped()
+        try:
+            container = self._client.create_container(**request)
+        except NotFound as error:
+            raise image_error(request["image"], _explanation(error), LOG_IN) from error
+        except APIError as error:
+            self._refuse_unmounted(error)
+            raise
+        self._created = container["Id"]
+        return container
+
+    def attach(self, container: str, **_: Any) -> Iterator[str]:
+        """Follow both streams. Nothing is left for the provider to log."""
+        frames = self._client.attach(container, stdout=True, stderr=True, stream=True, demux=True)
+        return self._passed_on(frames)
+
+    def _passed_on(self, frames: Iterator[tuple[bytes | None, bytes | None]]) -> Iterator[str]:
+        lines = self._container.lines
+        assert lines is not None
+        for stdout, stderr in frames:
+            if stdout:
+                lines.feed(Stream.STDOUT, stdout)
+            if stderr:
+                lines.feed(Stream.STDERR, stderr)
+        lines.close()
+        yield from ()
+
+    def start(self, container: str) -> None:
+        """Start the container, unless the entry was stopped."""
+        self.refuse_stopped()
+        try:
+            self._client.start(container)
+        except APIError as error:
+            self._refuse_unmounted(error)
+            if "no such container" in str(error).lower():
+                raise EntryRemoved(f"container {container[:12]}") from error
+            assert self._container.invocation is not None
+            raise EntryNotStarted(self._container.invocation.argv[0], _explanation(error)) from error
+
+    def wait(self, container: str) -> Any:
+        """Wait for the end, and record the state of the container before it is removed."""
+        try:
+            ended = self._client.wait(container)
+            self.state = self._client.inspect_container(container)["State"]
+        except NotFound as error:
+            raise EntryRemoved(f"container {container[:12]}") from error
+        return ended
+
+    def stop(self, container: str, timeout: int) -> None:
+        """Send SIGTERM, and SIGKILL after the timeout in seconds. A container that is gone is not an error."""
+        try:
+            self._client.stop(container, timeout=timeout)
+        except NotFound:
+            return
+
+    def remove_container(self, container: str, **options: Any) -> None:
+        """Remove the container with its anonymous volumes. Another process may do so at the same time."""
+        if container == self._created:
+            self._created = None
+        try:
+            self._client.remove_container(container, v=True, **options)
+        except NotFound:
+            return
+        except APIError as error:
+            if error.status_code != 409 or "already in progress" not in str(error):
+                raise
+
+    def remove_created(self) -> None:
+        """Remove the container that was created, if it is still there."""
+        if self._created is not None:
+            self.remove_container(self._created, force=True)
+
+    def _refuse_unmounted(self, error: APIError) -> None:
+        """:raises ExchangeFolderNotShared: the error is about the exchange folder."""
+        invocation = self._container.invocation
+        if invocation is not None and str(invocation.folder) in str(error):
+            raise ExchangeFolderNotShared(invocation.folder, NOT_ON_HOST) from error
+
+
+def _as_mapping(labels: Mapping[str, str] | list[str] | None) -> dict[str, str]:
+    return dict(labels) if isinstance(labels, Mapping) else dict.fromkeys(labels or (), "")
+
+
+def _explanation(error: APIError) -> str:
+    return str(error.explanation or error)
