@@ -20,6 +20,16 @@ class ConnectionNotFound(SnowpackError, kind=Kind.FAILED):
         super().__init__(f"The Airflow connection {conn_id!r} for {purpose} cannot be read: {cause}. {way_out}")
 
 
+class ConnectionUnreadable(SnowpackError, kind=Kind.UNAVAILABLE):
+    """Airflow connection could not be read."""
+
+    def __init__(self, conn_id: str, purpose: str, cause: str) -> None:
+        super().__init__(
+            f"The Airflow connection {conn_id!r} for {purpose} could not be read: {cause}. Try again; if it stays so, check "
+            "Airflow's API server and secrets backends."
+        )
+
+
 class UnsuitableConnection(SnowpackError, kind=Kind.MISCONFIGURED):
     """Unsuitable type of Airflow connection."""
 

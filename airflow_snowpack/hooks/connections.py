@@ -13,9 +13,14 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, TypeVar
 
 from airflow.sdk import BaseHook
-from airflow.sdk.exceptions import AirflowNotFoundException, AirflowRuntimeError
+from airflow.sdk.exceptions import (
+    AirflowNotFoundException,
+    AirflowRuntimeError,
+    AirflowSecretsBackendAccessDenied,
+    ErrorType,
+)
 
-from airflow_snowpack.connections.errors import ConnectionNotFound, EmbeddedNotShared
+from airflow_snowpack.connections.errors import ConnectionNotFound, ConnectionUnreadable, EmbeddedNotShared
 from airflow_snowpack.errors import Kind, SnowpackError
 from airflow_snowpack.redaction import redacted
 
@@ -33,25 +38,60 @@ KUBERNETES_POD = "AIRFLOW_IS_K8S_EXECUTOR_POD"
 TEST_TIMEOUT = timedelta(seconds=10)
 OPTION = re.compile(r"\[([a-z_]+)\] ([a-z_]+)")
 MARKUP = re.compile(r"\[([a-zA-Z#/@][^\[\]]*)\]")
+ANSWERED = (ErrorType.CONNECTION_NOT_FOUND, ErrorType.PERMISSION_DENIED)
 
 
 def read_connection(conn_id: str, purpose: str) -> Connection:
-    """:raises ConnectionNotFound: there is no such connection."""
-    try:
-        return BaseHook.get_connection(conn_id)
-    except (AirflowNotFoundException, AirflowRuntimeError) as error:
-        raise ConnectionNotFound(conn_id, purpose, error) from error
+    """Return a connection. A trigger calls this in a thread, because it blocks.
 
-
-async def read_connection_in_trigger(conn_id: str, purpose: str) -> Connection:
-    """Read a connection in a trigger: the blocking call would stop the event loop.
-
-    :raises ConnectionNotFound: there is no such connection.
+    :param purpose: names in messages what it is for.
+    :raises ConnectionNotFound: there is no such connection, or it may not be read.
+    :raises ConnectionUnreadable: Airflow or a secrets backend does not answer.
     """
     try:
-        return await BaseHook.aget_connection(conn_id)
-    except (AirflowNotFoundException, AirflowRuntimeError) as error:
+        return BaseHook.get_connection(conn_id)
+    except (AirflowNotFoundException, AirflowRuntimeError, AirflowSecretsBackendAccessDenied) as error:
+        if (outage := _outage(conn_id)) is not None:
+            raise ConnectionUnreadable(conn_id, purpose, outage) from error
         raise ConnectionNotFound(conn_id, purpose, error) from error
+
+
+def _outage(conn_id: str) -> str | None:
+    """Search a connection that was not found again: Airflow skips a secrets backend that fails, and reports none as not found.
+
+    :returns: what failed; ``None`` if every backend has answered that it has no such connection.
+    """
+    from airflow.sdk.execution_time.secrets import ExecutionAPISecretsBackend
+    from airflow.sdk.execution_time.supervisor import ensure_secrets_backend_loaded
+
+    for backend in ensure_secrets_backend_loaded():
+        name = type(backend).__name__
+        try:
+            by_api = isinstance(backend, ExecutionAPISecretsBackend)
+            found = _is_in_airflow(conn_id) if by_api else backend.get_connection(conn_id=conn_id) is not None
+        except AirflowSecretsBackendAccessDenied:
+            return None
+        except Exception as problem:  # noqa: BLE001 - a secrets backend may raise anything here
+            return f"{name} failed with {type(problem).__name__}"  # the text may have secrets
+        if found:
+            return f"{name} has it now, and did not answer before"
+    return None
+
+
+def _is_in_airflow(conn_id: str) -> bool:
+    """Ask the API server, whose failures Airflow's own secrets backend hides.
+
+    :raises AirflowRuntimeError: it does not answer.
+    """
+    from airflow.sdk.execution_time.comms import ErrorResponse, GetConnection
+    from airflow.sdk.execution_time.task_runner import SUPERVISOR_COMMS
+
+    answer = SUPERVISOR_COMMS.send(GetConnection(conn_id=conn_id))
+    if not isinstance(answer, ErrorResponse):
+        return True
+    if answer.error not in ANSWERED:
+        raise AirflowRuntimeError(answer)
+    return False
 
 
 def refuse_on_remote_executor(setting: str, what: str, place: Path) -> None:

@@ -17,6 +17,7 @@ from airflow.sdk import BaseHook
 from airflow_snowpack.connections.catalog import PURPOSE, catalog_config
 from airflow_snowpack.connections.errors import (
     ConnectionNotFound,
+    ConnectionUnreadable,
     EmbeddedNotShared,
     IncompleteConnection,
     UnsuitableConnection,
@@ -28,7 +29,6 @@ from airflow_snowpack.hooks.connections import (
     call_with_timeout,
     public_message,
     read_connection,
-    read_connection_in_trigger,
     refuse_on_remote_executor,
 )
 from airflow_snowpack.settings import Settings
@@ -39,7 +39,10 @@ if TYPE_CHECKING:
 
     from airflow_snowpack.iceberg import CatalogConfig, TableName
 
-UNUSABLE = (ConnectionNotFound, EmbeddedNotShared, UnsuitableConnection, IncompleteConnection, UnusableAddress, UnusableExtra)
+UNUSABLE = (
+    *(ConnectionNotFound, ConnectionUnreadable, EmbeddedNotShared, UnsuitableConnection, IncompleteConnection),
+    *(UnusableAddress, UnusableExtra),
+)
 SECRET_KEYS = ("credential", "key", "password", "secret", "token")
 
 
@@ -69,6 +72,7 @@ class IcebergCatalogHook(BaseHook):
         """The catalog's configuration, for PyIceberg and for Spark.
 
         :raises ConnectionNotFound, UnsuitableConnection, IncompleteConnection: from the Airflow connection.
+        :raises ConnectionUnreadable: Airflow does not answer.
         :raises EmbeddedNotShared: there is no connection, and tasks may run on other hosts.
         """
         from airflow_snowpack.iceberg import CatalogConfig
@@ -79,13 +83,6 @@ class IcebergCatalogHook(BaseHook):
             refuse_on_remote_executor("catalog_conn_id", "a catalog", self.settings.home)
             return CatalogConfig.embedded(self.settings.home, name)
         return catalog_config(read_connection(conn_id, PURPOSE), name)
-
-    async def config_in_trigger(self) -> CatalogConfig:
-        """Return :attr:`config`, in a trigger's event loop."""
-        conn_id = self._given_conn_id or self.settings.catalog_conn_id
-        if conn_id is None:
-            return self.config
-        return catalog_config(await read_connection_in_trigger(conn_id, PURPOSE), self.settings.catalog_name)
 
     @cached_property
     def catalog(self) -> Catalog:

@@ -16,12 +16,7 @@ from airflow.sdk import BaseHook
 
 from airflow_snowpack.connections.store import PURPOSE, store_url
 from airflow_snowpack.errors import SnowpackError
-from airflow_snowpack.hooks.connections import (
-    public_message,
-    read_connection,
-    read_connection_in_trigger,
-    refuse_on_remote_executor,
-)
+from airflow_snowpack.hooks.connections import public_message, read_connection, refuse_on_remote_executor
 from airflow_snowpack.settings import Settings
 
 if TYPE_CHECKING:
@@ -85,17 +80,11 @@ class SnowpackHook(BaseHook):
         """Return the URL of the store, with its secrets. ``Store.where`` is the address to show.
 
         :raises ConnectionNotFound, UnsuitableConnection, IncompleteConnection: from the Airflow connection.
+        :raises ConnectionUnreadable: Airflow does not answer.
         :raises EmbeddedNotShared: there is none, and tasks may run on other hosts.
         """
         conn_id = self.store_conn_id
         return self._embedded_url() if conn_id is None else store_url(with_token(read_connection(conn_id, PURPOSE)))
-
-    async def url_in_trigger(self) -> URL:
-        """Return the URL of the store, in a trigger's event loop."""
-        conn_id = self.store_conn_id
-        if conn_id is None:
-            return self._embedded_url()
-        return store_url(with_token(await read_connection_in_trigger(conn_id, PURPOSE)))
 
     def get_conn(self) -> Store:
         """Return :meth:`store`, under Airflow's usual name."""

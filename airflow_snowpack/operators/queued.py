@@ -102,6 +102,7 @@ class QueuesJob(WaitsForTable, RunsJob):
         self, context: Context, event: dict[str, Any], job_id: str, before: Mapping[str, int], until: str | None
     ) -> Any:
         """Read the job, and wait again if it has not ended."""
+        from airflow_snowpack.connections.errors import ConnectionUnreadable
         from airflow_snowpack.jobs import JobStatus
         from airflow_snowpack.store import StoreTooSlow, StoreUnreachable
 
@@ -109,7 +110,7 @@ class QueuesJob(WaitsForTable, RunsJob):
         with self.installation() as hook:
             try:
                 jobs, job = hook.jobs(), hook.jobs().get(job_id)
-            except (StoreTooSlow, StoreUnreachable) as outage:
+            except (ConnectionUnreadable, StoreTooSlow, StoreUnreachable) as outage:
                 self.log.warning("The job is read again when the store answers: %s", outage)
                 self._defer(context, job_id, before, until)
             if not job.status.is_terminal:

@@ -67,6 +67,7 @@ class DispatcherTrigger(DataclassTrigger):
         self._stop_polling()
 
     async def _wait(self, settling: Settling) -> str:
+        from airflow_snowpack.connections.errors import ConnectionUnreadable
         from airflow_snowpack.store import StoreTooSlow, StoreUnreachable, utc_now
 
         until = datetime.fromisoformat(self.until)
@@ -79,7 +80,7 @@ class DispatcherTrigger(DataclassTrigger):
                     return "due"
                 problem.passed()
                 pause = self.look_seconds
-            except (StoreUnreachable, StoreTooSlow) as outage:
+            except (ConnectionUnreadable, StoreUnreachable, StoreTooSlow) as outage:
                 problem.failed(outage, "Still waiting for the store")
                 pause = RETRY_AFTER_S
             await asyncio.sleep(pause)

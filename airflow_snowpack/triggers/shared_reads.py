@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from pyiceberg.table import Table
 
+    from airflow_snowpack.iceberg import CatalogConfig
     from airflow_snowpack.iceberg.broker import Broker
     from airflow_snowpack.iceberg.names import TableName
     from airflow_snowpack.store import Store
@@ -138,13 +139,30 @@ _stores: dict[str, Store] = {}
 _opening = Lock()
 
 
+_connections: dict[Hashable, SharedReads[Any, Any]] = {}
+
+
+async def _described(read: Callable[[str | None], V], conn_id: str | None) -> V:
+    """Return what an Airflow connection describes, read in a thread and once for all triggers that need it now.
+
+    :param read: a function of a module; triggers that pass the same function share its calls.
+    :raises ConnectionUnreadable: Airflow does not answer; the log has it once for all triggers.
+    """
+    mine = asyncio.get_running_loop(), read, conn_id
+    if mine not in _connections:
+        _connections[mine] = SharedReads(lambda conn_ids: one_by_one(conn_ids, read), "an Airflow connection")
+    found: dict[str | None, V] = await _connections[mine].get([conn_id])
+    return found[conn_id]
+
+
 async def shared_store(store_conn_id: str | None) -> Store:
     """Return the store of a connection; ``None`` for the installation's. It stays open as long as the process.
 
     :raises ConnectionNotFound, UnsuitableConnection, IncompleteConnection: from the Airflow connection.
+    :raises ConnectionUnreadable: Airflow does not answer.
     :raises StoreUnreachable, SchemaOutOfDate, UnknownRevision: from the store.
     """
-    return await asyncio.to_thread(_open, await _url(store_conn_id))
+    return await asyncio.to_thread(_open, await _described(_read_url, store_conn_id))
 
 
 class StoreReads:
@@ -164,15 +182,16 @@ class StoreReads:
 
         :param read: a function of a module; triggers that pass the same function share its calls.
         :raises StoreUnreachable: the store does not answer; the log has it once for all triggers.
-        :raises ConnectionNotFound: its Airflow connection cannot be read, and never could.
+        :raises ConnectionUnreadable: Airflow does not answer; likewise.
+        :raises ConnectionNotFound, UnsuitableConnection, IncompleteConnection: from its Airflow connection.
         """
-        from airflow_snowpack.connections.errors import ConnectionNotFound
+        from airflow_snowpack.connections.errors import ConnectionNotFound, ConnectionUnreadable
         from airflow_snowpack.store import StoreUnreachable
 
         if self._url is None or self._may_have_moved:
             try:
-                self._url, self._may_have_moved = await _url(self._conn_id), False
-            except ConnectionNotFound:
+                self._url, self._may_have_moved = await _described(_read_url, self._conn_id), False
+            except (ConnectionNotFound, ConnectionUnreadable):
                 if self._url is None:
                     raise
                 # Airflow's own database may be down with the store.
@@ -190,25 +209,32 @@ class StoreReads:
 def one_by_one(keys: Collection[K], read: Callable[[K], V]) -> dict[K, V | Exception]:
     """Read keys one after the other. An error is the value of its key alone.
 
-    :raises StoreUnreachable: the store does not answer, so that no other key needs to try.
+    :raises StoreUnreachable, ConnectionUnreadable: the store or Airflow does not answer, so that no other key needs to try.
     """
+    from airflow_snowpack.connections.errors import ConnectionUnreadable
     from airflow_snowpack.store import StoreUnreachable
 
     found: dict[K, V | Exception] = {}
     for key in keys:
         try:
             found[key] = read(key)
-        except StoreUnreachable:
+        except (ConnectionUnreadable, StoreUnreachable):
             raise
         except Exception as problem:  # noqa: BLE001 - it is raised in the trigger that requested this key
             found[key] = problem
     return found
 
 
-async def _url(store_conn_id: str | None) -> str:
+def _read_url(store_conn_id: str | None) -> str:
     from airflow_snowpack.hooks.store import SnowpackHook
 
-    return (await SnowpackHook(store_conn_id).url_in_trigger()).render_as_string(hide_password=False)
+    return SnowpackHook(store_conn_id).url().render_as_string(hide_password=False)
+
+
+def _read_catalog(catalog_conn_id: str | None) -> CatalogConfig:
+    from airflow_snowpack.hooks.iceberg_catalog import IcebergCatalogHook
+
+    return IcebergCatalogHook(catalog_conn_id).config
 
 
 def _open(url: str) -> Store:
@@ -225,11 +251,11 @@ async def join_broker(stack: ExitStack, catalog_conn_id: str | None) -> Broker:
 
     :param catalog_conn_id: ``None`` for the installation's.
     :raises ConnectionNotFound, UnsuitableConnection, IncompleteConnection, UnusableAddress: from the Airflow connection.
+    :raises ConnectionUnreadable: Airflow does not answer; the log has it once for all triggers.
     """
-    from airflow_snowpack.hooks.iceberg_catalog import IcebergCatalogHook
     from airflow_snowpack.iceberg.broker import shared_broker
 
-    return stack.enter_context(shared_broker(await IcebergCatalogHook(catalog_conn_id).config_in_trigger()))
+    return stack.enter_context(shared_broker(await _described(_read_catalog, catalog_conn_id)))
 
 
 async def join_tables(
@@ -240,6 +266,7 @@ async def join_tables(
     It raises ``TableNotFound`` and other errors of these tables, and ``CatalogUnreachable``, which the log has once.
 
     :raises ConnectionNotFound, UnsuitableConnection, IncompleteConnection, UnusableAddress: from the Airflow connection.
+    :raises ConnectionUnreadable: Airflow does not answer; the log has it once for all triggers.
     """
     if not names:
         return _no_tables

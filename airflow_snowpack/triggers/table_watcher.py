@@ -57,6 +57,7 @@ class ArrivalProducer(SharedStreamProducer):
 
     async def open_stream(self) -> AsyncIterator[tuple[Any, Any]]:
         """Yield arrivals, oldest first."""
+        from airflow_snowpack.connections.errors import ConnectionUnreadable
         from airflow_snowpack.iceberg import CatalogUnreachable
 
         name = self._name()
@@ -69,7 +70,7 @@ class ArrivalProducer(SharedStreamProducer):
                     self._latest = await read_tables()
                     self._watched = self._watched or await self._open(name)
                     found = await asyncio.to_thread(self._watched.read)
-                except CatalogUnreachable:
+                except (CatalogUnreachable, ConnectionUnreadable):
                     pass  # one line for all triggers is in the log
                 except SnowpackError as problem:
                     failing.failed(problem, "Still watching %s", self._table)

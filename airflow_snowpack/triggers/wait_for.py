@@ -59,7 +59,7 @@ class DataclassTrigger(BaseTrigger):
 class WaitFor(DataclassTrigger):
     """Base of the triggers that fire once: when ``ask`` has an answer, or when their time is over.
 
-    While the store or the catalog does not answer, the trigger waits.
+    While the store, the catalog or Airflow does not answer, the trigger waits.
 
     :cvar ends_on_errors: whether any other error ends the wait; ``False`` logs it and asks again.
     :ivar store_conn_id: the Airflow connection of the store; ``None`` for the installation's.
@@ -101,6 +101,7 @@ class WaitFor(DataclassTrigger):
         return math.inf if self.until is None else (datetime.fromisoformat(self.until) - utc_now()).total_seconds()
 
     async def _answer(self) -> Answer:
+        from airflow_snowpack.connections.errors import ConnectionUnreadable
         from airflow_snowpack.iceberg import CatalogUnreachable
         from airflow_snowpack.store import StoreTooSlow, StoreUnreachable
 
@@ -111,7 +112,7 @@ class WaitFor(DataclassTrigger):
                 if (answer := await self.ask()) is not None:
                     return answer
                 failing.passed()
-            except (CatalogUnreachable, StoreTooSlow, StoreUnreachable) as problem:
+            except (CatalogUnreachable, ConnectionUnreadable, StoreTooSlow, StoreUnreachable) as problem:
                 outage = problem  # in the log, once for all triggers
             except (SnowpackError, TimeoutError) as problem:
                 if self.ends_on_errors:

@@ -77,13 +77,14 @@ class MaintenanceJobTrigger(WaitFor):
         return states[task] == "deferred"
 
     async def _cancel(self, owner: str) -> None:
+        from airflow_snowpack.connections.errors import ConnectionUnreadable
         from airflow_snowpack.store import StoreTooSlow, StoreUnreachable
 
         failing = Recurring(log)
         while True:
             try:
                 ended = await self.store.get(_cancel_jobs, (self.job_id, owner))
-            except (StoreTooSlow, StoreUnreachable) as outage:
+            except (ConnectionUnreadable, StoreTooSlow, StoreUnreachable) as outage:
                 failing.failed(outage, "Job %s is cancelled when the store answers", self.job_id)
                 await next_round(self.poll_seconds)
             else:

@@ -281,6 +281,28 @@ def test_the_store_that_is_away_when_the_task_resumes_makes_it_wait_again(
     assert resume(run_operator, again).state == "success"
 
 
+def test_a_connection_that_airflow_cannot_read_when_the_task_resumes_makes_it_wait_again(
+    run_operator: Runner, jobs: Jobs, flights: TableName, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from airflow.sdk.exceptions import AirflowRuntimeError, ErrorType
+    from airflow.sdk.execution_time.comms import ErrorResponse
+
+    answer = run_operator.supervisor.send
+
+    def fail(msg: Any = None, **arguments: Any) -> Any:
+        if type(msg).__name__ == "GetConnection":
+            raise AirflowRuntimeError(ErrorResponse(error=ErrorType.API_SERVER_ERROR))
+        return answer(msg, **arguments)
+
+    deferred = run_operator(maintain())
+    with monkeypatch.context() as away:
+        away.delenv("AIRFLOW_CONN_TEST_STORE")
+        away.setattr(run_operator.supervisor, "send", fail)
+        again = resume(run_operator, deferred)
+    assert trigger_of(again).serialize() == trigger_of(deferred).serialize()
+    assert only(jobs).status is JobStatus.PENDING
+
+
 def test_a_store_that_goes_away_after_the_job_was_queued_does_not_keep_the_task_from_waiting(
     run_operator: Runner, jobs: Jobs, flights: TableName, monkeypatch: pytest.MonkeyPatch
 ) -> None:
