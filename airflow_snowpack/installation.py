@@ -165,7 +165,8 @@ def retained_rows(store: Store) -> tuple[RowKind, ...]:
     from airflow_snowpack.builds.registry.retention import KINDS as OF_BUILDS
     from airflow_snowpack.jobs.retention import KINDS as OF_JOBS
     from airflow_snowpack.lineage.operations import EDGES, OPERATIONS
+    from airflow_snowpack.runners.images.rows import KINDS as OF_IMAGES
     from airflow_snowpack.scheduling.retention import retained as of_schedules
     from airflow_snowpack.store.audit import AUDIT_TRAIL
 
-    return (OPERATIONS, EDGES, *OF_JOBS, *OF_BUILDS, *of_schedules(store), AUDIT_TRAIL)
+    return (OPERATIONS, EDGES, *OF_JOBS, *OF_BUILDS, *OF_IMAGES, *of_schedules(store), AUDIT_TRAIL)

@@ -8,7 +8,7 @@ import sqlalchemy as sa
 
 from airflow_snowpack.store.dialect import UtcDateTime
 
-REVISION = "0011_runs_among_the_schedules"
+REVISION = "0013_image_builds"
 """The newest migration; a test compares it with what Alembic finds."""
 
 metadata = sa.MetaData(

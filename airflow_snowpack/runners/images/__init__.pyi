@@ -1,7 +1,9 @@
 from .errors import (
     BuilderUnavailable as BuilderUnavailable,
+    DockerfileNotFound as DockerfileNotFound,
     ImageBuildFailed as ImageBuildFailed,
     ImageBuildNotFound as ImageBuildNotFound,
+    ImageBuildStopped as ImageBuildStopped,
     InvalidImageBuild as InvalidImageBuild,
     InvalidImageTarget as InvalidImageTarget,
     RepositoryUnavailable as RepositoryUnavailable,

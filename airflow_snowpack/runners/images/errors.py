@@ -66,6 +66,23 @@ class ImageBuildFailed(ImageError, kind=Kind.FAILED):
         )
 
 
+class ImageBuildStopped(ImageError, kind=Kind.FAILED):
+    """The build was stopped with its task."""
+
+    def __init__(self, key: str | None = None) -> None:
+        super().__init__(
+            f"The build of {'the image' if key is None else f'the image {key[:12]}'} was stopped, since its task was cancelled, "
+            "killed or ran out of time. It was returned to the queue."
+        )
+
+
+class DockerfileNotFound(ImageError, kind=Kind.NOT_FOUND):
+    """The commit has no such Dockerfile."""
+
+    def __init__(self, dockerfile: str, commit: str) -> None:
+        super().__init__(f"The commit {commit} has no file {dockerfile!r}. Pass its path from the root of the repository.")
+
+
 class ImageBuildNotFound(ImageError, kind=Kind.NOT_FOUND):
     """No image of this key."""
 

@@ -6,36 +6,94 @@
         ...                    # another process builds it: wait, then call ensure again with source.at(found.commit)
     found.reference            # registry.example.com/snowpack@sha256:…
 
-The invariants: a key stands for one content, so a branch is resolved to its commit first; at most one attempt has the lease on a
+The invariants: a key identifies one content, so a branch is resolved to its commit first; at most one attempt has the lease on a
 key; and the result of an attempt counts only while its fence is the row's.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection
+import os
+import socket
+import threading
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from functools import partial
 
+import sqlalchemy as sa
+
+from airflow_snowpack.errors import Kind, SnowpackError
+from airflow_snowpack.runners.errors import EntryCancelled
+from airflow_snowpack.runners.images.attempts import ImageAttempt, ImageAttempts
+from airflow_snowpack.runners.images.build_log import BuildLog
+from airflow_snowpack.runners.images.builder import Builder, BuildJob
+from airflow_snowpack.runners.images.builders import builder_named
+from airflow_snowpack.runners.images.commands import Commands
+from airflow_snowpack.runners.images.credentials import token
+from airflow_snowpack.runners.images.errors import (
+    DockerfileNotFound,
+    ImageBuildFailed,
+    ImageBuildNotFound,
+    ImageBuildStopped,
+)
+from airflow_snowpack.runners.images.git import check_out, resolve
+from airflow_snowpack.runners.images.key import image_key
 from airflow_snowpack.runners.images.model import Building, Failed, ImagePolicy, ImageRecord, ImageState, Ready
+from airflow_snowpack.runners.images.rows import (
+    BY_KEY,
+    IMAGE,
+    LOG,
+    NEWEST_FIRST,
+    RECORDS,
+    WITHOUT_LOG,
+    record_from,
+    requested,
+    state_from,
+    unbuilt,
+)
+from airflow_snowpack.runners.images.scratch import scratch_folder
 from airflow_snowpack.runners.images.source import ImageBuild
 from airflow_snowpack.runners.images.target import ImageTarget
-from airflow_snowpack.store import Actor, Store
+from airflow_snowpack.store import Actor, IdMaker, Store, new_id, storable, write_audit
+from airflow_snowpack.store.dialect import insert
+from airflow_snowpack.store.keep_alive import KeepAlive
 from airflow_snowpack.store.paging import Page
+from airflow_snowpack.store.tables.images import image_builds
 
 log = logging.getLogger(__name__)
 
 PAGE_SIZE = 100
+USE_RECORDED_EVERY = timedelta(days=1)
+"""Retention counts from the last use, in days; a request of a ready image usually writes nothing."""
+FINAL_KINDS = (Kind.INVALID, Kind.NOT_FOUND)
+"""Another attempt at the same commit would fail in the same way."""
 
 
 class ImageBuilds:
     """Images by their keys.
 
     :param target: the builder, and where it stores images.
+    :param builder: ``None`` for the one that ``target`` names.
+    :param make_id: draws the fences.
     """
 
-    def __init__(self, store: Store, target: ImageTarget, policy: ImagePolicy | None = None) -> None:
+    def __init__(
+        self,
+        store: Store,
+        target: ImageTarget,
+        policy: ImagePolicy | None = None,
+        *,
+        builder: Builder | None = None,
+        make_id: IdMaker = new_id,
+    ) -> None:
         self.store = store
         self.target = target
         self.policy = policy or ImagePolicy()
+        self._builder = builder or builder_named(target.builder)
+        self._attempts = ImageAttempts(store, self.policy, make_id)
+        self._lock = threading.RLock()  # a signal handler may stop while the same thread is in here
+        self._running: set[Commands] = set()
 
     def ensure(
         self,
@@ -44,6 +102,7 @@ class ImageBuilds:
         build: bool = False,
         holder: str | None = None,
         on_line: Callable[[str], None] | None = None,
+        actor: Actor | None = None,
     ) -> Ready | Building:
         """Return the image if it is ready, and request it otherwise.
 
@@ -51,25 +110,49 @@ class ImageBuilds:
         :param holder: the task instance, for people; a later try of the same task instance takes its build over at once. ``None``
             for the host and process.
         :param on_line: receives each line of the build; ``None`` for the log of this module.
+        :param actor: recorded in the audit trail if this requests an image.
         :returns: :class:`Building` while another process builds it, during a back-off, and, without ``build``, until a process
             builds it.
         :raises RevisionNotFound, RepositoryUnavailable: the revision could not be resolved.
         :raises BuilderUnavailable: ``build``, and the builder is not installed on this host or its daemon does not answer.
         :raises ImageBuildFailed: every attempt failed; a new one begins after ``policy.retry_failed_after``, or :meth:`forget`.
+        :raises ImageBuildStopped: :meth:`stop` was called.
         """
-        raise NotImplementedError
+        output = BuildLog(on_line or partial(log.info, "%s"), self._secrets(source))
+        with self._stoppable(Commands(output.add)) as commands:
+            pinned = self._pinned(source, commands)
+            key = image_key(pinned, self.target)
+            found = self._requested(key, pinned, source.revision, actor)
+            if not build:
+                return self._usable(found)
+            if isinstance(found, Ready):
+                found = self._still_here(found, commands)
+            if isinstance(found, Ready | Failed):
+                return self._usable(found)
+            self._preflight(commands)
+            attempt = self._attempts.claim(key, holder or _here(), is_task=holder is not None)
+            if attempt is not None:
+                self._build(attempt, pinned, output, commands)
+            return self._usable(self._state(key) or self._requested(key, pinned, source.revision, actor))
 
     def stop(self) -> None:
-        """End the build of :meth:`ensure` and return it to the queue, from any thread; without one, do nothing."""
-        raise NotImplementedError
+        """End each running :meth:`ensure`, and return its build to the queue; from any thread or a signal handler."""
+        with self._lock:
+            for commands in self._running:
+                commands.stop()
 
     def states(self, keys: Collection[str]) -> dict[str, Ready | Building | Failed | None]:
-        """Return the state of several images, in one statement; ``None`` for an unknown key."""
-        raise NotImplementedError
+        """Return the states of several images, in one statement; ``None`` for an unknown key."""
+        now = self.store.clock()
+        rows = self.store.all_by_key(RECORDS, IMAGE.key, keys)
+        return {**dict.fromkeys(keys), **{row.key: state_from(row, now, self.policy) for row in rows}}
 
     def get(self, key: str) -> ImageRecord:
         """:raises ImageBuildNotFound: no image was requested under this key."""
-        raise NotImplementedError
+        row = self.store.first(BY_KEY, {"b_key": storable(key)})
+        if row is None:
+            raise ImageBuildNotFound(key)
+        return record_from(row)
 
     def list(self, *, limit: int = PAGE_SIZE, cursor: str | None = None, state: ImageState | None = None) -> Page[ImageRecord]:
         """List the images, the latest request first.
@@ -77,14 +160,19 @@ class ImageBuilds:
         :param cursor: ``next`` of the page before.
         :raises InvalidCursor: no page returned it.
         """
-        raise NotImplementedError
+        query = RECORDS.where(*NEWEST_FIRST.beyond(cursor)).order_by(*NEWEST_FIRST.order()).limit(limit + 1)
+        query = query if state is None else query.where(IMAGE.state == state.value)
+        return NEWEST_FIRST.page(self.store.all(query), limit, record_from)
 
     def log(self, key: str) -> str:
         """Return the end of the log of the latest attempt that ended; empty if none did.
 
         :raises ImageBuildNotFound: no image was requested under this key.
         """
-        raise NotImplementedError
+        row = self.store.first(LOG, {"b_key": storable(key)})
+        if row is None:
+            raise ImageBuildNotFound(key)
+        return str(row.log)
 
     def forget(self, key: str, *, actor: Actor | None = None) -> ImageRecord:
         """Delete the record of an image, so that its next request builds it again. A build in progress ends without a result.
@@ -93,4 +181,154 @@ class ImageBuilds:
         :returns: the record as it was.
         :raises ImageBuildNotFound: no image was requested under this key.
         """
-        raise NotImplementedError
+        delete = sa.delete(image_builds).where(IMAGE.key == storable(key)).returning(*WITHOUT_LOG)
+
+        def write(conn: sa.Connection) -> ImageRecord:
+            row = conn.execute(delete).first()
+            if row is None:
+                raise ImageBuildNotFound(key)
+            write_audit(conn, self.store, actor, "forget_image", audit_subject(key), remote=row.remote, commit=row.commit_hash)
+            return record_from(row)
+
+        return self.store.transact(write)
+
+    def _pinned(self, source: ImageBuild, commands: Commands) -> ImageBuild:
+        if source.is_pinned:
+            return source
+        with scratch_folder() as scratch:
+            return source.at(resolve(commands, source, scratch))
+
+    def _state(self, key: str) -> Ready | Building | Failed | None:
+        row = self.store.first(BY_KEY, {"b_key": key})
+        if row is None:
+            return None
+        now = self.store.clock()
+        if row.state == ImageState.READY and now - row.used_at >= USE_RECORDED_EVERY:
+            self.store.execute(sa.update(image_builds).where(IMAGE.key == key).values(used_at=now))
+        return state_from(row, now, self.policy)
+
+    def _requested(self, key: str, source: ImageBuild, revision: str, actor: Actor | None) -> Ready | Building | Failed:
+        """Return the state of an image; enter it if it is new, or if it failed long enough ago."""
+        now = self.store.clock()
+        found = self._state(key)
+        if found is not None and not (isinstance(found, Failed) and found.retry_at <= now):
+            return found
+        again = sa.update(image_builds).where(
+            IMAGE.key == key,
+            IMAGE.state == ImageState.FAILED.value,
+            IMAGE.finished_at <= now - self.policy.retry_failed_after,
+        )
+        entered = requested(key, source, revision, self.target, now)
+        new = insert(image_builds).values(entered).on_conflict_do_nothing().returning(IMAGE.key)
+
+        def write(conn: sa.Connection) -> None:
+            if conn.execute(new).first() is not None or conn.execute(again.values(unbuilt(now))).rowcount == 1:
+                write_audit(
+                    conn, self.store, actor, "build_image", audit_subject(key), remote=source.remote, commit=source.revision
+                )
+
+        self.store.transact(write)
+        return self._state(key) or self._requested(key, source, revision, actor)
+
+    def _usable(self, found: Ready | Building | Failed) -> Ready | Building:
+        if isinstance(found, Failed):
+            row = self.store.first(LOG, {"b_key": found.key})
+            raise ImageBuildFailed(found.key, found.attempts, found.error, "" if row is None else row.log)
+        return found
+
+    def _still_here(self, found: Ready, commands: Commands) -> Ready | Building | Failed:
+        """Return the state of an image that is only on this host, where it may have been removed since."""
+        if self.target.registry is not None:
+            return found
+        asked_at = self.store.clock()
+        with scratch_folder() as scratch:
+            self._builder.preflight(commands, scratch)
+            if self._builder.has(found.reference, commands, scratch):
+                return found
+        gone = sa.update(image_builds).where(
+            IMAGE.key == found.key, IMAGE.state == ImageState.READY.value, IMAGE.finished_at < asked_at
+        )
+        self.store.execute(gone.values(unbuilt(asked_at)))
+        log.warning("image_gone: %s is not on this host any more, and is built again", found.reference)
+        return self._state(found.key) or found
+
+    def _preflight(self, commands: Commands) -> None:
+        with scratch_folder() as scratch:
+            self._builder.preflight(commands, scratch)
+
+    def _build(self, attempt: ImageAttempt, source: ImageBuild, output: BuildLog, commands: Commands) -> None:
+        """Build the image and record how that ends; if the lease is lost meanwhile, another process does."""
+        beat, policy = partial(self._attempts.renew, attempt), self.policy
+        keep = KeepAlive(beat, every=policy.heartbeat, lost_after=policy.lease, what=str(attempt), on_lost=commands.stop)
+        log.info("image_build_started: %s of %s at %s", attempt, source.remote, source.revision)
+        with keep as lease:
+            try:
+                digest = self._built(attempt, source, commands)
+            except EntryCancelled:
+                if lease.lost is None:
+                    self._attempts.give_back(attempt)
+                    raise
+                log.warning("writeback_stale_attempt: %s", attempt)
+                return
+            except (SnowpackError, OSError) as error:
+                self._failed(attempt, error, output)
+                return
+            except Exception as error:
+                self._failed(attempt, error, output)
+                raise
+            except BaseException:
+                commands.stop()
+                self._attempts.give_back(attempt)
+                raise
+            if digest is not None:
+                self._attempts.succeed(attempt, self._reference(attempt.key, digest), digest, output.text())
+
+    def _built(self, attempt: ImageAttempt, source: ImageBuild, commands: Commands) -> str | None:
+        """Return the digest of the published image; ``None``: the lease was lost, and nothing was published."""
+        with scratch_folder() as scratch:
+            context = check_out(commands, source, scratch)
+            dockerfile = (context / source.dockerfile).resolve()
+            if not dockerfile.is_file() or not dockerfile.is_relative_to(context.resolve()):
+                raise DockerfileNotFound(source.dockerfile, source.revision)
+            job = BuildJob(source, self.target, attempt.key, context, dockerfile, scratch, commands)
+            image_id = self._builder.build(job)
+            if not self._attempts.renew(attempt):
+                log.warning("writeback_stale_attempt: %s", attempt)
+                return None
+            return self._builder.publish(job, image_id)
+
+    def _failed(self, attempt: ImageAttempt, error: Exception, output: BuildLog) -> None:
+        text = output.redacted(" ".join(f"{error}".split()))
+        is_final = isinstance(error, SnowpackError) and error.kind in FINAL_KINDS
+        if self._attempts.fail(attempt, text, output.text(), is_final=is_final):
+            log.warning("image_build_failed: %s (%d of %d): %s", attempt, attempt.number, self.policy.max_attempts, text)
+
+    def _reference(self, key: str, digest: str) -> str:
+        registry = self.target.registry
+        return self.target.tag(key) if registry is None else f"{registry.name}@{digest}"
+
+    def _secrets(self, source: ImageBuild) -> tuple[str | None, ...]:
+        registry = self.target.registry
+        of_registry = () if registry is None else (registry.password, token(registry))
+        return (*source.build_args.values(), *of_registry)
+
+    @contextmanager
+    def _stoppable(self, commands: Commands) -> Iterator[Commands]:
+        with self._lock:
+            self._running.add(commands)
+        try:
+            yield commands
+        except EntryCancelled as error:
+            raise ImageBuildStopped from error
+        finally:
+            with self._lock:
+                self._running.discard(commands)
+
+
+def audit_subject(key: str) -> str:
+    """Return the name of an image in the audit trail."""
+    return f"image:{key}"
+
+
+def _here() -> str:
+    return f"{socket.gethostname()}:{os.getpid()}"

@@ -78,7 +78,10 @@ class ImageTarget:
 
     def tag(self, key: str) -> str:
         """Return the name that an image of this key is stored under."""
-        return f"{REPOSITORY if self.registry is None else self.registry.name}:{key}"
+        if self.registry is not None:
+            return f"{self.registry.name}:{key}"
+        # Buildah and Podman store a name without a host under this one.
+        return f"{REPOSITORY}:{key}" if self.builder == "docker" else f"localhost/{REPOSITORY}:{key}"
 
 
 def this_platform() -> str:

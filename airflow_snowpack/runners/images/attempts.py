@@ -1,0 +1,135 @@
+"""One attempt to build an image: claimed under the lease, and recorded under its fence.
+
+    attempt = attempts.claim(key, "dag/run/task")        # None: another process has it, or it is not to be built now
+    attempts.renew(attempt)                              # False: the fence has moved
+    attempts.succeed(attempt, reference, digest, log)    # likewise
+
+The invariant: of all attempts at an image, only the one whose fence is in the row changes the row. A result of any other is
+refused and logged as ``writeback_stale_attempt``.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+import sqlalchemy as sa
+
+from airflow_snowpack.runners.images.model import ImagePolicy, ImageState
+from airflow_snowpack.runners.images.rows import IMAGE, IMAGES, unclaimed
+from airflow_snowpack.store import IdMaker, Store, repeatable, storable
+from airflow_snowpack.store.tables.images import image_builds
+
+log = logging.getLogger(__name__)
+
+MAX_BACKOFF = timedelta(days=1)
+LEASED: sa.Select[Any] = sa.select(
+    IMAGE.state, IMAGE.visible_at, IMAGE.claimed_at, IMAGE.claimed_by, IMAGE.attempt_id, IMAGE.attempt_count
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ImageAttempt:
+    """An attempt that has the lease.
+
+    :param attempt_id: the fence, which every write carries.
+    :param number: from 1.
+    """
+
+    key: str
+    attempt_id: str
+    number: int
+
+    def __str__(self) -> str:
+        return f"the image {self.key[:12]}, attempt {self.attempt_id}"
+
+
+class ImageAttempts:
+    """Claims images and records how the attempts end."""
+
+    def __init__(self, store: Store, policy: ImagePolicy, make_id: IdMaker) -> None:
+        self._store = store
+        self._policy = policy
+        self._make_id = make_id
+
+    def claim(self, key: str, holder: str, *, is_task: bool) -> ImageAttempt | None:
+        """Claim an image that waits, whose lease has expired, or that an earlier try of the same task instance builds.
+
+        :param is_task: ``holder`` names a task instance, of which only the latest try counts.
+        :returns: ``None`` if it is not to be built now, or not any more.
+        """
+        now, attempt_id, holder = self._store.clock(), self._make_id(), storable(holder)
+        values = IMAGES.claim_values(holder, attempt_id, now, now + self._policy.lease, key=key)
+        begun = {"state": ImageState.BUILDING.value, "started_at": now, "used_at": now}
+
+        def take(conn: sa.Connection) -> ImageAttempt | None:
+            row = conn.execute(LEASED.where(IMAGE.key == key).with_for_update()).first()
+            if row is None or row.state in (ImageState.READY, ImageState.FAILED):
+                return None
+            is_own = is_task and row.claimed_by == holder
+            if row.visible_at > now and not is_own:
+                return None
+            if row.attempt_count >= self._policy.max_attempts:
+                self._give_up(conn, key, row, now)
+                return None
+            claimed = conn.execute(IMAGES.take_over, values).one()
+            conn.execute(sa.update(image_builds).where(IMAGE.key == key).values(begun))
+            return ImageAttempt(key, attempt_id, claimed.attempt_count)
+
+        def taken(conn: sa.Connection) -> ImageAttempt | None:
+            row = conn.execute(LEASED.where(IMAGE.key == key, IMAGE.attempt_id == attempt_id)).first()
+            return None if row is None else ImageAttempt(key, attempt_id, row.attempt_count)
+
+        return self._store.transact(repeatable(take, taken))
+
+    def _give_up(self, conn: sa.Connection, key: str, row: sa.Row[Any], now: datetime) -> None:
+        """Fail an image whose last attempt was lost."""
+        error = f"The lease of the last attempt, by {row.claimed_by}, expired at {row.visible_at:%Y-%m-%d %H:%M} UTC."
+        values = {"state": ImageState.FAILED.value, "finished_at": now, "error": error, **unclaimed(now)}
+        conn.execute(sa.update(image_builds).where(IMAGE.key == key).values(values))
+
+    def renew(self, attempt: ImageAttempt) -> bool:
+        """Renew the lease; ``False``: the fence has moved, so the build must stop."""
+        until = self._store.clock() + self._policy.lease
+        return self._store.transact(lambda conn: IMAGES.renew(conn, attempt.key, attempt.attempt_id, until))
+
+    def succeed(self, attempt: ImageAttempt, reference: str, digest: str, text: str) -> bool:
+        """Record the image; ``False``: the fence has moved, and nothing was written."""
+        now = self._store.clock()
+        values = {"state": ImageState.READY.value, "reference": reference, "digest": digest, "error": None, "used_at": now}
+        return self._end(attempt, {**values, "finished_at": now, "log": storable(text), **unclaimed(now)})
+
+    def fail(self, attempt: ImageAttempt, error: str, text: str, *, is_final: bool) -> bool:
+        """Record a failure: the image waits for its next attempt, or has failed after the last one.
+
+        :param is_final: another attempt would fail in the same way.
+        """
+        now = self._store.clock()
+        is_last = is_final or attempt.number >= self._policy.max_attempts
+        state = ImageState.FAILED if is_last else ImageState.WAITING
+        values = {"state": state.value, "finished_at": now, "error": storable(error), "log": storable(text)}
+        return self._end(attempt, {**values, **unclaimed(now if is_last else now + self._backoff(attempt.number))})
+
+    def give_back(self, attempt: ImageAttempt) -> bool:
+        """Return an image whose build was stopped to the queue. The attempt does not count."""
+        values = {"state": ImageState.WAITING.value, "attempt_count": IMAGE.attempt_count - 1}
+        return self._end(attempt, {**values, **unclaimed(self._store.clock())})
+
+    def _end(self, attempt: ImageAttempt, values: dict[str, Any]) -> bool:
+        fenced = sa.and_(IMAGE.key == attempt.key, IMAGE.attempt_id == attempt.attempt_id)
+        end = sa.update(image_builds).where(fenced).values(values)
+        ended_at = values.get("finished_at")
+        done = sa.select(IMAGE.key).where(IMAGE.key == attempt.key, IMAGE.state == values["state"], IMAGE.finished_at == ended_at)
+        step = repeatable(
+            lambda conn: conn.execute(end).rowcount == 1,
+            lambda conn: ended_at is not None and conn.execute(done).first() is not None,
+        )
+        is_ended = self._store.transact(step)
+        if not is_ended:
+            log.warning("writeback_stale_attempt: %s", attempt)
+        return is_ended
+
+    def _backoff(self, number: int) -> timedelta:
+        return min(self._policy.retry_base * (1 << min(number, 20)), MAX_BACKOFF)

@@ -1,0 +1,90 @@
+"""Images as rows of the store, and rows as values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+
+from airflow_snowpack.runners.images.model import Building, Failed, ImagePolicy, ImageRecord, ImageState, Ready
+from airflow_snowpack.runners.images.source import ImageBuild
+from airflow_snowpack.runners.images.target import ImageTarget
+from airflow_snowpack.store import Keyset, Leases, row_mapper, storable
+from airflow_snowpack.store.retention import Kind
+from airflow_snowpack.store.tables.images import image_builds
+
+IMAGE = image_builds.c
+IMAGES = Leases(image_builds, key=IMAGE.key, order=IMAGE.requested_at)
+NEWEST_FIRST = Keyset(IMAGE.requested_at, IMAGE.key, descending=True)
+WITHOUT_LOG = [column for column in image_builds.columns if column.name != "log"]
+RECORDS = sa.select(*WITHOUT_LOG)
+BY_KEY = RECORDS.where(IMAGE.key == sa.bindparam("b_key", type_=sa.Text))
+LOG = sa.select(IMAGE.log).where(IMAGE.key == sa.bindparam("b_key", type_=sa.Text))
+
+KINDS = (
+    Kind(
+        image_builds,
+        age=IMAGE.used_at,
+        order=(IMAGE.used_at, IMAGE.key),
+        unneeded=IMAGE.state != sa.literal_column("'building'"),
+    ),
+)
+"""An image that no task has used for long is forgotten, and built again if it is requested. What is in the registry stays."""
+
+
+def _if_claimed(column: str) -> Callable[[sa.Row[Any]], Any]:
+    return lambda row: getattr(row, column) if row.claimed_at is not None else None
+
+
+record_from = row_mapper(
+    ImageRecord,
+    {"state": ImageState, "build_args": tuple},
+    commit="commit_hash",
+    holder="claimed_by",
+    lease_until=_if_claimed("visible_at"),
+    available_at=lambda row: row.visible_at if row.state == ImageState.WAITING else None,
+    attempts="attempt_count",
+)
+
+
+def state_from(row: sa.Row[Any], now: datetime, policy: ImagePolicy) -> Ready | Building | Failed:
+    """Return what a task needs to know about an image."""
+    match ImageState(row.state):
+        case ImageState.READY:
+            return Ready(row.key, row.commit_hash, row.reference, row.digest)
+        case ImageState.FAILED:
+            retry_at = row.finished_at + policy.retry_failed_after
+            return Failed(row.key, row.commit_hash, row.error, row.attempt_count, retry_at)
+    since = row.claimed_at or row.requested_at
+    is_free = row.visible_at <= now
+    return Building(row.key, row.commit_hash, since, row.claimed_by, row.visible_at, is_free, row.attempt_count)
+
+
+def requested(key: str, source: ImageBuild, revision: str, target: ImageTarget, now: datetime) -> dict[str, Any]:
+    """Return the row of an image that no process builds yet."""
+    return {
+        "key": key,
+        "remote": storable(source.remote),
+        "revision": storable(revision),
+        "commit_hash": source.revision,
+        "dockerfile": storable(source.dockerfile),
+        "build_args": sorted(source.build_args),
+        "platform": target.platform,
+        "place": target.place,
+        "tag": target.tag(key),
+        "requested_at": now,
+        **unbuilt(now),
+    }
+
+
+def unbuilt(now: datetime) -> dict[str, Any]:
+    """Return what a row has before its first attempt."""
+    nothing = dict.fromkeys(("reference", "digest", "started_at", "finished_at", "error"))
+    return {"state": ImageState.WAITING.value, "used_at": now, "log": "", "attempt_count": 0, **unclaimed(now), **nothing}
+
+
+def unclaimed(visible_at: datetime) -> dict[str, Any]:
+    """Return what ends a lease; the image can be claimed again from ``visible_at`` on."""
+    return {"visible_at": visible_at, "claimed_at": None, "claimed_by": None, "attempt_id": None}
