@@ -180,6 +180,10 @@ class WaitsForTable(UsesCatalog):
         """Return whether the task waits for this lock whatever ``if_locked`` is."""
         return False
 
+    def time_left(self, context: Context) -> timedelta | None:
+        """Return how long the task may still wait for the table, apart from ``wait_timeout``; ``None``: no other limit."""
+        return None
+
     def _meet_locked_table(self, context: Context, locked: TableLocked, until: str | None) -> NoReturn:
         if_locked = "wait" if self.if_locked != "wait" and self.must_wait(context, locked) else self.if_locked
         if if_locked == "fail":
@@ -200,7 +204,8 @@ class WaitsForTable(UsesCatalog):
             store_conn_id=self.store_conn_id,
             poll_seconds=self.poll_interval.total_seconds(),
         )
-        self.defer(trigger=trigger, method_name="execute_complete", kwargs={"until": until})
+        left = self.time_left(context)
+        self.defer(trigger=trigger, method_name="execute_complete", kwargs={"until": until}, timeout=left)
         raise AssertionError("defer() raises")
 
 

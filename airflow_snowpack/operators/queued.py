@@ -12,7 +12,7 @@ event of the trigger is a hint; the task reads the job.
 from __future__ import annotations
 
 from contextlib import suppress
-from datetime import datetime
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from airflow.sdk.exceptions import AirflowException, TaskDeferralError, TaskDeferralTimeout
@@ -26,7 +26,6 @@ from airflow_snowpack.setting import EXECUTIONS, read_execution
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from datetime import timedelta
 
     from airflow.sdk import Context
     from pyiceberg.catalog import Catalog
@@ -90,17 +89,14 @@ class QueuesJob(WaitsForTable, RunsJob):
     ) -> NoReturn:
         """Queue the job, or find the one that an earlier try has queued, and wait for its end."""
         from airflow_snowpack.maintenance.submit import submit_own
-        from airflow_snowpack.store import utc_now
 
-        owner, limit = owner_of(context), self.execution_timeout
+        owner = owner_of(context)
         with self.kill_postponed():
             job = submit_own(jobs, catalog, request, owner=owner, submitted_by=owner)
             self._queued = jobs, job.job_id, owner
-        self._wait(context, jobs, job, before, None if limit is None else (utc_now() + limit).isoformat())
+        self._wait(context, jobs, job, before)
 
-    def job_ended(
-        self, context: Context, event: dict[str, Any], job_id: str, before: Mapping[str, int], until: str | None
-    ) -> Any:
+    def job_ended(self, context: Context, event: dict[str, Any], job_id: str, before: Mapping[str, int]) -> Any:
         """Read the job, and wait again if it has not ended."""
         from airflow_snowpack.connections.errors import ConnectionUnreadable
         from airflow_snowpack.jobs import JobStatus
@@ -112,13 +108,13 @@ class QueuesJob(WaitsForTable, RunsJob):
                 jobs, job = hook.jobs(), hook.jobs().get(job_id)
             except (ConnectionUnreadable, StoreTooSlow, StoreUnreachable) as outage:
                 self.log.warning("The job is read again when the store answers: %s", outage)
-                self._defer(context, job_id, before, until)
+                self._defer(context, job_id, before)
             if not job.status.is_terminal:
                 if problem := event.get("problem"):
                     self._cancel(jobs, job_id, owner)
                     raise AirflowException(problem)
                 self._queued = jobs, job_id, owner
-                self._wait(context, jobs, job, before, until)
+                self._wait(context, jobs, job, before)
             show_job(self, context, job_id)
             if job.status is JobStatus.CANCELLED and job.cancelled_by == owner:
                 self.log.info("Job %s was cancelled with an earlier try of this task. The task submits it again.", job_id)
@@ -162,7 +158,20 @@ class QueuesJob(WaitsForTable, RunsJob):
         done = [each for each in reversed(newest) if each.job_id == job.job_id]
         return [table for each in done for table in each.inputs], [table for each in done for table in each.outputs]
 
-    def _wait(self, context: Context, jobs: Jobs, job: Job, before: Mapping[str, int], until: str | None) -> NoReturn:
+    def time_left(self, context: Context) -> timedelta | None:
+        """Return what is left of ``execution_timeout`` for a queued job, which counts from the beginning of the try.
+
+        The try may have waited for its table before, or for an earlier job.
+        """
+        from airflow_snowpack.settings import Settings
+        from airflow_snowpack.store import utc_now
+
+        limit, began = self.execution_timeout, context["ti"].start_date
+        if limit is None or began is None or not self.is_queued(Settings.load()):
+            return None
+        return max(timedelta(0), began + limit - utc_now())
+
+    def _wait(self, context: Context, jobs: Jobs, job: Job, before: Mapping[str, int]) -> NoReturn:
         from airflow_snowpack.jobs import explain
         from airflow_snowpack.store import StoreError
 
@@ -173,15 +182,15 @@ class QueuesJob(WaitsForTable, RunsJob):
         except StoreError as problem:
             # The job is queued: a task that failed now would leave it behind.
             self.log.warning("The task waits, but the reason cannot be read: %s", problem)
-        self._defer(context, job.job_id, before, until)
+        self._defer(context, job.job_id, before)
 
-    def _defer(self, context: Context, job_id: str, before: Mapping[str, int], until: str | None) -> NoReturn:
+    def _defer(self, context: Context, job_id: str, before: Mapping[str, int]) -> NoReturn:
         from airflow_snowpack.triggers import MaintenanceJobTrigger
 
         poll_s = self.poll_interval.total_seconds()
         trigger = MaintenanceJobTrigger(job_id, self.store_conn_id, poll_s, owner=owner_of(context))
-        arguments = {"job_id": job_id, "before": dict(before), "until": until}
-        self.defer(trigger=trigger, method_name="job_ended", kwargs=arguments, timeout=_left(until))
+        arguments = {"job_id": job_id, "before": dict(before)}
+        self.defer(trigger=trigger, method_name="job_ended", kwargs=arguments, timeout=self.time_left(context))
         raise AssertionError("defer() raises")
 
     def _cancel(self, jobs: Jobs, job_id: str, by: str) -> None:
@@ -190,11 +199,3 @@ class QueuesJob(WaitsForTable, RunsJob):
         with suppress(JobAlreadyFinished, JobNotFound, JobRunsInTask):
             jobs.cancel(job_id, by=by, unless_inline=True)
             self.log.info("Job %s was cancelled, because its task has ended.", job_id)
-
-
-def _left(until: str | None) -> timedelta | None:
-    from datetime import timedelta
-
-    from airflow_snowpack.store import utc_now
-
-    return None if until is None else max(timedelta(0), datetime.fromisoformat(until) - utc_now())

@@ -58,11 +58,21 @@ def trigger_of(outcome: Outcome) -> triggers.MaintenanceJobTrigger:
     return triggers.MaintenanceJobTrigger(**outcome.message.trigger_kwargs)
 
 
-def resume(run: Runner, outcome: Outcome, event: dict[str, Any] | None = None, **arguments: Any) -> Outcome:
-    """Let the task go on after its trigger has fired."""
+def resume(
+    run: Runner,
+    outcome: Outcome,
+    event: dict[str, Any] | None = None,
+    *,
+    began_ago: timedelta = timedelta(0),
+    **arguments: Any,
+) -> Outcome:
+    """Let the task go on after its trigger has fired.
+
+    :param began_ago: how long ago the try began, of which Airflow keeps the start.
+    """
     waited = outcome.message
     kwargs = {"event": {"job_id": "another, for the event is a hint"} if event is None else event, **waited.next_kwargs}
-    return run(maintain(**arguments), resume=(waited.next_method, kwargs))
+    return run(maintain(**arguments), resume=(waited.next_method, kwargs), later=-began_ago)
 
 
 def test_a_queued_task_leaves_its_slot_and_ends_as_an_inline_one_does(
@@ -336,11 +346,33 @@ def test_a_wait_that_airflow_ends_cancels_the_job(run_operator: Runner, jobs: Jo
     assert jobs.locks.get(flights) is None
 
 
-def test_a_second_wait_has_what_is_left_of_the_time_limit(run_operator: Runner, jobs: Jobs, flights: TableName) -> None:
+@pytest.mark.parametrize("then", ["the same job", "another job", "a locked table", "a free table"])
+def test_every_wait_of_a_try_has_what_is_left_of_its_time_limit(
+    run_operator: Runner, jobs: Jobs, flights: TableName, then: str
+) -> None:
     deferred = run_operator(maintain(execution_timeout=timedelta(hours=1)))
-    deferred.message.next_kwargs["until"] = "2026-01-01T00:00:00+00:00"
+    if then == "another job":
+        jobs.cancel(only(jobs).job_id, by=OWNER)
+    elif then != "the same job":
+        claim = jobs.claim("pod-1", catalog_id=flights.catalog_id)
+        assert claim is not None
+        jobs.cancel(only(jobs).job_id, by=OWNER)
+    limit = {"execution_timeout": timedelta(hours=1), "began_ago": timedelta(minutes=50)}
+    again = resume(run_operator, deferred, **limit)
+    if then == "a free table":
+        jobs.release_lock(claim)
+        again = resume(run_operator, again, {"free": True}, **limit)
 
-    assert resume(run_operator, deferred).message.trigger_timeout == timedelta(0)
+    assert again.message.classpath.endswith(".TableLockTrigger" if then == "a locked table" else ".MaintenanceJobTrigger")
+    assert timedelta(minutes=9) < again.message.trigger_timeout <= timedelta(minutes=10)
+
+
+def test_a_wait_that_begins_after_the_time_limit_ends_at_once(run_operator: Runner, jobs: Jobs, flights: TableName) -> None:
+    limit = timedelta(hours=1)
+    deferred = run_operator(maintain(execution_timeout=limit))
+
+    again = resume(run_operator, deferred, execution_timeout=limit, began_ago=timedelta(hours=2))
+    assert again.message.trigger_timeout == timedelta(0)
 
 
 def test_a_signal_while_the_task_submits_cancels_the_job_and_ends_the_process(
@@ -400,6 +432,18 @@ def test_a_table_that_another_process_has_locked_is_met_as_inline(
 
     assert run_operator(maintain(if_locked=if_locked)).state == state
     assert jobs.list() == []
+
+
+@pytest.mark.parametrize(("execution", "limit"), [("queued", timedelta(minutes=30)), ("inline", None)])
+def test_the_wait_for_a_table_counts_to_the_time_limit_of_a_queued_task(
+    run_operator: Runner, jobs: Jobs, flights: TableName, execution: str, limit: timedelta | None
+) -> None:
+    """Airflow itself limits the process of an inline task, and not its wait."""
+    jobs.locks.acquire(flights, "etl/nightly", ttl=timedelta(hours=1))
+    waits = run_operator(maintain(execution=execution, if_locked="wait", execution_timeout=timedelta(minutes=30))).message
+
+    assert (waits.trigger_timeout is None) is (limit is None)
+    assert limit is None or timedelta(minutes=29) < waits.trigger_timeout <= limit
 
 
 @pytest.mark.parametrize("own", ["other request", "other table", "inline"])
