@@ -14,11 +14,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from airflow_snowpack.runners.entry_process import SOURCE_MODULE
 from airflow_snowpack.runners.errors import InvalidEntry
 
 NAME_FORM = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,99}", re.ASCII)
-INPUTS, OUTPUTS = "{inputs}", "{outputs}"
-SOURCE_MODULE = "snowpack_task_function"
 
 
 @dataclass(frozen=True, slots=True)

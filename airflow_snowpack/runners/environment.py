@@ -15,10 +15,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from airflow_snowpack.runners.entry import Entry, ModuleEntry
+from airflow_snowpack.runners.entry_process import LOG_LEVEL
 from airflow_snowpack.runners.errors import InvalidEntry
 
-# The level of the root logger in a module entry.
-LOG_LEVEL = "SNOWPACK_LOG_LEVEL"
 # What an isolated module entry receives from the worker's environment, where it is set.
 KNOBS = (LOG_LEVEL,)
 

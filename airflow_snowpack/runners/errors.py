@@ -67,13 +67,17 @@ class EntryCancelled(EntryError, kind=Kind.FAILED):
 
 
 class UnusableInput(EntryError, kind=Kind.INVALID):
-    """An argument cannot be passed to a module entry."""
+    """An argument or a table cannot be passed to the entry."""
 
-    def __init__(self, path: str, type_name: str) -> None:
-        super().__init__(
-            f"The argument {path} is of type {type_name}, which cannot be passed to another process. Pass JSON values, dates, "
-            "tuples and tables."
-        )
+    def __init__(self, problem: str) -> None:
+        super().__init__(f"This cannot be passed to the entry: {problem.rstrip('.')}.")
+
+
+class LibraryMissing(EntryError, kind=Kind.MISCONFIGURED):
+    """A library is not installed where the entry runs."""
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(f"The entry has tables, and {problem.rstrip('.')}. Install it in the image.")
 
 
 class UnusableResult(EntryError, kind=Kind.INVALID):
@@ -123,10 +127,15 @@ class ExchangeFolderUnusable(EntryError, kind=Kind.MISCONFIGURED):
 
 
 def ending(exit_code: int) -> str:
-    """Return how a process ended, in words: ``with exit code 3`` or ``by the signal SIGKILL``."""
-    if exit_code >= 0:
-        return f"with exit code {exit_code}"
+    """Return how a process ended, in words: ``with exit code 3``, ``by the signal SIGKILL``, ``with exit code 137 (SIGKILL)``."""
+    if exit_code < 0:
+        return f"by the signal {_signal(-exit_code)}"
+    # A container, like a shell, reports a signal as 128 and its number.
+    return f"with exit code {exit_code}" + (f" ({_signal(exit_code - 128)})" if 128 < exit_code <= 128 + 31 else "")
+
+
+def _signal(number: int) -> str:
     try:
-        return f"by the signal {signal.Signals(-exit_code).name}"
+        return signal.Signals(number).name
     except ValueError:
-        return f"by the signal {-exit_code}"
+        return str(number)

@@ -1,11 +1,10 @@
 """The folder that one attempt of a task shares with its entry: its inputs, its call and its results.
 
-    exchange = Exchanges(Path("/var/lib/snowpack")).begin("dag/run/score/-1", attempt_id)
-    exchange.write_input("flights", reader)
-    exchange.write_call(ShellEntry(("score", "{inputs}/flights")), command_env={"REGION": "eu"})
-    code = runner.run(exchange.invocation(isolated=False, inside=None), on_line)
-    exchange.result(code)
-    exchange.remove()
+    with Exchanges(Path("/var/lib/snowpack")).begin("dag/run/score/-1", attempt_id) as exchange:
+        exchange.write_input("flights", reader)
+        exchange.write_call(ShellEntry(("score", "{inputs}/flights")), command_env={"REGION": "eu"})
+        code = runner.run(exchange.invocation(isolated=False, inside=None), on_line)
+        result = exchange.result(code)
 
 ::
 
@@ -13,24 +12,51 @@
     outputs/                        what the entry writes
     call.json                       the function and its arguments (module entry)
     result.json                     what the function returned or raised (module entry)
-    entry_process.py                calls the function (module entry)
+    entry_process.pyz               the program that calls the function (module entry)
 
 The invariant: what the entry wrote is read only after it has ended successfully, and nothing outside of the folder is read.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import json
+import os
+import re
+import secrets
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from airflow_snowpack.runners.entry import Entry
+from airflow_snowpack.runners.archive import PROGRAM, program
+from airflow_snowpack.runners.entry import Entry, InputTable, ModuleEntry, ShellEntry, check_name
+from airflow_snowpack.runners.entry_process import CALL, FAILED, INPUTS, OUTPUTS, RESULT, SOURCE_FILE
+from airflow_snowpack.runners.environment import added_environment
+from airflow_snowpack.runners.errors import (
+    EntryFailed,
+    EntryRaised,
+    FunctionNotFound,
+    InvalidEntry,
+    LibraryMissing,
+    ResultMissing,
+    UnusableInput,
+    UnusableResult,
+)
 from airflow_snowpack.runners.invocation import Invocation
+from airflow_snowpack.runners.tables import CommandOutputs, FunctionOutputs, write_parquet
+from airflow_snowpack.runners.values import TAG, NotSerializable, decode, encode
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+ERRORS: dict[str, Callable[[str, Mapping[str, Any]], Exception]] = {
+    "raised": lambda function, found: EntryRaised(function, str(found["class"]), str(found["text"])),
+    "unresolved": lambda function, found: FunctionNotFound(function, str(found["text"])),
+    "unusable table": lambda function, found: UnusableInput(str(found["text"])),
+    "not serializable": lambda function, found: UnusableResult(function, str(found["text"])),
+    "no library": lambda function, found: LibraryMissing(str(found["text"])),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +70,10 @@ class OutputTable:
 class EntryResult:
     """What a successful entry returned.
 
-    :param value: a module entry's: what the function returned, with an :class:`OutputTable` in place of each frame, at any depth
-        of lists, tuples and dictionaries; references are the JSON that they were. A shell entry's: ``None`` without outputs, the
-        :class:`OutputTable` of its only output, or a dictionary of them by name.
+    :param value: a module entry's: what the function returned, at any depth of lists, tuples and dictionaries with an
+        :class:`OutputTable` in place of each frame, and with an :class:`InputTable` in place of each ``pyarrow.Table`` that the
+        function received and returned unchanged; references are the JSON that they were. A shell entry's: ``None`` without
+        outputs, the :class:`OutputTable` of its only output, or a dictionary of them by name.
     :param outputs: the names of all tables in it, in order.
     :param ignored: the names of files and folders in ``outputs/`` that belong to no declared output.
     """
@@ -56,49 +83,38 @@ class EntryResult:
     ignored: tuple[str, ...] = ()
 
 
-class Exchanges:
-    """The exchange folders below one folder of the worker.
-
-    :param root: the setting ``runner_folder``; created when it does not exist.
-    :raises ExchangeFolderUnusable: it cannot be created or written to.
-    """
-
-    def __init__(self, root: Path) -> None:
-        self.root = root
-
-    def begin(self, task: str, attempt: str, *, shared: bool = False) -> Exchange:
-        """Create the folder of this attempt, and remove those that earlier attempts of the task instance have left.
-
-        :param task: the task instance, ``dag/run/task/map_index``; part of the folder's name as a hash.
-        :param attempt: the id of the attempt.
-        :param shared: whether the entry may run as another user, as in a container or pod: then that user can read the folder
-            and write its outputs.
-        """
-        raise NotImplementedError
-
-    def sweep(self, *, unused_for: timedelta) -> list[Path]:
-        """Remove and return the folders that no live attempt has used for this long."""
-        raise NotImplementedError
-
-
 class Exchange:
     """The exchange folder of one attempt. As a context manager it is removed at the end of the block.
 
-    :param folder: exists; see :meth:`Exchanges.begin`.
+    :param folder: exists, with the folders ``inputs`` and ``outputs``; see :meth:`Exchanges.begin`.
+    :param on_end: called with ``True`` to remove the folder, and with ``False`` to leave it to another process.
+    :param entry: what runs, when another process has declared it; see :meth:`Exchanges.resume`.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, on_end: Callable[[bool], None], entry: Entry | None = None) -> None:
         self.folder = folder
+        self._on_end = on_end
+        self._entry = entry
+        self._call: dict[str, Any] = {}
+        self._command_env: dict[str, str] = {}
+        self._inputs: set[str] = set()
+        self._outputs: CommandOutputs | FunctionOutputs | None = None
 
     def write_input(self, name: str, batches: pa.RecordBatchReader | pa.Table) -> int:
-        """Write the Parquet files ``inputs/NAME/part-N.parquet`` batch by batch, with exactly these types; return the rows.
+        """Write the Parquet file ``inputs/NAME/part-0.parquet`` batch by batch, with exactly these types; return the rows.
 
-        An input without rows has one file with the schema.
+        An input without rows has a file with the schema.
 
         :raises InvalidEntry: the name is invalid or was written already.
         :raises UnusableInput: Parquet cannot store a column of it without a change.
         """
-        raise NotImplementedError
+        check_name("inputs", name)
+        if name in self._inputs:
+            raise InvalidEntry("inputs", name, "this input was written already")
+        self._inputs.add(name)
+        folder = self.folder / INPUTS / name
+        folder.mkdir()
+        return write_parquet(folder / "part-0.parquet", batches, name)
 
     def write_call(
         self,
@@ -113,45 +129,85 @@ class Exchange:
         :param args: of a module entry: JSON values, dates and times, ``bytes``, ``Decimal``, tuples, and an :class:`InputTable`
             for each table, at any depth of lists, tuples and dictionaries. References stay the JSON that they are.
         :param command_env: environment variables; kept in memory, never written to the folder.
-        :raises UnusableInput: another type, or a shell entry with arguments.
-        :raises InvalidEntry: an :class:`InputTable` names an input that was not written, or a variable is unusable.
+        :raises UnusableInput: an argument of another type.
+        :raises InvalidEntry: a shell entry with arguments, or an :class:`InputTable` for an input that was not written.
         """
-        raise NotImplementedError
+        if isinstance(entry, ShellEntry) and (args or kwargs):
+            raise InvalidEntry("command", list(entry.command), "a command has no arguments of a function")
+        self._entry, self._command_env = entry, dict(command_env or {})
+        try:
+            self._call = {
+                "args": [encode(value, self._encoded_input, f"number {place + 1}") for place, value in enumerate(args)],
+                "kwargs": {name: encode(value, self._encoded_input, name) for name, value in (kwargs or {}).items()},
+            }
+        except NotSerializable as refused:
+            raise UnusableInput(
+                f"the argument {refused.path} {refused.problem}; pass JSON values, dates, tuples and tables"
+            ) from refused
 
     def invocation(self, *, isolated: bool, inside: str | None, python: str | None = None) -> Invocation:
-        """Return what the runner runs.
+        """Write what the entry needs, and return what the runner runs.
 
         :param isolated: see :class:`Runner`.
         :param inside: see :class:`Runner`.
-        :param python: the interpreter that runs a module entry; ``None``: the worker's own for a subprocess, ``python`` in
-            an image.
+        :param python: the interpreter that runs a module entry; ``None``: the worker's own for a subprocess, ``python`` in an
+            image.
+        :raises InvalidEntry: a variable of ``command_env`` is unusable.
         """
-        raise NotImplementedError
+        entry, inside = self._declared(), inside or str(self.folder)
+        environment = added_environment(entry, isolated=isolated, command_env=self._command_env, own=os.environ)
+        if isinstance(entry, ShellEntry):
+            command = in_command(entry.command, inputs=f"{inside}/{INPUTS}", outputs=f"{inside}/{OUTPUTS}")
+            return Invocation(command, environment, self.folder, inside)
+        mark = f"\x1e{secrets.token_hex(8)}\x1e"
+        path = [] if isolated else [os.path.abspath(each) for each in sys.path]
+        self._write(CALL, json.dumps({"function": entry.path, **self._call, "mark": mark, "path": path}).encode())
+        self._write(PROGRAM, program())
+        if entry.source is not None:
+            self._write(SOURCE_FILE, entry.source.encode())
+        python = python or ("python" if isolated else sys.executable)
+        return Invocation((python, f"{inside}/{PROGRAM}", inside), environment, self.folder, inside, mark)
 
     def result(self, exit_code: int) -> EntryResult:
         """Return what the entry returned; outputs are checked and not read.
 
-        :param exit_code: from :meth:`Runner.run`. 137 and the like, which containers report for a signal, count as that signal.
+        :param exit_code: from :meth:`Runner.run`.
         :raises EntryFailed: it ended by an error of its own.
         :raises EntryRaised: the function raised.
         :raises FunctionNotFound: there is no such function where the entry ran.
+        :raises LibraryMissing: the function has tables, and the image has no pyarrow.
+        :raises UnusableInput: a table cannot be converted to what the function's parameter requests.
         :raises UnusableResult: the function's result cannot be passed on.
         :raises ResultMissing: a module entry ended successfully and wrote no usable result.
         :raises OutputMissing: a shell entry has not written a declared output.
         :raises UnusableOutputFile: an output is not Parquet, has two schemas, or leaves the folder by a link.
         """
-        raise NotImplementedError
+        entry = self._declared()
+        if isinstance(entry, ModuleEntry):
+            return self._returned(entry, exit_code)
+        if exit_code:
+            raise EntryFailed(exit_code)
+        self._outputs = outputs = CommandOutputs(self.folder, entry.outputs)
+        tables = {name: OutputTable(name) for name in entry.outputs}
+        value = tables if len(tables) > 1 else next(iter(tables.values()), None)
+        return EntryResult(value, entry.outputs, outputs.ignored)
 
     def output(self, name: str) -> pa.RecordBatchReader:
-        """Return the rows of an output, batch by batch, in the types in which the entry returned them.
+        """Return the rows of an output, batch by batch, in the types in which the entry wrote them.
 
         :raises UnusableOutputFile: it cannot be read.
         """
-        raise NotImplementedError
+        if self._outputs is None:
+            raise RuntimeError("Call result() before output().")
+        return self._outputs.read(name)
 
     def remove(self) -> None:
-        """Remove the folder. Files that another user's entry has left and that cannot be removed are logged."""
-        raise NotImplementedError
+        """Remove the folder. What another user's entry has left, and cannot be removed, is logged."""
+        self._on_end(True)
+
+    def leave(self) -> None:
+        """Leave the folder to another process, which continues with :meth:`Exchanges.resume`."""
+        self._on_end(False)
 
     def __enter__(self) -> Exchange:
         return self
@@ -159,7 +215,61 @@ class Exchange:
     def __exit__(self, *raised: object) -> None:
         self.remove()
 
+    def _declared(self) -> Entry:
+        if self._entry is None:
+            raise RuntimeError("Call write_call() first.")
+        return self._entry
+
+    def _encoded_input(self, value: Any, path: str) -> dict[str, Any] | None:
+        if not isinstance(value, InputTable):
+            return None
+        if value.name not in self._inputs:
+            raise InvalidEntry("inputs", value.name, "this input was not written")
+        reference = None if value.reference is None else dict(value.reference)
+        return {TAG: "input", "name": value.name, "form": value.form, "reference": reference}
+
+    def _returned(self, entry: ModuleEntry, exit_code: int) -> EntryResult:
+        found = self._result_file()
+        if "error" in found and exit_code == FAILED:
+            raise ERRORS[found["error"]](entry.function, found)
+        if exit_code:
+            raise EntryFailed(exit_code)
+        if "value" not in found:
+            raise ResultMissing("it ended the process itself, for example with sys.exit() or os._exit()")
+        try:
+            names = tuple(str(name) for name in found["outputs"])
+            value = decode(found["value"], _table_in_result)
+        except (ValueError, TypeError, LookupError) as error:
+            raise ResultMissing(f"the file {RESULT} is damaged: {error}") from error
+        self._outputs = FunctionOutputs(self.folder, names)
+        return EntryResult(value, names)
+
+    def _result_file(self) -> dict[str, Any]:
+        try:
+            # Not through a link, to whichever file of the worker.
+            with open(os.open(self.folder / RESULT, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), encoding="utf-8") as file:
+                found = json.load(file)
+        except FileNotFoundError:
+            return {}
+        except (OSError, ValueError) as error:
+            raise ResultMissing(f"the file {RESULT} is damaged: {error}") from error
+        if not isinstance(found, dict) or found.get("error", "raised") not in ERRORS:
+            raise ResultMissing(f"the file {RESULT} is damaged: it is not what entry_process.py writes")
+        return found
+
+    def _write(self, name: str, content: bytes) -> None:
+        (self.folder / name).write_bytes(content)
+        (self.folder / name).chmod(0o644)
+
+
+def _table_in_result(tag: str, found: dict[str, Any]) -> OutputTable | InputTable:
+    if tag not in ("input", "output"):
+        raise ValueError(f"it has the unknown tag {tag!r}")
+    name = str(found["name"])
+    return OutputTable(name) if tag == "output" else InputTable(name)
+
 
 def in_command(command: Iterable[str], *, inputs: str, outputs: str) -> tuple[str, ...]:
     """Return the command with the paths of the folders in place of ``{inputs}`` and ``{outputs}``."""
-    raise NotImplementedError
+    paths = {"{inputs}": inputs, "{outputs}": outputs}
+    return tuple(re.sub(r"\{inputs\}|\{outputs\}", lambda found: paths[found[0]], argument) for argument in command)

@@ -5,18 +5,28 @@
     lines.feed(Stream.STDERR, b"ne\\n")                 # on_line(Line("half a line", logging.ERROR))
     lines.close()                                       # passes on what has no end of line
 
-A line is at most ``MAX_LINE_BYTES`` long; the rest of a longer one is dropped and counted at its end. Bytes that are not UTF-8
-become U+FFFD, and control characters other than tabs are escaped. Memory does not grow with the output.
+A line of stdout has the level ``INFO``, one of stderr ``ERROR``. A record of Python's ``logging`` in a module entry is a line of
+the mark and JSON, which ``entry_process.py`` writes, and keeps its own level; JSON that is not a record is a line like any other.
+
+Memory does not grow with the output: a line is cut after ``MAX_LINE_BYTES``, and its end shows how much was left out. Lines end
+with a line feed, a carriage return, or both. Bytes that are not UTF-8 become U+FFFD, and control characters other than tabs and
+escape sequences of colors are written as ``\\x00``.
 """
 
 from __future__ import annotations
 
+import json
+import logging
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from airflow_snowpack.runners.invocation import Line
 
 MAX_LINE_BYTES = 16 * 1024
+MAX_RECORD_BYTES = 128 * 1024
+"""Of a record of ``logging``, whose text may be a traceback. ``entry_process.py`` writes none that is longer."""
+CONTROL_CHARACTERS = {code: f"\\x{code:02x}" for code in (*range(32), 127) if chr(code) not in "\t\x1b"}
 
 
 class Stream(StrEnum):
@@ -24,6 +34,22 @@ class Stream(StrEnum):
 
     STDOUT = "stdout"
     STDERR = "stderr"
+
+
+LEVELS = {Stream.STDOUT: logging.INFO, Stream.STDERR: logging.ERROR}
+
+
+@dataclass(slots=True)
+class _Unfinished:
+    """The line that a stream is in the middle of.
+
+    :ivar cut: how many of its bytes were left out.
+    :ivar ended_with_return: whether the byte before was a carriage return: a line feed after it does not end another line.
+    """
+
+    data: bytearray = field(default_factory=bytearray)
+    cut: int = 0
+    ended_with_return: bool = False
 
 
 class OutputLines:
@@ -35,12 +61,71 @@ class OutputLines:
 
     def __init__(self, on_line: Callable[[Line], None], mark: str | None = None) -> None:
         self._on_line = on_line
-        self._mark = mark
+        self._mark = mark.encode() if mark else None
+        self._unfinished = {stream: _Unfinished() for stream in Stream}
 
     def feed(self, stream: Stream, data: bytes) -> None:
         """Pass on the lines that end in this part of a stream."""
-        raise NotImplementedError
+        line = self._unfinished[stream]
+        if line.ended_with_return and data:
+            line.ended_with_return = False
+            data = data.removeprefix(b"\n")
+        for part in data.splitlines(keepends=True):
+            text = part.rstrip(b"\r\n")
+            self._extend(line, text)
+            if len(text) < len(part):
+                self._finish(stream)
+                line.ended_with_return = part.endswith(b"\r")
 
     def close(self) -> None:
         """Pass on what remains of each stream. The object can be used again."""
-        raise NotImplementedError
+        for stream, line in self._unfinished.items():
+            line.ended_with_return = False
+            if line.data or line.cut:
+                self._finish(stream)
+
+    def _extend(self, line: _Unfinished, data: bytes) -> None:
+        # What follows a mark may be a long record.
+        limit = MAX_LINE_BYTES if self._mark is None else MAX_LINE_BYTES + MAX_RECORD_BYTES
+        room = max(0, limit - len(line.data))
+        line.data += data[:room]
+        line.cut += len(data) - min(room, len(data))
+
+    def _finish(self, stream: Stream) -> None:
+        line = self._unfinished[stream]
+        data, cut = bytes(line.data), line.cut
+        line.data.clear()
+        line.cut = 0
+        # A program that prints without an end of line may precede a record.
+        before, marked, after = data.partition(self._mark) if self._mark else (data, b"", b"")
+        record = _record(after) if marked and not cut else None
+        if record is None:
+            self._on_line(_plain(stream, data, cut))
+            return
+        if before:
+            self._on_line(_plain(stream, before, 0))
+        self._on_line(record)
+
+
+def _plain(stream: Stream, data: bytes, cut: int) -> Line:
+    kept = data[:MAX_LINE_BYTES]
+    cut += len(data) - len(kept)
+    end = f"… ({cut:,} more bytes in this line)" if cut else ""
+    return Line(_text(kept) + end, LEVELS[stream])
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "replace").translate(CONTROL_CHARACTERS)
+
+
+def _record(data: bytes) -> Line | None:
+    """Return the record of ``logging`` in this JSON, if it is one."""
+    try:
+        found = json.loads(data)
+        text, level, logger = str(found["text"]), found["level"], found["logger"]
+    except (ValueError, TypeError, KeyError):
+        return None
+    if type(level) is not int or not isinstance(logger, str):
+        return None
+    lines = [line.translate(CONTROL_CHARACTERS) for line in text.split("\n")]
+    return Line("\n".join(lines), max(logging.DEBUG, min(level, logging.CRITICAL)), logger.translate(CONTROL_CHARACTERS))

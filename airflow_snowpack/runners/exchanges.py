@@ -1,0 +1,175 @@
+"""The exchange folders of a worker: one for each attempt of a task that runs an entry.
+
+    exchanges = Exchanges(Path("/var/lib/snowpack"))
+    with exchanges.begin("dag/run/score/-1", attempt_id) as exchange:
+        ...
+    exchanges.sweep(unused_for=timedelta(days=1))
+
+A folder is removed by its task, or by the supervisor of a task that was killed. What is left is removed by the next attempt of
+the same task instance, or by a sweep. The invariant: a folder that a live process uses is not removed by another one. Its user
+holds a lock on the file ``in_use``, and touches it every minute, for a file system that does not pass locks on to other hosts.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import logging
+import os
+import shutil
+import threading
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+
+from airflow_snowpack.runners.entry import Entry
+from airflow_snowpack.runners.entry_process import INPUTS, OUTPUTS
+from airflow_snowpack.runners.errors import ExchangeFolderUnusable
+from airflow_snowpack.runners.exchange import Exchange
+
+log = logging.getLogger(__name__)
+
+PREFIX, IN_USE = "entry-", "in_use"
+TOUCH_INTERVAL_S = 60.0
+
+
+class Exchanges:
+    """The exchange folders below one folder of the worker.
+
+    :param root: the setting ``runner_folder``; created when it does not exist.
+    :raises ExchangeFolderUnusable: it cannot be created.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self.root = root.absolute()
+        try:
+            self.root.mkdir(mode=0o711, parents=True, exist_ok=True)
+        except OSError as error:
+            raise ExchangeFolderUnusable(self.root, error.strerror) from error
+
+    def begin(self, task: str, attempt: str, *, shared: bool = False) -> Exchange:
+        """Create the folder of this attempt, and remove those that earlier attempts of the task instance have left.
+
+        :param task: the task instance, ``dag/run/task/map_index``; a part of the folder's name as a hash.
+        :param attempt: the id of the attempt.
+        :param shared: whether the entry may run as another user, as in a container or pod: then every user who knows the
+            folder's name can read it and write its outputs.
+        :raises ExchangeFolderUnusable: the folder cannot be created.
+        """
+        for leftover in self.root.glob(f"{_prefix(task)}*"):
+            if not _is_in_use(leftover):
+                _remove(leftover)
+        folder = self._folder(task, attempt)
+        try:
+            folder.mkdir(mode=0o700)
+            use = _Use(folder)
+            for name in (INPUTS, OUTPUTS):
+                (folder / name).mkdir()
+            if shared:  # whatever the umask is
+                for path, mode in ((folder / INPUTS, 0o755), (folder / OUTPUTS, 0o777), (folder, 0o777)):
+                    path.chmod(mode)
+        except OSError as error:
+            raise ExchangeFolderUnusable(folder, error.strerror) from error
+        return Exchange(folder, use.end)
+
+    def resume(self, task: str, attempt: str, entry: Entry) -> Exchange:
+        """Return the folder of an attempt that has waited outside of its process, as a deferred task does.
+
+        :raises ExchangeFolderUnusable: it does not exist on this worker.
+        """
+        folder = self._folder(task, attempt)
+        if not folder.is_dir():
+            raise ExchangeFolderUnusable(folder, "it does not exist on this worker; the workers have to share it")
+        return Exchange(folder, _Use(folder).end, entry)
+
+    def sweep(self, *, unused_for: timedelta) -> list[Path]:
+        """Remove and return the folders that no process has used for this long."""
+        return [folder for folder in self._unused(unused_for) if _remove(folder)]
+
+    def _unused(self, unused_for: timedelta) -> Iterator[Path]:
+        now = self._now()
+        for folder in sorted(self.root.glob(f"{PREFIX}*")):
+            last_use = max((path.stat().st_mtime for path in (folder, folder / IN_USE) if path.exists()), default=now)
+            if now - last_use >= unused_for.total_seconds() and not _is_in_use(folder):
+                yield folder
+
+    def _now(self) -> float:
+        """Return the time of the file system, which the times of the folders are compared with."""
+        clock = self.root / "clock"
+        clock.touch()
+        return clock.stat().st_mtime
+
+    def _folder(self, task: str, attempt: str) -> Path:
+        return self.root / f"{_prefix(task)}{_hash(attempt)}"
+
+
+class _Use:
+    """The use of a folder by this process, until it ends."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._lock: int | None = os.open(folder / IN_USE, os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except OSError as error:  # this file system has no locks
+            log.debug("The exchange folder %s cannot be locked: %s", folder, error)
+        self._ended = threading.Event()
+        threading.Thread(target=self._touch, name="snowpack-exchange", daemon=True).start()
+
+    def end(self, remove: bool) -> None:
+        """Release the folder, and remove it if nothing else continues to use it."""
+        self._ended.set()
+        if remove:
+            _remove(self._folder)
+        lock, self._lock = self._lock, None
+        if lock is not None:
+            os.close(lock)
+
+    def _touch(self) -> None:
+        while not self._ended.wait(TOUCH_INTERVAL_S):
+            try:
+                os.utime(self._folder / IN_USE)
+            except OSError:
+                return  # the folder is gone
+
+
+def _is_in_use(folder: Path) -> bool:
+    """Return whether a live process of this host, or of one that shares locks with it, uses the folder."""
+    try:
+        lock = os.open(folder / IN_USE, os.O_RDWR)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    else:
+        return False
+    finally:
+        os.close(lock)
+
+
+def _remove(folder: Path) -> bool:
+    """Remove a folder; return whether it is gone."""
+    shutil.rmtree(folder, ignore_errors=True)
+    if folder.exists():
+        for path, _, _ in os.walk(folder):  # a folder may be read-only, which the owner can change
+            try:
+                os.chmod(path, 0o700)
+            except OSError:
+                continue
+        shutil.rmtree(folder, ignore_errors=True)
+    if folder.exists():
+        log.warning("The exchange folder %s could not be removed: files in it belong to another user. Remove it.", folder)
+        return False
+    return True
+
+
+def _prefix(task: str) -> str:
+    return f"{PREFIX}{_hash(task)}-"
+
+
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:24]
