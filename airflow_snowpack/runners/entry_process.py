@@ -100,7 +100,7 @@ class Call:
         self.path: str = call["function"]
         self._args, self._kwargs = call["args"], call["kwargs"]
         self._forms = library("interim.forms")
-        self._arrived: list[tuple[Any, str]] = []  # frames that cannot be changed, and the names of their inputs
+        self._arrived: list[tuple[Any, Any]] = []  # frames that cannot be changed, and their references
         self._frames: list[tuple[Any, str]] = []  # returned frames, and where they are in the result
 
     def run(self) -> dict[str, Any]:
@@ -126,10 +126,10 @@ class Call:
         def table(tag: str, found: dict[str, Any]) -> Any:
             if tag != "input":
                 raise ValueError(f"{CALL} has the unknown tag {tag!r}")
-            form = self._form(found["form"], name, function)
-            if form is self._forms.Form.REFERENCE and found["reference"] is not None:
-                return found["reference"]
-            return self._frame(found["name"], form)
+            form, reference = self._form(found["form"], name, function), found["reference"]
+            if form is self._forms.Form.REFERENCE and reference is not None:
+                return reference
+            return self._frame(found["name"], form, reference)
 
         return decode(value, table)
 
@@ -143,11 +143,12 @@ class Call:
         except ValueError:  # of a function written in C
             return self._forms.Form.ARROW
 
-    def _frame(self, name: str, form: Any) -> Any:
+    def _frame(self, name: str, form: Any, reference: Any) -> Any:
         """Return the rows of an input; without an annotation as Arrow."""
         rows = read_input(self.folder, name)
         if form not in self._forms.IN_MEMORY or form is self._forms.Form.ARROW:
-            self._arrived.append((rows, name))
+            if reference is not None:
+                self._arrived.append((rows, reference))
             return rows
         try:
             return self._forms.in_form(rows, form)
@@ -158,8 +159,8 @@ class Call:
         kind = self._forms.frame_kind(value)
         if kind is None or kind is self._forms.FrameKind.SPARK:
             return None
-        if (arrived := next((name for frame, name in self._arrived if frame is value), None)) is not None:
-            return {TAG: "input", "name": arrived}
+        if (arrived := next((reference for frame, reference in self._arrived if frame is value), None)) is not None:
+            return arrived
         self._frames.append((value, path))
         return {TAG: "output", "name": f"table-{len(self._frames) - 1}"}
 

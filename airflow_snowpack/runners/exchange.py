@@ -70,10 +70,10 @@ class OutputTable:
 class EntryResult:
     """What a successful entry returned.
 
-    :param value: a module entry's: what the function returned, at any depth of lists, tuples and dictionaries with an
-        :class:`OutputTable` in place of each frame, and with an :class:`InputTable` in place of each ``pyarrow.Table`` that the
-        function received and returned unchanged; references are the JSON that they were. A shell entry's: ``None`` without
-        outputs, the :class:`OutputTable` of its only output, or a dictionary of them by name.
+    :param value: a module entry's: what the function returned, with an :class:`OutputTable` in place of each frame, at any depth
+        of lists, tuples and dictionaries; references are the JSON that they were, and so is a ``pyarrow.Table`` that the function
+        received with a reference and returned unchanged. A shell entry's: ``None`` without outputs, the :class:`OutputTable` of
+        its only output, or a dictionary of them by name.
     :param outputs: the names of all tables in it, in order.
     :param ignored: the names of files and folders in ``outputs/`` that belong to no declared output.
     """
@@ -238,7 +238,7 @@ class Exchange:
             raise ResultMissing("it ended the process itself, for example with sys.exit() or os._exit()")
         try:
             names = tuple(str(name) for name in found["outputs"])
-            value = decode(found["value"], _table_in_result)
+            value = decode(found["value"], _output_table)
         except (ValueError, TypeError, LookupError) as error:
             raise ResultMissing(f"the file {RESULT} is damaged: {error}") from error
         self._outputs = FunctionOutputs(self.folder, names)
@@ -262,11 +262,10 @@ class Exchange:
         (self.folder / name).chmod(0o644)
 
 
-def _table_in_result(tag: str, found: dict[str, Any]) -> OutputTable | InputTable:
-    if tag not in ("input", "output"):
+def _output_table(tag: str, found: dict[str, Any]) -> OutputTable:
+    if tag != "output":
         raise ValueError(f"it has the unknown tag {tag!r}")
-    name = str(found["name"])
-    return OutputTable(name) if tag == "output" else InputTable(name)
+    return OutputTable(str(found["name"]))
 
 
 def in_command(command: Iterable[str], *, inputs: str, outputs: str) -> tuple[str, ...]:

@@ -204,7 +204,7 @@ def _become(argv: list[str], folder: str, parent: int, report: int, prctl: Prctl
             signal.signal(number, signal.SIG_DFL)
         prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
         if os.getppid() != parent:
-            os._exit(1)  # it was killed before this process asked for a signal
+            os._exit(1)  # it was killed before this process requested a signal
         os.chdir(folder)
         os.execvpe(argv[0], argv, os.environ)
     except OSError as error:

@@ -110,7 +110,7 @@ class RunsEntry(HandsOver):
 
     def _exchange(self, handover: Handover) -> Exchange:
         from airflow_snowpack.operators.entries.arguments import ISOLATED
-        from airflow_snowpack.runners.exchange import Exchanges
+        from airflow_snowpack.runners.exchanges import Exchanges
         from airflow_snowpack.settings import Settings
 
         attempt = handover.attempt
