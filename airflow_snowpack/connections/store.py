@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from airflow_snowpack.connections.errors import IncompleteConnection, UnsuitableConnection
+from airflow_snowpack.connections.errors import IncompleteConnection, UnsuitableConnection, UnusableExtra
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import URL
@@ -22,7 +22,7 @@ NOT_FOR_THE_DRIVER = frozenset(
 def store_url(connection: Connection) -> URL:
     """Return the SQLAlchemy URL of a connection.
 
-    :raises UnsuitableConnection, IncompleteConnection: it cannot be the store.
+    :raises UnsuitableConnection, IncompleteConnection, UnusableExtra: it cannot be the store.
     """
     from sqlalchemy.engine import URL
 
@@ -49,5 +49,14 @@ def _postgres_url(connection: Connection) -> URL:
         host=connection.host,
         port=connection.port,
         database=connection.schema,
-        query={**extra.get("sqlalchemy_query", {}), **options},
+        query={**_query(connection), **options},
     )
+
+
+def _query(connection: Connection) -> dict[str, str | tuple[str, ...]]:
+    """Return the query of the URL, whose values are texts or, as for several hosts, lists of texts."""
+    given = connection.extra_dejson.get("sqlalchemy_query") or {}
+    if not isinstance(given, dict) or any(value is None or isinstance(value, dict) for value in given.values()):
+        expected = 'a JSON object of texts, such as {"application_name": "snowpack"}'
+        raise UnusableExtra(connection.conn_id, "sqlalchemy_query", expected)
+    return {name: tuple(map(str, value)) if isinstance(value, list) else str(value) for name, value in given.items()}

@@ -23,7 +23,7 @@ from airflow_snowpack.exit_code import ExitCode, code_of
 from airflow_snowpack.provider_info import SECTION
 from airflow_snowpack.settings import Settings
 from airflow_snowpack.worker.environment import Environment
-from airflow_snowpack.worker.process import exits_on_signal, run_worker
+from airflow_snowpack.worker.process import check_poll, exits_on_signal, run_worker
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -121,7 +121,7 @@ def _count(text: str) -> int:
 
 def _period(text: str) -> timedelta:
     try:
-        return parse_duration(text)
+        return check_poll(parse_duration(text))
     except ValueError as problem:
         raise argparse.ArgumentTypeError(str(problem)) from None
 

@@ -5,13 +5,18 @@
 
 One secret or ConfigMap therefore serves Airflow and its workers. A file may have both, in the format of ``airflow.cfg``: the
 section ``[snowpack]``, and a section ``[connections]`` of this worker. The environment overrides the file.
+
+A setting means what it means to Airflow: ``%%`` and ``%(option)s`` in the file, ``$VARIABLE`` and ``~`` in both. A connection is
+read as it is written, since passwords and URIs have these characters.
 """
 
 from __future__ import annotations
 
 import json
-from configparser import ConfigParser, Error
+import re
+from configparser import ConfigParser, Error, InterpolationError
 from dataclasses import dataclass, field
+from os.path import expanduser
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
@@ -26,6 +31,9 @@ if TYPE_CHECKING:
 CONNECTIONS = "connections"
 EXTRA = "__extra__"
 """Airflow's name for extras in a URI that are not a flat list of texts."""
+VARIABLE = re.compile(r"\$(?:(\w+)|\{([^}]*)\})", re.ASCII)
+MAX_EXPANSIONS = 10
+"""How often the variables in the values of variables are replaced; one may name itself."""
 
 
 class UnreadableConfig(SnowpackError, kind=Kind.MISCONFIGURED):
@@ -71,7 +79,7 @@ class Environment:
 
     def __init__(self, variables: Mapping[str, str], config: Path | None = None) -> None:
         self._variables = variables
-        self._file = ConfigParser(interpolation=None)
+        self._file, self._path = ConfigParser(), config
         if config is not None:
             try:
                 self._file.read_string(config.read_text("utf-8"))
@@ -83,12 +91,35 @@ class Environment:
     @property
     def home(self) -> Path:
         """AIRFLOW_HOME."""
-        return Path(self._variables.get("AIRFLOW_HOME") or "~/airflow").expanduser().absolute()
+        return Path(self._expanded(self._variables.get("AIRFLOW_HOME") or "~/airflow")).absolute()
 
     def text(self, key: str) -> str | None:
-        """Return an option of ``[snowpack]`` as it is written; ``None`` if it is not."""
-        variable = self._variables.get(f"AIRFLOW__{SECTION.upper()}__{key.upper()}")
-        return self._file.get(SECTION, key, fallback=None) if variable is None else variable
+        """Return an option of ``[snowpack]``; ``None`` if it is not set.
+
+        :raises UnreadableConfig: it has a percent sign without a meaning.
+        """
+        text = self._variables.get(f"AIRFLOW__{SECTION.upper()}__{key.upper()}")
+        if text is None:
+            text = self._option(key)
+        return None if text is None else self._expanded(text)
+
+    def _option(self, key: str) -> str | None:
+        try:
+            return self._file.get(SECTION, key, fallback=None)
+        except InterpolationError:
+            assert self._path is not None, "the option is from the file"
+            problem = f"[{SECTION}] {key} has a percent sign with another meaning than %% or %(option)s"
+            raise UnreadableConfig(self._path, f"{problem}; write a percent sign as %%") from None  # the text may have secrets
+
+    def _expanded(self, text: str) -> str:
+        for _ in range(MAX_EXPANSIONS):
+            before, text = text, expanduser(VARIABLE.sub(self._value_of, text))
+            if text == before:
+                break
+        return text
+
+    def _value_of(self, variable: re.Match[str]) -> str:
+        return self._variables.get(variable[1] or variable[2] or "", variable[0])
 
     def connection(self, conn_id: str, purpose: str) -> EnvironmentConnection:
         """Return a connection.
@@ -97,7 +128,8 @@ class Environment:
         :raises ConnectionNotFound: there is none of this id.
         :raises InvalidConnection: it is neither a URI nor a JSON object, or needs a provider of Airflow.
         """
-        text = self._variables.get(f"AIRFLOW_CONN_{conn_id.upper()}") or self._file.get(CONNECTIONS, conn_id, fallback=None)
+        written = self._file.get(CONNECTIONS, conn_id, raw=True, fallback=None)
+        text = self._variables.get(f"AIRFLOW_CONN_{conn_id.upper()}") or written
         if not text:
             way_out = f"Set AIRFLOW_CONN_{conn_id.upper()}, add it to [{CONNECTIONS}] in the file of --config, or correct the id."
             raise ConnectionNotFound(conn_id, purpose, "it is not set", way_out)

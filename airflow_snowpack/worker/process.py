@@ -29,6 +29,16 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
+def check_poll(poll: timedelta) -> timedelta:
+    """Return the time between two reads of an empty queue.
+
+    :raises ValueError: it is zero: the worker would read the queue without a pause.
+    """
+    if not poll:
+        raise ValueError("must be longer than zero, such as 5s")
+    return poll
+
+
 @contextmanager
 def exits_on_signal() -> Iterator[None]:
     """End the process with 0 on SIGTERM or SIGINT, in a block where no job runs. Enter it in the main thread.

@@ -103,5 +103,9 @@ def test_a_worker_that_cannot_reach_the_catalog_takes_no_job(snowpack: Run, jobs
     assert {job.status for job in jobs.list()} == {JobStatus.PENDING}
 
 
-def test_a_period_that_is_none_is_a_usage_problem(snowpack: Run) -> None:
-    assert snowpack("worker", "--poll", "often").code == 2
+@pytest.mark.parametrize(("period", "problem"), [("often", "must be a duration"), ("0s", "must be longer than zero, such as 5s")])
+def test_a_period_that_is_none_is_a_usage_problem(snowpack: Run, period: str, problem: str) -> None:
+    said = snowpack("worker", "--poll", period)
+
+    assert said.code == 2
+    assert f"--poll {problem}" in said.err

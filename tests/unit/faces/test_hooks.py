@@ -40,6 +40,7 @@ def test_a_postgres_connection_keeps_its_driver_options_and_uses_psycopg_3() -> 
     [
         {"host": "db", "port": 5433, "schema": "jobs", "login": "u", "password": "p@ss/word"},
         {"host": "db", "schema": "jobs", "login": "u", "extra": '{"sqlalchemy_query": {"application_name": "a"}, "cursor": "x"}'},
+        {"schema": "jobs", "extra": '{"sqlalchemy_query": {"host": ["a:5432", "b:5432"]}}'},
         {"host": "db"},
     ],
 )
@@ -50,6 +51,25 @@ def test_the_url_of_the_store_is_that_of_the_postgres_provider(fields: dict[str,
 
     given = connection("postgres", **fields)
     assert store_url(given) == PostgresHook(connection=given, sqlalchemy_scheme="postgresql+psycopg").sqlalchemy_url
+
+
+@pytest.mark.parametrize(
+    "query", ['"sslpassword=hunter2"', '["hunter2"]', '{"sslpassword": {"hunter2": 1}}', '{"hunter2": null}']
+)
+def test_a_query_of_another_shape_is_refused_without_its_text(query: str) -> None:
+    from airflow_snowpack.connections.store import store_url
+
+    given = connection("postgres", host="db", extra=f'{{"sqlalchemy_query": {query}}}')
+    with pytest.raises(UnusableExtra, match="The extra 'sqlalchemy_query' of the Airflow connection 'c' is not valid") as refused:
+        store_url(given)
+    assert "hunter2" not in str(refused.value)
+
+
+def test_a_number_in_the_query_is_its_text() -> None:
+    from airflow_snowpack.connections.store import store_url
+
+    given = connection("postgres", host="db", extra='{"sqlalchemy_query": {"connect_timeout": 5}}')
+    assert store_url(given).query == {"connect_timeout": "5"}
 
 
 def test_every_extra_that_the_postgres_provider_reads_itself_is_kept_from_the_driver() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -93,6 +94,52 @@ def test_the_environment_overrides_the_file(tmp_path: Path) -> None:
     assert environment.connection("store", "the store").host == "file"
     variable = {"AIRFLOW_CONN_STORE": "postgres://variable/jobs"}
     assert Environment(variable, config).connection("store", "the store").host == "variable"
+
+
+@pytest.mark.parametrize("source", ["file", "environment"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("/lake/100%%", "/lake/%(catalog_name)s", "$LAKE_HOME/x", "${LAKE_HOME}/x", "$NESTED", "$MISSING/x", "~/lake"),
+        *("$ITSELF", "${LAKE_HOME", "a$", "$LAKE_HOME$LAKE_HOME", "$TILDE"),
+    ],
+)
+def test_a_setting_means_what_it_means_to_airflow(
+    text: str, source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from airflow.configuration import AirflowConfigParser
+
+    given = {"LAKE_HOME": "/lake", "NESTED": "${LAKE_HOME}/nested", "ITSELF": "$ITSELF", "TILDE": "~/lake"}
+    config = tmp_path / "airflow.cfg"
+    config.write_text(f"[snowpack]\ncatalog_name = lake\n{f'home = {text}' if source == 'file' else ''}\n")
+    if source == "environment":
+        given["AIRFLOW__SNOWPACK__HOME"] = text
+    for name, value in given.items():
+        monkeypatch.setenv(name, value)
+    airflows = AirflowConfigParser()
+    airflows.read_string(config.read_text())
+
+    assert Environment(os.environ, config).text("home") == airflows.get("snowpack", "home")
+
+
+def test_a_percent_sign_with_another_meaning_is_refused_without_the_text(tmp_path: Path) -> None:
+    config = tmp_path / "worker.cfg"
+    config.write_text("[snowpack]\nspark_conf = hunter2%\n")
+
+    with pytest.raises(
+        UnreadableConfig, match=r"\[snowpack\] spark_conf has a percent sign .* write a percent sign as %%"
+    ) as refused:
+        Settings.load(Environment({}, config))
+    assert "hunter2" not in str(refused.value)
+
+
+def test_a_connection_in_the_file_is_read_as_it_is_written(tmp_path: Path) -> None:
+    config = tmp_path / "worker.cfg"
+    config.write_text('[connections]\nstore = postgres://u:$HOME%25%25@db/jobs\nlake = {"password": "$HOME%%"}\n')
+    environment = Environment(os.environ, config)
+
+    assert environment.connection("store", "the store").password == "$HOME%%"
+    assert environment.connection("lake", "the catalog").password == "$HOME%%"
 
 
 def test_a_setting_that_is_not_valid_is_named_with_its_variable() -> None:

@@ -72,7 +72,7 @@ def test_a_store_that_does_not_answer_ends_the_worker_with_6(
     assert "hunter2" not in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("arguments", [["--poll", "often"], ["--max-jobs", "0"], ["now"]])
+@pytest.mark.parametrize("arguments", [["--poll", "often"], ["--poll", "0s"], ["--max-jobs", "0"], ["now"]])
 def test_an_argument_that_is_not_valid_is_a_usage_error(arguments: list[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main(arguments)
