@@ -35,7 +35,8 @@ class Buildah:
     def build(self, job: BuildJob) -> str:
         """Build the image under no name; return its id."""
         id_file = job.scratch / "image-id"
-        options = [*build_options(job, id_file), "--layers", *self._credentials(job)]
+        # With its cache, Buildah 1.28 gives an image the labels of another value of a build argument.
+        options = [*build_options(job, id_file), "--no-cache", *self._credentials(job)]
         job.commands.run([self._program, "build", *options, str(job.context)], job.scratch, job.source.build_args)
         return id_file.read_text().strip()
 

@@ -1,0 +1,385 @@
+"""Images in the store: each content is built once, failures are limited, and only the attempt with the fence counts."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import pytest
+from image_world import DIGEST, REGISTRY, NotedBuilder
+from query_plans import sent_by
+
+from airflow_snowpack.runners.images import (
+    Building,
+    Failed,
+    ImageBuild,
+    ImageBuildFailed,
+    ImageBuildNotFound,
+    ImageBuilds,
+    ImageState,
+    ImageTarget,
+    Ready,
+    RevisionNotFound,
+)
+from airflow_snowpack.runners.images.commands import CommandFailed
+from airflow_snowpack.store import Actor, AuditTrail, InvalidCursor
+from airflow_snowpack.store.retention import Pruner
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from built_runs import MovedClock
+    from image_world import Repository
+
+    from airflow_snowpack.runners.images.builder import BuildJob
+    from airflow_snowpack.store import Store
+
+DOCKERFILE = {"Dockerfile": "FROM scratch\n", "score.py": "print(1)\n"}
+MINUTE, DAY = timedelta(minutes=1), timedelta(days=1)
+VERA = Actor("vera", via="cli")
+
+
+def failing(job: BuildJob) -> None:
+    job.commands.run(["sh", "-c", "echo compiling; echo no compiler >&2; exit 3"], job.scratch)
+
+
+def test_an_image_is_built_once_and_then_used(images: ImageBuilds, builder: NotedBuilder, repository: Repository) -> None:
+    commit = repository.commit(DOCKERFILE)
+    first = images.ensure(ImageBuild(repository.url, "main"), build=True)
+    assert first == images.ensure(ImageBuild(repository.url, "main"), build=True)
+    assert isinstance(first, Ready)
+    assert (first.commit, first.reference, first.digest) == (commit, f"{REGISTRY.name}@{DIGEST}", DIGEST)
+    assert builder.files == [DOCKERFILE]  # the files of the commit, without .git
+    (job,) = builder.jobs
+    assert job.tag == f"registry.example.com/team/images:{first.key}"
+
+
+def test_two_branches_on_one_commit_are_one_image(images: ImageBuilds, builder: NotedBuilder, repository: Repository) -> None:
+    commit = repository.commit(DOCKERFILE)
+    repository.git("branch", "release", "main")
+    repository.git("-c", "user.name=T", "-c", "user.email=t@example.com", "tag", "-a", "-m", "first", "v1", "main")
+    revisions = ["main", "release", "v1", "refs/heads/main", "HEAD", commit]
+    found = {images.ensure(ImageBuild(repository.url, revision), build=True) for revision in revisions}
+    assert len(found) == 1
+    assert len(builder.jobs) == 1
+    assert images.get(found.pop().key).revision == "main"
+
+
+def test_a_branch_that_moved_is_another_image(images: ImageBuilds, builder: NotedBuilder, repository: Repository) -> None:
+    source = ImageBuild(repository.url, "main")
+    first = repository.commit(DOCKERFILE)
+    before = images.ensure(source, build=True)
+    second = repository.commit({**DOCKERFILE, "score.py": "print(2)\n"})
+    after = images.ensure(source, build=True)
+    assert (before.commit, after.commit) == (first, second)
+    assert builder.files[1]["score.py"] == "print(2)\n"
+    assert images.ensure(source.at(first), build=True) == before  # a task that waited keeps its commit
+
+
+def test_a_request_of_a_ready_image_is_one_statement(images: ImageBuilds, store: Store, repository: Repository) -> None:
+    source = ImageBuild(repository.url, repository.commit(DOCKERFILE))
+    images.ensure(source, build=True)
+    sent = sent_by(store, lambda: images.ensure(source, build=True))
+    assert [statement.split()[0] for statement, _ in sent] == ["SELECT"]
+
+
+def test_without_build_an_image_is_only_requested(images: ImageBuilds, builder: NotedBuilder, repository: Repository) -> None:
+    source = ImageBuild(repository.url, repository.commit(DOCKERFILE))
+    found = images.ensure(source, actor=VERA)
+    assert isinstance(found, Building)
+    assert (found.holder, found.is_free, found.attempt) == (None, True, 0)
+    assert builder.jobs == []
+    assert isinstance(images.ensure(source, build=True), Ready)
+    trail = [(entry.actor, entry.change) for entry in AuditTrail(images.store).of(f"image:{found.key}")]
+    assert trail == [("vera", "build_image")]
+
+
+def test_a_request_finds_the_process_that_builds(
+    images: ImageBuilds, builder: NotedBuilder, repository: Repository, clock: MovedClock
+) -> None:
+    source = ImageBuild(repository.url, repository.commit(DOCKERFILE))
+    seen: list[Ready | Building] = []
+    builder.work = lambda _: seen.append(images.ensure(source, build=True, holder="other/task"))
+    since = clock()
+    images.ensure(source, build=True, holder="dag/run/task")
+    (found,) = seen
+    assert isinstance(found, Building)
+    assert (found.holder, found.since, found.until) == ("dag/run/task", since, since + timedelta(minutes=30))
+    assert (found.is_free, found.attempt) == (False, 1)
+    assert len(builder.jobs) == 1
+
+
+def test_failures_are_retried_up_to_the_limit_and_reported_with_the_log(
+    images: ImageBuilds, builder: NotedBuilder, repository: Repository, clock: MovedClock
+) -> None:
+    source = ImageBuild(repository.url, repository.commit(DOCKERFILE))
+    builder.work = failing
+    first = images.ensure(source, build=True)
+    assert isinstance(first, Building)
+    assert (first.holder, first.until, first.attempt) == (None, clock() + 1 * MINUTE, 1)
+    assert images.ensure(source, build=True) == first  # nothing is built during the back-off
+    clock.move(1 * MINUTE)
+    second = images.ensure(source, build=True)
+    assert isinstance(second, Building)
+    assert second.until == clock() + 2 * MINUTE
+    clock.move(2 * MINUTE)
+    with pytest.raises(ImageBuildFailed, match=r"in 3 attempts: sh ended with exit code 3: no compiler.*images forget") as failed:
+        images.ensure(source, build=True)
+    assert failed.value.log.splitlines() == ["compiling", "no compiler"]
+    assert images.log(first.key) == failed.value.log
+    with pytest.raises(ImageBuildFailed):
+        images.ensure(source, build=True)
+    assert len(builder.jobs) == 3
+    record = images.get(first.key)
+    assert (record.state, record.attempts, record.error) == (ImageState.FAILED, 3, "sh ended with exit code 3: no compiler.")
+
+
+def test_a_failed_image_is_tried_again_after_an_hour_or_when_it_was_forgotten(
+    images: ImageBuilds, builder: NotedBuilder, repository: Repository, clock: MovedClock
+) -> None:
+    source = ImageBuild(repository.url, repository.commit({"score.py": ""}), "missing/Dockerfile")
+    with pytest.raises(ImageBuildFailed, match=r"in 1 attempt: The commit .* has no file 'missing/Dockerfile'") as failed:
+        images.ensure(source, build=True)  # the next attempt would find no Dockerfile either
+    key = failed.value.key
+    with pytest.raises(ImageBuildFailed):
+        images.ensure(source)
+    assert images.forget(key, actor=VERA).state is ImageState.FAILED
+    assert [entry.change for entry in AuditTrail(images.store).of(f"image:{key}")] == ["forget_image"]
+    assert isinstance(images.ensure(source), Building)
+    with pytest.raises(ImageBuildFailed):
+        images.ensure(source, build=True)
+    state = images.states([key])[key]
+    assert isinstance(state, Failed)
+    assert state.retry_at == clock() + timedelta(hours=1)
+    clock.move(timedelta(hours=1))
+    found = images.ensure(source)
+    assert isinstance(found, Building)
+    assert (found.is_free, found.attempt) == (True, 0)
+
+
+def test_a_build_whose_process_is_gone_is_taken_over_after_its_lease(
+    images: ImageBuilds, builder: NotedBuilder, repository: Repository, clock: MovedClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    source = ImageBuild(repository.url, repository.commit(DOCKERFILE))
+    other = ImageBuilds(images.store, images.target, builder=NotedBuilder())
+    results: list[Ready | Building] = []
+
+    def sleep_for_long(_: BuildJob) -> None:
+        clock.move(timedelta(minutes=30))
+        results.append(other.ensure(source, build=True, holder="second"))
+
+    builder.work = sleep_for_long
+    assert images.ensure(source, build=True, holder="first") == results[0]
+    assert isinstance(results[0], Ready)
+    assert builder.published == []  # the late attempt did not even replace the tag
+    assert "writeback_stale_attempt" in caplog.text
+    assert images.get(results[0].key).attempts == 2
+
+
+def test_a_late_result_is_refused(
+    images: ImageBuilds, builder: NotedBuilder, repository: Repository, caplog: pytest.LogCaptureFixture
+) -> None:
+    source = ImageBuild(repository.url, repository.commit(DOCKERFILE))
+    publish = builder.publish
+    other = ImageBuilds(images.store, images.target, builder=NotedBuilder())
+
+    def replaced(job: BuildJob, image_id: str) -> str:
+        other.ensure(source, build=True, holder="dag/run/task")  # a retry of the same task takes over at once
+        publish(job, image_id)
+        return f"sha256:{'e' * 64}"
+
+    builder.publish = replaced  # type: ignore[method-assign]
+    found = images.ensure(source, build=True, holder="dag/run/task")
+    assert isinstance(found, Ready)
+    assert found.digest == DIGEST
+    assert "writeback_stale_attempt" in caplog.text
+
+
+def test_an_image_whose_builders_all_died_has_failed(
+    images: ImageBuilds, builder: NotedBuilder, repository: Repository, clock: MovedClock
+) -> None:
+    source = ImageBuild(repository.url, repository.commit(DOCKERFILE))
+    key = images.ensure(source).key
+    for number in range(3):
+        assert images._attempts.claim(key, f"w{number}", is_task=False) is not None  # and is killed
+        assert images._attempts.claim(key, "other", is_task=False) is None
+        clock.move(timedelta(minutes=30))
+    with pytest.raises(ImageBuildFailed, match=r"in 3 attempts: The lease of the last attempt, by w2, expired at"):
+        images.ensure(source, build=True)
+    assert builder.jobs == []
+
+
+def test_a_stopped_build_returns_to_the_queue_and_does_not_count(
+    images: ImageBuilds, builder: NotedBuilder, repository: Repository
+) -> None:
+    from airflow_snowpack.runners.images.errors import ImageBuildStopped
+
+    source = ImageBuild(repository.url, repository.commit(DOCKERFILE))
+
+    def stopped(job: BuildJob) -> None:
+        images.stop()
+        job.commands.run(["true"], job.scratch)
+
+    builder.work = stopped
+    with pytest.raises(ImageBuildStopped):
+        images.ensure(source, build=True)
+    (record,) = images.list().items
+    assert (record.state, record.attempts, record.holder, record.error) == (ImageState.WAITING, 0, None, None)
+    builder.work = lambda _: None
+    assert isinstance(images.ensure(source, build=True), Ready)
+
+
+@pytest.mark.parametrize(("error", "attempts"), [(KeyboardInterrupt, 0), (ZeroDivisionError, 1)])
+def test_an_unexpected_error_is_raised_and_counts_unless_it_ends_the_process(
+    images: ImageBuilds, builder: NotedBuilder, repository: Repository, error: type[BaseException], attempts: int
+) -> None:
+    def interrupted(_: BuildJob) -> None:
+        raise error
+
+    builder.work = interrupted
+    with pytest.raises(error):
+        images.ensure(ImageBuild(repository.url, repository.commit(DOCKERFILE)), build=True)
+    (record,) = images.list().items
+    assert (record.state, record.attempts, record.holder) == (ImageState.WAITING, attempts, None)
+
+
+def test_no_log_and_no_row_has_the_value_of_a_build_argument(
+    images: ImageBuilds, builder: NotedBuilder, repository: Repository, store: Store
+) -> None:
+    secret = "s3cret-of-the-build\nsecond-line-of-it"
+    source = ImageBuild(repository.url, repository.commit(DOCKERFILE), build_args={"TOKEN": secret, "NAME": "x"})
+    lines: list[str] = []
+
+    def printing(job: BuildJob) -> None:
+        said = f"{secret}; {REGISTRY.password}; https://user:pw@host/x?token=y"
+        job.commands.run(["printf", "%s", said], job.scratch)
+        raise CommandFailed("sh", f"ended with {secret}")
+
+    builder.work = printing
+    found = images.ensure(source, build=True, on_line=lines.append)
+    assert "".join(lines).count("***") == 3
+    assert images.get(found.key).build_args == ("NAME", "TOKEN")
+    with store.engine.connect() as conn:
+        row = str(conn.exec_driver_sql("SELECT * FROM image_builds").all())
+    for text in (row, str(lines), images.log(found.key), repr(source), str(images.get(found.key).error)):
+        assert "s3cret" not in text
+        assert "second-line" not in text
+        assert "hunter2" not in text
+        assert "user:pw" not in text
+
+
+def test_the_end_of_a_long_log_is_stored(images: ImageBuilds, builder: NotedBuilder, repository: Repository) -> None:
+    def talking(job: BuildJob) -> None:
+        job.commands.run(["seq", "-f", "line %.0f of a build that says much", "100000"], job.scratch)
+
+    builder.work = talking
+    found = images.ensure(ImageBuild(repository.url, repository.commit(DOCKERFILE)), build=True, on_line=lambda _: None)
+    text = images.log(found.key)
+    assert 60_000 < len(text) < 66_000
+    assert text.startswith("[9")
+    assert text.endswith("line 100000 of a build that says much")
+
+
+def test_without_a_registry_each_host_builds_its_own(store: Store, repository: Repository) -> None:
+    source = ImageBuild(repository.url, repository.commit(DOCKERFILE))
+    hosts = {name: NotedBuilder() for name in ("w1", "w2")}
+    found = {
+        name: ImageBuilds(store, ImageTarget(host=name), builder=builder).ensure(source, build=True)
+        for name, builder in hosts.items()
+    }
+    assert found["w1"].key != found["w2"].key
+    assert found["w1"].reference == f"snowpack:{found['w1'].key}"
+    images = ImageBuilds(store, ImageTarget(host="w1"), builder=hosts["w1"])
+    assert images.ensure(source, build=True) == found["w1"]
+    assert images.get(found["w1"].key).place == "host:w1/docker"
+    assert len(hosts["w1"].jobs) == 1
+
+
+def test_an_image_that_was_removed_from_its_host_is_built_again(store: Store, repository: Repository, clock: MovedClock) -> None:
+    builder = NotedBuilder()
+    images = ImageBuilds(store, ImageTarget(host="w1"), builder=builder)
+    source = ImageBuild(repository.url, repository.commit(DOCKERFILE))
+    found = images.ensure(source, build=True)
+    builder.tags.clear()
+    clock.move(1 * MINUTE)
+    again = images.ensure(source, build=True)
+    assert again.key == found.key
+    assert isinstance(again, Ready)
+    assert len(builder.jobs) == 2
+
+
+def test_the_list_goes_on_after_its_cursor(images: ImageBuilds, repository: Repository, clock: MovedClock) -> None:
+    keys = []
+    for number in range(5):
+        keys.append(images.ensure(ImageBuild(repository.url, repository.commit({"Dockerfile": str(number)}))).key)
+        clock.move(1 * MINUTE)
+    page = images.list(limit=2)
+    pages = [page]
+    while page.next is not None:
+        page = images.list(limit=2, cursor=page.next)
+        pages.append(page)
+    assert [[record.key for record in page.items] for page in pages] == [keys[:2:-1], keys[2:0:-1], keys[:1]]
+    assert images.list(state=ImageState.READY).items == ()
+    assert len(images.list(state=ImageState.WAITING).items) == 5
+    with pytest.raises(InvalidCursor):
+        images.list(cursor="nonsense")
+
+
+def test_states_of_many_images_are_one_statement(images: ImageBuilds, store: Store, repository: Repository) -> None:
+    source = ImageBuild(repository.url, repository.commit(DOCKERFILE))
+    found = images.ensure(source, build=True)
+    requested = images.ensure(ImageBuild(repository.url, source.revision, build_args={"A": "1"}))
+    keys = [found.key, requested.key, "unknown"]
+    sent = sent_by(store, lambda: images.states(keys))
+    assert len(sent) == 1
+    assert images.states(keys) == {found.key: found, requested.key: requested, "unknown": None}
+
+
+def test_an_unknown_image_is_an_error_of_its_own(images: ImageBuilds) -> None:
+    for ask in (images.get, images.log, images.forget):
+        with pytest.raises(ImageBuildNotFound, match="under the key 'nothing'"):
+            ask("nothing")
+
+
+def test_a_build_that_is_forgotten_meanwhile_has_no_result(
+    images: ImageBuilds, builder: NotedBuilder, repository: Repository, caplog: pytest.LogCaptureFixture
+) -> None:
+    source = ImageBuild(repository.url, repository.commit(DOCKERFILE))
+    builder.work = lambda job: images.forget(job.key)
+    found = images.ensure(source, build=True)
+    assert isinstance(found, Building)  # requested again, and built by the next call
+    assert "writeback_stale_attempt" in caplog.text
+    assert builder.published == []
+
+
+def test_an_unused_image_is_forgotten_and_a_used_one_kept(images: ImageBuilds, repository: Repository, clock: MovedClock) -> None:
+    from airflow_snowpack.installation import retained_rows
+
+    used = ImageBuild(repository.url, repository.commit(DOCKERFILE))
+    unused = ImageBuild(repository.url, used.revision, build_args={"A": "1"})
+    keys = [images.ensure(source, build=True).key for source in (used, unused)]
+    building = images.ensure(ImageBuild(repository.url, used.revision, build_args={"B": "1"})).key
+    images._attempts.claim(building, "w", is_task=False)
+    clock.move(20 * DAY)
+    images.ensure(used, build=True)
+    clock.move(20 * DAY)
+    rows = Pruner(images.store, retained_rows(images.store), older_than=30 * DAY).run(sleep=lambda _: None)
+    assert rows["image_builds"] == 1
+    assert {record.key for record in images.list().items} == {keys[0], building}
+
+
+def test_an_unknown_revision_enters_nothing(images: ImageBuilds, repository: Repository) -> None:
+    repository.commit(DOCKERFILE)
+    with pytest.raises(RevisionNotFound, match=r"The revision 'nothing' of file://.*has neither a branch nor a tag of this name"):
+        images.ensure(ImageBuild(repository.url, "nothing"), build=True)
+    assert images.list().items == ()
+
+
+def test_scratch_folders_are_removed(images: ImageBuilds, builder: NotedBuilder, repository: Repository, temporary: Path) -> None:
+    source = ImageBuild(repository.url, "main")
+    repository.commit(DOCKERFILE)
+    images.ensure(source, build=True)
+    repository.commit({**DOCKERFILE, "more": ""})
+    builder.work = failing
+    images.ensure(source, build=True)
+    assert list(temporary.iterdir()) == []
