@@ -91,10 +91,12 @@ class DockerRunner:
         try:
             with container.errors():
                 container.remove_labelled(TASK_INSTANCE, self.identity.task_instance, only=self.identity.is_left_over)
-                return container.run_entry(self._refuse_stopped)
+                code = container.run_entry(self._refuse_stopped)
         except EntryError:
             self._refuse_stopped()  # what failed is what the stop has removed
             raise
+        self._refuse_stopped()  # the entry ended well when it was asked to
+        return code
 
     def stop(self) -> None:
         """End the entry; see :meth:`Runner.stop`. Returns when the container is removed, after little more than ``GRACE_S``.

@@ -193,7 +193,8 @@ class FollowedClient:
 
     def attach(self, container: str, **_: Any) -> Iterator[str]:
         """Follow both streams. Nothing is left for the provider to log."""
-        frames = self._client.attach(container, stdout=True, stderr=True, stream=True, demux=True)
+        with self._start_errors(container):  # Podman prepares the container here
+            frames = self._client.attach(container, stdout=True, stderr=True, stream=True, demux=True)
         return self._passed_on(frames)
 
     def _passed_on(self, frames: Iterator[tuple[bytes | None, bytes | None]]) -> Iterator[str]:
@@ -210,14 +211,8 @@ class FollowedClient:
     def start(self, container: str) -> None:
         """Start the container, unless the entry was stopped."""
         self.refuse_stopped()
-        try:
+        with self._start_errors(container):
             self._client.start(container)
-        except APIError as error:
-            self._refuse_unmounted(error)
-            if "no such container" in str(error).lower():
-                raise EntryRemoved(f"container {container[:12]}") from error
-            assert self._container.invocation is not None
-            raise EntryNotStarted(self._container.invocation.argv[0], _explanation(error)) from error
 
     def wait(self, container: str) -> Any:
         """Wait for the end, and record the state of the container before it is removed."""
@@ -251,6 +246,17 @@ class FollowedClient:
         """Remove the container that was created, if it is still there."""
         if self._created is not None:
             self.remove_container(self._created, force=True)
+
+    @contextmanager
+    def _start_errors(self, container: str) -> Iterator[None]:
+        try:
+            yield
+        except APIError as error:
+            self._refuse_unmounted(error)
+            if "no such container" in str(error).lower():
+                raise EntryRemoved(f"container {container[:12]}") from error
+            assert self._container.invocation is not None
+            raise EntryNotStarted(self._container.invocation.argv[0], _explanation(error)) from error
 
     def _refuse_unmounted(self, error: APIError) -> None:
         """:raises ExchangeFolderNotShared: the error is about the exchange folder."""

@@ -52,7 +52,7 @@ class ImageNotPulled(EntryError, kind=Kind.UNAVAILABLE):
 
     def __init__(self, image: str, problem: object) -> None:
         super().__init__(
-            f"The image {image!r} could not be pulled: {_first_line(problem)}. Check that its registry can be reached."
+            f"The image {image!r} could not be pulled: {_first_line(problem)}. Check that its registry is available."
         )
 
 

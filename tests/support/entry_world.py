@@ -1,0 +1,54 @@
+"""What the tests of runners share: an attempt, its invocation, and the lines of its entry."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from airflow_snowpack.airflow.task_ref import TaskRef
+from airflow_snowpack.interim.model import TaskAttempt
+from airflow_snowpack.operators.entries.identity import EntryIdentity
+from airflow_snowpack.runners.invocation import Invocation, Line
+
+STARTED = datetime(2026, 3, 1, 12, tzinfo=UTC)
+RUN_ID = "scheduled__2026-03-01T00:00:00+00:00"
+SECRET = "hunter2 $(HOME) 'quoted'\nsecond line é"
+
+
+def identity(
+    attempt: str = "0196-a", tried: int = 1, after: timedelta = timedelta(0), *, task: str = "score", store_id: str = "store-1"
+) -> EntryIdentity:
+    """Return an attempt at the task instance ``flights/…/score[2]``."""
+    return EntryIdentity(TaskAttempt(TaskRef("flights", RUN_ID, task, 2), attempt, tried, STARTED + after), store_id)
+
+
+def invocation(folder: Path, *argv: str, environment: Mapping[str, str] | None = None) -> Invocation:
+    """Return the run of a command in a container or a pod."""
+    folder.mkdir(parents=True, exist_ok=True)
+    folder.chmod(0o777)
+    return Invocation(argv, environment or {}, folder, "/snowpack")
+
+
+def python(code: str, *arguments: str) -> tuple[str, ...]:
+    """Return the command that runs this code."""
+    return (sys.executable, "-u", "-c", code, *arguments)
+
+
+@dataclass
+class Lines:
+    """Receives the lines of an entry.
+
+    :ivar until: raises when it receives this line.
+    """
+
+    received: list[Line] = field(default_factory=list)
+
+    def __call__(self, line: Line) -> None:
+        self.received.append(line)
+
+    @property
+    def texts(self) -> list[str]:
+        return [line.text for line in self.received]
