@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 
     from airflow_snowpack.interim.handover import Handover
 
-FORMS = (Form.ARROW, Form.PANDAS, Form.POLARS, Form.LAZY, Form.READER)
-"""What the function of an entry may receive a table as, apart from the reference."""
 PASSED_ON = frozenset(
     {
         *("ds", "ds_nodash", "ts", "ts_nodash", "ts_nodash_with_tz", "run_id", "task_instance_key_str", "partition_key"),
@@ -105,6 +103,7 @@ def check_task(
     """Check the arguments of the decorator, before the function is called or expanded.
 
     :raises InvalidEntry: an argument does not fit.
+    :raises UnknownForm: a parameter of the function is annotated with rows in a form that tables do not arrive in.
     """
     check_place(runner, image=image, build=build)
     check_environment(command_env or {})
@@ -115,13 +114,9 @@ def check_task(
     if outputs:
         raise InvalidEntry("outputs", outputs, "a function returns its tables; outputs are those of a command")
     check_function(function)
-    parameters = Parameters.of(function)
-    for name in parameters.signature.parameters:
+    for name in Parameters.of(function).signature.parameters:
         if name == SESSION:
             raise InvalidEntry("function", function.__name__, "an entry has no Spark session; remove the parameter 'spark'")
         if name in KNOWN_CONTEXT_KEYS - PASSED_ON:
             problem = f"its parameter {name!r} is of Airflow's context, which does not exist where the entry runs"
             raise InvalidEntry("function", function.__name__, f"{problem}; pass a value, such as '{{{{ ti.try_number }}}}'")
-        if (form := parameters.form_of(name)) not in (Form.SPARK, Form.REFERENCE, *FORMS):
-            problem = f"its parameter {name!r} is annotated {form.value}, and an entry receives tables as {', '.join(FORMS)}"
-            raise InvalidEntry("function", function.__name__, f"{problem} or TableRef")

@@ -14,7 +14,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from airflow_snowpack.runners.entry_process import SOURCE_MODULE
 from airflow_snowpack.runners.errors import InvalidEntry
 
 NAME_FORM = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,99}", re.ASCII)
@@ -44,6 +43,8 @@ class ModuleEntry:
     @property
     def path(self) -> str:
         """The function as ``module:name`` where the entry runs."""
+        from airflow_snowpack.runners.entry_process import SOURCE_MODULE  # DAG files import this module
+
         return self.function if self.source is None else f"{SOURCE_MODULE}:{self.function}"
 
 

@@ -38,6 +38,20 @@ def check_place(runner: object, *, image: object, build: object) -> None:
         raise InvalidEntry("image", image, "write the name of an image, such as 'python:3.12'")
 
 
+def check_options(runner: str, options: Mapping[str, Any]) -> None:
+    """:raises InvalidEntry, InvalidRunnerOption: the runner has no options, or sets this one itself."""
+    if runner == "docker":
+        from airflow_snowpack.operators.entries.docker import check_docker_options
+
+        check_docker_options(options)
+    elif runner == "kubernetes":
+        from airflow_snowpack.operators.entries.kubernetes import check_kubernetes_options
+
+        check_kubernetes_options(options)
+    elif options:
+        raise InvalidEntry("runner_options", sorted(options), f"the runner {runner!r} has no options")
+
+
 def shell_entry(command: Any, outputs: Any) -> ShellEntry:
     """Return the entry of a command and its outputs, as they are written in a DAG file or as their templates are rendered.
 

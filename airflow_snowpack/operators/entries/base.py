@@ -12,21 +12,30 @@ superseded attempt reaches another task.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from airflow_snowpack.operators.entries.arguments import check_environment, check_place
+from airflow.sdk.exceptions import AirflowException
+
+from airflow_snowpack.operators.entries.arguments import ISOLATED, check_environment, check_options, check_place
 from airflow_snowpack.operators.interim import HandsOver
-from airflow_snowpack.runners.entry import ModuleEntry
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from airflow.sdk import Context
 
     from airflow_snowpack.interim.handover import Handover
+    from airflow_snowpack.interim.model import TaskAttempt
     from airflow_snowpack.interim.refs import Ref
+    from airflow_snowpack.operators.entries.built_image import BuiltImage
+    from airflow_snowpack.operators.entries.exchanged_tables import ExchangedTables
+    from airflow_snowpack.operators.entries.kubernetes import Waiting
     from airflow_snowpack.runners.entry import Entry
-    from airflow_snowpack.runners.exchange import Exchange
-    from airflow_snowpack.runners.invocation import Line
+    from airflow_snowpack.runners.exchange import EntryResult, Exchange
+    from airflow_snowpack.runners.images import ImageBuild
+    from airflow_snowpack.runners.invocation import Line, Runner
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +56,18 @@ class Prepared:
     forms: Mapping[str, str] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class Resumption:
+    """The end of a wait for an entry.
+
+    :param event: of the trigger.
+    :param mark: of the invocation.
+    """
+
+    event: Mapping[str, Any]
+    mark: str | None
+
+
 class RunsEntry(HandsOver):
     """Base of the operators that run an entry.
 
@@ -60,19 +81,21 @@ class RunsEntry(HandsOver):
     """
 
     template_fields: Sequence[str] = (*HandsOver.template_fields, "image")
+    _built_image: BuiltImage | None = None
 
     def __init__(
         self,
         *,
         runner: str,
         image: str | None = None,
-        build: Any = None,
+        build: ImageBuild | None = None,
         command_env: Mapping[str, str] | None = None,
         runner_options: Mapping[str, Any] | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         check_place(runner, image=image, build=build)
+        check_options(runner, runner_options or {})
         check_environment(command_env or {})
         self.runner = runner
         self.image = image
@@ -85,18 +108,59 @@ class RunsEntry(HandsOver):
         raise NotImplementedError
 
     def execute(self, context: Context) -> Any:
-        """Run the entry.
+        """Run the entry, in an image that is built first if no task has needed it before.
 
         :returns: its result as an XCom: JSON, with references in place of tables.
         :raises AirflowFailException: a retry would fail again.
         :raises EntryFailed, EntryRaised: the entry failed; a retry may succeed.
+        :raises TaskDeferred: another task builds the image, or the entry runs in a pod, without a worker.
         """
+        return self._run_in(context, self.image if self.build is None else self._built(context, self.build))
+
+    def image_ended(self, context: Context, event: Mapping[str, Any], commit: str) -> Any:
+        """Run the entry after a wait for its image.
+
+        :param commit: what the revision meant when the wait began.
+        """
+        if problem := event.get("problem"):
+            raise AirflowException(problem)
+        assert self.build is not None, "a task without a build does not wait for one"
+        return self._run_in(context, self._built(context, self.build.at(commit)))
+
+    def entry_ended(self, context: Context, event: Mapping[str, Any], image: str, mark: str | None) -> Any:
+        """Return the result of an entry that has run without a worker.
+
+        :param image: the image that it runs in.
+        :param mark: of its invocation.
+        """
+        return self._run_in(context, image, Resumption(event, mark))
+
+    def abandon(self, reason: str) -> None:
+        """End the entry, or the build of its image, and give up what was written."""
+        if self._built_image is not None:
+            self._built_image.stop()
+        super().abandon(reason)
+
+    def _built(self, context: Context, build: ImageBuild) -> str:
+        from airflow_snowpack.operators.entries.built_image import BuiltImage
+
+        self._built_image = BuiltImage(self)
+        return self._built_image.ensure(context, build)
+
+    def _run_in(self, context: Context, image: str | None, resumption: Resumption | None = None) -> Any:
+        from airflow_snowpack.operators.entries.exchanged_tables import ExchangedTables
+
         with self.handing_over(context) as handover:
             environment = self._masked_environment(context)
             prepared = self.prepared(context, handover)
-            with self._exchange(handover) as exchange:
-                self._write(prepared, exchange, handover, environment)
-                return self._run(prepared.entry, exchange, handover)
+            with self._exchange(handover.attempt, prepared.entry, resumption) as exchange:
+                tables = ExchangedTables(handover, exchange, are_written=resumption is not None)
+                args, kwargs = self._with_tables(prepared, tables)
+                if resumption is None:
+                    exchange.write_call(prepared.entry, args, kwargs, command_env=environment)
+                runner = self._opened(context, image, exchange, handover)
+                code = self._run(runner, exchange, handover, image, resumption)
+                return tables.handed_on(self._result(exchange, code), prepared.entry)
 
     def _masked_environment(self, context: Context) -> dict[str, str]:
         from airflow.sdk.log import mask_secret
@@ -108,44 +172,75 @@ class RunsEntry(HandsOver):
                 mask_secret(secret)
         return rendered
 
-    def _exchange(self, handover: Handover) -> Exchange:
-        from airflow_snowpack.operators.entries.arguments import ISOLATED
-        from airflow_snowpack.runners.exchanges import Exchanges
+    @contextmanager
+    def _exchange(self, attempt: TaskAttempt, entry: Entry, resumption: Resumption | None) -> Iterator[Exchange]:
+        """Open the exchange folder, and remove it at the end of the block, unless the entry still runs."""
+        from airflow.sdk.exceptions import TaskDeferred
+
+        from airflow_snowpack.runners import Exchanges
         from airflow_snowpack.settings import Settings
 
-        attempt = handover.attempt
         exchanges = Exchanges(Settings.load().runner_folder)
-        return exchanges.begin(attempt.task.name, attempt.id, shared=self.runner in ISOLATED)
+        if resumption is None:
+            exchange = exchanges.begin(attempt.task.name, attempt.id, shared=self.runner in ISOLATED)
+        else:
+            exchange = exchanges.resume(attempt.task.name, attempt.id, entry)
+        try:
+            yield exchange
+        except TaskDeferred:
+            exchange.leave()
+            raise
+        except BaseException:
+            exchange.remove()
+            raise
+        exchange.remove()
 
-    def _write(self, prepared: Prepared, exchange: Exchange, handover: Handover, environment: Mapping[str, str]) -> None:
-        from airflow_snowpack.operators.entries.exchanged_tables import Inputs
-
-        inputs = Inputs(handover, exchange)
+    def _with_tables(self, prepared: Prepared, tables: ExchangedTables) -> tuple[list[Any], dict[str, Any]]:
+        """Write the inputs, and return the arguments with the inputs in place of references."""
         for name, ref in prepared.inputs.items():
-            inputs.write(name, ref)
+            tables.write_input(name, ref)
 
         def passed(name: str, value: Any) -> Any:
-            return inputs.in_place_of_refs(name, value, prepared.forms.get(name))
+            return tables.in_place_of_refs(name, value, prepared.forms.get(name))
 
-        if isinstance(prepared.entry, ModuleEntry):
-            args = [passed(name, value) for name, value in zip(prepared.names, prepared.args, strict=True)]
-            kwargs = {name: passed(name, value) for name, value in prepared.kwargs.items()}
-            exchange.write_call(prepared.entry, args, kwargs, command_env=environment)
-        else:
-            exchange.write_call(prepared.entry, command_env=environment)
+        args = [passed(name, value) for name, value in zip(prepared.names, prepared.args, strict=True)]
+        return args, {name: passed(name, value) for name, value in prepared.kwargs.items()}
 
-    def _run(self, entry: Entry, exchange: Exchange, handover: Handover) -> Any:
-        from airflow_snowpack.operators.entries.exchanged_tables import handed_on
-        from airflow_snowpack.operators.entries.runner_choice import open_runner
+    def _opened(self, context: Context, image: str | None, exchange: Exchange, handover: Handover) -> Runner:
+        from airflow_snowpack.operators.entries.runner_choice import Place, open_runner
 
-        with self.kill_postponed():
-            runner = open_runner(self.runner)
-        invocation = exchange.invocation(isolated=runner.isolated, inside=runner.inside)
-        code = handover.supervise(lambda: runner.run(invocation, self._log_line), stop=runner.stop)
+        store_id, root = handover.registry.store.identity, exchange.folder.parent
+        place = Place(image, handover.attempt, store_id, context, root, self.execution_timeout, self.runner_options)
+        return open_runner(self.runner, place)
+
+    def _run(
+        self, runner: Runner, exchange: Exchange, handover: Handover, image: str | None, resumption: Resumption | None
+    ) -> int:
+        """Run the entry to its end, or defer the task until then; return its exit code."""
+        from airflow_snowpack.operators.entries.runner_choice import DeferrableRunner
+
+        def outcome() -> Waiting | int:
+            if resumption is not None and isinstance(runner, DeferrableRunner):
+                return runner.resume(resumption.event, resumption.mark, self._log_line)
+            invocation = exchange.invocation(isolated=runner.isolated, inside=runner.inside)
+            mark.append(invocation.mark)
+            if isinstance(runner, DeferrableRunner) and runner.deferrable:
+                return runner.submit(invocation, self._log_line)
+            return runner.run(invocation, self._log_line)
+
+        mark = [] if resumption is None else [resumption.mark]
+        found = handover.supervise(outcome, stop=runner.stop)
+        if isinstance(found, int):
+            return found
+        arguments = {"image": image, "mark": mark[0]}
+        self.defer(trigger=found.trigger, timeout=found.timeout, method_name="entry_ended", kwargs=arguments)
+        raise AssertionError("defer() raises")
+
+    def _result(self, exchange: Exchange, code: int) -> EntryResult:
         result = exchange.result(code)
         if result.ignored:
             self.log.info("The entry also wrote %s, which no output declares: ignored", ", ".join(result.ignored[:10]))
-        return handed_on(result, exchange, handover, entry)
+        return result
 
     def _log_line(self, line: Line) -> None:
         text = line.text if line.logger is None else f"{line.logger}: {line.text}"

@@ -1,11 +1,11 @@
-"""Tables between the interim registry and an exchange folder: inputs on the way in, outputs on the way out.
+"""Tables between the registry of interim tables and an exchange folder: inputs on the way in, outputs on the way out.
 
-    inputs = Inputs(handover, exchange)
-    exchange.write_call(entry, [inputs.in_place_of_refs("flights", args[0])])
+    tables = ExchangedTables(handover, exchange)
+    exchange.write_call(entry, [tables.in_place_of_refs("flights", args[0])])
     ...
-    xcom = handed_on(exchange.result(code), exchange, handover, entry)
+    xcom = tables.handed_on(exchange.result(code), entry)
 
-The invariant: an entry returns new tables and references that it received, and no other table.
+The invariant: an entry returns new tables, and tables that it received.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_snowpack.interim.errors import UnusableOutput
 from airflow_snowpack.interim.names import DEFAULT_OUTPUT
-from airflow_snowpack.interim.refs import find_refs, is_ref, read_ref, replace_refs
+from airflow_snowpack.interim.refs import is_ref, read_ref, replace_refs
 from airflow_snowpack.runners.entry import InputTable, ModuleEntry, ShellEntry
 from airflow_snowpack.runners.errors import InvalidEntry, UnusableResult
 from airflow_snowpack.runners.exchange import OutputTable
@@ -31,37 +31,80 @@ if TYPE_CHECKING:
 UNUSABLE_IN_A_NAME = re.compile(r"[^A-Za-z0-9_-]")
 
 
-class Inputs:
-    """Writes the tables in an entry's arguments into its exchange folder, each reference once."""
+class ExchangedTables:
+    """The tables that one attempt shares with its entry.
 
-    def __init__(self, handover: Handover, exchange: Exchange) -> None:
+    :param are_written: the inputs are in the exchange folder already.
+    """
+
+    def __init__(self, handover: Handover, exchange: Exchange, *, are_written: bool = False) -> None:
         self._handover = handover
         self._exchange = exchange
-        self._names: dict[Ref, str] = {}
+        self._are_written = are_written
+        self._inputs: dict[str, Ref] = {}
 
-    def write(self, name: str, ref: Ref) -> None:
+    def write_input(self, name: str, ref: Ref) -> None:
         """Write the rows of a reference as the input of this name.
 
         :raises UnreadableView: only Spark can read this view.
         """
-        self._exchange.write_input(name, self._handover.read_arrow(ref))
+        self._inputs[name] = ref
+        if not self._are_written:
+            self._exchange.write_input(name, self._handover.read_arrow(ref))
 
     def in_place_of_refs(self, parameter: str, value: Any, form: str | None = None) -> Any:
-        """Return the value with an :class:`InputTable` in place of each reference.
+        """Return the value with an :class:`InputTable` in place of each reference, whose rows are written once.
 
         :param form: see :class:`InputTable`.
         """
-        return replace_refs(value, lambda ref: self._input(parameter, ref, form))
+        return replace_refs(value, lambda ref: self._input(parameter, self._handover.recorded(ref), form))
+
+    def handed_on(self, result: EntryResult, entry: Entry) -> Any:
+        """Write the outputs of a successful entry as interim tables, and return its XCom.
+
+        :raises UnusableOutput: the task has a name for its table, and the entry returned none or several.
+        :raises UnusableResult: the result has a reference that the entry did not receive.
+        """
+        name = self._handover.options.name
+        if name is not None and len(result.outputs) != 1:
+            raise UnusableOutput("name", name, f"the task returned {len(result.outputs)} new tables, and a name is for one")
+        received = self._received(result.value, entry)
+        names_its_only_output = isinstance(entry, ShellEntry) and isinstance(received, OutputTable)
+        return self._handed_on(received, result.outputs if names_its_only_output else ())
 
     def _input(self, parameter: str, ref: Ref, form: str | None) -> InputTable:
-        ref = self._handover.recorded(ref)
-        name = self._names.get(ref)
+        name = next((name for name, written in self._inputs.items() if written == ref), None)
         if name is None:
-            base, taken = UNUSABLE_IN_A_NAME.sub("_", parameter)[:90], set(self._names.values())
-            name = next(each for each in chain([base], (f"{base}_{number}" for number in count(2))) if each not in taken)
-            self.write(name, ref)
-            self._names[ref] = name
+            base = UNUSABLE_IN_A_NAME.sub("_", parameter)[:90]
+            name = next(each for each in chain([base], (f"{base}_{n}" for n in count(2))) if each not in self._inputs)
+            self.write_input(name, ref)
         return InputTable(name, form, ref.to_json())
+
+    def _received(self, value: Any, entry: Entry) -> Any:
+        """Return the value with a reference in place of each table that the entry received, before anything is written.
+
+        An entry may be any image: what it returns is checked like any other input.
+        """
+        if is_ref(value) and self._handover.has_received(ref := read_ref(value)):
+            return self._handover.recorded(ref)
+        if isinstance(entry, ModuleEntry) and is_ref(value):
+            raise UnusableResult(entry.function, "it has a reference to a table that is not among its arguments")
+        if isinstance(value, Mapping):
+            return {key: self._received(item, entry) for key, item in value.items()}
+        return [self._received(item, entry) for item in value] if isinstance(value, list | tuple) else value
+
+    def _handed_on(self, value: Any, path: tuple[str, ...]) -> Any:
+        if isinstance(value, OutputTable):
+            rows = self._exchange.output(value.name)
+            return self._handover.give(rows, ".".join(path) or DEFAULT_OUTPUT).to_json()
+        if is_ref(value):
+            self._handover.pass_on(value)
+            return value.to_json()
+        if isinstance(value, Mapping):
+            return {key: self._handed_on(item, (*path, str(key))) for key, item in value.items()}
+        if isinstance(value, list):
+            return [self._handed_on(item, (*path, str(place))) for place, item in enumerate(value)]
+        return value
 
 
 def input_ref(name: str, value: Any) -> Ref:
@@ -72,33 +115,3 @@ def input_ref(name: str, value: Any) -> Ref:
     if not is_ref(value):
         raise InvalidEntry("inputs", name, f"its value is of type {type(value).__name__}, and an input is one table")
     return read_ref(value)
-
-
-def handed_on(result: EntryResult, exchange: Exchange, handover: Handover, entry: Entry) -> Any:
-    """Give the outputs of a successful entry to the handover, and return its XCom.
-
-    :raises UnusableOutput: the task has a name for its table, and the entry returned none or several.
-    :raises UnusableResult: the result has a reference that the entry did not receive.
-    """
-    name = handover.options.name
-    if name is not None and len(result.outputs) != 1:
-        raise UnusableOutput("name", name, f"the task returned {len(result.outputs)} new tables, and a name is for one")
-    foreign = [ref.of.table for ref in find_refs(result.value) if not handover.has_received(ref)]
-    if foreign and isinstance(entry, ModuleEntry):
-        raise UnusableResult(entry.function, f"it refers to {foreign[0]}, which is not among its arguments")
-
-    def given(value: Any, path: tuple[str, ...]) -> Any:
-        if isinstance(value, OutputTable):
-            return handover.give(exchange.output(value.name), ".".join(path) or DEFAULT_OUTPUT).to_json()
-        if is_ref(value):
-            ref = read_ref(value)
-            handover.pass_on(ref)
-            return handover.recorded(ref).to_json()
-        if isinstance(value, Mapping):
-            return {key: given(item, (*path, str(key))) for key, item in value.items()}
-        if isinstance(value, list | tuple):
-            return [given(item, (*path, str(place))) for place, item in enumerate(value)]
-        return value
-
-    names_its_only_output = isinstance(entry, ShellEntry) and isinstance(result.value, OutputTable)
-    return given(result.value, result.outputs if names_its_only_output else ())

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import duckdb
 import pyarrow as pa
 import pytest
 
@@ -120,14 +119,12 @@ def test_a_function_that_cannot_run_on_its_own_is_refused_in_the_dag_file() -> N
 
     def with_session(spark: Any) -> None: ...
     def with_instance(ti: Any) -> None: ...
-    def with_relation(flights: duckdb.DuckDBPyRelation) -> None: ...
     def around() -> int:
         return limit
 
     expected = {
         with_session: "an entry has no Spark session",
         with_instance: "its parameter 'ti' is of Airflow's context",
-        with_relation: "its parameter 'flights' is annotated duckdb.DuckDBPyRelation",
         around: "it uses limit of the function around it",
         (lambda: None): "an entry is a function with a name",
     }

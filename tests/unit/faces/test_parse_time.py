@@ -139,7 +139,7 @@ ONLY_TO_RUN = (
 )
 MODULES_OF_ONE_NAME = 16
 MODULES_OF_A_USUAL_FILE = 41
-MODULES_OF_EVERYTHING = 70
+MODULES_OF_EVERYTHING = 75
 
 
 def public_names(room: str) -> list[str]:

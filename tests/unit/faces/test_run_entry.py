@@ -1,0 +1,370 @@
+"""Entries in processes of their own, run by Airflow's task runner on a real store and catalog, with tables in and out."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+from airflow_snowpack import hooks
+from airflow_snowpack.interim import TableRef, read_ref
+from airflow_snowpack.interim.frames.tables import read_as_arrow
+from airflow_snowpack.interim.model import TableState
+from airflow_snowpack.interim.refs import named_table
+from airflow_snowpack.operators import RunEntryOperator
+from airflow_snowpack.settings import Settings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from airflow_snowpack.interim import InterimRegistry
+    from tests.unit.faces.conftest import Outcome, Runner
+
+NUMBERS = pa.table({"number": [1, 2, 3]})
+SECRET = "a-very-secret-value"
+
+COPY = """
+import os, sys, pyarrow.parquet as pq
+source, target = sys.argv[1:]
+files = sorted(os.listdir(source))
+rows = pq.read_table(os.path.join(source, files[0]))
+pq.write_table(rows.slice(1), target)
+"""
+
+
+@pytest.fixture
+def registry(installation: object) -> Iterator[InterimRegistry]:
+    with hooks.SnowpackHook() as hook:
+        yield hook.interim()
+
+
+@pytest.fixture
+def run_entry(run_operator: Runner) -> Callable[..., Outcome]:
+    """Run a :class:`RunEntryOperator` of the runner ``subprocess``, with a task after it."""
+    from airflow.sdk import DAG, task
+
+    def run(task_id: str = "score", /, *, options: dict[str, Any] | None = None, **arguments: Any) -> Outcome:
+        with DAG("guard", schedule=None):
+            operator = RunEntryOperator(task_id=task_id, runner="subprocess", **arguments)
+
+            @task(task_id="after")
+            def after(handed: Any) -> None: ...
+
+            after(operator.output)
+        return run_operator(operator, **(options or {}))
+
+    return run
+
+
+@pytest.fixture
+def run_task(run_operator: Runner) -> Callable[..., Outcome]:
+    """Run a function as ``@task.snowpack(runner="subprocess", **arguments)`` with these arguments of its own."""
+    from airflow.sdk import DAG, task
+
+    def run(function: Callable[..., Any], *args: Any, arguments: dict[str, Any] | None = None, **kwargs: Any) -> Outcome:
+        with DAG("guard", schedule=None, params={"day": "monday"}):
+            called = task.snowpack(**{"runner": "subprocess", **(arguments or {})})(function)(*args, **kwargs)
+        return run_operator(called.operator, params={"day": "monday"})
+
+    return run
+
+
+@pytest.fixture
+def numbers(run_operator: Runner) -> dict[str, Any]:
+    """The XCom of a task that returned :data:`NUMBERS`."""
+    from airflow.sdk import DAG, task
+
+    with DAG("guard", schedule=None):
+
+        @task.snowpack
+        def made() -> pa.Table:
+            return NUMBERS
+
+        called: Any = made()
+    xcom: dict[str, Any] = run_operator(called.operator).xcom
+    return xcom
+
+
+def rows(xcom: dict[str, Any]) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = read_as_arrow(read_ref(xcom), hooks.IcebergCatalogHook().catalog).to_pylist()
+    return found
+
+
+def left_behind() -> list[Path]:
+    """What is left in the folder of the exchange folders."""
+    return [path for path in Settings.load().runner_folder.rglob("*") if path.is_file()]
+
+
+def test_a_command_that_succeeds_returns_nothing(run_entry: Callable[..., Outcome]) -> None:
+    outcome = run_entry(command=["true"])
+
+    assert (outcome.state, outcome.xcom) == ("success", None), outcome.error
+    assert left_behind() == []
+
+
+def test_a_command_that_fails_is_retried_and_reports_its_exit_code(run_entry: Callable[..., Outcome]) -> None:
+    outcome = run_entry(command=["sh", "-c", "exit 3"])
+
+    assert outcome.state == "up_for_retry"
+    assert "The entry ended with exit code 3" in str(outcome.error)
+    assert left_behind() == []
+
+
+def test_a_program_that_does_not_exist_fails_for_good(run_entry: Callable[..., Outcome]) -> None:
+    outcome = run_entry(command=["no-such-program-here"])
+
+    assert outcome.state == "failed"
+    assert "no-such-program-here" in str(outcome.error)
+
+
+def test_arguments_arrive_unchanged_and_no_shell_reads_them(run_entry: Callable[..., Outcome], tmp_path: Path) -> None:
+    told = tmp_path / "told.json"
+    arguments = ["a b", "'\"", "line\nbreak", "$HOME `id` ; rm *", "{braces} {{}}", "é 雪", "", "{inputs}/x"]
+    program = "import json, sys; json.dump(sys.argv[2:], open(sys.argv[1], 'w'))"
+
+    # Jinja would read {{}} in a template.
+    given = [argument.replace("{{}}", "{{ '{{}}' }}") for argument in arguments]
+    outcome = run_entry(command=[sys.executable, "-c", program, str(told), *given])
+
+    assert outcome.state == "success", outcome.error
+    *same, inputs = json.loads(told.read_text())
+    assert same == arguments[:-1]
+    assert inputs.endswith("/inputs/x")
+    assert inputs.startswith(str(Settings.load().runner_folder))
+
+
+def test_a_command_reads_and_writes_tables(
+    run_entry: Callable[..., Outcome], numbers: dict[str, Any], registry: InterimRegistry
+) -> None:
+    outcome = run_entry(
+        command=[sys.executable, "-c", COPY, "{inputs}/numbers", "{outputs}/scored.parquet"],
+        inputs={"numbers": numbers},
+        outputs=["scored"],
+    )
+
+    assert outcome.state == "success", outcome.error
+    assert rows(outcome.xcom) == [{"number": 2}, {"number": 3}]
+    table = registry.table(outcome.xcom["table_id"])
+    assert (table.state, table.producer.output, table.pins) == (TableState.READY, "scored", ("guard/run1/after",))
+    assert registry.table(numbers["table_id"]).readers == 0
+    assert left_behind() == []
+
+
+def test_several_outputs_of_a_command_are_a_dictionary(run_entry: Callable[..., Outcome], numbers: dict[str, Any]) -> None:
+    program = f"{COPY}\nos.mkdir(target[:-8])\npq.write_table(rows, target[:-8] + '/part.parquet')\nopen(target + '.log', 'w')"
+    arguments = [sys.executable, "-c", program, "{inputs}/numbers", "{outputs}/few.parquet"]
+    renamed = [argument.replace("target[:-8]", "target.replace('few.parquet', 'all')") for argument in arguments]
+
+    outcome = run_entry(command=renamed, inputs={"numbers": numbers}, outputs=["few", "all"])
+
+    assert outcome.state == "success", outcome.error
+    assert {name: len(rows(ref)) for name, ref in outcome.xcom.items()} == {"few": 2, "all": 3}
+
+
+def test_an_output_that_was_not_written_fails_the_task_and_nothing_is_committed(
+    run_entry: Callable[..., Outcome], numbers: dict[str, Any], registry: InterimRegistry
+) -> None:
+    arguments = [sys.executable, "-c", COPY, "{inputs}/numbers", "{outputs}/other.parquet"]
+    outcome = run_entry(command=arguments, inputs={"numbers": numbers}, outputs=["scored"])
+
+    assert outcome.state == "up_for_retry"
+    assert "has not written its output 'scored'" in str(outcome.error)
+    assert [table.producer.task_id for table in registry.tables()] == ["made"]
+
+
+def test_the_outputs_of_a_command_that_fails_in_the_end_are_not_committed(
+    run_entry: Callable[..., Outcome], numbers: dict[str, Any], registry: InterimRegistry
+) -> None:
+    program = f"{COPY}\nsys.exit(1)"
+    arguments = [sys.executable, "-c", program, "{inputs}/numbers", "{outputs}/scored.parquet"]
+    outcome = run_entry(command=arguments, inputs={"numbers": numbers}, outputs=["scored"])
+
+    assert outcome.state == "up_for_retry"
+    assert [table.producer.task_id for table in registry.tables()] == ["made"]
+    assert left_behind() == []
+
+
+def test_an_input_that_is_no_table_is_refused_for_good(run_entry: Callable[..., Outcome]) -> None:
+    outcome = run_entry(command=["true"], inputs={"numbers": 7})
+
+    assert outcome.state == "failed"
+    assert "inputs = 'numbers' is not usable: its value is of type int, and an input is one table" in str(outcome.error)
+
+
+def test_a_named_table_and_a_view_are_inputs(run_entry: Callable[..., Outcome], run_operator: Runner) -> None:
+    from airflow.sdk import DAG, task
+
+    with DAG("guard", schedule=None):
+
+        @task.snowpack(name="features")
+        def features() -> pa.Table:
+            return NUMBERS
+
+        called: Any = features()
+    view = read_ref(run_operator(called.operator).xcom).order_by("number desc").limit(2).to_json()
+    named, top = (
+        run_entry(
+            command=[sys.executable, "-c", COPY, "{inputs}/numbers", "{outputs}/scored.parquet"],
+            inputs={"numbers": value},
+            outputs=["scored"],
+        )
+        for value in (named_table("features"), view)
+    )
+
+    assert [len(rows(named.xcom)), rows(top.xcom)] == [2, [{"number": 2}]], (named.error, top.error)
+
+
+def test_a_function_of_a_module_receives_and_returns_tables(run_entry: Callable[..., Outcome], numbers: dict[str, Any]) -> None:
+    outcome = run_entry(function="tests.support.entry_functions:scored", kwargs={"numbers": numbers, "factor": "{{ 5 + 5 }}"})
+
+    assert outcome.state == "success", outcome.error
+    assert (rows(outcome.xcom["scored"])[0], outcome.xcom["count"]) == ({"number": 10}, 3)
+    assert left_behind() == []
+
+
+@pytest.mark.parametrize("function", ["no_such_module_here:f", "json:no_such_function"])
+def test_an_unknown_module_or_function_fails_for_good(run_entry: Callable[..., Outcome], function: str) -> None:
+    outcome = run_entry(function=function)
+
+    assert outcome.state == "failed"
+    assert f"The function {function!r} was not found" in str(outcome.error)
+
+
+def test_a_decorated_function_runs_in_a_process_of_its_own(run_task: Callable[..., Outcome], numbers: dict[str, Any]) -> None:
+    def scored(numbers: pd.DataFrame, few: pl.DataFrame, ref: TableRef, rest: list[pa.Table], params: Any = None) -> Any:
+        import os
+
+        import pyarrow as pa
+
+        types = [type(numbers).__module__.partition(".")[0], type(few).__module__.partition(".")[0], type(rest[0]).__name__]
+        return {"rows": pa.table({"n": numbers["number"] * 2}), "types": types, "pid": os.getpid(), "ref": ref, "of": params}
+
+    outcome = run_task(scored, numbers, few=numbers, ref=numbers, rest=[numbers, numbers])
+
+    assert outcome.state == "success", outcome.error
+    assert [row["n"] for row in rows(outcome.xcom["rows"])] == [2, 4, 6]
+    assert outcome.xcom["types"] == ["pandas", "polars", "Table"]
+    assert outcome.xcom["pid"] > 0
+    assert outcome.xcom["ref"] == numbers
+    assert outcome.xcom["of"] == {"day": "monday"}
+
+
+def test_a_decorated_function_with_a_command_does_not_run(run_task: Callable[..., Outcome], numbers: dict[str, Any]) -> None:
+    def scored(numbers: Any) -> None:
+        raise AssertionError
+
+    command = [sys.executable, "-c", COPY, "{inputs}/numbers", "{outputs}/scored.parquet"]
+    outcome = run_task(scored, numbers, arguments={"command": command, "outputs": ["scored"]})
+
+    assert outcome.state == "success", outcome.error
+    assert len(rows(outcome.xcom)) == 2
+
+
+def test_what_a_function_raises_is_retried_and_named(run_task: Callable[..., Outcome], registry: InterimRegistry) -> None:
+    def failing() -> None:
+        raise LookupError("no such flight")
+
+    outcome = run_task(failing)
+
+    assert outcome.state == "up_for_retry"
+    assert "raised LookupError: no such flight" in str(outcome.error)
+    assert left_behind() == []
+
+
+def test_a_result_that_cannot_be_passed_on_fails_for_good(run_task: Callable[..., Outcome]) -> None:
+    def made() -> object:
+        return object()
+
+    outcome = run_task(made)
+
+    assert outcome.state == "failed"
+    assert "object" in str(outcome.error)
+
+
+def test_a_reference_that_the_entry_did_not_receive_is_refused(run_task: Callable[..., Outcome], numbers: dict[str, Any]) -> None:
+    def forged(text: str) -> Any:
+        import json
+
+        return json.loads(text)
+
+    outcome = run_task(forged, json.dumps(numbers))
+
+    assert outcome.state == "failed"
+    assert "it has a reference to a table that is not among its arguments" in str(outcome.error)
+
+
+def test_a_name_is_for_one_new_table(run_task: Callable[..., Outcome], registry: InterimRegistry) -> None:
+    def nothing() -> int:
+        return 7
+
+    def one() -> Any:
+        import pyarrow as pa
+
+        return pa.table({"n": [1]})
+
+    refused = run_task(nothing, arguments={"name": "features"})
+    named = run_task(one, arguments={"name": "features"})
+
+    assert "a name is for one" in str(refused.error)
+    assert [table.is_named for table in registry.tables()] == [True], named.error
+
+
+def test_variables_are_rendered_for_the_entry_alone_and_never_in_an_argument(
+    run_entry: Callable[..., Outcome], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("AIRFLOW_VAR_TOKEN", SECRET)
+    monkeypatch.setenv("FROM_THE_WORKER", "yes")
+    told = tmp_path / "told.json"
+    program = "import json, os, sys; json.dump([os.environ['TOKEN'], os.environ['FROM_THE_WORKER']], open(sys.argv[1], 'w'))"
+
+    outcome = run_entry(
+        command=[sys.executable, "-c", program, str(told)], command_env={"TOKEN": "{{ var.value.token }}", "EMPTY": ""}
+    )
+
+    assert outcome.state == "success", outcome.error
+    assert json.loads(told.read_text()) == [SECRET, "yes"]
+    masked = [each.value for each in outcome.sent if type(each).__name__ == "MaskSecret"]
+    assert SECRET in masked
+    others = [each for each in outcome.sent if type(each).__name__ not in ("MaskSecret", "VariableResult")]
+    assert SECRET not in repr(others)
+
+
+def test_a_later_try_takes_the_output_over_and_the_earlier_one_hands_nothing_on(
+    run_operator: Runner, registry: InterimRegistry, tmp_path: Path
+) -> None:
+    """The earlier try is in its entry while the later one runs to its end."""
+    from airflow.sdk import DAG
+
+    program = (
+        "import os, sys, time, pyarrow as pa, pyarrow.parquet as pq\n"
+        "pq.write_table(pa.table({'try': [int(sys.argv[2])]}), sys.argv[1])\n"
+        "print('written', flush=True)\n"
+        "while sys.argv[2] == '1' and not os.path.exists(sys.argv[3]): time.sleep(0.05)\n"
+    )
+    go_on = tmp_path / "go_on"
+    command = [sys.executable, "-c", program, "{outputs}/made.parquet", "{{ ti.try_number }}", str(go_on)]
+    with DAG("guard", schedule=None):
+        operator = RunEntryOperator(task_id="score", runner="subprocess", command=command, outputs=["made"])
+    later: list[Outcome] = []
+    written: list[str] = []
+
+    def when_written(line: Any) -> None:
+        written.append(line.text)
+        if written == ["written"]:  # and not when the later try has written
+            later.append(run_operator(operator, try_number=2))
+            go_on.touch()
+
+    operator.__dict__["_log_line"] = when_written
+    earlier = run_operator(operator, try_number=1)
+
+    assert later[0].state == "success", later[0].error
+    assert rows(later[0].xcom) == [{"try": 2}]
+    assert earlier.state in ("up_for_retry", "failed")
+    assert [table.try_number for table in registry.tables(state=TableState.READY)] == [2]
+    assert left_behind() == []
