@@ -39,7 +39,7 @@ MEANINGS = {
     ExitCode.REFUSED: "refused or failed; repeating the command does not help",
     ExitCode.USAGE: "invalid arguments, or a prompt without a terminal (pass `--yes`)",
     ExitCode.JOB_FAILED: "the watched job failed or was cancelled",
-    ExitCode.NOT_FOUND: "no such job, table, schedule, dataset or run",
+    ExitCode.NOT_FOUND: "no such job, table, schedule, dataset, run or image",
     ExitCode.TRY_LATER: "the table or dataset is locked, drain mode is on, or the store took too long: try again later",
     ExitCode.UNREACHABLE: "the store, catalog, Airflow or storage of builds does not answer, or the store needs an upgrade",
     ExitCode.TIMEOUT: "`--timeout` has elapsed; the job continues",

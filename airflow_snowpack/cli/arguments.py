@@ -12,6 +12,7 @@ from typing import Any
 from airflow.cli.cli_config import ARG_OUTPUT, ARG_YES, Arg, positive_int
 
 ACTIONS = ("rewrite_data_files", "rewrite_position_delete_files", "rewrite_manifests", "expire_snapshots", "remove_orphan_files")
+IMAGE_STATES = ("waiting", "building", "ready", "failed")
 INTERIM_STATES = ("writing", "ready", "dropping")
 PRESERVATIONS = ("NONE", "FULL")
 PENDING_STATES = ("pending_trigger", "pending_constraint", "pending_launch")
@@ -99,7 +100,7 @@ FORCE = arg("--force", action="store_true", help="Even if the worker of a cancel
 REASON = arg("--reason", metavar="TEXT", help="Shown to users whose submissions are refused")
 SUBJECT = arg(
     "--subject", metavar="WHAT",
-    help="Only changes of this: a job's id, a table, drain, queue, schedule:NAME, run:NAME, build:DATASET or interim:ID",
+    help="Only changes of this: a job's id, a table, drain, queue, schedule:NAME, run:NAME, build:DATASET, interim:ID, image:KEY",
 )  # fmt: skip
 BEFORE = arg("--before", type=_COUNT, metavar="ID", help="Only entries older than the one of this id")
 
@@ -196,6 +197,24 @@ PLAN_DROPS = arg("-n", "--dry-run", action="store_true", help="Only report what 
 OLDER_THAN = arg(
     "--older-than", metavar="PERIOD",
     help="The minimum age, such as 2d; the default is the setting interim_sweep_after",
+)  # fmt: skip
+
+# images
+IMAGE_KEY = arg("key", metavar="KEY", help="An image's key, or at least its first 8 characters")
+IMAGE_KEYS = arg("keys", metavar="KEY", nargs="+", help="Images' keys, or at least the first 8 characters of each")
+IMAGE_STATE = arg(
+    "-s", "--state", choices=IMAGE_STATES, metavar="STATE", help=f"Only images in this state. One of: {', '.join(IMAGE_STATES)}"
+)
+IMAGE_LOG = arg("--log", action="store_true", help="Print the build log of the latest attempt that ended")
+REMOTE = arg("remote", metavar="REMOTE", help="The Git repository: an https://, ssh:// or file:/// URL, or git@host:path")
+REVISION = arg("--revision", default="main", metavar="REVISION", help="A branch, a tag or a full commit hash (default: main)")
+DOCKERFILE = arg("--dockerfile", default="Dockerfile", metavar="PATH", help="Its path in the repository (default: Dockerfile)")
+BUILD_ARG = arg(
+    "--build-arg", action="append", metavar="NAME=VALUE", help="The value of an ARG of the Dockerfile; may be repeated"
+)
+IMAGE_TIMEOUT = arg(
+    "--timeout", metavar="PERIOD",
+    help="Wait for another process no longer than this (30s, 5m, 2h), then end with exit code 124",
 )  # fmt: skip
 
 # the store

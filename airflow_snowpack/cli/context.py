@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from airflow_snowpack.interim.registry import InterimRegistry
     from airflow_snowpack.inventory import Inventory
     from airflow_snowpack.jobs import Job, Jobs
+    from airflow_snowpack.runners.images import ImageBuilds
     from airflow_snowpack.scheduling import RegisteredRuns, Schedules
     from airflow_snowpack.store import Actor, AuditTrail
     from airflow_snowpack.store.signs_of_life import Role
@@ -106,6 +107,11 @@ class CommandContext:
         """The registry of interim tables."""
         return self._hook.interim()
 
+    @property
+    def image_builds(self) -> ImageBuilds:
+        """The registry of images that workers build."""
+        return self._hook.installation.image_builds
+
     def report_role(self, role: Role, period: timedelta, command: str) -> None:
         """Record a sign of life of a command that cron may run in place of a DAG.
 
@@ -154,7 +160,7 @@ class CommandContext:
         """Return the job of an id, or the only job whose id begins with the text.
 
         :raises JobNotFound: there is none.
-        :raises AmbiguousJobId, UsageProblem: there are several, or the text is too short.
+        :raises AmbiguousId, UsageProblem: there are several, or the text is too short.
         """
         return find_job(self.jobs, given)
 

@@ -16,12 +16,15 @@ class UsageProblem(SnowpackError, kind=Kind.INVALID):
     """Invalid argument."""
 
 
-class AmbiguousJobId(UsageProblem, kind=Kind.INVALID):
-    """The job id is ambiguous."""
+class AmbiguousId(UsageProblem, kind=Kind.INVALID):
+    """The id is ambiguous.
 
-    def __init__(self, given: str, matches: Sequence[str], *, more: bool) -> None:
+    :param ids: what the matches are, in the plural.
+    """
+
+    def __init__(self, given: str, ids: str, matches: Sequence[str], *, more: bool) -> None:
         rest = " and more" if more else ""
-        super().__init__(f"{given!r} is the beginning of several job ids: {', '.join(matches)}{rest}. Pass more characters.")
+        super().__init__(f"{given!r} is the beginning of several {ids}: {', '.join(matches)}{rest}. Pass more characters.")
 
 
 class Unconfirmed(UsageProblem, kind=Kind.INVALID):

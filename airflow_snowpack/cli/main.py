@@ -182,6 +182,19 @@ INTERIM = (
             example="interim drop lake.snowpack_interim.flights_clean_5d2a91bc04de4f6f8d3c --yes"),
 )  # fmt: skip
 
+IMAGES = (
+    command("list", "images.list_images", "List the images that workers build, the latest request first",
+            a.IMAGE_STATE, a.LIMIT, a.CURSOR, a.OUTPUT,
+            example="images list --state failed"),
+    command("show", "images.show", "Show an image and why it is not ready, or its build log", a.IMAGE_KEY, a.IMAGE_LOG, a.OUTPUT,
+            example="images show 9f86d081884c --log"),
+    command("build", "images.build", "Build an image now, or wait while another process builds it",
+            a.REMOTE, a.REVISION, a.DOCKERFILE, a.BUILD_ARG, a.IMAGE_TIMEOUT, a.WATCH_POLL, a.OUTPUT,
+            example="images build https://github.com/acme/score.git --revision main --build-arg PYTHON=3.12"),
+    command("forget", "images.forget", "Forget images; their next requests build them again", a.IMAGE_KEYS, a.YES, a.OUTPUT,
+            example="images forget 9f86d081884c --yes"),
+)  # fmt: skip
+
 DB = (
     command("upgrade", "db.upgrade", "Run the migrations that this version needs",
             example="db upgrade --store-conn-id snowpack_store"),
@@ -214,6 +227,7 @@ def get_cli_commands() -> list[CLICommand]:
                 GroupCommand(name="pending", help="Pending runs", subcommands=PENDING),
                 GroupCommand(name="builds", help="Builds: what is published, and rollbacks", subcommands=BUILDS),
                 GroupCommand(name="interim", help="Interim tables, which tasks pass to each other", subcommands=INTERIM),
+                GroupCommand(name="images", help="Images that workers build from Git repositories", subcommands=IMAGES),
                 GroupCommand(name="db", help="The tables of the store", subcommands=DB),
                 command("queue", "queue.show", "Show how many jobs wait and run", a.OUTPUT, example="queue"),
                 command("sweep", "queue.sweep", "Requeue the jobs of dead workers", a.OUTPUT, example="sweep"),

@@ -1,4 +1,4 @@
-"""Values of arguments: durations, times, JSON objects, and ids of jobs."""
+"""Values of arguments: durations, times, JSON objects, ids of jobs and keys of images."""
 
 from __future__ import annotations
 
@@ -7,12 +7,16 @@ import re
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from airflow_snowpack.cli.errors import AmbiguousJobId, UsageProblem
+from airflow_snowpack.cli.errors import AmbiguousId, UsageProblem
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from airflow_snowpack.jobs import Job, Jobs
+    from airflow_snowpack.runners.images import ImageBuilds, ImageRecord
 
 ID_LENGTH = 32
+KEY_LENGTH = 64
 SHORTEST_ID = 8
 MATCHES_SHOWN = 10
 HEXADECIMAL = re.compile("[0-9a-f]+")
@@ -72,21 +76,51 @@ def find_job(jobs: Jobs, given: str) -> Job:
     """Return the job of an id, or the only job whose id begins with the text.
 
     :raises JobNotFound: there is no such job.
-    :raises AmbiguousJobId: there are several.
+    :raises AmbiguousId: there are several.
     :raises UsageProblem: the text has less than 8 characters.
     """
     from airflow_snowpack.jobs import JobNotFound
 
+    def beginning(text: str) -> Sequence[str]:
+        return jobs.ids_beginning(text, limit=MATCHES_SHOWN + 1)
+
+    job_id = _whole_id(given, beginning, ID_LENGTH, "a job id")
+    if job_id is None:
+        raise JobNotFound(given)
+    return jobs.get(job_id)
+
+
+def find_image(builds: ImageBuilds, given: str) -> ImageRecord:
+    """Return the image of a key, or the only image whose key begins with the text.
+
+    :raises ImageBuildNotFound: there is no such image.
+    :raises AmbiguousId: there are several.
+    :raises UsageProblem: the text has less than 8 characters.
+    """
+    from airflow_snowpack.runners.images import ImageBuildNotFound
+
+    def beginning(text: str) -> Sequence[str]:
+        return builds.keys_beginning(text, limit=MATCHES_SHOWN + 1)
+
+    key = _whole_id(given, beginning, KEY_LENGTH, "an image key")
+    if key is None:
+        raise ImageBuildNotFound(given)
+    return builds.get(key)
+
+
+def _whole_id(given: str, beginning: Callable[[str], Sequence[str]], length: int, what: str) -> str | None:
+    """Return the only id that begins with the text; ``None`` if there is none.
+
+    :param beginning: returns the ids that begin with a text, one more than are shown.
+    """
     wanted = given.strip().lower()
     if not HEXADECIMAL.fullmatch(wanted):
-        raise JobNotFound(given)
-    if len(wanted) >= ID_LENGTH:
-        return jobs.get(wanted)
+        return None
+    if len(wanted) >= length:
+        return wanted
     if len(wanted) < SHORTEST_ID:
-        raise UsageProblem(f"{given!r} is too short for a job id. Pass at least its first {SHORTEST_ID} characters.")
-    matches = jobs.ids_beginning(wanted, limit=MATCHES_SHOWN + 1)
-    if not matches:
-        raise JobNotFound(given)
+        raise UsageProblem(f"{given!r} is too short for {what}. Pass at least its first {SHORTEST_ID} characters.")
+    matches = beginning(wanted)
     if len(matches) > 1:
-        raise AmbiguousJobId(given, matches[:MATCHES_SHOWN], more=len(matches) > MATCHES_SHOWN)
-    return jobs.get(matches[0])
+        raise AmbiguousId(given, f"{what.partition(' ')[2]}s", matches[:MATCHES_SHOWN], more=len(matches) > MATCHES_SHOWN)
+    return matches[0] if matches else None

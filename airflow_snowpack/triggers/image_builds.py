@@ -3,25 +3,26 @@
     self.defer(trigger=ImageBuildTrigger(found.key, self.store_conn_id), method_name="image_ended", ...)
 
 The invariants: a round of the triggers of a process is one statement, however many tasks wait for however many images; and while
-no process builds an image, one waiting task per round is resumed to build it, not all of them.
+no process builds an image, one waiting task at a time is resumed to build it, not all of them.
 """
 
 from __future__ import annotations
 
+import time
 from collections import defaultdict
 from dataclasses import dataclass, field
-from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from airflow_snowpack.triggers.wait_for import WaitFor
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from airflow_snowpack.runners.images import Building, Failed, Ready
     from airflow_snowpack.store import Store
 
 READY, FAILED, FREE, FORGOTTEN = "ready", "failed", "free", "forgotten"
+RESUME_ANOTHER_AFTER_S = 60.0
+"""How long a resumed task may take to its worker slot and to its claim on the image, before another one is resumed."""
+_resumed_at: dict[str, float] = {}
 
 
 @dataclass(eq=False, repr=False)
@@ -38,17 +39,12 @@ class ImageBuildTrigger(WaitFor):
     store_conn_id: str | None = None
     poll_seconds: float = 10.0
 
-    _began: float = field(default_factory=monotonic, init=False)
+    began_at: float = field(default_factory=time.monotonic, init=False)
 
     async def ask(self) -> dict[str, Any] | None:
         """Return the state of an image that the task need not wait for."""
         state = await self.store.get(_read_states, self)
         return None if state is None else {"key": self.key, "state": state}
-
-    @property
-    def place_in_line(self) -> float:
-        """The one with the lowest place builds a free image."""
-        return self._began
 
 
 def _read_states(store: Store, waiting: frozenset[ImageBuildTrigger]) -> dict[ImageBuildTrigger, str | None]:
@@ -58,21 +54,39 @@ def _read_states(store: Store, waiting: frozenset[ImageBuildTrigger]) -> dict[Im
     by_key: defaultdict[str, list[ImageBuildTrigger]] = defaultdict(list)
     for each in waiting:
         by_key[each.key].append(each)
-    found = ImageBuilds(store, ImageTarget()).states(by_key)
-    return {trigger: state for key, triggers in by_key.items() for trigger, state in _answers(found[key], triggers)}
+    images = ImageBuilds(store, ImageTarget()).states(by_key)
+    found: dict[ImageBuildTrigger, str | None] = {}
+    for key, triggers in by_key.items():
+        found |= dict.fromkeys(triggers, _state_of(images[key]))
+        if _is_free(images[key]) and _may_resume(key):
+            found[min(triggers, key=lambda each: each.began_at)] = FREE
+    return found
 
 
-def _answers(
-    image: Ready | Building | Failed | None, triggers: Iterable[ImageBuildTrigger]
-) -> Iterable[tuple[ImageBuildTrigger, str | None]]:
+def _state_of(image: Ready | Building | Failed | None) -> str | None:
     from airflow_snowpack.runners.images import Building, Ready
 
     match image:
         case Building():
-            builder = min(triggers, key=lambda each: each.place_in_line) if image.is_free else None
-            return [(each, FREE if each is builder else None) for each in triggers]
+            return None
         case None:
-            state = FORGOTTEN
+            return FORGOTTEN
         case _:
-            state = READY if isinstance(image, Ready) else FAILED
-    return [(each, state) for each in triggers]
+            return READY if isinstance(image, Ready) else FAILED
+
+
+def _is_free(image: Ready | Building | Failed | None) -> bool:
+    from airflow_snowpack.runners.images import Building
+
+    return isinstance(image, Building) and image.is_free
+
+
+def _may_resume(key: str) -> bool:
+    """Return whether a task may be resumed to build an image, and record that it is."""
+    now = time.monotonic()
+    for resumed in [resumed for resumed, at in _resumed_at.items() if now - at >= RESUME_ANOTHER_AFTER_S]:
+        del _resumed_at[resumed]
+    if key in _resumed_at:
+        return False
+    _resumed_at[key] = now
+    return True

@@ -88,7 +88,7 @@ class AuditShape(Shape):
     change: str = Field(examples=["cancel"])
     subject: str = Field(
         description="A job's id, a table with its catalog, `drain`, `queue`, or a name behind `schedule:`, `run:`, `event:`, "
-        "`build:` or `interim:`."
+        "`build:`, `interim:` or `image:`."
     )
     detail: dict[str, Any]
 

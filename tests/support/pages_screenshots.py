@@ -11,6 +11,7 @@ import sys
 import tempfile
 import threading
 import time
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,6 +25,7 @@ WIDTH, HEIGHT = 1280, 800
 def addresses(world: World) -> dict[str, str]:
     """Return the address of each picture by its name."""
     from builds_world import SECOND
+    from made_images import failed_key
 
     made = world.made
     return {
@@ -43,6 +45,8 @@ def addresses(world: World) -> dict[str, str]:
         "lineage": "/ui/lineage?table=flights.report",
         "runs": "/ui/runs",
         "interim": "/ui/interim",
+        "images": "/ui/images",
+        "image": f"/ui/images/{failed_key()}",
         "builds": "/ui/builds",
         "build": "/ui/builds/flights",
         "build-run": f"/ui/builds/flights/runs/{SECOND}",
@@ -69,9 +73,12 @@ def take(folder: Path, names: list[str], width: int = WIDTH) -> None:
     from builds_world import make_builds
     from interim_world import make_interim
     from lineage_world import make_lineage
+    from made_images import make_images
     from pages_world import build_world
     from playwright.sync_api import sync_playwright
     from schedules_world import build_schedules, register_runs
+
+    from airflow_snowpack.store import utc_now
 
     with tempfile.TemporaryDirectory() as home, sync_playwright() as playwright:
         world = build_world(Path(home))
@@ -80,6 +87,8 @@ def take(folder: Path, names: list[str], width: int = WIDTH) -> None:
         make_interim(world.store)
         make_builds(world.store, Path(home))
         register_runs(world)
+        world.clock.moment = utc_now() - timedelta(minutes=130)
+        make_images(world.store, world.clock.move)
         world.clock.let_go()
         base = serve(world)
         chromium = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=ARGUMENTS.split())

@@ -10,9 +10,17 @@ from __future__ import annotations
 
 import asyncio
 import json
+from typing import TYPE_CHECKING, Any
 
 import psycopg
 from sqlalchemy.engine import make_url
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
+    from airflow.triggers.base import BaseTrigger
+
+    Tasks = list[asyncio.Task[dict[str, Any]]]
 
 
 class TriggerRounds:
@@ -51,3 +59,27 @@ def connections(url: str) -> int:
         query = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
         (number,) = conn.execute(query).fetchone() or (0,)
     return int(number)
+
+
+async def first_event(trigger: BaseTrigger) -> dict[str, Any]:
+    async for event in trigger.run():
+        return dict(event.payload)
+    raise AssertionError("the trigger ended without an event")
+
+
+def while_waiting(
+    rounds: TriggerRounds, waiters: Sequence[BaseTrigger], act: Callable[[Tasks], Awaitable[None]], parked: int | None = None
+) -> None:
+    """Run triggers in one event loop until all, or so many, wait after their first look, and then what a test does meanwhile."""
+
+    async def run() -> None:
+        tasks = [asyncio.create_task(first_event(each)) for each in waiters]
+        try:
+            await rounds.over(len(waiters) if parked is None else parked)
+            await act(tasks)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    asyncio.run(asyncio.wait_for(run(), timeout=100))

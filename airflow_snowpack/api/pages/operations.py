@@ -53,6 +53,7 @@ WORDS = {
     "collect_interim": "collected",
     "sweep_interim": "swept",
     "adopt_interim": "taken over",
+    "forget_image": "forgot",
 }
 
 router = APIRouter(route_class=PageRoute)

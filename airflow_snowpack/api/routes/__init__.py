@@ -2,7 +2,7 @@
 
 from fastapi import APIRouter
 
-from airflow_snowpack.api.routes import builds, interim, jobs, lineage, queue, schedules, service, tables
+from airflow_snowpack.api.routes import builds, images, interim, jobs, lineage, queue, schedules, service, tables
 
 ROUTERS: tuple[APIRouter, ...] = (
     jobs.router,
@@ -14,6 +14,7 @@ ROUTERS: tuple[APIRouter, ...] = (
     builds.router,
     lineage.router,
     interim.router,
+    images.router,
     service.probes,
     service.router,
 )

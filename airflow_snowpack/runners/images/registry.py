@@ -16,7 +16,7 @@ import logging
 import os
 import socket
 import threading
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from functools import partial
@@ -153,6 +153,13 @@ class ImageBuilds:
         if row is None:
             raise ImageBuildNotFound(key)
         return record_from(row)
+
+    def keys_beginning(self, beginning: str, *, limit: int = 10) -> Sequence[str]:
+        """Return the keys that begin with the short key of a list."""
+        # A range of the primary key, not LIKE, which scans on Postgres. "g" comes after every hexadecimal digit.
+        beginning = storable(beginning)
+        query = sa.select(IMAGE.key).where(IMAGE.key >= beginning, IMAGE.key < f"{beginning}g").order_by(IMAGE.key).limit(limit)
+        return [key for key in self.store.scalars(query) if key.startswith(beginning)]
 
     def list(self, *, limit: int = PAGE_SIZE, cursor: str | None = None, state: ImageState | None = None) -> Page[ImageRecord]:
         """List the images, the latest request first.

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 from api_process import TOKEN
 from interim_world import handed_on, holder
+from made_images import make_images
 from published_builds import publish_build
 
 from airflow_snowpack.builds.registry.runs import BuildRegistry
@@ -43,7 +44,13 @@ def interim(app: FastAPI) -> None:
     handed_on(registry, holder("clean"), rows=1, preservation=Preservation.FULL)
 
 
-@pytest.mark.usefixtures("flights_by_tail", "interim")
+@pytest.fixture
+def images(app: FastAPI) -> None:
+    """Images in every state."""
+    make_images(app.state.services.get().jobs.store)
+
+
+@pytest.mark.usefixtures("flights_by_tail", "interim", "images")
 def test_every_command_of_the_page_runs(api: httpx.Client) -> None:
     script = "set -eu -o pipefail\n" + "\n".join(BLOCKS).replace("curl -sS", "curl -sS --fail-with-body")
     environment = {"PATH": os.environ["PATH"], "SNOWPACK": str(api.base_url).rstrip("/"), "TOKEN": TOKEN}

@@ -18,6 +18,7 @@ import pytest
 from api_process import TOKEN
 from effort import rounds
 from interim_world import handed_on, holder
+from made_images import ImageMaker
 from published_builds import publish_build
 
 from airflow_snowpack.builds.registry.runs import BuildRegistry
@@ -82,9 +83,10 @@ def test_no_answer_is_one_that_the_document_does_not_name(
     registry, storage = BuildRegistry(app.state.services.get().jobs.store), Storage(tmp_path / "flights")
     built = publish_build(registry, storage, "flights", as_of=datetime(2026, 4, 25, tzinfo=UTC), rows={"N14228": 1})
     interim = handed_on(InterimRegistry(registry.store), holder("clean"), rows=1, preservation=Preservation.FULL)
-    names = {"name": SCHEDULE["name"], "run": REGISTERED["name"], "table_id": interim.table_id}
+    image = ImageMaker(registry.store).request()
+    names = {"name": SCHEDULE["name"], "run": REGISTERED["name"], "table_id": interim.table_id, "key": image}
     known = {**REAL_TABLE, **names, "job_id": job, "dataset": "flights", "run_id": built.run_id}
-    assert len(operations) == 57
+    assert len(operations) == 61
     for operation in operations:
         named = {name: known[name] for name in _path_parameters(operation)}
         if mode == "NEGATIVE" and not {"parameters", "requestBody"} & operation.definition.raw.keys():

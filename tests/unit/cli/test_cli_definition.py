@@ -13,6 +13,7 @@ from airflow_snowpack.interim.model import TableState
 from airflow_snowpack.jobs import JobStatus
 from airflow_snowpack.maintenance import Action
 from airflow_snowpack.provider_info import CONFIG
+from airflow_snowpack.runners.images import ImageState
 from airflow_snowpack.scheduling.pending_runs.model import WAITING
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ def test_every_command_is_there() -> None:
         "events list", "events send", "pending list", "scheduler",
         "builds list", "builds show", "builds verify", "builds publish", "builds rollback", "builds cleanup",
         "interim list", "interim show", "interim collect", "interim sweep", "interim adopt", "interim drop",
+        "images list", "images show", "images build", "images forget",
         "drain on", "drain off", "drain status", "db upgrade", "db check",
         "db prune", "queue", "sweep", "audit", "lineage", "worker", "api",
         "doctor",
@@ -79,6 +81,7 @@ def test_what_completes_is_what_the_rooms_know() -> None:
     assert tuple(status.value for status in JobStatus) == arguments.STATUSES
     assert tuple(state.value for state in WAITING) == arguments.PENDING_STATES
     assert tuple(state.value for state in TableState) == arguments.INTERIM_STATES
+    assert tuple(state.value for state in ImageState) == arguments.IMAGE_STATES
 
 
 def test_the_help_of_the_api_has_the_settings_defaults() -> None:

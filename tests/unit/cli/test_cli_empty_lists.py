@@ -33,6 +33,8 @@ pytestmark = pytest.mark.one_database
         ("builds list --after x", "No more datasets."),
         ("interim list", "No interim tables yet."),
         ("interim list --state ready", "No interim tables match the filter."),
+        ("images list", "No images yet."),
+        ("images list --state failed", "No images match the filter."),
     ],
 )
 def test_an_empty_list_says_why_it_is_empty(snowpack: Run, command: str, said: str) -> None:

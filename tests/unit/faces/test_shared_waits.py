@@ -11,7 +11,7 @@ import pytest
 import sqlalchemy as sa
 from counted_reads import counted_reads
 from sqlalchemy.engine import make_url
-from trigger_rounds import as_connection, connections
+from trigger_rounds import as_connection, connections, while_waiting
 
 from airflow_snowpack import triggers
 from airflow_snowpack.iceberg import CatalogConfig, TableName
@@ -23,14 +23,12 @@ from airflow_snowpack.store import Store, utc_now
 from airflow_snowpack.store.tables.schedules import considered
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
 
     from airflow.triggers.base import BaseTrigger
     from pyiceberg.catalog import Catalog
-    from trigger_rounds import TriggerRounds
-
-    Tasks = list[asyncio.Task[dict[str, Any]]]
+    from trigger_rounds import Tasks, TriggerRounds
 
 LONG = "9999-01-01T00:00:00+00:00"
 TABLES = ("a", "b", "c")
@@ -96,30 +94,6 @@ class QuietAirflow:
 
     def free_slots(self, pools: Any) -> dict[str, None]:
         return dict.fromkeys(pools)
-
-
-async def first_event(trigger: BaseTrigger) -> dict[str, Any]:
-    async for event in trigger.run():
-        return dict(event.payload)
-    raise AssertionError("the trigger ended without an event")
-
-
-def while_waiting(
-    rounds: TriggerRounds, waiters: list[BaseTrigger], act: Callable[[Tasks], Awaitable[None]], parked: int | None = None
-) -> None:
-    """Run triggers in one event loop until all, or so many, wait after their first look, and then what a test does meanwhile."""
-
-    async def run() -> None:
-        tasks = [asyncio.create_task(first_event(each)) for each in waiters]
-        try:
-            await rounds.over(len(waiters) if parked is None else parked)
-            await act(tasks)
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
-
-    asyncio.run(asyncio.wait_for(run(), timeout=100))
 
 
 def test_150_sensors_share_one_connection_to_the_catalog_and_one_to_the_store_and_read_each_table_once(

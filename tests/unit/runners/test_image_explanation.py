@@ -65,18 +65,24 @@ NAME = "The image of https://github.com/acme/score.git at 4b825dc642cb (main)"
             "2026-11-21 22:02:00 UTC at the earliest.",
         ),
         (
-            ENDED | {"place": "host:worker-1/buildah"},
-            f"{NAME} is not ready: attempt 2 of 3 was stopped. The next task on the host worker-1 that needs it builds it.",
+            BUILDING | {"lease_until": AGO, "attempts": 3},
+            f"{NAME} is not ready. The lease of attempt 3 of 3 ran out at 2026-11-21 21:57:00 UTC: its builder flights/r1/score "
+            "stopped sending heartbeats. No attempt is left, so the next task that needs it fails.",
+        ),
+        (
+            ENDED | {"error": "No space left on the disk", "place": "host:worker-1/buildah"},
+            f"{NAME} is not ready: attempt 2 of 3 failed: No space left on the disk. The next task on the host worker-1 that "
+            "needs it builds it.",
         ),
         (
             FAILED,
             f"{NAME} could not be built in 3 attempts: The step RUN pip install ended with exit code 1. Fix the cause, then run "
-            f"`airflow snowpack images forget {KEY}`. A task that needs it tries again from 2026-11-21 22:57:00 UTC.",
+            f"`airflow snowpack images forget 9f86d0819f86`. A task that needs it tries again from 2026-11-21 22:57:00 UTC.",
         ),
         (
             FAILED | {"finished_at": NOW - timedelta(hours=1)},
             f"{NAME} could not be built in 3 attempts: The step RUN pip install ended with exit code 1. Fix the cause, then run "
-            f"`airflow snowpack images forget {KEY}`. The next task that needs it tries again as well.",
+            f"`airflow snowpack images forget 9f86d0819f86`. The next task that needs it tries again as well.",
         ),
         (READY, f"{NAME} is ready since 2026-11-21 21:57:00 UTC: {REGISTRY}@sha256:12ab."),
         (
@@ -85,7 +91,18 @@ NAME = "The image of https://github.com/acme/score.git at 4b825dc642cb (main)"
             "snowpack:12ab. It exists on the host worker-1 only.",
         ),
     ],
-    ids=["requested", "building", "lost", "back-off", "stopped", "failed", "failed long ago", "ready", "on one host"],
+    ids=[
+        "requested",
+        "building",
+        "lost",
+        "back-off",
+        "lost for good",
+        "due again",
+        "failed",
+        "failed long ago",
+        "ready",
+        "on one host",
+    ],
 )
 def test_every_state_has_a_sentence_with_what_happens_next(changes: dict[str, Any], text: str) -> None:
     assert str(explain(replace(IMAGE, **changes), ImagePolicy(), NOW)) == text

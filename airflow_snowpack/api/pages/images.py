@@ -1,0 +1,64 @@
+"""The pages of images: the list with who builds each, and one image with its build log."""
+
+from fastapi import APIRouter
+from fastapi.responses import HTMLResponse
+
+from airflow_snowpack.api.pages.navigation import task_link
+from airflow_snowpack.api.pages.operations import WORDS
+from airflow_snowpack.api.pages.page import Here, PageRoute
+from airflow_snowpack.api.routes.images import ImageKey
+from airflow_snowpack.runners.images.explanation import SHORT, explain, host_of
+from airflow_snowpack.runners.images.model import ImageState
+from airflow_snowpack.store import AuditTrail
+from airflow_snowpack.wire.image import build_time
+
+PAGE = 50
+CHANGES = 20
+TONES = {
+    ImageState.WAITING: "interrupted",
+    ImageState.BUILDING: "running",
+    ImageState.READY: "succeeded",
+    ImageState.FAILED: "failed",
+}
+
+router = APIRouter(route_class=PageRoute)
+
+
+@router.get("/images")
+def images(page: Here) -> HTMLResponse:
+    asked = {"state": page.choice("state", list(ImageState))}
+    builds, state = page.services.installation.image_builds, ImageState(asked["state"]) if asked["state"] else None
+    found = page.listed(lambda cursor: builds.list(limit=PAGE, cursor=cursor, state=state))
+    return page.render(
+        "images.html",
+        "Images",
+        asked,
+        images=[(image, explain(image, builds.policy, page.now, "It"), build_time(image)) for image in found.items],
+        next=found.next,
+        cursor=page.asked("cursor"),
+        states=list(ImageState),
+        tones=TONES,
+        short=SHORT,
+        host_of=host_of,
+    )
+
+
+@router.get("/images/{key}")
+def image(page: Here, key: ImageKey) -> HTMLResponse:
+    builds = page.services.installation.image_builds
+    found = builds.get(key)
+    return page.render(
+        "image.html",
+        f"Image {found.key[:SHORT]}",
+        image=found,
+        explanation=explain(found, builds.policy, page.now),
+        took=build_time(found),
+        log=builds.log(key),
+        most=builds.policy.max_attempts,
+        builder=task_link(found.holder, page.airflow),
+        tones=TONES,
+        short=SHORT,
+        host_of=host_of,
+        words=WORDS,
+        audit=AuditTrail(builds.store).latest(CHANGES, subject=f"image:{key}"),
+    )

@@ -1,0 +1,61 @@
+"""Images: list, inspect and forget those that workers build from Git repositories."""
+
+import re
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+from fastapi.responses import JSONResponse, PlainTextResponse
+
+from airflow_snowpack.api.openapi import documented
+from airflow_snowpack.api.parameters import Limit, NextPage, checked_name
+from airflow_snowpack.api.routing import Strict
+from airflow_snowpack.api.services import Acting, Open
+from airflow_snowpack.runners.images.errors import ImageBuildNotFound
+from airflow_snowpack.runners.images.model import ImageState
+from airflow_snowpack.wire.image import KEY, ImageShape, ImagesShape, image_body, images
+
+KEY_FORM = re.compile(r"[0-9a-f]{64}")
+KEY_LENGTH = 64
+
+router = APIRouter(route_class=Strict, tags=["images"])
+
+ImageKey = Annotated[str, checked_name("key", KEY_FORM, KEY_LENGTH, KEY, ImageBuildNotFound)]
+
+LOG = documented("get_image_log", "Get the build log of an image", None, 404)
+LOG["responses"][200]["content"] = {"text/plain": {"schema": {"type": "string"}}}
+
+
+@router.get("/images", **documented("list_images", "List images, the latest request first", ImagesShape))
+def list_images(
+    services: Open,
+    state: Annotated[ImageState | None, Query(description="In this state.")] = None,
+    cursor: NextPage = None,
+    limit: Limit = 100,
+) -> JSONResponse:
+    """With what each waits for, or how its build ended."""
+    builds = services.installation.image_builds
+    page = builds.list(limit=limit, cursor=cursor, state=state)
+    return JSONResponse(images(builds.policy, builds.store.clock()).page(page.items, page.next))
+
+
+@router.get("/images/{key:name}", **documented("get_image", "Get an image", ImageShape, 404))
+def get_image(key: ImageKey, services: Open) -> JSONResponse:
+    """With what it waits for, who builds it, or how its build ended."""
+    builds = services.installation.image_builds
+    return JSONResponse(image_body(builds.get(key), builds.policy, builds.store.clock()))
+
+
+@router.get("/images/{key:name}/log", **LOG)
+def get_image_log(key: ImageKey, services: Open) -> PlainTextResponse:
+    """The end of the log of the latest attempt that ended; empty if none did."""
+    return PlainTextResponse(services.installation.image_builds.log(key))
+
+
+@router.delete("/images/{key:name}", **documented("forget_image", "Forget an image", ImageShape, 404))
+def forget_image(key: ImageKey, actor: Acting, services: Open) -> JSONResponse:
+    """Its next request builds it again, and a build in progress ends without a result. The image itself is not deleted.
+
+    Returns the record as it was.
+    """
+    builds = services.installation.image_builds
+    return JSONResponse(image_body(builds.forget(key, actor=actor), builds.policy, builds.store.clock()))

@@ -1,0 +1,183 @@
+"""``airflow snowpack images``: the images that workers build from Git repositories; list, show, build and forget."""
+
+from __future__ import annotations
+
+import signal
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from rich.text import Text
+
+from airflow_snowpack.cli.changes import confirm, each
+from airflow_snowpack.cli.context import ends_cleanly, open_context
+from airflow_snowpack.cli.errors import UsageProblem
+from airflow_snowpack.cli.output import DATA, filled, is_for_people, note, print_data, print_one, print_page, printable
+from airflow_snowpack.cli.values import find_image, read_period
+from airflow_snowpack.exit_code import ExitCode
+from airflow_snowpack.humanize import ago, duration
+from airflow_snowpack.runners.images.explanation import SHORT, explain
+from airflow_snowpack.wire.image import build_time, image_body, images, state_style
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from collections.abc import Callable, Iterator
+    from datetime import datetime, timedelta
+    from types import FrameType
+
+    from airflow_snowpack.runners.images import ImageBuild, ImageBuilds, ImageRecord, Ready
+    from airflow_snowpack.store import Actor
+
+
+@ends_cleanly
+def list_images(args: Namespace) -> ExitCode | None:
+    """``images list``"""
+    from airflow_snowpack.runners.images import ImageState
+
+    with open_context(args) as here:
+        builds, now = here.image_builds, here.now
+        state = None if args.state is None else ImageState(args.state)
+        page = builds.list(limit=args.limit, cursor=args.cursor, state=state)
+        print_page(args, images(builds.policy, now), page.items, page.next, now, filters=(args.state,))
+    return None
+
+
+@ends_cleanly
+def show(args: Namespace) -> ExitCode | None:
+    """``images show``"""
+    with open_context(args) as here:
+        builds = here.image_builds
+        image = find_image(builds, args.key)
+        if args.log:
+            print(printable(builds.log(image.key)), end="")
+            return None
+        _print_image(args.output, builds, image)
+    return None
+
+
+@ends_cleanly
+def build(args: Namespace) -> ExitCode | None:
+    """``images build``"""
+    source = _source(args)
+    poll, timeout = read_period("--poll", args.poll), None if args.timeout is None else read_period("--timeout", args.timeout)
+    with open_context(args) as here, stopped_by_sigterm(here.image_builds) as builds:
+        ready = build_or_wait(builds, source, here.actor, poll=poll, timeout=timeout)
+        if ready is None:
+            note(f"Timed out after {args.timeout}. Another process continues to build the image.")
+            return ExitCode.TIMEOUT
+        if is_for_people(args.output):
+            print(ready.reference)
+        else:
+            _print_image(args.output, builds, builds.get(ready.key))
+    return None
+
+
+def build_or_wait(
+    builds: ImageBuilds,
+    source: ImageBuild,
+    actor: Actor | None = None,
+    *,
+    poll: timedelta,
+    timeout: timedelta | None = None,
+    sleep: Callable[[float], None] = time.sleep,
+) -> Ready | None:
+    """Build an image, or wait while another process builds it.
+
+    :returns: ``None`` if the time was up while another process was building it.
+    :param actor: recorded in the audit trail if this requests the image.
+    :raises ImageError: it cannot be built.
+    """
+    from airflow_snowpack.runners.images import Building
+
+    clock, reason = builds.store.clock, ""
+    give_up = None if timeout is None else clock() + timeout
+    while isinstance(found := builds.ensure(source, build=True, on_line=_print_line, actor=actor), Building):
+        source, now = source.at(found.commit), clock()  # the branch may move while this waits
+        if reason != (reason := str(explain(builds.get(found.key), builds.policy, now))):
+            note(reason)
+        if give_up is not None and now >= give_up:
+            return None
+        sleep(poll.total_seconds())
+    return found
+
+
+@contextmanager
+def stopped_by_sigterm(builds: ImageBuilds) -> Iterator[ImageBuilds]:
+    """Make SIGTERM return the build to the queue, as Ctrl-C does."""
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield builds
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _print_line(line: str) -> None:
+    note(printable(line))
+
+
+@ends_cleanly
+def forget(args: Namespace) -> ExitCode | None:
+    """``images forget``"""
+    with open_context(args) as here:
+        builds, now = here.image_builds, here.now
+        found = [find_image(builds, given) for given in dict.fromkeys(args.keys)]
+        names = ", ".join(image.key[:SHORT] for image in found)
+        confirm(f"Forget {names}? Tasks that need {_it(len(found))} build {_it(len(found))} again.", yes=args.yes)
+        forgotten, code = each(found, lambda image: builds.forget(image.key, actor=here.actor))
+    if args.output in DATA:
+        print_data(args.output, [image_body(image, builds.policy, now) for image in forgotten])
+        return code
+    for image in forgotten:
+        left = f" The image stays where it is: {image.reference}." if image.reference else ""
+        print(f"Forgot {image.key[:SHORT]} of {image.remote}.{left}" if is_for_people(args.output) else image.key)
+    return code
+
+
+def _it(count: int) -> str:
+    return "it" if count == 1 else "them"
+
+
+def _source(args: Namespace) -> ImageBuild:
+    """:raises InvalidImageBuild, UsageProblem: an argument cannot be used."""
+    from airflow_snowpack.runners.images import ImageBuild
+
+    values = {}
+    for given in args.build_arg or ():
+        name, separator, value = given.partition("=")
+        if not separator:
+            raise UsageProblem(f"--build-arg {given[:60]!r} has no value. Pass NAME=VALUE, such as PYTHON=3.12.")
+        values[name] = value
+    return ImageBuild(args.remote, args.revision, args.dockerfile, values)
+
+
+def _print_image(output: str, builds: ImageBuilds, image: ImageRecord) -> None:
+    now = builds.store.clock()
+    body = image_body(image, builds.policy, now)
+    print_one(output, body, filled(_fields(image, body["explanation"], now)))
+
+
+def _fields(image: ImageRecord, explanation: str, now: datetime) -> dict[str, object]:
+    took = build_time(image)
+    return {
+        "image": image.key,
+        "repository": image.remote,
+        "revision": image.revision,
+        "commit": image.commit,
+        "dockerfile": image.dockerfile,
+        "build arguments": ", ".join(image.build_args),
+        "platform": image.platform,
+        "place": image.place,
+        "state": Text(image.state.value, state_style(image)),
+        "reference": image.reference,
+        "attempts": str(image.attempts),
+        "requested": ago(image.requested_at, now),
+        "last used": ago(image.used_at, now),
+        "build time": None if took is None else duration(took.at(now)),
+        "built by": image.holder,
+        "explanation": explanation,
+        "error": image.error,
+    }

@@ -1,0 +1,80 @@
+"""``airflow snowpack images``: list, show and forget, on images in every state. ``docs/images.md`` has a real build."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from made_images import HOLDER, LOG, MadeImages, make_images
+
+from airflow_snowpack.store import AuditTrail
+
+if TYPE_CHECKING:
+    from command_line import Run
+
+    from airflow_snowpack.jobs import Jobs
+
+pytestmark = pytest.mark.one_database
+
+
+@pytest.fixture
+def made(jobs: Jobs) -> MadeImages:
+    return make_images(jobs.store)
+
+
+def changes(jobs: Jobs) -> list[tuple[str, str, str]]:
+    return [(entry.actor, entry.change, entry.subject) for entry in AuditTrail(jobs.store).latest()]
+
+
+def test_images_are_a_table_for_people_and_data_for_programs(snowpack: Run, made: MadeImages) -> None:
+    listed = snowpack("images", "list").out
+    for text in (made.ready.key[:12], "https://github.com/acme/score.git", "4b825dc642cb", "building", "next-model"):
+        assert text in listed
+    assert made.ready.key not in listed
+    body = snowpack("images", "list", "--state", "ready", "-o", "json").json
+    assert [each["key"] for each in body["images"]] == [made.ready.key, made.on_one_host.key]
+    first = snowpack("images", "list", "--limit", "4", "-o", "json").json
+    rest = snowpack("images", "list", "--cursor", first["next"], "-o", "json").json
+    assert [each["key"] for page in (first, rest) for each in page["images"]] == made.keys
+    assert snowpack("images", "list", "-o", "plain").out.count(made.ready.key) == 1
+    assert snowpack("images", "list", "--cursor", "bent").code == 2
+
+
+def test_an_image_is_shown_with_its_explanation_or_its_log(snowpack: Run, made: MadeImages) -> None:
+    shown = snowpack("images", "show", made.building.key[:8]).out
+    assert f"is being built by {HOLDER} since" in shown
+    assert snowpack("images", "show", made.failed.key, "--log").out == LOG
+    assert snowpack("images", "show", made.ready.key, "-o", "json").json["reference"] == made.ready.reference
+    assert "reference" not in shown
+
+
+@pytest.mark.parametrize(("key", "code"), [("0" * 64, 4), ("00000000", 4), ("0000", 2), ("no-key", 4)])
+def test_a_key_that_is_not_there_or_too_short_is_an_error(snowpack: Run, made: MadeImages, key: str, code: int) -> None:
+    assert snowpack("images", "show", key).code == code
+
+
+def test_images_are_forgotten_after_a_confirmation(snowpack: Run, made: MadeImages, jobs: Jobs) -> None:
+    unasked = snowpack("images", "forget", made.failed.key)
+    assert (unasked.code, f"Forget {made.failed.key[:12]}?" in unasked.err, changes(jobs)) == (2, True, [])
+    done = snowpack("images", "forget", made.failed.key[:10], made.ready.key, "--yes")
+    assert done.code == 0
+    assert f"Forgot {made.failed.key[:12]} of https://github.com/acme/score.git.\n" in done.out
+    assert f"The image stays where it is: {made.ready.reference}.\n" in done.out
+    assert set(changes(jobs)) == {("ann", "forget_image", f"image:{image.key}") for image in (made.failed, made.ready)}
+    assert len(made.keys) == 3
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["https://ann:secret@github.com/acme/score.git"], "it must not contain credentials"),
+        (["https://github.com/acme/score.git", "--revision", "a..b"], "it must be the name of a branch or a tag"),
+        (["https://github.com/acme/score.git", "--build-arg", "PYTHON"], "--build-arg 'PYTHON' has no value"),
+        (["https://github.com/acme/score.git", "--build-arg", "PATH=/tmp"], "the builder itself reads a variable of this name"),
+        (["https://github.com/acme/score.git", "--timeout", "soon"], "--timeout"),
+    ],
+)
+def test_an_image_that_cannot_be_built_as_requested_is_refused_at_once(snowpack: Run, arguments: list[str], said: str) -> None:
+    refused = snowpack("images", "build", *arguments)
+    assert (refused.code, said in refused.err) == (2, True), refused.err
+    assert "secret" not in refused.err
