@@ -39,8 +39,7 @@ STEP 2/4: COPY requirements.txt /app/
 STEP 3/4: RUN pip install --no-cache-dir --requirement /app/requirements.txt
 ERROR: Could not find a version that satisfies the requirement lightgbm==4.9.9 (from versions: 4.5.0, 4.6.0)
 ERROR: No matching distribution found for lightgbm==4.9.9
-Error: building at STEP "RUN pip install --no-cache-dir --requirement /app/requirements.txt": exit status 1
-"""
+Error: building at STEP "RUN pip install --no-cache-dir --requirement /app/requirements.txt": exit status 1"""
 ERROR = "buildah ended with exit code 1: RUN pip install --no-cache-dir --requirement /app/requirements.txt"
 
 
@@ -100,7 +99,7 @@ class ImageMaker:
         key, digest = attempt.key, f"sha256:{attempt.key[::-1]}"
         self._move(minutes=2, seconds=14)
         reference = target.tag(key) if target.registry is None else f"{target.registry.name}@{digest}"
-        assert self._attempts.succeed(attempt, reference, digest, "STEP 1/1: FROM scratch\nCOMMIT\n")
+        assert self._attempts.succeed(attempt, reference, digest, "STEP 1/1: FROM scratch\nCOMMIT")
 
     def fail(self, attempt: ImageAttempt, error: str = ERROR, log: str = LOG, *, is_final: bool = False) -> None:
         """Record the failure of an attempt."""

@@ -49,10 +49,17 @@ def show(args: Namespace) -> ExitCode | None:
         builds = here.image_builds
         image = find_image(builds, args.key)
         if args.log:
-            print(printable(builds.log(image.key)), end="")
+            _print_log(builds.log(image.key))
             return None
         _print_image(args.output, builds, image)
     return None
+
+
+def _print_log(log: str) -> None:
+    if log:
+        print(printable(log))
+    else:
+        note("No attempt has ended. While an image is being built, its log is that of the task or command that builds it.")
 
 
 @ends_cleanly

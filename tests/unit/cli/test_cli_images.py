@@ -43,7 +43,9 @@ def test_images_are_a_table_for_people_and_data_for_programs(snowpack: Run, made
 def test_an_image_is_shown_with_its_explanation_or_its_log(snowpack: Run, made: MadeImages) -> None:
     shown = snowpack("images", "show", made.building.key[:8]).out
     assert f"is being built by {HOLDER} since" in shown
-    assert snowpack("images", "show", made.failed.key, "--log").out == LOG
+    assert snowpack("images", "show", made.failed.key, "--log").out == f"{LOG}\n"
+    unfinished = snowpack("images", "show", made.building.key, "--log")
+    assert (unfinished.out, "No attempt has ended." in unfinished.err) == ("", True)
     assert snowpack("images", "show", made.ready.key, "-o", "json").json["reference"] == made.ready.reference
     assert "reference" not in shown
 

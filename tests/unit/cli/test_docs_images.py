@@ -1,26 +1,34 @@
-"""docs/images.md: its example is a task, and its tables are those of the code."""
+"""docs/images.md: its example is a task, its commands run in order and end as it says, and its tables are those of the code."""
 
 from __future__ import annotations
 
 import configparser
 import re
+import shlex
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from image_world import NotedBuilder, Repository
 from made_images import make_images
 
-from airflow_snowpack.runners.images import ImageBuild, ImageState, errors
+from airflow_snowpack.runners.images import ImageBuild, ImageState, errors, registry
 from airflow_snowpack.runners.images.explanation import explain
 from airflow_snowpack.runners.images.target import BUILDERS
 
 if TYPE_CHECKING:
+    from command_line import Run
+
     from airflow_snowpack.jobs import Jobs
+    from airflow_snowpack.runners.images.builder import BuildJob
 
 pytestmark = pytest.mark.one_database
 PAGE = (Path(__file__).parents[3] / "docs" / "images.md").read_text()
+KEY = r"(?P<keeps>key=\$\()?"
+JQ = r"(?: \| jq -r '\.images\[0\]\.key'\))?"
+COMMAND = re.compile(rf"{KEY}airflow snowpack (?P<command>[^|#]*?){JQ}(?P<comment> +#.*)?")
 REMOTE = "https://github.com/acme/score.git"
 
 
@@ -33,6 +41,44 @@ def first_column(heading: str) -> list[str]:
     table = re.search(rf"^\| {heading} \|[^\n]*\n\|-(.*?)\n\n", PAGE, re.MULTILINE | re.DOTALL)
     assert table is not None
     return re.findall(r"^\| `(\w+)`", table[1], re.MULTILINE)
+
+
+@pytest.fixture
+def built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> NotedBuilder:
+    """The repository of the page, from a folder, and a builder that needs no program."""
+    repository = Repository(tmp_path / "score.git")
+    repository.commit({"docker/Dockerfile": "ARG PYTHON\nFROM python:$PYTHON\n"})
+    for name, value in {"COUNT": "1", "KEY_0": f"url.{repository.url}.insteadOf", "VALUE_0": REMOTE}.items():
+        monkeypatch.setenv(f"GIT_CONFIG_{name}", value)
+
+    def work(job: BuildJob) -> None:
+        job.commands.run(["echo", "STEP 1/2: FROM python"], job.scratch)
+
+    builder = NotedBuilder(work)
+    monkeypatch.setattr(registry, "builder_named", lambda name: builder)
+    return builder
+
+
+def test_every_command_of_the_page_ends_as_it_says(snowpack: Run, built: NotedBuilder) -> None:
+    (block,) = blocks("bash")
+    key, said = "", {}
+    for line in block.splitlines():
+        match = COMMAND.fullmatch(line)
+        assert match is not None, line
+        arguments = shlex.split(match["command"].replace("$key", key))
+        answer = said[" ".join(arguments[:2] + arguments[3:])] = snowpack(*arguments)
+        expected = re.search(r"exit code (\d+)", match["comment"] or "")
+        assert answer.code == (int(expected[1]) if expected else 0), f"{line}\n{answer.err}"
+        if match["keeps"]:
+            key = answer.json["images"][0]["key"]
+    (job,) = built.jobs
+    assert (job.source.remote, job.source.dockerfile, dict(job.source.build_args)) == (
+        REMOTE, "docker/Dockerfile", {"PYTHON": "3.12"},
+    )  # fmt: skip
+    assert said["images show --log"].out == "STEP 1/2: FROM python\n"
+    build = next(answer for command, answer in said.items() if command.startswith("images build"))
+    assert build.out == f"snowpack:{key}\n"
+    assert "STEP 1/2: FROM python" in build.err
 
 
 def test_the_task_of_the_page_builds_its_image() -> None:
