@@ -51,7 +51,7 @@ class ImageBuild:
     def __post_init__(self) -> None:
         object.__setattr__(self, "remote", _remote(self.remote))
         _check_revision(self.revision)
-        _check_dockerfile(self.dockerfile)
+        object.__setattr__(self, "dockerfile", _dockerfile(self.dockerfile))
         object.__setattr__(self, "build_args", _build_args(self.build_args))
 
     @property
@@ -122,12 +122,13 @@ def _check_revision(given: Any) -> None:
         raise InvalidImageBuild("revision", text, "it must be the name of a branch or a tag, or a full commit hash")
 
 
-def _check_dockerfile(given: Any) -> None:
+def _dockerfile(given: Any) -> str:
     if not isinstance(given, str) or not given or len(given) > MAX_LENGTH or not given.isprintable() or given.startswith("-"):
         raise InvalidImageBuild("dockerfile", given, "it must be a path in the repository, such as docker/Dockerfile")
     path = PurePosixPath(given)
     if path.is_absolute() or ".." in path.parts or not path.parts:
         raise InvalidImageBuild("dockerfile", given, "it must be relative to the root of the repository, and stay below it")
+    return str(path)
 
 
 def _build_args(given: Any) -> dict[str, str]:
@@ -138,6 +139,11 @@ def _build_args(given: Any) -> dict[str, str]:
             raise InvalidImageBuild("build_args", name, "a name must consist of letters, digits and underscores")
         if RESERVED_ARGUMENTS.fullmatch(name):
             raise InvalidImageBuild("build_args", name, "the builder itself reads a variable of this name; use another one")
-        if not isinstance(value, str) or "\x00" in value:
+        if not isinstance(value, str) or not _is_passable(value):
             raise InvalidImageBuild("build_args", name, "its value must be a text without NUL characters")
     return dict(given)
+
+
+def _is_passable(value: str) -> bool:
+    """Return whether a text can be the value of an environment variable."""
+    return "\x00" not in value and value == value.encode("utf-8", "replace").decode("utf-8")
