@@ -7,10 +7,11 @@ with gcs_server() as options:
 from __future__ import annotations
 
 import logging
-import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
+
+from free_port import free_port
 
 BUCKET = "lake"
 
@@ -21,9 +22,7 @@ def gcs_server() -> Iterator[dict[str, Any]]:
     from gcp_storage_emulator.server import create_server
 
     logging.getLogger("gcp_storage_emulator").setLevel(logging.ERROR)
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     server = create_server("127.0.0.1", port, in_memory=True, default_bucket=BUCKET)
     server.start()
     try:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import tempfile
 import uuid
 from contextlib import contextmanager, suppress
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import psycopg
 from bounded import PATIENCE_S
+from free_port import free_port
 from sqlalchemy.engine import URL, make_url
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class PostgresServer:
         self._made.stop()
         self._home = home
         self._frozen: list[int] = []
-        self._port = _free_port()
+        self._port = free_port()
         self.url = URL.create("postgresql+psycopg", "postgres", host="127.0.0.1", port=self._port, database="postgres")
 
     def start(self) -> None:
@@ -102,10 +102,3 @@ def new_database(server_url: str, template: str = "template1") -> Iterator[URL]:
 def _signal(pid: int, number: int) -> None:
     with suppress(ProcessLookupError):  # a worker of the server's that has just ended by itself
         os.kill(pid, number)
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port

@@ -14,7 +14,6 @@ import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -28,6 +27,7 @@ from uuid import uuid4
 import httpx
 import pyarrow as pa
 import pytest
+from free_port import free_port
 from made_airflow import made_airflow
 from postgres_server import new_database
 
@@ -50,7 +50,9 @@ USERS = {"admin": "admin", "vic": "viewer", "uma": "user", "olga": "op"}
 # No promises about speed: on a machine with a load of 30, a process of Airflow takes minutes to start.
 PATIENCE_S = 900.0
 LONGEST_TEST_S = 1500.0
-LOG_TAIL_LINES = 60
+# Of each log when a test fails. What a report shows may be cut, and more of them would hide the failure itself.
+LOG_TAIL_LINES, LOG_LINE_LENGTH = 30, 300
+NOISE = ("request finished", "Refreshing bundle", "Searching for files", "Found ")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -58,13 +60,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if Path(__file__).parent in item.path.parents and item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(LONGEST_TEST_S))
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def eventually(look: Callable[[], Any], what: str, patience_s: float = PATIENCE_S) -> Any:
@@ -216,8 +211,12 @@ class RunningAirflow:
         return self.home.home / f"{name}.log"
 
     def log_tails(self) -> str:
-        tails = (self.log(name).read_text(errors="replace").splitlines()[-LOG_TAIL_LINES:] for name in PROCESSES)
-        return "\n".join(f"== {name}\n" + "\n".join(tail) for name, tail in zip(PROCESSES, tails, strict=True))
+        return "\n".join(f"== {name}\n{self._log_tail(name)}" for name in PROCESSES)
+
+    def _log_tail(self, name: str) -> str:
+        lines = self.log(name).read_text(errors="replace").splitlines()
+        telling = [line[:LOG_LINE_LENGTH] for line in lines if not any(each in line for each in NOISE)]
+        return "\n".join(telling[-LOG_TAIL_LINES:])
 
     def until(self, look: Callable[[], Any], what: str) -> Any:
         """Wait for ``look`` to give something, as long as all four processes live."""
@@ -303,7 +302,8 @@ class RunningAirflow:
 
     def _assert_alive(self) -> None:
         for name, process in self._started.items():
-            assert process.poll() is None, f"{name} ended: {self.log(name).read_text(errors='replace')[-4000:]}"
+            code = process.poll()
+            assert code is None, f"{name} ended with {code}: {self.log(name).read_text(errors='replace')[-4000:]}"
 
     def _log_in(self) -> bool:
         self._assert_alive()

@@ -89,12 +89,10 @@ class Starters:
         self._process = self._start_process()
 
     def task(self) -> None:
-        self._task().send_signal(signal.SIGKILL)
+        self._airflow.until(lambda: is_killed(self._task()), "the dispatcher's task is killed")
 
     def supervisor_of_the_task(self) -> None:
-        supervisor = self._task().parent()
-        assert supervisor is not None
-        supervisor.send_signal(signal.SIGKILL)
+        self._airflow.until(lambda: is_killed(supervisor_of(self._task())), "its supervisor is killed")
 
     def kill(self, name: str) -> None:
         getattr(self, name)()
@@ -136,6 +134,24 @@ class Starters:
             if task.get("state") == "running":
                 return process_titled(f"airflow worker -- {task['id']}")
         return None
+
+
+def supervisor_of(task: psutil.Process) -> psutil.Process | None:
+    """Its parent, unless it is an orphan."""
+    with suppress(psutil.NoSuchProcess):
+        parent = task.parent()
+        if parent is not None and "airflow" in " ".join(parent.cmdline()):
+            return parent
+    return None
+
+
+def is_killed(process: psutil.Process | None) -> bool:
+    """Kill it, unless it has just ended by itself."""
+    with suppress(psutil.NoSuchProcess):
+        if process is not None:
+            process.send_signal(signal.SIGKILL)
+            return True
+    return False
 
 
 def process_titled(title: str) -> psutil.Process | None:

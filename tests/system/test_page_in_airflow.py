@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
+from bounded import PATIENCE_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from tests.system.conftest import Run, RunningAirflow
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
-PATIENCE_MS = 30_000
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def page(airflow: RunningAirflow) -> Iterator[Page]:
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         page = browser.new_page(base_url=f"http://127.0.0.1:{airflow.home.port}", viewport={"width": 1400, "height": 900})
-        page.set_default_timeout(PATIENCE_MS)
+        page.set_default_timeout(PATIENCE_S * 1000)
         yield page
         browser.close()
 

@@ -67,7 +67,7 @@ def serve_app() -> Iterator[Serve]:
         def serve(app: ASGIApp) -> httpx.Client:
             url = stack.enter_context(_served(app))
             headers = {"Authorization": f"Bearer {TOKEN}"}
-            return stack.enter_context(httpx.Client(base_url=url, headers=headers, timeout=30, verify=False))
+            return stack.enter_context(httpx.Client(base_url=url, headers=headers, timeout=PATIENCE_S, verify=False))
 
         yield serve
 
@@ -115,7 +115,7 @@ def api(server: Server) -> Iterator[httpx.Client]:
     """A client of the running app, with the token."""
     headers = {"Authorization": f"Bearer {TOKEN}"}
     # Over plain HTTP; to read the certificates of all authorities for it takes longer than most of these tests.
-    with httpx.Client(base_url=server.url, headers=headers, timeout=30, verify=False) as client:
+    with httpx.Client(base_url=server.url, headers=headers, timeout=PATIENCE_S, verify=False) as client:
         yield client
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from api_process import TOKEN
+from bounded import PATIENCE_S
 from interim_world import handed_on, holder
 from made_images import make_images
 from published_builds import publish_build
@@ -55,7 +56,7 @@ def test_every_command_of_the_page_runs(api: httpx.Client) -> None:
     script = "set -eu -o pipefail\n" + "\n".join(BLOCKS).replace("curl -sS", "curl -sS --fail-with-body")
     environment = {"PATH": os.environ["PATH"], "SNOWPACK": str(api.base_url).rstrip("/"), "TOKEN": TOKEN}
     api.post("/tables/refresh")  # as the process does for itself when it starts
-    ran = subprocess.run(["bash", "-c", script], env=environment, capture_output=True, text=True, timeout=60, check=False)
+    ran = subprocess.run(["bash", "-c", script], env=environment, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
     assert (ran.returncode, ran.stderr) == (0, ""), ran.stdout[-500:]
     assert script.count("curl ") > 20
     assert "Would compact" in ran.stdout

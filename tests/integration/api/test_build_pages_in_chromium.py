@@ -6,6 +6,7 @@ import shutil
 from typing import TYPE_CHECKING
 
 import pytest
+from bounded import PATIENCE_S
 from builds_world import FIRST, SECOND, THIRD, WRITING, Built, make_builds
 from built_runs import current_run
 from pages_world import SomebodyIs, World, app_of, open_world
@@ -48,7 +49,7 @@ def page(world: World, made: Built, serve_app: Serve) -> Iterator[Page]:
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
         opened = browser.new_context(base_url=str(client.base_url)).new_page()
-        opened.set_default_timeout(60_000)
+        opened.set_default_timeout(PATIENCE_S * 1000)
         wrong: list[str] = []
         opened.on("pageerror", lambda error: wrong.append(str(error)))
         opened.on("console", lambda message: wrong.append(message.text) if message.type == "error" else None)
@@ -60,7 +61,7 @@ def page(world: World, made: Built, serve_app: Serve) -> Iterator[Page]:
 def test_builds_are_found_by_keys_served_and_cleaned_up(page: Page, made: Built, world: World) -> None:
     from playwright.sync_api import expect
 
-    expect.set_options(timeout=60_000)
+    expect.set_options(timeout=PATIENCE_S * 1000)
     page.goto("/ui/")
     page.keyboard.press("g")
     page.keyboard.press("b")
@@ -96,7 +97,7 @@ def test_builds_are_found_by_keys_served_and_cleaned_up(page: Page, made: Built,
 def test_what_cannot_be_published_is_refused_with_its_reason(page: Page, made: Built) -> None:
     from playwright.sync_api import expect
 
-    expect.set_options(timeout=60_000)
+    expect.set_options(timeout=PATIENCE_S * 1000)
     page.goto(f"/ui/builds/flights/runs/{WRITING}")
     page.get_by_role("button", name="Publish…").click()
     page.get_by_role("button", name="Publish", exact=True).click()

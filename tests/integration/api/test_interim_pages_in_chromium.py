@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
 import pytest
+from bounded import PATIENCE_S
 from contrast import CONTRAST
 from interim_world import HOSTILE, MadeInterim, handed_on, holder, make_interim
 from pages_world import SomebodyIs, World, app_of, open_world
@@ -34,7 +35,7 @@ def chromium() -> Iterator[Browser]:
     from playwright.sync_api import expect, sync_playwright
 
     with sync_playwright() as playwright:
-        expect.set_options(timeout=60_000)
+        expect.set_options(timeout=PATIENCE_S * 1000)
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
         yield browser
         browser.close()
@@ -67,7 +68,7 @@ def page(world: World, chromium: Browser, serve_app: Serve) -> Iterator[Page]:
     client = serve_app(app_of(world, SomebodyIs("vera")))
     context = chromium.new_context(base_url=str(client.base_url), color_scheme="dark", reduced_motion="reduce")
     opened = context.new_page()
-    opened.set_default_timeout(60_000)
+    opened.set_default_timeout(PATIENCE_S * 1000)
     wrong: list[str] = []
     opened.on("pageerror", lambda error: wrong.append(str(error)))
     opened.on("console", lambda message: wrong.append(message.text) if message.type == "error" else None)

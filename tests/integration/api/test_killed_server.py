@@ -17,7 +17,7 @@ import httpx
 import pytest
 import sqlalchemy as sa
 from api_process import TOKEN
-from bounded import Beside, started
+from bounded import PATIENCE_S, Beside, started
 from effort import rounds
 
 from airflow_snowpack.iceberg import CatalogConfig
@@ -77,7 +77,7 @@ class Clients:
     def _run(self, number: int) -> None:
         draw = random.Random(number)
         headers = {"Authorization": f"Bearer {TOKEN}"}
-        with httpx.Client(base_url=self._url, headers=headers, timeout=20) as client:
+        with httpx.Client(base_url=self._url, headers=headers, timeout=PATIENCE_S) as client:
             while not self._stop.is_set():
                 with contextlib.suppress(httpx.TransportError):  # it was killed: what it was about to answer is not known
                     self._one_life(client, draw)
@@ -91,13 +91,15 @@ class Clients:
             self.accepted.append(job_id)
         elif answer.status_code == 409:
             job_id = answer.json()["holder"]
+        elif answer.status_code == 503:  # a machine so busy that the answer was not there in time
+            return
         else:
             self.unexpected.append(answer.text)
             return
         if draw.random() < 0.8:
-            self._expect(client.post(f"/jobs/{job_id}/cancel"), {200, 404, 409})
+            self._expect(client.post(f"/jobs/{job_id}/cancel"), {200, 404, 409, 503})
             if draw.random() < 0.5:
-                self._expect(client.delete(f"/jobs/{job_id}"), {204, 404, 409})
+                self._expect(client.delete(f"/jobs/{job_id}"), {204, 404, 409, 503})
 
     def _expect(self, answer: httpx.Response, codes: set[int]) -> None:
         if answer.status_code not in codes:
@@ -138,7 +140,7 @@ def test_kills_leave_nothing_half_done(
 
 def _wait_for(clients: Clients, accepted: int) -> None:
     """Until a new child has accepted something, so that each of them is killed at its work."""
-    give_up = time.monotonic() + 30
+    give_up = time.monotonic() + PATIENCE_S
     while len(clients.accepted) < accepted:
         if time.monotonic() > give_up:
             raise AssertionError(f"The new server accepts nothing: {clients.unexpected[-3:]}")

@@ -6,6 +6,7 @@ import shutil
 from typing import TYPE_CHECKING
 
 import pytest
+from bounded import PATIENCE_S
 from lineage_world import make_lineage
 from pages_world import SomebodyIs, World, app_of, open_world
 
@@ -38,8 +39,8 @@ def test_keys_lead_from_table_to_table_and_the_table_that_was_asked_for_is_in_vi
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
         narrow = {"width": 700, "height": 700}
         page = browser.new_context(base_url=str(client.base_url), viewport=narrow, color_scheme="dark").new_page()
-        page.set_default_timeout(60_000)
-        expect.set_options(timeout=60_000)
+        page.set_default_timeout(PATIENCE_S * 1000)
+        expect.set_options(timeout=PATIENCE_S * 1000)
         wrong: list[str] = []
         page.on("pageerror", lambda error: wrong.append(str(error)))
         page.on("console", lambda message: wrong.append(message.text) if message.type == "error" else None)

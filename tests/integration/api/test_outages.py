@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from api_process import TOKEN, build
+from bounded import PATIENCE_S
 
 from airflow_snowpack.api import Services, TokenAuth, build_app
 from airflow_snowpack.iceberg import CatalogConfig
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from postgres_server import PostgresServer
 
 ONE_ACTION = {"actions": ["expire_snapshots"]}
-LIMIT = 60.0  # the app says 4.5, and without its limits the answer would never come; the rest is for a busy machine
+LIMIT = PATIENCE_S  # the app says 4.5, and without its limits the answer would never come; the rest is for a busy machine
 NEEDS_STORE = ("/jobs", "/queue", "/tables", "/locks", "/drain", "/audit", "/metrics", "/readyz")
 
 
@@ -47,7 +48,7 @@ def timed(ask: Callable[[], httpx.Response]) -> tuple[httpx.Response, float]:
     return answer, time.monotonic() - began
 
 
-def until_ok(ask: Callable[[], httpx.Response], seconds: float = 20) -> httpx.Response:
+def until_ok(ask: Callable[[], httpx.Response], seconds: float = PATIENCE_S) -> httpx.Response:
     give_up = time.monotonic() + seconds
     while (answer := ask()).is_error and time.monotonic() < give_up:
         time.sleep(0.05)

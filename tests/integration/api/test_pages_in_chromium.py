@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from bounded import PATIENCE_S
 from contrast import CONTRAST
 from pages_world import SomebodyIs, World, app_of, compacted, did, expired, open_world
 
@@ -71,7 +72,7 @@ def page(world: World, auth: SomebodyIs, chromium: Browser, serve_app: Serve) ->
     client = serve_app(app_of(world, auth))
     context = chromium.new_context(base_url=str(client.base_url), viewport={"width": 1280, "height": 800})
     opened = context.new_page()
-    opened.set_default_timeout(15_000)
+    opened.set_default_timeout(PATIENCE_S * 1000)
     wrong: list[str] = []
     opened.on("pageerror", lambda error: wrong.append(str(error)))
     opened.on("console", lambda message: wrong.append(message.text) if "Security Policy" in message.text else None)

@@ -6,6 +6,7 @@ import shutil
 from typing import TYPE_CHECKING
 
 import pytest
+from bounded import PATIENCE_S
 from pages_world import SomebodyIs, World, app_of, open_world
 from schedules_world import Made, make_schedules
 
@@ -46,7 +47,7 @@ def page(world: World, made: Made, serve_app: Serve) -> Iterator[Page]:
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
         opened = browser.new_context(base_url=str(client.base_url)).new_page()
-        opened.set_default_timeout(15_000)
+        opened.set_default_timeout(PATIENCE_S * 1000)
         wrong: list[str] = []
         opened.on("pageerror", lambda error: wrong.append(str(error)))
         opened.on("console", lambda message: wrong.append(message.text) if message.type == "error" else None)
@@ -80,7 +81,7 @@ def test_progress_comes_by_itself_and_the_keys_lead_from_page_to_page(page: Page
     page.goto("/ui/schedules")
     made.arrive(1)
     made.work()
-    expect(page.locator('tr[data-key="counts"]')).to_contain_text("4 of 5 partitions", timeout=20_000)
+    expect(page.locator('tr[data-key="counts"]')).to_contain_text("4 of 5 partitions", timeout=PATIENCE_S * 1000)
     for key, heading in (("p", "Pending runs"), ("e", "Events"), ("s", "Schedules")):
         page.keyboard.press("g")
         page.keyboard.press(key)

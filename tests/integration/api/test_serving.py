@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -12,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 from api_process import TOKEN, build
-from bounded import started
+from bounded import PATIENCE_S, started
+from free_port import free_port
 from prometheus_client.parser import text_string_to_metric_families
 
 from airflow_snowpack.api.middleware import CONTENT_POLICY
@@ -97,29 +97,28 @@ def test_a_process_is_ready_when_its_store_answers_and_its_tables_are_fresh(
     sqlite_url: str, lake_folder: Path, serve_app: Any
 ) -> None:
     api = serve_app(build(sqlite_url, lake_folder))
-    give_up = time.monotonic() + 20
-    while (answer := httpx.get(api.base_url.join("/readyz"))).is_error and time.monotonic() < give_up:
+    give_up = time.monotonic() + PATIENCE_S
+    while (answer := httpx.get(api.base_url.join("/readyz"), timeout=PATIENCE_S)).is_error and time.monotonic() < give_up:
         time.sleep(0.05)
     assert answer.json()["status"] == "ready"
     assert answer.json()["store"] == "The store answers."
     assert "s old" in answer.json()["tables"]
-    assert httpx.get(api.base_url.join("/healthz")).json() == {"status": "ok"}
+    assert httpx.get(api.base_url.join("/healthz"), timeout=PATIENCE_S).json() == {"status": "ok"}
 
 
 def test_served_alone_it_imports_no_airflow_and_ends_on_a_signal_with_its_answers_given(
     sqlite_url: str, lake_folder: Path
 ) -> None:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     command = [sys.executable, PROGRAM, sqlite_url, str(lake_folder), str(port), "modules"]
     with started(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         with httpx.Client(
             base_url=f"http://127.0.0.1:{port}",
             headers={"Authorization": f"Bearer {TOKEN}"},
             transport=httpx.HTTPTransport(retries=0),
+            timeout=PATIENCE_S,
         ) as api:
-            give_up = time.monotonic() + 60
+            give_up = time.monotonic() + PATIENCE_S
             while time.monotonic() < give_up:
                 try:
                     if api.get("/readyz").status_code == 200:
@@ -131,7 +130,7 @@ def test_served_alone_it_imports_no_airflow_and_ends_on_a_signal_with_its_answer
             assert process.stdout is not None
             assert process.stdout.readline() == "airflow: []\n"
         process.send_signal(signal.SIGTERM)
-        _, said = process.communicate(timeout=15)
+        _, said = process.communicate(timeout=PATIENCE_S)
     assert "Traceback" not in said
     assert "GET /jobs" not in said, "the access log is off"
     assert process.returncode in (0, -signal.SIGTERM)

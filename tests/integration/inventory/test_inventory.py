@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 import sqlalchemy as sa
+from bounded import PATIENCE_S
 from rest_catalog import FakeRestCatalog, rest_catalog
 
 from airflow_snowpack.iceberg import CatalogConfig, CatalogUnreachable, TableName, TableNotFound
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-WAIT_S = 30.0
+WAIT_S = PATIENCE_S
 
 
 class SetClock:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import sys
 import time
 from contextlib import suppress
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING
 import connect_worker
 import pytest
 from bounded import PATIENCE_S, started
+from free_port import free_port
 from scripted_engine import ScriptedEngine
 
 from airflow_snowpack.iceberg import CatalogConfig
@@ -73,9 +73,7 @@ class Served:
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     home = tmp_path_factory.mktemp("orphans")
     lake = CatalogConfig.embedded(home)
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     config = SparkConfig(catalogs=lake.spark_conf(), packages=lake.spark_packages(), driver_memory="700m")
     conf = {**config.launch_conf(), **config.session_conf(), "spark.connect.grpc.binding.port": str(port)}
     environment = {**os.environ, "JAVA_HOME": str(find_java().home)}

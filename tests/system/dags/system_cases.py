@@ -18,7 +18,7 @@ from airflow_snowpack.operators import (
 from airflow_snowpack.scheduling import MaxConcurrent
 from airflow_snowpack.sensors import IcebergDataArrivalSensor, MaintenanceJobSensor, RunConstraintSensor, TableLockSensor
 
-SOON = timedelta(seconds=1)
+SOON, LONG = timedelta(seconds=1), timedelta(hours=1)
 # For tasks that defer: Airflow may fail a try since it heard late of the deferral (docs/decisions/0010).
 AGAIN: dict[str, Any] = {"retries": 3, "retry_delay": SOON}
 
@@ -53,8 +53,7 @@ with DAG("system_queued", schedule=None, params={"table": "db.none"}, default_ar
     MaintainTableOperator(**queued)
 
 with DAG("system_queued_limited", schedule=None, params={"table": "db.none"}):
-    # Long enough for a busy machine to reach the wait, which is when the time must run out.
-    MaintainTableOperator(**queued, execution_timeout=timedelta(minutes=2))
+    MaintainTableOperator(**queued, execution_timeout=timedelta(seconds=30))
 
 with DAG("system_submit", schedule=None, params={"table": "db.none"}, default_args=AGAIN):
     submit = SubmitMaintenanceOperator(task_id="submit", table="{{ params.table }}", actions=["rewrite_manifests"])
@@ -90,10 +89,10 @@ with DAG("system_arrival", schedule=None, params={"table": "db.none"}, default_a
         trigger={"partitions_added": {"table": "{{ params.table }}", "count": 3}},
         consumer="system_arrival {{ params.table }}",
         poke_interval=SOON,
-        timeout=timedelta(minutes=5),
+        timeout=LONG,
     )
 
 # One run at a time: it goes on while nobody holds its table.
 with DAG("system_gated", schedule=None, params={"table": "db.none"}, default_args=AGAIN):
-    gate = RunConstraintSensor(task_id="gate", constraints=[MaxConcurrent(1)], timeout=timedelta(minutes=5))
+    gate = RunConstraintSensor(task_id="gate", constraints=[MaxConcurrent(1)], timeout=LONG)
     gate >> TableLockSensor(task_id="work", table="{{ params.table }}", poke_interval=SOON)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
+from bounded import PATIENCE_S
 from builds_world import FAILED, FIRST, SECOND, SELECTED, THIRD, WRITING, Built, make_builds
 from built_runs import DAY, MIDNIGHT, current_run
 from pages_world import SomebodyIs, World, open_world
@@ -209,7 +210,7 @@ def test_a_cleanup_that_takes_long_goes_on_in_the_background(
     deleting = type(storage).delete
 
     def slowly(self: Storage, path: str) -> Any:
-        held.wait(60)
+        held.wait(PATIENCE_S)
         return deleting(self, path)
 
     monkeypatch.setattr(Storage, "delete", slowly)
@@ -217,7 +218,7 @@ def test_a_cleanup_that_takes_long_goes_on_in_the_background(
     answer = ask("POST", "/builds/flights/cleanup?keep_runs=2")
     held.set()
     assert (answer.status_code, answer.json()["done"]) == (202, False)
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE_S
     while made.registry.dataset("flights").locked_by is not None or made.registry.run("flights", FIRST).deleted_at is None:
         assert time.monotonic() < deadline
         time.sleep(0.02)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
+from bounded import PATIENCE_S
 
 from airflow_snowpack.api.middleware import Deadline
 from airflow_snowpack.humanize import duration
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
     from airflow_snowpack.api.services import Services
 
-SHORT = timedelta(milliseconds=50)
+SHORT, LONG = timedelta(milliseconds=50), timedelta(minutes=5)
 
 
 async def ask(app: ASGIApp, **options: Any) -> httpx.Response:
@@ -47,7 +48,7 @@ def test_an_app_that_hangs_is_answered_for_and_what_it_says_later_is_dropped() -
     async def scene() -> httpx.Response:
         answer = await ask(Deadline(hanging, SHORT))
         released.set()
-        await asyncio.wait_for(ended.wait(), 5)
+        await asyncio.wait_for(ended.wait(), PATIENCE_S)
         return answer
 
     answer = asyncio.run(scene())
@@ -57,7 +58,7 @@ def test_an_app_that_hangs_is_answered_for_and_what_it_says_later_is_dropped() -
 
 
 def test_an_app_that_answers_is_left_alone() -> None:
-    answer = asyncio.run(ask(Deadline(hello, SHORT)))
+    answer = asyncio.run(ask(Deadline(hello, LONG)))
     assert (answer.status_code, answer.text) == (200, "hello")
 
 
@@ -101,7 +102,7 @@ def test_an_error_passes_through() -> None:
         raise LookupError("of the app")
 
     with pytest.raises(LookupError, match="of the app"):
-        asyncio.run(ask(Deadline(broken, SHORT)))
+        asyncio.run(ask(Deadline(broken, LONG)))
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from bounded import PATIENCE_S
 from published_builds import publish_build
 
 from airflow_snowpack import hooks, sensors, triggers
@@ -55,7 +56,7 @@ def fired(trigger: triggers.BuildPublishedTrigger, meanwhile: Callable[[], objec
             await asyncio.sleep(0.05)
             assert not waiting.done()
             await asyncio.to_thread(meanwhile)
-        return await asyncio.wait_for(waiting, timeout=60)
+        return await asyncio.wait_for(waiting, timeout=PATIENCE_S)
 
     return asyncio.run(wait())
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from airflow_snowpack.store import Store
 
 AT = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
-AT_ONCE = timedelta(0)
+AT_ONCE, PATIENCE = timedelta(0), timedelta(seconds=PATIENCE_S)
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 
 def eventually(look: Callable[[], Any]) -> Any:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + PATIENCE_S
     while not (found := look()):
         assert time.monotonic() < deadline
         time.sleep(0.02)
@@ -46,7 +46,7 @@ def test_what_is_sent_is_written_when_the_sender_goes_on(store: Store) -> None:
     from airflow_snowpack.plugin.outbox import Outbox
 
     written: list[str] = []
-    assert Outbox(lambda: store).send("a note", lambda store: written.append("a")) is True
+    assert Outbox(lambda: store, wait=PATIENCE).send("a note", lambda store: written.append("a")) is True
     assert written == ["a"]
 
 
@@ -55,7 +55,7 @@ def test_a_sender_does_not_wait_for_a_store_that_hangs(store: Store) -> None:
 
     released = threading.Event()
     outbox = Outbox(lambda: store, wait=timedelta(milliseconds=50))
-    assert outbox.send("a note", lambda store: released.wait(20)) is False
+    assert outbox.send("a note", lambda store: released.wait(PATIENCE_S)) is False
     released.set()
 
 
@@ -80,7 +80,7 @@ def test_a_write_that_fails_for_good_does_not_keep_the_next_one(store: Store) ->
     from airflow_snowpack.plugin.outbox import Outbox
 
     written: list[str] = []
-    outbox = Outbox(lambda: store)
+    outbox = Outbox(lambda: store, wait=PATIENCE)
     outbox.send("nonsense", lambda store: 1 / 0)
     assert outbox.send("a note", lambda store: written.append("b")) is True
     assert written == ["b"]

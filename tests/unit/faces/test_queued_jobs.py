@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import sqlalchemy as sa
+from bounded import PATIENCE_S
 from scripted_engine import ScriptedEngine, eventually
 
 from airflow_snowpack import operators, sensors
@@ -155,7 +156,7 @@ def test_the_sensor_waits_in_the_triggerer_until_a_job_waits(
         await asyncio.to_thread(jobs.submit, identified("demo.t"), ACTIONS)
         return dict((await waiting).payload)
 
-    event = asyncio.run(asyncio.wait_for(event_after_a_submit(), timeout=60))
+    event = asyncio.run(asyncio.wait_for(event_after_a_submit(), timeout=PATIENCE_S))
     assert event == {"depth": 1}
     resumed = run_operator(sensor, resume=("execute_complete", {"event": event, "until": "9999-01-01T00:00:00+00:00"}))
     assert (resumed.state, resumed.xcom) == ("success", [0])

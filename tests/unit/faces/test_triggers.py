@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from bounded import PATIENCE_S
 
 from airflow_snowpack import hooks, triggers
 from airflow_snowpack.jobs import Jobs, JobStatus
@@ -44,7 +45,7 @@ async def first_event(trigger: BaseTrigger) -> dict[str, Any]:
 
 def fired(trigger: BaseTrigger) -> dict[str, Any]:
 
-    return asyncio.run(asyncio.wait_for(first_event(trigger), timeout=30))
+    return asyncio.run(asyncio.wait_for(first_event(trigger), timeout=PATIENCE_S))
 
 
 @pytest.mark.parametrize(
@@ -127,7 +128,7 @@ def test_no_trigger_fires_before_airflow_has_processed_the_deferral(
         done, _ = await asyncio.wait([waiting], timeout=0.3)
         assert not done, "too early"
         processed.set()
-        return await asyncio.wait_for(waiting, timeout=60)
+        return await asyncio.wait_for(waiting, timeout=PATIENCE_S)
 
     assert asyncio.run(fire())
 
@@ -188,7 +189,7 @@ def test_the_gates_trigger_calls_a_run_when_the_place_that_it_waits_for_becomes_
         await asyncio.sleep(0.3)
         assert not waiting.done()
         await asyncio.to_thread(Runs(jobs.store).ended, "dag", "first", "success", jobs.store.clock())
-        return await asyncio.wait_for(waiting, timeout=60)
+        return await asyncio.wait_for(waiting, timeout=PATIENCE_S)
 
     assert asyncio.run(end_the_first_meanwhile()) == {"why": "called"}
 
@@ -218,7 +219,7 @@ def test_the_job_trigger_fires_when_the_job_ends(jobs: Jobs, flights: TableName)
         await asyncio.sleep(0.05)
         assert not waiting.done()
         await asyncio.to_thread(jobs.cancel, job.job_id)
-        return await asyncio.wait_for(waiting, timeout=30)
+        return await asyncio.wait_for(waiting, timeout=PATIENCE_S)
 
     assert asyncio.run(end_it_meanwhile()) == {"job_id": job.job_id, "status": JobStatus.CANCELLED.value}
 
@@ -298,7 +299,7 @@ def test_a_trigger_waits_on_through_an_outage_of_the_store(
         outage.end()
         return await waiting
 
-    event = asyncio.run(asyncio.wait_for(end_it_after_the_first_looks(), timeout=30))
+    event = asyncio.run(asyncio.wait_for(end_it_after_the_first_looks(), timeout=PATIENCE_S))
 
     assert event.get("status") == "cancelled" if awaited == "job" else event["free"] is True
 

@@ -46,7 +46,7 @@ def variables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]
 
 def test_a_worker_imports_nothing_of_airflow(variables: dict[str, str]) -> None:
     command = [sys.executable, "-c", WITHOUT_AIRFLOW, "--once", "--worker-id", "pod-7"]
-    done = subprocess.run(command, env=os.environ | variables, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(command, env=os.environ | variables, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
 
     assert done.returncode == 0, done.stderr
     assert "Worker pod-7 reaches the catalog" in done.stderr
