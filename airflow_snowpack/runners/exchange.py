@@ -114,7 +114,11 @@ class Exchange:
         self._inputs.add(name)
         folder = self.folder / INPUTS / name
         folder.mkdir()
-        return write_parquet(folder / "part-0.parquet", batches, name)
+        rows = write_parquet(folder / "part-0.parquet", batches, name)
+        # For the user of an image, whatever the umask is; the exchange folder itself decides who may enter.
+        folder.chmod(0o755)
+        (folder / "part-0.parquet").chmod(0o644)
+        return rows
 
     def write_call(
         self,

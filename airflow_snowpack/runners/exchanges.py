@@ -16,6 +16,7 @@ import fcntl
 import hashlib
 import logging
 import os
+import secrets
 import shutil
 import threading
 from collections.abc import Iterator
@@ -59,7 +60,7 @@ class Exchanges:
         for leftover in self.root.glob(f"{_prefix(task)}*"):
             if not _is_in_use(leftover):
                 _remove(leftover)
-        folder = self._folder(task, attempt)
+        folder = self.root / f"{_prefix(task)}{_hash(attempt)}-{secrets.token_hex(4)}"
         try:
             folder.mkdir(mode=0o700)
             use = _Use(folder)
@@ -77,10 +78,10 @@ class Exchanges:
 
         :raises ExchangeFolderUnusable: it does not exist on this worker.
         """
-        folder = self._folder(task, attempt)
-        if not folder.is_dir():
-            raise ExchangeFolderUnusable(folder, "it does not exist on this worker; the workers have to share it")
-        return Exchange(folder, _Use(folder).end, entry)
+        found = list(self.root.glob(f"{_prefix(task)}{_hash(attempt)}-*"))
+        if not found:
+            raise ExchangeFolderUnusable(self.root, f"it has no folder of {task}; a task that defers needs workers that share it")
+        return Exchange(found[0], _Use(found[0]).end, entry)
 
     def sweep(self, *, unused_for: timedelta) -> list[Path]:
         """Remove and return the folders that no process has used for this long."""
@@ -98,9 +99,6 @@ class Exchanges:
         clock = self.root / "clock"
         clock.touch()
         return clock.stat().st_mtime
-
-    def _folder(self, task: str, attempt: str) -> Path:
-        return self.root / f"{_prefix(task)}{_hash(attempt)}"
 
 
 class _Use:

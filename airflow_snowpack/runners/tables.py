@@ -40,7 +40,7 @@ def write_parquet(path: Path, batches: pa.RecordBatchReader | pa.Table, name: st
     try:
         with parquet.ParquetWriter(path, reader.schema) as writer:
             for group in _row_groups(reader):
-                writer.write_table(group)
+                writer.write_table(group, row_group_size=max(group.num_rows, 1))
                 rows += group.num_rows
         kept = parquet.read_schema(path)
     except pa.ArrowException as error:
@@ -189,11 +189,12 @@ def _row_groups(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
     import pyarrow as pa
 
     collected: list[pa.RecordBatch] = []
+    size = rows = 0
     for batch in batches:
         collected.append(batch)
-        size, rows = sum(each.nbytes for each in collected), sum(each.num_rows for each in collected)
+        size, rows = size + batch.nbytes, rows + batch.num_rows
         if size >= ROW_GROUP_BYTES or rows >= ROW_GROUP_ROWS:
             yield pa.Table.from_batches(collected)
-            collected = []
+            collected, size, rows = [], 0, 0
     if collected:
         yield pa.Table.from_batches(collected)
