@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from airflow_snowpack.jobs import Jobs, TableLocks
     from airflow_snowpack.jobs.model import LifecyclePolicy
     from airflow_snowpack.jobs.rescuer import Orphans
+    from airflow_snowpack.runners.images.records import ImageRecords
     from airflow_snowpack.runners.images.registry import ImageBuilds
     from airflow_snowpack.runners.images.target import ImageTarget
     from airflow_snowpack.scheduling import RegisteredRuns, Schedules
@@ -103,17 +104,24 @@ class Installation:
 
     @cached_property
     def image_builds(self) -> ImageBuilds:
-        """The registry of images that workers build."""
-        from airflow_snowpack.runners.images.model import ImagePolicy
+        """The images that workers build, with the builder of this process."""
         from airflow_snowpack.runners.images.registry import ImageBuilds
         from airflow_snowpack.runners.images.target import ImageTarget
+
+        target = ImageTarget() if self.image_target is None else self.image_target()
+        return ImageBuilds(self.store, target, self.image_records.policy)
+
+    @cached_property
+    def image_records(self) -> ImageRecords:
+        """The records of images; it needs neither a builder nor the registry's connection."""
+        from airflow_snowpack.runners.images.model import ImagePolicy
+        from airflow_snowpack.runners.images.records import ImageRecords
 
         given: dict[str, Any] = {}
         if (policy := self.policy) is not None:
             given = {"lease": policy.lease, "heartbeat": policy.heartbeat}
             given |= {"max_attempts": policy.max_attempts, "retry_base": policy.retry_base}
-        target = ImageTarget() if self.image_target is None else self.image_target()
-        return ImageBuilds(self.store, target, ImagePolicy(**given))
+        return ImageRecords(self.store, ImagePolicy(**given))
 
     def schedules(self, actor: Actor | None = None) -> Schedules:
         """Return the schedules.

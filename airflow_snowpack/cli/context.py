@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from airflow_snowpack.interim.registry import InterimRegistry
     from airflow_snowpack.inventory import Inventory
     from airflow_snowpack.jobs import Job, Jobs
-    from airflow_snowpack.runners.images import ImageBuilds
+    from airflow_snowpack.runners.images import ImageBuilds, ImageRecords
     from airflow_snowpack.scheduling import RegisteredRuns, Schedules
     from airflow_snowpack.store import Actor, AuditTrail
     from airflow_snowpack.store.signs_of_life import Role
@@ -109,8 +109,16 @@ class CommandContext:
 
     @property
     def image_builds(self) -> ImageBuilds:
-        """The registry of images that workers build."""
+        """The images that workers build, with the builder of this machine.
+
+        :raises ConnectionNotFound, UnsuitableConnection, IncompleteConnection: from the registry's Airflow connection.
+        """
         return self._hook.installation.image_builds
+
+    @property
+    def image_records(self) -> ImageRecords:
+        """The records of images."""
+        return self._hook.installation.image_records
 
     def report_role(self, role: Role, period: timedelta, command: str) -> None:
         """Record a sign of life of a command that cron may run in place of a DAG.

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from airflow_snowpack.jobs import Job, Jobs
-    from airflow_snowpack.runners.images import ImageBuilds, ImageRecord
+    from airflow_snowpack.runners.images import ImageRecord, ImageRecords
 
 ID_LENGTH = 32
 KEY_LENGTH = 64
@@ -90,7 +90,7 @@ def find_job(jobs: Jobs, given: str) -> Job:
     return jobs.get(job_id)
 
 
-def find_image(builds: ImageBuilds, given: str) -> ImageRecord:
+def find_image(records: ImageRecords, given: str) -> ImageRecord:
     """Return the image of a key, or the only image whose key begins with the text.
 
     :raises ImageBuildNotFound: there is no such image.
@@ -100,12 +100,12 @@ def find_image(builds: ImageBuilds, given: str) -> ImageRecord:
     from airflow_snowpack.runners.images import ImageBuildNotFound
 
     def beginning(text: str) -> Sequence[str]:
-        return builds.keys_beginning(text, limit=MATCHES_SHOWN + 1)
+        return records.keys_beginning(text, limit=MATCHES_SHOWN + 1)
 
     key = _whole_id(given, beginning, KEY_LENGTH, "an image key")
     if key is None:
         raise ImageBuildNotFound(given)
-    return builds.get(key)
+    return records.get(key)
 
 
 def _whole_id(given: str, beginning: Callable[[str], Sequence[str]], length: int, what: str) -> str | None:

@@ -49,12 +49,12 @@ class ImageBuildTrigger(WaitFor):
 
 def _read_states(store: Store, waiting: frozenset[ImageBuildTrigger]) -> dict[ImageBuildTrigger, str | None]:
     """Return the state of each trigger's image, ``None`` for those that wait on."""
-    from airflow_snowpack.runners.images import ImageBuilds, ImageTarget
+    from airflow_snowpack.runners.images import ImageRecords
 
     by_key: defaultdict[str, list[ImageBuildTrigger]] = defaultdict(list)
     for each in waiting:
         by_key[each.key].append(each)
-    images = ImageBuilds(store, ImageTarget()).states(by_key)
+    images = ImageRecords(store).states(by_key)
     found: dict[ImageBuildTrigger, str | None] = {}
     for key, triggers in by_key.items():
         found |= dict.fromkeys(triggers, _state_of(images[key]))

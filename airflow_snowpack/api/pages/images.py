@@ -27,13 +27,13 @@ router = APIRouter(route_class=PageRoute)
 @router.get("/images")
 def images(page: Here) -> HTMLResponse:
     asked = {"state": page.choice("state", list(ImageState))}
-    builds, state = page.services.installation.image_builds, ImageState(asked["state"]) if asked["state"] else None
-    found = page.listed(lambda cursor: builds.list(limit=PAGE, cursor=cursor, state=state))
+    records, state = page.services.installation.image_records, ImageState(asked["state"]) if asked["state"] else None
+    found = page.listed(lambda cursor: records.list(limit=PAGE, cursor=cursor, state=state))
     return page.render(
         "images.html",
         "Images",
         asked,
-        images=[(image, explain(image, builds.policy, page.now, "It"), build_time(image)) for image in found.items],
+        images=[(image, explain(image, records.policy, page.now, "It"), build_time(image)) for image in found.items],
         next=found.next,
         cursor=page.asked("cursor"),
         states=list(ImageState),
@@ -45,20 +45,20 @@ def images(page: Here) -> HTMLResponse:
 
 @router.get("/images/{key}")
 def image(page: Here, key: ImageKey) -> HTMLResponse:
-    builds = page.services.installation.image_builds
-    found = builds.get(key)
+    records = page.services.installation.image_records
+    found = records.get(key)
     return page.render(
         "image.html",
         f"Image {found.key[:SHORT]}",
         image=found,
-        explanation=explain(found, builds.policy, page.now),
+        explanation=explain(found, records.policy, page.now),
         took=build_time(found),
-        log=builds.log(key),
-        most=builds.policy.max_attempts,
+        log=records.log(key),
+        most=records.policy.max_attempts,
         builder=task_link(found.holder, page.airflow),
         tones=TONES,
         short=SHORT,
         host_of=host_of,
         words=WORDS,
-        audit=AuditTrail(builds.store).latest(CHANGES, subject=f"image:{key}"),
+        audit=AuditTrail(records.store).latest(CHANGES, subject=f"image:{key}"),
     )

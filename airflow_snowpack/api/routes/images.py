@@ -33,22 +33,22 @@ def list_images(
     limit: Limit = 100,
 ) -> JSONResponse:
     """With what each waits for, or how its build ended."""
-    builds = services.installation.image_builds
-    page = builds.list(limit=limit, cursor=cursor, state=state)
-    return JSONResponse(images(builds.policy, builds.store.clock()).page(page.items, page.next))
+    records = services.installation.image_records
+    page = records.list(limit=limit, cursor=cursor, state=state)
+    return JSONResponse(images(records.policy, records.store.clock()).page(page.items, page.next))
 
 
 @router.get("/images/{key:name}", **documented("get_image", "Get an image", ImageShape, 404))
 def get_image(key: ImageKey, services: Open) -> JSONResponse:
     """With what it waits for, who builds it, or how its build ended."""
-    builds = services.installation.image_builds
-    return JSONResponse(image_body(builds.get(key), builds.policy, builds.store.clock()))
+    records = services.installation.image_records
+    return JSONResponse(image_body(records.get(key), records.policy, records.store.clock()))
 
 
 @router.get("/images/{key:name}/log", **LOG)
 def get_image_log(key: ImageKey, services: Open) -> PlainTextResponse:
     """The end of the log of the latest attempt that ended; empty if none did."""
-    return PlainTextResponse(services.installation.image_builds.log(key))
+    return PlainTextResponse(services.installation.image_records.log(key))
 
 
 @router.delete("/images/{key:name}", **documented("forget_image", "Forget an image", ImageShape, 404))
@@ -57,5 +57,5 @@ def forget_image(key: ImageKey, actor: Acting, services: Open) -> JSONResponse:
 
     Returns the record as it was.
     """
-    builds = services.installation.image_builds
-    return JSONResponse(image_body(builds.forget(key, actor=actor), builds.policy, builds.store.clock()))
+    records = services.installation.image_records
+    return JSONResponse(image_body(records.forget(key, actor=actor), records.policy, records.store.clock()))

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from datetime import datetime, timedelta
     from types import FrameType
 
-    from airflow_snowpack.runners.images import ImageBuild, ImageBuilds, ImageRecord, Ready
+    from airflow_snowpack.runners.images import ImageBuild, ImageBuilds, ImageRecord, ImageRecords, Ready
     from airflow_snowpack.store import Actor
 
 
@@ -35,10 +35,10 @@ def list_images(args: Namespace) -> ExitCode | None:
     from airflow_snowpack.runners.images import ImageState
 
     with open_context(args) as here:
-        builds, now = here.image_builds, here.now
+        records, now = here.image_records, here.now
         state = None if args.state is None else ImageState(args.state)
-        page = builds.list(limit=args.limit, cursor=args.cursor, state=state)
-        print_page(args, images(builds.policy, now), page.items, page.next, now, filters=(args.state,))
+        page = records.list(limit=args.limit, cursor=args.cursor, state=state)
+        print_page(args, images(records.policy, now), page.items, page.next, now, filters=(args.state,))
     return None
 
 
@@ -46,12 +46,12 @@ def list_images(args: Namespace) -> ExitCode | None:
 def show(args: Namespace) -> ExitCode | None:
     """``images show``"""
     with open_context(args) as here:
-        builds = here.image_builds
-        image = find_image(builds, args.key)
+        records = here.image_records
+        image = find_image(records, args.key)
         if args.log:
-            _print_log(builds.log(image.key))
+            _print_log(records.log(image.key))
             return None
-        _print_image(args.output, builds, image)
+        _print_image(args.output, records, image)
     return None
 
 
@@ -130,13 +130,13 @@ def _print_line(line: str) -> None:
 def forget(args: Namespace) -> ExitCode | None:
     """``images forget``"""
     with open_context(args) as here:
-        builds, now = here.image_builds, here.now
-        found = [find_image(builds, given) for given in dict.fromkeys(args.keys)]
+        records, now = here.image_records, here.now
+        found = list({image.key: image for image in (find_image(records, given) for given in args.keys)}.values())
         names = ", ".join(image.key[:SHORT] for image in found)
         confirm(f"Forget {names}? Tasks that need {_it(len(found))} build {_it(len(found))} again.", yes=args.yes)
-        forgotten, code = each(found, lambda image: builds.forget(image.key, actor=here.actor))
+        forgotten, code = each(found, lambda image: records.forget(image.key, actor=here.actor))
     if args.output in DATA:
-        print_data(args.output, [image_body(image, builds.policy, now) for image in forgotten])
+        print_data(args.output, [image_body(image, records.policy, now) for image in forgotten])
         return code
     for image in forgotten:
         left = f" The image stays where it is: {image.reference}." if image.reference else ""
@@ -161,9 +161,9 @@ def _source(args: Namespace) -> ImageBuild:
     return ImageBuild(args.remote, args.revision, args.dockerfile, values)
 
 
-def _print_image(output: str, builds: ImageBuilds, image: ImageRecord) -> None:
-    now = builds.store.clock()
-    body = image_body(image, builds.policy, now)
+def _print_image(output: str, records: ImageRecords, image: ImageRecord) -> None:
+    now = records.store.clock()
+    body = image_body(image, records.policy, now)
     print_one(output, body, filled(_fields(image, body["explanation"], now)))
 
 

@@ -17,6 +17,7 @@ from .model import (
     ImageState as ImageState,
     Ready as Ready,
 )
+from .records import ImageRecords as ImageRecords
 from .registry import ImageBuilds as ImageBuilds
 from .source import ImageBuild as ImageBuild
 from .target import ImageTarget as ImageTarget, Registry as Registry

@@ -16,7 +16,7 @@ import logging
 import os
 import socket
 import threading
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from functools import partial
@@ -34,20 +34,16 @@ from airflow_snowpack.runners.images.credentials import token
 from airflow_snowpack.runners.images.errors import (
     DockerfileNotFound,
     ImageBuildFailed,
-    ImageBuildNotFound,
     ImageBuildStopped,
 )
 from airflow_snowpack.runners.images.git import check_out, resolve
 from airflow_snowpack.runners.images.key import image_key
-from airflow_snowpack.runners.images.model import Building, Failed, ImagePolicy, ImageRecord, ImageState, Ready
+from airflow_snowpack.runners.images.model import Building, Failed, ImagePolicy, ImageState, Ready
+from airflow_snowpack.runners.images.records import ImageRecords, audit_subject
 from airflow_snowpack.runners.images.rows import (
     BY_KEY,
     IMAGE,
     LOG,
-    NEWEST_FIRST,
-    RECORDS,
-    WITHOUT_LOG,
-    record_from,
     requested,
     state_from,
     unbuilt,
@@ -55,23 +51,21 @@ from airflow_snowpack.runners.images.rows import (
 from airflow_snowpack.runners.images.scratch import scratch_folder
 from airflow_snowpack.runners.images.source import ImageBuild
 from airflow_snowpack.runners.images.target import ImageTarget
-from airflow_snowpack.store import Actor, IdMaker, Store, new_id, storable, write_audit
+from airflow_snowpack.store import Actor, IdMaker, Store, new_id, write_audit
 from airflow_snowpack.store.dialect import insert
 from airflow_snowpack.store.keep_alive import KeepAlive
-from airflow_snowpack.store.paging import Page
 from airflow_snowpack.store.tables.images import image_builds
 
 log = logging.getLogger(__name__)
 
-PAGE_SIZE = 100
 USE_RECORDED_EVERY = timedelta(days=1)
 """Retention counts from the last use, in days; a request of a ready image usually writes nothing."""
 FINAL_KINDS = (Kind.INVALID, Kind.NOT_FOUND)
 """Another attempt at the same commit would fail in the same way."""
 
 
-class ImageBuilds:
-    """Images by their keys.
+class ImageBuilds(ImageRecords):
+    """Images by their keys, and their builds.
 
     :param target: the builder, and where it stores images.
     :param builder: ``None`` for the one that ``target`` names.
@@ -87,9 +81,8 @@ class ImageBuilds:
         builder: Builder | None = None,
         make_id: IdMaker = new_id,
     ) -> None:
-        self.store = store
+        super().__init__(store, policy)
         self.target = target
-        self.policy = policy or ImagePolicy()
         self._builder = builder or builder_named(target.builder)
         self._attempts = ImageAttempts(store, self.policy, make_id)
         self._lock = threading.RLock()  # a signal handler may stop while the same thread is in here
@@ -140,64 +133,6 @@ class ImageBuilds:
         with self._lock:
             for commands in self._running:
                 commands.stop()
-
-    def states(self, keys: Collection[str]) -> dict[str, Ready | Building | Failed | None]:
-        """Return the states of several images, in one statement; ``None`` for an unknown key."""
-        now = self.store.clock()
-        rows = self.store.all_by_key(RECORDS, IMAGE.key, keys)
-        return {**dict.fromkeys(keys), **{row.key: state_from(row, now, self.policy) for row in rows}}
-
-    def get(self, key: str) -> ImageRecord:
-        """:raises ImageBuildNotFound: no image was requested under this key."""
-        row = self.store.first(BY_KEY, {"b_key": storable(key)})
-        if row is None:
-            raise ImageBuildNotFound(key)
-        return record_from(row)
-
-    def keys_beginning(self, beginning: str, *, limit: int = 10) -> Sequence[str]:
-        """Return the keys that begin with the short key of a list."""
-        # A range of the primary key, not LIKE, which scans on Postgres. "g" comes after every hexadecimal digit.
-        beginning = storable(beginning)
-        query = sa.select(IMAGE.key).where(IMAGE.key >= beginning, IMAGE.key < f"{beginning}g").order_by(IMAGE.key).limit(limit)
-        return [key for key in self.store.scalars(query) if key.startswith(beginning)]
-
-    def list(self, *, limit: int = PAGE_SIZE, cursor: str | None = None, state: ImageState | None = None) -> Page[ImageRecord]:
-        """List the images, the latest request first.
-
-        :param cursor: ``next`` of the page before.
-        :raises InvalidCursor: no page returned it.
-        """
-        query = RECORDS.where(*NEWEST_FIRST.beyond(cursor)).order_by(*NEWEST_FIRST.order()).limit(limit + 1)
-        query = query if state is None else query.where(IMAGE.state == state.value)
-        return NEWEST_FIRST.page(self.store.all(query), limit, record_from)
-
-    def log(self, key: str) -> str:
-        """Return the end of the log of the latest attempt that ended; empty if none did.
-
-        :raises ImageBuildNotFound: no image was requested under this key.
-        """
-        row = self.store.first(LOG, {"b_key": storable(key)})
-        if row is None:
-            raise ImageBuildNotFound(key)
-        return str(row.log)
-
-    def forget(self, key: str, *, actor: Actor | None = None) -> ImageRecord:
-        """Delete the record of an image, so that its next request builds it again. A build in progress ends without a result.
-
-        :param actor: recorded in the audit trail.
-        :returns: the record as it was.
-        :raises ImageBuildNotFound: no image was requested under this key.
-        """
-        delete = sa.delete(image_builds).where(IMAGE.key == storable(key)).returning(*WITHOUT_LOG)
-
-        def write(conn: sa.Connection) -> ImageRecord:
-            row = conn.execute(delete).first()
-            if row is None:
-                raise ImageBuildNotFound(key)
-            write_audit(conn, self.store, actor, "forget_image", audit_subject(key), remote=row.remote, commit=row.commit_hash)
-            return record_from(row)
-
-        return self.store.transact(write)
 
     def _pinned(self, source: ImageBuild, commands: Commands) -> ImageBuild:
         if source.is_pinned:
@@ -330,11 +265,6 @@ class ImageBuilds:
         finally:
             with self._lock:
                 self._running.discard(commands)
-
-
-def audit_subject(key: str) -> str:
-    """Return the name of an image in the audit trail."""
-    return f"image:{key}"
 
 
 def _here() -> str:

@@ -58,12 +58,23 @@ def test_a_key_that_is_not_there_or_too_short_is_an_error(snowpack: Run, made: M
 def test_images_are_forgotten_after_a_confirmation(snowpack: Run, made: MadeImages, jobs: Jobs) -> None:
     unasked = snowpack("images", "forget", made.failed.key)
     assert (unasked.code, f"Forget {made.failed.key[:12]}?" in unasked.err, changes(jobs)) == (2, True, [])
-    done = snowpack("images", "forget", made.failed.key[:10], made.ready.key, "--yes")
+    done = snowpack("images", "forget", made.failed.key[:10], made.ready.key, made.failed.key, "--yes")
     assert done.code == 0
     assert f"Forgot {made.failed.key[:12]} of https://github.com/acme/score.git.\n" in done.out
     assert f"The image stays where it is: {made.ready.reference}.\n" in done.out
     assert set(changes(jobs)) == {("ann", "forget_image", f"image:{image.key}") for image in (made.failed, made.ready)}
     assert len(made.keys) == 3
+
+
+def test_only_a_build_needs_the_connection_of_the_registry(
+    snowpack: Run, made: MadeImages, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AIRFLOW__SNOWPACK__IMAGE_REGISTRY_CONN_ID", "nowhere")
+    assert made.ready.key[:12] in snowpack("images", "list").out
+    assert snowpack("images", "show", made.ready.key).code == 0
+    assert snowpack("images", "forget", made.ready.key, "--yes").code == 0
+    build = snowpack("images", "build", "https://github.com/acme/score.git")
+    assert (build.code, "nowhere" in build.err) == (6, True)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,103 @@
+"""The records of images, for processes that build none: a triggerer, the API and the pages.
+
+    records = ImageRecords(store)
+    records.get(key).state                   # ImageState.BUILDING
+    records.forget(key, actor=Actor("vera", "page"))
+
+It needs neither a builder nor the connection of the registry.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+import sqlalchemy as sa
+
+from airflow_snowpack.runners.images.errors import ImageBuildNotFound
+from airflow_snowpack.runners.images.model import Building, Failed, ImagePolicy, ImageRecord, ImageState, Ready
+from airflow_snowpack.runners.images.rows import (
+    BY_KEY,
+    IMAGE,
+    LOG,
+    NEWEST_FIRST,
+    RECORDS,
+    WITHOUT_LOG,
+    record_from,
+    state_from,
+)
+from airflow_snowpack.store import Actor, Store, storable, write_audit
+from airflow_snowpack.store.paging import Page
+from airflow_snowpack.store.tables.images import image_builds
+
+PAGE_SIZE = 100
+
+
+class ImageRecords:
+    """The records of images by their keys."""
+
+    def __init__(self, store: Store, policy: ImagePolicy | None = None) -> None:
+        self.store = store
+        self.policy = policy or ImagePolicy()
+
+    def states(self, keys: Collection[str]) -> dict[str, Ready | Building | Failed | None]:
+        """Return the states of several images, in one statement; ``None`` for an unknown key."""
+        now = self.store.clock()
+        rows = self.store.all_by_key(RECORDS, IMAGE.key, keys)
+        return {**dict.fromkeys(keys), **{row.key: state_from(row, now, self.policy) for row in rows}}
+
+    def get(self, key: str) -> ImageRecord:
+        """:raises ImageBuildNotFound: no image was requested under this key."""
+        row = self.store.first(BY_KEY, {"b_key": storable(key)})
+        if row is None:
+            raise ImageBuildNotFound(key)
+        return record_from(row)
+
+    def keys_beginning(self, beginning: str, *, limit: int = 10) -> Sequence[str]:
+        """Return the keys that begin with the short key of a list."""
+        # A range of the primary key, not LIKE, which scans on Postgres. "g" comes after every hexadecimal digit.
+        beginning = storable(beginning)
+        query = sa.select(IMAGE.key).where(IMAGE.key >= beginning, IMAGE.key < f"{beginning}g").order_by(IMAGE.key).limit(limit)
+        return [key for key in self.store.scalars(query) if key.startswith(beginning)]
+
+    def list(self, *, limit: int = PAGE_SIZE, cursor: str | None = None, state: ImageState | None = None) -> Page[ImageRecord]:
+        """List the images, the latest request first.
+
+        :param cursor: ``next`` of the page before.
+        :raises InvalidCursor: no page returned it.
+        """
+        query = RECORDS.where(*NEWEST_FIRST.beyond(cursor)).order_by(*NEWEST_FIRST.order()).limit(limit + 1)
+        query = query if state is None else query.where(IMAGE.state == state.value)
+        return NEWEST_FIRST.page(self.store.all(query), limit, record_from)
+
+    def log(self, key: str) -> str:
+        """Return the end of the log of the latest attempt that ended; empty if none did.
+
+        :raises ImageBuildNotFound: no image was requested under this key.
+        """
+        row = self.store.first(LOG, {"b_key": storable(key)})
+        if row is None:
+            raise ImageBuildNotFound(key)
+        return str(row.log)
+
+    def forget(self, key: str, *, actor: Actor | None = None) -> ImageRecord:
+        """Delete the record of an image, so that its next request builds it again. A build in progress ends without a result.
+
+        :param actor: recorded in the audit trail.
+        :returns: the record as it was.
+        :raises ImageBuildNotFound: no image was requested under this key.
+        """
+        delete = sa.delete(image_builds).where(IMAGE.key == storable(key)).returning(*WITHOUT_LOG)
+
+        def write(conn: sa.Connection) -> ImageRecord:
+            row = conn.execute(delete).first()
+            if row is None:
+                raise ImageBuildNotFound(key)
+            write_audit(conn, self.store, actor, "forget_image", audit_subject(key), remote=row.remote, commit=row.commit_hash)
+            return record_from(row)
+
+        return self.store.transact(write)
+
+
+def audit_subject(key: str) -> str:
+    """Return the name of an image in the audit trail."""
+    return f"image:{key}"
