@@ -1,4 +1,4 @@
-"""The pages of interim tables and of registered runs in a real browser: by keys, in light and dark, with hostile names."""
+"""Pages of interim tables, registered runs and images in a real browser: by keys, in light and dark, with hostile names."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pytest
 from bounded import PATIENCE_S
 from contrast import CONTRAST
 from interim_world import HOSTILE, MadeInterim, handed_on, holder, make_interim
+from made_images import ImageMaker, MadeImages, make_images
 from pages_world import SomebodyIs, World, app_of, open_world
 from schedules_world import register_runs
 
@@ -190,3 +191,43 @@ def test_registered_runs_are_found_switched_started_and_unregistered_by_keys(wor
 @pytest.mark.usefixtures("runs")
 def test_the_page_of_registered_runs_can_be_read_by_everybody_and_is_run_by_nobody(page: Page) -> None:
     looks_right(page, "/ui/runs")
+
+
+@pytest.fixture
+def images(world: World) -> MadeImages:
+    """Images in every state, and one in whose Dockerfile, error and log is whatever a repository may have."""
+    made = make_images(world.store)
+    maker = ImageMaker(world.store)
+    maker.fail(maker.begin(maker.request(dockerfile=HOSTILE)), HOSTILE, f"{HOSTILE}\n{'x' * 500}", is_final=True)
+    return made
+
+
+def test_images_are_filtered_opened_and_forgotten_by_keys(world: World, images: MadeImages, page: Page) -> None:
+    from playwright.sync_api import expect
+
+    page.goto("/ui/")
+    press(page, "g", "m")
+    page.wait_for_url("**/ui/images")
+    rows(page, *images.keys)
+    page.get_by_role("radio", name="ready").check()
+    page.wait_for_url("**/ui/images?state=ready")
+    rows(page, images.ready.key, images.on_one_host.key)
+    press(page, "j", "Enter")
+    page.wait_for_url(f"**/ui/images/{images.ready.key}")
+    page.get_by_role("button", name=f"Forget the image {images.ready.key[:12]}").focus()
+    press(page, "Enter")
+    expect(page.locator("#confirm-text")).to_contain_text("The image itself is not deleted.")
+    expect(page.locator("#confirm [data-close]")).to_be_focused()
+    press(page, "Tab", "Enter")
+    page.wait_for_url("**/ui/images")
+    expect(page.locator(f'tr[data-key="{images.ready.key}"]')).to_have_count(0)
+    assert [(entry.actor, entry.via, entry.change) for entry in AuditTrail(world.store).latest()] == [
+        ("vera", "page", "forget_image")
+    ]
+
+
+def test_the_pages_of_images_can_be_read_by_everybody_and_are_run_by_nobody(images: MadeImages, page: Page) -> None:
+    looks_right(page, "/ui/images")
+    for key in images.keys:
+        if images.builds.get(key).dockerfile == HOSTILE:
+            looks_right(page, f"/ui/images/{key}")
