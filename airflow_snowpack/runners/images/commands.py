@@ -31,12 +31,13 @@ class CommandFailed(ImageError, kind=Kind.FAILED):
     """A program of a build failed.
 
     :ivar problem: how it ended, with the last line of its errors.
-    :ivar timed_out: it was ended because it took too long.
+    :ivar errors: the lines of its standard error.
     """
 
-    def __init__(self, program: str, problem: str, *, timed_out: bool = False) -> None:
-        self.problem, self.timed_out = problem, timed_out
-        super().__init__(f"{program} {problem}.")
+    def __init__(self, program: str, how: str, errors: Sequence[str] = ()) -> None:
+        self.errors = tuple(line.strip() for line in errors if line.strip())
+        self.problem = how + (f": {self.errors[-1].rstrip('.')}" if self.errors else "")
+        super().__init__(f"{program} {self.problem}.")
 
 
 class Commands:
@@ -100,16 +101,14 @@ class Commands:
             code = runner.run(Invocation(tuple(argv), dict(environment or {}), folder, str(folder)), keep)
         except EntryCancelled:
             if late.is_set() and timeout is not None:
-                problem = f"did not end within {timeout.total_seconds():.0f} s"
-                raise CommandFailed(program, problem, timed_out=True) from None
+                raise CommandFailed(program, f"did not end within {timeout.total_seconds():g} s") from None
             raise
         finally:
             timer.cancel()
             with self._lock:
                 self._running = None
         if code != 0:
-            last = next((line.strip() for line in reversed(errors) if line.strip()), "")
-            raise CommandFailed(program, f"ended {ending(code)}" + (f": {last.rstrip('.')}" if last else ""))
+            raise CommandFailed(program, f"ended {ending(code)}", errors)
         return lines
 
     def stop(self) -> None:

@@ -92,6 +92,8 @@ def _git(commands: Commands, source: ImageBuild, folder: Path, *arguments: str, 
     try:
         return commands.run(["git", *OPTIONS, *arguments], folder, environment, timeout=timeout, is_logged=False)
     except CommandFailed as error:
-        raise RepositoryUnavailable(source.remote, error.problem) from error
+        # Its last lines are advice.
+        problem = next((line for line in error.errors if line.startswith("fatal: ")), f"git {error.problem}")
+        raise RepositoryUnavailable(source.remote, problem.rstrip(".")) from error
     except EntryNotStarted as error:
         raise BuilderUnavailable("git", str(error)) from error
