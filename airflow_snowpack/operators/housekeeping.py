@@ -32,7 +32,8 @@ MAX_LISTED = 50
 class SweepOperator(UsesStore):
     """Sweeps once: requeues jobs whose lease expired, fails those without attempts left, and releases locks of ended jobs.
 
-    Schedule it every few minutes.
+    It also removes the exchange folders of entries that no task has used for a day, as far as this worker has them. Schedule it
+    every few minutes.
 
     :param store_conn_id: the Airflow connection of the store; ``None`` for the installation's.
 
@@ -43,11 +44,14 @@ class SweepOperator(UsesStore):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Sweep once."""
+        from airflow_snowpack.runners import Exchanges
         from airflow_snowpack.store.signs_of_life import Role
 
         with self.installation() as hook:
             report = hook.jobs().sweep()
             sign_of_task(hook.store(), Role.SWEEPER, context).beat()
+            for folder in Exchanges(hook.settings.runner_folder).sweep():
+                self.log.info("Removed the exchange folder %s, which a killed task has left", folder)
         if report.paused:
             self.log.info("Drain mode is on: nothing was swept")
         return {

@@ -3,11 +3,13 @@
     exchanges = Exchanges(Path("/var/lib/snowpack"))
     with exchanges.begin("dag/run/score/-1", attempt_id) as exchange:
         ...
-    exchanges.sweep(unused_for=timedelta(days=1))
+    exchanges.sweep()
 
 A folder is removed by its task, or by the supervisor of a task that was killed. What is left is removed by the next attempt of
-the same task instance, or by a sweep. The invariant: a folder that a live process uses is not removed by another one. Its user
-holds a lock on the file ``in_use``, and touches it every minute, for a file system that does not pass locks on to other hosts.
+the same task instance, or after a day by any other entry on this worker, or by a sweep.
+
+The invariant: a folder that a live process uses is not removed by another one. Its user holds a lock on the file ``in_use``, and
+touches it every minute, for a file system that does not pass locks on to other hosts.
 """
 
 from __future__ import annotations
@@ -31,22 +33,18 @@ from airflow_snowpack.runners.exchange import Exchange
 log = logging.getLogger(__name__)
 
 PREFIX, IN_USE = "entry-", "in_use"
+STALE_AFTER = timedelta(days=1)
 TOUCH_INTERVAL_S = 60.0
 
 
 class Exchanges:
     """The exchange folders below one folder of the worker.
 
-    :param root: the setting ``runner_folder``; created when it does not exist.
-    :raises ExchangeFolderUnusable: it cannot be created.
+    :param root: the setting ``runner_folder``; created when it is needed.
     """
 
     def __init__(self, root: Path) -> None:
         self.root = root.absolute()
-        try:
-            self.root.mkdir(mode=0o711, parents=True, exist_ok=True)
-        except OSError as error:
-            raise ExchangeFolderUnusable(self.root, error.strerror) from error
 
     def begin(self, task: str, attempt: str, *, shared: bool = False) -> Exchange:
         """Create the folder of this attempt, and remove those that earlier attempts of the task instance have left.
@@ -57,11 +55,13 @@ class Exchanges:
             folder's name can read it and write its outputs.
         :raises ExchangeFolderUnusable: the folder cannot be created.
         """
-        for leftover in self.root.glob(f"{_prefix(task)}*"):
-            if not _is_in_use(leftover):
-                _remove(leftover)
         folder = self.root / f"{_prefix(task)}{_hash(attempt)}-{secrets.token_hex(4)}"
         try:
+            self.root.mkdir(mode=0o711, parents=True, exist_ok=True)
+            for leftover in self.root.glob(f"{_prefix(task)}*"):
+                if not _is_in_use(leftover):
+                    _remove(leftover)
+            self.sweep()
             folder.mkdir(mode=0o700)
             use = _Use(folder)
             for name in (INPUTS, OUTPUTS):
@@ -83,15 +83,22 @@ class Exchanges:
             raise ExchangeFolderUnusable(self.root, f"it has no folder of {task}; a task that defers needs workers that share it")
         return Exchange(found[0], _Use(found[0]).end, entry)
 
-    def sweep(self, *, unused_for: timedelta) -> list[Path]:
-        """Remove and return the folders that no process has used for this long."""
-        return [folder for folder in self._unused(unused_for) if _remove(folder)]
+    def sweep(self, *, unused_for: timedelta = STALE_AFTER) -> list[Path]:
+        """Remove and return the folders that no process has used for this long; a deferred task does not use its folder.
+
+        :raises ExchangeFolderUnusable: the root cannot be read or written to.
+        """
+        if not self.root.is_dir():
+            return []
+        try:
+            return [folder for folder in self._unused(unused_for) if _remove(folder)]
+        except OSError as error:
+            raise ExchangeFolderUnusable(self.root, error.strerror) from error
 
     def _unused(self, unused_for: timedelta) -> Iterator[Path]:
         now = self._now()
         for folder in sorted(self.root.glob(f"{PREFIX}*")):
-            last_use = max((path.stat().st_mtime for path in (folder, folder / IN_USE) if path.exists()), default=now)
-            if now - last_use >= unused_for.total_seconds() and not _is_in_use(folder):
+            if now - _last_use(folder, now) >= unused_for.total_seconds() and not _is_in_use(folder):
                 yield folder
 
     def _now(self) -> float:
@@ -129,6 +136,15 @@ class _Use:
                 os.utime(self._folder / IN_USE)
             except OSError:
                 return  # the folder is gone
+
+
+def _last_use(folder: Path, now: float) -> float:
+    """Return when a process has used the folder last; now, if it is being removed."""
+    try:
+        begun = folder.stat().st_mtime
+        return max(begun, (folder / IN_USE).stat().st_mtime) if (folder / IN_USE).exists() else begun
+    except FileNotFoundError:
+        return now
 
 
 def _is_in_use(folder: Path) -> bool:

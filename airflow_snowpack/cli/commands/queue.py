@@ -11,7 +11,7 @@ from airflow_snowpack.cli.errors import NotTheHolder, UsageProblem
 from airflow_snowpack.cli.output import is_for_people, print_list, print_one, print_page
 from airflow_snowpack.cli.values import HEXADECIMAL, ID_LENGTH, SHORTEST_ID
 from airflow_snowpack.exit_code import ExitCode
-from airflow_snowpack.humanize import ago, duration, short_id
+from airflow_snowpack.humanize import ago, duration, plural, short_id
 from airflow_snowpack.iceberg.errors import catalog_label
 from airflow_snowpack.wire.listing import cut
 from airflow_snowpack.wire.operations import AUDIT, LOCKS, DrainShape, QueueShape, ReleaseShape, SweepShape, locked_by_job
@@ -41,13 +41,17 @@ def show(args: Namespace) -> ExitCode | None:
 @ends_cleanly
 def sweep(args: Namespace) -> ExitCode | None:
     """``sweep``"""
+    from airflow_snowpack.runners import Exchanges
     from airflow_snowpack.store.signs_of_life import Role
 
     with open_context(args) as here:
         report = here.jobs.sweep(actor=here.actor)
         here.report_role(Role.SWEEPER, timedelta(minutes=5), "airflow snowpack sweep")
+        folders = Exchanges(here.settings.runner_folder).sweep()
     if is_for_people(args.output):
         print(_swept(report))
+        if folders:
+            print(f"Removed {plural(len(folders), 'exchange folder')} of killed tasks.")
     else:
         body = SweepShape.encode(report)
         fields = {name: value if isinstance(value, bool) else ",".join(value) for name, value in body.items()}

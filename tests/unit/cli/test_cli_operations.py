@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -9,6 +10,8 @@ import pytest
 
 from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.jobs import Jobs, LifecyclePolicy, explain_tables
+from airflow_snowpack.runners import Exchanges
+from airflow_snowpack.settings import Settings
 from airflow_snowpack.store import AuditTrail
 from airflow_snowpack.wire.operations import LockShape
 from airflow_snowpack.wire.table import TableShape
@@ -189,6 +192,15 @@ def test_a_sweep_tells_what_it_took_back(snowpack: Run, jobs: Jobs) -> None:
     hasty.claim("w1")
     swept = snowpack("sweep", "-o", "json")
     assert (swept.code, swept.json["requeued"]) == (0, [job.job_id])
+
+
+def test_a_sweep_removes_the_exchange_folder_of_a_task_that_was_killed_a_day_ago(snowpack: Run, installation: Path) -> None:
+    left = Exchanges(Settings.load().runner_folder).begin("dag/run/killed/-1", "attempt")
+    left.leave()
+    for path in (left.folder / "in_use", left.folder):
+        os.utime(path, (0, 0))
+    assert snowpack("sweep").out == "Nothing to sweep.\nRemoved 1 exchange folder of killed tasks.\n"
+    assert not left.folder.exists()
 
 
 def test_in_drain_mode_nothing_is_swept_and_the_code_says_later(snowpack: Run) -> None:

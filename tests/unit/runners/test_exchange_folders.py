@@ -18,7 +18,6 @@ from airflow_snowpack.runners.errors import ExchangeFolderUnusable, InvalidEntry
 from airflow_snowpack.runners.tables import ROW_GROUP_ROWS
 
 TASK = "dag/run/task/-1"
-DAY = timedelta(days=1)
 
 
 @pytest.fixture
@@ -139,26 +138,39 @@ def test_the_next_attempt_removes_what_a_killed_one_left_and_nothing_else(exchan
 
 
 def test_a_sweep_removes_what_no_process_has_used_for_that_long(exchanges: Exchanges) -> None:
-    folders = {}
-    for name, hours, live in (("old", 25, False), ("recent", 23, False), ("old and live", 25, True)):
-        exchange = exchanges.begin(name, "1")
-        folders[name] = exchange.folder
-        if not live:
-            exchange.leave()
-        for path in (exchange.folder / "in_use", exchange.folder):
+    begun = {name: exchanges.begin(name, "1") for name in ("old", "recent", "old and live")}
+    folders = {name: exchange.folder for name, exchange in begun.items()}
+    for name, hours in (("old", 25), ("recent", 23), ("old and live", 25)):
+        if name != "old and live":
+            begun[name].leave()
+        for path in (folders[name] / "in_use", folders[name]):
             moment = path.stat().st_mtime - hours * 3600
             os.utime(path, (moment, moment))
-    assert exchanges.sweep(unused_for=DAY) == [folders["old"]]
+    assert exchanges.sweep() == [folders["old"]]
     assert not folders["old"].exists()
     assert folders["recent"].exists()
     assert folders["old and live"].exists()
-    assert exchanges.sweep(unused_for=DAY) == []
+    assert exchanges.sweep() == []
 
 
 def test_a_sweep_leaves_what_is_not_an_exchange_folder(exchanges: Exchanges) -> None:
-    (exchanges.root / "precious").mkdir()
+    (exchanges.root / "precious").mkdir(parents=True)
     assert exchanges.sweep(unused_for=timedelta(0)) == []
     assert (exchanges.root / "precious").exists()
+
+
+def test_a_sweep_of_a_worker_that_has_run_no_entry_makes_no_folder(exchanges: Exchanges) -> None:
+    assert exchanges.sweep() == []
+    assert not exchanges.root.exists()
+
+
+def test_the_entry_of_any_task_removes_what_was_left_on_its_worker_a_day_ago(exchanges: Exchanges) -> None:
+    left = exchanges.begin("dag/run/killed/-1", "1")
+    left.leave()
+    for path in (left.folder / "in_use", left.folder):
+        os.utime(path, (0, 0))
+    exchanges.begin(TASK, "1").remove()
+    assert not left.folder.exists()
 
 
 def test_a_folder_that_a_task_left_is_continued_by_the_same_attempt_alone(exchanges: Exchanges) -> None:
@@ -194,4 +206,4 @@ def test_links_in_a_folder_are_removed_and_not_followed(exchanges: Exchanges, tm
 def test_a_root_that_cannot_be_created_is_reported_with_its_setting(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(ExchangeFolderUnusable, match="runner_folder"):
-        Exchanges(tmp_path / "file" / "exchange")
+        Exchanges(tmp_path / "file" / "exchange").begin(TASK, "1")
