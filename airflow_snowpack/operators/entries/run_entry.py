@@ -21,13 +21,13 @@ class RunEntryOperator(RunsEntry):
     """Runs a Python function (a module entry) or a command (a shell entry) in a process, a container or a pod.
 
         RunEntryOperator(task_id="score", runner="docker", image="acme/score:1.4", function="acme.scoring:score",
-                         kwargs={"flights": clean.output})
+                         op_kwargs={"flights": clean.output})
         RunEntryOperator(task_id="score", runner="subprocess", command=["score", "{inputs}/flights", "{outputs}/scored.parquet"],
                          inputs={"flights": clean.output}, outputs=["scored"])
 
     :param function: ``package.module:function``. It receives tables as ``pa.Table``, or as what the annotation of its parameter
         names, and returns JSON values, tables, or lists and dictionaries of these. (templated)
-    :param kwargs: the arguments of the function; references, at any depth, become tables. (templated)
+    :param op_kwargs: the arguments of the function; references, at any depth, become tables. (templated)
     :param command: a program and its arguments, which no shell interprets, instead of ``function``. ``{inputs}`` and
         ``{outputs}`` are replaced by the paths of the folders as the program sees them. (templated)
     :param inputs: the tables that a command reads from ``{inputs}/NAME/``. (templated)
@@ -41,22 +41,22 @@ class RunEntryOperator(RunsEntry):
     :raises InvalidEntry: both or neither of ``function`` and ``command`` are given, or an argument does not fit.
     """
 
-    template_fields: Sequence[str] = (*RunsEntry.template_fields, "function", "kwargs", "command", "inputs")
-    template_fields_renderers: ClassVar[dict[str, str]] = {"kwargs": "json", "command": "json", "inputs": "json"}
+    template_fields: Sequence[str] = (*RunsEntry.template_fields, "function", "op_kwargs", "command", "inputs")
+    template_fields_renderers: ClassVar[dict[str, str]] = {"op_kwargs": "json", "command": "json", "inputs": "json"}
 
     def __init__(
         self,
         *,
         function: str | None = None,
-        kwargs: Mapping[str, Any] | None = None,
+        op_kwargs: Mapping[str, Any] | None = None,
         command: Sequence[str] | None = None,
         inputs: Mapping[str, Any] | None = None,
         outputs: Sequence[str] = (),
-        **arguments: Any,
+        **kwargs: Any,
     ) -> None:
-        super().__init__(**arguments)
+        super().__init__(**kwargs)
         self.function = function
-        self.kwargs = kwargs
+        self.op_kwargs = op_kwargs
         self.command = command
         self.inputs = inputs
         self.outputs = outputs
@@ -69,7 +69,7 @@ class RunEntryOperator(RunsEntry):
         from airflow_snowpack.operators.arguments import read_object
         from airflow_snowpack.operators.entries.exchanged_tables import input_ref
 
-        kwargs = resolved(read_object("kwargs", self.kwargs), handover)
+        kwargs = resolved(read_object("op_kwargs", self.op_kwargs), handover)
         inputs = resolved(read_object("inputs", self.inputs), handover)
         check_inputs(inputs)
         tables = {name: input_ref(name, value) for name, value in inputs.items()}
@@ -85,7 +85,9 @@ class RunEntryOperator(RunsEntry):
         if (self.function is None) == (self.command is None):
             both = "the task also has a command" if self.command is not None else "the task has no command either"
             raise InvalidEntry("function", self.function, f"{both}; give either function or command")
-        of_other = {"inputs": self.inputs, "outputs": self.outputs or None} if self.command is None else {"kwargs": self.kwargs}
+        of_other = (
+            {"inputs": self.inputs, "outputs": self.outputs or None} if self.command is None else {"op_kwargs": self.op_kwargs}
+        )
         for name, value in of_other.items():
             if value is not None:
                 kind = "function" if self.command is None else "command"

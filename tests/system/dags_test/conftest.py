@@ -123,6 +123,7 @@ def examples(airflow_home: AirflowHome, jobs: Jobs, catalog: Catalog, new_table:
         dags_test("snowpack_interim_tables", "snowpack_interim_tables.py", days=2),
         dags_test("snowpack_build_shards", "snowpack_build_shards.py"),
         dags_test("snowpack_map_reduce", "snowpack_map_reduce.py", fan_in=100),
+        dags_test("snowpack_entries", "snowpack_entries.py", days=2, limit=2),
     )
     config = embedded_config(airflow_home)
     flights = TableName("lake", "demo", "flights", config.catalog_id)

@@ -111,3 +111,14 @@ def test_dags_test_of_the_example_looks_an_aeroplane_up(examples: Examples, airf
     plane = SnapshotReader(airflow_home.home / "snowpack" / "builds" / "flights_by_tail").get("N14228")
     assert plane is not None
     assert f"'miles': '{plane['miles']}'" in examples.output
+
+
+def test_dags_test_of_the_example_runs_a_function_and_a_program_in_processes(
+    examples: Examples, airflow_home: AirflowHome, jobs: Jobs
+) -> None:
+    """With tables in and out, on the embedded defaults, without Spark."""
+    made = {table.producer.task_id: table for table in InterimRegistry(jobs.store).tables(dag_id="snowpack_entries")}
+    assert set(made) == {"ingest", "by_airline", "worst"}
+    assert made["worst"].rows == 2
+    assert f"{made['by_airline'].rows} airlines, the worst 2 of them are returned" in examples.output
+    assert list((airflow_home.home / "snowpack" / "entries").glob("entry-*")) == []

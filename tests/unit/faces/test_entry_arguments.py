@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -42,7 +43,7 @@ def operator(**arguments: Any) -> RunEntryOperator:
         ({**SHELL, "outputs": ["../a"]}, "outputs"),
         ({**SHELL, "inputs": {"a/b": None}}, "inputs"),
         ({**SHELL, "inputs": [1]}, "write a dictionary of tables by name"),
-        ({**SHELL, "kwargs": {"a": 1}}, "a command has none"),
+        ({**SHELL, "op_kwargs": {"a": 1}}, "a command has none"),
         ({"runner": "subprocess", "function": "score"}, "package.module:function"),
         ({"runner": "subprocess", "function": "acme:score", "outputs": ["a"]}, "a function has none"),
         ({"runner": "subprocess", "function": "acme:score", "inputs": {}}, "a function has none"),
@@ -70,14 +71,16 @@ def test_what_templates_and_other_tasks_give_is_accepted_as_it_is() -> None:
 
     with DAG("guard", schedule=None):
         first = operator(runner="docker", image="{{ params.image }}", command=["echo", "{{ ds }}"], inputs="{{ params.inputs }}")
-        second = RunEntryOperator(task_id="next", runner="subprocess", function="{{ params.f }}", kwargs={"rows": first.output})
+        second = RunEntryOperator(
+            task_id="next", runner="subprocess", function="{{ params.f }}", op_kwargs={"rows": first.output}
+        )
 
     assert second.upstream_task_ids == {"score"}
 
 
 def test_variables_are_no_rendered_template() -> None:
     assert "command_env" not in RunEntryOperator.template_fields
-    assert {"command", "inputs", "kwargs", "function", "image", "name"} <= set(RunEntryOperator.template_fields)
+    assert {"command", "inputs", "op_kwargs", "function", "image", "name"} <= set(RunEntryOperator.template_fields)
 
 
 def decorated(function: Callable[..., Any], **arguments: Any) -> Any:
@@ -141,3 +144,23 @@ def test_the_body_behind_a_command_may_be_anything_since_it_does_not_run() -> No
         return limit
 
     decorated(body, runner="subprocess", command=["score", "{inputs}/flights"], outputs=["scored"])
+
+
+def test_a_dag_with_entries_is_stored_without_the_variables_of_a_task() -> None:
+    from airflow.sdk import DAG, task
+    from airflow.serialization.serialized_objects import DagSerialization
+
+    from airflow_snowpack.runners.images import ImageBuild
+
+    with DAG("guard", schedule=None) as dag:
+        first = operator(**SHELL, command_env={"TOKEN": SECRET}, inputs={"flights": None})
+        task.snowpack(runner="subprocess", command_env={"TOKEN": SECRET})(score)(first.output)
+        build = ImageBuild("https://example.com/score.git", "main", build_args={"A": "b"})
+        task.snowpack(task_id="many", runner="docker", build=build)(score).expand(flights=first.output)
+        RunEntryOperator.partial(task_id="mapped", runner="docker", build=build, inputs={}).expand(command=[["a"], ["b"]])
+        RunEntryOperator.partial(task_id="of", runner="subprocess", function="a:b").expand(op_kwargs=first.output)
+
+    stored = json.dumps(DagSerialization.to_dict(dag))
+
+    assert SECRET not in stored
+    assert all(f'"{name}"' in stored for name in ("op_kwargs", "command", "mapped", "of", "many"))

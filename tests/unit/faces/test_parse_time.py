@@ -64,7 +64,7 @@ with DAG("everything", schedule=iceberg_asset("demo.flights") | maintained_table
     rows = MapRowsOperator(task_id="rows", python_callable=dict, table="demo.flights", schema="flight int")
     parts = MapPartitionsOperator(task_id="parts", python_callable=iter, table=rows.output)
     ReduceRowsOperator(task_id="one", python_callable=max, table=parts.output, fan_in=10)
-    RunEntryOperator(task_id="entry", runner="docker", image="python:3.12", function="a:b", kwargs={"flights": parts.output})
+    RunEntryOperator(task_id="entry", runner="docker", image="python:3.12", function="a:b", op_kwargs={"flights": parts.output})
 
     @task.snowpack(name="features", scope="global", preservation="FULL", ttl="7d")
     def features(spark, flights: TableRef): ...

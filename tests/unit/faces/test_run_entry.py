@@ -221,7 +221,7 @@ def test_a_named_table_and_a_view_are_inputs(run_entry: Callable[..., Outcome], 
 
 
 def test_a_function_of_a_module_receives_and_returns_tables(run_entry: Callable[..., Outcome], numbers: dict[str, Any]) -> None:
-    outcome = run_entry(function="tests.support.entry_functions:scored", kwargs={"numbers": numbers, "factor": "{{ 5 + 5 }}"})
+    outcome = run_entry(function="tests.support.entry_functions:scored", op_kwargs={"numbers": numbers, "factor": "{{ 5 + 5 }}"})
 
     assert outcome.state == "success", outcome.error
     assert (rows(outcome.xcom["scored"])[0], outcome.xcom["count"]) == ({"number": 10}, 3)

@@ -1,0 +1,142 @@
+"""Runs tries of a task with an entry, each in a process of its own, and kills that with SIGKILL in a given phase.
+
+For each line on standard input, ``[phase, try number, folder]``, it forks a child, an interpreter that has its imports already.
+The answer, among the lines of Airflow's log, is ``killed`` or the XCom as JSON. The settings come from the environment, as in a
+worker.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet
+import pyiceberg.io.pyarrow  # noqa: F401
+from airflow.sdk import DAG, task
+from airflow.sdk.execution_time import task_runner
+
+from airflow_snowpack.interim.handover import Handover
+from airflow_snowpack.operators import RunEntryOperator
+from airflow_snowpack.operators.entries.base import RunsEntry
+from airflow_snowpack.runners.exchange import Exchange
+from tests.unit.faces.conftest import Runner, Supervisor
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+ANSWER = "answer:"
+PHASES = ("before the run", "while the entry runs", "after it ended", "before the commit", "after the commit")
+
+ENTRY = """
+import json, os, subprocess, sys, time
+source, target, attempt, folder = sys.argv[1:]
+below = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True)
+with open(f"{folder}/pids-{attempt}.json", "w") as file:
+    json.dump([os.getpid(), below.pid], file)
+print("running", flush=True)
+if os.path.exists(f"{folder}/wait-{attempt}"):
+    time.sleep(600)
+import pyarrow as pa, pyarrow.parquet as pq
+rows = pq.read_table(f"{source}/part-0.parquet")
+pq.write_table(rows.append_column("try", pa.array([int(attempt)] * rows.num_rows)), target)
+"""
+
+
+def kill(*_arguments: Any, **_named: Any) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def killed_before(cls: type, name: str) -> None:
+    setattr(cls, name, kill)
+
+
+def killed_after(cls: type, name: str) -> None:
+    original: Callable[..., Any] = getattr(cls, name)
+
+    def called(*arguments: Any, **named: Any) -> None:
+        original(*arguments, **named)
+        kill()
+
+    setattr(cls, name, called)
+
+
+def set_trap(phase: str) -> None:
+    """Kill this process when it reaches the phase."""
+    match phase:
+        case "before the run":
+            killed_after(Exchange, "write_call")
+        case "while the entry runs":
+            killed_before(RunsEntry, "_log_line")
+        case "after it ended":
+            killed_before(Exchange, "result")
+        case "before the commit":
+            killed_before(Handover, "_commit")
+        case "after the commit":
+            killed_after(Handover, "_commit")
+        case "":
+            pass
+        case unknown:
+            raise ValueError(unknown)
+
+
+def run_try(phase: str, try_number: int, folder: str) -> Any:
+    """Run one try of the task ``score``, with a table in and a table out."""
+    set_trap(phase)
+    run = Runner(Supervisor())
+    task_runner.SUPERVISOR_COMMS = run.supervisor  # type: ignore[assignment]  # the other end of the socket
+    with open(f"{folder}/../numbers.json") as file:
+        numbers = json.load(file)
+    with DAG("guard", schedule=None):
+        command = [sys.executable, "-c", ENTRY, "{inputs}/numbers", "{outputs}/scored.parquet", str(try_number), folder]
+        arguments: dict[str, Any] = {"command": command, "inputs": {"numbers": numbers}, "outputs": ["scored"]}
+        score = RunEntryOperator(task_id="score", runner="subprocess", **arguments)
+
+        @task(task_id="after")
+        def after(scored: Any) -> None: ...
+
+        after(score.output)
+    outcome = run(score, try_number=try_number, run_id=os.path.basename(folder))
+    if outcome.error is not None:
+        raise outcome.error
+    return outcome.xcom
+
+
+def write_numbers(folder: str) -> None:
+    """Write the reference of a table that a task has returned."""
+    run = Runner(Supervisor())
+    task_runner.SUPERVISOR_COMMS = run.supervisor  # type: ignore[assignment]  # the other end of the socket
+    with DAG("guard", schedule=None):
+
+        @task.snowpack
+        def made() -> pa.Table:
+            return pa.table({"number": [1, 2, 3]})
+
+        called: Any = made()
+    with open(f"{folder}/numbers.json", "w") as file:
+        json.dump(run(called.operator).xcom, file)
+
+
+def main() -> None:
+    for line in sys.stdin:
+        phase, try_number, folder = json.loads(line)
+        here, there = os.pipe()
+        child = os.fork()
+        if child == 0:
+            os.close(here)
+            answer = write_numbers(folder) if phase == "numbers" else run_try(phase, try_number, folder)
+            os.write(there, json.dumps(answer).encode())
+            os._exit(0)
+        os.close(there)
+        with open(here) as pipe:
+            answer = pipe.read()
+        _, status = os.waitpid(child, 0)
+        killed = os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
+        print(ANSWER, "killed" if killed else answer or f"status {status}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
