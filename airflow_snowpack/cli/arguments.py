@@ -68,6 +68,13 @@ ONLY_IF_NEEDED = arg(
     default=True,
     help="Skip, without Spark, each action that has nothing to do by the table's metadata (default), or run each one",
 )
+PRIORITY = arg(
+    "--priority",
+    type=int,
+    default=0,
+    metavar="N",
+    help="From -1000 to 1000 (default: 0); the highest of the waiting jobs runs first",
+)
 DRY_RUN = arg("-n", "--dry-run", action="store_true", help="Only report what each action would do, from the table's metadata")
 IDEMPOTENCY_KEY = arg("--idempotency-key", metavar="KEY", help="The same request with the same key returns the same job")
 WAIT = arg("-w", "--wait", action="store_true", help="Watch the job until it ends; exit code 3 when it fails or is cancelled")

@@ -31,7 +31,7 @@ def command(name: str, function: str, help: str, *args: Arg, example: str) -> Ac
 
 JOBS = (
     command("submit", "submit.submit", "Submit maintenance of a table",
-            a.TABLE, a.ACTION, a.OPTIONS, a.WHERE, a.ONLY_IF_NEEDED, a.DRY_RUN, a.IDEMPOTENCY_KEY, a.WAIT, a.TIMEOUT,
+            a.TABLE, a.ACTION, a.OPTIONS, a.WHERE, a.ONLY_IF_NEEDED, a.PRIORITY, a.DRY_RUN, a.IDEMPOTENCY_KEY, a.WAIT, a.TIMEOUT,
             a.WATCH_POLL, a.CATALOG_CONN_ID, a.OUTPUT,
             example="jobs submit demo.flights --action rewrite_data_files --action expire_snapshots --wait --timeout 2h"),
     command("list", "jobs.list_jobs", "List jobs, newest first",

@@ -36,7 +36,7 @@ from airflow_snowpack.store.tables.interim import (
 TABLE, SLOT, PIN, REF, NAME, RUN = (
     each.c for each in (interim_tables, interim_slots, interim_pins, interim_refs, interim_names, interim_runs)
 )
-TABLES = Leases(interim_tables, key=TABLE.table_id, order=TABLE.created_at)
+TABLES = Leases(interim_tables, key=TABLE.table_id, order=[TABLE.created_at])
 WRITING, READY, DROPPING = (TABLE.state == sa.literal_column(f"'{state}'") for state in ("writing", "ready", "dropping"))
 FREED: dict[str, Any] = {"claimed_at": sa.null(), "claimed_by": sa.null(), "attempt_id": sa.null()}
 """No process has the lease any more: the fence has moved."""

@@ -2,6 +2,7 @@ from .attempt import Attempt as Attempt
 from .errors import (
     DrainModeOn as DrainModeOn,
     InvalidKey as InvalidKey,
+    InvalidPriority as InvalidPriority,
     JobAlreadyFinished as JobAlreadyFinished,
     JobError as JobError,
     JobNotFound as JobNotFound,
@@ -36,5 +37,6 @@ from .model import (
     SweepReport as SweepReport,
     TableLock as TableLock,
 )
+from .priority import DEFAULT_PRIORITY as DEFAULT_PRIORITY, PRIORITIES as PRIORITIES, check_priority as check_priority
 from .rescuer import Orphans as Orphans
 from .worker import JobWorker as JobWorker

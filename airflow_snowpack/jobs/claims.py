@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 
 from airflow_snowpack.jobs import statements as do
+from airflow_snowpack.jobs.claim_order import ORDER, ClaimCursor, Place
 from airflow_snowpack.jobs.errors import JobAlreadyFinished, JobNotFound, NotTheOwner, WorkStillRunning
 from airflow_snowpack.jobs.listing import IS_LIVE
 from airflow_snowpack.jobs.locks import TableLocks
@@ -26,7 +27,7 @@ from airflow_snowpack.jobs.model import ActionResult, Claim, Job, JobStatus, Lif
 from airflow_snowpack.jobs.queries import JobReader
 from airflow_snowpack.jobs.rescuer import Orphans
 from airflow_snowpack.jobs.rows import job_from, results_to_json
-from airflow_snowpack.store import ClaimCursor, IdMaker, Store, new_id, repeatable, storable
+from airflow_snowpack.store import IdMaker, Store, new_id, repeatable, storable
 from airflow_snowpack.store.tables.jobs import job_queue, jobs, table_locks
 
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ class Claims(JobReader):
             values = self._claim_values(worker_id, now, catalog_id=catalog_id)
             row = self._take(self._steps.claim_next, values)
             if row is not None:
-                self._cursor.found(row.place)
+                self._cursor.found(Place.of(row))
                 return self._claimed(row, worker_id, values)
             if not self._cursor.exhausted(now):
                 return None
@@ -257,8 +258,8 @@ class Claims(JobReader):
         return released
 
     def _claim_values(self, worker_id: str, now: datetime, key: str | None = None, catalog_id: str = "") -> Mapping[str, Any]:
-        start, until = self._cursor.start(now), now + self.policy.lease
-        return do.LEASES.claim_values(worker_id, self._make_id(), now, until, key=key, start=start, group=catalog_id)
+        values = do.LEASES.claim_values(worker_id, self._make_id(), now, now + self.policy.lease, key=key, group=catalog_id)
+        return values if key is not None else {**values, **self._cursor.start(now).parameters}
 
     def _take(self, step: Take, values: Mapping[str, Any]) -> sa.Row[Any] | None:
         take = repeatable(lambda conn: step(conn, values), lambda conn: self._claimed_before(conn, values))
@@ -267,9 +268,8 @@ class Claims(JobReader):
 
     def _claimed_before(self, conn: sa.Connection, values: Mapping[str, Any]) -> sa.Row[Any] | None:
         """Find the claim whose answer was lost: the fence is ours alone, so a job that carries it is ours."""
-        query = sa.select(jobs, job_queue.c.enqueued_at.label("place")).join_from(
-            jobs, job_queue, jobs.c.job_id == job_queue.c.job_id
-        )
+        query = sa.select(jobs, *ORDER)
+        query = query.join_from(jobs, job_queue, jobs.c.job_id == job_queue.c.job_id)
         return conn.execute(query.where(job_queue.c.attempt_id == values["b_attempt"])).first()
 
     def _ended_before(self, conn: sa.Connection, values: Mapping[str, Any]) -> bool:

@@ -49,6 +49,13 @@ class DrainModeOn(JobError, kind=Kind.UNAVAILABLE):
         super().__init__(f"Drain mode is on{since}{by}{reason}: submissions are refused. Submit again when it is off.")
 
 
+class InvalidPriority(JobError, kind=Kind.INVALID):
+    """A priority that a job cannot have."""
+
+    def __init__(self, priority: int, lowest: int, highest: int) -> None:
+        super().__init__(f"Priority {priority} is not valid. It must be between {lowest} and {highest}; the highest runs first.")
+
+
 class JobNotFound(JobError, kind=Kind.NOT_FOUND):
     """Job not found."""
 

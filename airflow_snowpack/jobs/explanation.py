@@ -70,11 +70,12 @@ def _active(jobs: Jobs, job: Job, place: QueuePlace | None, running: Mapping[str
         return Text(f"Attempt {place.attempt} was lost. The next attempt starts at ", place.visible_at, " at the earliest.")
     ahead = jobs.ahead_of(place)
     order = f"{plural(ahead, 'job')} ahead" if ahead else "next in the queue"
+    waits = f"Waiting with priority {job.priority} for a worker" if job.priority else "Waiting for a worker"
     if busy := running.get(job.table.catalog_id):
-        return Text(f"Waiting for a worker: {order}, {plural(busy, 'worker')} busy.")
+        return Text(f"{waits}: {order}, {plural(busy, 'worker')} busy.")
     catalog = f" for catalog {job.table.catalog_id}" if job.table.catalog_id else ""
     return Text(
-        f"Waiting for a worker: {order}, no worker busy. If no worker runs{catalog}, start one with `airflow snowpack worker`, "
+        f"{waits}: {order}, no worker busy. If no worker runs{catalog}, start one with `airflow snowpack worker`, "
         "or unpause the DAG snowpack_workers."
     )
 

@@ -19,6 +19,7 @@ import sqlalchemy as sa
 from airflow_snowpack.iceberg.names import TableName
 from airflow_snowpack.jobs.errors import InvalidKey, KeyUsedBefore
 from airflow_snowpack.jobs.model import Job
+from airflow_snowpack.jobs.priority import DEFAULT_PRIORITY
 from airflow_snowpack.store import Actor, upsert
 from airflow_snowpack.store.retention import Kind
 from airflow_snowpack.store.tables.jobs import idempotency_keys, jobs
@@ -56,7 +57,7 @@ class Submission:
 class RequestKey:
     """The idempotency key of one request of an actor.
 
-    :param fingerprint: a digest of the table, the actions and the options.
+    :param fingerprint: a digest of the table, the actions, the options and the priority.
     """
 
     actor: str
@@ -65,12 +66,22 @@ class RequestKey:
 
     @classmethod
     def of(
-        cls, actor: Actor, key: str, table: TableName, actions: Sequence[str], options: Mapping[str, Any] | None, *, dry_run: bool
+        cls,
+        actor: Actor,
+        key: str,
+        table: TableName,
+        actions: Sequence[str],
+        options: Mapping[str, Any] | None,
+        priority: int = DEFAULT_PRIORITY,
+        *,
+        dry_run: bool,
     ) -> RequestKey:
         """:raises InvalidKey: the key has not 1 to 255 printable ASCII characters."""
         if not KEY.fullmatch(key):
             raise InvalidKey(key)
-        parts = [table.lock_key, sorted(str(action) for action in actions), options or {}, dry_run]
+        parts: list[Any] = [table.lock_key, sorted(str(action) for action in actions), options or {}, dry_run]
+        # Left out where it is the default, so that keys from before there were priorities still match.
+        parts += [] if priority == DEFAULT_PRIORITY else [priority]
         return cls(actor.name, key, hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest())
 
     def find_job(self, conn: sa.Connection, now: datetime) -> str | None:

@@ -24,7 +24,7 @@ from airflow_snowpack.jobs.rows import catalog_detail, lock_from, lock_parameter
 from airflow_snowpack.store import Actor, Store, write_audit
 from airflow_snowpack.store.tables.jobs import table_locks
 
-ACQUIRE = statements.lock_table(unless_draining=False, reentrant=True)
+ACQUIRE = statements.lock_table(for_job=False)
 
 
 class TableLocks:

@@ -20,6 +20,7 @@ import sqlalchemy as sa
 
 from airflow_snowpack.iceberg.names import TableName
 from airflow_snowpack.jobs import statements as do
+from airflow_snowpack.jobs.claim_order import turn_of
 from airflow_snowpack.jobs.claims import Claims
 from airflow_snowpack.jobs.drain import read_drain, write_drain
 from airflow_snowpack.jobs.errors import DrainModeOn, JobNotFound, JobRunsInTask, JobStillActive, LockInUse, TableLocked
@@ -33,8 +34,9 @@ from airflow_snowpack.jobs.model import (
     SweepReport,
     TableLock,
 )
+from airflow_snowpack.jobs.priority import DEFAULT_PRIORITY, check_priority
 from airflow_snowpack.jobs.rescuer import end_orphans, rescue
-from airflow_snowpack.jobs.rows import catalog_detail, job_from, job_parameters, lock_parameters
+from airflow_snowpack.jobs.rows import catalog_detail, job_from, job_parameters
 from airflow_snowpack.store import Actor, repeatable, storable, write_audit
 from airflow_snowpack.store.audit import entry_values
 from airflow_snowpack.store.tables.jobs import job_queue, jobs
@@ -58,6 +60,7 @@ class Jobs(Claims):
         options: Mapping[str, Any] | None = None,
         submitted_by: str | None = None,
         owner: str | None = None,
+        priority: int = DEFAULT_PRIORITY,
         actor: Actor | None = None,
         rerun_of: str | None = None,
         key: RequestKey | None = None,
@@ -65,14 +68,16 @@ class Jobs(Claims):
         """Lock the table, record the job and queue it, in one transaction.
 
         :param options: per action, as JSON values.
+        :param priority: from -1000 to 1000; jobs with a higher one are claimed first.
         :param submitted_by: the actor's name when there is one.
         :param owner: who may take the job over later, see :meth:`take_over`.
         :param rerun_of: the job that this one repeats, for the audit trail.
         :param key: written with the job, see :meth:`submit_once`.
         :raises DrainModeOn: submissions are refused; nothing was written.
         :raises TableLocked: another job or holder has the table; nothing was written.
+        :raises InvalidPriority: the priority is out of range.
         """
-        job = self._new_job(table, actions, options, actor.name if actor else submitted_by, owner)
+        job = self._new_job(table, actions, options, actor.name if actor else submitted_by, owner, priority)
         values = self._submit_values(job)
         if actor is not None:
             change, detail = ("submit", {"actions": list(job.actions)}) if rerun_of is None else ("rerun", {"of": rerun_of})
@@ -100,6 +105,7 @@ class Jobs(Claims):
         options: Mapping[str, Any] | None = None,
         submitted_by: str | None = None,
         owner: str | None = None,
+        priority: int = DEFAULT_PRIORITY,
     ) -> Claim:
         """Submit a job and claim it at once, for a process that runs it itself.
 
@@ -108,12 +114,12 @@ class Jobs(Claims):
 
         :raises DrainModeOn, TableLocked: as :meth:`submit`.
         """
-        job = replace(self._new_job(table, actions, options, submitted_by, owner), inline=True)
+        job = replace(self._new_job(table, actions, options, submitted_by, owner, priority), inline=True)
         submit = self._submit_values(job)
-        claim = self._claim_values(worker_id, job.submitted_at, key=job.job_id, catalog_id=table.catalog_id)
+        claim = self._claim_values(worker_id, job.submitted_at, key=job.job_id)
 
         def both(conn: sa.Connection) -> sa.Row[Any] | None:
-            return self._steps.claim_key(conn, claim) if self._steps.submit(conn, submit) else None
+            return self._steps.take_over(conn, claim) if self._steps.submit(conn, submit) else None
 
         step = repeatable(both, lambda conn: self._claimed_before(conn, claim))
         while (row := self.store.transact(step)) is None:
@@ -129,6 +135,7 @@ class Jobs(Claims):
         *,
         options: Mapping[str, Any] | None = None,
         submitted_by: str | None = None,
+        priority: int = DEFAULT_PRIORITY,
         actor: Actor | None = None,
         key: RequestKey | None = None,
     ) -> Job:
@@ -138,7 +145,7 @@ class Jobs(Claims):
         :param key: as for :meth:`submit`.
         :raises DrainModeOn: submissions are refused; nothing was written.
         """
-        job = self._new_job(table, actions, options, actor.name if actor else submitted_by, None)
+        job = self._new_job(table, actions, options, actor.name if actor else submitted_by, None, priority)
         done = replace(
             job,
             dry_run=True,
@@ -152,7 +159,7 @@ class Jobs(Claims):
             state = read_drain(conn)
             if state.on:
                 raise DrainModeOn(state)
-            conn.execute(do.insert_job(), job_parameters(done))
+            conn.execute(do.record_job(), job_parameters(done))
             write_audit(conn, self.store, actor, "dry_run", done.job_id, **_named(table), actions=list(done.actions))
             if key is not None:
                 key.keep(conn, done.job_id, done.submitted_at)
@@ -170,6 +177,7 @@ class Jobs(Claims):
         key: str | None,
         actor: Actor,
         options: Mapping[str, Any] | None = None,
+        priority: int = DEFAULT_PRIORITY,
         results: Sequence[ActionResult] | None = None,
     ) -> Submission:
         """Submit a job or, with ``results``, record a dry run; the same request with the same key again returns the same job.
@@ -178,13 +186,17 @@ class Jobs(Claims):
         :raises DrainModeOn, TableLocked: as :meth:`submit`; nothing was written.
         :raises InvalidKey, KeyUsedBefore: the key cannot be used for this request.
         """
-        request = None if key is None else RequestKey.of(actor, key, table, actions, options, dry_run=results is not None)
+        dry = results is not None
+        request = None if key is None else RequestKey.of(actor, key, table, actions, options, priority, dry_run=dry)
         if request is not None and (before := self.submitted_before(request)) is not None:
             return Submission(before, again=True)
         try:
             if results is None:
-                return Submission(self.submit(table, actions, options=options, actor=actor, key=request))
-            return Submission(self.record_dry_run(table, actions, results, options=options, actor=actor, key=request))
+                job = self.submit(table, actions, options=options, priority=priority, actor=actor, key=request)
+                return Submission(job)
+            return Submission(
+                self.record_dry_run(table, actions, results, options=options, priority=priority, actor=actor, key=request)
+            )
         except (TableLocked, KeyTaken):
             # The same request may have come twice at once, and the other one was first.
             if request is None or (before := self.submitted_before(request)) is None:
@@ -210,7 +222,8 @@ class Jobs(Claims):
         :raises DrainModeOn, TableLocked: as :meth:`submit`.
         """
         before = self.get(job_id)
-        return self.submit(before.table, before.actions, options=before.options, actor=actor, rerun_of=job_id)
+        options, priority = before.options, before.priority
+        return self.submit(before.table, before.actions, options=options, priority=priority, actor=actor, rerun_of=job_id)
 
     def cancel(self, job_id: str, *, by: str | None = None, actor: Actor | None = None, unless_inline: bool = False) -> Job:
         """Cancel a pending or running job, for good.
@@ -320,6 +333,7 @@ class Jobs(Claims):
         options: Mapping[str, Any] | None,
         submitted_by: str | None,
         owner: str | None,
+        priority: int,
     ) -> Job:
         return Job(
             job_id=self._make_id(),
@@ -331,11 +345,13 @@ class Jobs(Claims):
             submitted_at=self.store.clock(),
             submitted_by=submitted_by,
             owner=owner,
+            priority=check_priority(priority),
         )
 
     def _submit_values(self, job: Job) -> dict[str, Any]:
-        until = job.submitted_at + self.policy.lease
-        return lock_parameters(job.table, job.job_id, job.submitted_at, until) | job_parameters(job)
+        now, until = job.submitted_at, job.submitted_at + self.policy.lease
+        more = {"b_now": now, "b_table_key": job.table.lock_key, "b_expires_at": until}
+        return job_parameters(job) | more | {"b_rank": -job.priority, "b_turn": turn_of(now)}
 
     def _was_submitted(self, conn: sa.Connection, job: Job) -> bool:
         """The same for a submit, whose job id is ours alone."""

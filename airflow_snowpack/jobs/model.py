@@ -109,6 +109,7 @@ class ActionResult:
 class Job:
     """One request for maintenance of one table, as the store has it.
 
+    :param priority: jobs with a higher one are claimed first; see :mod:`airflow_snowpack.jobs.priority`.
     :param owner: who may take the job over at once, such as an Airflow task instance across its tries; ``None`` for no one.
     :param inline: it belongs to the process that submitted it and never goes to another worker.
     :param attempt: how many times it was claimed or taken over.
@@ -138,6 +139,7 @@ class Job:
     results: tuple[ActionResult, ...] = ()
     spark_server: str | None = None
     cancelled_by: str | None = None
+    priority: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,6 +246,7 @@ class QueueState:
 class QueuePlace:
     """The place of an active job: in the queue, or claimed by a worker.
 
+    :param rank: the job's priority, negative; ``turn``: see :mod:`airflow_snowpack.jobs.claim_order`.
     :param visible_at: claimable from then on; for a claimed job the end of its lease.
     :param attempt: how many times it was claimed or taken over.
     """
@@ -255,6 +258,8 @@ class QueuePlace:
     claimed_by: str | None
     attempt: int
     catalog_id: str = ""
+    rank: int = 0
+    turn: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from datetime import datetime, timedelta
 import sqlalchemy as sa
 
 from airflow_snowpack.iceberg.names import TableName
+from airflow_snowpack.jobs.claim_order import BEFORE, Place
 from airflow_snowpack.jobs.drain import read_drain
 from airflow_snowpack.jobs.errors import JobNotFound
 from airflow_snowpack.jobs.history import History
@@ -179,8 +180,9 @@ class JobReader:
 
     def ahead_of(self, place: QueuePlace) -> int:
         """Count the claimable jobs of the same catalog that come before this place."""
-        before = sa.and_(job_queue.c.catalog_id == place.catalog_id, job_queue.c.enqueued_at < place.enqueued_at)
-        return int(self.store.scalar(sa.select(sa.func.count()).select_from(job_queue).where(self._claimable(), before)))
+        before = sa.and_(job_queue.c.catalog_id == place.catalog_id, BEFORE)
+        query = sa.select(sa.func.count()).select_from(job_queue).where(self._claimable(), before)
+        return int(self.store.scalar(query.params(Place.of(place).parameters)))
 
     def queue_over_time(self, period: timedelta = timedelta(days=1), steps: int = 96) -> list[QueueSample]:
         """Count how many jobs waited and ran, at evenly spaced times up to now.

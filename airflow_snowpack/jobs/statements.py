@@ -9,14 +9,23 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from airflow_snowpack.jobs.claim_order import FROM_HERE, FRONT, ORDER, next_turn
 from airflow_snowpack.store.dialect import insert
 from airflow_snowpack.store.leases import ATTEMPT_ID, NOW, UNTIL, Leases
 from airflow_snowpack.store.tables.jobs import job_queue, jobs, switches, table_locks
 
-LEASES = Leases(job_queue, key=job_queue.c.job_id, order=job_queue.c.enqueued_at, group=job_queue.c.catalog_id)
+LEASES = Leases(
+    job_queue,
+    key=job_queue.c.job_id,
+    order=ORDER,
+    group=job_queue.c.catalog_id,
+    returning=ORDER,
+    on_return={"turn": FRONT},
+)
+CLAIM_NEXT = LEASES.claim_where(LEASES.key == LEASES.search(FROM_HERE))
 DRAIN = "drain"
 
-LOCK_COLUMNS = [column.name for column in table_locks.columns]
+LOCK_COLUMNS = {column.name: sa.bindparam(f"b_{column.name}", type_=column.type) for column in table_locks.columns}
 JOB_COLUMNS = [column.name for column in jobs.columns if column.name != "deleted_at"]
 
 LOCK_KEY = sa.case(
@@ -43,15 +52,34 @@ abandoned_lock = sa.and_(table_locks.c.expires_at <= NOW, ~holder_is_queued, ~ho
 draining = sa.exists().where(switches.c.name == sa.literal_column(f"'{DRAIN}'"), switches.c.enabled)
 
 
-def lock_table(*, unless_draining: bool, reentrant: bool) -> Any:
+def _typed(name: str) -> sa.BindParameter[Any]:
+    return sa.bindparam(f"j_{name}", type_=jobs.c[name].type)
+
+
+# Those of a new job. Lock, job and queue row share their parameters: each one costs a submit about as much as a column.
+GIVEN = (
+    "job_id", "catalog", "database_name", "table_name", "table_key", "catalog_id", "actions", "options", "submitted_by", "owner",
+    "inline", "priority",
+)  # fmt: skip
+OF_JOB = {name: _typed(name) for name in ("catalog", "database_name", "table_name", "catalog_id")}
+LOCK_OF_JOB = LOCK_COLUMNS | OF_JOB | {"holder": _typed("job_id"), "acquired_at": NOW}
+
+
+def lock_free_table() -> Any:
+    """Lock one table for the job of :func:`insert_job`: a row comes back when the table was free and drain mode is off."""
+    new = insert(table_locks).from_select([*LOCK_OF_JOB], sa.select(*LOCK_OF_JOB.values()).where(~draining))
+    return new.on_conflict_do_nothing().returning(table_locks.c.holder, table_locks.c.table_key)
+
+
+def lock_table(*, for_job: bool) -> Any:
     """Lock one table: a row comes back when the table was free or its lock abandoned, none when another holder has it.
 
-    :param unless_draining: no row either while drain mode is on; checked in the same statement.
-    :param reentrant: the holder renews its own lock.
+    :param for_job: for the job of :func:`insert_job`, and no row either while drain mode is on; checked in the same statement.
+        Otherwise a holder that has the lock already renews it.
     """
-    values = sa.select(*(sa.bindparam(f"b_{name}", type_=table_locks.c[name].type) for name in LOCK_COLUMNS))
-    values = values.where(~draining) if unless_draining else values.where(sa.true())
-    new = insert(table_locks).from_select(LOCK_COLUMNS, values)
+    row = LOCK_OF_JOB if for_job else LOCK_COLUMNS
+    values = sa.select(*row.values()).where(~draining if for_job else sa.true())
+    new = insert(table_locks).from_select([*row], values)
     mine = table_locks.c.holder == new.excluded.holder
     statement = new.on_conflict_do_update(
         index_elements=[table_locks.c.table_key],
@@ -60,25 +88,33 @@ def lock_table(*, unless_draining: bool, reentrant: bool) -> Any:
             "acquired_at": sa.case((mine, table_locks.c.acquired_at), else_=new.excluded.acquired_at),
             "expires_at": new.excluded.expires_at,
         },
-        where=sa.or_(abandoned_lock, mine) if reentrant else abandoned_lock,
+        where=abandoned_lock if for_job else sa.or_(abandoned_lock, mine),
     )
     return statement.returning(table_locks.c.holder, table_locks.c.table_key)
 
 
-def _typed(name: str) -> sa.BindParameter[Any]:
-    return sa.bindparam(f"j_{name}", type_=jobs.c[name].type)
-
-
 def insert_job(source: sa.FromClause | None = None) -> Any:
-    """Insert the job from its ``j_…`` parameters, once for each row of ``source`` (none: once)."""
-    row = sa.select(*(_typed(name) for name in JOB_COLUMNS))
-    return sa.insert(jobs).from_select(JOB_COLUMNS, row if source is None else row.select_from(source))
+    """Insert a pending job from its ``j_…`` parameters, once for each row of ``source`` (none: once)."""
+    row = {name: _typed(name) for name in GIVEN} | {
+        "status": sa.literal_column("'pending'"),
+        "submitted_at": NOW,
+        "dry_run": sa.false(),
+        "attempt": sa.literal_column("0"),
+    }
+    values = sa.select(*row.values())
+    return sa.insert(jobs).from_select([*row], values if source is None else values.select_from(source))
+
+
+def record_job() -> Any:
+    """Insert a job in whatever state it is from its ``j_…`` parameters."""
+    return sa.insert(jobs).values({name: _typed(name) for name in JOB_COLUMNS})
 
 
 def enqueue(source: sa.FromClause | None = None) -> Any:
     """Put the job into the queue, visible from now on, once for each row of ``source`` (none: once)."""
-    names = ["job_id", "enqueued_at", "visible_at", "attempt_count", "catalog_id"]
-    row = sa.select(_typed("job_id"), NOW, NOW, sa.literal_column("0"), _typed("catalog_id"))
+    names = ["job_id", "enqueued_at", "visible_at", "attempt_count", "catalog_id", "rank", "database_name", "turn"]
+    group = _typed("catalog_id"), sa.bindparam("b_rank", type_=sa.Integer), _typed("database_name")
+    row = sa.select(_typed("job_id"), NOW, NOW, sa.literal_column("0"), *group, next_turn(*group))
     return sa.insert(job_queue).from_select(names, row if source is None else row.select_from(source))
 
 

@@ -8,11 +8,11 @@ from typing import Any
 import sqlalchemy as sa
 
 from airflow_snowpack.jobs import statements as do
+from airflow_snowpack.jobs.claim_order import ORDER
 from airflow_snowpack.store.audit import INSERT_ENTRY
-from airflow_snowpack.store.leases import NOW
 from airflow_snowpack.store.tables.jobs import job_queue
 
-LOCK = do.lock_table(unless_draining=True, reentrant=False)
+LOCK = do.lock_table(for_job=True)
 INSERT_JOB = do.insert_job()
 ENQUEUE = do.enqueue()
 START = do.start_job()
@@ -35,7 +35,7 @@ class SqliteSteps:
         return True
 
     def claim_next(self, conn: sa.Connection, values: Mapping[str, Any]) -> sa.Row[Any] | None:
-        return self._start(conn, do.LEASES.claim_next, values)
+        return self._start(conn, do.CLAIM_NEXT, values)
 
     def claim_key(self, conn: sa.Connection, values: Mapping[str, Any]) -> sa.Row[Any] | None:
         return self._start(conn, do.LEASES.claim_key, values)
@@ -56,7 +56,8 @@ class SqliteSteps:
         claimed = conn.execute(lease, values).first()
         if claimed is None:
             return None
-        start = START.returning(sa.literal(claimed.place, NOW.type).label("place"))
+        place = [sa.literal(getattr(claimed, column.name), column.type).label(column.name) for column in ORDER]
+        start = START.returning(*place)
         row: sa.Row[Any] = conn.execute(start, {**values, "b_key": claimed.job_id, "b_count": claimed.attempt_count}).one()
         conn.execute(RENEW_LOCK, {**values, "b_key": row.job_id, "b_table": row.lock_key})
         return row

@@ -42,11 +42,13 @@ class MaintenanceRequest:
 
     :param actions: in the order in which they will run.
     :param options: per action, only what the caller gave, as JSON values.
+    :param priority: of the jobs that wait, those with the highest one run first.
     """
 
     table: TableName
     actions: tuple[str, ...]
     options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    priority: int = 0
 
     @classmethod
     def parse(
@@ -59,9 +61,10 @@ class MaintenanceRequest:
         options: Mapping[str, Mapping[str, Any]] | None = None,
         where: str | None = None,
         only_if_needed: bool = True,
+        priority: int = 0,
         order: Sequence[str] = (),
     ) -> MaintenanceRequest:
-        """Check names, actions and options.
+        """Check names, actions, options and the priority.
 
         :param table: ``database.table``.
         :param catalog: what the installation calls the catalog; ``catalog_id`` identifies it.
@@ -69,11 +72,15 @@ class MaintenanceRequest:
         :param where: a Spark predicate for each action that can be narrowed, unless its own options have one.
         :param only_if_needed: ``False`` runs each action on Spark, also where metadata shows that it has nothing to do, unless
             its own options differ.
+        :param priority: from -1000 to 1000.
         :param order: the installation's order of actions.
         :raises InvalidTableName: a name that is not one.
         :raises UnknownAction, NoActions: as :func:`~airflow_snowpack.maintenance.action.in_order`.
         :raises InvalidOption: an option that is not known or not usable, or a ``where`` that narrows none of the actions.
+        :raises InvalidPriority: the priority is out of range.
         """
+        from airflow_snowpack.jobs import check_priority
+
         name = TableName.parse(table, catalog=catalog, catalog_id=catalog_id)
         asked = in_order(actions, order)
         given = {action: dict((options or {})[action]) for action in parse_all_options(options or {})}
@@ -85,7 +92,8 @@ class MaintenanceRequest:
         parsed = parse_all_options(given)
         plain = {action: parsed[action].to_json() for action in asked if action in parsed}
         written = {action: {key: plain[action][key] for key in given[action] if key in plain[action]} for action in plain}
-        return cls(name, asked, {action: values for action, values in written.items() if values})
+        options = {action: values for action, values in written.items() if values}
+        return cls(name, asked, options, check_priority(priority))
 
     @property
     def depends_on_table(self) -> bool:
@@ -97,7 +105,13 @@ class MaintenanceRequest:
         """The request that a job was made from, checked against the rules of now."""
         name = job.table
         return cls.parse(
-            name.dotted, job.actions, catalog=name.catalog, catalog_id=name.catalog_id, options=job.options, order=order
+            name.dotted,
+            job.actions,
+            catalog=name.catalog,
+            catalog_id=name.catalog_id,
+            options=job.options,
+            priority=job.priority,
+            order=order,
         )
 
 
@@ -125,7 +139,8 @@ def submit(
     :raises TableLocked: another job or holder has the table.
     """
     _admit(jobs, catalog, request)
-    return jobs.submit(request.table, request.actions, options=request.options, submitted_by=submitted_by, owner=owner)
+    asked: dict[str, Any] = {"options": request.options, "priority": request.priority}
+    return jobs.submit(request.table, request.actions, **asked, submitted_by=submitted_by, owner=owner)
 
 
 def submit_once(jobs: Jobs, catalog: Catalog, request: MaintenanceRequest, *, owner: str, submitted_by: str | None = None) -> Job:
@@ -171,9 +186,8 @@ def submit_and_claim(
 ) -> Claim:
     """Submit a job and claim it in one transaction; raises as :func:`submit`."""
     _admit(jobs, catalog, request)
-    return jobs.submit_and_claim(
-        request.table, request.actions, worker_id, options=request.options, submitted_by=submitted_by, owner=owner
-    )
+    asked: dict[str, Any] = {"options": request.options, "priority": request.priority}
+    return jobs.submit_and_claim(request.table, request.actions, worker_id, **asked, submitted_by=submitted_by, owner=owner)
 
 
 def claim_own(
@@ -208,7 +222,8 @@ def dry_run(jobs: Jobs, catalog: Catalog, request: MaintenanceRequest, *, submit
     """
     _admit(jobs, catalog, request)
     results = plan_request(jobs, catalog, request)
-    return jobs.record_dry_run(request.table, request.actions, results, options=request.options, submitted_by=submitted_by)
+    asked: dict[str, Any] = {"options": request.options, "priority": request.priority}
+    return jobs.record_dry_run(request.table, request.actions, results, **asked, submitted_by=submitted_by)
 
 
 def plan_request(jobs: Jobs, catalog: Catalog, request: MaintenanceRequest) -> list[ActionResult]:

@@ -257,6 +257,7 @@ def job_report(job: Job, before: Mapping[str, int] | None = None, after: Mapping
         "catalog_id": job.table.catalog_id,
         "status": job.status.value,
         "dry_run": job.dry_run,
+        "priority": job.priority,
         "actions": list(job.actions),
         "results": [
             {

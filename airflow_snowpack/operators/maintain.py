@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from airflow_snowpack.assets import declare_outlet, maintained_tables, maintenance_outlet, record_maintenance
 from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.links import MaintenanceJobLink, show_job
-from airflow_snowpack.operators.arguments import read_flag, read_names, read_object, read_text
+from airflow_snowpack.operators.arguments import read_flag, read_names, read_number, read_object, read_text
 from airflow_snowpack.operators.base import WaitsForTable, owner_of, worker_of
 from airflow_snowpack.operators.jobs import job_report
 from airflow_snowpack.operators.queued import QueuesJob
@@ -36,6 +36,7 @@ class RequestsMaintenance(WaitsForTable):
         "where",
         "only_if_needed",
         "dry_run",
+        "priority",
         "store_conn_id",
         "catalog_conn_id",
     )
@@ -51,6 +52,7 @@ class RequestsMaintenance(WaitsForTable):
         where: str | None = None,
         only_if_needed: bool | str = True,
         dry_run: bool | str = False,
+        priority: int | str = 0,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -60,6 +62,7 @@ class RequestsMaintenance(WaitsForTable):
         self.where = where
         self.only_if_needed = only_if_needed
         self.dry_run = dry_run  # type: ignore[assignment, method-assign]  # BaseOperator has a debugging method of this name
+        self.priority = priority
         self._outlet = self.declare_events()
 
     def declare_events(self) -> Asset | AssetAlias | None:
@@ -98,6 +101,7 @@ class RequestsMaintenance(WaitsForTable):
             options=read_object("options", self.options),
             where=read_text(self.where),
             only_if_needed=read_flag("only_if_needed", self.only_if_needed),
+            priority=read_number("priority", self.priority) or 0,
             order=hook.settings.action_order,
         )
 
@@ -122,6 +126,7 @@ class MaintainTableOperator(RequestsMaintenance, QueuesJob):
     :param where: a Spark predicate that limits the rewrites, such as ``month = 3``.
     :param only_if_needed: skip, without Spark, each action that has nothing to do by the table's metadata; ``False`` runs all.
     :param dry_run: report, from metadata, what each action would do; no lock and no JVM.
+    :param priority: from -1000 to 1000; of the jobs that wait for a worker, those with the highest one run first.
     :param store_conn_id: the Airflow connection of the store; ``None`` for the installation's. Likewise ``catalog_conn_id`` and
         ``spark_conn_id``.
     :param if_locked: what to do when another process has locked the table: ``fail``, ``skip``, or ``wait`` in the triggerer.

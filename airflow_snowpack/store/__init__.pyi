@@ -13,7 +13,7 @@ from .errors import (
     UnknownRevision as UnknownRevision,
     UnsupportedStore as UnsupportedStore,
 )
-from .leases import ClaimCursor as ClaimCursor, Expired as Expired, Leases as Leases, lease_columns as lease_columns
+from .leases import Expired as Expired, Leases as Leases, lease_columns as lease_columns
 from .migrate import check_schema as check_schema, upgrade_schema as upgrade_schema
 from .opening import open_store as open_store
 from .paging import Keyset as Keyset, Page as Page

@@ -5,7 +5,7 @@ A row that can be claimed carries :func:`lease_columns`. A claim draws a new ``a
 holder that was replaced, cancelled or swept matches no row. **The fence moves on every claim, take-over and return**;
 no fence is used twice.
 
-    leases = Leases(job_queue, key=job_queue.c.job_id, order=job_queue.c.enqueued_at)
+    leases = Leases(job_queue, key=job_queue.c.job_id, order=[job_queue.c.enqueued_at])
     row = conn.execute(leases.claim_next, leases.claim_values("worker-1", new_id(), now, now + lease)).first()
     alive = leases.renew(conn, key, attempt_id, until)
 
@@ -15,9 +15,9 @@ makes them take turns on SQLite.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 
 import sqlalchemy as sa
@@ -25,9 +25,8 @@ import sqlalchemy as sa
 from airflow_snowpack.store.dialect import UtcDateTime
 
 EVER = datetime(1970, 1, 1, tzinfo=UTC)
-"""The start of every queue: a claim from here considers all rows."""
+"""Before every row of a queue."""
 
-RESCAN = timedelta(seconds=10)
 NOW = sa.bindparam("b_now", type_=UtcDateTime)
 UNTIL = sa.bindparam("b_until", type_=UtcDateTime)
 ATTEMPT_ID = sa.bindparam("b_attempt", type_=sa.Text)
@@ -64,33 +63,39 @@ class Leases:
 
     :param table: a table with :func:`lease_columns`.
     :param key: its primary key.
-    :param order: claims go by this column, oldest first; a partial index on it where ``claimed_at`` is null keeps them fast.
+    :param order: claims go by these; a partial index on them where ``claimed_at`` is null keeps them fast.
     :param group: a claim takes only rows with its value of this column, which then comes first in that index.
+    :param returning: columns that a claim returns as well.
+    :param on_return: what :meth:`give_back` sets as well.
     """
 
     def __init__(
-        self, table: sa.Table, *, key: sa.Column[Any], order: sa.Column[Any], group: sa.Column[Any] | None = None
+        self,
+        table: sa.Table,
+        *,
+        key: sa.Column[Any],
+        order: Sequence[sa.ColumnElement[Any]],
+        group: sa.Column[Any] | None = None,
+        returning: Sequence[sa.Column[Any]] = (),
+        on_return: Mapping[str, Any] | None = None,
     ) -> None:
         self.table = table
         self.key = key
-        self.order = order
+        self._order = order
         row = table.c
-        by_key = key == sa.bindparam("b_key", type_=sa.Text)
-        fenced = sa.and_(by_key, row.attempt_id == ATTEMPT_ID)
+        self._returning = (key, row.attempt_count, row.attempt_id, row.visible_at, *returning)
+        self.by_key = key == sa.bindparam("b_key", type_=sa.Text)
+        fenced = sa.and_(self.by_key, row.attempt_id == ATTEMPT_ID)
         mine = () if group is None else (group == sa.bindparam("b_group", type_=sa.Text),)
-        claimable = (*mine, row.claimed_at.is_(None), row.visible_at <= NOW)
-        due = sa.select(key).where(*claimable, order >= sa.bindparam("b_from", type_=UtcDateTime)).order_by(order)
-        # The limit is part of the text: Postgres plans a statement again at every call when it is bound.
-        due = due.limit(sa.literal_column("1")).with_for_update(skip_locked=True)
-        # ``= (select …)`` and not a join keeps this two index look-ups under a generic plan.
-        self.claim_next = self._claim_where(key == due.scalar_subquery())
-        self.claim_key = self._claim_where(by_key, *claimable)
-        self.take_over = self._claim_where(by_key)
+        self.claimable = sa.and_(*mine, row.claimed_at.is_(None), row.visible_at <= NOW)
+        self.claim_next = self.claim_where(key == self.search())
+        self.claim_key = self.claim_where(self.by_key, self.claimable)
+        self.take_over = self.claim_where(self.by_key)
         self.release = sa.delete(table).where(fenced)
         self._renew = sa.update(table).where(fenced).values(visible_at=UNTIL)
         self._holds: sa.Select[Any] = sa.select(sa.literal_column("1")).where(fenced)
         unclaimed = {"claimed_at": sa.null(), "claimed_by": sa.null(), "attempt_id": sa.null()}
-        self._return = sa.update(table).where(fenced).values(visible_at=UNTIL, **unclaimed)
+        self._return = sa.update(table).where(fenced).values(visible_at=UNTIL, **unclaimed, **(on_return or {}))
         self._expired = (
             sa.select(key.label("key"), row.attempt_id, row.claimed_by, row.attempt_count)
             .where(row.claimed_at.is_not(None), row.visible_at <= NOW)
@@ -99,7 +104,17 @@ class Leases:
             .with_for_update(skip_locked=True)
         )
 
-    def _claim_where(self, *where: sa.ColumnElement[bool]) -> Any:
+    def search(self, *where: sa.ColumnElement[bool]) -> sa.ScalarSelect[Any]:
+        """Return the key of the first row, in the order of claims, that can be claimed and meets these conditions."""
+        due = sa.select(self.key).where(self.claimable, *where).order_by(*self._order)
+        # The limit is part of the text: Postgres plans a statement again at every call when it is bound.
+        return due.limit(sa.literal_column("1")).with_for_update(skip_locked=True).scalar_subquery()
+
+    def claim_where(self, *where: sa.ColumnElement[bool]) -> Any:
+        """Return the statement that claims the row which meets these conditions.
+
+        ``key == search(…)`` and not a join keeps it two index look-ups under a generic plan.
+        """
         row = self.table.c
         return (
             sa.update(self.table)
@@ -111,7 +126,7 @@ class Leases:
                 visible_at=UNTIL,
                 attempt_count=row.attempt_count + sa.literal_column("1"),
             )
-            .returning(self.key, self.order.label("place"), row.attempt_count, row.attempt_id, row.visible_at)
+            .returning(*self._returning)
         )
 
     @staticmethod
@@ -122,18 +137,16 @@ class Leases:
         until: datetime,
         *,
         key: str | None = None,
-        start: datetime = EVER,
         group: str | None = None,
-    ) -> Mapping[str, Any]:
+    ) -> dict[str, Any]:
         """The parameters of ``claim_next`` (no ``key``), ``claim_key`` and ``take_over``.
 
         :param until: the end of the lease.
-        :param start: ``claim_next`` looks only at rows from here on in the queue's order; see :class:`ClaimCursor`.
         :param group: the value of the ``group`` column, where there is one.
         """
         values = {"b_holder": holder, "b_attempt": attempt_id, "b_now": now, "b_until": until}
         values = values if group is None else {**values, "b_group": group}
-        return {**values, "b_from": start} if key is None else {**values, "b_key": key}
+        return values if key is None else {**values, "b_key": key}
 
     def renew(self, conn: sa.Connection, key: str, attempt_id: str, until: datetime) -> bool:
         """Move the end of the lease; ``False``: the fence has moved and nothing was written."""
@@ -151,32 +164,3 @@ class Leases:
         """Return rows whose lease has run out, locked for this transaction; rows that another sweep has locked are left to it."""
         rows = conn.execute(self._expired, {"b_now": now, "b_limit": limit})
         return [Expired(row.key, row.attempt_id, row.claimed_by, row.attempt_count) for row in rows]
-
-
-class ClaimCursor:
-    """The place from which the next claim searches, so that it does not scan what was claimed before.
-
-    While another session holds an old snapshot, Postgres cannot clear away the index entries of finished rows, and a
-    scan from the start of the queue meets all of them again at every claim. The cursor starts where the last claim
-    succeeded. It goes back to the start when nothing is found and at least every :data:`RESCAN`, because a returned
-    row keeps its old place and a slow transaction may commit an older one late.
-    """
-
-    def __init__(self) -> None:
-        self._start = EVER
-        self._reset_at = EVER
-
-    def start(self, now: datetime) -> datetime:
-        if now - self._reset_at >= RESCAN:
-            self._start, self._reset_at = EVER, now
-        return self._start
-
-    def found(self, place: datetime) -> None:
-        """A claim took the row at this place of the order."""
-        self._start = max(self._start, place)
-
-    def exhausted(self, now: datetime) -> bool:
-        """Nothing was found from here on: go back to the start; ``True`` when another try is worth it at once."""
-        again = self._start > EVER
-        self._start, self._reset_at = EVER, now
-        return again

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import ConfigDict, Field
 
 from airflow_snowpack.humanize import short_id
-from airflow_snowpack.jobs import ActionResult, Job, JobStatus
+from airflow_snowpack.jobs import DEFAULT_PRIORITY, PRIORITIES, ActionResult, Job, JobStatus
 from airflow_snowpack.maintenance import action_names
 from airflow_snowpack.wire.listing import Column, Elapsed, Listing
 from airflow_snowpack.wire.operations import AuditShape
@@ -55,6 +55,12 @@ class SubmitBody(Shape):
         True,
         description="Skip, without Spark, each action that has nothing to do by the table's metadata; `false` runs each one. "
         "A dry run ignores this.",
+    )
+    priority: int = Field(
+        DEFAULT_PRIORITY,
+        ge=PRIORITIES[0],
+        le=PRIORITIES[-1],
+        description="Of the jobs that wait, those with the highest priority run first.",
     )
 
 
@@ -128,6 +134,7 @@ class TimelineShape(Shape):
         description="The name of the catalog in the installation's settings when the job was submitted."
     )
     catalog_id: Annotated[CatalogId, From("table.catalog_id")]
+    priority: int = Field(description="Of the jobs that wait, those with the highest priority run first.")
     attempt: int
     submitted_by: str | None
     cancelled_by: str | None

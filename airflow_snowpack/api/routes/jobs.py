@@ -79,6 +79,7 @@ class Submitter:
                 options=body.options,
                 where=body.where,
                 only_if_needed=body.only_if_needed,
+                priority=body.priority,
                 order=self._services.order,
             )
             before = None if key is None else self._submitted_before(request, key, body.dry_run)
@@ -91,7 +92,13 @@ class Submitter:
             return Submission(before, again=True)
         results = self._plan(request) if body.dry_run else None
         return self._services.jobs.submit_once(
-            name, request.actions, key=key, actor=self._actor, options=request.options, results=results
+            name,
+            request.actions,
+            key=key,
+            actor=self._actor,
+            options=request.options,
+            priority=request.priority,
+            results=results,
         )
 
     def rerun(self, job_id: str) -> Job:
@@ -108,7 +115,12 @@ class Submitter:
         if not job.dry_run:
             return self._services.jobs.rerun(job_id, actor=self._actor)
         return self._services.jobs.record_dry_run(
-            job.table, request.actions, self._plan(request), options=request.options, actor=self._actor
+            job.table,
+            request.actions,
+            self._plan(request),
+            options=request.options,
+            priority=request.priority,
+            actor=self._actor,
         )
 
     @contextmanager
@@ -124,8 +136,8 @@ class Submitter:
             raise
 
     def _submitted_before(self, request: MaintenanceRequest, key: str, dry_run: bool) -> Job | None:
-        before = RequestKey.of(self._actor, key, request.table, request.actions, request.options, dry_run=dry_run)
-        return self._services.jobs.submitted_before(before)
+        wanted = request.table, request.actions, request.options, request.priority
+        return self._services.jobs.submitted_before(RequestKey.of(self._actor, key, *wanted, dry_run=dry_run))
 
     def _require(self, table: TableName) -> None:
         inventory = self._services.inventory
@@ -236,7 +248,7 @@ def delete(job_id: JobId, actor: Acting, services: Open) -> Response:
 
 @router.post("/jobs/{job_id}/rerun", **documented("rerun_job", "Re-run a job", JobShape, 404, 409, status=202, headers=ACCEPTED))
 def rerun(request: Request, job_id: JobId, submitter: Submitting) -> JSONResponse:
-    """Submits a new job with the table, actions and options of this one. The re-run of a dry run is a dry run."""
+    """Submits a new job with the table, actions, options and priority of this one. The re-run of a dry run is a dry run."""
     return _accepted(request, submitter.rerun(job_id))
 
 

@@ -26,7 +26,7 @@ from airflow_snowpack.store.tables.builds import build_datasets
 
 log = logging.getLogger(__name__)
 
-LOCKS = Leases(build_datasets, key=build_datasets.c.dataset, order=build_datasets.c.created_at)
+LOCKS = Leases(build_datasets, key=build_datasets.c.dataset, order=[build_datasets.c.created_at])
 
 
 class DatasetLock:

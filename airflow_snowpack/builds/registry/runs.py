@@ -50,7 +50,7 @@ from airflow_snowpack.store.tables.builds import build_datasets, build_publicati
 
 log = logging.getLogger(__name__)
 
-RUNS = Leases(build_runs, key=build_runs.c.build_id, order=build_runs.c.started_at)
+RUNS = Leases(build_runs, key=build_runs.c.build_id, order=[build_runs.c.started_at])
 NEWEST_FIRST = Keyset(build_runs.c.as_of, build_runs.c.sequence, descending=True)
 PAGE_SIZE = 100
 NAMES_PER_QUERY = 10

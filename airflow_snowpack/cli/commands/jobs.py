@@ -124,7 +124,9 @@ def _rerun(here: CommandContext, job: Job) -> Job:
         check_options(here.inventory.catalog, request)
         return here.jobs.rerun(job.job_id, actor=here.actor)
     results = plan_request(here.jobs, here.inventory.catalog(), request)
-    return here.jobs.record_dry_run(job.table, request.actions, results, options=request.options, actor=here.actor)
+    return here.jobs.record_dry_run(
+        job.table, request.actions, results, options=request.options, priority=request.priority, actor=here.actor
+    )
 
 
 def _change(args: Namespace, question: str | None, change: Callable[[CommandContext, Job], Job], done: str) -> ExitCode:
@@ -196,6 +198,7 @@ def _fields(job: Job, why: str, place: QueuePlace | None, now: datetime) -> dict
         "options": "; ".join(f"{action}: {dict(values)}" for action, values in job.options.items()),
         "submitted": f"{ago(job.submitted_at, now)}" + (f" by {job.submitted_by}" if job.submitted_by else ""),
         "task": job.owner,
+        "priority": job.priority or None,
         "attempt": job.attempt or None,
         "started": ago(job.started_at, now),
         "took": "" if job.dry_run else readable(elapsed(job), now),

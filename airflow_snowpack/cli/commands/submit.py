@@ -76,6 +76,7 @@ def _read_request(args: Namespace, here: CommandContext) -> MaintenanceRequest:
         options=_read_options(args.options),
         where=args.where,
         only_if_needed=args.only_if_needed,
+        priority=args.priority,
         order=here.settings.action_order,
     )
 
@@ -86,7 +87,7 @@ def _ask(args: Namespace, here: CommandContext, request: MaintenanceRequest) -> 
 
     key, results, wanted = args.idempotency_key, None, (request.table, request.actions)
     if key is not None:
-        known = RequestKey.of(here.actor, key, *wanted, request.options, dry_run=args.dry_run)
+        known = RequestKey.of(here.actor, key, *wanted, request.options, request.priority, dry_run=args.dry_run)
         if (before := here.jobs.submitted_before(known)) is not None:
             return Submission(before, again=True)
     if args.dry_run:
@@ -94,7 +95,8 @@ def _ask(args: Namespace, here: CommandContext, request: MaintenanceRequest) -> 
     else:
         here.inventory.require(request.table)
         check_options(here.inventory.catalog, request)
-    return here.jobs.submit_once(*wanted, key=key, actor=here.actor, options=request.options, results=results)
+    asked: dict[str, Any] = {"options": request.options, "priority": request.priority}
+    return here.jobs.submit_once(*wanted, key=key, actor=here.actor, **asked, results=results)
 
 
 def _read_options(text: str | None) -> dict[str, Any]:

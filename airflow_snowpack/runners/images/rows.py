@@ -16,7 +16,7 @@ from airflow_snowpack.store.retention import Kind
 from airflow_snowpack.store.tables.images import image_builds
 
 IMAGE = image_builds.c
-IMAGES = Leases(image_builds, key=IMAGE.key, order=IMAGE.requested_at)
+IMAGES = Leases(image_builds, key=IMAGE.key, order=[IMAGE.requested_at])
 NEWEST_FIRST = Keyset(IMAGE.requested_at, IMAGE.key, descending=True)
 WITHOUT_LOG = [column for column in image_builds.columns if column.name != "log"]
 RECORDS = sa.select(*WITHOUT_LOG)

@@ -41,7 +41,7 @@ from airflow_snowpack.store.tables.schedules import (
 
 log = logging.getLogger(__name__)
 
-LEASES = Leases(launches, key=launches.c.pending_id, order=launches.c.enqueued_at)
+LEASES = Leases(launches, key=launches.c.pending_id, order=[launches.c.enqueued_at])
 LEASE = timedelta(minutes=2)
 FIRST_PAUSE, LONGEST_PAUSE = timedelta(seconds=5), timedelta(minutes=5)
 

@@ -39,6 +39,7 @@ jobs = sa.Table(
     sa.Column("spark_server", sa.Text),
     sa.Column("cancelled_by", sa.Text),
     sa.Column("catalog_id", sa.Text, nullable=False, server_default=""),
+    sa.Column("priority", sa.Integer, nullable=False, server_default="0"),
     postgresql_with={"fillfactor": 80},
 )
 jobs_dag = owner_dag(jobs.c.owner)
@@ -64,9 +65,16 @@ job_queue = sa.Table(
     sa.Column("enqueued_at", UtcDateTime, nullable=False),
     *lease_columns(),
     sa.Column("catalog_id", sa.Text, nullable=False, server_default=""),
+    sa.Column("rank", sa.Integer, nullable=False, server_default="0"),
+    sa.Column("turn", sa.BigInteger, nullable=False, server_default="0"),
+    sa.Column("database_name", sa.Text, nullable=False, server_default=""),
     postgresql_with=BUSY,
 )
-partial_index("ix_job_queue_unclaimed", job_queue.c.catalog_id, job_queue.c.enqueued_at, where=job_queue.c.claimed_at.is_(None))
+queued = job_queue.c
+unclaimed = queued.claimed_at.is_(None)
+claim_order = (queued.catalog_id, queued.rank, queued.turn, queued.enqueued_at)
+partial_index("ix_job_queue_unclaimed", *claim_order, where=unclaimed)
+partial_index("ix_job_queue_turns", queued.catalog_id, queued.rank, queued.database_name, queued.turn, where=unclaimed)
 
 table_locks = sa.Table(
     "table_locks",

@@ -49,6 +49,17 @@ def test_a_job_is_accepted_with_the_specifications_body_and_headers(api: httpx.C
     assert answer.headers["retry-after"] == "30"
 
 
+def test_a_job_has_the_priority_of_its_request(api: httpx.Client) -> None:
+    accepted = api.post(SUBMIT, json={**ONE_ACTION, "priority": 12}, headers={"Idempotency-Key": "k"})
+    timeline = api.get(f"{accepted.headers['location']}/timeline").json()
+    assert (timeline["priority"], timeline["explanation"][:41]) == (12, "Waiting with priority 12 for a worker: ne")
+
+    used = api.post(SUBMIT, json={**ONE_ACTION, "priority": 11}, headers={"Idempotency-Key": "k"})
+    assert (used.status_code, used.json()["error"]) == (422, "key_used_before")
+    refused = api.post(SUBMIT, json={**ONE_ACTION, "priority": 1001})
+    assert (refused.status_code, "priority" in refused.text) == (422, True)
+
+
 def test_the_location_leads_to_the_job_which_says_when_to_look_again(api: httpx.Client) -> None:
     accepted = api.post(SUBMIT, json=ONE_ACTION)
     found = api.get(accepted.headers["location"])

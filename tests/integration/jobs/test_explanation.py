@@ -30,7 +30,7 @@ pytestmark = pytest.mark.one_database
 
 
 def numbered(number: int) -> TableName:
-    return TableName("lake", "db", f"t{number}")
+    return TableName("lake", "analytics", f"t{number}")
 
 
 def explained(jobs: Jobs, table: TableName) -> TableExplanation:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import sqlalchemy as sa
 from bounded import PATIENCE_S
+from schema_revisions import run_migration
 
 from airflow_snowpack.preservation import DEFAULT_VARIABLE, Preservation, resolve_preservation
 from airflow_snowpack.scheduling import (
@@ -36,7 +37,7 @@ from airflow_snowpack.scheduling import (
 )
 from airflow_snowpack.scheduling.airflow_port import NotStarted
 from airflow_snowpack.scheduling.launches.launcher import Launcher
-from airflow_snowpack.store import Actor, AuditTrail, upgrade_schema
+from airflow_snowpack.store import Actor, AuditTrail
 from airflow_snowpack.store.tables.schedules import registered_runs
 
 if TYPE_CHECKING:
@@ -459,11 +460,10 @@ def test_a_migration_enters_the_runs_of_the_version_before_among_the_schedules(r
 
     def write_as_before(conn: sa.Connection) -> None:
         conn.execute(sa.insert(registered_runs), [{**common, **hand}, {**common, **cron}])
-        conn.execute(sa.text("UPDATE snowpack_version SET version_num = '0010_gates_in_the_wait_queue'"))
 
     before = runs.get("with_cron")
     store.transact(write_as_before)
-    upgrade_schema(store)
+    run_migration(store, "0011_runs_among_the_schedules")
 
     assert runs.get("with_cron") == before
     entered = runs.get("by_hand")

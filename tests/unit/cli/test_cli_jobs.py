@@ -69,6 +69,21 @@ def test_options_and_a_predicate_reach_the_job(snowpack: Run, jobs: Jobs, flight
     }
 
 
+def test_a_job_has_the_priority_that_it_is_submitted_with(snowpack: Run, jobs: Jobs, flights: TableName) -> None:
+    job_id = snowpack("jobs", "submit", "demo.flights", "--priority", "-7", "-o", "json").json["job_id"]
+
+    assert snowpack("jobs", "show", job_id, "-o", "json").json["priority"] == -7
+    shown = snowpack("jobs", "show", job_id).out
+    assert "Waiting with priority -7 for a worker: next in the queue" in shown
+    snowpack("jobs", "cancel", job_id, "--yes")
+    again = snowpack("jobs", "rerun", job_id, "-o", "json").json[0]["job_id"]
+    assert jobs.get(again).priority == -7
+    refused = snowpack("jobs", "submit", "demo.flights", "--priority", "1001")
+    assert (refused.code, refused.err.strip()) == (
+        2, "Priority 1001 is not valid. It must be between -1000 and 1000; the highest runs first."
+    )  # fmt: skip
+
+
 @pytest.mark.parametrize("dry", [(), ("--dry-run",)])
 def test_the_same_key_again_is_the_same_job(snowpack: Run, jobs: Jobs, flights: TableName, dry: tuple[str, ...]) -> None:
     request = ("jobs", "submit", "demo.flights", "--idempotency-key", "k1", *dry)

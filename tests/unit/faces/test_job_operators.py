@@ -106,6 +106,8 @@ def test_where_narrows_the_rewrites(run_operator: Runner, jobs: Jobs, flights: T
         ({"options": {"expire_snapshots": {"keep": 1}}}, "The option 'keep' of expire_snapshots is not known"),
         ({"options": "{"}, "The argument options = '{' cannot be read"),
         ({"where": "month = 3"}, "neither is requested"),
+        ({"priority": 1001}, "Priority 1001 is not valid"),
+        ({"priority": "high"}, "The argument priority = 'high' cannot be read"),
     ],
 )
 def test_a_request_that_a_retry_would_repeat_fails_for_good(
@@ -144,6 +146,16 @@ def test_what_the_table_does_not_allow_fails_for_good_before_there_is_a_job(
     assert message in str(outcome.error)
     assert jobs.list() == []
     assert jobs.locks.list() == []
+
+
+@pytest.mark.parametrize(("priority", "stored"), [(5, 5), ("{{ 2 + 3 }}", 5), ("", 0)])
+def test_a_job_has_the_priority_of_its_task(
+    run_operator: Runner, jobs: Jobs, flights: TableName, priority: int | str, stored: int
+) -> None:
+    outcome = run_operator(submit(priority=priority))
+
+    assert outcome.xcom["priority"] == stored
+    assert [job.priority for job in jobs.list()] == [stored]
 
 
 def test_a_missing_table_is_named_together_with_its_neighbours(run_operator: Runner, jobs: Jobs, flights: TableName) -> None:

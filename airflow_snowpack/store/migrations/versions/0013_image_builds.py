@@ -8,7 +8,7 @@ from alembic import op
 from airflow_snowpack.store.dialect import UtcDateTime
 
 revision = "0013_image_builds"
-down_revision = "0011_runs_among_the_schedules"
+down_revision = "0012_priorities_and_turns"
 branch_labels = None
 depends_on = None
 

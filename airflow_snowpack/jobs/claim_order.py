@@ -1,0 +1,103 @@
+"""The order in which workers claim jobs: the highest priority first, and within a priority the databases in turn.
+
+A job's ``turn`` is drawn when it is submitted: the turn after the last waiting job of its database, and never before the turn
+that is being claimed. So each database has one job per turn, a database that was idle joins in the present turn, and a single job
+never waits for the whole backlog of another database. This is start-time fair queueing. It costs a submit two look-ups in an
+index and a claim none. Where nothing waits, the turns start again from the time in microseconds, so that they only ever rise.
+
+Jobs that are submitted at the same moment may get the same turn; then the older one is first. In the queue, a priority is stored
+as its ``rank``, the negative of it, so that the whole order is ascending and one index has it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Any, NamedTuple
+
+import sqlalchemy as sa
+
+from airflow_snowpack.store.dialect import UtcDateTime
+from airflow_snowpack.store.leases import EVER
+from airflow_snowpack.store.tables.jobs import job_queue
+
+RESCAN = timedelta(seconds=2)
+
+FRONT = 0
+"""Before every turn: a job that was requeued has had its turn already."""
+
+ORDER = (job_queue.c.rank, job_queue.c.turn, job_queue.c.enqueued_at)
+
+
+class Place(NamedTuple):
+    """A place in the queue of one catalog."""
+
+    rank: int
+    turn: int
+    enqueued_at: datetime
+
+    @classmethod
+    def of(cls, row: Any) -> Place:
+        """Return the place of a row, or of another value with these attributes."""
+        return cls(row.rank, row.turn, row.enqueued_at)
+
+    @property
+    def parameters(self) -> Mapping[str, Any]:
+        """The parameters of :data:`FROM_HERE` and :data:`BEFORE`."""
+        return {"b_rank": self.rank, "b_turn": self.turn, "b_enqueued_at": self.enqueued_at}
+
+
+START = Place(-(2**31), FRONT, EVER)
+"""Before every job."""
+
+_turn = sa.bindparam("b_turn", type_=sa.BigInteger)
+_here = sa.tuple_(sa.bindparam("b_rank", type_=sa.Integer), _turn, sa.bindparam("b_enqueued_at", type_=UtcDateTime))
+FROM_HERE = sa.tuple_(*ORDER) >= _here
+BEFORE = sa.tuple_(*ORDER) < _here
+
+
+def turn_of(moment: datetime) -> int:
+    """Return the turn at this time where no job waits: the parameter ``b_turn`` of :func:`next_turn`."""
+    return (moment - EVER) // timedelta(microseconds=1)
+
+
+def next_turn(catalog_id: sa.ColumnElement[str], rank: sa.ColumnElement[int], database: sa.ColumnElement[str]) -> Any:
+    """Return the turn of a job that is submitted now."""
+    waiting = job_queue.alias("waiting")
+    same = sa.and_(waiting.c.claimed_at.is_(None), waiting.c.catalog_id == catalog_id, waiting.c.rank == rank)
+    same = sa.and_(same, waiting.c.turn > sa.literal_column(f"{FRONT}"))
+    # The limits are part of the text, as in ``leases.py``.
+    one: sa.ColumnClause[int] = sa.literal_column("1", sa.Integer)
+    last = sa.select(waiting.c.turn + one).where(same, waiting.c.database_name == database).order_by(waiting.c.turn.desc())
+    # Only where the database has none: otherwise it is at most the turn of the first one of the database.
+    present = sa.select(waiting.c.turn).where(same).order_by(waiting.c.turn)
+    return sa.func.coalesce(last.limit(one).scalar_subquery(), present.limit(one).scalar_subquery(), _turn)
+
+
+class ClaimCursor:
+    """The place from which the next claim searches, so that it does not scan what was claimed before.
+
+    While another session holds an old snapshot, Postgres cannot clear away the index entries of finished rows, and a
+    scan from the start of the queue meets all of them again at every claim. The cursor starts where the last claim
+    succeeded. It goes back to the start when nothing is found and at least every :data:`RESCAN`, because jobs of higher
+    priorities and returned ones have places before it, and a slow transaction may commit an older one late.
+    """
+
+    def __init__(self) -> None:
+        self._start = START
+        self._reset_at = EVER
+
+    def start(self, now: datetime) -> Place:
+        if now - self._reset_at >= RESCAN:
+            self._start, self._reset_at = START, now
+        return self._start
+
+    def found(self, place: Place) -> None:
+        """A claim took the row at this place."""
+        self._start = max(self._start, place)
+
+    def exhausted(self, now: datetime) -> bool:
+        """Nothing was found from here on: go back to the start; ``True`` when another try is worth it at once."""
+        again = self._start > START
+        self._start, self._reset_at = START, now
+        return again

@@ -1,0 +1,18 @@
+"""The priority of a job: of the jobs that wait, those with the highest one run first. Schedules have the same range."""
+
+from __future__ import annotations
+
+from airflow_snowpack.jobs.errors import InvalidPriority
+
+PRIORITIES = range(-1000, 1001)
+DEFAULT_PRIORITY = 0
+
+
+def check_priority(priority: int) -> int:
+    """Return the priority.
+
+    :raises InvalidPriority: it is not between -1000 and 1000.
+    """
+    if priority not in PRIORITIES:
+        raise InvalidPriority(priority, PRIORITIES[0], PRIORITIES[-1])
+    return priority

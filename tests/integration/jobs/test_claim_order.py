@@ -1,0 +1,221 @@
+"""Which job a worker gets: the highest priority first, and within a priority the databases in turn."""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import timedelta
+from itertools import count
+from typing import TYPE_CHECKING
+
+import pytest
+import sqlalchemy as sa
+from effort import rounds
+from hypothesis import HealthCheck, given, settings, strategies as st
+from query_plans import sent_by
+
+from airflow_snowpack.iceberg import TableName
+from airflow_snowpack.jobs import Claim, InvalidPriority, Job, Jobs, JobStatus, LifecyclePolicy
+from airflow_snowpack.jobs.claim_order import RESCAN
+from airflow_snowpack.store.tables.jobs import job_queue, jobs as jobs_table, table_locks
+
+if TYPE_CHECKING:
+    from conftest import MovedClock
+
+    from airflow_snowpack.store import Store
+
+FRESH = count(1)
+
+
+def submit(jobs: Jobs, database: str = "db", priority: int = 0) -> Job:
+    return jobs.submit(TableName("lake", database, f"t{next(FRESH)}"), ["expire_snapshots"], priority=priority)
+
+
+def claim(jobs: Jobs) -> Claim:
+    claimed = jobs.claim("w1")
+    assert claimed is not None
+    return claimed
+
+
+def databases(jobs: Jobs, number: int) -> list[str]:
+    """The databases of the next claims."""
+    return [claim(jobs).job.table.database for _ in range(number)]
+
+
+def test_the_highest_priority_is_claimed_first_and_within_it_the_oldest_job(jobs: Jobs, clock: MovedClock) -> None:
+    made = []
+    for priority in (0, -1000, 7, 7, 1000):
+        made.append(submit(jobs, priority=priority).job_id)
+        clock.forward(seconds=1)
+
+    assert [claim(jobs).job.job_id for _ in made] == [made[4], made[2], made[3], made[0], made[1]]
+    assert jobs.claim("w1") is None
+
+
+def test_a_job_of_a_higher_priority_is_next_although_it_comes_last(jobs: Jobs, clock: MovedClock) -> None:
+    for _ in range(3):
+        submit(jobs)
+    claim(jobs)
+    for priority in (5, 9):
+        urgent = submit(jobs, "another", priority)
+        clock.now += RESCAN
+        assert claim(jobs).job == jobs.get(urgent.job_id)
+        claim(jobs)
+
+
+def test_a_lower_priority_is_claimed_when_none_of_the_higher_ones_waits(jobs: Jobs) -> None:
+    low = submit(jobs, priority=-1)
+    high = [submit(jobs, priority=1) for _ in range(2)]
+
+    assert [claim(jobs).job.job_id for _ in range(3)] == [*(job.job_id for job in high), low.job_id]
+
+
+@pytest.mark.parametrize("priority", [-1001, 1001])
+def test_a_priority_out_of_range_is_refused_and_nothing_is_written(jobs: Jobs, priority: int) -> None:
+    with pytest.raises(InvalidPriority, match=rf"Priority {priority} is not valid. It must be between -1000 and 1000"):
+        submit(jobs, priority=priority)
+
+    assert jobs.list() == []
+    assert jobs.locks.list() == []
+
+
+def test_a_job_keeps_its_priority_when_it_is_run_again(jobs: Jobs) -> None:
+    first = submit(jobs, priority=7)
+    jobs.cancel(first.job_id)
+
+    assert jobs.get(first.job_id).priority == 7
+    assert jobs.rerun(first.job_id).priority == 7
+
+
+def test_one_database_with_many_jobs_lets_another_ones_single_job_pass(jobs: Jobs, clock: MovedClock) -> None:
+    for _ in range(50):
+        submit(jobs, "large")
+    clock.forward(seconds=1)
+    submit(jobs, "small")
+
+    assert databases(jobs, 3) == ["large", "small", "large"]
+
+
+def test_databases_take_turns_and_the_rest_belongs_to_the_one_that_has_more(jobs: Jobs, clock: MovedClock) -> None:
+    for database in ("a", "a", "a", "b", "b", "c"):
+        submit(jobs, database)
+        clock.forward(seconds=1)
+
+    assert databases(jobs, 6) == ["a", "b", "c", "a", "b", "a"]
+
+
+def test_a_database_that_was_idle_does_not_catch_up_on_the_turns_that_it_missed(jobs: Jobs, clock: MovedClock) -> None:
+    for _ in range(10):
+        submit(jobs, "busy")
+    databases(jobs, 5)
+    clock.forward(seconds=1)
+    for _ in range(4):
+        submit(jobs, "idle")
+
+    assert databases(jobs, 6) == ["busy", "idle", "busy", "idle", "busy", "idle"]
+
+
+def test_each_priority_has_turns_of_its_own(jobs: Jobs, clock: MovedClock) -> None:
+    for database, priority in (("a", 1), ("a", 1), ("a", 0), ("b", 0), ("b", 1)):
+        submit(jobs, database, priority)
+        clock.forward(seconds=1)
+
+    assert databases(jobs, 5) == ["a", "b", "a", "a", "b"]
+
+
+def test_a_requeued_job_is_the_next_of_its_priority_when_its_back_off_has_elapsed(store: Store, clock: MovedClock) -> None:
+    jobs = Jobs(store, LifecyclePolicy(lease=timedelta(minutes=1), retry_base=timedelta(minutes=1)))
+    urgent, waiting = [submit(jobs, priority=priority) for priority in (1, 0)]
+    clock.forward(seconds=1)
+    for _ in range(5):
+        submit(jobs, "another")
+    databases(jobs, 4)
+    clock.forward(minutes=2)
+    jobs.sweep()
+    last = submit(jobs, "another")
+
+    assert jobs.ahead_of(jobs.places([last.job_id])[last.job_id]) == 3, "those in their back-off are not ahead of it"
+    assert databases(jobs, 1) == ["another"]
+    clock.now += timedelta(minutes=2) + RESCAN
+    assert [claim(jobs).job.job_id for _ in range(2)] == [urgent.job_id, waiting.job_id]
+
+
+def test_a_requeued_job_does_not_let_other_databases_join_before_the_present_turn(store: Store, clock: MovedClock) -> None:
+    jobs = Jobs(store, LifecyclePolicy(lease=timedelta(minutes=1), retry_base=timedelta(hours=1)))
+    for _ in range(10):
+        submit(jobs, "busy")
+    databases(jobs, 4)
+    clock.forward(minutes=2)
+    assert len(jobs.sweep().requeued) == 4
+    for _ in range(3):
+        submit(jobs, "idle")
+
+    assert databases(jobs, 4) == ["busy", "idle", "busy", "idle"]
+
+
+def test_claims_and_submits_are_as_many_statements_however_long_the_queue_is(jobs: Jobs) -> None:
+    def sent(depth: int) -> tuple[int, int]:
+        for number in range(depth):
+            submit(jobs, f"db{number % 3}", number % 2)
+        return len(sent_by(jobs.store, lambda: submit(jobs))), len(sent_by(jobs.store, lambda: claim(jobs)))
+
+    assert sent(1) == sent(60)
+    if jobs.store.is_postgres:
+        assert sent(0) == (1, 1)
+
+
+steps = st.lists(
+    st.one_of(
+        st.tuples(st.sampled_from(["a", "b", "c"]), st.integers(1, 6), st.sampled_from([0, 0, 0, 3])),
+        st.integers(1, 6),
+    ),
+    max_size=25,
+)
+
+
+@settings(max_examples=rounds(30, soak=1000), deadline=None, database=None, suppress_health_check=list(HealthCheck))
+@given(steps=steps)
+def test_no_job_waits_longer_than_its_fair_share(
+    store: Store, clock: MovedClock, steps: list[tuple[str, int, int] | int]
+) -> None:
+    """A job that is the n-th of its database waits for at most n + 1 jobs of each other one, and the first for one only."""
+    for table in (jobs_table, job_queue, table_locks):
+        store.transact(lambda conn, table=table: conn.execute(sa.delete(table)))
+    jobs = Jobs(store)
+    waiting: dict[str, tuple[Job, int, Counter[str]]] = {}
+
+    def of(database: str, priority: int) -> list[str]:
+        return [each for each, (job, *_) in waiting.items() if (job.table.database, job.priority) == (database, priority)]
+
+    def claim_one() -> None:
+        claimed = jobs.claim("w1")
+        if claimed is None:
+            assert not waiting
+            return
+        job, nth, passed = waiting.pop(claimed.job.job_id)
+        assert job.priority == max([job.priority, *(other.priority for other, *_ in waiting.values())])
+        assert all(
+            number <= (1 if nth == 1 else nth + 1) for database, number in passed.items() if database != job.table.database
+        )
+        assert passed[job.table.database] == nth - 1, "within a database, the oldest is first"
+        for other, _, by in waiting.values():
+            by[job.table.database] += other.priority == job.priority
+        assert jobs.finish(claimed, JobStatus.COMPLETED, [])
+
+    for step in steps:
+        clock.now += RESCAN
+        if isinstance(step, int):
+            for _ in range(step):
+                claim_one()
+            continue
+        database, number, priority = step
+        for _ in range(number):
+            clock.forward(microseconds=1)
+            job = submit(jobs, database, priority)
+            waiting[job.job_id] = job, len(of(database, priority)) + 1, Counter()
+    clock.now += RESCAN
+    ahead = {job_id: jobs.ahead_of(place) for job_id, place in jobs.places(waiting).items()}
+    for place in range(len(waiting)):
+        (next_one,) = [job_id for job_id, number in ahead.items() if number == place]
+        assert next_one in waiting
+        claim_one()
+        assert next_one not in waiting, "the explanation counts what is claimed before it"
