@@ -2,22 +2,30 @@
 
     python image_process.py together <store url> <remote> <commit> <processes> [program]
     python image_process.py one <store url> <remote> <commit> <fifo>
+    python image_process.py killed <store url> <remote> <commit>
 
 ``together`` forks the processes, which all request the image at the same moment; none ends its build before every other one has
 its answer. It prints how many built, and what each found then and afterwards. ``one`` builds until the fifo is read to its end.
+``killed`` forks children, each of which builds an image of its own and kills itself at a later moment than the one before: around
+each SQL statement, commit and step of the builder. It prints how many were killed, once one was not.
 """
 
 from __future__ import annotations
 
 import json
 import logging
+import os
+import signal
 import sys
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
+from itertools import count
 from multiprocessing import get_context
 from typing import TYPE_CHECKING, Any
 
+import sqlalchemy as sa
 from bounded import PATIENCE_S
+from heard_statements import hear_direct
 from image_world import REGISTRY, NotedBuilder
 
 from airflow_snowpack.runners.images import ImageBuild, ImageBuilds, ImageTarget, Ready
@@ -87,5 +95,36 @@ def one(url: str, remote: str, commit: str, fifo: str) -> None:
     print(json.dumps([type(found).__name__, getattr(found, "digest", None), builder.published]), flush=True)
 
 
+def killed(url: str, remote: str, commit: str) -> None:
+    for moment in count(1):
+        pid = os.fork()
+        if pid == 0:
+            try:
+                _build_and_die(url, ImageBuild(remote, commit, build_args={"MOMENT": str(moment)}), moment)
+            finally:
+                os._exit(1)
+        _, status = os.waitpid(pid, 0)
+        if not os.WIFSIGNALED(status):
+            assert os.WEXITSTATUS(status) == 0
+            print(moment, flush=True)
+            return
+
+
+def _build_and_die(url: str, source: ImageBuild, moment: int) -> None:
+    left = count(1)
+
+    def die(*_: object) -> None:
+        if next(left) == moment:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    store = open_store(url)
+    for event in ("before_cursor_execute", "after_cursor_execute", "commit"):
+        sa.event.listen(store.engine, event, die)
+    hear_direct()
+    images = ImageBuilds(store, ImageTarget(registry=REGISTRY), builder=NotedBuilder(die))
+    assert isinstance(images.ensure(source, build=True, holder="doomed", on_line=lambda _: None), Ready)
+    os._exit(0)
+
+
 if __name__ == "__main__":
-    {"together": together, "one": one}[sys.argv[1]](*sys.argv[2:])
+    {"together": together, "one": one, "killed": killed}[sys.argv[1]](*sys.argv[2:])

@@ -32,6 +32,7 @@ PROMISES = (
             "integration/jobs/test_races.py",
             "integration/builds/test_build_races.py",
             "integration/interim/test_interim_races.py",
+            "integration/runners/images/test_image_races.py",
             "system/test_kills.py",
         ),
     ),

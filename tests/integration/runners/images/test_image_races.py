@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import psutil
 import pytest
-from bounded import PATIENCE_S, started
+from bounded import PATIENCE_S, output_of, started
 from image_world import DIGEST, REGISTRY, NotedBuilder
 
 from airflow_snowpack.runners.images import Building, ImageBuild, ImageBuilds, ImageTarget, Ready
@@ -110,3 +110,20 @@ def test_a_builder_that_is_gone_is_replaced_after_its_lease_and_its_late_result_
         assert json.loads(last) == ["Ready", DIGEST, []]  # the other's image; it has published none
         assert [line.partition(":")[0] for line in lines] == ["writeback_stale_attempt"]
     assert not scratch.exists()
+
+
+@pytest.mark.one_database
+def test_an_image_whose_builder_was_killed_at_any_moment_is_built_by_another(store_url: str, repository: Repository) -> None:
+    commit = repository.commit(DOCKERFILE)
+    moments = int(output_of(sys.executable, SCRIPT, "killed", store_url, repository.url, commit))
+    assert moments > 15
+    with open_store(store_url, clock=lambda: utc_now() + PAST_THE_LEASE) as store:
+        images = ImageBuilds(store, ImageTarget(registry=REGISTRY), builder=NotedBuilder())
+        attempts = []
+        for moment in range(1, moments + 1):
+            found = images.ensure(ImageBuild(repository.url, commit, build_args={"MOMENT": str(moment)}), build=True)
+            assert isinstance(found, Ready)
+            attempts.append(images.get(found.key).attempts)
+        assert set(attempts) == {1, 2}
+        assert attempts[-1] == 1
+        assert len(images.list().items) == moments
