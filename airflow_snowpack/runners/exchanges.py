@@ -20,6 +20,7 @@ import logging
 import os
 import secrets
 import shutil
+import tempfile
 import threading
 from collections.abc import Iterator
 from datetime import timedelta
@@ -103,9 +104,8 @@ class Exchanges:
 
     def _now(self) -> float:
         """Return the time of the file system, which the times of the folders are compared with."""
-        clock = self.root / "clock"
-        clock.touch()
-        return clock.stat().st_mtime
+        with tempfile.TemporaryFile(dir=self.root) as new:
+            return os.fstat(new.fileno()).st_mtime
 
 
 class _Use:
