@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from airflow_snowpack.interim.errors import InterimReadingLost, StaleInterimAttempt, UnusableOutput
 from airflow_snowpack.interim.forms import FrameKind, frame_kind
-from airflow_snowpack.interim.frames.tables import read_as_arrow, read_on_spark, sources_of, write_table
+from airflow_snowpack.interim.frames.tables import read_as_arrow, read_as_batches, read_on_spark, sources_of, write_table
 from airflow_snowpack.interim.map_reduce.errors import function_failure
 from airflow_snowpack.interim.model import OutputOptions, Reading, TaskAttempt, Writing
 from airflow_snowpack.interim.names import DEFAULT_OUTPUT, Scope
@@ -127,6 +127,15 @@ class Handover:
         """
         self.receive([ref])
         return read_as_arrow(self.recorded(ref), self._open_catalog())
+
+    def read_batches(self, ref: Ref) -> pa.RecordBatchReader:
+        """Return the rows batch by batch, without Spark, while the block lasts.
+
+        :raises InterimTableGone: the table no longer exists.
+        :raises UnreadableView: only Spark can read this view.
+        """
+        self.receive([ref])
+        return read_as_batches(self.recorded(ref), self._open_catalog())
 
     def give(
         self, frame: Any, output: str = DEFAULT_OUTPUT, *, options: OutputOptions | None = None, **recorded: Any

@@ -5,6 +5,7 @@
             append.append_data_file(file)
 
     rows = rows_of(table.scan(snapshot_id=7))
+    reader = batches_of(table.scan(snapshot_id=7))               # without keeping the rows in memory
 
 PyIceberg plans, prunes and commits. The rows themselves only go through :mod:`~airflow_snowpack.interim.frames.retyping`, since
 PyIceberg's projection turns null lists and maps into empty ones. The invariant: the rows that are read are those in the files,
@@ -14,6 +15,7 @@ null for null, or an error reports why not.
 from __future__ import annotations
 
 import uuid
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -108,13 +110,9 @@ def rows_of(scan: DataScan) -> pa.Table:
     :param scan: without a filter; its columns, its snapshot and its limit count.
     :raises UnreadableTable: the files are not as interim tables are written: with deletes, in another format or other columns.
     """
-    from pyiceberg.expressions import AlwaysTrue
-    from pyiceberg.io.pyarrow import schema_to_pyarrow
     from pyiceberg.utils.concurrent import ExecutorFactory
 
-    if scan.row_filter != AlwaysTrue():
-        raise ValueError(f"rows_of() reads every row of a scan, and this one has the filter {scan.row_filter}.")
-    wanted = schema_to_pyarrow(scan.projection(), include_field_ids=True)
+    wanted = _wanted(scan)
     executor = ExecutorFactory.get_or_create()
     left, found = scan.limit, []
     for rows in executor.map(lambda task: _rows_of_file(scan, task, wanted), scan.plan_files()):
@@ -122,13 +120,61 @@ def rows_of(scan: DataScan) -> pa.Table:
         if left is not None and (left := left - found[-1].num_rows) == 0:
             break
     if not found:
-        fields = [_shape(None, field) for field in wanted]
-        # Not empty_table(): Arrow builds no arrays of lists of uuids, not even empty ones.
-        return pa.Table.from_arrays([pa.chunked_array([], field.type) for field in fields], schema=pa.schema(fields))
+        return without_rows(_shape_without_rows(wanted))
     return pa.concat_tables(found, promote_options="permissive")
 
 
+def batches_of(scan: DataScan) -> pa.RecordBatchReader:
+    """Read the rows of a scan batch by batch, one file after the other; see :func:`rows_of`.
+
+    Text, bytes and lists are as large or small as in the first file. Errors in a file appear when it is read.
+    """
+    wanted, tasks = _wanted(scan), list(scan.plan_files())
+    if not tasks:
+        return pa.RecordBatchReader.from_batches(_shape_without_rows(wanted), [])
+    with _opened(scan, tasks[0], wanted) as (schema, _):
+        return pa.RecordBatchReader.from_batches(schema, _all_batches(scan, tasks, wanted, schema))
+
+
+def _all_batches(scan: DataScan, tasks: list[FileScanTask], wanted: pa.Schema, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    left = scan.limit
+    for task in tasks:
+        with _opened(scan, task, wanted) as (_, batches):
+            for batch in batches:
+                rows = batch if left is None else batch.slice(0, left)
+                columns = [retyped(column, field) for column, field in zip(rows.columns, schema, strict=True)]
+                yield pa.RecordBatch.from_arrays(columns, schema=schema)
+                if left is not None and (left := left - rows.num_rows) == 0:
+                    return
+
+
+def without_rows(schema: pa.Schema) -> pa.Table:
+    """Return a table with these columns and no rows."""
+    # Not empty_table(): Arrow builds no arrays of lists of uuids, not even empty ones.
+    return pa.Table.from_arrays([pa.chunked_array([], field.type) for field in schema], schema=schema)
+
+
+def _wanted(scan: DataScan) -> pa.Schema:
+    from pyiceberg.expressions import AlwaysTrue
+    from pyiceberg.io.pyarrow import schema_to_pyarrow
+
+    if scan.row_filter != AlwaysTrue():
+        raise ValueError(f"Reading a scan reads every row, and this one has the filter {scan.row_filter}.")
+    return schema_to_pyarrow(scan.projection(), include_field_ids=True)
+
+
+def _shape_without_rows(wanted: pa.Schema) -> pa.Schema:
+    return pa.schema([_shape(None, field) for field in wanted])
+
+
 def _rows_of_file(scan: DataScan, task: FileScanTask, wanted: pa.Schema) -> pa.Table:
+    with _opened(scan, task, wanted) as (schema, batches):
+        return pa.Table.from_batches(list(batches), schema=schema)
+
+
+@contextmanager
+def _opened(scan: DataScan, task: FileScanTask, wanted: pa.Schema) -> Iterator[tuple[pa.Schema, Iterator[pa.RecordBatch]]]:
+    """Open a file; return the schema of its rows, and the rows up to the limit of the scan."""
     from pyiceberg.manifest import FileFormat
 
     path = task.file.file_path
@@ -150,10 +196,9 @@ def _rows_of_file(scan: DataScan, task: FileScanTask, wanted: pa.Schema) -> pa.T
         columns = dataset.Scanner.from_fragment(fragment, schema=in_file, columns=[field.name for field in own], **ahead)
         try:
             schema = pa.schema([_shape(each, field) for each, field in zip(own, wanted, strict=True)])
-            batches = list(_batches(columns.to_batches(), schema, scan.limit))
+            yield schema, _batches(columns.to_batches(), schema, scan.limit)
         except pa.ArrowInvalid as problem:
             raise UnreadableTable(path, problem) from problem
-    return pa.Table.from_batches(batches, schema=schema)
 
 
 def _batches(found: Iterable[pa.RecordBatch], schema: pa.Schema, limit: int | None) -> Iterator[pa.RecordBatch]:

@@ -4,6 +4,7 @@
     sources_of(df)        # (TableAt("lake.shop.orders", 11, …), …): the tables that the plan of a DataFrame reads
     df = read_on_spark(ref, session)                                     # lazy, as every DataFrame; Spark classic or Connect
     rows = read_as_arrow(ref.order_by("delay desc").limit(3), catalog)   # in memory, no JVM
+    reader = read_as_batches(ref.select("delay"), catalog)               # batch by batch
 
 A table is written in one commit: it exists with all of its rows, or not at all. Spark writes its own DataFrames, classic or
 Connect; this process writes the rows of pandas or Arrow, without Spark. The numbers come from the snapshot's own summary, so that
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
     from pyiceberg.catalog import Catalog
+    from pyiceberg.table import DataScan
     from pyspark.sql import DataFrame, SparkSession
 
     from airflow_snowpack.interim.refs import Ref, TableRef
@@ -152,26 +154,71 @@ def read_as_arrow(ref: Ref, catalog: Catalog) -> pa.Table:
 
     :raises UnreadableView: the view has a condition, orders by more than columns, or names an unknown column.
     """
-    from pyiceberg.io.pyarrow import schema_to_pyarrow
-
     from airflow_snowpack.interim.frames.data_files import rows_of
 
-    began = time.monotonic()
-    table, view = ref.of, ref if isinstance(ref, ViewRef) else ViewRef(ref.of)
-    if view.condition is not None:
-        raise UnreadableView(view.to_json(), "its condition is SQL, which only Spark evaluates")
-    scan = catalog.load_table(name_of(table).identifier).scan(snapshot_id=table.snapshot_id)
-    schema = schema_to_pyarrow(scan.projection())
-    orders = [_order(view, term, schema) for term in view.order]
-    selected = [_column(view, name, schema) for name in view.columns or ()]
-    if selected:
-        scan = scan.select(*{*selected, *(name for name, _ in orders)})
-    rows = _ordered(rows_of(scan if orders else scan.update(limit=view.rows)), orders).slice(0, view.rows)
-    rows = _zoned(rows, schema.names, scan.table_metadata.properties)
-    if view.columns:  # as in Spark, the columns are called what the view calls them
-        rows = rows.select(selected).rename_columns(list(view.columns))
-    log.info("Read %s without Spark: %s, %s", table.table, plural(rows.num_rows, "row"), duration(time.monotonic() - began))
+    began, reading = time.monotonic(), _Reading.of(ref, catalog)
+    limit = reading.view.rows
+    rows = rows_of(reading.scan if reading.orders else reading.scan.update(limit=limit))
+    rows = reading.arranged(_ordered(rows, reading.orders).slice(0, limit))
+    log.info("Read %s without Spark: %s, %s", ref.of.table, plural(rows.num_rows, "row"), duration(time.monotonic() - began))
     return rows
+
+
+def read_as_batches(ref: Ref, catalog: Catalog) -> pa.RecordBatchReader:
+    """Return the rows of :func:`read_as_arrow` batch by batch; only those of an ordered view are all in memory at once.
+
+    :raises UnreadableView: as :func:`read_as_arrow`.
+    """
+    import pyarrow as pa
+
+    from airflow_snowpack.interim.frames.data_files import batches_of, without_rows
+
+    reading = _Reading.of(ref, catalog)
+    if reading.orders:
+        return read_as_arrow(ref, catalog).to_reader()
+    found = batches_of(reading.scan.update(limit=reading.view.rows))
+    schema = reading.arranged(without_rows(found.schema)).schema
+    arranged = (reading.arranged(pa.Table.from_batches([batch])) for batch in found)
+    return pa.RecordBatchReader.from_batches(schema, (batch for rows in arranged for batch in rows.to_batches()))
+
+
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """How a reference is read without Spark.
+
+    :ivar scan: of the columns that are needed.
+    :ivar schema: of the table.
+    :ivar orders: the columns to order by, and whether each is in descending order.
+    :ivar selected: the table's own names of the view's columns.
+    """
+
+    view: ViewRef
+    scan: DataScan
+    schema: pa.Schema
+    orders: list[tuple[str, bool]]
+    selected: list[str]
+
+    @classmethod
+    def of(cls, ref: Ref, catalog: Catalog) -> _Reading:
+        from pyiceberg.io.pyarrow import schema_to_pyarrow
+
+        table, view = ref.of, ref if isinstance(ref, ViewRef) else ViewRef(ref.of)
+        if view.condition is not None:
+            raise UnreadableView(view.to_json(), "its condition is SQL, which only Spark evaluates")
+        scan = catalog.load_table(name_of(table).identifier).scan(snapshot_id=table.snapshot_id)
+        schema = schema_to_pyarrow(scan.projection())
+        orders = [_order(view, term, schema) for term in view.order]
+        selected = [_column(view, name, schema) for name in view.columns or ()]
+        if selected:
+            scan = scan.select(*{*selected, *(name for name, _ in orders)})
+        return cls(view, scan, schema, orders, selected)
+
+    def arranged(self, rows: pa.Table) -> pa.Table:
+        """Return rows of the scan with the columns and time zones of the view."""
+        rows = _zoned(rows, self.schema.names, self.scan.table_metadata.properties)
+        if self.view.columns:  # as in Spark, the columns are called what the view calls them
+            rows = rows.select(self.selected).rename_columns(list(self.view.columns))
+        return rows
 
 
 def name_of(table: TableRef) -> TableName:

@@ -50,7 +50,7 @@ class ExchangedTables:
         """
         self._inputs[name] = ref
         if not self._are_written:
-            self._exchange.write_input(name, self._handover.read_arrow(ref))
+            self._exchange.write_input(name, self._handover.read_batches(ref))
 
     def in_place_of_refs(self, parameter: str, value: Any, form: str | None = None) -> Any:
         """Return the value with an :class:`InputTable` in place of each reference, whose rows are written once.
