@@ -1,11 +1,13 @@
 """Images that workers build from Git repositories."""
 
+from collections.abc import Sequence
 from datetime import datetime
 
 from pydantic import Field
 
+from airflow_snowpack.humanize import plural
 from airflow_snowpack.runners.images.explanation import SHORT, explain
-from airflow_snowpack.runners.images.model import ImagePolicy, ImageRecord, ImageState
+from airflow_snowpack.runners.images.model import ImagePolicy, ImageRecord, ImageState, ImageWait
 from airflow_snowpack.wire.listing import Column, Elapsed, Listing
 from airflow_snowpack.wire.shape import Body, Moment, Shape
 
@@ -39,6 +41,20 @@ class ImageShape(Shape):
     available_at: Moment = Field(description="When it may be built, for an image that waits.")
     attempts: int = Field(description="How many times a process began to build it.")
     error: str | None = Field(description="Why the latest attempt failed.")
+    waiting: int = Field(description="How many tasks wait for it.")
+
+
+class ImageWaitShape(Shape):
+    """A task that waits for an image."""
+
+    task: str = Field(description="The task instance: `dag/run/task`.", examples=["flights/manual__2026-11-21/score"])
+    since: datetime = Field(description="When it first had to wait.")
+
+
+class ImageWithWaitsShape(ImageShape):
+    """An image and the tasks that wait for it."""
+
+    waits: list[ImageWaitShape] = Field(description="The first 20 of them.")
 
 
 class ImagesShape(Shape):
@@ -51,6 +67,11 @@ class ImagesShape(Shape):
 def image_body(image: ImageRecord, policy: ImagePolicy, now: datetime) -> Body:
     """Return the JSON of an image, with its explanation."""
     return ImageShape.encode(image, explanation=str(explain(image, policy, now)))
+
+
+def image_with_waits(image: ImageRecord, waits: Sequence[ImageWait], policy: ImagePolicy, now: datetime) -> Body:
+    """Return the JSON of an image, with its explanation and the tasks that wait for it."""
+    return ImageWithWaitsShape.encode(image, explanation=str(explain(image, policy, now)), waits=waits)
 
 
 def state_style(image: ImageRecord) -> str:
@@ -83,5 +104,6 @@ def images(policy: ImagePolicy, now: datetime) -> Listing[ImageRecord]:
             Column("requested", "requested_at"),
             Column("last used", "used_at"),
             Column("built by", "holder"),
+            Column("waiting", "waiting", lambda image: plural(image.waiting, "task") if image.waiting else None),
         ),
     )

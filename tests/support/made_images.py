@@ -12,7 +12,9 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from airflow_snowpack.runners.images import ImageBuild, ImageBuilds, ImagePolicy, ImageTarget, Registry
+from image_world import NotedBuilder
+
+from airflow_snowpack.runners.images import Building, ImageBuild, ImageBuilds, ImagePolicy, ImageTarget, Registry
 from airflow_snowpack.runners.images.attempts import ImageAttempts
 from airflow_snowpack.runners.images.key import image_key
 from airflow_snowpack.runners.images.rows import requested
@@ -28,11 +30,12 @@ if TYPE_CHECKING:
     from airflow_snowpack.store import Store
 
 HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>"
-FAILED_COMMIT = "5b5fa1ce" * 5
+COMMIT, FAILED_COMMIT = "4b825dc642cb6eb9a060e54bf8d69288fbee4904", "5b5fa1ce" * 5
 SCORE, FEATURES, REPORTS = (f"https://github.com/acme/{name}.git" for name in ("score", "features", "reports"))
 REGISTRY = ImageTarget("buildah", Registry("registry.example.com", "acme/images"), "worker-1", "linux/amd64")
 ONE_HOST = ImageTarget("docker", None, "worker-2", "linux/amd64")
 HOLDER = "flights/manual__2026-11-21T06:00:00+00:00/score"
+WAITING = [f"flights/manual__2026-11-21T0{hour}:00:00+00:00/score" for hour in (7, 8, 9)]
 LOG = """\
 STEP 1/4: FROM docker.io/library/python:3.12-slim
 STEP 2/4: COPY requirements.txt /app/
@@ -73,13 +76,13 @@ class ImageMaker:
     """
 
     def __init__(self, store: Store, policy: ImagePolicy | None = None, move: Callable[..., None] = lambda **_: None) -> None:
-        self.builds = ImageBuilds(store, REGISTRY, policy)
+        self.builds = ImageBuilds(store, REGISTRY, policy, builder=NotedBuilder())
         self._store = store
         self._move = move
-        self._attempts = ImageAttempts(store, self.builds.policy, new_id)
+        self.attempts = ImageAttempts(store, self.builds.policy, new_id)
 
     def request(
-        self, remote: str = SCORE, commit: str = "4b825dc642cb6eb9a060e54bf8d69288fbee4904", revision: str = "main",
+        self, remote: str = SCORE, commit: str = COMMIT, revision: str = "main",
         target: ImageTarget = REGISTRY, dockerfile: str = "Dockerfile", **build_args: str,
     ) -> str:  # fmt: skip
         """Return the key of an image that no process builds yet."""
@@ -90,21 +93,25 @@ class ImageMaker:
 
     def begin(self, key: str, holder: str = HOLDER) -> ImageAttempt:
         """Claim an image."""
-        attempt = self._attempts.claim(key, holder, is_task=True)
+        attempt = self.attempts.claim(key, holder, is_task=True)
         assert attempt is not None
         return attempt
+
+    def wait(self, task: str, remote: str = SCORE, commit: str = COMMIT) -> None:
+        """Let a task request an image that is not ready."""
+        assert isinstance(self.builds.ensure(ImageBuild(remote, commit), build=True, holder=task), Building)
 
     def succeed(self, attempt: ImageAttempt, target: ImageTarget = REGISTRY) -> None:
         """Record the image of an attempt."""
         key, digest = attempt.key, f"sha256:{attempt.key[::-1]}"
         self._move(minutes=2, seconds=14)
         reference = target.tag(key) if target.registry is None else f"{target.registry.name}@{digest}"
-        assert self._attempts.succeed(attempt, reference, digest, "STEP 1/1: FROM scratch\nCOMMIT")
+        assert self.attempts.succeed(attempt, reference, digest, "STEP 1/1: FROM scratch\nCOMMIT")
 
     def fail(self, attempt: ImageAttempt, error: str = ERROR, log: str = LOG, *, is_final: bool = False) -> None:
         """Record the failure of an attempt."""
         self._move(seconds=48)
-        assert self._attempts.fail(attempt, error, log, is_final=is_final)
+        assert self.attempts.fail(attempt, error, log, is_final=is_final)
 
 
 def failed_key() -> str:
@@ -136,5 +143,8 @@ def make_images(store: Store, move: Callable[..., None] = lambda **_: None) -> M
     move(minutes=20)
     building = maker.request()
     maker.begin(building)
-    move(minutes=3)
+    move(minutes=1)
+    for task in WAITING:
+        maker.wait(task)
+    move(minutes=2)
     return MadeImages(maker.builds, *(maker.builds.get(key) for key in (ready, on_one_host, building, waiting, failed)))

@@ -54,6 +54,7 @@ def image(page: Here, key: ImageKey) -> HTMLResponse:
         explanation=explain(found, records.policy, page.now),
         took=build_time(found),
         log=records.log(key),
+        waits=[(wait, task_link(wait.task, page.airflow)) for wait in records.waits(key)],
         most=records.policy.max_attempts,
         builder=task_link(found.holder, page.airflow),
         tones=TONES,

@@ -15,9 +15,9 @@ from airflow_snowpack.cli.errors import UsageProblem
 from airflow_snowpack.cli.output import DATA, filled, is_for_people, note, print_data, print_one, print_page, printable
 from airflow_snowpack.cli.values import find_image, read_period
 from airflow_snowpack.exit_code import ExitCode
-from airflow_snowpack.humanize import ago, duration
+from airflow_snowpack.humanize import ago, duration, number
 from airflow_snowpack.runners.images.explanation import SHORT, explain
-from airflow_snowpack.wire.image import build_time, image_body, images, state_style
+from airflow_snowpack.wire.image import build_time, image_body, image_with_waits, images, state_style
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -162,9 +162,12 @@ def _source(args: Namespace) -> ImageBuild:
 
 
 def _print_image(output: str, records: ImageRecords, image: ImageRecord) -> None:
-    now = records.store.clock()
-    body = image_body(image, records.policy, now)
-    print_one(output, body, filled(_fields(image, body["explanation"], now)))
+    waits, now = records.waits(image.key), records.store.clock()
+    body = image_with_waits(image, waits, records.policy, now)
+    fields = _fields(image, body["explanation"], now)
+    more = [f"and {number(image.waiting - len(waits))} more"] if image.waiting > len(waits) else []
+    tasks = [f"{wait.task}, since {ago(wait.since, now)}" for wait in waits]
+    print_one(output, body, filled(fields | {"waiting tasks": "\n".join([*tasks, *more])}))
 
 
 def _fields(image: ImageRecord, explanation: str, now: datetime) -> dict[str, object]:

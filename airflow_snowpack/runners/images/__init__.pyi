@@ -15,6 +15,7 @@ from .model import (
     ImagePolicy as ImagePolicy,
     ImageRecord as ImageRecord,
     ImageState as ImageState,
+    ImageWait as ImageWait,
     Ready as Ready,
 )
 from .records import ImageRecords as ImageRecords

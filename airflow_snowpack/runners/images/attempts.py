@@ -18,7 +18,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from airflow_snowpack.runners.images.model import ImagePolicy, ImageState
-from airflow_snowpack.runners.images.rows import IMAGE, IMAGES, unclaimed
+from airflow_snowpack.runners.images.rows import END_WAITS, IMAGE, IMAGES, unclaimed
 from airflow_snowpack.store import IdMaker, Store, repeatable, storable
 from airflow_snowpack.store.tables.images import image_builds
 
@@ -89,6 +89,7 @@ class ImageAttempts:
         error = f"The lease of the last attempt, by {row.claimed_by}, expired at {row.visible_at:%Y-%m-%d %H:%M} UTC."
         values = {"state": ImageState.FAILED.value, "finished_at": now, "error": error, **unclaimed(now)}
         conn.execute(sa.update(image_builds).where(IMAGE.key == key).values(values))
+        conn.execute(END_WAITS, {"b_key": key})
 
     def renew(self, attempt: ImageAttempt) -> bool:
         """Renew the lease; ``False``: the fence has moved, so the build must stop."""
@@ -122,10 +123,14 @@ class ImageAttempts:
         end = sa.update(image_builds).where(fenced).values(values)
         ended_at = values.get("finished_at")
         done = sa.select(IMAGE.key).where(IMAGE.key == attempt.key, IMAGE.state == values["state"], IMAGE.finished_at == ended_at)
-        step = repeatable(
-            lambda conn: conn.execute(end).rowcount == 1,
-            lambda conn: ended_at is not None and conn.execute(done).first() is not None,
-        )
+
+        def write(conn: sa.Connection) -> bool:
+            is_ended = conn.execute(end).rowcount == 1
+            if is_ended and values["state"] != ImageState.WAITING.value:
+                conn.execute(END_WAITS, {"b_key": attempt.key})
+            return is_ended
+
+        step = repeatable(write, lambda conn: ended_at is not None and conn.execute(done).first() is not None)
         is_ended = self._store.transact(step)
         if not is_ended:
             log.warning("writeback_stale_attempt: %s", attempt)

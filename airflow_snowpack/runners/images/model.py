@@ -84,6 +84,7 @@ class ImageRecord:
     :param available_at: when it may be built, for an image that waits.
     :param attempts: how many times a process began to build it.
     :param error: why the last attempt failed.
+    :param waiting: how many tasks wait for it.
     """
 
     key: str
@@ -107,6 +108,19 @@ class ImageRecord:
     available_at: datetime | None
     attempts: int
     error: str | None
+    waiting: int
+
+
+@dataclass(frozen=True, slots=True)
+class ImageWait:
+    """A task that waits for an image.
+
+    :param task: the task instance.
+    :param since: when it first had to wait.
+    """
+
+    task: str
+    since: datetime
 
 
 @dataclass(frozen=True, slots=True)

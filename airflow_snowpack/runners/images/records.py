@@ -14,22 +14,28 @@ from collections.abc import Collection, Sequence
 import sqlalchemy as sa
 
 from airflow_snowpack.runners.images.errors import ImageBuildNotFound
-from airflow_snowpack.runners.images.model import Building, Failed, ImagePolicy, ImageRecord, ImageState, Ready
+from airflow_snowpack.runners.images.model import Building, Failed, ImagePolicy, ImageRecord, ImageState, ImageWait, Ready
 from airflow_snowpack.runners.images.rows import (
-    BY_KEY,
+    END_WAITS,
     IMAGE,
+    KEY,
     LOG,
     NEWEST_FIRST,
+    RECORD_BY_KEY,
     RECORDS,
-    WITHOUT_LOG,
+    STATES,
+    WAITS,
     record_from,
     state_from,
+    wait_from,
 )
 from airflow_snowpack.store import Actor, Store, storable, write_audit
 from airflow_snowpack.store.paging import Page
 from airflow_snowpack.store.tables.images import image_builds
 
 PAGE_SIZE = 100
+WAITS_SHOWN = 20
+DELETE = sa.delete(image_builds).where(IMAGE.key == KEY)
 
 
 class ImageRecords:
@@ -42,12 +48,12 @@ class ImageRecords:
     def states(self, keys: Collection[str]) -> dict[str, Ready | Building | Failed | None]:
         """Return the states of several images, in one statement; ``None`` for an unknown key."""
         now = self.store.clock()
-        rows = self.store.all_by_key(RECORDS, IMAGE.key, keys)
+        rows = self.store.all_by_key(STATES, IMAGE.key, keys)
         return {**dict.fromkeys(keys), **{row.key: state_from(row, now, self.policy) for row in rows}}
 
     def get(self, key: str) -> ImageRecord:
         """:raises ImageBuildNotFound: no image was requested under this key."""
-        row = self.store.first(BY_KEY, {"b_key": storable(key)})
+        row = self.store.first(RECORD_BY_KEY, {"b_key": storable(key)})
         if row is None:
             raise ImageBuildNotFound(key)
         return record_from(row)
@@ -79,6 +85,10 @@ class ImageRecords:
             raise ImageBuildNotFound(key)
         return str(row.log)
 
+    def waits(self, key: str, *, limit: int = WAITS_SHOWN) -> Sequence[ImageWait]:
+        """Return the tasks that wait for an image, the first one first; none once its build has ended."""
+        return [wait_from(row) for row in self.store.all(WAITS.limit(limit), {"b_key": storable(key)})]
+
     def forget(self, key: str, *, actor: Actor | None = None) -> ImageRecord:
         """Delete the record of an image, so that its next request builds it again. A build in progress ends without a result.
 
@@ -86,11 +96,12 @@ class ImageRecords:
         :returns: the record as it was.
         :raises ImageBuildNotFound: no image was requested under this key.
         """
-        delete = sa.delete(image_builds).where(IMAGE.key == storable(key)).returning(*WITHOUT_LOG)
+        values = {"b_key": storable(key)}
 
         def write(conn: sa.Connection) -> ImageRecord:
-            row = conn.execute(delete).first()
-            if row is None:
+            row = conn.execute(RECORD_BY_KEY, values).first()
+            conn.execute(END_WAITS, values)
+            if row is None or conn.execute(DELETE, values).rowcount == 0:
                 raise ImageBuildNotFound(key)
             write_audit(conn, self.store, actor, "forget_image", audit_subject(key), remote=row.remote, commit=row.commit_hash)
             return record_from(row)

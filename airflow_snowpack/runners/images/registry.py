@@ -41,9 +41,9 @@ from airflow_snowpack.runners.images.key import image_key
 from airflow_snowpack.runners.images.model import Building, Failed, ImagePolicy, ImageState, Ready
 from airflow_snowpack.runners.images.records import ImageRecords, audit_subject
 from airflow_snowpack.runners.images.rows import (
-    BY_KEY,
     IMAGE,
     LOG,
+    STATE_BY_KEY,
     requested,
     state_from,
     unbuilt,
@@ -51,10 +51,10 @@ from airflow_snowpack.runners.images.rows import (
 from airflow_snowpack.runners.images.scratch import scratch_folder
 from airflow_snowpack.runners.images.source import ImageBuild
 from airflow_snowpack.runners.images.target import ImageTarget
-from airflow_snowpack.store import Actor, IdMaker, Store, new_id, write_audit
+from airflow_snowpack.store import Actor, IdMaker, Store, new_id, storable, write_audit
 from airflow_snowpack.store.dialect import insert
 from airflow_snowpack.store.keep_alive import KeepAlive
-from airflow_snowpack.store.tables.images import image_builds
+from airflow_snowpack.store.tables.images import image_builds, image_waits
 
 log = logging.getLogger(__name__)
 
@@ -126,7 +126,10 @@ class ImageBuilds(ImageRecords):
             attempt = self._attempts.claim(key, holder or _here(), is_task=holder is not None)
             if attempt is not None:
                 self._build(attempt, pinned, output, commands)
-            return self._usable(self._state(key) or self._requested(key, pinned, source.revision, actor))
+            found = self._usable(self._state(key) or self._requested(key, pinned, source.revision, actor))
+            if isinstance(found, Building) and holder is not None:
+                self._enter_wait(key, holder)
+            return found
 
     def stop(self) -> None:
         """End each running :meth:`ensure`, and return its build to the queue; from any thread or a signal handler."""
@@ -140,8 +143,12 @@ class ImageBuilds(ImageRecords):
         with scratch_folder() as scratch:
             return source.at(resolve(commands, source, scratch))
 
+    def _enter_wait(self, key: str, task: str) -> None:
+        row = {"key": key, "task": storable(task), "since": self.store.clock()}
+        self.store.execute(insert(image_waits).values(row).on_conflict_do_nothing())
+
     def _state(self, key: str) -> Ready | Building | Failed | None:
-        row = self.store.first(BY_KEY, {"b_key": key})
+        row = self.store.first(STATE_BY_KEY, {"b_key": key})
         if row is None:
             return None
         now = self.store.clock()

@@ -8,20 +8,29 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from airflow_snowpack.runners.images.model import Building, Failed, ImagePolicy, ImageRecord, ImageState, Ready
+from airflow_snowpack.runners.images.model import Building, Failed, ImagePolicy, ImageRecord, ImageState, ImageWait, Ready
 from airflow_snowpack.runners.images.source import ImageBuild
 from airflow_snowpack.runners.images.target import ImageTarget
 from airflow_snowpack.store import Keyset, Leases, row_mapper, storable
 from airflow_snowpack.store.retention import Kind
-from airflow_snowpack.store.tables.images import image_builds
+from airflow_snowpack.store.tables.images import image_builds, image_waits
 
-IMAGE = image_builds.c
+IMAGE, WAIT = image_builds.c, image_waits.c
 IMAGES = Leases(image_builds, key=IMAGE.key, order=[IMAGE.requested_at])
 NEWEST_FIRST = Keyset(IMAGE.requested_at, IMAGE.key, descending=True)
 WITHOUT_LOG = [column for column in image_builds.columns if column.name != "log"]
-RECORDS = sa.select(*WITHOUT_LOG)
-BY_KEY = RECORDS.where(IMAGE.key == sa.bindparam("b_key", type_=sa.Text))
-LOG = sa.select(IMAGE.log).where(IMAGE.key == sa.bindparam("b_key", type_=sa.Text))
+KEY = sa.bindparam("b_key", type_=sa.Text)
+STATES = sa.select(*WITHOUT_LOG)
+STATE_BY_KEY = STATES.where(IMAGE.key == KEY)
+NOT_ENDED = IMAGE.state.in_([sa.literal_column("'waiting'"), sa.literal_column("'building'")])
+# A task may be entered while the build ends, and the task that builds the image may have waited before.
+WAITING = sa.and_(WAIT.key == IMAGE.key, NOT_ENDED, WAIT.task.is_distinct_from(IMAGE.claimed_by))
+WAITING_TASKS = sa.select(sa.func.count()).select_from(image_waits).where(WAITING).scalar_subquery().label("waiting")
+RECORDS = STATES.add_columns(WAITING_TASKS)
+RECORD_BY_KEY = RECORDS.where(IMAGE.key == KEY)
+WAITS = sa.select(WAIT.task, WAIT.since).where(WAITING, IMAGE.key == KEY).order_by(WAIT.since, WAIT.task)
+END_WAITS = sa.delete(image_waits).where(WAIT.key == KEY)
+LOG = sa.select(IMAGE.log).where(IMAGE.key == KEY)
 
 KINDS = (
     Kind(
@@ -29,6 +38,7 @@ KINDS = (
         age=IMAGE.used_at,
         order=(IMAGE.used_at, IMAGE.key),
         unneeded=IMAGE.state != sa.literal_column("'building'"),
+        belongings=(WAIT.key,),
     ),
 )
 """An image that no task has used for long is forgotten, and built again if it is requested. What is in the registry stays."""
@@ -47,6 +57,8 @@ record_from = row_mapper(
     available_at=lambda row: row.visible_at if row.state == ImageState.WAITING else None,
     attempts="attempt_count",
 )
+
+wait_from = row_mapper(ImageWait)
 
 
 def state_from(row: sa.Row[Any], now: datetime, policy: ImagePolicy) -> Ready | Building | Failed:

@@ -1,4 +1,4 @@
-"""The table of images that workers build."""
+"""The tables of images that workers build."""
 
 from __future__ import annotations
 
@@ -39,3 +39,12 @@ image_builds = sa.Table(
 ``build_args`` has the names alone. ``finished_at`` is the end of the latest attempt; ``used_at``, by which retention counts, is
 moved once a day at most.
 """
+
+image_waits = sa.Table(
+    "image_waits",
+    metadata,
+    sa.Column("key", sa.Text, primary_key=True),
+    sa.Column("task", sa.Text, primary_key=True),
+    sa.Column("since", UtcDateTime, nullable=False),
+)
+"""The tasks that wait for an image, for people. The end of the build deletes them."""

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from app_client import AppClient
-from made_images import HOLDER, LOG, MadeImages, make_images
+from made_images import HOLDER, LOG, WAITING, MadeImages, make_images
 from pages_world import SomebodyIs, World, open_world
 
 from airflow_snowpack.api import User
 from airflow_snowpack.runners.images import ImageBuildNotFound
 from airflow_snowpack.store import AuditTrail
-from airflow_snowpack.wire.image import ImageShape, ImagesShape
+from airflow_snowpack.wire.image import ImagesShape, ImageWithWaitsShape
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -69,10 +69,12 @@ def test_an_image_has_its_source_its_reference_and_its_explanation(ask: AppClien
     assert ready["build_args"] == ["PYTHON"]
     assert ready["reference"] == f"registry.example.com/acme/images@{ready['digest']}"
     assert (ready["state"], ready["attempts"], ready["error"]) == ("ready", 1, None)
-    ImageShape.model_validate_json(json.dumps(ready))
+    assert (ready["waiting"], ready["waits"]) == (0, [])
 
     building = ok(ask("GET", f"/images/{made.building.key}"))
     assert f"is being built by {HOLDER} since" in building["explanation"]
+    assert (building["waiting"], [wait["task"] for wait in building["waits"]]) == (3, WAITING)
+    ImageWithWaitsShape.model_validate_json(json.dumps(building))
     assert "The next attempt starts at" in ok(ask("GET", f"/images/{made.waiting.key}"))["explanation"]
     assert "It exists on the host worker-2 only." in ok(ask("GET", f"/images/{made.on_one_host.key}"))["explanation"]
 

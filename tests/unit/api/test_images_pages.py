@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from app_client import AppClient
-from made_images import ERROR, HOLDER, HOSTILE, SCORE, ImageMaker, MadeImages, make_images
+from made_images import ERROR, HOLDER, HOSTILE, SCORE, WAITING, ImageMaker, MadeImages, make_images
 from pages_world import SomebodyIs, World, open_world
 
 from airflow_snowpack.api import User
@@ -69,6 +69,7 @@ def test_each_image_shows_its_commit_and_why_it_is_not_ready(get: Get, made: Mad
     building = row(page, made.building.key)
     for text in (SCORE, "4b825dc642cb", "main", f"It is being built by {HOLDER} since"):
         assert text in building
+    assert "3 tasks" in building
     assert "The next attempt starts at" in row(page, made.waiting.key)
     assert "It could not be built in 3 attempts: buildah" in row(page, made.failed.key)
     assert "registry.example.com/acme/images" in row(page, made.ready.key)
@@ -88,6 +89,7 @@ def test_an_image_has_its_error_its_log_and_its_facts(get: Get, made: MadeImages
     assert f"`airflow snowpack images forget {made.failed.key[:12]}`" in failed
     building = page_of(get(f"/ui/images/{made.building.key}"))
     assert f"Built by {HOLDER}" in building
+    assert f"Waiting tasks {WAITING[0]} for" in building
     assert "in the log of the task that builds the image" in building
     ready = page_of(get(f"/ui/images/{made.ready.key}"))
     assert f"Reference {made.ready.reference}" in ready
@@ -118,6 +120,8 @@ def test_what_comes_from_outside_is_text(get: Get, world: World) -> None:
     key = maker.request(dockerfile=HOSTILE)
     maker.fail(maker.begin(key), HOSTILE, HOSTILE)
     maker.begin(maker.request(dockerfile=f"other/{HOSTILE}"), HOSTILE)
+    maker.begin(maker.request())
+    maker.wait(HOSTILE)
     for path in ("/ui/images", *(f"/ui/images/{each.key}" for each in maker.builds.list().items)):
         page = get(path)
         assert page.status_code == 200

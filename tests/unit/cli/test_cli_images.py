@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from made_images import HOLDER, LOG, MadeImages, make_images
+from made_images import HOLDER, LOG, WAITING, MadeImages, make_images
 
 from airflow_snowpack.store import AuditTrail
 
@@ -28,7 +28,7 @@ def changes(jobs: Jobs) -> list[tuple[str, str, str]]:
 
 def test_images_are_a_table_for_people_and_data_for_programs(snowpack: Run, made: MadeImages) -> None:
     listed = snowpack("images", "list").out
-    for text in (made.ready.key[:12], "https://github.com/acme/score.git", "4b825dc642cb", "building", "next-model"):
+    for text in (made.ready.key[:12], "https://github.com/acme/score.git", "4b825dc642cb", "building", "next-model", "3 tasks"):
         assert text in listed
     assert made.ready.key not in listed
     body = snowpack("images", "list", "--state", "ready", "-o", "json").json
@@ -43,6 +43,7 @@ def test_images_are_a_table_for_people_and_data_for_programs(snowpack: Run, made
 def test_an_image_is_shown_with_its_explanation_or_its_log(snowpack: Run, made: MadeImages) -> None:
     shown = snowpack("images", "show", made.building.key[:8]).out
     assert f"is being built by {HOLDER} since" in shown
+    assert all(f"{task}, since" in shown for task in WAITING)
     assert snowpack("images", "show", made.failed.key, "--log").out == f"{LOG}\n"
     unfinished = snowpack("images", "show", made.building.key, "--log")
     assert (unfinished.out, "No attempt has ended." in unfinished.err) == ("", True)

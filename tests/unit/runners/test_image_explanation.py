@@ -38,6 +38,7 @@ IMAGE = ImageRecord(
     available_at=AGO,
     attempts=0,
     error=None,
+    waiting=0,
 )
 BUILDING = {"state": ImageState.BUILDING, "holder": "flights/r1/score", "started_at": AGO, "attempts": 1, "available_at": None}
 ENDED = {"attempts": 2, "started_at": AGO, "finished_at": AGO}
