@@ -11,7 +11,7 @@ import os
 import signal
 import socket
 import sys
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from datetime import timedelta
     from types import FrameType
+
+    from pyiceberg.catalog import Catalog
 
     from airflow_snowpack.connections.spark import Spark
     from airflow_snowpack.installation import Installation
@@ -104,12 +106,24 @@ def run_worker(
 def engines(installation: Installation, spark: Spark) -> Callable[[], Engine]:
     """Return what makes an engine for each job.
 
+    Each job connects to the catalog once, since tokens expire and addresses change. Its connection is closed when the engine of the next
+    one is made, so that a worker has one at most, and none while it waits.
+
     :raises SparkUnavailable, CatalogUnreachable: this machine could run none.
     """
     from airflow_snowpack.inventory import stored_locations
     from airflow_snowpack.maintenance import SparkEngine
 
-    spark.check()
-    spark.catalog.load()
+    connections = ExitStack()
     locations = partial(stored_locations, installation.store)
-    return lambda: SparkEngine(spark.sessions, spark.catalog.load, locations=locations)
+
+    def connect() -> Catalog:
+        return connections.enter_context(closing(spark.catalog.load()))
+
+    def make() -> Engine:
+        connections.close()
+        return SparkEngine(spark.sessions, connect, locations=locations)
+
+    spark.check()
+    connect()
+    return make
