@@ -111,7 +111,7 @@ class JobQueueSensor(UsesCatalog, WaitingSensor):
 
     template_fields: Sequence[str] = ("store_conn_id", "catalog_conn_id")
 
-    def __init__(self, *, max_workers: int = 4, poke_interval: timedelta | float = timedelta(seconds=2), **kwargs: Any) -> None:
+    def __init__(self, *, max_workers: int = 4, poke_interval: timedelta | float = timedelta(seconds=1), **kwargs: Any) -> None:
         super().__init__(poke_interval=poke_interval, **kwargs)
         if max_workers < 1:
             raise ValueError(f"max_workers = {max_workers} is not valid. It must be at least 1.")

@@ -98,7 +98,7 @@ class JobQueueTrigger(WaitFor):
 
     catalog_id: str
     store_conn_id: str | None = None
-    poll_seconds: float = 2.0
+    poll_seconds: float = 1.0
 
     async def ask(self) -> dict[str, Any] | None:
         """Return the number of jobs, if there are any."""

@@ -106,8 +106,8 @@ def run_worker(
 def engines(installation: Installation, spark: Spark) -> Callable[[], Engine]:
     """Return what makes an engine for each job.
 
-    Each job connects to the catalog once, since tokens expire and addresses change. Its connection is closed when the engine of the next
-    one is made, so that a worker has one at most, and none while it waits.
+    Each job connects to the catalog once, since tokens expire and addresses change. Its connection is closed when the engine of
+    the next one is made, so that a worker has one at most, and none while it waits.
 
     :raises SparkUnavailable, CatalogUnreachable: this machine could run none.
     """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from dataclasses import replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -65,8 +66,6 @@ def test_a_task_with_an_empty_queue_is_skipped_without_spark(run_operator: Runne
 
 @pytest.mark.usefixtures("engines")
 def test_a_task_leaves_jobs_of_other_catalogs(run_operator: Runner, jobs: Jobs, identified: Callable[[str], TableName]) -> None:
-    from dataclasses import replace
-
     other = jobs.submit(replace(identified("demo.t"), catalog_id="another"), ACTIONS)
 
     assert run_operator(work()).state == "skipped"
@@ -179,6 +178,14 @@ def test_the_depths_of_several_catalogs_are_one_statement(
 
     assert jobs.queue_depths([ours, "another"]) == {ours: 3, "another": 0}
     assert len([each for each in statements if each.startswith("SELECT")]) == 1
+
+
+def test_the_sensor_does_not_count_jobs_of_other_catalogs(
+    run_operator: Runner, jobs: Jobs, identified: Callable[[str], TableName]
+) -> None:
+    jobs.submit(replace(identified("demo.t"), catalog_id="another"), ACTIONS)
+
+    assert run_operator(sensors.JobQueueSensor(task_id="wait")).state == "deferred"
 
 
 @pytest.mark.parametrize("max_workers", [0, -1])

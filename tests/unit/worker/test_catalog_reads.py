@@ -119,6 +119,17 @@ def test_a_worker_opens_one_connection_for_each_job_and_reads_the_metadata_once_
     assert len(set(reads.manifests)) == count
 
 
+def test_a_worker_leaves_the_jobs_of_a_catalog_that_it_does_not_reach(installation: Installation) -> None:
+    with rest_catalog() as server:
+        server.tables = {("db",): ["t0"]}
+        elsewhere = TableName.parse("db.t1", catalog="lake", catalog_id="another")
+        left = installation.jobs.submit(elsewhere, ALL_ACTIONS)
+        work(installation, CatalogConfig.rest("lake", server.url), 1, ("expire_snapshots",))
+
+    assert installation.jobs.get(left.job_id).status is JobStatus.PENDING
+    assert installation.jobs.count_open() == {JobStatus.PENDING: 1, JobStatus.RUNNING: 0}
+
+
 @JOBS
 def test_a_worker_introduces_itself_to_a_rest_catalog_once_for_each_job(installation: Installation, count: int) -> None:
     with rest_catalog() as server:
