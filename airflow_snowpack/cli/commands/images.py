@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from datetime import datetime, timedelta
     from types import FrameType
 
-    from airflow_snowpack.runners.images import ImageBuild, ImageBuilds, ImageRecord, ImageRecords, Ready
+    from airflow_snowpack.runners.images import ImageBuild, ImageBuilds, ImageRecord, ImageRecords
     from airflow_snowpack.store import Actor
 
 
@@ -65,17 +65,19 @@ def _print_log(log: str) -> None:
 @ends_cleanly
 def build(args: Namespace) -> ExitCode | None:
     """``images build``"""
+    from airflow_snowpack.runners.images import ImageState
+
     source = _source(args)
     poll, timeout = read_period("--poll", args.poll), None if args.timeout is None else read_period("--timeout", args.timeout)
     with open_context(args) as here, stopped_by_sigterm(here.image_builds) as builds:
-        ready = build_or_wait(builds, source, here.actor, poll=poll, timeout=timeout)
-        if ready is None:
-            note(f"Timed out after {args.timeout}. Another process continues to build the image.")
+        image = build_or_wait(builds, source, here.actor, poll=poll, timeout=timeout)
+        if image.state is not ImageState.READY:
+            note(f"Timed out after {args.timeout}. Show the image with: airflow snowpack images show {image.key[:SHORT]}")
             return ExitCode.TIMEOUT
         if is_for_people(args.output):
-            print(ready.reference)
+            print(image.reference)
         else:
-            _print_image(args.output, builds, builds.get(ready.key))
+            _print_image(args.output, builds, image)
     return None
 
 
@@ -87,10 +89,10 @@ def build_or_wait(
     poll: timedelta,
     timeout: timedelta | None = None,
     sleep: Callable[[float], None] = time.sleep,
-) -> Ready | None:
+) -> ImageRecord:
     """Build an image, or wait while another process builds it.
 
-    :returns: ``None`` if the time was up while another process was building it.
+    :returns: the image, which is not ready if the time was up.
     :param actor: recorded in the audit trail if this requests the image.
     :raises ImageError: it cannot be built.
     """
@@ -100,12 +102,13 @@ def build_or_wait(
     give_up = None if timeout is None else clock() + timeout
     while isinstance(found := builds.ensure(source, build=True, on_line=_print_line, actor=actor), Building):
         source, now = source.at(found.commit), clock()  # the branch may move while this waits
-        if reason != (reason := str(explain(builds.get(found.key), builds.policy, now))):
+        image = builds.get(found.key)
+        if reason != (reason := str(explain(image, builds.policy, now))):
             note(reason)
         if give_up is not None and now >= give_up:
-            return None
+            return image
         sleep(poll.total_seconds())
-    return found
+    return builds.get(found.key)
 
 
 @contextmanager

@@ -1,18 +1,29 @@
-"""``airflow snowpack images``: list, show and forget, on images in every state. ``docs/images.md`` has a real build."""
+"""``airflow snowpack images``: list, show and forget, on images in every state, and builds by a builder that needs no program."""
 
 from __future__ import annotations
 
+import os
+import signal
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import pytest
-from made_images import HOLDER, LOG, WAITING, MadeImages, make_images
+from image_world import NotedBuilder, Repository
+from made_images import COMMIT, HOLDER, LOG, SCORE, WAITING, ImageMaker, MadeImages, make_images
 
+from airflow_snowpack import installation
+from airflow_snowpack.cli.commands.images import build_or_wait
+from airflow_snowpack.runners.images import ImageBuild, ImageRecords, ImageState, registry
 from airflow_snowpack.store import AuditTrail
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
     from command_line import Run
 
     from airflow_snowpack.jobs import Jobs
+    from airflow_snowpack.runners.images.builder import BuildJob
 
 pytestmark = pytest.mark.one_database
 
@@ -76,6 +87,67 @@ def test_only_a_build_needs_the_connection_of_the_registry(
     assert snowpack("images", "forget", made.ready.key, "--yes").code == 0
     build = snowpack("images", "build", "https://github.com/acme/score.git")
     assert (build.code, "nowhere" in build.err) == (6, True)
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Repository:
+    found = Repository(tmp_path / "score.git")
+    found.commit({"Dockerfile": "FROM scratch\n"})
+    return found
+
+
+def building(monkeypatch: pytest.MonkeyPatch, work: Callable[[BuildJob], object]) -> None:
+    """Make commands build with a builder that does this."""
+    monkeypatch.setattr(registry, "builder_named", lambda name: NotedBuilder(work))
+
+
+def test_sigterm_returns_the_build_to_the_queue(
+    snowpack: Run, repository: Repository, jobs: Jobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    building(monkeypatch, lambda job: os.kill(os.getpid(), signal.SIGTERM))
+    ended = snowpack("images", "build", repository.url)
+    assert (ended.code, ended.out, "Interrupted." in ended.err) == (130, "", True)
+    (image,) = ImageRecords(jobs.store).list().items
+    assert (image.state, image.attempts, image.holder) == (ImageState.WAITING, 0, None)
+    assert signal.getsignal(signal.SIGTERM) is before
+    assert changes(jobs) == [("ann", "build_image", f"image:{image.key}")]
+
+
+def test_a_build_that_fails_is_reported_with_its_error(
+    snowpack: Run, repository: Repository, jobs: Jobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    building(monkeypatch, lambda job: job.commands.run(["sh", "-c", "echo STEP 1; echo no such base >&2; exit 3"], job.scratch))
+    monkeypatch.setenv("AIRFLOW__SNOWPACK__MAX_ATTEMPTS", "1")
+    failed = snowpack("images", "build", repository.url)
+    assert (failed.code, failed.out) == (1, "")
+    assert "no such base" in failed.err
+    assert snowpack("images", "list", "-o", "json").json["images"][0]["state"] == "failed"
+
+
+def test_a_build_waits_no_longer_than_its_timeout(snowpack: Run, made: MadeImages, monkeypatch: pytest.MonkeyPatch) -> None:
+    building(monkeypatch, lambda job: None)
+    image = made.building
+    monkeypatch.setattr(installation.Installation, "image_builds", made.builds)
+    waited = snowpack("images", "build", image.remote, "--revision", image.commit, "--timeout", "0s", "--poll", "1h")
+    assert (waited.code, waited.out) == (124, "")
+    assert waited.err.count(f"is being built by {HOLDER} since") == 1
+    assert f"Timed out after 0s. Show the image with: airflow snowpack images show {image.key[:12]}\n" in waited.err
+
+
+def test_a_build_of_another_process_is_waited_for_and_explained_once(jobs: Jobs, capsys: pytest.CaptureFixture[str]) -> None:
+    maker = ImageMaker(jobs.store)
+    attempt = maker.begin(maker.request())
+    sleeps: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        sleeps.append(seconds)
+        if len(sleeps) == 3:
+            maker.succeed(attempt)
+
+    ready = build_or_wait(maker.builds, ImageBuild(SCORE, COMMIT), poll=timedelta(seconds=5), sleep=sleep)
+    assert (ready.key, ready.state, sleeps) == (attempt.key, ImageState.READY, [5.0, 5.0, 5.0])
+    assert capsys.readouterr().err.count("is being built by") == 1
 
 
 @pytest.mark.parametrize(
