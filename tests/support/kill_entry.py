@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 ANSWER = "answer:"
-PHASES = ("before the run", "while the entry runs", "after it ended", "before the commit", "after the commit")
 
 ENTRY = """
 import json, os, subprocess, sys, time

@@ -13,8 +13,7 @@ import pytest
 from image_world import Repository
 from podman_engine import PodmanEngine
 
-from airflow_snowpack import hooks
-from airflow_snowpack.operators import RunEntryOperator
+from airflow_snowpack import hooks, operators
 from airflow_snowpack.runners.images import ImageBuild, ImageState
 
 if TYPE_CHECKING:
@@ -73,13 +72,13 @@ def repository(tmp_path: Path) -> Repository:
 def lines(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What the entries have printed."""
     printed: list[str] = []
-    monkeypatch.setattr(RunEntryOperator, "_log_line", lambda self, line: printed.append(line.text))
+    monkeypatch.setattr(operators.RunEntryOperator, "_log_line", lambda self, line: printed.append(line.text))
     return printed
 
 
-def score(engine: PodmanEngine, repository: Repository, task_id: str = "score") -> RunEntryOperator:
+def score(engine: PodmanEngine, repository: Repository, task_id: str = "score") -> operators.RunEntryOperator:
     arguments: dict[str, Any] = {"runner_options": engine.options, "command": [sys.executable, "-c", SHOW]}
-    return RunEntryOperator(task_id=task_id, runner="docker", build=ImageBuild(repository.url, "main"), **arguments)
+    return operators.RunEntryOperator(task_id=task_id, runner="docker", build=ImageBuild(repository.url, "main"), **arguments)
 
 
 def test_the_first_task_builds_the_image_and_the_next_one_uses_it(

@@ -14,10 +14,9 @@ import pytest
 from docker_engine import DockerEngine
 from podman_engine import PodmanEngine
 
-from airflow_snowpack import hooks
+from airflow_snowpack import hooks, operators
 from airflow_snowpack.interim import read_ref
 from airflow_snowpack.interim.frames.tables import read_as_arrow
-from airflow_snowpack.operators import RunEntryOperator
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -110,7 +109,7 @@ def test_a_program_in_a_container_receives_and_returns_tables_and_only_its_own_v
     run_operator: Runner, docker: dict[str, Any], numbers: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lines: list[str] = []
-    monkeypatch.setattr(RunEntryOperator, "_log_line", lambda self, line: lines.append(line.text))
+    monkeypatch.setattr(operators.RunEntryOperator, "_log_line", lambda self, line: lines.append(line.text))
     arguments: dict[str, Any] = {
         "command": [sys.executable, "-c", SHOW, "{inputs}/numbers", "{outputs}/scored.parquet"],
         "command_env": {"TOKEN": SECRET},
@@ -118,7 +117,7 @@ def test_a_program_in_a_container_receives_and_returns_tables_and_only_its_own_v
         "outputs": ["scored"],
     }
 
-    outcome = run_operator(RunEntryOperator(task_id="score", **docker, **arguments))
+    outcome = run_operator(operators.RunEntryOperator(task_id="score", **docker, **arguments))
 
     assert outcome.state == "success", (outcome.error, lines)
     assert values(outcome.xcom, "number") == [2, 3]
@@ -158,7 +157,7 @@ def test_a_failed_container_commits_nothing(run_operator: Runner, docker: dict[s
         "outputs": ["scored"],
     }
 
-    outcome = run_operator(RunEntryOperator(task_id="score", **docker, **arguments))
+    outcome = run_operator(operators.RunEntryOperator(task_id="score", **docker, **arguments))
 
     assert outcome.state == "up_for_retry"
     assert "The entry ended with exit code 7" in str(outcome.error)

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 import pytest
-from kill_entry import ANSWER, PHASES
 
 from airflow_snowpack import hooks
 from airflow_snowpack.interim import read_ref
@@ -23,6 +22,8 @@ if TYPE_CHECKING:
 
 REPOSITORY = Path(__file__).parents[3]
 PATIENCE_S = 120
+ANSWER = "answer:"
+PHASES = ("before the run", "while the entry runs", "after it ended", "before the commit", "after the commit")
 
 
 @pytest.fixture(scope="module")

@@ -12,10 +12,8 @@ import pyarrow as pa
 import pytest
 
 from airflow_snowpack import hooks
-from airflow_snowpack.decorators.entry_task import PASSED_ON
 from airflow_snowpack.interim import read_ref
 from airflow_snowpack.interim.frames.tables import read_as_arrow
-from airflow_snowpack.operators.entries.base import RunsEntry
 from airflow_snowpack.runners.environment import KNOBS
 from airflow_snowpack.runners.output_lines import MAX_LINE_BYTES
 
@@ -113,6 +111,8 @@ def test_the_programs_in_a_process_run(
 def test_the_examples_of_containers_and_pods_are_declared_as_the_page_says(
     flights: dict[str, Any], heading: str, runner: str
 ) -> None:
+    from airflow_snowpack.operators.entries.base import RunsEntry
+
     (operator,) = operators_of(section(heading), flights)
 
     assert isinstance(operator, RunsEntry)
@@ -129,7 +129,9 @@ def test_the_first_example_is_declared(flights: dict[str, Any]) -> None:
 def test_the_page_lists_every_argument_what_of_the_context_is_passed_on_and_the_limits() -> None:
     import inspect
 
+    from airflow_snowpack.decorators.entry_task import PASSED_ON
     from airflow_snowpack.operators import RunEntryOperator
+    from airflow_snowpack.operators.entries.base import RunsEntry
 
     arguments = {*inspect.signature(RunsEntry.__init__).parameters, *inspect.signature(RunEntryOperator.__init__).parameters}
     table = PAGE.partition("\n## Arguments\n")[2].partition("\n### ")[0]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from airflow_snowpack.operators import RunEntryOperator
+from airflow_snowpack import operators
 from airflow_snowpack.runners.errors import InvalidEntry
 
 if TYPE_CHECKING:
@@ -18,8 +18,8 @@ SECRET = "s3cret-value"
 SHELL: dict[str, Any] = {"runner": "subprocess", "command": ["true"]}
 
 
-def operator(**arguments: Any) -> RunEntryOperator:
-    return RunEntryOperator(task_id="score", **arguments)
+def operator(**arguments: Any) -> operators.RunEntryOperator:
+    return operators.RunEntryOperator(task_id="score", **arguments)
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_what_templates_and_other_tasks_give_is_accepted_as_it_is() -> None:
 
     with DAG("guard", schedule=None):
         first = operator(runner="docker", image="{{ params.image }}", command=["echo", "{{ ds }}"], inputs="{{ params.inputs }}")
-        second = RunEntryOperator(
+        second = operators.RunEntryOperator(
             task_id="next", runner="subprocess", function="{{ params.f }}", op_kwargs={"rows": first.output}
         )
 
@@ -79,8 +79,8 @@ def test_what_templates_and_other_tasks_give_is_accepted_as_it_is() -> None:
 
 
 def test_variables_are_no_rendered_template() -> None:
-    assert "command_env" not in RunEntryOperator.template_fields
-    assert {"command", "inputs", "op_kwargs", "function", "image", "name"} <= set(RunEntryOperator.template_fields)
+    assert "command_env" not in operators.RunEntryOperator.template_fields
+    assert {"command", "inputs", "op_kwargs", "function", "image", "name"} <= set(operators.RunEntryOperator.template_fields)
 
 
 def decorated(function: Callable[..., Any], **arguments: Any) -> Any:
@@ -157,8 +157,10 @@ def test_a_dag_with_entries_is_stored_without_the_variables_of_a_task() -> None:
         task.snowpack(runner="subprocess", command_env={"TOKEN": SECRET})(score)(first.output)
         build = ImageBuild("https://example.com/score.git", "main", build_args={"A": "b"})
         task.snowpack(task_id="many", runner="docker", build=build)(score).expand(flights=first.output)
-        RunEntryOperator.partial(task_id="mapped", runner="docker", build=build, inputs={}).expand(command=[["a"], ["b"]])
-        RunEntryOperator.partial(task_id="of", runner="subprocess", function="a:b").expand(op_kwargs=first.output)
+        operators.RunEntryOperator.partial(task_id="mapped", runner="docker", build=build, inputs={}).expand(
+            command=[["a"], ["b"]]
+        )
+        operators.RunEntryOperator.partial(task_id="of", runner="subprocess", function="a:b").expand(op_kwargs=first.output)
 
     stored = json.dumps(DagSerialization.to_dict(dag))
 

@@ -13,10 +13,9 @@ import psutil
 import pyarrow as pa
 import pytest
 
-from airflow_snowpack import hooks
+from airflow_snowpack import hooks, operators
 from airflow_snowpack.interim import read_ref
 from airflow_snowpack.interim.frames.tables import read_as_arrow
-from airflow_snowpack.operators import RunEntryOperator
 from airflow_snowpack.operators.entries.runner_choice import RunnerNotInstalled, open_runner
 from airflow_snowpack.settings import Settings
 
@@ -58,10 +57,10 @@ def own_signals() -> Iterator[None]:
     signal.signal(signal.SIGTERM, before)
 
 
-def endless(tmp_path: Path, **arguments: Any) -> RunEntryOperator:
+def endless(tmp_path: Path, **arguments: Any) -> operators.RunEntryOperator:
     """A task whose entry has written its output and does not end, with a process below it in a session of its own."""
     command = [sys.executable, "-c", ENDLESS, str(tmp_path / "pids.json"), "{outputs}/made.parquet"]
-    return RunEntryOperator(task_id="score", runner="subprocess", command=command, outputs=["made"], **arguments)
+    return operators.RunEntryOperator(task_id="score", runner="subprocess", command=command, outputs=["made"], **arguments)
 
 
 def assert_all_gone(tmp_path: Path) -> None:
@@ -120,7 +119,7 @@ def test_the_instances_of_a_mapped_task_have_their_own_folders_and_tables(
     for index in range(2):
         with DAG("guard", schedule=None):
             command = [sys.executable, "-c", WRITE, "{outputs}/made.parquet", "{{ ti.map_index }}"]
-            operator = RunEntryOperator(task_id="score", runner="subprocess", command=command, outputs=["made"])
+            operator = operators.RunEntryOperator(task_id="score", runner="subprocess", command=command, outputs=["made"])
         made.append(run_operator(operator, map_index=index))
 
     assert [outcome.error for outcome in made] == [None, None]
@@ -131,7 +130,9 @@ def test_the_instances_of_a_mapped_task_have_their_own_folders_and_tables(
 
 def test_each_line_of_a_secret_is_masked(run_operator: Runner) -> None:
     key = "first-line-of-a-key\nsecond-line-of-a-key"
-    outcome = run_operator(RunEntryOperator(task_id="score", runner="subprocess", command=["true"], command_env={"KEY": key}))
+    outcome = run_operator(
+        operators.RunEntryOperator(task_id="score", runner="subprocess", command=["true"], command_env={"KEY": key})
+    )
 
     assert outcome.state == "success", outcome.error
     masked = {each.value for each in outcome.sent if type(each).__name__ == "MaskSecret"}

@@ -12,12 +12,11 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from airflow_snowpack import hooks
+from airflow_snowpack import hooks, operators
 from airflow_snowpack.interim import TableRef, read_ref
 from airflow_snowpack.interim.frames.tables import read_as_arrow
 from airflow_snowpack.interim.model import TableState
 from airflow_snowpack.interim.refs import named_table
-from airflow_snowpack.operators import RunEntryOperator
 from airflow_snowpack.settings import Settings
 
 if TYPE_CHECKING:
@@ -51,7 +50,7 @@ def run_entry(run_operator: Runner) -> Callable[..., Outcome]:
 
     def run(task_id: str = "score", /, *, options: dict[str, Any] | None = None, **arguments: Any) -> Outcome:
         with DAG("guard", schedule=None):
-            operator = RunEntryOperator(task_id=task_id, runner="subprocess", **arguments)
+            operator = operators.RunEntryOperator(task_id=task_id, runner="subprocess", **arguments)
 
             @task(task_id="after")
             def after(handed: Any) -> None: ...
@@ -350,7 +349,7 @@ def test_a_later_try_takes_the_output_over_and_the_earlier_one_hands_nothing_on(
     go_on = tmp_path / "go_on"
     command = [sys.executable, "-c", program, "{outputs}/made.parquet", "{{ ti.try_number }}", str(go_on)]
     with DAG("guard", schedule=None):
-        operator = RunEntryOperator(task_id="score", runner="subprocess", command=command, outputs=["made"])
+        operator = operators.RunEntryOperator(task_id="score", runner="subprocess", command=command, outputs=["made"])
     later: list[Outcome] = []
     written: list[str] = []
 
