@@ -13,7 +13,6 @@ Tables travel as files: to the function as Parquet, and back as Arrow streams, w
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import inspect
 import json
 import logging
@@ -28,12 +27,14 @@ from typing import Any
 from airflow_snowpack.runners.values import TAG, NotSerializable, class_name, decode, encode, type_name
 
 CALL, RESULT, INPUTS, OUTPUTS = "call.json", "result.json", "inputs", "outputs"
-SOURCE_FILE, SOURCE_MODULE = "task_function.py", "snowpack_task_function"
+SOURCE, SOURCE_MODULE = "source", "snowpack_task_function"
 LOG_LEVEL = "SNOWPACK_LOG_LEVEL"
 MAX_RECORD_BYTES = 128 * 1024
+"""Of a record of ``logging``, whose text may be a traceback."""
 MAX_TEXT = 10_000
 BATCH_ROWS = 64 * 1024
 SUCCEEDED, FAILED = 0, 1
+OWN_FRAMES = (__file__, importlib.__file__, "<frozen importlib")
 
 
 class Unresolved(LookupError):
@@ -111,7 +112,7 @@ class Call:
         :raises NotSerializable: the result cannot be sent.
         :raises NoLibrary: pyarrow is not installed, and there are tables.
         """
-        function = resolve(self.path, self.folder)
+        function = resolve(self.path)
         names = list(_parameter_names(function, len(self._args)))
         args = [self._argument(value, name, function) for value, name in zip(self._args, names, strict=True)]
         kwargs = {name: self._argument(value, name, function) for name, value in self._kwargs.items()}
@@ -172,14 +173,14 @@ class Call:
             raise NotSerializable(path, f"cannot become a table. {unwritable}") from unwritable
 
 
-def resolve(path: str, folder: Path) -> Callable[..., Any]:
+def resolve(path: str) -> Callable[..., Any]:
     """Import the function ``package.module:name``.
 
     :raises Unresolved: the module does not exist, or has nothing of this name that can be called.
     :raises Exception: importing the module raised it.
     """
     module_name, _, name = path.partition(":")
-    found: Any = _module(module_name, folder)
+    found: Any = _module(module_name)
     for part in name.split("."):
         try:
             found = getattr(found, part)
@@ -190,14 +191,7 @@ def resolve(path: str, folder: Path) -> Callable[..., Any]:
     return found  # type: ignore[no-any-return]
 
 
-def _module(name: str, folder: Path) -> ModuleType:
-    if name == SOURCE_MODULE:
-        spec = importlib.util.spec_from_file_location(name, folder / SOURCE_FILE)
-        assert spec is not None
-        assert spec.loader is not None
-        module = sys.modules[name] = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
-        return module
+def _module(name: str) -> ModuleType:
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as missing:
@@ -268,8 +262,10 @@ def set_up_logging(mark: str) -> None:
 def main(folder: Path) -> int:
     """Make the call, and write its result; return the exit code."""
     call = json.loads((folder / CALL).read_text(encoding="utf-8"))
-    # Without the folder, whose files are no modules, and with what the task can import, or the working directory of the image.
+    # In place of the archive: what the task can import, or the working directory of the image. Processes that the function starts
+    # import its source from the same path.
     sys.path[:1] = [path for path in call["path"] or [os.getcwd()] if path not in sys.path[1:]]
+    sys.path.append(str(folder / SOURCE))
     set_up_logging(call["mark"])
     try:
         result = Call(folder, call).run()
@@ -291,9 +287,9 @@ def main(folder: Path) -> int:
 
 
 def _traceback(error: BaseException) -> str:
-    """Return the traceback without the frames of this file."""
+    """Return the traceback from where the function, or the import of its module, begins."""
     frames = error.__traceback__
-    while frames is not None and frames.tb_frame.f_code.co_filename == __file__:
+    while frames is not None and frames.tb_frame.f_code.co_filename.startswith(OWN_FRAMES):
         frames = frames.tb_next
     return "".join(traceback.format_exception(type(error), error, frames)).rstrip()
 

@@ -13,6 +13,7 @@
     call.json                       the function and its arguments (module entry)
     result.json                     what the function returned or raised (module entry)
     entry_process.pyz               the program that calls the function (module entry)
+    source/                         the text of the function, as a module (module entry of a decorated function)
 
 The invariant: what the entry wrote is read only after it has ended successfully, and nothing outside of the folder is read.
 """
@@ -31,7 +32,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_snowpack.runners.archive import PROGRAM, program
 from airflow_snowpack.runners.entry import Entry, InputTable, ModuleEntry, ShellEntry, check_name
-from airflow_snowpack.runners.entry_process import CALL, FAILED, INPUTS, OUTPUTS, RESULT, SOURCE_FILE
+from airflow_snowpack.runners.entry_process import CALL, FAILED, INPUTS, OUTPUTS, RESULT, SOURCE, SOURCE_MODULE
 from airflow_snowpack.runners.environment import added_environment
 from airflow_snowpack.runners.errors import (
     EntryFailed,
@@ -168,7 +169,10 @@ class Exchange:
         self._write(CALL, json.dumps({"function": entry.path, **self._call, "mark": mark, "path": path}).encode())
         self._write(PROGRAM, program())
         if entry.source is not None:
-            self._write(SOURCE_FILE, entry.source.encode())
+            folder = self.folder / SOURCE
+            folder.mkdir(exist_ok=True)
+            folder.chmod(0o755)
+            self._write(f"{SOURCE}/{SOURCE_MODULE}.py", entry.source.encode())
         python = python or ("python" if isolated else sys.executable)
         return Invocation((python, f"{inside}/{PROGRAM}", inside), environment, self.folder, inside, mark)
 

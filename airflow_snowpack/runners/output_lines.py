@@ -21,11 +21,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from airflow_snowpack.runners.entry_process import MAX_RECORD_BYTES
 from airflow_snowpack.runners.invocation import Line
 
 MAX_LINE_BYTES = 16 * 1024
-MAX_RECORD_BYTES = 128 * 1024
-"""Of a record of ``logging``, whose text may be a traceback. ``entry_process.py`` writes none that is longer."""
 CONTROL_CHARACTERS = {code: f"\\x{code:02x}" for code in (*range(32), 127) if chr(code) not in "\t\x1b"}
 
 

@@ -59,7 +59,7 @@ class SubprocessRunner:
             raise
         finally:
             self._end(supervisor, status)
-        return self._exit_code(invocation, found)
+        return self._exit_code(invocation, found, supervisor.returncode)
 
     def stop(self) -> None:
         """End the entry; see :meth:`Runner.stop`."""
@@ -123,13 +123,15 @@ class SubprocessRunner:
             found |= json.loads(line)
         return found
 
-    def _exit_code(self, invocation: Invocation, found: dict[str, Any]) -> int:
+    def _exit_code(self, invocation: Invocation, found: dict[str, Any], of_supervisor: int) -> int:
         if left := found.get("left"):
             log.warning("Processes of the entry could not be ended: %s. They may belong to another user.", left)
         if self._is_stopped:
             raise EntryCancelled
         if "not_started" in found:
             raise EntryNotStarted(invocation.argv[0], found["not_started"])
+        if "exit_code" not in found and of_supervisor > 0:
+            raise EntryNotStarted(invocation.argv[0], "its supervisor has failed, with the error at the end of the output")
         if "exit_code" not in found:
             raise EntryFailed(-9, "Its supervisor was killed before it, and its processes were ended.")
         return int(found["exit_code"])

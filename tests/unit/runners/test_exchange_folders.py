@@ -118,7 +118,8 @@ def test_a_shared_folder_can_be_written_by_the_user_of_an_image_whatever_the_uma
         "outputs": 0o777,
         "call.json": 0o644,
         "entry_process.pyz": 0o644,
-        "task_function.py": 0o644,
+        "source": 0o755,
+        "source/snowpack_task_function.py": 0o644,
     }
 
 

@@ -73,6 +73,26 @@ def test_an_error_is_raised_with_its_class_and_text_and_logged_with_the_users_tr
     assert "entry_process" not in traceback
 
 
+def test_the_traceback_of_a_module_that_cannot_be_imported_begins_in_it(tmp_path: Path) -> None:
+    ran = call(tmp_path, "def f(): ...\n1 / 0")
+    with pytest.raises(EntryRaised, match="ZeroDivisionError: division by zero"):
+        ran.result()
+    [traceback] = ran.texts(logging.ERROR)
+    assert traceback.splitlines()[1].endswith('snowpack_task_function.py", line 2, in <module>')
+
+
+def test_processes_that_a_function_starts_can_import_it(tmp_path: Path) -> None:
+    source = """
+import multiprocessing
+def square(n):
+    return n * n
+def f():
+    with multiprocessing.get_context("spawn").Pool(2) as pool:
+        return pool.map(square, [1, 2, 3])
+"""
+    assert call(tmp_path, source).value() == [1, 4, 9]
+
+
 def test_arguments_that_do_not_fit_are_the_functions_own_error(tmp_path: Path) -> None:
     with pytest.raises(EntryRaised, match=r"TypeError: f\(\) missing 1 required positional argument: 'n'"):
         call(tmp_path, "def f(n): ...").result()
