@@ -128,7 +128,7 @@ class PodEvicted(EntryError, kind=Kind.FAILED):
 class PodOutOfTime(EntryError, kind=Kind.FAILED):
     """The pod reached its time limit."""
 
-    def __init__(self, pod: str, limit_s: int | None) -> None:
+    def __init__(self, pod: str, limit_s: int | None = None) -> None:
         after = "its active deadline" if limit_s is None else f"its limit of {limit_s} s"
         super().__init__(f"The pod {pod} was ended at {after}. Raise the task's execution_timeout, or make the entry faster.")
 

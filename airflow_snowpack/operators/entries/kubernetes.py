@@ -19,14 +19,18 @@ This module imports neither the provider nor kubernetes: DAG files import it.
 
 from __future__ import annotations
 
+import logging
 import threading
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from airflow_snowpack.operators.entries.errors import InvalidRunnerOption
+from airflow_snowpack.operators.entries.identity import ATTEMPT, TASK_INSTANCE
+from airflow_snowpack.runners.errors import EntryCancelled, EntryError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from datetime import timedelta
     from pathlib import Path
 
@@ -34,9 +38,14 @@ if TYPE_CHECKING:
     from airflow.triggers.base import BaseTrigger
 
     from airflow_snowpack.operators.entries.identity import EntryIdentity
+    from airflow_snowpack.operators.entries.kubernetes_pod import EntryPod
     from airflow_snowpack.runners.invocation import Invocation, Line
 
+log = logging.getLogger(__name__)
+
 INSIDE = "/snowpack"
+GRACE_S = 2
+"""Seconds between SIGTERM and SIGKILL for a pod that is stopped, or that an earlier attempt has left."""
 
 SET_BY_THE_TASK = {
     "image": "use the task's argument image",
@@ -109,6 +118,7 @@ class KubernetesRunner:
         self.time_limit = time_limit
         self.options = dict(options or {})
         self._stopped = threading.Event()
+        self._namespace: str | None = None
 
     @property
     def deferrable(self) -> bool:
@@ -127,14 +137,20 @@ class KubernetesRunner:
         :raises ImageNotFound, ImageNotPulled, PodNotStarted: the pod did not start.
         :raises OutOfMemory, PodEvicted, PodOutOfTime, EntryRemoved: the entry was ended.
         """
-        raise NotImplementedError
+        with self._running(deferrable=False) as pod:
+            pod.receive(invocation, on_line)
+            self._prepare(pod)
+            return pod.run_entry(self.context)
 
     def submit(self, invocation: Invocation, on_line: Callable[[Line], None]) -> Waiting | int:
         """Start the pod and return what the task waits for, or the exit code of an entry that has ended already.
 
         :raises EntryError: as for :meth:`run`.
         """
-        raise NotImplementedError
+        with self._running(deferrable=True) as pod:
+            pod.receive(invocation, on_line)
+            self._prepare(pod)
+            return self._or_wait(lambda: pod.run_entry(self.context))
 
     def resume(self, event: Mapping[str, Any], mark: str | None, on_line: Callable[[Line], None]) -> Waiting | int:
         """Pass on the output of the entry and return its exit code, or wait again.
@@ -143,8 +159,60 @@ class KubernetesRunner:
         :param mark: of the invocation.
         :raises EntryError: as for :meth:`run`.
         """
-        raise NotImplementedError
+        self._namespace = event["namespace"]
+        with self._running(deferrable=True) as pod:
+            pod.receive(None, on_line, mark)
+            return self._or_wait(lambda: pod.resume_entry(self.context, event))
 
     def stop(self) -> None:
-        """End the entry; see :meth:`Runner.stop`. The cluster ends the pod's processes after its termination grace period."""
+        """End the entry; see :meth:`Runner.stop`. The cluster ends the pod's processes, with ``GRACE_S`` after SIGTERM.
+
+        It does not use the client of :meth:`run`, whose locks an interrupted thread may hold.
+        """
         self._stopped.set()
+        if (namespace := self._namespace) is None:
+            return  # no pod has been created, and none will be
+        try:
+            pod = self._pod(deferrable=False)
+            with pod.errors():
+                pod.remove_labelled(namespace, ATTEMPT, self.identity.attempt.id, grace_s=GRACE_S)
+        except EntryError as error:
+            log.warning("The pod could not be deleted; the next attempt of the task deletes it. %s", error)
+
+    def _prepare(self, pod: EntryPod) -> None:
+        """Build the request, and delete what earlier attempts have left in its namespace."""
+        pod.pod_request_obj = pod.build_pod_request_obj(self.context)
+        self._namespace = pod.pod_request_obj.metadata.namespace
+        mine = self.identity
+        pod.remove_labelled(self._namespace, TASK_INSTANCE, mine.task_instance, only=mine.is_left_over, grace_s=GRACE_S)
+
+    @contextmanager
+    def _running(self, *, deferrable: bool) -> Iterator[EntryPod]:
+        pod = self._pod(deferrable=deferrable)
+        pod.refuse_stopped = self._refuse_stopped
+        try:
+            with pod.errors():
+                yield pod
+        except EntryError:
+            self._refuse_stopped()  # what failed is what the stop has deleted
+            raise
+        self._refuse_stopped()
+
+    def _or_wait(self, call: Callable[[], int]) -> Waiting | int:
+        from airflow.sdk.exceptions import TaskDeferred
+
+        try:
+            return call()
+        except TaskDeferred as deferred:
+            return Waiting(deferred.trigger, deferred.timeout)
+
+    def _refuse_stopped(self) -> None:
+        if self._stopped.is_set():
+            raise EntryCancelled
+
+    def _pod(self, *, deferrable: bool) -> EntryPod:
+        from airflow_snowpack.operators.entries.kubernetes_pod import EntryPod
+
+        options = {name: value for name, value in self.options.items() if name != "deferrable"}
+        limits: dict[str, Any] = {"root": self.root, "time_limit": self.time_limit}
+        return EntryPod.of(self.image, self.identity, options, deferrable=deferrable, **limits)

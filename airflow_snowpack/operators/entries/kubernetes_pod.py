@@ -1,0 +1,323 @@
+"""The operator of Airflow's Kubernetes provider for one entry: its request, the lines of its output, and how it ended.
+
+    pod = EntryPod.of("acme/score:1.4", identity, {"namespace": "lake"}, root=root, time_limit=None, deferrable=False)
+    pod.receive(invocation, on_line)
+    with pod.errors():
+        code = pod.run_entry(context)
+
+The provider merges its arguments with the pod's template; what the entry receives is set after that, so that no template changes
+it. The API server replaces ``$(NAME)`` in commands, so each dollar sign is written twice there. The environment is a Secret that
+the pod owns: it is in no pod, which more people may read, and the cluster deletes it with the pod.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Self
+
+from airflow.providers.cncf.kubernetes.kubernetes_helper_functions import KubernetesApiException, PodLaunchFailedException
+from airflow.providers.cncf.kubernetes.operators.pod import KubernetesPodOperator
+from airflow.providers.cncf.kubernetes.secret import Secret
+from airflow.providers.cncf.kubernetes.utils.pod_manager import (
+    PodLaunchTimeoutException,
+    PodManager,
+    PodNotFoundException,
+    _parse_log_level,
+)
+from airflow.sdk.bases.operator import ExecutorSafeguard
+from airflow.sdk.exceptions import AirflowException, AirflowNotFoundException, TaskDeferred
+from kubernetes.client import models as k8s
+from kubernetes.client.exceptions import ApiException
+from kubernetes.config import ConfigException
+from urllib3.exceptions import HTTPError
+
+from airflow_snowpack.operators.entries.errors import (
+    ClusterNotConfigured,
+    ClusterRefused,
+    ClusterUnavailable,
+    EntryRemoved,
+    ExchangeFolderNotShared,
+    PodEvicted,
+    PodNotStarted,
+    PodOutOfTime,
+    image_error,
+)
+from airflow_snowpack.operators.entries.identity import ATTEMPT
+from airflow_snowpack.operators.entries.pod_end import exit_code_of, has_started
+from airflow_snowpack.runners.invocation import Line
+from airflow_snowpack.runners.output_lines import OutputLines, Stream
+
+if TYPE_CHECKING:
+    from datetime import timedelta
+    from pathlib import Path
+
+    from airflow.sdk import Context
+
+    from airflow_snowpack.operators.entries.identity import EntryIdentity
+    from airflow_snowpack.runners.invocation import Invocation
+
+LOG_IN = "name a Secret of its registry in runner_options={'image_pull_secrets': …}"
+NOT_MOUNTED = (
+    "the pod mounts no volume at {inside}. In its template, or with runner_options={{'volumes': …, 'volume_mounts': …}}, mount "
+    "the volume of the setting runner_folder there, without subPathExpr"
+)
+IMAGE_PROBLEM = "Image cannot be pulled"
+
+
+class EntryPod(KubernetesPodOperator):
+    """Runs an entry in a pod."""
+
+    identity: EntryIdentity
+    root: Path
+    refuse_stopped: Callable[[], None]
+    invocation: Invocation | None = None
+    lines: OutputLines | None = None
+
+    @classmethod
+    def of(
+        cls,
+        image: str,
+        identity: EntryIdentity,
+        options: Mapping[str, Any],
+        *,
+        root: Path,
+        time_limit: timedelta | None,
+        deferrable: bool,
+    ) -> Self:
+        """Return the operator with the options of the task."""
+        limit = {} if time_limit is None else {"active_deadline_seconds": max(1, int(time_limit.total_seconds()))}
+        pod = cls(
+            **{"log_pod_spec_on_failure": False, "log_events_on_failure": True, **limit, **options},
+            task_id=identity.attempt.task.task_id,
+            image=image,
+            deferrable=deferrable,
+            durable=False,
+            do_xcom_push=False,
+            on_finish_action="delete_pod",
+            on_kill_action="delete_pod",
+            execution_timeout=time_limit,
+        )
+        pod.labels = {**pod.labels, **identity.keys()}
+        pod.identity, pod.root = identity, root
+        pod.refuse_stopped = lambda: None
+        return pod
+
+    def receive(self, invocation: Invocation | None, on_line: Callable[[Line], None], mark: str | None = None) -> None:
+        """Set what runs, and what receives its lines."""
+
+        def with_level(line: Line) -> None:
+            # The cluster merges both streams; the provider reads levels from how a line begins.
+            on_line(line if line.logger is not None else Line(line.text, _parse_log_level(line.text)))
+
+        self.invocation = invocation
+        self.lines = OutputLines(with_level, mark=mark if invocation is None else invocation.mark)
+
+    def run_entry(self, context: Context) -> int:
+        """Run the entry to its end, or until the provider defers, and return its exit code; negative: a signal ended it."""
+        token = ExecutorSafeguard.tracker.set(self)  # as the task runner does for the operator of a task
+        try:
+            return self._ended_by(lambda: self.execute(context))
+        finally:
+            ExecutorSafeguard.tracker.reset(token)
+
+    def resume_entry(self, context: Context, event: Mapping[str, Any]) -> int:
+        """Return the exit code of an entry after an event of the provider's trigger."""
+        return self._ended_by(lambda: self.trigger_reentry(context, dict(event)), event)
+
+    def _ended_by(self, call: Callable[[], Any], event: Mapping[str, Any] | None = None) -> int:
+        """Call the provider, and read from the pod how the entry ended.
+
+        :raises TaskDeferred: from the provider.
+        """
+        is_deferred = False
+        try:
+            call()
+        except TaskDeferred:
+            is_deferred = True
+            raise
+        except (PodLaunchFailedException, PodLaunchTimeoutException) as error:
+            self._raise_not_started(error)
+        except PodNotFoundException as error:
+            raise EntryRemoved("pod") from error
+        except AirflowNotFoundException:
+            raise
+        except AirflowException as error:
+            read = self.pod_manager.last_read
+            if read is None:
+                raise ClusterUnavailable(error) from error
+            if event is not None and event.get("status") == "timeout":
+                self._raise_timeout(read, error)
+        finally:
+            if not is_deferred:
+                self._finish()
+        read = self.pod_manager.last_read
+        if read is None:  # the cluster has deleted a pod that the trigger has seen succeed
+            return 0
+        program = self.invocation.argv[0] if self.invocation is not None else ""
+        return exit_code_of(read, self.base_container_name, program)
+
+    def _finish(self) -> None:
+        if self.lines is not None:
+            self.lines.close()
+        pod = self.pod or self.pod_request_obj
+        if pod is None:
+            return
+        try:
+            self.remove_labelled(pod.metadata.namespace, ATTEMPT, self.identity.attempt.id)
+        except (ApiException, HTTPError) as error:
+            # How the entry ended counts. The next attempt deletes what is left, and the pod's deadline ends it.
+            self.log.warning("The pod could not be deleted: %s", error)
+
+    def _raise_not_started(self, error: AirflowException) -> None:
+        read = self.pod_manager.last_read
+        if str(error).startswith(IMAGE_PROBLEM):
+            raise image_error(str(self.image), str(error).partition("\n")[2] or error, LOG_IN) from error
+        name = read.metadata.name if read is not None else "of the entry"
+        if read is not None and read.status.phase == "Failed":
+            raise PodEvicted(name, read.status.reason or "Failed", read.status.message or str(error)) from error
+        raise PodNotStarted(name, error) from error
+
+    def _raise_timeout(self, read: k8s.V1Pod, error: AirflowException) -> None:
+        if has_started(read, self.base_container_name):
+            raise PodOutOfTime(read.metadata.name) from error
+        raise PodNotStarted(read.metadata.name, error) from error
+
+    def build_pod_request_obj(self, context: Context | None = None, *, dry_run: bool = False) -> k8s.V1Pod:
+        """Return the pod of the provider, with exactly what the entry receives."""
+        pod = super().build_pod_request_obj(context, dry_run=dry_run)
+        invocation = self.invocation
+        assert invocation is not None
+        container = pod.spec.containers[0]
+        container.command = [argument.replace("$", "$$") for argument in invocation.argv]
+        container.args = None
+        container.volume_mounts = self._narrowed(container.volume_mounts or (), invocation)
+        container.env = [variable for variable in container.env or () if variable.name not in invocation.environment]
+        if invocation.environment:
+            secret: Any = Secret("env", None, pod.metadata.name)  # type: ignore[no-untyped-call]  # the provider's
+            pod = secret.attach_to_pod(pod)
+        return pod
+
+    def _narrowed(self, mounts: Sequence[k8s.V1VolumeMount], invocation: Invocation) -> list[k8s.V1VolumeMount]:
+        """Return the mounts, with that of the exchange volume narrowed to the folder of this attempt."""
+        narrowed = copy.deepcopy(list(mounts))
+        shared = [mount for mount in narrowed if mount.mount_path.rstrip("/") == invocation.inside]
+        if len(shared) != 1 or shared[0].sub_path_expr:
+            raise ExchangeFolderNotShared(invocation.folder, NOT_MOUNTED.format(inside=invocation.inside))
+        folder = invocation.folder.relative_to(self.root).as_posix()
+        shared[0].sub_path = f"{shared[0].sub_path.rstrip('/')}/{folder}" if shared[0].sub_path else folder
+        shared[0].read_only = False
+        return narrowed
+
+    def get_or_create_pod(self, pod_request_obj: k8s.V1Pod, context: Context) -> k8s.V1Pod:
+        """Create the pod, and the Secret with its environment, unless the entry was stopped.
+
+        The kubelet waits for the Secret, which comes second so that it has an owner from the beginning.
+        """
+        self.refuse_stopped()
+        pod = super().get_or_create_pod(pod_request_obj, context)
+        assert self.invocation is not None
+        if self.invocation.environment:
+            self._create_secret(pod, self.invocation.environment)
+        self.refuse_stopped()
+        return pod
+
+    def _create_secret(self, pod: k8s.V1Pod, environment: Mapping[str, str]) -> None:
+        name, namespace = pod.metadata.name, pod.metadata.namespace
+        uid = self.client.read_namespaced_pod(name, namespace).metadata.uid
+        owner = k8s.V1OwnerReference(api_version="v1", kind="Pod", name=name, uid=uid)
+        metadata = k8s.V1ObjectMeta(name=name, namespace=namespace, labels=self.identity.keys(), owner_references=[owner])
+        secret = k8s.V1Secret(metadata=metadata, type="Opaque", immutable=True, string_data=dict(environment))
+        self.client.create_namespaced_secret(namespace, secret)
+
+    def cleanup(self, *arguments: Any, **named: Any) -> None:
+        """Log how the pod failed, and delete it. The provider would raise here, in place of an error that says more."""
+        with suppress(AirflowException):
+            super().cleanup(*arguments, **named)
+
+    @cached_property
+    def pod_manager(self) -> EntryPodManager:
+        """The provider's manager of the pod, which passes on the lines of the entry."""
+        return EntryPodManager(self)
+
+    def _write_logs(  # type: ignore[override]  # the provider decorates it
+        self, pod: k8s.V1Pod, follow: bool = False, since_time: Any = None
+    ) -> None:
+        """Pass on the lines of a pod that has ended; the provider would log them without their levels."""
+        self.pod_manager.fetch_container_logs(pod, self.base_container_name, follow=False, since_time=since_time)
+
+    def remove_labelled(
+        self,
+        namespace: str,
+        label: str,
+        value: str,
+        *,
+        only: Callable[[Mapping[str, str]], bool] = lambda labels: True,
+        grace_s: int | None = None,
+    ) -> None:
+        """Delete the pods that have this label and whose labels the condition accepts, with the Secrets that they own.
+
+        :param grace_s: how long the pods have after SIGTERM; ``None`` for what the pod says.
+        """
+        grace = {} if grace_s is None else {"grace_period_seconds": grace_s}
+        for pod in self.client.list_namespaced_pod(namespace, label_selector=f"{label}={value}").items:
+            if not only(pod.metadata.labels) or pod.metadata.deletion_timestamp is not None:
+                continue
+            self.log.info("Deleting pod %s", pod.metadata.name)
+            try:
+                self.client.delete_namespaced_pod(pod.metadata.name, namespace, **grace)
+            except ApiException as error:
+                if error.status != 404:
+                    raise
+
+    @contextmanager
+    def errors(self) -> Iterator[None]:
+        """Raise the errors of the Kubernetes client as errors of entries."""
+        try:
+            yield
+        except ConfigException as error:
+            raise ClusterNotConfigured(error) from error
+        except ApiException as error:
+            if error.status == 404 and self.pod is not None:
+                raise EntryRemoved(f"pod {self.pod.metadata.name}") from error
+            if error.status is None or error.status >= 500 or error.status == 429:
+                raise ClusterUnavailable(error.reason or error) from error
+            raise ClusterRefused(error.status, _explanation(error)) from error
+        except (HTTPError, KubernetesApiException) as error:
+            raise ClusterUnavailable(error) from error
+
+
+class EntryPodManager(PodManager):
+    """The provider's manager of a pod, which passes on the lines of the entry.
+
+    :ivar last_read: the pod as it was read last. The provider deletes it before it raises.
+    """
+
+    def __init__(self, pod: EntryPod) -> None:
+        super().__init__(kube_client=pod.client, callbacks=pod.callbacks)
+        self._entry_pod = pod
+        self.last_read: k8s.V1Pod | None = None
+
+    def read_pod(self, pod: k8s.V1Pod) -> k8s.V1Pod:
+        """Read the pod, and keep it."""
+        self.last_read = super().read_pod(pod)
+        return self.last_read
+
+    def _log_message(self, message: str, container_name: str, *arguments: Any) -> None:
+        lines = self._entry_pod.lines
+        if lines is None or container_name != self._entry_pod.base_container_name:
+            super()._log_message(message, container_name, *arguments)
+        else:
+            lines.feed(Stream.STDOUT, message.rstrip("\n").encode() + b"\n")
+
+
+def _explanation(error: ApiException) -> str:
+    """Return the message of the API server, which is JSON."""
+    import json
+
+    try:
+        return str(json.loads(error.body)["message"])
+    except (ValueError, TypeError, KeyError):
+        return str(error.reason)

@@ -1,0 +1,311 @@
+"""A stand-in for a cluster: as much of the Kubernetes API as Airflow's provider uses, on 127.0.0.1.
+
+    with KubernetesApi(volumes={"exchange": folder}) as cluster:
+        KubernetesRunner("acme/score:1.4", identity, context, root=folder, options=cluster.options).run(invocation, on_line)
+    cluster.created[0]["spec"]["containers"]
+
+The client is Kubernetes' own, and the API server's rules that matter here are the real ones: it replaces ``$(NAME)`` in commands,
+and deletes Secrets with their owner. Not real are the containers (see ``local_container``), scheduling, and images.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, Self
+from urllib.parse import parse_qs, urlsplit
+
+from local_container import LocalContainer
+
+ROUTE = re.compile(
+    r"/api/v1/namespaces/(?P<namespace>[^/]+)/(?P<kind>pods|secrets|events)(?:/(?P<name>[^/]+))?(?:/(?P<verb>log))?"
+)
+REFERENCE = re.compile(r"\$(\$|\((?P<name>[^)]+)\))?")
+
+
+@dataclass
+class Pod:
+    """A pod of the cluster."""
+
+    body: dict[str, Any]
+    process: LocalContainer | None = None
+    output: bytearray = field(default_factory=bytearray)
+    changed: threading.Condition = field(default_factory=threading.Condition)
+    status: dict[str, Any] = field(default_factory=lambda: {"phase": "Pending", "conditions": []})
+
+    @property
+    def labels(self) -> dict[str, str]:
+        return self.body["metadata"].get("labels") or {}
+
+
+class KubernetesApi:
+    """The API server, and what runs its pods.
+
+    :param volumes: the folder of each PersistentVolumeClaim.
+    :ivar created: the body of each pod as it was requested.
+    :ivar secrets: by name; ``secrets_created`` has the bodies of all that were ever created.
+    :ivar ending: what the status of a pod has in addition when its container has ended.
+    :ivar waiting: why containers wait instead of running.
+    :ivar refused: the message of the answer 403 to all requests.
+    """
+
+    def __init__(self, volumes: Mapping[str, Path]) -> None:
+        self.volumes = volumes
+        self.pods: dict[str, Pod] = {}
+        self.secrets: dict[str, dict[str, Any]] = {}
+        self.created: list[dict[str, Any]] = []
+        self.secrets_created: list[dict[str, Any]] = []
+        self.deleted: list[tuple[str, dict[str, Any]]] = []
+        self.requests: list[tuple[str, str]] = []
+        self.ending: dict[str, Any] = {}
+        self.terminated: dict[str, Any] = {}
+        self.waiting: dict[str, str] | None = None
+        self.refused: str | None = None
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"cluster": self}))
+        self._server.daemon_threads = True
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self._server.server_port}"
+
+    def kubeconfig(self) -> dict[str, Any]:
+        """Return the configuration of a client."""
+        return {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{"name": "stand-in", "cluster": {"server": self.url}}],
+            "users": [{"name": "worker", "user": {"token": "worker-token"}}],
+            "contexts": [{"name": "stand-in", "context": {"cluster": "stand-in", "user": "worker", "namespace": "default"}}],
+            "current-context": "stand-in",
+        }
+
+    def __enter__(self) -> Self:
+        threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        for pod in self.pods.values():
+            if pod.process is not None:
+                pod.process.kill()
+
+    def create(self, body: dict[str, Any]) -> Pod:
+        """Create a pod, which starts when its Secret exists."""
+        self.created.append(json.loads(json.dumps(body)))
+        body["metadata"] |= {"uid": str(uuid.uuid4()), "creationTimestamp": _now()}
+        pod = self.pods[body["metadata"]["name"]] = Pod(body)
+        if self.waiting is not None:
+            pod.status |= {"containerStatuses": [self._container(pod, {"waiting": self.waiting})]}
+        else:
+            self.start(pod)
+        return pod
+
+    def start(self, pod: Pod) -> None:
+        """Start the container of a pod, if all of its Secrets exist."""
+        container = pod.body["spec"]["containers"][0]
+        sources = [source["secretRef"]["name"] for source in container.get("envFrom", ()) if "secretRef" in source]
+        if pod.process is not None or any(name not in self.secrets for name in sources):
+            return
+        environment = {name: value for source in sources for name, value in self.secrets[source]["stringData"].items()}
+        environment |= {variable["name"]: variable.get("value", "") for variable in container.get("env") or ()}
+        command = [_expanded(argument, environment) for argument in container.get("command") or ()]
+        arguments = [_expanded(argument, environment) for argument in container.get("args") or ()]
+        pod.process = LocalContainer([*command, *arguments], environment, self._mounts(pod.body["spec"], container))
+        running = {"running": {"startedAt": _now()}}
+        pod.status |= {"phase": "Running", "startTime": _now(), "containerStatuses": [self._container(pod, running)]}
+        try:
+            pod.process.start(lambda _, data: self._append(pod, data))
+        except OSError as error:
+            problem = f'exec: "{command[0]}": executable file not found in $PATH ({error.strerror})'
+            self._end(pod, 128, {"reason": "StartError", "message": problem})
+            return
+        threading.Thread(target=self._wait, args=(pod, pod.process), daemon=True).start()
+
+    def delete(self, pod: Pod, options: dict[str, Any]) -> None:
+        """Delete a pod and the Secrets that it owns."""
+        name, uid = pod.body["metadata"]["name"], pod.body["metadata"]["uid"]
+        self.deleted.append((name, options))
+        if self.pods.pop(name, None) is None:
+            return
+        if pod.process is not None:
+            pod.process.kill()
+        for secret in [*self.secrets.values()]:
+            if any(owner["uid"] == uid for owner in secret["metadata"].get("ownerReferences", ())):
+                del self.secrets[secret["metadata"]["name"]]
+        with pod.changed:
+            pod.changed.notify_all()
+
+    def _mounts(self, spec: dict[str, Any], container: dict[str, Any]) -> dict[str, str]:
+        claims = {volume["name"]: volume["persistentVolumeClaim"]["claimName"] for volume in spec.get("volumes") or ()}
+        mounts = {}
+        for mount in container.get("volumeMounts") or ():
+            folder = self.volumes[claims[mount["name"]]] / mount.get("subPath", "")
+            assert folder.is_dir(), folder
+            mounts[mount["mountPath"]] = str(folder)
+        return mounts
+
+    def _append(self, pod: Pod, data: bytes) -> None:
+        with pod.changed:
+            pod.output += data
+            pod.changed.notify_all()
+
+    def _wait(self, pod: Pod, process: LocalContainer) -> None:
+        process.ended.wait()
+        self._end(pod, process.exit_code or 0, {"reason": "Completed" if process.exit_code == 0 else "Error", **self.terminated})
+
+    def _end(self, pod: Pod, code: int, reason: dict[str, Any]) -> None:
+        with pod.changed:
+            terminated = {"exitCode": code, "startedAt": _now(), "finishedAt": _now(), **reason}
+            status = {"phase": "Failed" if code else "Succeeded", **self.ending}
+            pod.status |= {**status, "containerStatuses": [self._container(pod, {"terminated": terminated})]}
+            pod.changed.notify_all()
+
+    @staticmethod
+    def _container(pod: Pod, state: dict[str, Any]) -> dict[str, Any]:
+        container = pod.body["spec"]["containers"][0]
+        constant = {"image": container["image"], "imageID": "", "ready": "running" in state, "restartCount": 0}
+        return {"name": container["name"], "state": state, **constant}
+
+
+class _Handler(BaseHTTPRequestHandler):
+    cluster: KubernetesApi
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, format: str, *arguments: object) -> None:
+        """Print nothing."""
+
+    def do_GET(self) -> None:
+        self._answer()
+
+    def do_POST(self) -> None:
+        self._answer()
+
+    def do_DELETE(self) -> None:
+        self._answer()
+
+    def do_PATCH(self) -> None:
+        self._answer()
+
+    def _answer(self) -> None:
+        url = urlsplit(self.path)
+        self.query = parse_qs(url.query)
+        self.cluster.requests.append((self.command, self.path))
+        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        self.body = json.loads(body) if body else {}
+        assert self.headers["Authorization"] == "Bearer worker-token"
+        route = ROUTE.fullmatch(url.path)
+        assert route is not None, url.path
+        if self.cluster.refused is not None:
+            return self._problem(403, "Forbidden", self.cluster.refused)
+        if route["kind"] != "pods" or route["name"] is None:
+            getattr(self, f"_{self.command.lower()}_{route['kind']}")()
+            return None
+        pod = self.cluster.pods.get(route["name"])
+        if pod is None:
+            return self._problem(404, "NotFound", f'pods "{route["name"]}" not found')
+        getattr(self, f"_{self.command.lower()}_pod{'_log' if route['verb'] else ''}")(pod)
+        return None
+
+    def _get_events(self) -> None:
+        self._json(200, {"kind": "EventList", "apiVersion": "v1", "metadata": {"resourceVersion": "1"}, "items": []})
+
+    def _post_secrets(self) -> None:
+        self.cluster.secrets_created.append(self.body)
+        self.cluster.secrets[self.body["metadata"]["name"]] = self.body
+        for pod in list(self.cluster.pods.values()):
+            if self.cluster.waiting is None:
+                self.cluster.start(pod)
+        self._json(201, {"kind": "Secret", "apiVersion": "v1", "metadata": self.body["metadata"]})
+
+    def _post_pods(self) -> None:
+        self._json(201, self._shown(self.cluster.create(self.body)))
+
+    def _get_pods(self) -> None:
+        conditions = [part for part in self.query.get("labelSelector", [""])[0].split(",") if part]
+        found = [pod for pod in self.cluster.pods.values() if all(_matches(pod.labels, each) for each in conditions)]
+        self._json(200, {"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": [self._shown(pod) for pod in found]})
+
+    def _get_pod(self, pod: Pod) -> None:
+        self._json(200, self._shown(pod))
+
+    def _patch_pod(self, pod: Pod) -> None:
+        pod.body["metadata"]["labels"] = {**pod.labels, **self.body["metadata"]["labels"]}
+        self._json(200, self._shown(pod))
+
+    def _delete_pod(self, pod: Pod) -> None:
+        self.cluster.delete(pod, {**{name: values[0] for name, values in self.query.items()}, **self.body})
+        self._json(200, self._shown(pod))
+
+    def _get_pod_log(self, pod: Pod) -> None:
+        if pod.process is None:
+            return self._problem(400, "BadRequest", "container is waiting to start")
+        stamp = (_now() + " ").encode() if self.query.get("timestamps") == ["True"] else b""
+        follow = self.query.get("follow") == ["True"]
+        self.send_response(200)
+        self.send_header("Transfer-Encoding", "chunked")
+        self.end_headers()
+        sent = 0
+        while True:
+            with pod.changed:
+                is_over = pod.status["phase"] in ("Succeeded", "Failed") or pod.body["metadata"]["name"] not in self.cluster.pods
+                data = bytes(pod.output[sent:])
+                if not is_over and follow and b"\n" not in data:
+                    pod.changed.wait(1.0)
+                    continue
+            whole = data if is_over or not follow else data[: data.rindex(b"\n") + 1]
+            sent += len(whole)
+            lines = b"".join(stamp + line for line in whole.splitlines(keepends=True))
+            if lines:
+                self.wfile.write(b"%x\r\n%s\r\n" % (len(lines), lines))
+            if is_over or not follow:
+                break
+        self.wfile.write(b"0\r\n\r\n")
+        return None
+
+    @staticmethod
+    def _shown(pod: Pod) -> dict[str, Any]:
+        return {"kind": "Pod", "apiVersion": "v1", **pod.body, "status": pod.status}
+
+    def _problem(self, status: int, reason: str, message: str) -> None:
+        self._json(status, {"kind": "Status", "status": "Failure", "reason": reason, "message": message, "code": status})
+
+    def _json(self, status: int, answer: object) -> None:
+        body = json.dumps(answer).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+
+def _expanded(argument: str, environment: Mapping[str, str]) -> str:
+    """Replace references as Kubernetes does: ``$$`` is a dollar sign, and a name that is not set stays as it is written."""
+
+    def value(match: re.Match[str]) -> str:
+        if match[0] == "$$":
+            return "$"
+        return environment.get(match["name"] or "", match[0])
+
+    return REFERENCE.sub(value, argument)
+
+
+def _matches(labels: Mapping[str, str], condition: str) -> bool:
+    if condition.startswith("!"):
+        return condition[1:] not in labels
+    name, is_not, value = condition.partition("!=")
+    if is_not:
+        return labels.get(name) != value
+    name, _, value = condition.partition("=")
+    return labels.get(name) == value
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat().replace("+00:00", "Z")
