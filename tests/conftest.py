@@ -13,9 +13,11 @@ from __future__ import annotations
 import logging
 import os
 import shutil
+import sqlite3
 import tempfile
 import threading
 import time
+from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -38,6 +40,14 @@ _airflow_home = tempfile.TemporaryDirectory(prefix="snowpack-test-airflow-")
 os.environ["AIRFLOW_HOME"] = _airflow_home.name
 os.environ["AIRFLOW__CORE__LOAD_EXAMPLES"] = "False"
 os.environ["AIRFLOW__CORE__UNIT_TEST_MODE"] = "True"
+# Airflow looks for a connection in its database, too. Without the table it could not say that there is none, and whether there is
+# the table would depend on which tests ran before in this process.
+with closing(sqlite3.connect(Path(_airflow_home.name) / "airflow.db")) as _database:
+    _texts = "conn_type, description, host, schema, login, team_name, password, extra"
+    _database.execute(
+        f"CREATE TABLE connection (id INTEGER PRIMARY KEY, conn_id, {_texts}, port INTEGER, "
+        "is_encrypted BOOLEAN, is_extra_encrypted BOOLEAN)"
+    )
 
 # A test's JVM lives for seconds and spends most of them on compiling itself: with the quick compiler and the small collector
 # alone it needs less than half the CPU. It changes nothing of what Spark does; `java` reads it in every process below this one.

@@ -86,7 +86,7 @@ def test_only_a_build_needs_the_connection_of_the_registry(
     assert snowpack("images", "show", made.ready.key).code == 0
     assert snowpack("images", "forget", made.ready.key, "--yes").code == 0
     build = snowpack("images", "build", "https://github.com/acme/score.git")
-    assert (build.code, "nowhere" in build.err) == (6, True)
+    assert (build.code, "nowhere" in build.err) == (1, True)
 
 
 @pytest.fixture
