@@ -77,10 +77,11 @@ class _StoreMetrics(Collector):
         queue, now = jobs.queue(), jobs.store.clock()
         oldest = seconds_since(queue.oldest, now) or 0
         yield _gauge("snowpack_queue_depth", "Jobs that a worker could claim now.", queue.depth)
+        yield _gauge("snowpack_queue_held", "Jobs that a worker could claim if drain mode were off.", queue.held)
         yield _gauge("snowpack_queue_oldest_seconds", "Waiting time of the oldest job in the queue.", oldest)
         yield _gauge("snowpack_queue_delayed", "Jobs whose back-off has not elapsed.", queue.delayed)
         yield _gauge("snowpack_jobs_claimed", "Jobs that a worker has claimed.", queue.running)
-        yield _gauge("snowpack_drain_mode", "1 while submissions are refused.", int(jobs.drain().on))
+        yield _gauge("snowpack_drain_mode", "1 while submissions are refused and no job is claimed.", int(jobs.drain().on))
         yield _gauge("snowpack_table_locks", "Locks on tables.", len(jobs.locks.list()))
 
     def _jobs(self) -> Iterator[Metric]:

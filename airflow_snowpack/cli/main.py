@@ -69,7 +69,7 @@ LOCKS = (
 )  # fmt: skip
 
 DRAIN = (
-    command("on", "queue.drain_on", "Refuse new maintenance and pause the sweep", a.REASON, a.OUTPUT,
+    command("on", "queue.drain_on", "Refuse new maintenance, stop claims and pause the sweep", a.REASON, a.OUTPUT,
             example='drain on --reason "Postgres moves to its new host"'),
     command("off", "queue.drain_off", "Accept maintenance again", a.OUTPUT, example="drain off"),
     command("status", "queue.drain_status", "Show whether drain mode is on, since when, by whom and why", a.OUTPUT,
@@ -220,7 +220,7 @@ def get_cli_commands() -> list[CLICommand]:
                 GroupCommand(name="jobs", help="Maintenance jobs", subcommands=JOBS),
                 GroupCommand(name="tables", help="The tables of the catalog and their health", subcommands=TABLES),
                 GroupCommand(name="locks", help="Locks on tables", subcommands=LOCKS),
-                GroupCommand(name="drain", help="Drain mode, which refuses new maintenance", subcommands=DRAIN),
+                GroupCommand(name="drain", help="Drain mode, which refuses new maintenance and stops claims", subcommands=DRAIN),
                 GroupCommand(name="schedules", help="Schedules, and why one has not run", subcommands=SCHEDULES),
                 GroupCommand(name="runs", help="Registered runs: named DAG runs with default values", subcommands=RUNS),
                 GroupCommand(name="events", help="Events that schedules listen to", subcommands=EVENTS),

@@ -65,7 +65,7 @@ class Claims(JobReader):
         self._cursor = ClaimCursor()
 
     def claim(self, worker_id: str, *, job_id: str | None = None, catalog_id: str = "") -> Claim | None:
-        """Claim the next visible job, or the one of this id; ``None`` when there is nothing to claim.
+        """Claim the next visible job, or the one of this id; ``None`` when there is nothing to claim, or drain mode is on.
 
         :param worker_id: shown to people as the holder of the claim.
         :param catalog_id: of the catalog that the worker reaches: a job of another one is never claimed.

@@ -1,4 +1,4 @@
-"""Drain mode: submissions are refused and the sweep pauses, while running jobs finish and pending ones wait.
+"""Drain mode: nothing is submitted, claimed or swept, while running jobs finish and pending ones wait.
 
 It is switched on before the store is moved or upgraded (the specification's "backend migration").
 """

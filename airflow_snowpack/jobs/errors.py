@@ -41,12 +41,12 @@ class TableLocked(JobError, kind=Kind.CONFLICT):
 class DrainModeOn(JobError, kind=Kind.UNAVAILABLE):
     """Drain mode is on."""
 
-    def __init__(self, state: DrainState) -> None:
+    def __init__(self, state: DrainState, effect: str = "submissions are refused. Submit again when it is off.") -> None:
         self.state = state
         since = f" since {state.since.isoformat()}" if state.since else ""
         by = f" by {state.by}" if state.by else ""
         reason = f" ({state.reason})" if state.reason else ""
-        super().__init__(f"Drain mode is on{since}{by}{reason}: submissions are refused. Submit again when it is off.")
+        super().__init__(f"Drain mode is on{since}{by}{reason}: {effect}")
 
 
 class InvalidPriority(JobError, kind=Kind.INVALID):

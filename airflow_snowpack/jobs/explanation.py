@@ -68,6 +68,8 @@ def _active(jobs: Jobs, job: Job, place: QueuePlace | None, running: Mapping[str
         return _running(job, place, drain, lease_ran_out=place.visible_at <= now)
     if place.visible_at > now:
         return Text(f"Attempt {place.attempt} was lost. The next attempt starts at ", place.visible_at, " at the earliest.")
+    if drain.on:
+        return Text("Waiting until drain mode is switched off: no worker claims a job while it is on.")
     ahead = jobs.ahead_of(place)
     order = f"{plural(ahead, 'job')} ahead" if ahead else "next in the queue"
     waits = f"Waiting with priority {job.priority} for a worker" if job.priority else "Waiting for a worker"

@@ -230,8 +230,9 @@ class DrainState:
 class QueueState:
     """The queue at one moment.
 
-    :param depth: how many jobs a worker could claim now.
-    :param oldest: since when the oldest of these has been waiting.
+    :param depth: how many jobs a worker could claim now; none while drain mode is on.
+    :param held: how many it could claim if drain mode were off.
+    :param oldest: since when the oldest of all these has been waiting.
     :param delayed: how many wait for the end of their back-off.
     :param running: how many are claimed.
     """
@@ -240,6 +241,7 @@ class QueueState:
     oldest: datetime | None
     delayed: int
     running: int
+    held: int = 0
 
 
 @dataclass(frozen=True, slots=True)

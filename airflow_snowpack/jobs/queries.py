@@ -31,12 +31,17 @@ from airflow_snowpack.jobs.listing import (
 )
 from airflow_snowpack.jobs.model import DrainState, HistoryEntry, Job, JobStatus, QueuePlace, QueueSample, QueueState
 from airflow_snowpack.jobs.rows import job_from
+from airflow_snowpack.jobs.statements import draining
 from airflow_snowpack.store import Store, row_mapper, storable
 from airflow_snowpack.store.tables.jobs import job_queue, jobs
 
 unclaimed = job_queue.c.claimed_at.is_(None)
 place_from = row_mapper(QueuePlace, attempt="attempt_count")
-state_from = row_mapper(QueueState)
+state_from = row_mapper(
+    QueueState,
+    depth=lambda row: 0 if row.draining else row.visible,
+    held=lambda row: row.visible if row.draining else 0,
+)
 
 
 EVERYTHING = JobFilter()
@@ -159,16 +164,17 @@ class JobReader:
 
     def queue(self) -> QueueState:
         """Return depth, age and occupation of the queue."""
-        ready = self._claimable()
+        ready = self._visible()
 
         def how_many(which: sa.ColumnElement[bool]) -> sa.ColumnElement[int]:
             return sa.func.coalesce(sa.func.sum(sa.case((which, 1), else_=0)), 0)
 
         query = sa.select(
-            how_many(ready).label("depth"),
+            how_many(ready).label("visible"),
             sa.func.min(sa.case((ready, job_queue.c.enqueued_at))).label("oldest"),
             how_many(sa.and_(unclaimed, ~ready)).label("delayed"),
             how_many(~unclaimed).label("running"),
+            draining.label("draining"),
         )
         return state_from(self.store.first(query))
 
@@ -179,9 +185,9 @@ class JobReader:
         return {row.job_id: place_from(row) for row in rows}
 
     def ahead_of(self, place: QueuePlace) -> int:
-        """Count the claimable jobs of the same catalog that come before this place."""
+        """Count the visible jobs of the same catalog that workers claim before this place."""
         before = sa.and_(job_queue.c.catalog_id == place.catalog_id, BEFORE)
-        query = sa.select(sa.func.count()).select_from(job_queue).where(self._claimable(), before)
+        query = sa.select(sa.func.count()).select_from(job_queue).where(self._visible(), before)
         return int(self.store.scalar(query.params(Place.of(place).parameters)))
 
     def queue_over_time(self, period: timedelta = timedelta(days=1), steps: int = 96) -> list[QueueSample]:
@@ -217,8 +223,11 @@ class JobReader:
         row = self.store.first(sa.select(jobs).where(*where))
         return None if row is None else job_from(row)
 
-    def _claimable(self) -> sa.ColumnElement[bool]:
+    def _visible(self) -> sa.ColumnElement[bool]:
         return sa.and_(unclaimed, job_queue.c.visible_at <= self.store.clock())
+
+    def _claimable(self) -> sa.ColumnElement[bool]:
+        return sa.and_(self._visible(), ~draining)
 
 
 def _add(counts: list[int], moments: list[datetime], begin: datetime, end: datetime) -> None:

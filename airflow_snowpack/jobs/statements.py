@@ -22,8 +22,10 @@ LEASES = Leases(
     returning=ORDER,
     on_return={"turn": FRONT},
 )
-CLAIM_NEXT = LEASES.claim_where(LEASES.key == LEASES.search(FROM_HERE))
 DRAIN = "drain"
+draining = sa.exists().where(switches.c.name == sa.literal_column(f"'{DRAIN}'"), switches.c.enabled)
+CLAIM_NEXT = LEASES.claim_where(LEASES.key == LEASES.search(FROM_HERE), ~draining)
+CLAIM_KEY = LEASES.claim_where(LEASES.by_key, LEASES.claimable, ~draining)
 
 LOCK_COLUMNS = {column.name: sa.bindparam(f"b_{column.name}", type_=column.type) for column in table_locks.columns}
 JOB_COLUMNS = [column.name for column in jobs.columns if column.name != "deleted_at"]
@@ -49,7 +51,6 @@ holder_left_work = sa.exists().where(
     jobs.c.job_id == sa.literal_column("table_locks.holder", sa.Text), jobs.c.spark_server.is_not(None)
 )
 abandoned_lock = sa.and_(table_locks.c.expires_at <= NOW, ~holder_is_queued, ~holder_left_work)
-draining = sa.exists().where(switches.c.name == sa.literal_column(f"'{DRAIN}'"), switches.c.enabled)
 
 
 def _typed(name: str) -> sa.BindParameter[Any]:

@@ -52,7 +52,7 @@ def submit_to_locked(*, audited: bool) -> PgPrepared:
 
 
 CLAIM_NEXT = PgPrepared(_claim(do.CLAIM_NEXT))
-CLAIM_KEY = PgPrepared(_claim(do.LEASES.claim_key))
+CLAIM_KEY = PgPrepared(_claim(do.CLAIM_KEY))
 TAKE_OVER = PgPrepared(_claim(do.LEASES.take_over))
 FINISH = PgPrepared(_finish())
 

@@ -38,7 +38,7 @@ class SqliteSteps:
         return self._start(conn, do.CLAIM_NEXT, values)
 
     def claim_key(self, conn: sa.Connection, values: Mapping[str, Any]) -> sa.Row[Any] | None:
-        return self._start(conn, do.LEASES.claim_key, values)
+        return self._start(conn, do.CLAIM_KEY, values)
 
     def take_over(self, conn: sa.Connection, values: Mapping[str, Any]) -> sa.Row[Any] | None:
         return self._start(conn, do.LEASES.take_over, values)

@@ -144,7 +144,7 @@ class RunMaintenanceJobOperator(RunsJob):
     :param continue_on_error: run the remaining actions after one that failed; ``None``: ``[snowpack] continue_on_error``.
 
     Returns the job as a dictionary. Skipped when there is nothing to claim: the queue is empty, or the job has ended, runs
-    elsewhere, or is not due yet after a failure.
+    elsewhere, or is not due yet after a failure. In drain mode a task without a job is skipped, and one with a job is retried.
     """
 
     template_fields: Sequence[str] = ("job_id", "store_conn_id", "catalog_conn_id", "spark_conn_id")
@@ -188,11 +188,12 @@ class RunMaintenanceJobOperator(RunsJob):
     def _skip_if_idle(self, context: Context, jobs: Jobs, catalog_id: str) -> None:
         """End before the catalog is connected when the queue is empty, as it usually is for a worker on a schedule."""
         if read_text(self.job_id) is None and context["ti"].try_number == 1 and jobs.queue_depth(catalog_id) == 0:
-            raise AirflowSkipException(_nothing_to_claim(jobs, catalog_id))
+            raise AirflowSkipException(nothing_to_claim(jobs, catalog_id))
 
     def _claim(self, context: Context, jobs: Jobs, catalog_id: str) -> Claim:
         from airflow_snowpack.airflow.task_ref import TaskRef
         from airflow_snowpack.iceberg.errors import WrongCatalog
+        from airflow_snowpack.jobs import DrainModeOn
 
         job_id, worker = read_text(self.job_id), worker_of(context)
         if job_id is not None and (job := jobs.get(job_id)).table.catalog_id != catalog_id:
@@ -204,11 +205,16 @@ class RunMaintenanceJobOperator(RunsJob):
         if claim is not None:
             return claim
         if job_id is None:
-            raise AirflowSkipException(_nothing_to_claim(jobs, catalog_id))
+            raise AirflowSkipException(nothing_to_claim(jobs, catalog_id))
+        if (state := jobs.drain()).on:
+            raise DrainModeOn(state, "no job is claimed. Run the task again when it is off.")
         raise AirflowSkipException(f"The job {job_id} cannot be claimed now; it is {jobs.get(job_id).status}.")
 
 
-def _nothing_to_claim(jobs: Jobs, catalog_id: str) -> str:
+def nothing_to_claim(jobs: Jobs, catalog_id: str) -> str:
+    """Return why a worker of this catalog finds no job."""
+    if jobs.drain().on:
+        return "Drain mode is on: no job is claimed."
     left = sum(jobs.waiting_elsewhere(catalog_id).values())
     if not left:
         return "No job waits in the queue."

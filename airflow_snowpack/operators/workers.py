@@ -60,6 +60,7 @@ class RunQueuedJobsOperator(StopsWhenKilled, UsesCatalog):
         from airflow_snowpack.hooks.iceberg_spark import IcebergSparkHook
         from airflow_snowpack.jobs import JobWorker
         from airflow_snowpack.operators.housekeeping import sign_of_task
+        from airflow_snowpack.operators.jobs import nothing_to_claim
         from airflow_snowpack.store.signs_of_life import Role
         from airflow_snowpack.worker.process import engines
 
@@ -69,7 +70,7 @@ class RunQueuedJobsOperator(StopsWhenKilled, UsesCatalog):
             sign = sign_of_task(hook.store(), Role.WORKER, context)
             sign.beat()
             if not again and jobs.queue_depth(catalog_id) == 0:
-                raise AirflowSkipException("No job of this catalog waits in the queue.")
+                raise AirflowSkipException(nothing_to_claim(jobs, catalog_id))
             self._worker = JobWorker(
                 jobs,
                 engines(hook.installation, spark),

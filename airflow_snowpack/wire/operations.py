@@ -54,7 +54,8 @@ class ReleaseShape(Shape):
 class QueueShape(Shape):
     """The queue at one moment."""
 
-    depth: int = Field(description="Jobs that a worker could claim now.")
+    depth: int = Field(description="Jobs that a worker could claim now: none while drain mode is on.")
+    held: int = Field(description="Jobs that a worker could claim if drain mode were off.")
     oldest: Moment
     oldest_seconds: float | None
     delayed: int = Field(description="Jobs whose back-off has not elapsed.")

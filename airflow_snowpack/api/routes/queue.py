@@ -32,7 +32,7 @@ router = APIRouter(route_class=Strict)
 
 @router.get("/queue", tags=["queue"], **documented("get_queue", "Get the state of the queue", QueueShape))
 def queue(services: Open) -> JSONResponse:
-    """The depth counts the jobs that a worker could claim now: not claimed, and not waiting for a back-off."""
+    """The depth counts the jobs that a worker could claim now: not claimed, not in a back-off, and not held by drain mode."""
     state = services.jobs.queue()
     return JSONResponse(QueueShape.encode(state, oldest_seconds=seconds_since(state.oldest, services.jobs.store.clock())))
 

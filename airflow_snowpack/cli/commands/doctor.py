@@ -287,7 +287,8 @@ def queue_moves(examined: Examined) -> Finding:
     """No job waits for a worker or a sweep that is missing."""
     jobs, ours = examined.store_hook.jobs(), examined.catalog.config.catalog_id
     if jobs.drain().on:
-        return Finding(Verdict.WARNING, "Drain mode is on: new maintenance is refused.", "airflow snowpack drain off")
+        message = "Drain mode is on: new maintenance is refused, and no job is claimed."
+        return Finding(Verdict.WARNING, message, "airflow snowpack drain off")
     left, state = jobs.waiting_elsewhere(ours), jobs.queue()
     if left:
         message = "; ".join(f"{number} for catalog {each or '(not recorded)'}" for each, number in sorted(left.items()))

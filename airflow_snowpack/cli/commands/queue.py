@@ -33,7 +33,8 @@ def show(args: Namespace) -> ExitCode | None:
         state, now = here.jobs.queue(), here.now
     body = QueueShape.encode(state, oldest_seconds=seconds_since(state.oldest, now))
     oldest = f", the oldest for {duration(now - state.oldest)}" if state.oldest is not None else ""
-    fields = {"waiting": f"{state.depth}{oldest}", "running": state.running, "waiting for a back-off": state.delayed}
+    waiting = f"{state.held}{oldest}, until drain mode is switched off" if state.held else f"{state.depth}{oldest}"
+    fields = {"waiting": waiting, "running": state.running, "waiting for a back-off": state.delayed}
     print_one(args.output, body, fields if is_for_people(args.output) else body)
     return None
 
@@ -158,7 +159,7 @@ def _print_drain(output: str, state: DrainState, now: datetime) -> None:
     since = f", {ago(state.since, now)}" if state.since else ""
     by = f" by {state.by}" if state.by else ""
     reason = f" ({state.reason})" if state.reason else ""
-    effect = "New maintenance is refused and nothing is swept." if state.on else "Maintenance is accepted."
+    effect = "New maintenance is refused, and no job is claimed or swept." if state.on else "Maintenance is accepted."
     print(f"Drain mode is {'on' if state.on else 'off'}{since}{by}{reason}. {effect}")
 
 

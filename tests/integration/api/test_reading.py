@@ -326,7 +326,7 @@ def test_a_lock_is_released_only_for_its_holder_and_not_under_an_active_job(api:
 
 
 def test_the_queue_tells_its_depth_and_how_it_went(api: httpx.Client, services: Services) -> None:
-    empty = {"depth": 0, "oldest": None, "oldest_seconds": None, "delayed": 0, "running": 0}
+    empty = {"depth": 0, "held": 0, "oldest": None, "oldest_seconds": None, "delayed": 0, "running": 0}
     assert api.get("/queue").json() == empty
     submit(api, 0), submit(api, 1)
     services.jobs.claim("worker-1")

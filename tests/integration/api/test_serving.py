@@ -88,7 +88,8 @@ def test_metrics_are_read_from_the_store_at_each_scrape(api: httpx.Client) -> No
     submits = "snowpack_http_requests_total 202 POST /tables/{database}/{table}/maintenance"
     scrapes = "snowpack_http_request_seconds_count 200 GET /metrics"
     after = scraped()
-    assert (after["snowpack_queue_depth"], after["snowpack_jobs pending"], after["snowpack_drain_mode"]) == (1, 1, 1)
+    assert (after["snowpack_queue_depth"], after["snowpack_queue_held"], after["snowpack_drain_mode"]) == (0, 1, 1)
+    assert after["snowpack_jobs pending"] == 1
     assert (after["snowpack_table_locks"], after["snowpack_jobs_claimed"], after["snowpack_queue_delayed"]) == (1, 0, 0)
     assert (after[submits], after[scrapes]) == (before.get(submits, 0) + 1, before.get(scrapes, 0) + 1)
 

@@ -118,3 +118,5 @@ def test_every_face_counts_the_queue_as_the_query_that_scales_workers_does(
     hasty.flush()
     assert jobs.sweep().requeued == (ids[3],), "it waits for the end of its back-off"
     assert counted() == {2}
+    jobs.set_drain(True)
+    assert counted() == {0}

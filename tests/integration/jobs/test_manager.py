@@ -17,6 +17,7 @@ from airflow_snowpack.jobs import (
     LifecyclePolicy,
     TableLocked,
     TableLocks,
+    explain,
 )
 
 if TYPE_CHECKING:
@@ -36,13 +37,34 @@ def test_tables_of_other_names_do_not_stand_in_each_others_way(jobs: Jobs, table
     assert jobs.queue_depth() == 2
 
 
-def test_a_drained_store_still_lets_workers_finish_what_was_queued(jobs: Jobs, table: TableName) -> None:
+def test_in_drain_mode_running_jobs_finish_and_no_other_is_claimed(jobs: Jobs, table: TableName, other_table: TableName) -> None:
     jobs.submit(table, ACTIONS)
+    running = jobs.claim("w1")
+    assert running is not None
+    waiting = jobs.submit(other_table, ACTIONS)
     jobs.set_drain(True)
 
+    assert jobs.claim("w1") is None
+    assert jobs.claim("w1", job_id=waiting.job_id) is None
+    assert (jobs.queue_depth(), jobs.queue_depths([table.catalog_id])) == (0, {table.catalog_id: 0})
+    assert (jobs.queue().depth, jobs.queue().held, jobs.queue().oldest) == (0, 1, waiting.submitted_at)
+    assert str(explain(jobs, waiting)).startswith("Waiting until drain mode is switched off")
+    assert jobs.renew(running)
+    assert jobs.finish(running, JobStatus.COMPLETED, [DONE])
+
+    jobs.set_drain(False)
+    assert (jobs.queue().depth, jobs.queue().held) == (1, 0)
     claim = jobs.claim("w1")
     assert claim is not None
-    assert jobs.finish(claim, JobStatus.COMPLETED, [DONE])
+    assert claim.job.job_id == waiting.job_id
+
+
+def test_in_drain_mode_a_retry_takes_its_own_running_job_over(jobs: Jobs, table: TableName) -> None:
+    first = jobs.submit_and_claim(table, ACTIONS, "try 1", owner="dag/run/task")
+    jobs.set_drain(True)
+
+    again = jobs.take_over(first.job.job_id, "try 2", owner="dag/run/task")
+    assert jobs.finish(again, JobStatus.COMPLETED, [DONE])
 
 
 def test_a_dry_run_is_possible_while_the_table_is_maintained(jobs: Jobs, table: TableName) -> None:

@@ -129,6 +129,9 @@ class Lifecycle(RuleBasedStateMachine):
         return job.status is JobStatus.RUNNING and job.fence == claim.attempt_id
 
     def visible(self) -> set[str]:
+        """The jobs that a worker can claim."""
+        if self.drain:
+            return set()
         return {key for key, job in self.model.items() if job.status is JobStatus.PENDING and job.visible_at <= self.now}
 
     def add(self, job_id: str, table: TableName, owner: str) -> None:

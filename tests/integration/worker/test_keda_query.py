@@ -33,4 +33,7 @@ def test_keda_sees_the_depth_of_the_queue(postgres_database: str) -> None:
         jobs.finish(claim, JobStatus.COMPLETED, [])
         jobs.cancel(submitted[2].job_id)
         seen.append(counts())
-    assert seen == [(0, 0), (3, 3), (2, 2), (1, 1)]
+        for on in (True, False):
+            jobs.set_drain(on)
+            seen.append(counts())
+    assert seen == [(0, 0), (3, 3), (2, 2), (1, 1), (0, 0), (1, 1)]

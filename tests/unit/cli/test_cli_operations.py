@@ -173,6 +173,7 @@ def test_the_lock_of_a_cancelled_job_whose_worker_may_still_write_needs_force(sn
 def test_the_queue_is_told_in_numbers(snowpack: Run, jobs: Jobs) -> None:
     assert snowpack("queue", "-o", "json").json == {
         "depth": 0,
+        "held": 0,
         "oldest": None,
         "oldest_seconds": None,
         "delayed": 0,
@@ -182,6 +183,9 @@ def test_the_queue_is_told_in_numbers(snowpack: Run, jobs: Jobs) -> None:
     jobs.submit(CLICKS, ["expire_snapshots"])
     assert snowpack("queue", "-o", "json").json["depth"] == 1
     assert snowpack("queue").out.startswith("waiting                 1, the oldest for ")
+    jobs.set_drain(True)
+    assert ", until drain mode is switched off\n" in snowpack("queue").out
+    assert snowpack("queue", "-o", "json").json["held"] == 1
 
 
 def test_a_sweep_tells_what_it_took_back(snowpack: Run, jobs: Jobs) -> None:

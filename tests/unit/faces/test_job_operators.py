@@ -368,6 +368,19 @@ def test_a_job_that_has_ended_cannot_be_claimed_and_the_task_is_skipped(
     assert run_operator(operators.RunMaintenanceJobOperator(task_id="work", job_id=job.job_id)).state == "skipped"
 
 
+def test_in_drain_mode_a_task_with_its_job_is_retried_and_one_that_takes_any_is_skipped(
+    run_operator: Runner, jobs: Jobs, flights: TableName
+) -> None:
+    job = jobs.submit(flights, ["expire_snapshots"])
+    jobs.set_drain(True, by="ops", reason="moving the store")
+
+    named = run_operator(operators.RunMaintenanceJobOperator(task_id="work", job_id=job.job_id))
+    assert named.state == "up_for_retry"
+    assert str(named.error).endswith("by ops (moving the store): no job is claimed. Run the task again when it is off.")
+    assert run_operator(operators.RunMaintenanceJobOperator(task_id="work")).state == "skipped"
+    assert jobs.get(job.job_id).status is JobStatus.PENDING
+
+
 @pytest.mark.parametrize("named", [True, False], ids=["by its id", "from the queue"])
 def test_a_retry_of_a_worker_task_takes_the_job_over_that_its_try_before_holds(
     run_operator: Runner, jobs: Jobs, flights: TableName, monkeypatch: pytest.MonkeyPatch, named: bool
