@@ -32,6 +32,7 @@ PROMISES = (
             "integration/jobs/test_races.py",
             "integration/builds/test_build_races.py",
             "integration/interim/test_interim_races.py",
+            "integration/runners/test_process_tree.py",
             "integration/runners/images/test_image_races.py",
             "system/test_kills.py",
         ),
@@ -70,6 +71,7 @@ PROMISES = (
             "unit/interim/test_interim_frames.py",
             "unit/interim/test_lossless.py",
             "unit/interim/test_rows_contract.py",
+            "unit/runners/test_module_entries.py",
         ),
     ),
     Promise(
