@@ -56,6 +56,8 @@ class EntryDecoratedOperator(DecoratedOperator, RunsEntry):
     op_kwargs: Mapping[str, Any]
 
     def __init__(self, *, command: Sequence[str] | None = None, outputs: Sequence[str] = (), **kwargs: Any) -> None:
+        if command is not None:
+            kwargs.setdefault("render_template_as_native_obj", False)  # an argument is a text
         super().__init__(**kwargs)
         self.command = command
         self.outputs = outputs

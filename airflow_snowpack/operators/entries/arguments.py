@@ -62,9 +62,10 @@ def shell_entry(command: Any, outputs: Any) -> ShellEntry:
         raise InvalidEntry("command", command, problem)
     if isinstance(outputs, str) or not isinstance(outputs, Sequence):
         raise InvalidEntry("outputs", outputs, "write a list of names, such as ['scored']")
-    # A DAG that renders native objects turns the text of a number into a number.
-    texts = (str(each) if type(each) in (int, float) else each for each in command)
-    return ShellEntry(tuple(texts), tuple(outputs))
+    if others := [each for each in command if not isinstance(each, str)]:
+        problem = f"an argument is a text, not {type(others[0]).__name__}; a task that renders native objects turns texts into"
+        raise InvalidEntry("command", others[0], f"{problem} numbers: set its render_template_as_native_obj=False")
+    return ShellEntry(tuple(command), tuple(outputs))
 
 
 def check_inputs(inputs: object) -> None:

@@ -165,12 +165,27 @@ class RunsEntry(HandsOver):
     def _masked_environment(self, context: Context) -> dict[str, str]:
         from airflow.sdk.log import mask_secret
 
-        rendered: dict[str, str] = self.render_template(self.command_env, context, self.get_template_env())
+        rendered = self.command_env if self._is_expanded("command_env") else self._rendered(self.command_env, context)
         check_environment(rendered)
         for value in rendered.values():
             for secret in {value, *value.splitlines()}:  # a log has the lines of a key one by one
                 mask_secret(secret)
         return rendered
+
+    def _rendered(self, texts: dict[str, str], context: Context) -> dict[str, str]:
+        """Render templates as texts, also in a DAG that renders native objects: ``1e5`` is a text, and not 100000.0."""
+        before, self.render_template_as_native_obj = self.render_template_as_native_obj, False
+        try:
+            rendered: dict[str, str] = self.render_template(texts, context, self.get_template_env())
+        finally:
+            self.render_template_as_native_obj = before
+        return rendered
+
+    def _is_expanded(self, argument: str) -> bool:
+        """Return whether a mapped task gets the argument by ``expand``. It may be another task's result, and is no template."""
+        dag = self.get_dag()
+        partial = None if dag is None else getattr(dag.get_task(self.task_id), "partial_kwargs", None)
+        return partial is not None and argument not in partial
 
     @contextmanager
     def _exchange(self, attempt: TaskAttempt, entry: Entry, resumption: Resumption | None) -> Iterator[Exchange]:

@@ -54,6 +54,8 @@ class RunEntryOperator(RunsEntry):
         outputs: Sequence[str] = (),
         **kwargs: Any,
     ) -> None:
+        if command is not None:
+            kwargs.setdefault("render_template_as_native_obj", False)  # an argument is a text
         super().__init__(**kwargs)
         self.function = function
         self.op_kwargs = op_kwargs

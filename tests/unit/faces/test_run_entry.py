@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from tests.unit.faces.conftest import Outcome, Runner
 
 NUMBERS = pa.table({"number": [1, 2, 3]})
-SECRET = "a-very-secret-value"
 
 COPY = """
 import os, sys, pyarrow.parquet as pq
@@ -312,26 +311,6 @@ def test_a_name_is_for_one_new_table(run_task: Callable[..., Outcome], registry:
 
     assert "a name is for one" in str(refused.error)
     assert [table.is_named for table in registry.tables()] == [True], named.error
-
-
-def test_variables_are_rendered_for_the_entry_alone_and_never_in_an_argument(
-    run_entry: Callable[..., Outcome], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setenv("AIRFLOW_VAR_TOKEN", SECRET)
-    monkeypatch.setenv("FROM_THE_WORKER", "yes")
-    told = tmp_path / "told.json"
-    program = "import json, os, sys; json.dump([os.environ['TOKEN'], os.environ['FROM_THE_WORKER']], open(sys.argv[1], 'w'))"
-
-    outcome = run_entry(
-        command=[sys.executable, "-c", program, str(told)], command_env={"TOKEN": "{{ var.value.token }}", "EMPTY": ""}
-    )
-
-    assert outcome.state == "success", outcome.error
-    assert json.loads(told.read_text()) == [SECRET, "yes"]
-    masked = [each.value for each in outcome.sent if type(each).__name__ == "MaskSecret"]
-    assert SECRET in masked
-    others = [each for each in outcome.sent if type(each).__name__ not in ("MaskSecret", "VariableResult")]
-    assert SECRET not in repr(others)
 
 
 def test_a_later_try_takes_the_output_over_and_the_earlier_one_hands_nothing_on(
