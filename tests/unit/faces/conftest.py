@@ -149,10 +149,12 @@ class Runner:
         run_id: str = "run1",
         map_index: int = -1,
         later: timedelta = timedelta(0),
+        instance_id: uuid.UUID | None = None,
     ) -> Outcome:
         """Run one try.
 
         :param resume: the name of the method and its arguments, after a wait in the triggerer.
+        :param instance_id: of the task instance, which is the same after a wait; ``None`` for a new one.
         :param later: how long after now Airflow has started it.
         """
         from airflow.sdk import DAG
@@ -162,6 +164,7 @@ class Runner:
             with DAG("guard", schedule=None, params=params) as dag:
                 dag.add_task(task)
         self.instance = instance = _instance(task, params or {}, try_number, resume, run_id, map_index, later)
+        instance.id = instance_id or instance.id
         before = len(self.supervisor.sent)
         state, message, error = run(instance, instance.get_template_context(), structlog.get_logger())
         sent = self.supervisor.sent[before:]

@@ -1,0 +1,226 @@
+"""Entries in containers and pods, run by Airflow's task runner on a real store and catalog, with tables in and out.
+
+Containers are those of the stand-in for a Docker daemon and, where it runs them, of Podman; pods are those of the stand-in for a
+cluster.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+import yaml
+from airflow.providers.cncf.kubernetes.triggers.pod import KubernetesPodTrigger
+from docker_engine import DockerEngine
+from kubernetes_api import KubernetesApi
+from podman_engine import PodmanEngine
+
+from airflow_snowpack import hooks, operators
+from airflow_snowpack.interim import read_ref
+from airflow_snowpack.interim.frames.tables import read_as_arrow
+from airflow_snowpack.settings import Settings
+
+if TYPE_CHECKING:
+    from tests.unit.faces.conftest import Outcome, Runner
+
+IMAGE = "acme/score:1.4"
+SECRET = "a-very-secret-value"
+NUMBERS = pa.table({"number": [1, 2, 3]})
+COPY = """
+import os, sys, pyarrow.parquet as pq
+source, target, wanted = sys.argv[1:]
+assert os.environ["TOKEN"] == wanted[::-1]
+rows = pq.read_table(os.path.join(source, os.listdir(source)[0]))
+pq.write_table(rows.slice(1), target)
+print("copied", rows.num_rows)
+"""
+COMMAND = [sys.executable, "-c", COPY, "{inputs}/numbers", "{outputs}/copied.parquet", SECRET[::-1]]
+# The python of the tests, where the image has none of its own.
+ENVIRONMENT = {"PATH": f"{sys.prefix}/bin:/usr/bin:/bin", "TOKEN": "{{ params.token }}"}
+TEMPLATE = {
+    "apiVersion": "v1",
+    "kind": "Pod",
+    "metadata": {"namespace": "lake"},
+    "spec": {
+        "containers": [{"name": "base", "volumeMounts": [{"name": "exchange", "mountPath": "/snowpack"}]}],
+        "volumes": [{"name": "exchange", "persistentVolumeClaim": {"claimName": "snowpack-entries"}}],
+    },
+}
+
+
+@pytest.fixture(params=["docker", "podman", "kubernetes"])
+def place(request: pytest.FixtureRequest, installation: Path) -> Iterator[dict[str, Any]]:
+    """The arguments of a task that runs an entry there. The test leaves no container and no pod."""
+    if request.param == "kubernetes":
+        yield from _in_pods(installation)
+    elif request.param == "docker":
+        with DockerEngine(images={IMAGE}) as engine:
+            yield {"runner": "docker", "image": IMAGE, "runner_options": {"docker_url": engine.url}}
+            assert engine.containers == {}
+    else:
+        yield from _in_podman()
+
+
+@pytest.fixture
+def pods(installation: Path) -> Iterator[dict[str, Any]]:
+    yield from _in_pods(installation)
+
+
+def _in_podman() -> Iterator[dict[str, Any]]:
+    folder = Path(tempfile.mkdtemp(prefix="podman", dir="/tmp"))
+    if (reason := PodmanEngine.unusable(folder)) is not None:
+        pytest.skip(reason)
+    with PodmanEngine(folder) as engine:
+        yield {"runner": "docker", "image": engine.image, "runner_options": engine.options}
+        assert engine.podman("ps", "--all", "--quiet").stdout == ""
+
+
+def _in_pods(installation: Path) -> Iterator[dict[str, Any]]:
+    root = Settings.load().runner_folder
+    template, kubeconfig = installation / "template.yaml", installation / "kubeconfig"
+    template.write_text(yaml.safe_dump(TEMPLATE))
+    with KubernetesApi(volumes={"snowpack-entries": root}) as cluster:
+        kubeconfig.write_text(json.dumps(cluster.kubeconfig()))
+        options = {
+            "config_file": str(kubeconfig),
+            "kubernetes_conn_id": None,
+            "pod_template_file": str(template),
+            "startup_check_interval_seconds": 0.05,
+            "poll_interval": 0.05,
+        }
+        yield {"runner": "kubernetes", "image": IMAGE, "runner_options": options}
+        assert (cluster.pods, cluster.secrets) == ({}, {})
+
+
+@pytest.fixture
+def declared(run_operator: Runner) -> Callable[..., Any]:
+    """Declare a :class:`RunEntryOperator` with a consumer of its output."""
+    from airflow.sdk import DAG, task
+
+    def declare(**arguments: Any) -> Any:
+        with DAG("guard", schedule=None, params={"token": SECRET}):
+            operator = operators.RunEntryOperator(task_id="score", **arguments)
+
+            @task(task_id="after")
+            def after(handed: Any) -> None: ...
+
+            after(operator.output)
+        return operator
+
+    return declare
+
+
+@pytest.fixture
+def numbers(run_operator: Runner) -> dict[str, Any]:
+    """The XCom of a task that returned :data:`NUMBERS`."""
+    from airflow.sdk import DAG, task
+
+    with DAG("guard", schedule=None):
+
+        @task.snowpack
+        def made() -> pa.Table:
+            return NUMBERS
+
+        called: Any = made()
+    xcom: dict[str, Any] = run_operator(called.operator).xcom
+    return xcom
+
+
+def rows(xcom: dict[str, Any]) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = read_as_arrow(read_ref(xcom), hooks.IcebergCatalogHook().catalog).to_pylist()
+    return found
+
+
+def left_behind() -> list[Path]:
+    """What is left of exchange folders."""
+    return [path for path in Settings.load().runner_folder.rglob("*") if path.is_file() and path.name != "clock"]
+
+
+def test_a_program_receives_tables_and_hands_on_its_outputs(
+    place: dict[str, Any], declared: Callable[..., Any], run_operator: Runner, numbers: dict[str, Any]
+) -> None:
+    arguments = {"command": COMMAND, "command_env": ENVIRONMENT, "inputs": {"numbers": numbers}, "outputs": ["copied"]}
+
+    outcome = run_operator(declared(**arguments, **place), params={"token": SECRET})
+
+    assert outcome.error is None
+    assert rows(outcome.xcom) == [{"number": 2}, {"number": 3}]
+    assert left_behind() == []
+    assert SECRET not in repr([each for each in outcome.sent if type(each).__name__ != "MaskSecret"])
+
+
+def test_a_function_receives_tables_and_returns_them(
+    place: dict[str, Any], run_operator: Runner, numbers: dict[str, Any]
+) -> None:
+    from airflow.sdk import DAG, task
+
+    with DAG("guard", schedule=None):
+
+        @task.snowpack(**place, command_env={"PATH": ENVIRONMENT["PATH"]})
+        def doubled(numbers: pa.Table, times: int) -> Any:
+            import os
+
+            import pyarrow as pa
+            import pyarrow.compute as pc
+
+            assert not any(name.startswith("AIRFLOW") for name in os.environ)
+            return {"rows": pa.table({"number": pc.multiply(numbers["number"], times)}), "seen": numbers.num_rows}
+
+        called: Any = doubled(numbers, 2)
+    outcome = run_operator(called.operator)
+
+    assert outcome.error is None
+    assert outcome.xcom["seen"] == 3
+    assert [row["number"] for row in rows(outcome.xcom["rows"])] == [2, 4, 6]
+    assert left_behind() == []
+
+
+def test_an_entry_that_fails_hands_on_nothing(
+    place: dict[str, Any], declared: Callable[..., Any], run_operator: Runner, numbers: dict[str, Any]
+) -> None:
+    fails = [*COMMAND[:2], COPY + "exit(3)", *COMMAND[3:]]
+    arguments = {"command": fails, "command_env": ENVIRONMENT, "inputs": {"numbers": numbers}, "outputs": ["copied"]}
+
+    outcome = run_operator(declared(**arguments, **place), params={"token": SECRET})
+
+    assert (outcome.state, outcome.xcom) == ("up_for_retry", None)
+    assert "The entry ended with exit code 3." in str(outcome.error)
+    assert SECRET not in str(outcome.error)
+    assert left_behind() == []
+    with hooks.SnowpackHook() as hook:
+        assert [table.producer.task_id for table in hook.interim().tables()] == ["made"]
+
+
+def test_a_deferred_task_hands_on_the_outputs_of_its_pod(
+    pods: dict[str, Any], declared: Callable[..., Any], run_operator: Runner, numbers: dict[str, Any]
+) -> None:
+    pods["runner_options"]["deferrable"] = True
+    arguments = {"command": COMMAND, "command_env": ENVIRONMENT, "inputs": {"numbers": numbers}, "outputs": ["copied"]}
+    operator = declared(**arguments, **pods)
+
+    outcome = run_operator(operator, params={"token": SECRET})
+    assert outcome.state == "deferred", outcome.error
+    assert SECRET not in repr(outcome.message)
+    first = run_operator.instance.id
+    event = asyncio.run(_event(outcome))
+    resume = (outcome.message.next_method, {**outcome.message.next_kwargs, "event": event})
+    ended = run_operator(operator, params={"token": SECRET}, resume=resume, instance_id=first)
+
+    assert ended.error is None
+    assert rows(ended.xcom) == [{"number": 2}, {"number": 3}]
+    assert left_behind() == []
+
+
+async def _event(outcome: Outcome) -> Any:
+    """Return the event of the trigger, created as the triggerer does."""
+    from airflow.sdk.serde import deserialize
+
+    trigger = KubernetesPodTrigger(**deserialize(outcome.message.trigger_kwargs))
+    return (await anext(trigger.run())).payload
