@@ -34,6 +34,7 @@ PROMISES = (
             "integration/interim/test_interim_races.py",
             "integration/runners/test_process_tree.py",
             "integration/runners/images/test_image_races.py",
+            "system/test_entries.py",
             "system/test_kills.py",
         ),
     ),

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 import pytest
+from titled_process import gone
 
 from airflow_snowpack.builds.read.reader import SnapshotReader
 from airflow_snowpack.builds.registry.model import (
@@ -122,10 +123,6 @@ def writing(airflow: RunningAirflow, builds: BuildRegistry, tmp_path: Path) -> C
         return run, found
 
     return start
-
-
-def gone(process: psutil.Process) -> bool:
-    return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
 
 
 def only(runs: list[BuildRun], status: RunStatus) -> BuildRun:

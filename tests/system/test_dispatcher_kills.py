@@ -24,6 +24,7 @@ import pytest
 import sqlalchemy as sa
 from bounded import PATIENCE_S, Beside
 from effort import rounds, seed
+from titled_process import process_titled
 
 from airflow_snowpack.scheduling import CustomEvents, Event, EventLog, Schedule, Schedules
 from airflow_snowpack.scheduling.triggers.trigger import custom_key
@@ -152,14 +153,6 @@ def is_killed(process: psutil.Process | None) -> bool:
             process.send_signal(signal.SIGKILL)
             return True
     return False
-
-
-def process_titled(title: str) -> psutil.Process | None:
-    for process in psutil.process_iter():
-        with suppress(psutil.Error):
-            if title in " ".join(process.cmdline()):
-                return process
-    return None
 
 
 @pytest.fixture

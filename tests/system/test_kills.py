@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import psutil
 import pyarrow as pa
 import pytest
+from titled_process import gone
 
 from airflow_snowpack.jobs import Job, JobStatus
 
@@ -101,10 +102,6 @@ def orphaned(
     yield Orphaned(run, table, job, task, jvm)
     with suppress(psutil.NoSuchProcess):
         jvm.send_signal(signal.SIGCONT)
-
-
-def gone(process: psutil.Process) -> bool:
-    return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
 
 
 def events_of(jobs: Jobs, job: Job) -> list[str]:
