@@ -128,7 +128,7 @@ class SnowpackHook(BaseHook):
 
         conn_id = self.settings.image_registry_conn_id
         registry = None if conn_id is None else image_registry(read_connection(conn_id, PURPOSE))
-        return ImageTarget(self.settings.image_builder, registry)
+        return ImageTarget(self.settings.image_builder, registry, pod_template=self.settings.image_pod_template)
 
     def unchecked_store(self) -> Store:
         """Open another store without checking its tables, to inspect or upgrade them."""

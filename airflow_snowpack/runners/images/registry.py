@@ -28,7 +28,7 @@ from airflow_snowpack.runners.errors import EntryCancelled
 from airflow_snowpack.runners.images.attempts import ImageAttempt, ImageAttempts
 from airflow_snowpack.runners.images.build_log import BuildLog
 from airflow_snowpack.runners.images.builder import Builder, BuildJob
-from airflow_snowpack.runners.images.builders import builder_named
+from airflow_snowpack.runners.images.builders import builder_for
 from airflow_snowpack.runners.images.commands import Commands
 from airflow_snowpack.runners.images.credentials import token
 from airflow_snowpack.runners.images.errors import (
@@ -83,7 +83,7 @@ class ImageBuilds(ImageRecords):
     ) -> None:
         super().__init__(store, policy)
         self.target = target
-        self._builder = builder or builder_named(target.builder)
+        self._builder = builder or builder_for(target)
         self._attempts = ImageAttempts(store, self.policy, make_id)
         self._lock = threading.RLock()  # a signal handler may stop while the same thread is in here
         self._running: set[Commands] = set()

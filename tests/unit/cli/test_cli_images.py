@@ -98,7 +98,7 @@ def repository(tmp_path: Path) -> Repository:
 
 def building(monkeypatch: pytest.MonkeyPatch, work: Callable[[BuildJob], object]) -> None:
     """Make commands build with a builder that does this."""
-    monkeypatch.setattr(registry, "builder_named", lambda name: NotedBuilder(work))
+    monkeypatch.setattr(registry, "builder_for", lambda target: NotedBuilder(work))
 
 
 def test_sigterm_returns_the_build_to_the_queue(

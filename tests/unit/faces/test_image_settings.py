@@ -2,20 +2,36 @@
 
 from __future__ import annotations
 
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from airflow.sdk import Connection
 
 from airflow_snowpack.connections.errors import IncompleteConnection, UnsuitableConnection
 from airflow_snowpack.connections.image_registry import image_registry
-from airflow_snowpack.hooks.store import SnowpackHook
 from airflow_snowpack.runners.images import ImageTarget, InvalidImageTarget, Registry
 from airflow_snowpack.settings import InvalidSetting, Settings
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from airflow.sdk import Connection
+
+    from airflow_snowpack.hooks.store import SnowpackHook
+
 
 def connection(**fields: Any) -> Connection:
+    from airflow.sdk import Connection
+
     return Connection(**{"conn_id": "images", "conn_type": "docker", "host": "registry.example.com", **fields})
+
+
+@pytest.fixture
+def hook() -> Iterator[SnowpackHook]:
+    from airflow_snowpack.hooks.store import SnowpackHook
+
+    with SnowpackHook() as opened:
+        yield opened
 
 
 @pytest.mark.parametrize(
@@ -44,23 +60,36 @@ def test_another_connection_is_refused() -> None:
         image_registry(connection(host="registry.example.com/team"))
 
 
-def test_the_hook_builds_the_target_from_both_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_hook_builds_the_target_from_both_settings(monkeypatch: pytest.MonkeyPatch, hook: SnowpackHook) -> None:
     monkeypatch.setenv("AIRFLOW__SNOWPACK__IMAGE_BUILDER", "buildah")
     monkeypatch.setenv("AIRFLOW__SNOWPACK__IMAGE_REGISTRY_CONN_ID", "images")
     monkeypatch.setenv("AIRFLOW_CONN_IMAGES", "docker://ci:secret@registry.example.com:5000/?repository=team%2Fimages")
-    with SnowpackHook() as hook:
-        target = hook.installation.image_builds.target
+    target = hook.installation.image_builds.target
     assert target == ImageTarget("buildah", Registry("registry.example.com:5000", "team/images", "ci", "secret"))
 
 
-def test_the_store_is_read_without_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("conn_id", [None, "images"])
+def test_a_pod_that_builds_has_a_template_and_a_registry(
+    monkeypatch: pytest.MonkeyPatch, hook: SnowpackHook, conn_id: str | None
+) -> None:
+    monkeypatch.setenv("AIRFLOW__SNOWPACK__IMAGE_BUILDER", "kaniko")
+    monkeypatch.setenv("AIRFLOW__SNOWPACK__IMAGE_POD_TEMPLATE", "/opt/image-build.yaml")
+    monkeypatch.setenv("AIRFLOW__SNOWPACK__IMAGE_REGISTRY_CONN_ID", conn_id or "")
+    monkeypatch.setenv("AIRFLOW_CONN_IMAGES", "docker://registry.example.com")
+    if conn_id is None:
+        with pytest.raises(InvalidImageTarget, match=r"set \[snowpack\] image_registry_conn_id and image_pod_template"):
+            hook.installation.image_builds  # noqa: B018  # it is built now
+    else:
+        assert hook.installation.image_builds.target.pod_template == Path("/opt/image-build.yaml")
+
+
+def test_the_store_is_read_without_the_connection(monkeypatch: pytest.MonkeyPatch, hook: SnowpackHook) -> None:
     """The API server lists images, and need not read the credentials of the registry."""
     monkeypatch.setenv("AIRFLOW__SNOWPACK__IMAGE_REGISTRY_CONN_ID", "missing")
-    with SnowpackHook() as hook:
-        assert hook.installation.image_records.list().items == ()
+    assert hook.installation.image_records.list().items == ()
 
 
 def test_an_unknown_builder_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("AIRFLOW__SNOWPACK__IMAGE_BUILDER", "kaniko")
-    with pytest.raises(InvalidSetting, match=r"image_builder.*'kaniko'.*one of docker, buildah, podman"):
+    monkeypatch.setenv("AIRFLOW__SNOWPACK__IMAGE_BUILDER", "nerdctl")
+    with pytest.raises(InvalidSetting, match=r"image_builder.*'nerdctl'.*one of docker, buildah, podman, kaniko"):
         Settings.load()

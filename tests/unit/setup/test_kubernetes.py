@@ -1,47 +1,24 @@
-"""The manifests of the workers are what KEDA and Kubernetes accept, and name what the worker reads. No cluster is used.
-
-``keda_schemas.json`` has the schemas of KEDA's custom resource definitions (commit 8b4f083ca, after 2.20.1) without their
-descriptions. That of a ScaledJob contains Kubernetes' own schema of a pod.
-"""
+"""The manifests of the workers are what KEDA and Kubernetes accept, and name what the worker reads. No cluster is used."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from jsonschema import Draft202012Validator, ValidationError
+from jsonschema import ValidationError
+from kubernetes_schemas import JOB_SCHEMA, SCHEMAS, check
 
 from airflow_snowpack.provider_info import CONFIG, SECTION
 
 REPOSITORY = Path(__file__).parents[3]
 MANIFESTS = REPOSITORY / "docker/kubernetes"
-SCHEMAS = json.loads((REPOSITORY / "tests/support/keda_schemas.json").read_text())
-JOB_SCHEMA = SCHEMAS["ScaledJob"]["properties"]["spec"]["properties"]["jobTargetRef"]["properties"]
 
 
 def documents(name: str) -> dict[str, dict[str, Any]]:
     """The documents of a manifest by their kind."""
     return {document["kind"]: document for document in yaml.safe_load_all((MANIFESTS / name).read_text())}
-
-
-def strict(schema: Any) -> Any:
-    """The schema as the API server applies it with ``--validate=strict``: a field that it does not name is an error."""
-    if isinstance(schema, list):
-        return [strict(item) for item in schema]
-    if not isinstance(schema, dict):
-        return schema
-    inner = {name: strict(part) for name, part in schema.items()}
-    if "properties" in inner and "additionalProperties" not in inner and inner.get("type") == "object":
-        # The schemas leave the metadata of objects open; Kubernetes has its own rules for them.
-        inner["additionalProperties"] = False
-    return inner
-
-
-def check(document: Any, schema: Any) -> None:
-    Draft202012Validator(strict(schema)).validate(document)
 
 
 def pods() -> list[dict[str, Any]]:

@@ -287,11 +287,13 @@ def test_without_a_registry_each_host_builds_its_own(store: Store, repository: R
         name: ImageBuilds(store, ImageTarget(host=name), builder=builder).ensure(source, build=True)
         for name, builder in hosts.items()
     }
-    assert found["w1"].key != found["w2"].key
-    assert found["w1"].reference == f"snowpack:{found['w1'].key}"
+    first = found["w1"]
+    assert isinstance(first, Ready)
+    assert first.key != found["w2"].key
+    assert first.reference == f"snowpack:{first.key}"
     images = ImageBuilds(store, ImageTarget(host="w1"), builder=hosts["w1"])
-    assert images.ensure(source, build=True) == found["w1"]
-    assert images.get(found["w1"].key).place == "host:w1/docker"
+    assert images.ensure(source, build=True) == first
+    assert images.get(first.key).place == "host:w1/docker"
     assert len(hosts["w1"].jobs) == 1
 
 

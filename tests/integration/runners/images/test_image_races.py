@@ -73,7 +73,7 @@ def test_a_builder_that_is_gone_is_replaced_after_its_lease_and_its_late_result_
     source = ImageBuild(repository.url, repository.commit(DOCKERFILE))
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
-    command = [sys.executable, SCRIPT, "one", store_url, repository.url, source.revision, fifo]
+    command: list[str | Path] = [sys.executable, SCRIPT, "one", store_url, repository.url, source.revision, fifo]
     with started(command, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         line = process.stdout.readline()
