@@ -126,5 +126,6 @@ def _record(data: bytes) -> Line | None:
         return None
     if type(level) is not int or not isinstance(logger, str):
         return None
-    lines = [line.translate(CONTROL_CHARACTERS) for line in text.split("\n")]
-    return Line("\n".join(lines), max(logging.DEBUG, min(level, logging.CRITICAL)), logger.translate(CONTROL_CHARACTERS))
+    # JSON may contain halves of characters, which no log can store.
+    lines = [_text(line.encode("utf-8", "replace")) for line in text.split("\n")]
+    return Line("\n".join(lines), max(logging.DEBUG, min(level, logging.CRITICAL)), _text(logger.encode("utf-8", "replace")))

@@ -73,6 +73,14 @@ def test_an_error_is_raised_with_its_class_and_text_and_logged_with_the_users_tr
     assert "entry_process" not in traceback
 
 
+def test_an_error_whose_text_is_not_unicode_is_reported(tmp_path: Path) -> None:
+    ran = call(tmp_path, "def f():\n    raise ValueError('file \\udcff')")
+    with pytest.raises(EntryRaised) as raised:
+        ran.result()
+    assert raised.value.error_text == r"file \udcff"
+    assert "\n".join(ran.texts()).encode().endswith(b"ValueError: file ?")
+
+
 def test_the_traceback_of_a_module_that_cannot_be_imported_begins_in_it(tmp_path: Path) -> None:
     ran = call(tmp_path, "def f(): ...\n1 / 0")
     with pytest.raises(EntryRaised, match="ZeroDivisionError: division by zero"):

@@ -72,6 +72,12 @@ def test_a_record_keeps_its_level_its_logger_and_its_lines() -> None:
     assert lines_of(record(text="slow\nvery"), stream=Stream.STDERR, mark=MARK) == [Line("slow\nvery", 30, "acme")]
 
 
+def test_a_record_can_be_stored_whatever_its_text_is() -> None:
+    [line] = lines_of(record(text="a\ud800\0\n\x1b[1mb", logger="x\udfff"), mark=MARK)
+    assert line == Line("a?\\x00\n\x1b[1mb", 30, "x?")
+    assert line.text.encode()
+
+
 def test_a_record_after_an_unfinished_line_does_not_swallow_it() -> None:
     assert lines_of(b"loading..." + record(), stream=Stream.STDERR, mark=MARK) == [
         Line("loading...", logging.ERROR),
