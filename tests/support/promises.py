@@ -25,6 +25,7 @@ PROMISES = (
         "One attempt counts",
         (
             "integration/jobs/test_attempt.py",
+            "integration/jobs/test_claim_order.py",
             "integration/jobs/test_kills.py",
             "integration/jobs/test_many_workers.py",
             "integration/jobs/test_model.py",
