@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import threading
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import pytest
+import sqlalchemy as sa
+from bounded import PATIENCE_S
 from image_world import DIGEST, REGISTRY, NotedBuilder
-from query_plans import sent_by
+from query_plans import scans, sent_by
 
 from airflow_snowpack.runners.images import (
     Building,
@@ -16,12 +19,14 @@ from airflow_snowpack.runners.images import (
     ImageBuildFailed,
     ImageBuildNotFound,
     ImageBuilds,
+    ImagePolicy,
     ImageState,
     ImageTarget,
     Ready,
     RevisionNotFound,
 )
 from airflow_snowpack.runners.images.commands import CommandFailed
+from airflow_snowpack.runners.images.rows import KINDS, NEWEST_FIRST
 from airflow_snowpack.store import Actor, AuditTrail, InvalidCursor
 from airflow_snowpack.store.retention import Pruner
 
@@ -174,6 +179,72 @@ def test_a_build_whose_process_is_gone_is_taken_over_after_its_lease(
     assert builder.published == []  # the late attempt did not even replace the tag
     assert "writeback_stale_attempt" in caplog.text
     assert images.get(results[0].key).attempts == 2
+
+
+@pytest.fixture
+def beating(store: Store, builder: NotedBuilder) -> ImageBuilds:
+    """Images whose lease is renewed a hundred times a second."""
+    policy = ImagePolicy(heartbeat=timedelta(milliseconds=10))
+    return ImageBuilds(store, ImageTarget(registry=REGISTRY), policy, builder=builder)
+
+
+def test_the_lease_is_renewed_while_a_build_lasts(
+    beating: ImageBuilds, builder: NotedBuilder, repository: Repository, clock: MovedClock
+) -> None:
+    renewed, until = threading.Event(), clock() + timedelta(minutes=49)
+
+    def note_renewal(_conn: object, _cursor: object, statement: str, *_: object) -> None:
+        if statement.startswith("UPDATE image_builds SET visible_at"):
+            renewed.set()
+
+    def lasting(job: BuildJob) -> None:
+        clock.move(timedelta(minutes=19))
+        sa.event.listen(beating.store.engine, "after_cursor_execute", note_renewal)
+        assert renewed.wait(PATIENCE_S)
+        assert beating.get(job.key).lease_until == until
+        clock.move(timedelta(minutes=29))  # 48 minutes after the claim
+        found = beating.ensure(job.source, build=True, holder="other")
+        assert isinstance(found, Building)
+        assert not found.is_free
+
+    builder.work = lasting
+    assert isinstance(beating.ensure(ImageBuild(repository.url, repository.commit(DOCKERFILE)), build=True), Ready)
+    assert len(builder.jobs) == 1
+
+
+def test_a_process_that_has_lost_its_lease_ends_its_program(
+    beating: ImageBuilds, builder: NotedBuilder, repository: Repository, caplog: pytest.LogCaptureFixture
+) -> None:
+    source = ImageBuild(repository.url, repository.commit(DOCKERFILE))
+    other = ImageBuilds(beating.store, beating.target, builder=NotedBuilder())
+
+    def lasting(job: BuildJob) -> None:
+        other.ensure(source, build=True, holder="dag/run/task")  # a later try of the same task
+        job.commands.run(["sleep", "3600"], job.scratch)
+
+    builder.work = lasting
+    found = beating.ensure(source, build=True, holder="dag/run/task")
+    assert isinstance(found, Ready)
+    assert found == other.ensure(source)
+    assert builder.published == []
+    assert "fence_moved: the image" in caplog.text
+    assert "writeback_stale_attempt: the image" in caplog.text
+
+
+def test_no_statement_about_images_walks_over_all_of_them(images: ImageBuilds, repository: Repository, clock: MovedClock) -> None:
+    source = ImageBuild(repository.url, repository.commit(DOCKERFILE))
+    key = images.ensure(source, build=True).key
+    page = images.list(limit=1)
+
+    def every() -> None:
+        images.ensure(ImageBuild(repository.url, source.revision, build_args={"A": "1"}), build=True)
+        images.states([key, "other"])
+        images.list(limit=1, cursor=NEWEST_FIRST.cursor_of(page.items[0]))
+        images.keys_beginning(key[:8])
+        Pruner(images.store, KINDS, older_than=30 * DAY).run(sleep=lambda _: None)
+        images.forget(key)
+
+    assert scans(images.store, sent_by(images.store, every), ["image_builds"]) == []
 
 
 def test_a_late_result_is_refused(
