@@ -95,8 +95,8 @@ def _fill(connection: psycopg.Connection, finished: int) -> None:
     )
     waiting = f"generate_series({finished + 1}, {finished + WAITING}) i"
     connection.execute(
-        f"""INSERT INTO job_queue (job_id, enqueued_at, visible_at, attempt_count)
-            SELECT 'job' || i, {moment}, {moment}, 0 FROM {waiting}"""
+        f"""INSERT INTO job_queue (job_id, enqueued_at, visible_at, attempt_count, database_name, turn)
+            SELECT 'job' || i, {moment}, {moment}, 0, 'bench', i FROM {waiting}"""
     )
     connection.execute(
         f"""INSERT INTO table_locks (table_key, catalog, database_name, table_name, holder, acquired_at, expires_at)

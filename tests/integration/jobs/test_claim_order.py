@@ -11,7 +11,7 @@ import pytest
 import sqlalchemy as sa
 from effort import rounds
 from hypothesis import HealthCheck, given, settings, strategies as st
-from query_plans import sent_by
+from query_plans import plan, scans, sent_by
 
 from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.jobs import Claim, InvalidPriority, Job, Jobs, JobStatus, LifecyclePolicy
@@ -161,6 +161,21 @@ def test_claims_and_submits_are_as_many_statements_however_long_the_queue_is(job
     assert sent(1) == sent(60)
     if jobs.store.is_postgres:
         assert sent(0) == (1, 1)
+
+
+def test_claims_and_submits_find_their_rows_by_an_index_that_has_the_order(jobs: Jobs) -> None:
+    for number in range(20):
+        submit(jobs, f"db{number % 3}")
+    sent = sent_by(jobs.store, lambda: (submit(jobs), submit(jobs, "new"), claim(jobs)))
+
+    assert scans(jobs.store, sent, ["job_queue", "waiting"]) == []
+    plans = "\n".join(
+        line for statement, parameters in sent if "job_queue" in statement for line in plan(jobs.store, statement, parameters)
+    )
+    assert "ix_job_queue_unclaimed" in plans
+    assert "ix_job_queue_turns" in plans
+    assert "Sort" not in plans
+    assert "TEMP B-TREE" not in plans
 
 
 steps = st.lists(
