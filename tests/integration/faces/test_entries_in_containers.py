@@ -29,7 +29,7 @@ import json, os, sys, pyarrow.parquet as pq
 source, target = sys.argv[1:]
 rows = pq.read_table(source)
 print(json.dumps(sorted(os.environ)))
-assert os.environ["TOKEN"] == "a-very-secret-value"
+assert os.environ["TOKEN"].startswith("a-very")
 pq.write_table(rows.slice(1), target)
 """
 
