@@ -74,16 +74,18 @@ def arrow() -> Any:
 
 
 def read_input(folder: Path, name: str) -> Any:
-    """Return the rows of an input as a ``pyarrow.Table``."""
-    files = sorted((folder / INPUTS / name).glob("*.parquet"))
-    return arrow().concat_tables(arrow().parquet.ParquetFile(file, memory_map=True).read() for file in files)
+    """Return the rows of an input as a ``pyarrow.RecordBatchReader``."""
+    files = [arrow().parquet.ParquetFile(file, memory_map=True) for file in sorted((folder / INPUTS / name).glob("*.parquet"))]
+    batches = (batch for file in files for batch in file.iter_batches(BATCH_ROWS))
+    return arrow().RecordBatchReader.from_batches(files[0].schema_arrow, batches)
 
 
-def write_output(folder: Path, name: str, rows: Any) -> None:
-    """Write the rows of a ``pyarrow.Table`` as an Arrow stream."""
+def write_output(folder: Path, name: str, reader: Any) -> None:
+    """Write the rows of a ``pyarrow.RecordBatchReader`` as an Arrow stream."""
     path = str(folder / OUTPUTS / f"{name}.arrow")
-    with arrow().OSFile(path, "wb") as file, arrow().ipc.new_stream(file, rows.schema) as stream:
-        stream.write_table(rows, max_chunksize=BATCH_ROWS)
+    with arrow().OSFile(path, "wb") as file, arrow().ipc.new_stream(file, reader.schema) as stream:
+        for batch in reader:
+            stream.write_batch(batch)
 
 
 # -- the call ---------------------------------------------------------------------------------------------------------------
@@ -120,7 +122,7 @@ class Call:
         value = encode(returned, self._of_frame)
         names = [f"table-{number}" for number in range(len(self._frames))]
         for name, (frame, path) in zip(names, self._frames, strict=True):
-            write_output(self.folder, name, self._rows_of(frame, path))
+            write_output(self.folder, name, self._reader_of(frame, path))
         return {"value": value, "outputs": names}
 
     def _argument(self, value: Any, name: str, function: Callable[..., Any]) -> Any:
@@ -145,14 +147,19 @@ class Call:
             return self._forms.Form.ARROW
 
     def _frame(self, name: str, form: Any, reference: Any) -> Any:
-        """Return the rows of an input; without an annotation as Arrow."""
-        rows = read_input(self.folder, name)
+        """Return the rows of an input; without an annotation as a ``pyarrow.Table``."""
+        reader = read_input(self.folder, name)
+        if form is self._forms.Form.READER:
+            return reader
+        rows = reader.read_all()
         if form not in self._forms.IN_MEMORY or form is self._forms.Form.ARROW:
             if reference is not None:
                 self._arrived.append((rows, reference))
             return rows
         try:
             return self._forms.in_form(rows, form)
+        except ImportError as missing:
+            raise NoLibrary(f"{form}, which the function receives, cannot be imported: {missing}") from missing
         except self._forms.UnfitForm as unfit:
             raise UnusableTable(f"the input {name!r}: {unfit}") from unfit
 
@@ -162,13 +169,17 @@ class Call:
             return None
         if (arrived := next((reference for frame, reference in self._arrived if frame is value), None)) is not None:
             return arrived
-        self._frames.append((value, path))
-        return {TAG: "output", "name": f"table-{len(self._frames) - 1}"}
+        # Once, where it is returned twice: a reader has its rows only once.
+        place = next((place for place, (frame, _) in enumerate(self._frames) if frame is value), len(self._frames))
+        if place == len(self._frames):
+            self._frames.append((value, path))
+        return {TAG: "output", "name": f"table-{place}"}
 
-    def _rows_of(self, frame: Any, path: str) -> Any:
-        arrow()
+    def _reader_of(self, frame: Any, path: str) -> Any:
+        if isinstance(frame, arrow().RecordBatchReader):
+            return frame
         try:
-            return self._forms.as_arrow(frame)
+            return self._forms.as_arrow(frame).to_reader(BATCH_ROWS)
         except self._forms.UnwritableFrame as unwritable:
             raise NotSerializable(path, f"cannot become a table. {unwritable}") from unwritable
 

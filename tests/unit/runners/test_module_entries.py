@@ -277,6 +277,52 @@ def test_an_annotation_of_an_unknown_library_is_refused_by_name(tmp_path: Path) 
         call(tmp_path, source, InputTable("flights"), inputs={"flights": FLIGHTS}).result()
 
 
+def test_a_reader_passes_through_a_function_without_being_in_memory_as_a_whole(tmp_path: Path) -> None:
+    source = """
+import pyarrow as pa
+def f(numbers: pa.RecordBatchReader):
+    before, most = pa.total_allocated_bytes(), []
+    def doubled():
+        for batch in numbers:
+            most.append(pa.total_allocated_bytes() - before)
+            yield pa.record_batch([pa.compute.multiply(batch["n"], 2)], schema=numbers.schema)
+        assert max(most) < 12_000_000, most  # of 32 MB
+    return pa.RecordBatchReader.from_batches(numbers.schema, doubled())
+"""
+    source = source.replace("import pyarrow as pa", "import pyarrow as pa\nimport pyarrow.compute")
+    numbers = pa.table({"n": pa.array(range(4_000_000), pa.int64())})
+    ran = call(tmp_path, source, InputTable("numbers"), inputs={"numbers": numbers})
+    assert ran.value() == OutputTable("table-0")
+    assert ran.output("table-0")["n"][-1].as_py() == 7_999_998
+
+
+def test_a_reader_that_is_returned_twice_has_its_rows_both_times(tmp_path: Path) -> None:
+    source = "import pyarrow as pa\ndef f():\n    reader = pa.table({'n': [1, 2]}).to_reader()\n    return [reader, reader]"
+    ran = call(tmp_path, source)
+    assert ran.value() == [OutputTable("table-0"), OutputTable("table-0")]
+    assert [ran.output("table-0").num_rows for _ in range(2)] == [2, 2]
+
+
+def test_an_error_in_the_rows_of_a_returned_reader_is_the_functions_own(tmp_path: Path) -> None:
+    source = """
+import pyarrow as pa
+def f():
+    schema = pa.schema([("n", pa.int64())])
+    def rows():
+        yield pa.record_batch([pa.array([1])], schema=schema)
+        raise ValueError("no more")
+    return pa.RecordBatchReader.from_batches(schema, rows())
+"""
+    with pytest.raises(EntryRaised, match="ValueError: no more"):
+        call(tmp_path, source).result()
+
+
+def test_an_image_without_the_library_of_an_annotation_is_named_as_the_problem(tmp_path: Path) -> None:
+    source = "import sys\nsys.modules['pandas'] = None\ndef f(flights): ..."
+    with pytest.raises(LibraryMissing, match=r"pandas\.DataFrame, which the function receives, cannot be imported"):
+        call(tmp_path, source, InputTable("flights", "pandas.DataFrame"), inputs={"flights": FLIGHTS}).result()
+
+
 # What a function may return, as source; each arrives with its types, which the handover then gives Iceberg's types or refuses.
 RETURNED = [
     "pa.table({'a': pa.array([1], pa.timestamp('s'))})",
