@@ -1,13 +1,13 @@
 """Images that workers build from Git repositories."""
 
-from collections.abc import Sequence
 from datetime import datetime
 
 from pydantic import Field
 
 from airflow_snowpack.humanize import plural
 from airflow_snowpack.runners.images.explanation import SHORT, explain
-from airflow_snowpack.runners.images.model import ImagePolicy, ImageRecord, ImageState, ImageWait
+from airflow_snowpack.runners.images.model import AttemptOutcome, ImagePolicy, ImageRecord, ImageState
+from airflow_snowpack.runners.images.records import ImageRecords
 from airflow_snowpack.wire.listing import Column, Elapsed, Listing
 from airflow_snowpack.wire.shape import Body, Moment, Shape
 
@@ -51,10 +51,22 @@ class ImageWaitShape(Shape):
     since: datetime = Field(description="When it first had to wait.")
 
 
-class ImageWithWaitsShape(ImageShape):
-    """An image and the tasks that wait for it."""
+class ImageAttemptShape(Shape):
+    """An attempt to build an image."""
+
+    number: int = Field(description="From 1. One that was stopped does not count, and gives its number to the next.")
+    holder: str = Field(description="The process that built the image.")
+    started_at: datetime
+    ended_at: Moment
+    outcome: AttemptOutcome = Field(description="`stopped` by its own process; `lost` with its lease.")
+    error: str | None
+
+
+class ImageDetailShape(ImageShape):
+    """An image, the tasks that wait for it, and the attempts to build it."""
 
     waits: list[ImageWaitShape] = Field(description="The first 20 of them.")
+    history: list[ImageAttemptShape] = Field(description="The newest 20 attempts, the latest first.")
 
 
 class ImagesShape(Shape):
@@ -69,9 +81,11 @@ def image_body(image: ImageRecord, policy: ImagePolicy, now: datetime) -> Body:
     return ImageShape.encode(image, explanation=str(explain(image, policy, now)))
 
 
-def image_with_waits(image: ImageRecord, waits: Sequence[ImageWait], policy: ImagePolicy, now: datetime) -> Body:
-    """Return the JSON of an image, with its explanation and the tasks that wait for it."""
-    return ImageWithWaitsShape.encode(image, explanation=str(explain(image, policy, now)), waits=waits)
+def image_detail(records: ImageRecords, image: ImageRecord) -> Body:
+    """Return the JSON of an image, with its explanation, the tasks that wait for it, and the attempts to build it."""
+    explanation = str(explain(image, records.policy, records.store.clock()))
+    waits, history = records.waits(image.key), records.attempts(image.key)
+    return ImageDetailShape.encode(image, explanation=explanation, waits=waits, history=history)
 
 
 def state_style(image: ImageRecord) -> str:

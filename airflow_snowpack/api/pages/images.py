@@ -8,7 +8,7 @@ from airflow_snowpack.api.pages.operations import WORDS
 from airflow_snowpack.api.pages.page import Here, PageRoute
 from airflow_snowpack.api.routes.images import ImageKey
 from airflow_snowpack.runners.images.explanation import SHORT, explain, host_of
-from airflow_snowpack.runners.images.model import ImageState
+from airflow_snowpack.runners.images.model import AttemptOutcome, ImageState
 from airflow_snowpack.store import AuditTrail
 from airflow_snowpack.wire.image import build_time
 
@@ -19,6 +19,14 @@ TONES = {
     ImageState.BUILDING: "running",
     ImageState.READY: "succeeded",
     ImageState.FAILED: "failed",
+}
+
+OUTCOMES = {
+    AttemptOutcome.RUNNING: "running",
+    AttemptOutcome.SUCCEEDED: "succeeded",
+    AttemptOutcome.FAILED: "failed",
+    AttemptOutcome.STOPPED: "plain",
+    AttemptOutcome.LOST: "conflict",
 }
 
 router = APIRouter(route_class=PageRoute)
@@ -54,6 +62,8 @@ def image(page: Here, key: ImageKey) -> HTMLResponse:
         explanation=explain(found, records.policy, page.now),
         took=build_time(found),
         log=records.log(key),
+        history=[(attempt, task_link(attempt.holder, page.airflow)) for attempt in records.attempts(key)],
+        outcomes=OUTCOMES,
         waits=[(wait, task_link(wait.task, page.airflow)) for wait in records.waits(key)],
         most=records.policy.max_attempts,
         builder=task_link(found.holder, page.airflow),

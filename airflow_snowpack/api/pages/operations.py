@@ -53,6 +53,7 @@ WORDS = {
     "collect_interim": "collected",
     "sweep_interim": "swept",
     "adopt_interim": "taken over",
+    "build_image": "requested",
     "forget_image": "forgot",
 }
 

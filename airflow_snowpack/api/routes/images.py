@@ -12,7 +12,7 @@ from airflow_snowpack.api.routing import Strict
 from airflow_snowpack.api.services import Acting, Open
 from airflow_snowpack.runners.images.errors import ImageBuildNotFound
 from airflow_snowpack.runners.images.model import ImageState
-from airflow_snowpack.wire.image import KEY, ImageShape, ImagesShape, ImageWithWaitsShape, image_body, image_with_waits, images
+from airflow_snowpack.wire.image import KEY, ImageDetailShape, ImageShape, ImagesShape, image_body, image_detail, images
 
 KEY_FORM = re.compile(r"[0-9a-f]{64}")
 KEY_LENGTH = 64
@@ -38,12 +38,11 @@ def list_images(
     return JSONResponse(images(records.policy, records.store.clock()).page(page.items, page.next))
 
 
-@router.get("/images/{key:name}", **documented("get_image", "Get an image", ImageWithWaitsShape, 404))
+@router.get("/images/{key:name}", **documented("get_image", "Get an image", ImageDetailShape, 404))
 def get_image(key: ImageKey, services: Open) -> JSONResponse:
-    """With what it waits for, who builds it, or how its build ended, and the tasks that wait for it."""
+    """With what it waits for, who builds it, or how its build ended, the tasks that wait for it, and the attempts to build it."""
     records = services.installation.image_records
-    body = image_with_waits(records.get(key), records.waits(key), records.policy, records.store.clock())
-    return JSONResponse(body)
+    return JSONResponse(image_detail(records, records.get(key)))
 
 
 @router.get("/images/{key:name}/log", **LOG)

@@ -17,7 +17,7 @@ from airflow_snowpack.cli.values import find_image, read_period
 from airflow_snowpack.exit_code import ExitCode
 from airflow_snowpack.humanize import ago, duration, number
 from airflow_snowpack.runners.images.explanation import SHORT, explain
-from airflow_snowpack.wire.image import build_time, image_body, image_with_waits, images, state_style
+from airflow_snowpack.wire.image import build_time, image_body, image_detail, images, state_style
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from datetime import datetime, timedelta
     from types import FrameType
 
-    from airflow_snowpack.runners.images import ImageBuild, ImageBuilds, ImageRecord, ImageRecords
+    from airflow_snowpack.runners.images import ImageBuild, ImageBuilds, ImageRecord, ImageRecords, PastAttempt
     from airflow_snowpack.store import Actor
 
 
@@ -165,12 +165,18 @@ def _source(args: Namespace) -> ImageBuild:
 
 
 def _print_image(output: str, records: ImageRecords, image: ImageRecord) -> None:
-    waits, now = records.waits(image.key), records.store.clock()
-    body = image_with_waits(image, waits, records.policy, now)
-    fields = _fields(image, body["explanation"], now)
+    body, now = image_detail(records, image), records.store.clock()
+    waits, history = records.waits(image.key), [_attempt_line(attempt, now) for attempt in records.attempts(image.key)]
+    fields = _fields(image, body["explanation"], now) | {"history": "\n".join(history)}
     more = [f"and {number(image.waiting - len(waits))} more"] if image.waiting > len(waits) else []
     tasks = [f"{wait.task}, since {ago(wait.since, now)}" for wait in waits]
     print_one(output, body, filled(fields | {"waiting tasks": "\n".join([*tasks, *more])}))
+
+
+def _attempt_line(attempt: PastAttempt, now: datetime) -> str:
+    took = duration((attempt.ended_at or now) - attempt.started_at)
+    error = f": {attempt.error}" if attempt.error else ""
+    return f"attempt {attempt.number} {attempt.outcome}, {ago(attempt.started_at, now)}, in {took}, by {attempt.holder}{error}"
 
 
 def _fields(image: ImageRecord, explanation: str, now: datetime) -> dict[str, object]:

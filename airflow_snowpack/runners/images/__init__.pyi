@@ -10,12 +10,14 @@ from .errors import (
     RevisionNotFound as RevisionNotFound,
 )
 from .model import (
+    AttemptOutcome as AttemptOutcome,
     Building as Building,
     Failed as Failed,
     ImagePolicy as ImagePolicy,
     ImageRecord as ImageRecord,
     ImageState as ImageState,
     ImageWait as ImageWait,
+    PastAttempt as PastAttempt,
     Ready as Ready,
 )
 from .records import ImageRecords as ImageRecords

@@ -17,14 +17,23 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from airflow_snowpack.runners.images.model import ImagePolicy, ImageState
-from airflow_snowpack.runners.images.rows import END_WAITS, IMAGE, IMAGES, unclaimed
+from airflow_snowpack.runners.images.model import AttemptOutcome, ImagePolicy, ImageState
+from airflow_snowpack.runners.images.rows import ATTEMPT, ATTEMPTS, END_WAITS, IMAGE, IMAGES, KEY, unclaimed
 from airflow_snowpack.store import IdMaker, Store, repeatable, storable
-from airflow_snowpack.store.tables.images import image_builds
+from airflow_snowpack.store.leases import NOW
+from airflow_snowpack.store.tables.images import image_attempts, image_builds
 
 log = logging.getLogger(__name__)
 
 MAX_BACKOFF = timedelta(days=1)
+ATTEMPTS_KEPT = 20
+LOSE_RUNNING = (
+    sa.update(image_attempts)
+    .where(ATTEMPT.key == KEY, ATTEMPT.outcome == AttemptOutcome.RUNNING.value)
+    .values(outcome=AttemptOutcome.LOST.value, ended_at=NOW)
+)
+NEWEST = ATTEMPTS.with_only_columns(ATTEMPT.attempt_id).limit(ATTEMPTS_KEPT)
+DELETE_OLDEST = sa.delete(image_attempts).where(ATTEMPT.key == KEY, ATTEMPT.attempt_id.not_in(NEWEST))
 LEASED: sa.Select[Any] = sa.select(
     IMAGE.state, IMAGE.visible_at, IMAGE.claimed_at, IMAGE.claimed_by, IMAGE.attempt_id, IMAGE.attempt_count
 )
@@ -76,6 +85,7 @@ class ImageAttempts:
                 return None
             claimed = conn.execute(IMAGES.take_over, values).one()
             conn.execute(sa.update(image_builds).where(IMAGE.key == key).values(begun))
+            self._enter(conn, key, attempt_id, claimed.attempt_count, holder, now)
             return ImageAttempt(key, attempt_id, claimed.attempt_count)
 
         def taken(conn: sa.Connection) -> ImageAttempt | None:
@@ -84,12 +94,20 @@ class ImageAttempts:
 
         return self._store.transact(repeatable(take, taken))
 
+    def _enter(self, conn: sa.Connection, key: str, attempt_id: str, number: int, holder: str, now: datetime) -> None:
+        """Enter an attempt for people, in place of the oldest if there are many."""
+        conn.execute(LOSE_RUNNING, {"b_key": key, "b_now": now})
+        row = {"attempt_id": attempt_id, "key": key, "number": number, "holder": holder, "started_at": now}
+        conn.execute(sa.insert(image_attempts).values(**row, outcome=AttemptOutcome.RUNNING.value))
+        conn.execute(DELETE_OLDEST, {"b_key": key})
+
     def _give_up(self, conn: sa.Connection, key: str, row: sa.Row[Any], now: datetime) -> None:
         """Fail an image whose last attempt was lost."""
         error = f"The lease of the last attempt, by {row.claimed_by}, expired at {row.visible_at:%Y-%m-%d %H:%M} UTC."
         values = {"state": ImageState.FAILED.value, "finished_at": now, "error": error, **unclaimed(now)}
         conn.execute(sa.update(image_builds).where(IMAGE.key == key).values(values))
         conn.execute(END_WAITS, {"b_key": key})
+        conn.execute(LOSE_RUNNING, {"b_key": key, "b_now": now})
 
     def renew(self, attempt: ImageAttempt) -> bool:
         """Renew the lease; ``False``: the fence has moved, so the build must stop."""
@@ -100,7 +118,8 @@ class ImageAttempts:
         """Record the image; ``False``: the fence has moved, and nothing was written."""
         now = self._store.clock()
         values = {"state": ImageState.READY.value, "reference": reference, "digest": digest, "error": None, "used_at": now}
-        return self._end(attempt, {**values, "finished_at": now, "log": storable(text), **unclaimed(now)})
+        ended = {**values, "finished_at": now, "log": storable(text), **unclaimed(now)}
+        return self._end(attempt, AttemptOutcome.SUCCEEDED, ended)
 
     def fail(self, attempt: ImageAttempt, error: str, text: str, *, is_final: bool) -> bool:
         """Record a failure: the image waits for its next attempt, or has failed after the last one.
@@ -111,14 +130,16 @@ class ImageAttempts:
         is_last = is_final or attempt.number >= self._policy.max_attempts
         state = ImageState.FAILED if is_last else ImageState.WAITING
         values = {"state": state.value, "finished_at": now, "error": storable(error), "log": storable(text)}
-        return self._end(attempt, {**values, **unclaimed(now if is_last else now + self._backoff(attempt.number))})
+        ended = {**values, **unclaimed(now if is_last else now + self._backoff(attempt.number))}
+        return self._end(attempt, AttemptOutcome.FAILED, ended)
 
     def give_back(self, attempt: ImageAttempt) -> bool:
         """Return an image whose build was stopped to the queue. The attempt does not count."""
         values = {"state": ImageState.WAITING.value, "attempt_count": IMAGE.attempt_count - 1}
-        return self._end(attempt, {**values, **unclaimed(self._store.clock())})
+        return self._end(attempt, AttemptOutcome.STOPPED, {**values, **unclaimed(self._store.clock())})
 
-    def _end(self, attempt: ImageAttempt, values: dict[str, Any]) -> bool:
+    def _end(self, attempt: ImageAttempt, outcome: AttemptOutcome, values: dict[str, Any]) -> bool:
+        now = self._store.clock()
         fenced = sa.and_(IMAGE.key == attempt.key, IMAGE.attempt_id == attempt.attempt_id)
         end = sa.update(image_builds).where(fenced).values(values)
         ended_at = values.get("finished_at")
@@ -126,6 +147,9 @@ class ImageAttempts:
 
         def write(conn: sa.Connection) -> bool:
             is_ended = conn.execute(end).rowcount == 1
+            if is_ended:
+                past = {"ended_at": now, "outcome": outcome.value, "error": values.get("error")}
+                conn.execute(sa.update(image_attempts).where(ATTEMPT.attempt_id == attempt.attempt_id).values(past))
             if is_ended and values["state"] != ImageState.WAITING.value:
                 conn.execute(END_WAITS, {"b_key": attempt.key})
             return is_ended

@@ -123,6 +123,36 @@ class ImageWait:
     since: datetime
 
 
+class AttemptOutcome(StrEnum):
+    """How an attempt to build an image ended.
+
+    ``RUNNING``: it has the lease, or had it last. ``STOPPED``: its process ended the build, and the attempt does not count.
+    ``LOST``: its lease expired, or a later try of its task took the build over.
+    """
+
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    STOPPED = "stopped"
+    LOST = "lost"
+
+
+@dataclass(frozen=True, slots=True)
+class PastAttempt:
+    """An attempt to build an image, running or ended.
+
+    :param number: from 1; one that was stopped gives its number to the next.
+    :param holder: the process that built the image.
+    """
+
+    number: int
+    holder: str
+    started_at: datetime
+    ended_at: datetime | None
+    outcome: AttemptOutcome
+    error: str | None
+
+
 @dataclass(frozen=True, slots=True)
 class ImagePolicy:
     """Periods and limits.

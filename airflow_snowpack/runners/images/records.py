@@ -14,8 +14,19 @@ from collections.abc import Collection, Sequence
 import sqlalchemy as sa
 
 from airflow_snowpack.runners.images.errors import ImageBuildNotFound
-from airflow_snowpack.runners.images.model import Building, Failed, ImagePolicy, ImageRecord, ImageState, ImageWait, Ready
+from airflow_snowpack.runners.images.model import (
+    Building,
+    Failed,
+    ImagePolicy,
+    ImageRecord,
+    ImageState,
+    ImageWait,
+    PastAttempt,
+    Ready,
+)
 from airflow_snowpack.runners.images.rows import (
+    ATTEMPT,
+    ATTEMPTS,
     END_WAITS,
     IMAGE,
     KEY,
@@ -25,17 +36,20 @@ from airflow_snowpack.runners.images.rows import (
     RECORDS,
     STATES,
     WAITS,
+    attempt_from,
     record_from,
     state_from,
     wait_from,
 )
 from airflow_snowpack.store import Actor, Store, storable, write_audit
 from airflow_snowpack.store.paging import Page
-from airflow_snowpack.store.tables.images import image_builds
+from airflow_snowpack.store.tables.images import image_attempts, image_builds
 
 PAGE_SIZE = 100
 WAITS_SHOWN = 20
+ATTEMPTS_SHOWN = 20
 DELETE = sa.delete(image_builds).where(IMAGE.key == KEY)
+DELETE_ATTEMPTS = sa.delete(image_attempts).where(ATTEMPT.key == KEY)
 
 
 class ImageRecords:
@@ -89,6 +103,10 @@ class ImageRecords:
         """Return the tasks that wait for an image, the first one first; none once its build has ended."""
         return [wait_from(row) for row in self.store.all(WAITS.limit(limit), {"b_key": storable(key)})]
 
+    def attempts(self, key: str) -> Sequence[PastAttempt]:
+        """Return the newest attempts to build an image, the latest first."""
+        return [attempt_from(row) for row in self.store.all(ATTEMPTS.limit(ATTEMPTS_SHOWN), {"b_key": storable(key)})]
+
     def forget(self, key: str, *, actor: Actor | None = None) -> ImageRecord:
         """Delete the record of an image, so that its next request builds it again. A build in progress ends without a result.
 
@@ -101,6 +119,7 @@ class ImageRecords:
         def write(conn: sa.Connection) -> ImageRecord:
             row = conn.execute(RECORD_BY_KEY, values).first()
             conn.execute(END_WAITS, values)
+            conn.execute(DELETE_ATTEMPTS, values)
             if row is None or conn.execute(DELETE, values).rowcount == 0:
                 raise ImageBuildNotFound(key)
             write_audit(conn, self.store, actor, "forget_image", audit_subject(key), remote=row.remote, commit=row.commit_hash)

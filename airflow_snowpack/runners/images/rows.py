@@ -8,14 +8,24 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from airflow_snowpack.runners.images.model import Building, Failed, ImagePolicy, ImageRecord, ImageState, ImageWait, Ready
+from airflow_snowpack.runners.images.model import (
+    AttemptOutcome,
+    Building,
+    Failed,
+    ImagePolicy,
+    ImageRecord,
+    ImageState,
+    ImageWait,
+    PastAttempt,
+    Ready,
+)
 from airflow_snowpack.runners.images.source import ImageBuild
 from airflow_snowpack.runners.images.target import ImageTarget
 from airflow_snowpack.store import Keyset, Leases, row_mapper, storable
 from airflow_snowpack.store.retention import Kind
-from airflow_snowpack.store.tables.images import image_builds, image_waits
+from airflow_snowpack.store.tables.images import image_attempts, image_builds, image_waits
 
-IMAGE, WAIT = image_builds.c, image_waits.c
+IMAGE, WAIT, ATTEMPT = image_builds.c, image_waits.c, image_attempts.c
 IMAGES = Leases(image_builds, key=IMAGE.key, order=[IMAGE.requested_at])
 NEWEST_FIRST = Keyset(IMAGE.requested_at, IMAGE.key, descending=True)
 WITHOUT_LOG = [column for column in image_builds.columns if column.name != "log"]
@@ -30,6 +40,7 @@ RECORDS = STATES.add_columns(WAITING_TASKS)
 RECORD_BY_KEY = RECORDS.where(IMAGE.key == KEY)
 WAITS = sa.select(WAIT.task, WAIT.since).where(WAITING, IMAGE.key == KEY).order_by(WAIT.since, WAIT.task)
 END_WAITS = sa.delete(image_waits).where(WAIT.key == KEY)
+ATTEMPTS = sa.select(image_attempts).where(ATTEMPT.key == KEY).order_by(ATTEMPT.started_at.desc(), ATTEMPT.number.desc())
 LOG = sa.select(IMAGE.log).where(IMAGE.key == KEY)
 
 KINDS = (
@@ -38,7 +49,7 @@ KINDS = (
         age=IMAGE.used_at,
         order=(IMAGE.used_at, IMAGE.key),
         unneeded=IMAGE.state != sa.literal_column("'building'"),
-        belongings=(WAIT.key,),
+        belongings=(WAIT.key, ATTEMPT.key),
     ),
 )
 """An image that no task has used for long is forgotten, and built again if it is requested. What is in the registry stays."""
@@ -59,6 +70,7 @@ record_from = row_mapper(
 )
 
 wait_from = row_mapper(ImageWait)
+attempt_from = row_mapper(PastAttempt, {"outcome": AttemptOutcome})
 
 
 def state_from(row: sa.Row[Any], now: datetime, policy: ImagePolicy) -> Ready | Building | Failed:

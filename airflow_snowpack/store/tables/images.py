@@ -48,3 +48,18 @@ image_waits = sa.Table(
     sa.Column("since", UtcDateTime, nullable=False),
 )
 """The tasks that wait for an image, for people. The end of the build deletes them."""
+
+image_attempts = sa.Table(
+    "image_attempts",
+    metadata,
+    sa.Column("attempt_id", sa.Text, primary_key=True),
+    sa.Column("key", sa.Text, nullable=False),
+    sa.Column("number", sa.Integer, nullable=False),
+    sa.Column("holder", sa.Text, nullable=False),
+    sa.Column("started_at", UtcDateTime, nullable=False),
+    sa.Column("ended_at", UtcDateTime),
+    sa.Column("outcome", sa.Text, nullable=False),
+    sa.Column("error", sa.Text),
+    sa.Index("ix_image_attempts_key_started_at", "key", "started_at"),
+)
+"""The newest attempts at each image, for people."""

@@ -13,7 +13,7 @@ from pages_world import SomebodyIs, World, open_world
 from airflow_snowpack.api import User
 from airflow_snowpack.runners.images import ImageBuildNotFound
 from airflow_snowpack.store import AuditTrail
-from airflow_snowpack.wire.image import ImagesShape, ImageWithWaitsShape
+from airflow_snowpack.wire.image import ImageDetailShape, ImagesShape
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -70,11 +70,13 @@ def test_an_image_has_its_source_its_reference_and_its_explanation(ask: AppClien
     assert ready["reference"] == f"registry.example.com/acme/images@{ready['digest']}"
     assert (ready["state"], ready["attempts"], ready["error"]) == ("ready", 1, None)
     assert (ready["waiting"], ready["waits"]) == (0, [])
+    (attempt,) = ready["history"]
+    assert (attempt["number"], attempt["outcome"], attempt["holder"], attempt["error"]) == (1, "succeeded", HOLDER, None)
 
     building = ok(ask("GET", f"/images/{made.building.key}"))
     assert f"is being built by {HOLDER} since" in building["explanation"]
     assert (building["waiting"], [wait["task"] for wait in building["waits"]]) == (3, WAITING)
-    ImageWithWaitsShape.model_validate_json(json.dumps(building))
+    ImageDetailShape.model_validate_json(json.dumps(building))
     assert "The next attempt starts at" in ok(ask("GET", f"/images/{made.waiting.key}"))["explanation"]
     assert "It exists on the host worker-2 only." in ok(ask("GET", f"/images/{made.on_one_host.key}"))["explanation"]
 

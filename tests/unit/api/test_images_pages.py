@@ -87,6 +87,7 @@ def test_an_image_has_its_error_its_log_and_its_facts(get: Get, made: MadeImages
     assert ERROR in failed
     assert "No matching distribution found for lightgbm==4.9.9" in failed
     assert f"`airflow snowpack images forget {made.failed.key[:12]}`" in failed
+    assert re.findall(r"attempt (\d) failed", failed) == ["3", "2", "1"]
     building = page_of(get(f"/ui/images/{made.building.key}"))
     assert f"Built by {HOLDER}" in building
     assert f"Waiting tasks {WAITING[0]} for" in building

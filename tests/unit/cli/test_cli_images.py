@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 from datetime import timedelta
 from typing import TYPE_CHECKING
@@ -55,6 +56,7 @@ def test_an_image_is_shown_with_its_explanation_or_its_log(snowpack: Run, made: 
     shown = snowpack("images", "show", made.building.key[:8]).out
     assert f"is being built by {HOLDER} since" in shown
     assert all(f"{task}, since" in shown for task in WAITING)
+    assert f"attempt 1 running, just now, in 0 s, by {HOLDER}" in re.sub(r"in 0\.\d s", "in 0 s", shown)
     assert snowpack("images", "show", made.failed.key, "--log").out == f"{LOG}\n"
     unfinished = snowpack("images", "show", made.building.key, "--log")
     assert (unfinished.out, "No attempt has ended." in unfinished.err) == ("", True)

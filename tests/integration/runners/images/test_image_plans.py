@@ -1,4 +1,4 @@
-"""With ten thousand images and as many waiting tasks on record, no statement about one of them walks over all."""
+"""With ten thousand images and as many waiting tasks and attempts on record, no statement about one of them walks over all."""
 
 from __future__ import annotations
 
@@ -15,13 +15,15 @@ if TYPE_CHECKING:
     from airflow_snowpack.store import Store
 
 MANY = 10_000
-TABLES = ["image_builds", "image_waits"]
+TABLES = ["image_builds", "image_waits", "image_attempts"]
 COLUMNS = ", ".join(column.name for column in image_builds.columns if column.name != "key")
 NUMBERS = f"WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {MANY})"
 FILL = (
     f"INSERT INTO image_builds (key, {COLUMNS}) {NUMBERS} SELECT 'many' || i, {COLUMNS} FROM n, image_builds WHERE key = :key",
     f"INSERT INTO image_waits (key, task, since) {NUMBERS} SELECT 'many' || (i / 10), 'task' || i, requested_at "
     "FROM n, image_builds WHERE key = :key",
+    f"INSERT INTO image_attempts (attempt_id, key, number, holder, started_at, outcome) {NUMBERS} "
+    "SELECT 'a' || i, 'many' || i, 1, 'task', requested_at, 'lost' FROM n, image_builds WHERE key = :key",
 )
 
 
@@ -44,6 +46,7 @@ def test_no_statement_about_an_image_walks_over_all_images(store: Store) -> None
         assert maker.builds.keys_beginning(key[:12]) == [key]
         assert (maker.builds.get(key).waiting, len(maker.builds.waits(key))) == (1, 1)
         maker.fail(attempt)
+        assert len(maker.builds.attempts(key)) == 1
         assert maker.builds.log(key)
         maker.builds.forget(key, actor=Actor("vera", "page"))
         maker.succeed(maker.begin(known))

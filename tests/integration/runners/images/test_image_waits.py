@@ -1,4 +1,4 @@
-"""Which tasks wait for an image: entered when they have to wait, gone when the build has ended, whatever its end."""
+"""Which tasks wait for an image, until its build has ended, and how the attempts to build it ended."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from made_images import ImageMaker
 
 from airflow_snowpack.runners.images import ImagePolicy
 from airflow_snowpack.store.retention import Pruner
-from airflow_snowpack.store.tables.images import image_waits
+from airflow_snowpack.store.tables.images import image_attempts, image_waits
 
 if TYPE_CHECKING:
     from built_runs import MovedClock
@@ -99,4 +99,43 @@ def test_waits_are_pruned_with_their_image(maker: ImageMaker, store: Store, cloc
     maker.fail(attempt)
     clock.move(timedelta(days=40))
     pruned = Pruner(store, retained_rows(store), older_than=timedelta(days=30)).run(sleep=lambda _: None)
-    assert (pruned["image_builds"], pruned["image_waits"], rows(store)) == (1, 1, 0)
+    assert (pruned["image_builds"], pruned["image_waits"], pruned["image_attempts"], rows(store)) == (1, 1, 1, 0)
+
+
+def test_each_attempt_keeps_its_end(maker: ImageMaker, clock: MovedClock) -> None:
+    key = maker.request()
+    assert maker.builds.attempts(key) == []
+    maker.attempts.give_back(maker.begin(key, TASKS[0]))
+    clock.move(timedelta(minutes=1))
+    maker.begin(key, TASKS[1])
+    clock.move(timedelta(minutes=1))
+    taken_over = maker.begin(key, TASKS[1])
+    clock.move(timedelta(hours=2))
+    began = clock()
+    attempt = maker.begin(key, TASKS[2])
+    assert not maker.attempts.succeed(taken_over, "late", "sha256:1", ""), "its lease has expired"
+    clock.move(timedelta(minutes=3))
+    maker.fail(attempt, "no space left")
+    history = maker.builds.attempts(key)
+    assert [(past.number, past.outcome.value, past.holder, past.error) for past in history] == [
+        (3, "failed", TASKS[2], "no space left"),
+        (2, "lost", TASKS[1], None),
+        (1, "lost", TASKS[1], None),
+        (1, "stopped", TASKS[0], None),
+    ]
+    assert (history[0].started_at, history[0].ended_at) == (began, clock())
+    assert history[1].ended_at == began
+
+
+def test_the_newest_attempts_are_kept_and_go_with_their_image(maker: ImageMaker, store: Store, clock: MovedClock) -> None:
+    key, other = maker.request(), maker.request(commit="1" * 40)
+    maker.begin(other)
+    for _ in range(25):
+        maker.attempts.give_back(maker.begin(key))
+        clock.move(timedelta(minutes=1))
+    kept = sa.select(sa.func.count()).select_from(image_attempts)
+    assert store.scalar(kept) == 21
+    assert len(maker.builds.attempts(key)) == 20
+    maker.builds.forget(key)
+    assert maker.builds.attempts(key) == []
+    assert store.scalar(kept) == 1, "that of the other image"
