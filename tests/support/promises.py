@@ -80,7 +80,6 @@ PROMISES = (
         4,
         "Every wait can be explained",
         (
-            "integration/jobs/test_claim_order.py",
             "integration/api/test_schemathesis.py",
             "integration/jobs/test_explanation.py",
             "integration/scheduling/test_explanation.py",
