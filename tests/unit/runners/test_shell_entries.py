@@ -168,6 +168,27 @@ def test_lines_arrive_while_the_entry_runs(tmp_path: Path) -> None:
     assert texts == ["first", "last"]
 
 
+def test_an_entry_that_closes_its_output_is_awaited(tmp_path: Path) -> None:
+    code = "import os, time\nprint('last', flush=True)\nos.close(1)\nos.close(2)\ntime.sleep(0.2)\nos._exit(5)"
+    ran = python(tmp_path, code)
+    assert (ran.code, ran.texts()) == (5, ["last"])
+
+
+def test_an_error_while_a_line_is_logged_ends_the_entry(tmp_path: Path) -> None:
+    exchange = Exchanges(tmp_path).begin("task", "attempt")
+    code = "import os, time\nprint(os.getpid(), flush=True)\ntime.sleep(1000)"
+    exchange.write_call(ShellEntry((sys.executable, "-S", "-c", code)))
+    pids: list[int] = []
+
+    def on_line(line: Any) -> None:
+        pids.append(int(line.text))
+        raise OSError("the disk of the log is full")
+
+    with pytest.raises(OSError, match="the disk of the log is full"):
+        SubprocessRunner().run(exchange.invocation(isolated=False, inside=None), on_line)
+    assert not Path(f"/proc/{pids[0]}").exists()
+
+
 def test_a_stopped_runner_starts_nothing(tmp_path: Path) -> None:
     exchange = Exchanges(tmp_path).begin("task", "attempt")
     exchange.write_call(ShellEntry(("touch", "started")))
