@@ -53,6 +53,7 @@ class KubernetesApi:
     :ivar secrets: by name; ``secrets_created`` has the bodies of all that were ever created.
     :ivar ending: what the status of a pod has in addition when its container has ended.
     :ivar waiting: why containers wait instead of running.
+    :ivar watched: whether the events of a pod are watched.
     :ivar refused: the message of the answer 403 to all requests.
     """
 
@@ -68,6 +69,7 @@ class KubernetesApi:
         self.terminated: dict[str, Any] = {}
         self.waiting: dict[str, str] | None = None
         self.refused: str | None = None
+        self.watched = threading.Event()
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"cluster": self}))
         self._server.daemon_threads = True
 
@@ -215,7 +217,10 @@ class _Handler(BaseHTTPRequestHandler):
         return None
 
     def _get_events(self) -> None:
-        self._json(200, {"kind": "EventList", "apiVersion": "v1", "metadata": {"resourceVersion": "1"}, "items": []})
+        if "watch" in self.query:
+            self.cluster.watched.set()
+            return self._raw(200, b"")
+        return self._json(200, {"kind": "EventList", "apiVersion": "v1", "metadata": {"resourceVersion": "1"}, "items": []})
 
     def _post_secrets(self) -> None:
         self.cluster.secrets_created.append(self.body)
@@ -278,7 +283,9 @@ class _Handler(BaseHTTPRequestHandler):
         self._json(status, {"kind": "Status", "status": "Failure", "reason": reason, "message": message, "code": status})
 
     def _json(self, status: int, answer: object) -> None:
-        body = json.dumps(answer).encode()
+        self._raw(status, json.dumps(answer).encode())
+
+    def _raw(self, status: int, body: bytes) -> None:
         self.send_response(status)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(body)))

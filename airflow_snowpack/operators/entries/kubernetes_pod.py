@@ -233,7 +233,7 @@ class EntryPod(KubernetesPodOperator):
         self.client.create_namespaced_secret(namespace, secret)
 
     def cleanup(self, *arguments: Any, **named: Any) -> None:
-        """Log how the pod failed, and delete it. The provider would raise here, in place of an error that says more."""
+        """Log how the pod failed, and delete it. The provider would raise here, in place of a more precise error."""
         with suppress(AirflowException):
             super().cleanup(*arguments, **named)
 
@@ -259,7 +259,7 @@ class EntryPod(KubernetesPodOperator):
     ) -> None:
         """Delete the pods that have this label and whose labels the condition accepts, with the Secrets that they own.
 
-        :param grace_s: how long the pods have after SIGTERM; ``None`` for what the pod says.
+        :param grace_s: how long the pods have after SIGTERM; ``None`` for the pod's own.
         """
         grace = {} if grace_s is None else {"grace_period_seconds": grace_s}
         for pod in self.client.list_namespaced_pod(namespace, label_selector=f"{label}={value}").items:

@@ -1,4 +1,4 @@
-"""How an entry ended in a pod, as the status of the pod tells it.
+"""How an entry ended in a pod, read from the status of the pod.
 
     exit_code_of(pod, "base", program="score")
 

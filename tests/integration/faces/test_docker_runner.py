@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import json
 import logging
+import os
+import sys
 import tempfile
 import threading
 from datetime import timedelta
 from pathlib import Path
+from subprocess import PIPE
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from bounded import Beside
+from bounded import Beside, started
 from docker_engine import DockerEngine
 from entry_world import RUN_ID, SECRET, Lines, identity, invocation, python
 from podman_engine import PodmanEngine
@@ -38,6 +41,7 @@ if TYPE_CHECKING:
 
     from airflow_snowpack.operators.entries.identity import EntryIdentity
 
+SUPPORT = Path(__file__).parents[2] / "support"
 IMAGE = "acme/score:1.4"
 DIGEST = "acme/score@sha256:" + "ab" * 32
 # It prints its arguments, its environment and what it sees below /snowpack, and writes a file there.
@@ -283,14 +287,14 @@ def test_a_broken_daemon_is_a_reason_to_retry(engine: DockerEngine, tmp_path: Pa
 
 def test_stop_ends_the_entry_and_removes_its_container(daemon: Daemon, tmp_path: Path) -> None:
     code = "import signal, sys\nsignal.signal(15, lambda *_: (print('asked to end', flush=True), exit(0)))\n" + WAIT
-    runner, lines, started = daemon.runner(), Lines(), threading.Event()
+    runner, lines, has_started = daemon.runner(), Lines(), threading.Event()
 
     def on_line(line: Any) -> None:
         lines(line)
-        started.set()
+        has_started.set()
 
     def stop() -> None:
-        started.wait()
+        has_started.wait()
         runner.stop()
         runner.stop()
 
@@ -329,6 +333,22 @@ def test_the_next_attempt_removes_what_a_killed_one_left(daemon: Daemon, tmp_pat
     assert [each["Id"] for each in daemon.containers()] == [others]
     assert left != others
     daemon.runner(identity("0196-p", 2, task="other")).run(invocation(tmp_path / "y", "/bin/true"), Lines())
+
+
+def test_a_container_whose_task_was_killed_is_removed_by_the_next_attempt(daemon: Daemon, tmp_path: Path) -> None:
+    folder = tmp_path / "x"
+    arguments = [json.dumps(daemon.options), daemon.image, str(folder), *python(WAIT)]
+    program = [sys.executable, str(SUPPORT / "run_container.py"), *arguments]
+    with started(program, stdout=PIPE, env={**os.environ, "PYTHONPATH": str(SUPPORT)}) as task:
+        assert task.stdout is not None
+        while (line := task.stdout.readline()) != "started\n":
+            assert line, "the task has ended"
+        task.kill()
+        task.wait()
+    assert [each["State"] for each in daemon.containers()] == ["running"]
+
+    next_runner = daemon.runner(identity("0196-b", 2, timedelta(minutes=5)))
+    assert next_runner.run(invocation(tmp_path / "y", "/bin/true"), Lines()) == 0
 
 
 def test_an_attempt_that_continues_late_removes_nothing_of_its_successor(daemon: Daemon, tmp_path: Path) -> None:

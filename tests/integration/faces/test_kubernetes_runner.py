@@ -7,6 +7,7 @@ import json
 import logging
 import threading
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -36,11 +37,11 @@ from airflow_snowpack.runners.errors import EntryCancelled, EntryNotStarted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from airflow_snowpack.operators.entries.identity import EntryIdentity
     from airflow_snowpack.runners.invocation import Invocation
 
+MANIFESTS = Path(__file__).parents[3] / "docker" / "kubernetes"
 IMAGE = "acme/score@sha256:" + "ab" * 32
 SHOW = """
 import json, os, sys
@@ -450,10 +451,61 @@ def test_a_deferred_pod_that_is_gone_is_reported(cluster: Cluster) -> None:
         cluster.runner(deferrable=True).resume(event, None, Lines())
 
 
+def test_the_pod_template_of_the_repository_runs_an_entry(cluster: Cluster) -> None:
+    runner = cluster.runner(pod_template_file=str(MANIFESTS / "entry-pod.yaml"))
+
+    assert runner.run(cluster.run_of("/bin/true", environment={"TOKEN": SECRET}), Lines()) == 0
+
+    (pod,) = cluster.api.created
+    template = yaml.safe_load((MANIFESTS / "entry-pod.yaml").read_text())
+    wanted, (container,) = template["spec"], template["spec"]["containers"]
+    assert pod["metadata"]["namespace"] == template["metadata"]["namespace"]
+    for name in ("serviceAccountName", "automountServiceAccountToken", "securityContext", "volumes"):
+        assert pod["spec"][name] == wanted[name], name
+    for name in ("resources", "securityContext"):
+        assert pod["spec"]["containers"][0][name] == container[name], name
+
+
+def test_the_role_of_the_repository_permits_exactly_what_runners_request(cluster: Cluster) -> None:
+    """The verbs of the requests of tasks that wait, in both ways, and of one whose predecessor was killed."""
+    left = cluster.runner(deferrable=True).submit(cluster.run_of(*python(WAIT)), Lines())
+    assert isinstance(left, Waiting)
+    successor = identity("0196-b", 2, timedelta(minutes=5))
+    failing = cluster.run_of(*python("exit(1)"), attempt="0196-b", environment={"TOKEN": SECRET})
+    assert cluster.runner(successor).run(failing, Lines()) == 1
+    cluster.api.waiting = {"reason": "ContainerCreating"}
+    waiting = cluster.runner(deferrable=True).submit(cluster.run_of("/bin/true"), Lines())
+    assert isinstance(waiting, Waiting)
+    (pod,) = cluster.api.pods.values()
+
+    def start() -> None:
+        cluster.api.watched.wait()
+        cluster.api.start(pod)
+
+    starting = Beside(start)
+    assert cluster.runner(deferrable=True).resume(asyncio.run(_event(waiting)), None, Lines()) == 0
+    starting.join()
+
+    role = yaml.safe_load((MANIFESTS / "entry-role.yaml").read_text())
+    permitted = {(resource, verb) for rule in role["rules"] for resource in rule["resources"] for verb in rule["verbs"]}
+    assert {_permission(*request) for request in cluster.api.requests} == permitted
+
+
 @pytest.mark.parametrize("option", ["image", "cmds", "arguments", "env_vars", "durable", "on_finish_action"])
 def test_an_option_that_the_task_sets_itself_is_refused(cluster: Cluster, option: str) -> None:
     with pytest.raises(InvalidRunnerOption, match=f"runner_options has '{option}', which the task sets itself: "):
         KubernetesRunner(IMAGE, identity(), context(identity()), root=cluster.root, options={option: "x"})
+
+
+def _permission(method: str, path: str) -> tuple[str, str]:
+    """Return the resource and the verb of a request, as roles name them."""
+    address, _, query = path.partition("?")
+    resource, *rest = address.split("/")[5:]
+    if method == "GET":
+        verb = "get" if rest else "watch" if "watch=" in query else "list"
+    else:
+        verb = {"POST": "create", "PATCH": "patch", "DELETE": "delete"}[method]
+    return "/".join([resource, *rest[1:]]), verb
 
 
 def _left_over(cluster: Cluster, of: EntryIdentity, attempt: str = "0196-a") -> str:

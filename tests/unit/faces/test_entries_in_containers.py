@@ -222,5 +222,6 @@ async def _event(outcome: Outcome) -> Any:
     """Return the event of the trigger, created as the triggerer does."""
     from airflow.sdk.serde import deserialize
 
-    trigger = KubernetesPodTrigger(**deserialize(outcome.message.trigger_kwargs))
+    arguments: Any = deserialize(outcome.message.trigger_kwargs)
+    trigger = KubernetesPodTrigger(**arguments)
     return (await anext(trigger.run())).payload
