@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 import yaml
-from airflow.providers.cncf.kubernetes.triggers.pod import KubernetesPodTrigger
 from docker_engine import DockerEngine
 from kubernetes_api import KubernetesApi
 from podman_engine import PodmanEngine
@@ -37,6 +36,7 @@ COPY = """
 import os, sys, pyarrow.parquet as pq
 source, target, wanted = sys.argv[1:]
 assert os.environ["TOKEN"] == wanted[::-1]
+assert [name for name in os.environ if name.startswith(("AIRFLOW", "SNOWPACK"))] == []
 rows = pq.read_table(os.path.join(source, os.listdir(source)[0]))
 pq.write_table(rows.slice(1), target)
 print("copied", rows.num_rows)
@@ -156,10 +156,12 @@ def test_a_program_receives_tables_and_hands_on_its_outputs(
     assert SECRET not in repr([each for each in outcome.sent if type(each).__name__ != "MaskSecret"])
 
 
-def test_a_function_receives_tables_and_returns_them(
-    place: dict[str, Any], run_operator: Runner, numbers: dict[str, Any]
+def test_a_function_receives_tables_and_the_level_of_its_log_and_returns_tables(
+    place: dict[str, Any], run_operator: Runner, numbers: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from airflow.sdk import DAG, task
+
+    monkeypatch.setenv("SNOWPACK_LOG_LEVEL", "DEBUG")
 
     with DAG("guard", schedule=None):
 
@@ -170,14 +172,14 @@ def test_a_function_receives_tables_and_returns_them(
             import pyarrow as pa
             import pyarrow.compute as pc
 
-            assert not any(name.startswith("AIRFLOW") for name in os.environ)
-            return {"rows": pa.table({"number": pc.multiply(numbers["number"], times)}), "seen": numbers.num_rows}
+            own = [name for name in os.environ if name.startswith(("AIRFLOW", "SNOWPACK"))]
+            return {"rows": pa.table({"number": pc.multiply(numbers["number"], times)}), "own": own}
 
         called: Any = doubled(numbers, 2)
     outcome = run_operator(called.operator)
 
     assert outcome.error is None
-    assert outcome.xcom["seen"] == 3
+    assert outcome.xcom["own"] == ["SNOWPACK_LOG_LEVEL"]
     assert [row["number"] for row in rows(outcome.xcom["rows"])] == [2, 4, 6]
     assert left_behind() == []
 
@@ -208,6 +210,8 @@ def test_a_deferred_task_hands_on_the_outputs_of_its_pod(
     outcome = run_operator(operator, params={"token": SECRET})
     assert outcome.state == "deferred", outcome.error
     assert SECRET not in repr(outcome.message)
+    with hooks.SnowpackHook() as hook:
+        assert [table.readers for table in hook.interim().tables()] == [0], "a deferred task renews no lease"
     first = run_operator.instance.id
     event = asyncio.run(_event(outcome))
     resume = (outcome.message.next_method, {**outcome.message.next_kwargs, "event": event})
@@ -220,6 +224,7 @@ def test_a_deferred_task_hands_on_the_outputs_of_its_pod(
 
 async def _event(outcome: Outcome) -> Any:
     """Return the event of the trigger, created as the triggerer does."""
+    from airflow.providers.cncf.kubernetes.triggers.pod import KubernetesPodTrigger
     from airflow.sdk.serde import deserialize
 
     arguments: Any = deserialize(outcome.message.trigger_kwargs)
