@@ -30,11 +30,11 @@ ALONE = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_SYSTEM": os.devnull}
 class Repository:
     """A bare repository, whose commits have the same hash in each run."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, object_format: str = "sha1") -> None:
         self.path = path
         self.url = f"file://{path}"
         self._commits = 0
-        self.git("init", "--quiet", "--bare", "--initial-branch=main", str(path), here=False)
+        self.git("init", "--quiet", "--bare", "--initial-branch=main", f"--object-format={object_format}", str(path), here=False)
 
     def git(self, *arguments: str, given: str = "", here: bool = True) -> str:
         command = ["git", *([f"--git-dir={self.path}"] if here else []), *arguments]

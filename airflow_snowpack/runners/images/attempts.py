@@ -104,6 +104,8 @@ class ImageAttempts:
     def _give_up(self, conn: sa.Connection, key: str, row: sa.Row[Any], now: datetime) -> None:
         """Fail an image whose last attempt was lost."""
         error = f"The lease of the last attempt, by {row.claimed_by}, expired at {row.visible_at:%Y-%m-%d %H:%M} UTC."
+        if row.visible_at > now:
+            error = f"The last attempt, by an earlier try of {row.claimed_by}, did not end."
         values = {"state": ImageState.FAILED.value, "finished_at": now, "error": error, **unclaimed(now)}
         conn.execute(sa.update(image_builds).where(IMAGE.key == key).values(values))
         conn.execute(END_WAITS, {"b_key": key})

@@ -21,6 +21,7 @@ from airflow_snowpack.runners.images.source import ImageBuild
 
 RESOLVE_TIMEOUT = timedelta(seconds=60)
 ANSWER = re.compile(r"([0-9a-f]{40}|[0-9a-f]{64})\t(.+)")
+SHA256_LENGTH = 64
 PEELED = "^{}"
 """Marks the commit that an annotated tag points to."""
 OPTIONS = (
@@ -29,6 +30,11 @@ OPTIONS = (
     *("-c", "core.hooksPath=/dev/null", "-c", "advice.detachedHead=false", "-c", "core.autocrlf=false"),
 )
 SSH = "ssh -o BatchMode=yes -o ConnectTimeout=30 -o ServerAliveInterval=15 -o ServerAliveCountMax=4"
+
+
+def preflight(commands: Commands, source: ImageBuild, scratch: Path) -> None:
+    """:raises BuilderUnavailable: Git is not installed on this worker."""
+    _git(commands, source, scratch, "version")
 
 
 def resolve(commands: Commands, source: ImageBuild, scratch: Path) -> str:
@@ -66,7 +72,8 @@ def check_out(commands: Commands, source: ImageBuild, scratch: Path) -> Path:
     """
     repository, context, commit = scratch / "repository.git", scratch / "context", source.revision
     context.mkdir()
-    _git(commands, source, scratch, "init", "--quiet", "--bare", str(repository))
+    object_format = "sha256" if len(commit) == SHA256_LENGTH else "sha1"
+    _git(commands, source, scratch, "init", "--quiet", "--bare", f"--object-format={object_format}", str(repository))
     here = (f"--git-dir={repository}", f"--work-tree={context}")
     _fetch(commands, source, scratch, here)
     try:

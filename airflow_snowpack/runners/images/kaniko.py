@@ -47,7 +47,7 @@ class Kaniko:
 
     :param template: a manifest of a Job in YAML, whose first container runs Kaniko's executor.
     :param program: the command-line client of Kubernetes.
-    :param sleep: waits between two looks at the pod, in seconds.
+    :param sleep: waits between two reads of the pod's state, in seconds.
     """
 
     def __init__(self, template: Path, program: str = "kubectl", sleep: Callable[[float], None] = time.sleep) -> None:

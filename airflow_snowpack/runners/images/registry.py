@@ -25,6 +25,7 @@ import sqlalchemy as sa
 
 from airflow_snowpack.errors import Kind, SnowpackError
 from airflow_snowpack.runners.errors import EntryCancelled
+from airflow_snowpack.runners.images import git
 from airflow_snowpack.runners.images.attempts import ImageAttempt, ImageAttempts
 from airflow_snowpack.runners.images.build_log import BuildLog
 from airflow_snowpack.runners.images.builder import Builder, BuildJob
@@ -36,7 +37,6 @@ from airflow_snowpack.runners.images.errors import (
     ImageBuildFailed,
     ImageBuildStopped,
 )
-from airflow_snowpack.runners.images.git import check_out, resolve
 from airflow_snowpack.runners.images.key import image_key
 from airflow_snowpack.runners.images.model import Building, Failed, ImagePolicy, ImageState, Ready
 from airflow_snowpack.runners.images.records import ImageRecords, audit_subject
@@ -60,6 +60,8 @@ log = logging.getLogger(__name__)
 
 USE_RECORDED_EVERY = timedelta(days=1)
 """Retention counts from the last use, in days; a request of a ready image usually writes nothing."""
+MAX_ERROR = 2_000
+"""Characters of an error that the store keeps."""
 FINAL_KINDS = (Kind.INVALID, Kind.NOT_FOUND)
 """Another attempt at the same commit would fail in the same way."""
 
@@ -122,7 +124,7 @@ class ImageBuilds(ImageRecords):
                 found = self._still_here(found, commands)
             if isinstance(found, Ready | Failed):
                 return self._usable(found)
-            self._preflight(commands)
+            self._preflight(commands, pinned)
             attempt = self._attempts.claim(key, holder or _here(), is_task=holder is not None)
             if attempt is not None:
                 self._build(attempt, pinned, output, commands)
@@ -141,7 +143,7 @@ class ImageBuilds(ImageRecords):
         if source.is_pinned:
             return source
         with scratch_folder() as scratch:
-            return source.at(resolve(commands, source, scratch))
+            return source.at(git.resolve(commands, source, scratch))
 
     def _enter_wait(self, key: str, task: str) -> None:
         row = {"key": key, "task": storable(task), "since": self.store.clock()}
@@ -201,8 +203,10 @@ class ImageBuilds(ImageRecords):
         log.warning("image_gone: %s is not on this host any more, and is built again", found.reference)
         return self._state(found.key) or found
 
-    def _preflight(self, commands: Commands) -> None:
+    def _preflight(self, commands: Commands, source: ImageBuild) -> None:
+        """Check what a build needs of this worker before it counts as an attempt."""
         with scratch_folder() as scratch:
+            git.preflight(commands, source, scratch)
             self._builder.preflight(commands, scratch)
 
     def _build(self, attempt: ImageAttempt, source: ImageBuild, output: BuildLog, commands: Commands) -> None:
@@ -235,7 +239,7 @@ class ImageBuilds(ImageRecords):
     def _built(self, attempt: ImageAttempt, source: ImageBuild, commands: Commands) -> str | None:
         """Return the digest of the published image; ``None``: the lease was lost, and nothing was published."""
         with scratch_folder() as scratch:
-            context = check_out(commands, source, scratch)
+            context = git.check_out(commands, source, scratch)
             dockerfile = (context / source.dockerfile).resolve()
             if not dockerfile.is_file() or not dockerfile.is_relative_to(context.resolve()):
                 raise DockerfileNotFound(source.dockerfile, source.revision)
@@ -247,7 +251,7 @@ class ImageBuilds(ImageRecords):
             return self._builder.publish(job, image_id)
 
     def _failed(self, attempt: ImageAttempt, error: Exception, output: BuildLog) -> None:
-        text = output.redacted(" ".join(f"{error}".split()))
+        text = output.redacted(" ".join(f"{error}".split()))[:MAX_ERROR]
         is_final = isinstance(error, SnowpackError) and error.kind in FINAL_KINDS
         if self._attempts.fail(attempt, text, output.text(), is_final=is_final):
             log.warning("image_build_failed: %s (%d of %d): %s", attempt, attempt.number, self.policy.max_attempts, text)

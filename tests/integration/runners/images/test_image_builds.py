@@ -13,6 +13,7 @@ from image_world import DIGEST, REGISTRY, NotedBuilder
 from query_plans import scans, sent_by
 
 from airflow_snowpack.runners.images import (
+    BuilderUnavailable,
     Building,
     Failed,
     ImageBuild,
@@ -191,16 +192,17 @@ def beating(store: Store, builder: NotedBuilder) -> ImageBuilds:
 def test_the_lease_is_renewed_while_a_build_lasts(
     beating: ImageBuilds, builder: NotedBuilder, repository: Repository, clock: MovedClock
 ) -> None:
-    renewed, until = threading.Event(), clock() + timedelta(minutes=49)
+    renewed, until = threading.Semaphore(0), clock() + timedelta(minutes=49)
 
     def note_renewal(_conn: object, _cursor: object, statement: str, *_: object) -> None:
         if statement.startswith("UPDATE image_builds SET visible_at"):
-            renewed.set()
+            renewed.release()
 
     def lasting(job: BuildJob) -> None:
         clock.move(timedelta(minutes=19))
         sa.event.listen(beating.store.engine, "after_cursor_execute", note_renewal)
-        assert renewed.wait(PATIENCE_S)
+        for _ in range(3):  # the first one may have read the clock before, and the third comes after the commit of the second
+            assert renewed.acquire(timeout=PATIENCE_S)
         assert beating.get(job.key).lease_until == until
         clock.move(timedelta(minutes=29))  # 48 minutes after the claim
         found = beating.ensure(job.source, build=True, holder="other")
@@ -278,6 +280,35 @@ def test_an_image_whose_builders_all_died_has_failed(
     with pytest.raises(ImageBuildFailed, match=r"in 3 attempts: The lease of the last attempt, by w2, expired at"):
         images.ensure(source, build=True)
     assert builder.jobs == []
+
+
+def test_a_task_whose_tries_are_all_killed_does_not_build_for_ever(
+    images: ImageBuilds, builder: NotedBuilder, repository: Repository
+) -> None:
+    source = ImageBuild(repository.url, repository.commit(DOCKERFILE))
+    key = images.ensure(source).key
+    for _ in range(3):
+        assert images._attempts.claim(key, "dag/run/task", is_task=True) is not None  # and is killed
+    with pytest.raises(
+        ImageBuildFailed, match=r"in 3 attempts: The last attempt, by an earlier try of dag/run/task, did not end"
+    ):
+        images.ensure(source, build=True, holder="dag/run/task")
+    assert builder.jobs == []
+
+
+@pytest.mark.one_database
+def test_a_worker_that_cannot_build_uses_up_no_attempt(
+    images: ImageBuilds, repository: Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = ImageBuild(repository.url, repository.commit(DOCKERFILE))
+    monkeypatch.setenv("PATH", "/nowhere")
+    with pytest.raises(BuilderUnavailable, match="'git'"):
+        images.ensure(source, build=True)
+    without_builder = ImageBuilds(images.store, images.target)
+    with pytest.raises(BuilderUnavailable):
+        without_builder.ensure(source, build=True)
+    (record,) = images.list().items
+    assert (record.state, record.attempts) == (ImageState.WAITING, 0)
 
 
 def test_a_stopped_build_returns_to_the_queue_and_does_not_count(

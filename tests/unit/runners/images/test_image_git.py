@@ -6,6 +6,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import pytest
+from image_world import Repository
 
 from airflow_snowpack.runners.errors import EntryCancelled
 from airflow_snowpack.runners.images import ImageBuild, RepositoryUnavailable, RevisionNotFound, git
@@ -15,8 +16,6 @@ from airflow_snowpack.runners.images.git import check_out, resolve
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    from image_world import Repository
 
 FILES = {"Dockerfile": "FROM scratch\n", "app/score.py": "print('é')\r\n"}
 
@@ -87,6 +86,15 @@ def test_the_files_of_a_commit_are_checked_out_as_they_are(repository: Repositor
     context = check_out(Commands(), ImageBuild(repository.url, commit), scratch)
     found = {str(path.relative_to(context)): path.read_bytes().decode() for path in context.rglob("*") if path.is_file()}
     assert found == FILES
+
+
+def test_a_repository_with_sha256_hashes_is_read_too(tmp_path: Path, scratch: Path) -> None:
+    repository = Repository(tmp_path / "long.git", "sha256")
+    commit = repository.commit(FILES)
+    assert len(commit) == 64
+    source = ImageBuild(repository.url, "main")
+    assert resolve(Commands(), source, scratch) == commit
+    assert (check_out(Commands(), source.at(commit), scratch) / "Dockerfile").read_text() == FILES["Dockerfile"]
 
 
 def test_a_server_that_sends_no_single_commits_sends_its_branches(

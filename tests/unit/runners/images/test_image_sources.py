@@ -135,12 +135,18 @@ def test_a_dockerfile_outside_of_the_repository_is_refused(dockerfile: Any) -> N
         ({"PATH": "/tmp"}, "the builder itself reads"),
         ({"LD_PRELOAD": "x.so"}, "the builder itself reads"),
         ({"DOCKER_HOST": "tcp://x"}, "the builder itself reads"),
+        ({"STORAGE_DRIVER": "vfs"}, "the builder itself reads"),
     ],
 )
 def test_build_arguments_that_cannot_be_passed_are_refused_without_their_values(build_args: Any, problem: str) -> None:
     with pytest.raises(InvalidImageBuild, match=rf"^build_args = .*{problem}") as refused:
         ImageBuild(REMOTE, "main", build_args=build_args)
     assert "secret" not in str(refused.value)
+
+
+def test_usual_names_of_build_arguments_are_allowed() -> None:
+    names = ("GIT_COMMIT", "HTTP_PROXY", "PYTHON_VERSION", "REGISTRY_MIRROR", "STORAGE_URL", "path", "LDFLAGS", "A1", "_x")
+    assert list(ImageBuild(REMOTE, "main", build_args=dict.fromkeys(names, "")).build_args) == list(names)
 
 
 def test_a_source_is_a_value_that_hides_its_arguments() -> None:
