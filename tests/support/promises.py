@@ -73,7 +73,7 @@ PROMISES = (
             "unit/interim/test_interim_frames.py",
             "unit/interim/test_lossless.py",
             "unit/interim/test_rows_contract.py",
-            "unit/runners/test_module_entries.py",
+            "unit/runners/test_module_tables.py",
         ),
     ),
     Promise(
