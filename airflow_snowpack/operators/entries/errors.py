@@ -98,7 +98,7 @@ class ClusterRefused(EntryError, kind=Kind.MISCONFIGURED):
 
     def __init__(self, status: int, problem: object) -> None:
         advice = (
-            "Grant the worker's service account the verbs that the page on entries lists"
+            "Grant the worker's service account the verbs of docker/kubernetes/entry-role.yaml"
             if status in (401, 403)
             else "Correct the task's runner_options or its pod template"
         )
