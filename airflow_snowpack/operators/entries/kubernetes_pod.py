@@ -100,6 +100,7 @@ class EntryPod(KubernetesPodOperator):
             on_kill_action="delete_pod",
             execution_timeout=time_limit,
         )
+        pod.name = cls._set_name(pod.name)  # the request is built before the provider would do this
         pod.labels = {**pod.labels, **identity.keys()}
         pod.identity, pod.root = identity, root
         pod.refuse_stopped = lambda: None

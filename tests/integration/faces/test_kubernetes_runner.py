@@ -147,13 +147,16 @@ def test_an_entry_receives_exactly_its_arguments_environment_and_folder(cluster:
 
 def test_the_pod_names_the_task_and_contains_no_secret(cluster: Cluster) -> None:
     run = cluster.run_of("/bin/true", environment={"TOKEN": SECRET})
-    runner = cluster.runner(identity("0196-b", 3), time_limit=timedelta(minutes=90), node_selector={"disk": "ssd"})
+    runner = cluster.runner(
+        identity("0196-b", 3), time_limit=timedelta(minutes=90), node_selector={"disk": "ssd"}, name="Score It"
+    )
 
     assert runner.run(run, Lines()) == 0
 
     (pod,) = cluster.api.created
     spec, (container,) = pod["spec"], pod["spec"]["containers"]
     assert pod["metadata"]["namespace"] == "lake"
+    assert pod["metadata"]["name"].startswith("score-it-")
     assert (spec["activeDeadlineSeconds"], spec["restartPolicy"]) == (5400, "Never")
     assert (spec["serviceAccountName"], spec["nodeSelector"]) == ("entries", {"disk": "ssd"})
     assert spec["volumes"] == TEMPLATE["spec"]["volumes"]  # type: ignore[index]
