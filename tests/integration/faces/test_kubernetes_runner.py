@@ -148,7 +148,7 @@ def test_an_entry_receives_exactly_its_arguments_environment_and_folder(cluster:
 def test_the_pod_names_the_task_and_contains_no_secret(cluster: Cluster) -> None:
     run = cluster.run_of("/bin/true", environment={"TOKEN": SECRET})
     runner = cluster.runner(
-        identity("0196-b", 3), time_limit=timedelta(minutes=90), node_selector={"disk": "ssd"}, name="Score It"
+        identity("0196-b", 3), time_limit=timedelta(minutes=90), node_selector={"disk": "ssd"}, name="Score.It"
     )
 
     assert runner.run(run, Lines()) == 0
