@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     import pytest
 
 SPARK_FOLDERS = {"spark", "maintenance", "faces"}
+# The files in these folders that do not use Spark: each is one group, for the sake of its fixtures.
+WITHOUT_SPARK = ("test_docker_runner", "test_entries_", "test_entry_", "test_kubernetes_runner", "test_run_states_")
 # The folders below tests/system that do not use the running Airflow.
 SYSTEM_FOLDERS = {"dags_test", "demo"}
 LONGEST_FIRST = ("airflow", "spark", "dags_test", "demo")
@@ -32,11 +34,12 @@ def scope_of(nodeid: str) -> str:
 
     All tests on the running Airflow are one group, and so are all on Spark, all of ``airflow dags test``, and the demo.
     """
-    folders = nodeid.partition("::")[0].split("/")
+    path = nodeid.partition("::")[0]
+    *folders, file = path.split("/")
     if "system" in folders:
         return next(iter(SYSTEM_FOLDERS & set(folders)), "airflow")
     if "integration" in folders and (SPARK_FOLDERS & set(folders) or "on_spark" in nodeid):
-        return "spark"
+        return path if file.startswith(WITHOUT_SPARK) else "spark"
     return nodeid
 
 

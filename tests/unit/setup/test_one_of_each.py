@@ -58,6 +58,14 @@ def test_what_shares_an_airflow_or_a_spark_is_handed_out_together() -> None:
     assert scope_of("tests/unit/spark/test_java.py::test_a") == "tests/unit/spark/test_java.py::test_a"
 
 
+def test_a_face_waits_for_spark_only_if_it_uses_spark() -> None:
+    files = list((SUPPORT.parent / "integration" / "faces").glob("test_*.py"))
+    on_spark = {file.name for file in files if scope_of(f"tests/integration/faces/{file.name}::test_a") == "spark"}
+
+    assert on_spark == {file.name for file in files if "spark" in file.read_text().lower()}
+    assert 0 < len(on_spark) < len(files)
+
+
 def test_what_takes_longest_is_handed_out_first(tmp_path: Path, run_tests: Callable[..., list[str]]) -> None:
     """One process runs everything in the order in which it is handed out; the longest groups have the fewest tests here."""
     folders = ["integration/spark", "system", "system/dags_test", "system/demo", "unit"]
