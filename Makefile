@@ -25,9 +25,9 @@ help: ## say what there is
 demo: $(READY) ## watch a fragmented Iceberg table become healthy through an Airflow DAG
 	@$(BIN)/python -m examples.demo $(DEMO)
 
-test: $(READY) ## unit, integration and system tests, three at a time; TESTS=path or TESTS="-k words" for some of them
+test: $(READY) ## unit, integration and system tests, four at a time; TESTS=path or TESTS="-k words" for some of them
 	$(ARCHIVE_CLASSES)
-	$(BIN)/python -m pytest --numprocesses 3 $(TESTS)
+	$(BIN)/python -m pytest --numprocesses 4 $(TESTS)
 
 soak: $(READY) ## long randomized and crash tests; the report goes to benchmarks/SOAK.md
 	$(ARCHIVE_CLASSES)
