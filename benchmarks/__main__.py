@@ -30,6 +30,8 @@ from benchmarks import (
     plugin_cost,
     pressure,
     queued,
+    queued_airflow,
+    queued_tables,
     schedules,
     schedules_latency,
     year,
@@ -40,7 +42,8 @@ from benchmarks.year_fill import Sizes
 
 HERE = Path(__file__).parent
 PARTS = [
-    *("lifecycle", "pressure", "queued", "api", "schedules", "schedule_latency", "parse", "plugin", "maintain_table"),
+    *("lifecycle", "pressure", "queued", "queued_airflow", "queued_tables", "api", "schedules", "schedule_latency", "parse"),
+    *("plugin", "maintain_table"),
     *("builds_cleanup", "builds_read", "builds_write", "interim_handover", "interim_collector", "year"),
 ]
 ON_POSTGRES = {"lifecycle", "pressure", "queued", "api", "schedules", "interim_handover", "interim_collector"}
@@ -69,6 +72,10 @@ def main() -> int:
                 interim_handover.run(server, results, rounds=max(arguments.rounds, 15))
             if "interim_collector" in arguments.parts:
                 interim_collector.run(server, results, rounds=arguments.rounds)
+    if "queued_airflow" in arguments.parts:
+        queued_airflow.run(results, rounds=arguments.rounds)
+    if "queued_tables" in arguments.parts:
+        queued_tables.run(results)
     if "schedule_latency" in arguments.parts:
         schedules_latency.run(results, rounds=arguments.rounds)
     if "parse" in arguments.parts:

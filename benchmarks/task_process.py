@@ -27,19 +27,25 @@ class Supervisor:
         return None
 
 
-def run_task(task: Any) -> None:
-    """:raises RuntimeError: the task did not succeed."""
+def run_task(task: Any, *, map_index: int = -1, resume: Any = None) -> Any:
+    """Run one try of a task, or what follows a wait in the triggerer.
+
+    :param resume: the name of the method and its arguments, after a wait.
+    :returns: Airflow's message about the end, or about the wait.
+    :raises RuntimeError: the task has failed.
+    """
     import structlog
     from airflow.sdk.execution_time import task_runner
 
     vars(task_runner)["SUPERVISOR_COMMS"] = Supervisor()
-    instance = _instance(task)
-    state, _, error = task_runner.run(instance, instance.get_template_context(), structlog.get_logger())
-    if state != "success":
+    instance = _instance(task, map_index, resume)
+    state, message, error = task_runner.run(instance, instance.get_template_context(), structlog.get_logger())
+    if state not in ("success", "deferred"):
         raise RuntimeError(f"The task {task.task_id} ended as {state}: {error!r}")
+    return message
 
 
-def _instance(task: Any) -> Any:
+def _instance(task: Any, map_index: int, resume: Any) -> Any:
     from airflow.sdk.api.datamodels._generated import DagRun, DagRunState, DagRunType, TIRunContext
     from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
 
@@ -59,14 +65,15 @@ def _instance(task: Any) -> Any:
         consumed_asset_events=[],
         partition_key=None,
     )
-    context = TIRunContext(dag_run=dag_run, max_tries=0, should_retry=False, task_reschedule_count=0)
+    resumed = {"next_method": resume[0], "next_kwargs": resume[1]} if resume else {}
+    context = TIRunContext(dag_run=dag_run, max_tries=0, should_retry=False, task_reschedule_count=0, **resumed)
     instance = RuntimeTaskInstance.model_construct(
         id=uuid.uuid4(),
         task_id=task.task_id,
         dag_id=task.dag_id,
         run_id="run1",
         try_number=1,
-        map_index=-1,
+        map_index=map_index,
         dag_version_id=uuid.uuid4(),
         hostname="host",
         context_carrier={},
@@ -76,7 +83,7 @@ def _instance(task: Any) -> Any:
         start_date=now,
         end_date=None,
         state=None,
-        is_mapped=False,
+        is_mapped=map_index >= 0,
         rendered_map_index=None,
         sentry_integration="",
         _ti_context_from_server=context,
