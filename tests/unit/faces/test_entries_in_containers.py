@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import signal
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -24,9 +26,11 @@ from podman_engine import PodmanEngine
 from airflow_snowpack import hooks, operators
 from airflow_snowpack.interim import read_ref
 from airflow_snowpack.interim.frames.tables import read_as_arrow
+from airflow_snowpack.operators.entries.base import RunsEntry
 from airflow_snowpack.settings import Settings
 
 if TYPE_CHECKING:
+    from airflow_snowpack.runners.invocation import Line
     from tests.unit.faces.conftest import Outcome, Runner
 
 IMAGE = "acme/score:1.4"
@@ -198,6 +202,31 @@ def test_an_entry_that_fails_hands_on_nothing(
     assert left_behind() == []
     with hooks.SnowpackHook() as hook:
         assert [table.producer.task_id for table in hook.interim().tables()] == ["made"]
+
+
+def test_a_task_that_airflow_ends_leaves_nothing(
+    place: dict[str, Any], declared: Callable[..., Any], run_operator: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended: list[str] = []
+
+    def end_task(self: RunsEntry, line: Line) -> None:
+        if not ended:  # by SIGTERM, as Airflow does, when the entry runs
+            ended.append(line.text)
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    monkeypatch.setattr(RunsEntry, "_log_line", end_task)
+    before = signal.getsignal(signal.SIGTERM)
+    # The provider passes on a line of a pod when the next one has arrived.
+    code = "import time\nprint('started'); print('waits', flush=True)\ntime.sleep(600)"
+    operator = declared(command=[sys.executable, "-c", code], command_env=ENVIRONMENT, **place)
+    try:
+        outcome = run_operator(operator, params={"token": SECRET})
+    finally:
+        signal.signal(signal.SIGTERM, before)  # the runner leaves its own behind
+
+    assert ended == ["started"]
+    assert (outcome.state, str(outcome.error)) == ("up_for_retry", "143")
+    assert left_behind() == []
 
 
 def test_a_deferred_task_hands_on_the_outputs_of_its_pod(
