@@ -13,7 +13,6 @@ from image_world import NotedBuilder, Repository
 from made_images import COMMIT, HOLDER, LOG, SCORE, WAITING, ImageMaker, MadeImages, make_images
 
 from airflow_snowpack import installation
-from airflow_snowpack.cli.commands.images import build_or_wait
 from airflow_snowpack.runners.images import ImageBuild, ImageRecords, ImageState, registry
 from airflow_snowpack.store import AuditTrail
 
@@ -146,6 +145,8 @@ def test_a_build_of_another_process_is_waited_for_and_explained_once(jobs: Jobs,
         sleeps.append(seconds)
         if len(sleeps) == 3:
             maker.succeed(attempt)
+
+    from airflow_snowpack.cli.commands.images import build_or_wait
 
     ready = build_or_wait(maker.builds, ImageBuild(SCORE, COMMIT), poll=timedelta(seconds=5), sleep=sleep)
     assert (ready.key, ready.state, sleeps) == (attempt.key, ImageState.READY, [5.0, 5.0, 5.0])

@@ -7,11 +7,9 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from airflow.sdk.exceptions import AirflowRuntimeError, ErrorType
 
-from airflow_snowpack import triggers
+from airflow_snowpack import hooks, triggers
 from airflow_snowpack.connections.errors import ConnectionNotFound, ConnectionUnreadable
-from airflow_snowpack.hooks.connections import read_connection
 from airflow_snowpack.jobs import Jobs, JobStatus
 
 if TYPE_CHECKING:
@@ -29,23 +27,24 @@ LONG = "9999-01-01T00:00:00+00:00"
 class Supervisor:
     """Answers requests for the connection ``far``, and for no other.
 
-    :ivar failures: how many requests fail before that; an error is the answer to all.
+    :ivar failures: how many requests fail before that; the name of an error type is the answer to all.
     :ivar asked: how many requests there were.
     """
 
     def __init__(self, host: Path) -> None:
         self._host = host
-        self.failures: int | ErrorType = 0
+        self.failures: int | str = 0
         self.asked = 0
 
     def send(self, message: Any) -> Any:
+        from airflow.sdk.exceptions import AirflowRuntimeError, ErrorType
         from airflow.sdk.execution_time.comms import ConnectionResult, ErrorResponse
 
         if type(message).__name__ != "GetConnection":
             return None  # such as a request to mask a secret
         self.asked += 1
-        if isinstance(self.failures, ErrorType):
-            return ErrorResponse(error=self.failures)
+        if isinstance(self.failures, str):
+            return ErrorResponse(error=ErrorType[self.failures])
         if self.failures:
             self.failures -= 1
             raise AirflowRuntimeError(ErrorResponse(error=ErrorType.API_SERVER_ERROR, detail={"status_code": 503}))
@@ -97,25 +96,25 @@ def test_a_wait_goes_on_when_airflow_does_not_answer_the_first_requests_for_its_
     assert supervisor.failures == 0
 
 
-@pytest.mark.parametrize("error", [ErrorType.GENERIC_ERROR, ErrorType.API_SERVER_ERROR])
-def test_an_error_is_no_answer(supervisor: Supervisor, error: ErrorType) -> None:
+@pytest.mark.parametrize("error", ["GENERIC_ERROR", "API_SERVER_ERROR"])
+def test_an_error_is_no_answer(supervisor: Supervisor, error: str) -> None:
     supervisor.failures = error
 
     with pytest.raises(ConnectionUnreadable, match="'far' for the store could not be read: ExecutionAPISecretsBackend failed"):
-        read_connection("far", "the store")
+        hooks.connections.read_connection("far", "the store")
 
 
 def test_a_connection_that_is_found_at_the_second_request_is_not_missing(supervisor: Supervisor) -> None:
     supervisor.failures = 1
 
     with pytest.raises(ConnectionUnreadable, match="has it now"):
-        read_connection("far", "the store")
-    assert read_connection("far", "the store").host is not None
+        hooks.connections.read_connection("far", "the store")
+    assert hooks.connections.read_connection("far", "the store").host is not None
 
 
-@pytest.mark.parametrize("failures", [0, ErrorType.PERMISSION_DENIED])
+@pytest.mark.parametrize("failures", [0, "PERMISSION_DENIED"])
 def test_a_connection_that_does_not_exist_or_is_denied_ends_the_wait(
-    supervisor: Supervisor, ended: str, failures: int | ErrorType
+    supervisor: Supervisor, ended: str, failures: int | str
 ) -> None:
     supervisor.failures = failures
 
@@ -177,7 +176,7 @@ def sealed_vault(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.mark.usefixtures("sealed_vault")
 def test_a_secrets_backend_that_fails_may_have_the_connection() -> None:
     with pytest.raises(ConnectionUnreadable, match="SealedVault failed with ConnectionError") as unreadable:
-        read_connection("far", "the store")
+        hooks.connections.read_connection("far", "the store")
     assert "hunter2" not in str(unreadable.value)
 
 
@@ -185,9 +184,9 @@ def test_a_secrets_backend_that_fails_may_have_the_connection() -> None:
 def test_a_connection_that_another_backend_has_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AIRFLOW_CONN_FAR", json.dumps({"conn_type": "sqlite", "host": "/far.db"}))
 
-    assert read_connection("far", "the store").host == "/far.db"
+    assert hooks.connections.read_connection("far", "the store").host == "/far.db"
 
 
 def test_a_connection_that_no_backend_has_is_not_found() -> None:
     with pytest.raises(ConnectionNotFound, match="isn't defined"):
-        read_connection("nowhere", "the store")
+        hooks.connections.read_connection("nowhere", "the store")

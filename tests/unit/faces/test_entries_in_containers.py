@@ -26,10 +26,10 @@ from podman_engine import PodmanEngine
 from airflow_snowpack import hooks, operators
 from airflow_snowpack.interim import read_ref
 from airflow_snowpack.interim.frames.tables import read_as_arrow
-from airflow_snowpack.operators.entries.base import RunsEntry
 from airflow_snowpack.settings import Settings
 
 if TYPE_CHECKING:
+    from airflow_snowpack.operators.entries.base import RunsEntry
     from airflow_snowpack.runners.invocation import Line
     from tests.unit.faces.conftest import Outcome, Runner
 
@@ -214,7 +214,7 @@ def test_a_task_that_airflow_ends_leaves_nothing(
             ended.append(line.text)
             os.kill(os.getpid(), signal.SIGTERM)
 
-    monkeypatch.setattr(RunsEntry, "_log_line", end_task)
+    monkeypatch.setattr(operators.RunEntryOperator, "_log_line", end_task)
     before = signal.getsignal(signal.SIGTERM)
     # The provider passes on a line of a pod when the next one has arrived.
     code = "import time\nprint('started'); print('waits', flush=True)\ntime.sleep(600)"

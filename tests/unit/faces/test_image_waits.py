@@ -12,8 +12,8 @@ from counted_reads import counted_reads
 from made_images import ImageMaker
 from trigger_rounds import connections, while_waiting
 
+from airflow_snowpack import triggers
 from airflow_snowpack.runners.images import ImagePolicy
-from airflow_snowpack.triggers import ImageBuildTrigger, image_builds
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,6 +44,8 @@ class Minutes:
 @pytest.fixture
 def minutes(monkeypatch: pytest.MonkeyPatch) -> Minutes:
     """The time between two tasks that are resumed for one image."""
+    from airflow_snowpack.triggers import image_builds
+
     clock = Minutes()
     monkeypatch.setattr(image_builds, "time", clock)
     return clock
@@ -51,6 +53,8 @@ def minutes(monkeypatch: pytest.MonkeyPatch) -> Minutes:
 
 @pytest.fixture(autouse=True)
 def none_resumed(monkeypatch: pytest.MonkeyPatch) -> None:
+    from airflow_snowpack.triggers import image_builds
+
     monkeypatch.setattr(image_builds, "_resumed_at", {})
 
 
@@ -64,7 +68,7 @@ def test_1000_tasks_wait_for_20_images_with_one_connection_and_one_statement_for
     maker = ImageMaker(far_store, ImagePolicy(lease=LONG))
     keys = [maker.request(commit=f"{number:040x}") for number in range(20)]
     attempts = {key: maker.begin(key) for key in keys}
-    waits = [ImageBuildTrigger(keys[number % 20]) for number in range(1_000)]
+    waits = [triggers.ImageBuildTrigger(keys[number % 20]) for number in range(1_000)]
     far_store.close()
 
     async def look(tasks: Tasks) -> None:
@@ -90,7 +94,7 @@ def test_of_the_tasks_that_wait_for_a_free_image_one_per_minute_is_resumed_to_bu
     maker = ImageMaker(jobs.store, ImagePolicy(lease=EXPIRED))
     lost, requested = maker.request(), maker.request(commit="1" * 40)
     maker.begin(lost)
-    waits = [ImageBuildTrigger((lost, requested)[number % 2]) for number in range(20)]
+    waits = [triggers.ImageBuildTrigger((lost, requested)[number % 2]) for number in range(20)]
 
     async def look(tasks: Tasks) -> None:
         for resumed in (1, 2, 3):
@@ -111,7 +115,7 @@ def test_of_the_tasks_that_wait_for_a_free_image_one_per_minute_is_resumed_to_bu
 def test_every_task_is_resumed_when_an_image_has_failed_or_was_forgotten(rounds: TriggerRounds, jobs: Jobs) -> None:
     maker = ImageMaker(jobs.store, ImagePolicy(lease=LONG, retry_base=LONG))
     failing, forgotten, retried = (maker.request(commit=digit * 40) for digit in "123")
-    waits = [ImageBuildTrigger((failing, forgotten, retried)[number % 3]) for number in range(9)]
+    waits = [triggers.ImageBuildTrigger((failing, forgotten, retried)[number % 3]) for number in range(9)]
     attempt = maker.begin(failing)
     maker.begin(forgotten)
     maker.fail(maker.begin(retried))
@@ -128,9 +132,9 @@ def test_every_task_is_resumed_when_an_image_has_failed_or_was_forgotten(rounds:
 
 
 def test_a_trigger_comes_back_as_it_was() -> None:
-    trigger = ImageBuildTrigger("9f86", "store", 2.5)
+    trigger = triggers.ImageBuildTrigger("9f86", "store", 2.5)
     path, state = trigger.serialize()
 
     assert path == "airflow_snowpack.triggers.image_builds.ImageBuildTrigger"
     assert state == {"key": "9f86", "store_conn_id": "store", "poll_seconds": 2.5}
-    assert ImageBuildTrigger(**state).serialize() == (path, state)
+    assert triggers.ImageBuildTrigger(**state).serialize() == (path, state)

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from airflow_snowpack.operators import RunQueuedJobsOperator
-from airflow_snowpack.sensors import JobQueueSensor
+from airflow_snowpack import operators, sensors
 
 if TYPE_CHECKING:
     from airflow.sdk import DAG
@@ -28,9 +27,13 @@ def on_the_page() -> DAG:
     from airflow.sdk import DAG
 
     page = (REPOSITORY / "docs/dags.md").read_text()
+    imported = {"JobQueueSensor": sensors.JobQueueSensor, "RunQueuedJobsOperator": operators.RunQueuedJobsOperator}
     (block,) = [block for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if "RunQueuedJobsOperator" in block]
     with DAG("page", schedule=None) as dag:
-        exec(textwrap.dedent(block), {"JobQueueSensor": JobQueueSensor, "RunQueuedJobsOperator": RunQueuedJobsOperator})
+        exec(
+            textwrap.dedent(block),
+            {"JobQueueSensor": sensors.JobQueueSensor, "RunQueuedJobsOperator": operators.RunQueuedJobsOperator},
+        )
     return dag
 
 
@@ -41,10 +44,10 @@ def test_a_worker_is_started_for_each_number_that_the_sensor_returns(source: Any
 
     dag = source()
     sensor, work = dag.get_task("jobs_wait"), dag.get_task("work")
-    assert isinstance(sensor, JobQueueSensor)
+    assert isinstance(sensor, sensors.JobQueueSensor)
     assert (sensor.max_workers, work.upstream_task_ids) == (4, {"jobs_wait"})
     assert isinstance(work, MappedOperator)
-    assert work.operator_class is RunQueuedJobsOperator
+    assert work.operator_class is operators.RunQueuedJobsOperator
     assert work.expand_input.value == {"number": sensor.output}
 
 
