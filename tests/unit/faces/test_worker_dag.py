@@ -30,10 +30,7 @@ def on_the_page() -> DAG:
     imported = {"JobQueueSensor": sensors.JobQueueSensor, "RunQueuedJobsOperator": operators.RunQueuedJobsOperator}
     (block,) = [block for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if "RunQueuedJobsOperator" in block]
     with DAG("page", schedule=None) as dag:
-        exec(
-            textwrap.dedent(block),
-            {"JobQueueSensor": sensors.JobQueueSensor, "RunQueuedJobsOperator": operators.RunQueuedJobsOperator},
-        )
+        exec(textwrap.dedent(block), imported)
     return dag
 
 
