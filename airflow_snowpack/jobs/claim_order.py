@@ -3,7 +3,7 @@
 A job's ``turn`` is drawn when it is submitted: the turn after the last waiting job of its database, and never before the turn
 that is being claimed. So each database has one job per turn, a database that was idle joins in the present turn, and a single job
 never waits for the whole backlog of another database. This is start-time fair queueing. It costs a submit two look-ups in an
-index and a claim none. Where nothing waits, the turns start again from the time in microseconds, so that they only ever rise.
+index and a claim none. Where nothing waits, the turns start again from the time: one turn per :data:`TICK`.
 
 Jobs that are submitted at the same moment may get the same turn; then the older one is first. In the queue, a priority is stored
 as its ``rank``, the negative of it, so that the whole order is ascending and one index has it.
@@ -22,6 +22,13 @@ from airflow_snowpack.store.leases import EVER
 from airflow_snowpack.store.tables.jobs import job_queue
 
 RESCAN = timedelta(seconds=2)
+TICK = timedelta(milliseconds=10)
+"""The length of a turn where no job waits.
+
+Submits that race for an empty queue do not see each other: their turns differ by the ticks between them, and the later database
+waits for as many jobs of the other one. With a longer tick that are fewer. It is not longer, because turns that run ahead of the
+time start again below the cursor, which then passes over jobs for up to :data:`RESCAN`.
+"""
 
 FRONT = 0
 """Before every turn: a job that was requeued has had its turn already."""
@@ -58,7 +65,7 @@ BEFORE = sa.tuple_(*ORDER) < _here
 
 def turn_of(moment: datetime) -> int:
     """Return the turn at this time where no job waits: the parameter ``b_turn`` of :func:`next_turn`."""
-    return (moment - EVER) // timedelta(microseconds=1)
+    return (moment - EVER) // TICK
 
 
 def next_turn(catalog_id: sa.ColumnElement[str], rank: sa.ColumnElement[int], database: sa.ColumnElement[str]) -> Any:
@@ -88,7 +95,7 @@ class ClaimCursor:
         self._reset_at = EVER
 
     def start(self, now: datetime) -> Place:
-        if now - self._reset_at >= RESCAN:
+        if not timedelta(0) <= now - self._reset_at < RESCAN:  # a clock may be set back
             self._start, self._reset_at = START, now
         return self._start
 

@@ -16,9 +16,13 @@ from query_plans import plan, scans, sent_by
 from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.jobs import Claim, InvalidPriority, Job, Jobs, JobStatus, LifecyclePolicy
 from airflow_snowpack.jobs.claim_order import RESCAN
+from airflow_snowpack.jobs.idempotency import RequestKey
+from airflow_snowpack.store import open_store
 from airflow_snowpack.store.tables.jobs import job_queue, jobs as jobs_table, table_locks
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from conftest import MovedClock
 
     from airflow_snowpack.store import Store
@@ -112,6 +116,34 @@ def test_a_database_that_was_idle_does_not_catch_up_on_the_turns_that_it_missed(
         submit(jobs, "idle")
 
     assert databases(jobs, 6) == ["busy", "idle", "busy", "idle", "busy", "idle"]
+
+
+def test_databases_that_submit_to_an_empty_queue_at_the_same_time_take_turns(postgres_database: str, clock: MovedClock) -> None:
+    """SQLite has one writer at a time, so that each submit sees the one before."""
+
+    class SubmitsMeanwhile(RequestKey):
+        def keep(self, conn: sa.Connection, job_id: str, now: datetime) -> None:
+            clock.forward(milliseconds=20)
+            submit(jobs, "small")
+
+    with Jobs(open_store(postgres_database, clock=clock)) as jobs:
+        first = TableName("lake", "large", f"t{next(FRESH)}")
+        jobs.submit(first, ["expire_snapshots"], key=SubmitsMeanwhile("vera", "k", "f"))
+        for _ in range(20):
+            submit(jobs, "large")
+
+        assert databases(jobs, 4) == ["large", "large", "small", "large"]
+
+
+def test_a_busy_worker_finds_a_job_of_a_higher_priority_after_its_clock_was_set_back(jobs: Jobs, clock: MovedClock) -> None:
+    for _ in range(3):
+        submit(jobs)
+    clock.forward(hours=2)
+    claim(jobs)
+    clock.forward(hours=-1)
+    urgent = submit(jobs, priority=5)
+
+    assert claim(jobs).job.job_id == urgent.job_id
 
 
 def test_each_priority_has_turns_of_its_own(jobs: Jobs, clock: MovedClock) -> None:
