@@ -157,17 +157,19 @@ def submit_once(jobs: Jobs, catalog: Catalog, request: MaintenanceRequest, *, ow
 def submit_own(jobs: Jobs, catalog: Catalog, request: MaintenanceRequest, *, owner: str, submitted_by: str | None = None) -> Job:
     """Return the owner's active queued job if it has this request; otherwise submit a new one.
 
-    Any other active job of the owner is cancelled first: its request is out of date, or the process that ran it is gone.
+    A job that runs keeps its priority. Any other active job of the owner is cancelled first: its request is out of date, or the
+    process that ran it is gone.
 
     :raises DrainModeOn: a new job is needed; nothing was cancelled.
     :raises TableLocked: also while the worker of the job that was cancelled is leaving the table.
     """
-    from airflow_snowpack.jobs import JobAlreadyFinished
+    from airflow_snowpack.jobs import JobAlreadyFinished, JobStatus
 
     own = jobs.find_owned(owner)
     if own is not None:
         wanted = request.table, request.actions, request.options
-        if not own.inline and (own.table, own.actions, own.options) == wanted:
+        ranked = own.priority == request.priority or own.status is JobStatus.RUNNING
+        if not own.inline and ranked and (own.table, own.actions, own.options) == wanted:
             return own
         refuse_if_draining(jobs)
         with suppress(JobAlreadyFinished):  # it ended between the two looks
@@ -202,10 +204,14 @@ def claim_own(
     """Take the owner's active job over, even from a process that is still alive; otherwise submit and claim a new one.
 
     An active job on the same table continues with the new request; one on another table is cancelled.
+
+    :raises DrainModeOn: a new job is needed, or a pending one would start; nothing was changed.
     """
-    from airflow_snowpack.jobs import JobAlreadyFinished
+    from airflow_snowpack.jobs import JobAlreadyFinished, JobStatus
 
     own = jobs.find_owned(owner)
+    if own is not None and (own.table != request.table or own.status is JobStatus.PENDING):
+        refuse_if_draining(jobs)
     with suppress(JobAlreadyFinished):  # it ended between the two looks
         if own is not None and own.table == request.table:
             check_options(lambda: catalog, request)

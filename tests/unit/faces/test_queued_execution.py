@@ -198,6 +198,32 @@ def test_a_try_that_runs_inline_continues_the_queued_job_of_the_try_before(
     assert (only(jobs).job_id, only(jobs).status, only(jobs).inline) == (first.job_id, JobStatus.COMPLETED, True)
 
 
+def test_drain_mode_refuses_to_run_the_pending_job_of_the_try_before_inline(
+    run_operator: Runner, jobs: Jobs, flights: TableName
+) -> None:
+    run_operator(maintain())
+    jobs.set_drain(True, by="ops", reason="moving the store")
+    refused = run_operator(maintain(execution="inline"), try_number=2)
+
+    assert refused.state == "up_for_retry"
+    assert "Drain mode is on" in str(refused.error)
+    assert (only(jobs).status, only(jobs).inline) == (JobStatus.PENDING, False)
+
+
+@pytest.mark.parametrize("running", [False, True], ids=["pending", "running"])
+def test_a_try_with_another_priority_queues_its_job_again_unless_a_worker_runs_it(
+    run_operator: Runner, jobs: Jobs, flights: TableName, running: bool
+) -> None:
+    first = trigger_of(run_operator(maintain()))
+    if running:
+        jobs.claim("pod-1", catalog_id=flights.catalog_id)
+    second = trigger_of(run_operator(maintain(priority=7), try_number=2))
+
+    assert (second.job_id == first.job_id) is running
+    assert jobs.get(second.job_id).priority == (0 if running else 7)
+    assert jobs.get(first.job_id).status is (JobStatus.RUNNING if running else JobStatus.CANCELLED)
+
+
 def test_a_retry_after_a_failed_job_submits_another(run_operator: Runner, jobs: Jobs, flights: TableName) -> None:
     deferred = run_operator(maintain())
     work(jobs, flights, WorkerEngine(ActionOutcome.FAILED))
