@@ -5,7 +5,8 @@
     ...
     xcom = tables.handed_on(exchange.result(code), entry)
 
-The invariant: an entry returns new tables, and tables that it received.
+The invariant: an entry returns new tables, and tables and views that it received. It has no access to other tables, and must not
+get any through a later task: by the name of a table, which that task would look up, or by a view whose SQL it would run.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_snowpack.interim.errors import UnusableOutput
 from airflow_snowpack.interim.names import DEFAULT_OUTPUT
-from airflow_snowpack.interim.refs import is_ref, read_ref, replace_refs
+from airflow_snowpack.interim.refs import TableRef, is_named, is_ref, read_ref, replace_refs
 from airflow_snowpack.runners.entry import InputTable, ModuleEntry, ShellEntry
 from airflow_snowpack.runners.errors import InvalidEntry, UnusableResult
 from airflow_snowpack.runners.exchange import OutputTable
@@ -63,7 +64,7 @@ class ExchangedTables:
         """Write the outputs of a successful entry as interim tables, and return its XCom.
 
         :raises UnusableOutput: the task has a name for its table, and the entry returned none or several.
-        :raises UnusableResult: the result has a reference that the entry did not receive.
+        :raises UnusableResult: the result has a reference that the entry did not receive, or the name of a table.
         """
         name = self._handover.options.name
         if name is not None and len(result.outputs) != 1:
@@ -85,13 +86,21 @@ class ExchangedTables:
 
         An entry may be any image: what it returns is checked like any other input.
         """
-        if is_ref(value) and self._handover.has_received(ref := read_ref(value)):
-            return self._handover.recorded(ref)
+        if isinstance(entry, ModuleEntry) and is_named(value):
+            raise UnusableResult(entry.function, "it has the name of a table, which a later task would look up")
         if isinstance(entry, ModuleEntry) and is_ref(value):
-            raise UnusableResult(entry.function, "it has a reference to a table that is not among its arguments")
+            return self._received_ref(read_ref(value), entry)
         if isinstance(value, Mapping):
             return {key: self._received(item, entry) for key, item in value.items()}
         return [self._received(item, entry) for item in value] if isinstance(value, list | tuple) else value
+
+    def _received_ref(self, given: Ref, entry: ModuleEntry) -> Ref:
+        if not self._handover.has_received(given):
+            raise UnusableResult(entry.function, "it has a reference to a table that is not among its arguments")
+        ref = self._handover.recorded(given)
+        if not isinstance(ref, TableRef) and ref not in self._inputs.values():
+            raise UnusableResult(entry.function, "it has a reference to a view that is not among its arguments")
+        return ref
 
     def _handed_on(self, value: Any, path: tuple[str, ...]) -> Any:
         if isinstance(value, OutputTable):

@@ -297,6 +297,41 @@ def test_a_reference_that_the_entry_did_not_receive_is_refused(run_task: Callabl
     assert "it has a reference to a table that is not among its arguments" in str(outcome.error)
 
 
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ('ref.where(\'reflect("java.lang.System", "getenv") is null\')', "a view that is not among its arguments"),
+        ("ref.order_by('(select max(secret) from other.table)')", "a view that is not among its arguments"),
+        ("named_table('features', 'global')", "it has the name of a table, which a later task would look up"),
+        ("{'tables': [(1, named_table('features'))]}", "it has the name of a table, which a later task would look up"),
+    ],
+)
+def test_an_entry_cannot_have_a_later_task_read_other_tables_for_it(
+    run_task: Callable[..., Outcome], numbers: dict[str, Any], change: str, problem: str
+) -> None:
+    def changed(numbers: TableRef, change: str) -> Any:
+        from airflow_snowpack.interim.refs import TableRef, ViewRef, named_table, read_ref
+
+        found = eval(change, {"ref": read_ref(numbers), "named_table": named_table})
+        return found.to_json() if isinstance(found, TableRef | ViewRef) else found
+
+    outcome = run_task(changed, numbers, change)
+
+    assert outcome.state == "failed"
+    assert problem in str(outcome.error)
+
+
+def test_a_view_that_an_entry_received_is_passed_on(run_task: Callable[..., Outcome], numbers: dict[str, Any]) -> None:
+    def same(top: TableRef, others: Any) -> Any:
+        return [top, others]
+
+    top = read_ref(numbers).order_by("number desc").limit(2).to_json()
+    outcome = run_task(same, top, [top, numbers])
+
+    assert outcome.state == "success", outcome.error
+    assert outcome.xcom == [top, [top, numbers]]
+
+
 def test_a_name_is_for_one_new_table(run_task: Callable[..., Outcome], registry: InterimRegistry) -> None:
     def nothing() -> int:
         return 7
