@@ -92,9 +92,10 @@ class Strict(Threaded):
 
 
 async def _refuse_unknown(request: Request) -> None:
+    # It runs before the dependencies of the handler: an unauthenticated client learns nothing, not even which names exist.
+    await reader_of(request)
     if not request.scope["query_string"]:
         return
-    await reader_of(request)  # an unauthenticated client learns nothing else
     route: Strict = request.scope["route"]
     known, given = route.query_names, [name for name, _ in request.query_params.multi_items()]
     unknown = [name for name in given if name not in known]

@@ -26,10 +26,10 @@ ONE_ACTION = {"actions": ["expire_snapshots"]}
 PROGRAM = "tests/support/api_process.py"
 
 
-def every_route(app: FastAPI) -> list[tuple[str, str]]:
+def every_route(app: FastAPI, name: str = "x") -> list[tuple[str, str]]:
     """Method and path of each route of the API, with names filled in; the pages have tests of their own."""
     return [
-        (method, re.sub(r"\{[^}]*\}", "x", route.path))  # type: ignore[attr-defined]  # all of them have paths
+        (method, re.sub(r"\{[^}]*\}", name, route.path))  # type: ignore[attr-defined]  # all of them have paths
         for route in app.routes
         for method in getattr(route, "methods", ())
         if not route.path.startswith("/ui")  # type: ignore[attr-defined]
@@ -37,8 +37,8 @@ def every_route(app: FastAPI) -> list[tuple[str, str]]:
 
 
 def test_without_the_token_only_the_probes_answer(api: httpx.Client, app: FastAPI) -> None:
-    routes = every_route(app)
-    assert len(routes) > 24
+    routes = [*every_route(app), *every_route(app, name="%20")]
+    assert len(routes) > 48
     del api.headers["Authorization"]
     for method, path in routes:
         for given in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": f"Basic {TOKEN}"}, {"Authorization": TOKEN}):
