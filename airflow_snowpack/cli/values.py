@@ -35,6 +35,19 @@ def read_period(option: str, text: str) -> timedelta:
         raise UsageProblem(f"{option} {problem}.") from problem
 
 
+def read_poll(text: str) -> timedelta:
+    """Return the value of ``--poll``, a pause between two reads.
+
+    :raises UsageProblem: the text is not a duration, or zero.
+    """
+    from airflow_snowpack.worker.process import check_poll
+
+    try:
+        return check_poll(read_period("--poll", text))
+    except ValueError as problem:
+        raise UsageProblem(f"--poll {problem}.") from None
+
+
 def read_time(option: str, text: str | None, now: datetime) -> datetime | None:
     """Return a time in ISO 8601 (UTC unless it has an offset), or a duration before now.
 

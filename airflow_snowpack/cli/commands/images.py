@@ -13,7 +13,7 @@ from airflow_snowpack.cli.changes import confirm, each
 from airflow_snowpack.cli.context import ends_cleanly, open_context
 from airflow_snowpack.cli.errors import UsageProblem
 from airflow_snowpack.cli.output import DATA, filled, is_for_people, note, print_data, print_one, print_page, printable
-from airflow_snowpack.cli.values import find_image, read_period
+from airflow_snowpack.cli.values import find_image, read_period, read_poll
 from airflow_snowpack.exit_code import ExitCode
 from airflow_snowpack.humanize import ago, duration, number
 from airflow_snowpack.runners.images.explanation import SHORT, explain
@@ -68,7 +68,7 @@ def build(args: Namespace) -> ExitCode | None:
     from airflow_snowpack.runners.images import ImageState
 
     source = _source(args)
-    poll, timeout = read_period("--poll", args.poll), None if args.timeout is None else read_period("--timeout", args.timeout)
+    poll, timeout = read_poll(args.poll), None if args.timeout is None else read_period("--timeout", args.timeout)
     with open_context(args) as here, stopped_by_sigterm(here.image_builds) as builds:
         image = build_or_wait(builds, source, here.actor, poll=poll, timeout=timeout)
         if image.state is not ImageState.READY:
@@ -96,13 +96,16 @@ def build_or_wait(
     :param actor: recorded in the audit trail if this requests the image.
     :raises ImageError: it cannot be built.
     """
-    from airflow_snowpack.runners.images import Building
+    from airflow_snowpack.runners.images import Building, ImageBuildNotFound
 
     clock, reason = builds.store.clock, ""
     give_up = None if timeout is None else clock() + timeout
     while isinstance(found := builds.ensure(source, build=True, on_line=_print_line, actor=actor), Building):
         source, now = source.at(found.commit), clock()  # the branch may move while this waits
-        image = builds.get(found.key)
+        try:
+            image = builds.get(found.key)
+        except ImageBuildNotFound:
+            continue  # it was forgotten in this moment, and is requested again
         if reason != (reason := str(explain(image, builds.policy, now))):
             note(reason)
         if give_up is not None and now >= give_up:

@@ -16,7 +16,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from airflow_snowpack.cli.context import airflow_rest, ends_cleanly
-from airflow_snowpack.cli.values import read_period
+from airflow_snowpack.cli.values import read_poll
 from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.hooks.dag_runs import RestDagRuns
 from airflow_snowpack.hooks.iceberg_catalog import IcebergCatalogHook, reach_catalog
@@ -41,7 +41,7 @@ def schedule(args: Namespace) -> ExitCode | None:
     from airflow_snowpack.store.signs_of_life import Role
 
     _log_to_stderr()
-    pause = read_period("--poll", args.poll)
+    pause = read_poll(args.poll)
     name = f"{socket.gethostname()}:{os.getpid()}"
     stop = _stop_signal()
     with SnowpackHook(args.store_conn_id) as hook, airflow_rest(args, hook.settings, "what runs") as rest:

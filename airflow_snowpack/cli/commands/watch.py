@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Self, TextIO
 from airflow_snowpack.cli.commands.jobs import print_job, story_line
 from airflow_snowpack.cli.context import ends_cleanly, open_context
 from airflow_snowpack.cli.output import is_for_people, note, printable
-from airflow_snowpack.cli.values import read_period
+from airflow_snowpack.cli.values import read_period, read_poll
 from airflow_snowpack.exit_code import ExitCode
 from airflow_snowpack.humanize import ago, clock_time, duration, short_id
 
@@ -72,9 +72,9 @@ def watch_job(args: Namespace, here: CommandContext, job: Job) -> ExitCode:
 def read_periods(args: Namespace) -> tuple[timedelta, timedelta | None]:
     """Return the pause between two polls, and how long to watch at most.
 
-    :raises UsageProblem: one of them is not a duration.
+    :raises UsageProblem: one of them is not a duration, or the pause is zero.
     """
-    return read_period("--poll", args.poll), None if args.timeout is None else read_period("--timeout", args.timeout)
+    return read_poll(args.poll), None if args.timeout is None else read_period("--timeout", args.timeout)
 
 
 class Watch:

@@ -5,16 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from airflow_snowpack.cli.context import ends_cleanly
-from airflow_snowpack.cli.errors import UsageProblem
 from airflow_snowpack.cli.output import log_to_stderr
-from airflow_snowpack.cli.values import read_period
+from airflow_snowpack.cli.values import read_poll
 from airflow_snowpack.hooks.iceberg_spark import IcebergSparkHook
 from airflow_snowpack.hooks.store import SnowpackHook
-from airflow_snowpack.worker.process import check_poll, exits_on_signal, run_worker
+from airflow_snowpack.worker.process import exits_on_signal, run_worker
 
 if TYPE_CHECKING:
     from argparse import Namespace
-    from datetime import timedelta
 
     from airflow_snowpack.exit_code import ExitCode
 
@@ -23,7 +21,7 @@ if TYPE_CHECKING:
 def work(args: Namespace) -> ExitCode | None:
     """``worker``"""
     log_to_stderr()
-    poll = _read_poll(args.poll)
+    poll = read_poll(args.poll)
     with exits_on_signal(), SnowpackHook(args.store_conn_id) as hook:
         run_worker(
             hook.installation,
@@ -34,10 +32,3 @@ def work(args: Namespace) -> ExitCode | None:
             until_idle=args.once,
         )
     return None
-
-
-def _read_poll(text: str) -> timedelta:
-    try:
-        return check_poll(read_period("--poll", text))
-    except ValueError as problem:
-        raise UsageProblem(f"--poll {problem}.") from None

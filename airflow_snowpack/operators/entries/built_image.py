@@ -53,10 +53,14 @@ class BuiltImage:
             builds.stop()
 
     def _wait_for(self, image: Building, builds: ImageBuilds) -> NoReturn:
+        from airflow_snowpack.runners.images import ImageBuildNotFound
         from airflow_snowpack.runners.images.explanation import explain
         from airflow_snowpack.triggers import ImageBuildTrigger
 
-        self._task.log.info("%s", explain(builds.get(image.key), builds.policy, builds.store.clock()))
+        try:
+            self._task.log.info("%s", explain(builds.get(image.key), builds.policy, builds.store.clock()))
+        except ImageBuildNotFound as error:  # the trigger resumes the task, which requests the image again
+            self._task.log.info("%s", error)
         trigger = ImageBuildTrigger(image.key, self._task.store_conn_id)
         self._task.defer(trigger=trigger, method_name="image_ended", kwargs={"commit": image.commit})
         raise AssertionError("defer() raises")

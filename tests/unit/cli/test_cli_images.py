@@ -13,7 +13,7 @@ from image_world import NotedBuilder, Repository
 from made_images import COMMIT, HOLDER, LOG, SCORE, WAITING, ImageMaker, MadeImages, make_images
 
 from airflow_snowpack import installation
-from airflow_snowpack.runners.images import ImageBuild, ImageRecords, ImageState, registry
+from airflow_snowpack.runners.images import ImageBuild, ImageRecord, ImageRecords, ImageState, registry
 from airflow_snowpack.store import AuditTrail
 
 if TYPE_CHECKING:
@@ -167,3 +167,25 @@ def test_an_image_that_cannot_be_built_as_requested_is_refused_at_once(snowpack:
     refused = snowpack("images", "build", *arguments)
     assert (refused.code, said in refused.err) == (2, True), refused.err
     assert "secret" not in refused.err
+
+
+def test_an_image_that_is_forgotten_during_the_wait_is_requested_again(
+    jobs: Jobs, repository: Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from airflow_snowpack.cli.commands.images import build_or_wait
+    from airflow_snowpack.runners.images import ImageBuilds
+
+    maker = ImageMaker(jobs.store)
+    source = ImageBuild(repository.url, "main")
+    key = maker.builds.ensure(source).key
+    maker.begin(key)
+    known, forgotten = ImageBuilds.get, []
+
+    def get(self: ImageBuilds, asked: str) -> ImageRecord:
+        if not forgotten:
+            forgotten.append(self.forget(asked))
+        return known(self, asked)
+
+    monkeypatch.setattr(ImageBuilds, "get", get)
+    ready = build_or_wait(maker.builds, source, poll=timedelta(seconds=5), sleep=lambda _: None)
+    assert (ready.key, ready.state, len(forgotten)) == (key, ImageState.READY, 1)

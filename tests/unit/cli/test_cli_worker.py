@@ -104,8 +104,16 @@ def test_a_worker_that_cannot_reach_the_catalog_takes_no_job(snowpack: Run, jobs
 
 
 @pytest.mark.parametrize(("period", "problem"), [("often", "must be a duration"), ("0s", "must be longer than zero, such as 5s")])
-def test_a_period_that_is_none_is_a_usage_problem(snowpack: Run, period: str, problem: str) -> None:
-    said = snowpack("worker", "--poll", period)
+def test_a_pause_that_is_none_is_a_usage_problem(snowpack: Run, waiting: list[Job], period: str, problem: str) -> None:
+    commands = [
+        ("worker",),
+        ("scheduler",),
+        ("jobs", "watch", waiting[0].job_id),
+        ("jobs", "submit", "demo.flights", "--wait"),
+        ("images", "build", "https://github.com/acme/score.git"),
+    ]
+    for command in commands:
+        said = snowpack(*command, "--poll", period)
 
-    assert said.code == 2
-    assert f"--poll {problem}" in said.err
+        assert (command, said.code) == (command, 2)
+        assert f"--poll {problem}" in said.err
