@@ -11,6 +11,7 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
+import stat
 import tempfile
 import time
 from collections.abc import Iterator
@@ -49,7 +50,9 @@ def _locked_folder() -> tuple[Path, int]:
 def _remove_abandoned() -> None:
     for folder in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
         try:
-            if folder.stat().st_uid == os.getuid() and _is_abandoned(folder):
+            # Any user may create links here, to folders that this user may change.
+            found = folder.lstat()
+            if stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and _is_abandoned(folder):
                 _remove(folder)
         except FileNotFoundError:
             continue  # its process has removed it

@@ -68,3 +68,18 @@ def test_a_folder_without_a_lock_is_kept_for_an_hour(temporary: Path) -> None:
     with scratch_folder():
         assert new.exists()
         assert not old.exists()
+
+
+def test_only_folders_of_builds_are_removed(temporary: Path, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    (elsewhere / "shared").mkdir(parents=True)
+    (elsewhere / "shared").chmod(0o755)
+    os.utime(elsewhere, (0, 0))
+    link, file = temporary / "snowpack-image-link", temporary / "snowpack-image-file"
+    link.symlink_to(elsewhere)
+    file.touch()
+    os.utime(file, (0, 0))
+    with scratch_folder():
+        assert (elsewhere / "shared").stat().st_mode & 0o777 == 0o755, "another user of the host may have made the link"
+        assert link.is_symlink()
+        assert file.exists()
