@@ -14,6 +14,7 @@ import json
 import re
 import threading
 import uuid
+from base64 import b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -28,6 +29,9 @@ ROUTE = re.compile(
     r"/api/v1/namespaces/(?P<namespace>[^/]+)/(?P<kind>pods|secrets|events)(?:/(?P<name>[^/]+))?(?:/(?P<verb>log))?"
 )
 REFERENCE = re.compile(r"\$(\$|\((?P<name>[^)]+)\))?")
+OWN_SERVICE = {"KUBERNETES_SERVICE_HOST": "10.96.0.1"}
+SERVICES = {**OWN_SERVICE, "STORE_DB_SERVICE_HOST": "10.96.0.7"}
+"""Variables that pods receive from the cluster: always, and for all Services of the namespace."""
 
 
 @dataclass
@@ -55,6 +59,7 @@ class KubernetesApi:
     :ivar waiting: why containers wait instead of running.
     :ivar watched: whether the events of a pod are watched.
     :ivar refused: the message of the answer 403 to all requests.
+    :ivar refuses: the status and the message of the answer to each request for an object of this kind.
     """
 
     def __init__(self, volumes: Mapping[str, Path]) -> None:
@@ -69,6 +74,7 @@ class KubernetesApi:
         self.terminated: dict[str, Any] = {}
         self.waiting: dict[str, str] | None = None
         self.refused: str | None = None
+        self.refuses: dict[str, tuple[int, str]] = {}
         self.watched = threading.Event()
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"cluster": self}))
         self._server.daemon_threads = True
@@ -116,7 +122,8 @@ class KubernetesApi:
         sources = [source["secretRef"]["name"] for source in container.get("envFrom", ()) if "secretRef" in source]
         if pod.process is not None or any(name not in self.secrets for name in sources):
             return
-        environment = {name: value for source in sources for name, value in self.secrets[source]["stringData"].items()}
+        environment = dict(SERVICES if pod.body["spec"].get("enableServiceLinks", True) else OWN_SERVICE)
+        environment |= {name: value for source in sources for name, value in self.secrets[source]["stringData"].items()}
         environment |= {variable["name"]: variable.get("value", "") for variable in container.get("env") or ()}
         command = [_expanded(argument, environment) for argument in container.get("command") or ()]
         arguments = [_expanded(argument, environment) for argument in container.get("args") or ()]
@@ -207,6 +214,9 @@ class _Handler(BaseHTTPRequestHandler):
         assert route is not None, url.path
         if self.cluster.refused is not None:
             return self._problem(403, "Forbidden", self.cluster.refused)
+        if self.command == "POST" and route["kind"] in self.cluster.refuses:
+            status, message = self.cluster.refuses[route["kind"]]
+            return self._problem(status, "Refused", message)
         if route["kind"] != "pods" or route["name"] is None:
             getattr(self, f"_{self.command.lower()}_{route['kind']}")()
             return None
@@ -228,7 +238,8 @@ class _Handler(BaseHTTPRequestHandler):
         for pod in list(self.cluster.pods.values()):
             if self.cluster.waiting is None:
                 self.cluster.start(pod)
-        self._json(201, {"kind": "Secret", "apiVersion": "v1", "metadata": self.body["metadata"]})
+        encoded = {name: b64encode(value.encode()).decode() for name, value in self.body["stringData"].items()}
+        self._json(201, {"kind": "Secret", "apiVersion": "v1", "metadata": self.body["metadata"], "data": encoded})
 
     def _post_pods(self) -> None:
         self._json(201, self._shown(self.cluster.create(self.body)))

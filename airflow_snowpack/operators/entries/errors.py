@@ -105,6 +105,16 @@ class ClusterRefused(EntryError, kind=Kind.MISCONFIGURED):
         super().__init__(f"The Kubernetes API refused the pod with status {status}: {_first_line(problem)}. {advice}.")
 
 
+class PodNotAdmitted(EntryError, kind=Kind.UNAVAILABLE):
+    """The cluster does not admit the pod now."""
+
+    def __init__(self, status: int, problem: object) -> None:
+        super().__init__(
+            f"The cluster does not admit the pod now, with status {status}: {_first_line(problem)}. A retry requests it again. "
+            "If the quota of the namespace is exceeded often, raise it, or give the tasks an Airflow pool."
+        )
+
+
 class PodNotStarted(EntryError, kind=Kind.UNAVAILABLE):
     """The pod did not start in time."""
 
@@ -134,8 +144,11 @@ class PodOutOfTime(EntryError, kind=Kind.FAILED):
 
 
 NO_SUCH_IMAGE = re.compile(
-    r"not found|unknown|denied|unauthori[sz]ed|forbidden|no such image|does not exist|invalid", re.IGNORECASE
+    r"not found|(manifest|name) unknown|unknown authority|denied|unauthori[sz]ed|forbidden|no such image|does not exist|invalid",
+    re.IGNORECASE,
 )
+# Runtimes of containers report most problems, also those of the network, with a status that is no reason.
+STATUS = re.compile(r"rpc error: code = \w+ desc = ")
 
 
 def image_error(image: str, problem: object, advice: str) -> ImageNotFound | ImageNotPulled:
@@ -143,7 +156,7 @@ def image_error(image: str, problem: object, advice: str) -> ImageNotFound | Ima
 
     :param advice: how to log in to a private registry.
     """
-    if NO_SUCH_IMAGE.search(str(problem)):
+    if NO_SUCH_IMAGE.search(STATUS.sub("", str(problem)).replace(image, "")):
         return ImageNotFound(image, problem, advice)
     return ImageNotPulled(image, problem)
 

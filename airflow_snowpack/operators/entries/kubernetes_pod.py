@@ -41,6 +41,7 @@ from airflow_snowpack.operators.entries.errors import (
     EntryRemoved,
     ExchangeFolderNotShared,
     PodEvicted,
+    PodNotAdmitted,
     PodNotStarted,
     PodOutOfTime,
     image_error,
@@ -65,6 +66,7 @@ NOT_MOUNTED = (
     "the volume of the setting runner_folder there, without subPathExpr"
 )
 IMAGE_PROBLEM = "Image cannot be pulled"
+QUOTA = "exceeded quota"
 
 
 class EntryPod(KubernetesPodOperator):
@@ -155,8 +157,8 @@ class EntryPod(KubernetesPodOperator):
             if not is_deferred:
                 self._finish()
         read = self.pod_manager.last_read
-        if read is None:  # the cluster has deleted a pod that the trigger has seen succeed
-            return 0
+        if read is None:  # the trigger has seen it end well, perhaps because it was deleted
+            raise EntryRemoved("pod")
         program = self.invocation.argv[0] if self.invocation is not None else ""
         return exit_code_of(read, self.base_container_name, program)
 
@@ -191,6 +193,8 @@ class EntryPod(KubernetesPodOperator):
         pod = super().build_pod_request_obj(context, dry_run=dry_run)
         invocation = self.invocation
         assert invocation is not None
+        if pod.spec.enable_service_links is None:
+            pod.spec.enable_service_links = False  # variables with the addresses of all Services in the namespace
         container = pod.spec.containers[0]
         container.command = [argument.replace("$", "$$") for argument in invocation.argv]
         container.args = None
@@ -231,7 +235,8 @@ class EntryPod(KubernetesPodOperator):
         owner = k8s.V1OwnerReference(api_version="v1", kind="Pod", name=name, uid=uid)
         metadata = k8s.V1ObjectMeta(name=name, namespace=namespace, labels=self.identity.keys(), owner_references=[owner])
         secret = k8s.V1Secret(metadata=metadata, type="Opaque", immutable=True, string_data=dict(environment))
-        self.client.create_namespaced_secret(namespace, secret)
+        # The client logs each response that it reads, at the level DEBUG, and this one contains the values.
+        self.client.create_namespaced_secret(namespace, secret, _preload_content=False).close()
 
     def cleanup(self, *arguments: Any, **named: Any) -> None:
         """Log how the pod failed, and delete it. The provider would raise here, in place of a more precise error."""
@@ -285,7 +290,10 @@ class EntryPod(KubernetesPodOperator):
                 raise EntryRemoved(f"pod {self.pod.metadata.name}") from error
             if error.status is None or error.status >= 500 or error.status == 429:
                 raise ClusterUnavailable(error.reason or error) from error
-            raise ClusterRefused(error.status, _explanation(error)) from error
+            explanation = _explanation(error)
+            if error.status == 409 or (error.status == 403 and QUOTA in explanation):
+                raise PodNotAdmitted(error.status, explanation) from error
+            raise ClusterRefused(error.status, explanation) from error
         except (HTTPError, KubernetesApiException) as error:
             raise ClusterUnavailable(error) from error
 

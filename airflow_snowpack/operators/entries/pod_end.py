@@ -20,18 +20,18 @@ SIGNALS_FROM, SIGNALS = 128, 64
 def exit_code_of(pod: Any, container: str, program: str) -> int:
     """Return the exit code of the entry; negative: the signal that ended it.
 
+    A program that is asked to end may exit with 0 before it has finished: an entry that the cluster ended has not succeeded.
+
     :param pod: a ``V1Pod``.
     :param container: the name of the entry's container.
     :raises PodOutOfTime: the pod reached its active deadline.
     :raises PodEvicted: the cluster ended the pod.
     :raises OutOfMemory: the container exceeded its memory limit.
     :raises EntryNotStarted: the program could not be started.
-    :raises EntryRemoved: the container has not ended.
+    :raises EntryRemoved: the container has not ended, or the pod was deleted.
     """
     name, status = pod.metadata.name, pod.status
     terminated = _terminated(pod, container)
-    if terminated is not None and terminated.exit_code == 0:
-        return 0
     if status.reason == OUT_OF_TIME:
         raise PodOutOfTime(name, pod.spec.active_deadline_seconds)
     disruption = next(
@@ -39,9 +39,9 @@ def exit_code_of(pod: Any, container: str, program: str) -> int:
     )
     if disruption is not None:
         raise PodEvicted(name, disruption.reason, disruption.message or status.message or "")
-    if status.reason:
+    if status.reason and status.phase != "Succeeded":
         raise PodEvicted(name, status.reason, status.message or "")
-    if terminated is None:
+    if terminated is None or pod.metadata.deletion_timestamp is not None:
         raise EntryRemoved(f"pod {name}")
     if terminated.reason == "OOMKilled":
         raise OutOfMemory("Raise the memory limit in runner_options={'container_resources': …} or in the pod's template.")

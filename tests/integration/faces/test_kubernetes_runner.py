@@ -6,6 +6,7 @@ import asyncio
 import json
 import logging
 import threading
+from base64 import b64encode
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -29,6 +30,7 @@ from airflow_snowpack.operators.entries.errors import (
     InvalidRunnerOption,
     OutOfMemory,
     PodEvicted,
+    PodNotAdmitted,
     PodNotStarted,
     PodOutOfTime,
 )
@@ -137,7 +139,7 @@ def test_an_entry_receives_exactly_its_arguments_environment_and_folder(cluster:
     assert seen["argv"][1:] == arguments
     assert seen["files"] == ["given", "written"]
     assert (run.folder / "written").read_text() == "by the entry"
-    own = {"PATH", "LC_CTYPE"}
+    own = {"PATH", "LC_CTYPE", "KUBERNETES_SERVICE_HOST"}  # and no address of another Service
     assert {name: value for name, value in seen["env"].items() if name not in own} == {
         "TOKEN": SECRET,
         "lower": "1",
@@ -270,6 +272,12 @@ def test_a_program_that_does_not_exist_is_named(cluster: Cluster) -> None:
     [
         ('failed to resolve reference "acme/score": not found', ImageNotFound, Kind.NOT_FOUND),
         ("dial tcp 10.0.0.1:443: connection refused", ImageNotPulled, Kind.UNAVAILABLE),
+        (
+            "rpc error: code = Unknown desc = failed to pull and unpack image: dial tcp: lookup registry: server misbehaving",
+            ImageNotPulled,
+            Kind.UNAVAILABLE,
+        ),
+        ("rpc error: code = Unknown desc = failed to resolve reference: manifest unknown", ImageNotFound, Kind.NOT_FOUND),
     ],
 )
 def test_an_image_that_cannot_be_pulled_is_named(cluster: Cluster, message: str, error: type[Exception], kind: Kind) -> None:
@@ -314,9 +322,30 @@ def test_what_the_cluster_ended_is_reported(
         cluster.runner(time_limit=timedelta(minutes=1)).run(cluster.run_of(*python(code)), Lines())
 
 
-def test_an_entry_that_ended_well_before_its_pod_was_evicted_has_succeeded(cluster: Cluster) -> None:
-    cluster.api.ending = {"phase": "Failed", "reason": "Evicted"}
-    assert cluster.runner().run(cluster.run_of("/bin/true"), Lines()) == 0
+@pytest.mark.parametrize(
+    ("ending", "error"),
+    [
+        ({"phase": "Failed", "reason": "Evicted"}, PodEvicted),
+        ({"phase": "Failed", "reason": "DeadlineExceeded"}, PodOutOfTime),
+        ({"conditions": [{"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI"}]}, PodEvicted),
+    ],
+    ids=["evicted", "deadline", "drained"],
+)
+def test_an_entry_that_exits_with_0_when_the_cluster_ends_its_pod_has_not_succeeded(
+    cluster: Cluster, ending: dict[str, Any], error: type[Exception]
+) -> None:
+    cluster.api.ending = ending
+    with pytest.raises(error):
+        cluster.runner().run(cluster.run_of("/bin/true"), Lines())
+
+
+def test_an_entry_that_exits_with_0_when_its_pod_is_deleted_has_not_succeeded(cluster: Cluster) -> None:
+    def on_line(line: Any) -> None:
+        for pod in cluster.api.pods.values():
+            pod.body["metadata"]["deletionTimestamp"] = "2026-03-01T12:00:00Z"
+
+    with pytest.raises(EntryRemoved):
+        cluster.runner().run(cluster.run_of(*python("print('ends'); print('well')")), on_line)
 
 
 def test_a_pod_that_another_process_deleted_is_reported(cluster: Cluster) -> None:
@@ -334,6 +363,29 @@ def test_a_permission_that_is_missing_is_named(cluster: Cluster) -> None:
     with pytest.raises(ClusterRefused, match=r'status 403: pods is forbidden.*"worker".*Grant the worker') as refused:
         cluster.runner().run(cluster.run_of("/bin/true"), Lines())
     assert refused.value.kind is Kind.MISCONFIGURED
+
+
+@pytest.mark.parametrize(
+    ("kind", "status", "message"),
+    [
+        ("pods", 403, 'pods "score" is forbidden: exceeded quota: lake, requested: cpu=1, used: cpu=8, limited: cpu=8'),
+        ("secrets", 409, 'Operation cannot be fulfilled on resourcequotas "lake": the object has been modified'),
+    ],
+)
+def test_a_quota_that_others_use_up_is_a_reason_to_retry(cluster: Cluster, kind: str, status: int, message: str) -> None:
+    cluster.api.refuses[kind] = (status, message)
+
+    with pytest.raises(PodNotAdmitted, match=f"with status {status}: .*quota") as failed:
+        cluster.runner().run(cluster.run_of("/bin/true", environment={"TOKEN": SECRET}), Lines())
+    assert failed.value.kind is Kind.UNAVAILABLE
+
+
+def test_no_value_is_logged_at_any_level(cluster: Cluster, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.DEBUG):
+        assert cluster.runner().run(cluster.run_of("/bin/true", environment={"TOKEN": SECRET}), Lines()) == 0
+    assert "response body" in caplog.text
+    assert b64encode(SECRET.encode()).decode() not in caplog.text
+    assert "hunter2" not in caplog.text
 
 
 def test_a_cluster_that_does_not_answer_is_a_reason_to_retry(cluster: Cluster) -> None:
@@ -443,12 +495,13 @@ def test_a_deferred_entry_out_of_time_is_reported(cluster: Cluster) -> None:
         cluster.runner(deferrable=True, time_limit=timedelta(seconds=1)).resume(event, None, Lines())
 
 
-def test_a_deferred_pod_that_is_gone_is_reported(cluster: Cluster) -> None:
+@pytest.mark.parametrize("status", ["error", "success"])
+def test_a_deferred_pod_that_is_gone_is_reported(cluster: Cluster, status: str) -> None:
     waiting = cluster.runner(deferrable=True).submit(cluster.run_of(*python(WAIT)), Lines())
     assert isinstance(waiting, Waiting)
     (pod,) = cluster.api.pods.values()
     cluster.api.delete(pod, {})
-    event = {"status": "error", "name": pod.body["metadata"]["name"], "namespace": "lake", "message": "not found"}
+    event = {"status": status, "name": pod.body["metadata"]["name"], "namespace": "lake", "message": "not found"}
 
     with pytest.raises(EntryRemoved):
         cluster.runner(deferrable=True).resume(event, None, Lines())
