@@ -144,7 +144,8 @@ class RunMaintenanceJobOperator(RunsJob):
     :param continue_on_error: run the remaining actions after one that failed; ``None``: ``[snowpack] continue_on_error``.
 
     Returns the job as a dictionary. Skipped when there is nothing to claim: the queue is empty, or the job has ended, runs
-    elsewhere, or is not due yet after a failure. In drain mode a task without a job is skipped, and one with a job is retried.
+    elsewhere, or is not due yet after a failure. In drain mode a task without a job is skipped, and one whose job is
+    pending is retried.
     """
 
     template_fields: Sequence[str] = ("job_id", "store_conn_id", "catalog_conn_id", "spark_conn_id")
@@ -193,7 +194,7 @@ class RunMaintenanceJobOperator(RunsJob):
     def _claim(self, context: Context, jobs: Jobs, catalog_id: str) -> Claim:
         from airflow_snowpack.airflow.task_ref import TaskRef
         from airflow_snowpack.iceberg.errors import WrongCatalog
-        from airflow_snowpack.jobs import DrainModeOn
+        from airflow_snowpack.jobs import DrainModeOn, JobStatus
 
         job_id, worker = read_text(self.job_id), worker_of(context)
         if job_id is not None and (job := jobs.get(job_id)).table.catalog_id != catalog_id:
@@ -206,9 +207,10 @@ class RunMaintenanceJobOperator(RunsJob):
             return claim
         if job_id is None:
             raise AirflowSkipException(nothing_to_claim(jobs, catalog_id))
-        if (state := jobs.drain()).on:
+        status = jobs.get(job_id).status
+        if status is JobStatus.PENDING and (state := jobs.drain()).on:
             raise DrainModeOn(state, "no job is claimed. Run the task again when it is off.")
-        raise AirflowSkipException(f"The job {job_id} cannot be claimed now; it is {jobs.get(job_id).status}.")
+        raise AirflowSkipException(f"The job {job_id} cannot be claimed now; it is {status}.")
 
 
 def nothing_to_claim(jobs: Jobs, catalog_id: str) -> str:

@@ -359,11 +359,13 @@ def test_with_nothing_in_the_queue_the_worker_task_is_skipped(run_operator: Runn
     assert run_operator(operators.RunMaintenanceJobOperator(task_id="work")).state == "skipped"
 
 
+@pytest.mark.parametrize("draining", [False, True])
 def test_a_job_that_has_ended_cannot_be_claimed_and_the_task_is_skipped(
-    run_operator: Runner, jobs: Jobs, flights: TableName
+    run_operator: Runner, jobs: Jobs, flights: TableName, draining: bool
 ) -> None:
     job = jobs.submit(flights, ["expire_snapshots"])
     jobs.cancel(job.job_id)
+    jobs.set_drain(draining)
 
     assert run_operator(operators.RunMaintenanceJobOperator(task_id="work", job_id=job.job_id)).state == "skipped"
 
