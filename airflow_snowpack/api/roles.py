@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 
 from airflow_snowpack.humanize import SHORTEST_AGO, one_unit, plural
+from airflow_snowpack.jobs.statements import draining
 from airflow_snowpack.scheduling.triggers.trigger import TABLES
 from airflow_snowpack.store.signs_of_life import GONE_AFTER, Role, Sign, read_signs
 from airflow_snowpack.store.tables.interim import interim_tables
@@ -41,7 +42,7 @@ TO_START = {
     Role.COLLECTOR: "Unpause the DAG snowpack_interim_collector, or run `airflow snowpack interim collect` every 10 minutes.",
 }
 NO_WORK = {
-    Role.WORKER: "no job waits",
+    Role.WORKER: "no job can be claimed",
     Role.SWEEPER: "no table is locked, and no job was submitted in the last 24 h",
     Role.SCHEDULER: "no schedule is enabled, and no run waits to be started",
     Role.POLLER: "no enabled schedule listens to a table",
@@ -154,7 +155,7 @@ def _read(conn: sa.Connection, now: datetime) -> tuple[list[Sign], dict[Role, da
 
 def _work_query(now: datetime) -> sa.Select[Any]:
     """Since when there is work for each role; of what has no beginning on record, whether there is any."""
-    waits = sa.and_(job_queue.c.claimed_at.is_(None), job_queue.c.visible_at <= now)
+    waits = sa.and_(job_queue.c.claimed_at.is_(None), job_queue.c.visible_at <= now, ~draining)
     recent = sa.select(jobs.c.submitted_at).where(
         jobs.c.submitted_at > now - RECENT, jobs.c.deleted_at.is_(None), ~jobs.c.dry_run
     )

@@ -47,7 +47,7 @@ def missing(world: World) -> list[str]:
 def test_a_role_that_never_ran_and_has_no_work_is_not_missing_and_says_so(world: World) -> None:
     assert missing(world) == []
     assert said(world) == {
-        "worker": "No worker has run on this store, and none is needed: no job waits.",
+        "worker": "No worker has run on this store, and none is needed: no job can be claimed.",
         "sweeper": (
             "No sweeper has run on this store, and none is needed: no table is locked, and no job was submitted in the last 24 h."
         ),
@@ -87,6 +87,9 @@ def test_each_role_is_missing_only_when_its_own_work_has_waited(world: World) ->
     assert said(world)["worker"] == "No worker has run on this store. There has been work for it for 4 min."
     world.clock.move(minutes=1)
     assert missing(world) == ["worker", "sweeper"]
+    world.jobs.set_drain(True)
+    assert missing(world) == ["sweeper"], "no worker could claim the job"
+    world.jobs.set_drain(False)
     claim = world.jobs.claim("pod-7")
     assert claim is not None
     assert missing(world) == ["sweeper"], "no job waits any more"
