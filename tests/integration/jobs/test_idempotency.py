@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from threading import Barrier
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +16,7 @@ import sqlalchemy as sa
 from bounded import output_of
 from scripted_engine import PATIENCE_S
 
-from airflow_snowpack.jobs import InvalidKey, Jobs, KeyUsedBefore, TableLocked
+from airflow_snowpack.jobs import InvalidKey, Jobs, KeyUsedBefore, RequestKey, TableLocked
 from airflow_snowpack.store import Actor
 from airflow_snowpack.store.schema import audit_trail
 from airflow_snowpack.store.tables.jobs import idempotency_keys, job_queue, jobs as jobs_table
@@ -41,6 +43,14 @@ def test_the_order_in_which_actions_are_named_makes_no_other_request(
     jobs: Jobs, table: TableName, ask: Callable[..., Submission]
 ) -> None:
     assert ask(jobs, table).job == ask(jobs, table, actions=ACTIONS[::-1]).job
+
+
+def test_a_key_from_before_there_were_priorities_belongs_to_the_request_with_the_default(table: TableName) -> None:
+    before = hashlib.sha256(json.dumps([table.lock_key, sorted(ACTIONS), {}, False], sort_keys=True).encode()).hexdigest()
+    of = partial(RequestKey.of, VERA, KEY, table, ACTIONS, None, dry_run=False)
+
+    assert of().fingerprint == of(priority=0).fingerprint == before
+    assert of(priority=1).fingerprint != before
 
 
 @pytest.mark.one_database
