@@ -25,9 +25,9 @@ RESCAN = timedelta(seconds=2)
 TICK = timedelta(milliseconds=10)
 """The length of a turn where no job waits.
 
-Submits that race for an empty queue do not see each other: their turns differ by the ticks between them, and the later database
-waits for as many jobs of the other one. With a longer tick that are fewer. It is not longer, because turns that run ahead of the
-time start again below the cursor, which then passes over jobs for up to :data:`RESCAN`.
+Submits that race for an empty queue do not see each other. Their turns differ by the ticks between them, and the later database
+waits for as many jobs of the other one. A longer tick makes these fewer, but turns then run ahead of the time sooner: when they
+start again from the time, they are below the cursor, which passes over such jobs for up to :data:`RESCAN`.
 """
 
 FRONT = 0
