@@ -27,6 +27,7 @@ import secrets
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -88,11 +89,11 @@ class Exchange:
     """The exchange folder of one attempt. As a context manager it is removed at the end of the block.
 
     :param folder: exists, with the folders ``inputs`` and ``outputs``; see :meth:`Exchanges.begin`.
-    :param on_end: called with ``True`` to remove the folder, and with ``False`` to leave it to another process.
+    :param on_end: called with ``None`` to remove the folder, and otherwise with how long another process may need it.
     :param entry: what runs, when another process has declared it; see :meth:`Exchanges.resume`.
     """
 
-    def __init__(self, folder: Path, on_end: Callable[[bool], None], entry: Entry | None = None) -> None:
+    def __init__(self, folder: Path, on_end: Callable[[timedelta | None], None], entry: Entry | None = None) -> None:
         self.folder = folder
         self._on_end = on_end
         self._entry = entry
@@ -211,11 +212,14 @@ class Exchange:
 
     def remove(self) -> None:
         """Remove the folder. What another user's entry has left, and cannot be removed, is logged."""
-        self._on_end(True)
+        self._on_end(None)
 
-    def leave(self) -> None:
-        """Leave the folder to another process, which continues with :meth:`Exchanges.resume`."""
-        self._on_end(False)
+    def leave(self, *, needed_for: timedelta = timedelta(0)) -> None:
+        """Leave the folder to another process, which continues with :meth:`Exchanges.resume`.
+
+        :param needed_for: how long a sweep takes the folder for used.
+        """
+        self._on_end(needed_for)
 
     def __enter__(self) -> Exchange:
         return self

@@ -6,7 +6,8 @@
     exchanges.sweep()
 
 A folder is removed by its task, or by the supervisor of a task that was killed. What is left is removed by the next attempt of
-the same task instance, or after a day by any other entry on this worker, or by a sweep.
+the same task instance, or after a day by any other entry on this worker, or by a sweep. A folder that a deferred task has
+left counts as used for as long as the task may wait.
 
 The invariant: a folder that a live process uses is not removed by another one. Its user holds a lock on the file ``in_use``, and
 touches it every minute, for a file system that does not pass locks on to other hosts.
@@ -85,7 +86,7 @@ class Exchanges:
         return Exchange(found[0], _Use(found[0]).end, entry)
 
     def sweep(self, *, unused_for: timedelta = STALE_AFTER) -> list[Path]:
-        """Remove and return the folders that no process has used for this long; a deferred task does not use its folder.
+        """Remove and return the folders that no process has used or needs for this long.
 
         :raises ExchangeFolderUnusable: the root cannot be read or written to.
         """
@@ -119,13 +120,19 @@ class _Use:
         except OSError as error:  # this file system has no locks
             log.debug("The exchange folder %s cannot be locked: %s", folder, error)
         self._ended = threading.Event()
-        threading.Thread(target=self._touch, name="snowpack-exchange", daemon=True).start()
+        self._touching = threading.Thread(target=self._touch, name="snowpack-exchange", daemon=True)
+        self._touching.start()
 
-    def end(self, remove: bool) -> None:
-        """Release the folder, and remove it if nothing else continues to use it."""
+    def end(self, needed_for: timedelta | None) -> None:
+        """Release the folder, and remove it if no other process needs it."""
         self._ended.set()
-        if remove:
+        if needed_for is None:
             _remove(self._folder)
+        else:
+            self._touching.join()
+            os.utime(self._folder / IN_USE)
+            until = (self._folder / IN_USE).stat().st_mtime + needed_for.total_seconds()
+            os.utime(self._folder / IN_USE, (until, until))
         lock, self._lock = self._lock, None
         if lock is not None:
             os.close(lock)

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.exceptions import AirflowException
@@ -32,10 +33,14 @@ if TYPE_CHECKING:
     from airflow_snowpack.operators.entries.built_image import BuiltImage
     from airflow_snowpack.operators.entries.exchanged_tables import ExchangedTables
     from airflow_snowpack.operators.entries.kubernetes import Waiting
+    from airflow_snowpack.runners import Exchanges
     from airflow_snowpack.runners.entry import Entry
     from airflow_snowpack.runners.exchange import EntryResult, Exchange
     from airflow_snowpack.runners.images import ImageBuild
     from airflow_snowpack.runners.invocation import Line, Runner
+
+LONGEST_WAIT = timedelta(days=7)
+"""How long the exchange folder of a deferred task without a time limit is kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,16 +154,18 @@ class RunsEntry(HandsOver):
 
     def _run_in(self, context: Context, image: str | None, resumption: Resumption | None = None) -> Any:
         from airflow_snowpack.operators.entries.exchanged_tables import ExchangedTables
+        from airflow_snowpack.runners import Exchanges
+        from airflow_snowpack.settings import Settings
 
-        with self.handing_over(context) as handover:
+        exchanges = Exchanges(Settings.load().runner_folder)
+        with self.handing_over(context) as handover, self._opened(context, image, exchanges, handover, resumption) as runner:
             environment = self._masked_environment(context)
             prepared = self.prepared(context, handover)
-            with self._exchange(handover.attempt, prepared.entry, resumption) as exchange:
+            with self._exchange(exchanges, handover.attempt, prepared.entry, resumption) as exchange:
                 tables = ExchangedTables(handover, exchange, are_written=resumption is not None)
                 args, kwargs = self._with_tables(prepared, tables)
                 if resumption is None:
                     exchange.write_call(prepared.entry, args, kwargs, command_env=environment)
-                runner = self._opened(context, image, exchange, handover)
                 code = self._run(runner, exchange, handover, image, resumption)
                 return tables.handed_on(self._result(exchange, code), prepared.entry)
 
@@ -188,22 +195,20 @@ class RunsEntry(HandsOver):
         return partial is not None and argument not in partial
 
     @contextmanager
-    def _exchange(self, attempt: TaskAttempt, entry: Entry, resumption: Resumption | None) -> Iterator[Exchange]:
+    def _exchange(
+        self, exchanges: Exchanges, attempt: TaskAttempt, entry: Entry, resumption: Resumption | None
+    ) -> Iterator[Exchange]:
         """Open the exchange folder, and remove it at the end of the block, unless the entry still runs."""
         from airflow.sdk.exceptions import TaskDeferred
 
-        from airflow_snowpack.runners import Exchanges
-        from airflow_snowpack.settings import Settings
-
-        exchanges = Exchanges(Settings.load().runner_folder)
         if resumption is None:
             exchange = exchanges.begin(attempt.task.name, attempt.id, shared=self.runner in ISOLATED)
         else:
             exchange = exchanges.resume(attempt.task.name, attempt.id, entry)
         try:
             yield exchange
-        except TaskDeferred:
-            exchange.leave()
+        except TaskDeferred as deferred:
+            exchange.leave(needed_for=deferred.timeout or LONGEST_WAIT)
             raise
         except BaseException:
             exchange.remove()
@@ -221,12 +226,26 @@ class RunsEntry(HandsOver):
         args = [passed(name, value) for name, value in zip(prepared.names, prepared.args, strict=True)]
         return args, {name: passed(name, value) for name, value in prepared.kwargs.items()}
 
-    def _opened(self, context: Context, image: str | None, exchange: Exchange, handover: Handover) -> Runner:
-        from airflow_snowpack.operators.entries.runner_choice import Place, open_runner
+    @contextmanager
+    def _opened(
+        self, context: Context, image: str | None, exchanges: Exchanges, handover: Handover, resumption: Resumption | None
+    ) -> Iterator[Runner]:
+        """Open the runner. What waited without a worker is removed if the block cannot resume it."""
+        from airflow.sdk.exceptions import TaskDeferred
 
-        store_id, root = handover.registry.store.identity, exchange.folder.parent
-        place = Place(image, handover.attempt, store_id, context, root, self.execution_timeout, self.runner_options)
-        return open_runner(self.runner, place)
+        from airflow_snowpack.operators.entries.runner_choice import DeferrableRunner, Place, open_runner
+
+        store_id = handover.registry.store.identity
+        limits = (exchanges.root, self.execution_timeout)
+        runner = open_runner(self.runner, Place(image, handover.attempt, store_id, context, *limits, self.runner_options))
+        try:
+            yield runner
+        except TaskDeferred:
+            raise
+        except BaseException:
+            if resumption is not None and isinstance(runner, DeferrableRunner):
+                runner.discard(resumption.event)
+            raise
 
     def _run(
         self, runner: Runner, exchange: Exchange, handover: Handover, image: str | None, resumption: Resumption | None

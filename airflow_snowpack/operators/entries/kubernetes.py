@@ -164,6 +164,14 @@ class KubernetesRunner:
             pod.receive(None, on_line, mark)
             return self._or_wait(lambda: pod.resume_entry(self.context, event))
 
+    def discard(self, event: Mapping[str, Any]) -> None:
+        """Delete the pod of a task that cannot resume.
+
+        :param event: of the trigger.
+        """
+        self._namespace = event["namespace"]
+        self.stop()
+
     def stop(self) -> None:
         """End the entry; see :meth:`Runner.stop`. The cluster ends the pod's processes, with ``GRACE_S`` after SIGTERM.
 

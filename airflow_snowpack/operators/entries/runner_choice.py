@@ -76,6 +76,10 @@ class DeferrableRunner(Runner, Protocol):
         """Return the exit code after a wait, or wait again."""
         ...
 
+    def discard(self, event: Mapping[str, Any]) -> None:
+        """Remove after a wait what the entry ran in, without its result. An error is logged."""
+        ...
+
 
 def open_runner(name: str, place: Place) -> Runner:
     """Return the runner of this name.

@@ -9,10 +9,12 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shutil
 import signal
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +28,7 @@ from podman_engine import PodmanEngine
 from airflow_snowpack import hooks, operators
 from airflow_snowpack.interim import read_ref
 from airflow_snowpack.interim.frames.tables import read_as_arrow
+from airflow_snowpack.runners import Exchanges
 from airflow_snowpack.settings import Settings
 
 if TYPE_CHECKING:
@@ -249,6 +252,40 @@ def test_a_deferred_task_hands_on_the_outputs_of_its_pod(
     assert ended.error is None
     assert rows(ended.xcom) == [{"number": 2}, {"number": 3}]
     assert left_behind() == []
+
+
+def test_a_deferred_task_that_cannot_resume_leaves_no_pod(
+    pods: dict[str, Any], declared: Callable[..., Any], run_operator: Runner
+) -> None:
+    pods["runner_options"]["deferrable"] = True
+    operator = declared(command=["/bin/true"], command_env=ENVIRONMENT, **pods)
+    outcome = run_operator(operator, params={"token": SECRET})
+    first = run_operator.instance.id
+    (folder,) = Settings.load().runner_folder.iterdir()
+    shutil.rmtree(folder)  # as on a worker that does not share it
+
+    event = asyncio.run(_event(outcome))
+    resume = (outcome.message.next_method, {**outcome.message.next_kwargs, "event": event})
+    ended = run_operator(operator, params={"token": SECRET}, resume=resume, instance_id=first)
+
+    assert "needs workers that share it" in str(ended.error)
+
+
+def test_the_folder_of_a_deferred_task_is_kept_until_its_time_limit(
+    pods: dict[str, Any], declared: Callable[..., Any], run_operator: Runner
+) -> None:
+    pods["runner_options"]["deferrable"] = True
+    limit = {"execution_timeout": timedelta(days=3)}
+    operator = declared(command=["/bin/true"], command_env=ENVIRONMENT, **limit, **pods)
+    outcome = run_operator(operator, params={"token": SECRET})
+    first = run_operator.instance.id
+
+    exchanges = Exchanges(Settings.load().runner_folder)
+    assert exchanges.sweep(unused_for=timedelta(days=-2)) == []  # as after two days
+
+    event = asyncio.run(_event(outcome))
+    resume = (outcome.message.next_method, {**outcome.message.next_kwargs, "event": event})
+    assert run_operator(operator, params={"token": SECRET}, resume=resume, instance_id=first).error is None
 
 
 async def _event(outcome: Outcome) -> Any:

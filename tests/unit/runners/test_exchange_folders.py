@@ -154,6 +154,17 @@ def test_a_sweep_removes_what_no_process_has_used_for_that_long(exchanges: Excha
     assert exchanges.sweep() == []
 
 
+def test_a_sweep_leaves_the_folder_of_a_task_that_waits_for_days(exchanges: Exchanges) -> None:
+    exchange = exchanges.begin(TASK, "1")
+    exchange.leave(needed_for=timedelta(days=3))
+    assert exchanges.sweep(unused_for=timedelta(0)) == []
+    for path in (exchange.folder / "in_use", exchange.folder):  # as three days later
+        moment = path.stat().st_mtime - 3 * 24 * 3600
+        os.utime(path, (moment, moment))
+    assert exchanges.sweep() == []
+    assert exchanges.sweep(unused_for=timedelta(0)) == [exchange.folder]
+
+
 def test_a_sweep_leaves_what_is_not_an_exchange_folder(exchanges: Exchanges) -> None:
     (exchanges.root / "precious").mkdir(parents=True)
     assert exchanges.sweep(unused_for=timedelta(0)) == []
