@@ -290,14 +290,14 @@ def main(folder: Path) -> int:
         result = {"error": "no library", "text": str(error)}
     except Exception as error:  # noqa: BLE001 - whatever the function raises is the task's result
         logging.getLogger("snowpack").error("%s", _traceback(error))
-        result = {"error": "raised", "class": class_name(type(error)), "text": _printable(str(error)[:MAX_TEXT])}
+        result = {"error": "raised", "class": class_name(type(error)), "text": printable(str(error)[:MAX_TEXT])}
     sys.stdout.flush()
     sys.stderr.flush()
     _write(folder, result)
     return FAILED if "error" in result else SUCCEEDED
 
 
-def _printable(text: str) -> str:
+def printable(text: str) -> str:
     """Return the text without halves of characters, such as those of names of files, which no log can store."""
     return text.encode("utf-8", "backslashreplace").decode()
 

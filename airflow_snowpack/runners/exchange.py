@@ -24,16 +24,28 @@ import json
 import os
 import re
 import secrets
+import stat
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from airflow_snowpack.humanize import size
 from airflow_snowpack.runners.archive import PROGRAM, program
 from airflow_snowpack.runners.entry import Entry, InputTable, ModuleEntry, ShellEntry, check_name
-from airflow_snowpack.runners.entry_process import CALL, FAILED, INPUTS, OUTPUTS, RESULT, SOURCE, SOURCE_MODULE
+from airflow_snowpack.runners.entry_process import (
+    CALL,
+    FAILED,
+    INPUTS,
+    MAX_TEXT,
+    OUTPUTS,
+    RESULT,
+    SOURCE,
+    SOURCE_MODULE,
+    printable,
+)
 from airflow_snowpack.runners.environment import added_environment
 from airflow_snowpack.runners.errors import (
     EntryFailed,
@@ -53,12 +65,16 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 ERRORS: dict[str, Callable[[str, Mapping[str, Any]], Exception]] = {
-    "raised": lambda function, found: EntryRaised(function, str(found["class"]), str(found["text"])),
-    "unresolved": lambda function, found: FunctionNotFound(function, str(found["text"])),
-    "unusable table": lambda function, found: UnusableInput(str(found["text"])),
-    "not serializable": lambda function, found: UnusableResult(function, str(found["text"])),
-    "no library": lambda function, found: LibraryMissing(str(found["text"])),
+    "raised": lambda function, found: EntryRaised(function, _text(found, "class"), _text(found, "text")),
+    "unresolved": lambda function, found: FunctionNotFound(function, _text(found, "text")),
+    "unusable table": lambda function, found: UnusableInput(_text(found, "text")),
+    "not serializable": lambda function, found: UnusableResult(function, _text(found, "text")),
+    "no library": lambda function, found: LibraryMissing(_text(found, "text")),
 }
+MAX_RESULT_BYTES = 64 * 1024 * 1024
+"""Of the JSON of a result, which the task has in memory."""
+DAMAGED = (ArithmeticError, LookupError, OSError, RecursionError, TypeError, ValueError)
+"""What reading JSON raises that ``entry_process.py`` has not written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,7 +257,7 @@ class Exchange:
         return {TAG: "input", "name": value.name, "form": value.form, "reference": reference}
 
     def _returned(self, entry: ModuleEntry, exit_code: int) -> EntryResult:
-        found = self._result_file()
+        found = self._result_file(entry)
         if "error" in found and exit_code == FAILED:
             raise ERRORS[found["error"]](entry.function, found)
         if exit_code:
@@ -250,22 +266,27 @@ class Exchange:
             raise ResultMissing("it ended the process itself, for example with sys.exit() or os._exit()")
         try:
             names = tuple(str(name) for name in found["outputs"])
-            value = decode(found["value"], _output_table)
-        except (ValueError, TypeError, LookupError) as error:
-            raise ResultMissing(f"the file {RESULT} is damaged: {error}") from error
+            value = decode(found["value"], lambda tag, table: _output_table(tag, table, names))
+        except DAMAGED as error:
+            raise ResultMissing(f"the file {RESULT} is damaged: {error!s:.300}") from error
         self._outputs = FunctionOutputs(self.folder, names)
         return EntryResult(value, names)
 
-    def _result_file(self) -> dict[str, Any]:
+    def _result_file(self, entry: ModuleEntry) -> dict[str, Any]:
         try:
-            # Not through a link, to whichever file of the worker.
-            with open(os.open(self.folder / RESULT, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), encoding="utf-8") as file:
-                found = json.load(file)
+            # Not through a link, to whichever file of the worker, and not from a device, which has no end.
+            with open(os.open(self.folder / RESULT, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
+                if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                    raise ResultMissing(f"{RESULT} is not a regular file")
+                content = file.read(MAX_RESULT_BYTES + 1)
+            if len(content) > MAX_RESULT_BYTES:
+                raise UnusableResult(entry.function, f"its JSON is larger than {size(MAX_RESULT_BYTES)}")
+            found = json.loads(content.decode())
         except FileNotFoundError:
             return {}
-        except (OSError, ValueError) as error:
-            raise ResultMissing(f"the file {RESULT} is damaged: {error}") from error
-        if not isinstance(found, dict) or found.get("error", "raised") not in ERRORS:
+        except DAMAGED as error:
+            raise ResultMissing(f"the file {RESULT} is damaged: {error!s:.300}") from error
+        if not isinstance(found, dict) or str(found.get("error", "raised")) not in ERRORS:
             raise ResultMissing(f"the file {RESULT} is damaged: it is not what entry_process.py writes")
         return found
 
@@ -274,10 +295,16 @@ class Exchange:
         (self.folder / name).chmod(0o644)
 
 
-def _output_table(tag: str, found: dict[str, Any]) -> OutputTable:
+def _output_table(tag: str, found: Mapping[str, Any], names: Collection[str]) -> OutputTable:
     if tag != "output":
         raise ValueError(f"it has the unknown tag {tag!r}")
+    if found["name"] not in names:
+        raise ValueError(f"it has no output {found['name']!r}")
     return OutputTable(str(found["name"]))
+
+
+def _text(found: Mapping[str, Any], field: str) -> str:
+    return printable(str(found.get(field, ""))[:MAX_TEXT])
 
 
 def in_command(command: Iterable[str], *, inputs: str, outputs: str) -> tuple[str, ...]:

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -25,7 +26,9 @@ from airflow_snowpack.runners.entry_process import MAX_RECORD_BYTES
 from airflow_snowpack.runners.invocation import Line
 
 MAX_LINE_BYTES = 16 * 1024
-CONTROL_CHARACTERS = {code: f"\\x{code:02x}" for code in (*range(32), 127) if chr(code) not in "\t\x1b"}
+CONTROL_CHARACTERS = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if chr(code) not in "\t\x1b"}
+# Others move the cursor of a terminal that shows the log, or write to its clipboard.
+NOT_A_COLOR = re.compile(r"\x1b(?!\[[0-9;:]*m)")
 
 
 class Stream(StrEnum):
@@ -110,11 +113,12 @@ def _plain(stream: Stream, data: bytes, cut: int) -> Line:
     kept = data[:MAX_LINE_BYTES]
     cut += len(data) - len(kept)
     end = f"… ({cut:,} more bytes in this line)" if cut else ""
-    return Line(_text(kept) + end, LEVELS[stream])
+    return Line(loggable(kept) + end, LEVELS[stream])
 
 
-def _text(data: bytes) -> str:
-    return data.decode("utf-8", "replace").translate(CONTROL_CHARACTERS)
+def loggable(data: bytes) -> str:
+    """Return bytes as a text that a log can store and a terminal can show."""
+    return NOT_A_COLOR.sub(r"\\x1b", data.decode("utf-8", "replace").translate(CONTROL_CHARACTERS))
 
 
 def _record(data: bytes) -> Line | None:
@@ -122,10 +126,10 @@ def _record(data: bytes) -> Line | None:
     try:
         found = json.loads(data)
         text, level, logger = str(found["text"]), found["level"], found["logger"]
-    except (ValueError, TypeError, KeyError):
+    except (ValueError, TypeError, KeyError, RecursionError):
         return None
     if type(level) is not int or not isinstance(logger, str):
         return None
     # JSON may contain halves of characters, which no log can store.
-    lines = [_text(line.encode("utf-8", "replace")) for line in text.split("\n")]
-    return Line("\n".join(lines), max(logging.DEBUG, min(level, logging.CRITICAL)), _text(logger.encode("utf-8", "replace")))
+    lines = [loggable(line.encode("utf-8", "replace")) for line in text.split("\n")]
+    return Line("\n".join(lines), max(logging.DEBUG, min(level, logging.CRITICAL)), loggable(logger.encode("utf-8", "replace")))

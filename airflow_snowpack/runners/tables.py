@@ -5,7 +5,7 @@
     FunctionOutputs(folder, ["table-0"]).read("table-0")       # Arrow streams that entry_process.py wrote
 
 Rows are written and read batch by batch. The invariants: the types that are read are those that were written, and a file that an
-entry wrote is read only if it is a regular file in the folder, not through a link that leaves it.
+entry wrote is read only if it is a regular file in the folder, not through a link that leaves it, and within its own bounds.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_snowpack.runners.entry_process import OUTPUTS
 from airflow_snowpack.runners.errors import OutputMissing, UnusableInput, UnusableOutputFile
+from airflow_snowpack.runners.output_lines import loggable
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -63,16 +64,16 @@ class CommandOutputs:
     def __init__(self, folder: Path, names: Iterable[str]) -> None:
         self._folder = folder.resolve()
         outputs = folder / OUTPUTS
-        found = sorted(os.listdir(outputs)) if outputs.is_dir() else []
+        found = self._names_in(outputs)
         self._files: dict[str, list[Path]] = {}
         self._schemas: dict[str, pa.Schema] = {}
         for name in names:
             self._files[name] = files = self._files_of(outputs, name)
             if not files:
-                raise OutputMissing(name, found)
+                raise OutputMissing(name, [_shown(each) for each in found])
             self._schemas[name] = self._schema_of(files)
         own = {each for name in self._files for each in (name, f"{name}.parquet")}
-        self.ignored = tuple(each for each in found if each not in own)
+        self.ignored = tuple(_shown(each) for each in found if each not in own)
 
     def read(self, name: str) -> pa.RecordBatchReader:
         """Return the rows of an output; errors of a damaged file appear while they are read, as ``UnusableOutputFile``."""
@@ -90,6 +91,16 @@ class CommandOutputs:
             except (pa.ArrowException, OSError) as error:
                 raise UnusableOutputFile(self._shown(path), error) from error
 
+    def _names_in(self, folder: Path) -> list[str]:
+        """Return the names of the files in a folder; none, if it does not exist."""
+        if not os.path.lexists(folder):
+            return []
+        check_inside(folder, self._folder)
+        try:
+            return sorted(os.listdir(folder))
+        except OSError as error:
+            raise UnusableOutputFile(self._shown(folder), error) from error
+
     def _files_of(self, outputs: Path, name: str) -> list[Path]:
         file, folder = outputs / f"{name}.parquet", outputs / name
         is_file, is_folder = os.path.lexists(file), os.path.lexists(folder)
@@ -103,7 +114,7 @@ class CommandOutputs:
         check_inside(folder, self._folder)
         if not folder.is_dir():
             raise UnusableOutputFile(self._shown(folder), f"it is not a folder; call the file {name}.parquet")
-        return [self._part(path) for path in sorted(folder.iterdir()) if path.name[0] not in "._"]
+        return [self._part(folder / name) for name in self._names_in(folder) if name[0] not in "._"]
 
     def _part(self, path: Path) -> Path:
         """Return a file of a folder; other formats, and the folders of a partitioned data set, would be lost rows."""
@@ -128,7 +139,7 @@ class CommandOutputs:
         return first
 
     def _shown(self, path: Path) -> str:
-        return os.path.relpath(path, self._folder)
+        return _shown(os.path.relpath(path, self._folder))
 
 
 class FunctionOutputs:
@@ -145,7 +156,8 @@ class FunctionOutputs:
     def read(self, name: str) -> pa.RecordBatchReader:
         """Return the rows of an output.
 
-        :raises UnusableOutputFile: it is damaged, or has a type that only the entry's environment knows.
+        :raises UnusableOutputFile: it is damaged, which may appear only while rows are read, or has a type that only the entry's
+            environment knows.
         """
         import pyarrow as pa
 
@@ -157,7 +169,24 @@ class FunctionOutputs:
         unknown = next((field.name for field in reader.schema if _has_unknown_type(field)), None)
         if unknown is not None:
             raise UnusableOutputFile(path.name, f"the type of the column {unknown} is an extension of Arrow; cast it")
-        return reader
+        return pa.RecordBatchReader.from_batches(reader.schema, _validated(reader, path))
+
+
+def _validated(reader: pa.RecordBatchReader, path: Path) -> Iterator[pa.RecordBatch]:
+    """Yield batches after a check of every offset in them: Arrow would follow one that leads into other memory of this process."""
+    import pyarrow as pa
+
+    try:
+        for batch in reader:
+            batch.validate(full=True)
+            yield batch
+    except (pa.ArrowException, OSError) as error:
+        raise UnusableOutputFile(path.name, error) from error
+
+
+def _shown(path: str) -> str:
+    """Return a path for messages: an entry may give a file any name."""
+    return loggable(os.fsencode(path))
 
 
 def check_inside(path: Path, folder: Path) -> None:
@@ -165,16 +194,16 @@ def check_inside(path: Path, folder: Path) -> None:
     try:
         target = path.resolve(strict=True)
     except (OSError, RuntimeError) as error:
-        raise UnusableOutputFile(path.name, error) from error
+        raise UnusableOutputFile(_shown(path.name), error) from error
     if not target.is_relative_to(folder):
-        raise UnusableOutputFile(path.name, "it is a link out of the exchange folder")
+        raise UnusableOutputFile(_shown(path.name), "it is a link out of the exchange folder")
 
 
 def check_regular(path: Path, folder: Path) -> None:
     """:raises UnusableOutputFile: it is not a regular file in the folder, which is without links."""
     check_inside(path, folder)
     if not stat.S_ISREG(path.stat().st_mode):
-        raise UnusableOutputFile(path.name, "it is not a regular file")
+        raise UnusableOutputFile(_shown(path.name), "it is not a regular file")
 
 
 def _has_unknown_type(field: Any) -> bool:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import logging
+import os
+import stat
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -288,6 +291,11 @@ DAMAGES: dict[str, Any] = {
     "has an unknown tag": '{"value": {"$snowpack": "pickle"}, "outputs": []}',
     "has an unknown error": '{"error": "other"}',
     "is not text": b"\xff",
+    "has an error that is a list": '{"error": ["raised"]}',
+    "is nested too deeply": "[" * 200_000,
+    "has a number that is none": '{"value": {"$snowpack": "decimal", "text": "x"}, "outputs": []}',
+    "has a time beyond all times": '{"value": {"$snowpack": "timedelta", "parts": [1e300, 0, 0]}, "outputs": []}',
+    "has a table that is no output": '{"value": {"$snowpack": "output", "name": "t"}, "outputs": []}',
 }
 
 
@@ -298,6 +306,36 @@ def test_a_damaged_result_is_reported_as_such(tmp_path: Path, damage: str) -> No
     (ran.exchange.folder / "result.json").write_bytes(content if isinstance(content, bytes) else content.encode())
     with pytest.raises(ResultMissing, match="is damaged"):
         ran.result()
+
+
+def made_device(path: Path) -> None:
+    """Make what ``/dev/zero`` is, as the root user of a container may do in the folder."""
+    os.mknod(path, 0o600 | stat.S_IFCHR, os.makedev(1, 5))
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, Path.mkdir, *([made_device] if os.geteuid() == 0 else [])])
+def test_a_result_that_is_not_a_file_is_not_read(tmp_path: Path, make: Callable[[Path], None]) -> None:
+    ran = call(tmp_path, "def f(): return 1")
+    (ran.exchange.folder / "result.json").unlink()
+    make(ran.exchange.folder / "result.json")
+    with pytest.raises(ResultMissing):
+        ran.result()
+
+
+def test_a_result_that_is_too_large_is_refused_and_not_read(tmp_path: Path) -> None:
+    ran = call(tmp_path, "def f(): return 1")
+    with open(ran.exchange.folder / "result.json", "wb") as file:
+        file.truncate(10 * 1024**3)  # without a block on disk
+    with pytest.raises(UnusableResult, match=r"its JSON is larger than 64\.0 MiB"):
+        ran.result()
+
+
+def test_the_text_of_an_error_can_be_logged_whatever_an_entry_writes(tmp_path: Path) -> None:
+    ran = call(tmp_path, "def f(): raise ValueError")
+    (ran.exchange.folder / "result.json").write_text('{"error": "raised", "class": "\\udcff", "text": "' + "\\ud800" * 10 + '"}')
+    with pytest.raises(EntryRaised) as raised:
+        ran.result()
+    assert str(raised.value).encode()
 
 
 def test_a_result_through_a_link_is_not_read(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from pathlib import Path
 
 import pandas as pd
@@ -179,6 +180,18 @@ def f():
     ran = call(tmp_path, source)
     assert ran.value() == OutputTable("table-0")
     with pytest.raises(UnusableOutputFile, match="the type of the column p is an extension of Arrow"):
+        ran.output("table-0")
+
+
+def test_rows_that_point_into_other_memory_of_the_task_are_refused(tmp_path: Path) -> None:
+    source = "import pyarrow as pa\ndef f():\n    return pa.table({'b': pa.array([b'abcd'] * 3)})"
+    ran = call(tmp_path, source)
+    assert ran.value() == OutputTable("table-0")
+    stream = ran.exchange.folder / "outputs" / "table-0.arrow"
+    offsets = [struct.pack("<4i", 0, 4, 8, end) for end in (12, 400)]
+    assert stream.read_bytes().count(offsets[0]) == 1
+    stream.write_bytes(stream.read_bytes().replace(*offsets))
+    with pytest.raises(UnusableOutputFile, match=r"table-0\.arrow cannot be used"):
         ran.output("table-0")
 
 

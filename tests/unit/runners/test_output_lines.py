@@ -55,6 +55,8 @@ def test_a_character_that_two_reads_share_arrives_whole() -> None:
 
 def test_what_is_not_text_is_replaced_and_controls_are_written_out() -> None:
     assert texts_of(b"a\xff\x00b\x07\tc\x1b[31m\n") == ["a\ufffd\\x00b\\x07\tc\x1b[31m"]
+    clipboard, cursor, c1 = "\x1b]52;c;cm0gLXJm\x07", "\x1b[2A", "\x9b2A"
+    assert texts_of(f"{clipboard}{cursor}{c1}\n".encode()) == ["\\x1b]52;c;cm0gLXJm\\x07\\x1b[2A\\x9b2A"]
 
 
 def test_a_line_without_an_end_is_cut_and_counted_and_not_kept() -> None:
@@ -90,6 +92,7 @@ def test_a_record_after_an_unfinished_line_does_not_swallow_it() -> None:
     [
         MARK.encode() + b"not json\n",
         MARK.encode() + b"[1]\n",
+        MARK.encode() + b"[" * 100_000 + b"\n",
         MARK.encode() + b'{"level": 40}\n',
         record(level="ERROR"),
         record(level=True),

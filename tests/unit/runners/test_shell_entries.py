@@ -308,7 +308,15 @@ def all_linked_out(outputs: Path) -> None:
     outputs.symlink_to(outputs.parents[2] / "secret")
 
 
+def linked_to_a_folder_of_the_worker(outputs: Path) -> None:
+    (outputs.parents[2] / "secret").mkdir()
+    (outputs.parents[2] / "secret" / "names-of-secrets").touch()
+    outputs.rmdir()
+    outputs.symlink_to(outputs.parents[2] / "secret")
+
+
 REFUSED: list[tuple[Any, str]] = [
+    (linked_to_a_folder_of_the_worker, "outputs cannot be used: it is a link out of the exchange folder"),
     (lambda outputs: (outputs / "scored.parquet").write_text("not parquet"), "Parquet magic bytes not found"),
     (lambda outputs: (outputs / "scored.parquet").write_bytes(b""), "Parquet file size is 0 bytes"),
     (lambda outputs: (outputs / "scored.parquet").mkdir(), "it is not a regular file"),
@@ -332,6 +340,16 @@ REFUSED: list[tuple[Any, str]] = [
 def test_an_output_that_is_not_plain_parquet_in_the_folder_is_refused(tmp_path: Path, make: Any, problem: str) -> None:
     with pytest.raises(UnusableOutputFile, match=problem):
         made(tmp_path, make).result()
+
+
+def test_names_of_files_can_be_logged_whatever_they_are(tmp_path: Path) -> None:
+    def odd(outputs: Path) -> None:
+        for name in (b"\xff", b"a\nb", b"\x1b]52;c;x"):
+            (outputs / os.fsdecode(name)).touch()
+
+    with pytest.raises(OutputMissing) as missing:
+        made(tmp_path, odd).result()
+    assert "It contains \\x1b]52;c;x, a\\x0ab, \ufffd." in str(missing.value)
 
 
 def test_a_link_inside_of_the_folder_is_followed(tmp_path: Path) -> None:
