@@ -84,7 +84,8 @@ class ImageAttempts:
                 self._give_up(conn, key, row, now)
                 return None
             claimed = conn.execute(IMAGES.take_over, values).one()
-            conn.execute(sa.update(image_builds).where(IMAGE.key == key).values(begun))
+            lost = {} if row.claimed_at is None else {"error": _loss(row, now)}
+            conn.execute(sa.update(image_builds).where(IMAGE.key == key).values(**begun, **lost))
             self._enter(conn, key, attempt_id, claimed.attempt_count, holder, now)
             return ImageAttempt(key, attempt_id, claimed.attempt_count)
 
@@ -103,10 +104,7 @@ class ImageAttempts:
 
     def _give_up(self, conn: sa.Connection, key: str, row: sa.Row[Any], now: datetime) -> None:
         """Fail an image whose last attempt was lost."""
-        error = f"The lease of the last attempt, by {row.claimed_by}, expired at {row.visible_at:%Y-%m-%d %H:%M} UTC."
-        if row.visible_at > now:
-            error = f"The last attempt, by an earlier try of {row.claimed_by}, did not end."
-        values = {"state": ImageState.FAILED.value, "finished_at": now, "error": error, **unclaimed(now)}
+        values = {"state": ImageState.FAILED.value, "finished_at": now, "error": _loss(row, now), **unclaimed(now)}
         conn.execute(sa.update(image_builds).where(IMAGE.key == key).values(values))
         conn.execute(END_WAITS, {"b_key": key})
         conn.execute(LOSE_RUNNING, {"b_key": key, "b_now": now})
@@ -164,3 +162,10 @@ class ImageAttempts:
 
     def _backoff(self, number: int) -> timedelta:
         return min(self._policy.retry_base * (1 << min(number, 20)), MAX_BACKOFF)
+
+
+def _loss(row: sa.Row[Any], now: datetime) -> str:
+    """Return why the attempt that had the lease is lost."""
+    if row.visible_at > now:
+        return f"The last attempt, by an earlier try of {row.claimed_by}, did not end."
+    return f"The lease of the last attempt, by {row.claimed_by}, expired at {row.visible_at:%Y-%m-%d %H:%M} UTC."

@@ -118,10 +118,11 @@ class ImageRecords:
 
         def write(conn: sa.Connection) -> ImageRecord:
             row = conn.execute(RECORD_BY_KEY, values).first()
-            conn.execute(END_WAITS, values)
-            conn.execute(DELETE_ATTEMPTS, values)
+            # First: as long as this row is locked, no process adds to what belongs to it.
             if row is None or conn.execute(DELETE, values).rowcount == 0:
                 raise ImageBuildNotFound(key)
+            conn.execute(END_WAITS, values)
+            conn.execute(DELETE_ATTEMPTS, values)
             write_audit(conn, self.store, actor, "forget_image", audit_subject(key), remote=row.remote, commit=row.commit_hash)
             return record_from(row)
 

@@ -43,6 +43,7 @@ from airflow_snowpack.runners.images.records import ImageRecords, audit_subject
 from airflow_snowpack.runners.images.rows import (
     IMAGE,
     LOG,
+    NOT_ENDED,
     STATE_BY_KEY,
     requested,
     state_from,
@@ -52,7 +53,7 @@ from airflow_snowpack.runners.images.scratch import scratch_folder
 from airflow_snowpack.runners.images.source import ImageBuild
 from airflow_snowpack.runners.images.target import ImageTarget
 from airflow_snowpack.store import Actor, IdMaker, Store, new_id, storable, write_audit
-from airflow_snowpack.store.dialect import insert
+from airflow_snowpack.store.dialect import UtcDateTime, insert
 from airflow_snowpack.store.keep_alive import KeepAlive
 from airflow_snowpack.store.tables.images import image_builds, image_waits
 
@@ -146,8 +147,10 @@ class ImageBuilds(ImageRecords):
             return source.at(git.resolve(commands, source, scratch))
 
     def _enter_wait(self, key: str, task: str) -> None:
-        row = {"key": key, "task": storable(task), "since": self.store.clock()}
-        self.store.execute(insert(image_waits).values(row).on_conflict_do_nothing())
+        row = (IMAGE.key, sa.literal(storable(task)), sa.literal(self.store.clock(), UtcDateTime))
+        # The end of the build deletes the row, so it is entered only while the build cannot end.
+        waits = sa.select(*row).where(IMAGE.key == key, NOT_ENDED).with_for_update(read=True)
+        self.store.execute(insert(image_waits).from_select(["key", "task", "since"], waits).on_conflict_do_nothing())
 
     def _state(self, key: str) -> Ready | Building | Failed | None:
         row = self.store.first(STATE_BY_KEY, {"b_key": key})

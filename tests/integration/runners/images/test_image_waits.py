@@ -10,6 +10,7 @@ import sqlalchemy as sa
 from made_images import ImageMaker
 
 from airflow_snowpack.runners.images import ImagePolicy
+from airflow_snowpack.runners.images.explanation import explain
 from airflow_snowpack.store.retention import Pruner
 from airflow_snowpack.store.tables.images import image_attempts, image_waits
 
@@ -82,6 +83,30 @@ def test_no_task_waits_for_an_image_whose_build_has_ended(maker: ImageMaker, sto
     assert rows(store) == 1, "that of the other image"
 
 
+@pytest.mark.parametrize("end", ["succeeds", "is forgotten"])
+def test_a_task_that_begins_to_wait_as_the_build_ends_leaves_no_row(maker: ImageMaker, store: Store, end: str) -> None:
+    key = maker.request()
+    attempt = maker.begin(key)
+    maker.succeed(attempt) if end == "succeeds" else maker.builds.forget(key)
+    maker.builds._enter_wait(key, TASKS[0])
+    assert rows(store) == 0
+
+
+def test_an_image_is_forgotten_before_what_belongs_to_it(maker: ImageMaker, store: Store) -> None:
+    key = maker.request()
+    maker.begin(key)
+    deleted: list[str] = []
+
+    def note(_conn: object, _cursor: object, statement: str, *_: object) -> None:
+        if statement.startswith("DELETE FROM "):
+            deleted.append(statement.split()[2])
+
+    sa.event.listen(store.engine, "before_cursor_execute", note)
+    maker.builds.forget(key)
+    assert deleted[0] == "image_builds", "whose lock keeps other processes from adding to the rest"
+    assert sorted(deleted) == ["image_attempts", "image_builds", "image_waits"]
+
+
 def test_a_task_goes_on_waiting_for_the_next_attempt(maker: ImageMaker) -> None:
     key = maker.request()
     attempt = maker.begin(key)
@@ -125,6 +150,18 @@ def test_each_attempt_keeps_its_end(maker: ImageMaker, clock: MovedClock) -> Non
     ]
     assert (history[0].started_at, history[0].ended_at) == (began, clock())
     assert history[1].ended_at == began
+
+
+def test_an_image_whose_next_attempt_was_stopped_has_the_end_of_the_lost_one(maker: ImageMaker, clock: MovedClock) -> None:
+    key = maker.request()
+    maker.begin(key, TASKS[0])
+    clock.move(timedelta(hours=2))
+    maker.attempts.give_back(maker.begin(key, TASKS[1]))
+    image = maker.builds.get(key)
+    explained = str(explain(image, maker.builds.policy, clock(), "It"))
+    assert f"attempt 1 of 3 failed: The lease of the last attempt, by {TASKS[0]}, expired at " in explained
+    maker.succeed(maker.begin(key, TASKS[2]))
+    assert maker.builds.get(key).error is None
 
 
 def test_the_newest_attempts_are_kept_and_go_with_their_image(maker: ImageMaker, store: Store, clock: MovedClock) -> None:
