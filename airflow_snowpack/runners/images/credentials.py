@@ -16,6 +16,8 @@ from typing import Any
 from airflow_snowpack.runners.images.target import Registry
 
 FILE = "config.json"
+DOCKER_HUB = "https://index.docker.io/v1/"
+"""Under this name Docker and Kaniko look for the credentials of ``docker.io``."""
 
 
 def token(registry: Registry) -> str | None:
@@ -25,6 +27,11 @@ def token(registry: Registry) -> str | None:
     return base64.b64encode(f"{registry.login or ''}:{registry.password or ''}".encode()).decode()
 
 
+def auths(registry: Registry) -> dict[str, Any]:
+    """Return the entries of the file for a registry."""
+    return {name: {"auth": token(registry)} for name in _names(registry)}
+
+
 def write_credentials(registry: Registry, folder: Path, own: Path, *, for_docker: bool = False) -> Path:
     """Write a file that only this user can read; return its path.
 
@@ -32,16 +39,20 @@ def write_credentials(registry: Registry, folder: Path, own: Path, *, for_docker
     :param for_docker: Docker asks its ``credsStore`` for every registry for which ``credHelpers`` has no entry.
     """
     content = _own(own)
-    helpers = {host: helper for host, helper in (content.get("credHelpers") or {}).items() if host != registry.host}
+    helpers = {host: helper for host, helper in (content.get("credHelpers") or {}).items() if host not in _names(registry)}
     if for_docker:
-        helpers[registry.host] = ""
-    content["auths"] = {**(content.get("auths") or {}), registry.host: {"auth": token(registry)}}
+        helpers |= dict.fromkeys(_names(registry), "")
+    content["auths"] = {**(content.get("auths") or {}), **auths(registry)}
     content["credHelpers"] = helpers
     folder.mkdir(mode=0o700)
     file = folder / FILE
     with open(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as stream:
         json.dump(content, stream)
     return file
+
+
+def _names(registry: Registry) -> tuple[str, ...]:
+    return (registry.host, DOCKER_HUB) if registry.is_docker_hub else (registry.host,)
 
 
 def _own(file: Path) -> dict[str, Any]:

@@ -48,7 +48,8 @@ class Docker:
         job.commands.run([self._program, "push", job.tag], job.scratch, self._credentials(job))
         inspect = [self._program, "image", "inspect", "--format", "{{json .RepoDigests}}", job.tag]
         digests = json.loads("".join(job.commands.run(inspect, job.scratch, is_logged=False)))
-        prefix = f"{job.target.registry.name}@"
+        # Docker reports a name in Docker Hub without the host.
+        prefix = f"{job.target.registry.repository if job.target.registry.is_docker_hub else job.target.registry.name}@"
         found = [digest.removeprefix(prefix) for digest in digests or () if digest.startswith(prefix)]
         if not found:
             raise CommandFailed(self._program, "reported no digest after the push")

@@ -25,7 +25,7 @@ from urllib.parse import urlsplit
 from airflow_snowpack.runners.errors import EntryNotStarted, ending
 from airflow_snowpack.runners.images.builder import BuildJob
 from airflow_snowpack.runners.images.commands import CommandFailed, Commands
-from airflow_snowpack.runners.images.credentials import token
+from airflow_snowpack.runners.images.credentials import auths, token
 from airflow_snowpack.runners.images.errors import BuilderUnavailable, InvalidImageBuild, InvalidImageTarget
 from airflow_snowpack.runners.images.options import labels
 
@@ -72,11 +72,13 @@ class Kaniko:
         Kaniko pushes as it ends. A late push of a lost attempt only moves the tag, and containers are started by digest.
         """
         name = f"snowpack-image-{job.key[:12]}-{secrets.token_hex(4)}"
-        created = self._create(job, manifest(job, name, read_template(self._template)))
+        content = manifest(job, name, read_template(self._template))
+        container = content["spec"]["template"]["spec"]["containers"][0]["name"]
+        created = self._create(job, content)
         namespace = f"--namespace={created['metadata']['namespace']}"
         try:
             self._create(job, secret(job, name, created["metadata"]))
-            ended = self._ended(job, name, namespace)
+            ended = self._ended(job, name, namespace, container)
         finally:
             self._delete(job, name, namespace)
         if ended["exitCode"] != 0:
@@ -102,26 +104,27 @@ class Kaniko:
         lines = job.commands.run([self._program, "create", f"--filename={file}", output], job.scratch, is_logged=False)
         return json.loads("\n".join(lines)) if content["kind"] == "Job" else {}
 
-    def _ended(self, job: BuildJob, name: str, namespace: str) -> dict[str, Any]:
+    def _ended(self, job: BuildJob, name: str, namespace: str, container: str) -> dict[str, Any]:
         """Wait for the end of the container, with its log; return how it ended."""
         is_followed = False
         while True:
-            state = self._state(job, name, namespace)
+            state = self._state(job, name, namespace, container)
             if (state.keys() & {"running", "terminated"}) and not is_followed:
                 is_followed = True
-                self._follow(job, name, namespace)
+                self._follow(job, name, namespace, container)
             elif "terminated" in state:
                 return dict(state["terminated"])
             else:
                 self._sleep(POLL.total_seconds())
 
-    def _state(self, job: BuildJob, name: str, namespace: str) -> dict[str, Any]:
-        """Return the state of the container; empty before there is one."""
+    def _state(self, job: BuildJob, name: str, namespace: str, container: str) -> dict[str, Any]:
+        """Return the state of the container; empty before there is one. The cluster may add others to its pod."""
         get = [self._program, "get", "jobs,pods", namespace, f"--selector={LABEL}={name}", "-o=json"]
         found = json.loads("\n".join(job.commands.run(get, job.scratch, is_logged=False)))["items"]
         for pod in (each for each in found if each["kind"] == "Pod"):
-            for container in pod.get("status", {}).get("containerStatuses", ()):
-                return dict(container.get("state", {}))
+            for status in pod.get("status", {}).get("containerStatuses", ()):
+                if status["name"] == container:
+                    return dict(status.get("state", {}))
         jobs = [each for each in found if each["kind"] == "Job"]
         if not jobs:
             raise CommandFailed("kaniko", "has no pod", ["its Job was deleted"])
@@ -130,9 +133,10 @@ class Kaniko:
                 raise CommandFailed("kaniko", "has no pod", [str(condition.get("message") or condition.get("reason"))])
         return {}
 
-    def _follow(self, job: BuildJob, name: str, namespace: str) -> None:
+    def _follow(self, job: BuildJob, name: str, namespace: str, container: str) -> None:
+        logs = [self._program, "logs", "--follow", f"job/{name}", namespace, f"--container={container}"]
         try:
-            job.commands.run([self._program, "logs", "--follow", f"job/{name}", namespace], job.scratch)
+            job.commands.run(logs, job.scratch)
         except CommandFailed as error:  # the build goes on without its log
             log.warning("image_log_lost: job %s: %s", name, error)
 
@@ -154,7 +158,7 @@ def read_template(file: Path) -> dict[str, Any]:
 
     try:
         template = yaml.safe_load(file.read_text())
-        is_usable = template["kind"] == "Job" and isinstance(template["spec"]["template"]["spec"]["containers"][0], dict)
+        is_usable = template["kind"] == "Job" and isinstance(template["spec"]["template"]["spec"]["containers"][0]["name"], str)
     except (OSError, yaml.YAMLError, KeyError, TypeError, IndexError) as error:
         raise InvalidImageTarget("image_pod_template", str(file), f"it is not a manifest of a Job ({error!r:.100})") from error
     if not is_usable:
@@ -224,4 +228,4 @@ def _credentials(job: BuildJob) -> dict[str, str]:
     registry = job.target.registry
     if registry is None or token(registry) is None:
         return {}
-    return {CONFIG: json.dumps({"auths": {registry.host: {"auth": token(registry)}}})}
+    return {CONFIG: json.dumps({"auths": auths(registry)})}

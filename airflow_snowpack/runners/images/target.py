@@ -51,6 +51,11 @@ class Registry:
         """The host and the repository, as in the references of its images."""
         return f"{self.host}/{self.repository}"
 
+    @property
+    def is_docker_hub(self) -> bool:
+        """Whether it is the registry that names of images without a host refer to."""
+        return self.host in ("docker.io", "index.docker.io")
+
 
 @dataclass(frozen=True, slots=True)
 class ImageTarget:

@@ -151,6 +151,17 @@ def test_the_worker_s_own_docker_configuration_stays_in_force(
     assert (scratch / "docker" / "contexts").resolve() == own / "contexts"
 
 
+def test_docker_finds_credentials_and_digests_of_docker_hub(
+    noted: Any, scratch: Path, answers: dict[str, tuple[int, str]]
+) -> None:
+    answers["image inspect"] = (0, json.dumps([f"acme/score@{DIGEST}"]))
+    noted()
+    assert Docker().publish(job_for(scratch, registry=Registry("docker.io", "acme/score", "ci", "hunter2")), IMAGE_ID) == DIGEST
+    pushed = next(call for call in noted() if call["argv"][0] == "push")["configuration"]
+    names = ("docker.io", "https://index.docker.io/v1/")
+    assert pushed == {"auths": {name: {"auth": TOKEN} for name in names}, "credHelpers": dict.fromkeys(names, "")}
+
+
 def test_docker_without_buildx_builds_as_before(noted: Any, scratch: Path, answers: dict[str, tuple[int, str]]) -> None:
     answers["buildx"] = (1, "docker: unknown command: docker buildx")
     noted()

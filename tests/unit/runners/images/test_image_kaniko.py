@@ -63,8 +63,11 @@ elif sys.argv[1] == "auth":
 """
 
 
+SIDECAR = {"name": "added-by-the-cluster", "state": {"terminated": {"exitCode": 1}}}
+
+
 def pod(**state: Any) -> dict[str, Any]:
-    return {"kind": "Pod", "status": {"containerStatuses": [{"state": state}]}}
+    return {"kind": "Pod", "status": {"containerStatuses": [SIDECAR, {"name": "build", "state": state}]}}
 
 
 JOB: dict[str, Any] = {"kind": "Job", "status": {}}
@@ -114,7 +117,7 @@ def test_a_pod_builds_and_pushes_and_is_deleted(cluster: Any, scratch: Path) -> 
     assert name.startswith(f"snowpack-image-{job.key[:12]}-")
     assert [each["argv"] for each in others] == [
         *[["get", "jobs,pods", "--namespace=airflow", f"--selector=airflow-snowpack/build={name}", "-o=json"]] * 3,
-        ["logs", "--follow", f"job/{name}", "--namespace=airflow"],
+        ["logs", "--follow", f"job/{name}", "--namespace=airflow", "--container=build"],
         ["get", "jobs,pods", "--namespace=airflow", f"--selector=airflow-snowpack/build={name}", "-o=json"],
         ["delete", f"job/{name}", "--namespace=airflow", "--wait=false", "--ignore-not-found"],
     ]
