@@ -16,6 +16,7 @@ import signal
 import struct
 import threading
 import uuid
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -44,6 +45,8 @@ class DockerEngine:
 
     :ivar created: the body of each request for a container.
     :ivar requests: method, path and query of each request.
+    :ivar start_error: the status and the message of the answer to each start of a container.
+    :ivar on_created: called when a container is created, before the answer.
     :ivar out_of_memory: whether containers that are killed are reported as out of memory.
     """
 
@@ -57,6 +60,8 @@ class DockerEngine:
         self.removed: list[str] = []
         self.out_of_memory = False
         self.answers_500 = False
+        self.start_error: tuple[int, str] | None = None
+        self.on_created: Callable[[], None] = lambda: None
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"engine": self}))
 
     @property
@@ -162,7 +167,9 @@ class _Handler(BaseHTTPRequestHandler):
             if mount["Type"] == "bind" and not Path(mount["Source"]).exists():
                 problem = f'invalid mount config for type "bind": bind source path does not exist: {mount["Source"]}'
                 return self._json(400, {"message": problem})
-        return self._json(201, {"Id": self.engine.create(request).id, "Warnings": []})
+        container = self.engine.create(request)
+        self.engine.on_created()
+        return self._json(201, {"Id": container.id, "Warnings": []})
 
     def _get_containers_json(self, container: Container | None = None) -> None:
         if container is None:
@@ -189,6 +196,9 @@ class _Handler(BaseHTTPRequestHandler):
                 return
 
     def _post_containers_start(self, container: Container) -> None:
+        if self.engine.start_error is not None:
+            status, message = self.engine.start_error
+            return self._json(status, {"message": message})
         try:
             container.process.start(lambda stream, data: container.output.put(struct.pack(">BxxxL", stream, len(data)) + data))
         except OSError as error:

@@ -106,7 +106,9 @@ class DockerRunner:
         self._stopped.set()
         from airflow_snowpack.operators.entries.docker_container import EntryContainer
 
-        container = EntryContainer.of(self.image, self.identity, self.options | {"timeout": GRACE_S + 1})
+        # Without the registry's connection: the provider would log in first, and there are 5 s.
+        options = self.options | {"timeout": GRACE_S + 1, "docker_conn_id": None}
+        container = EntryContainer.of(self.image, self.identity, options)
         try:
             with container.errors():
                 container.remove_labelled(ATTEMPT, self.identity.attempt.id, grace_s=GRACE_S)

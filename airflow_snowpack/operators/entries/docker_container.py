@@ -11,8 +11,9 @@ is given here passes on the lines instead.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
@@ -24,6 +25,7 @@ from docker.errors import APIError, DockerException, NotFound
 from docker.types import Mount
 from requests.exceptions import RequestException
 
+from airflow_snowpack.operators.entries.docker import GRACE_S
 from airflow_snowpack.operators.entries.errors import (
     DockerRefused,
     DockerUnavailable,
@@ -32,7 +34,8 @@ from airflow_snowpack.operators.entries.errors import (
     OutOfMemory,
     image_error,
 )
-from airflow_snowpack.runners.errors import EntryNotStarted
+from airflow_snowpack.operators.entries.identity import ATTEMPT
+from airflow_snowpack.runners.errors import EntryCancelled, EntryNotStarted
 from airflow_snowpack.runners.output_lines import OutputLines, Stream
 
 if TYPE_CHECKING:
@@ -40,6 +43,8 @@ if TYPE_CHECKING:
     from airflow_snowpack.runners.invocation import Invocation, Line
 
 SIGNALS_FROM, SIGNALS = 128, 64
+# How runc and crun report a program that does not exist or is not executable.
+PROGRAM_PROBLEM = re.compile(r"exec: |executable|OCI permission denied", re.IGNORECASE)
 LOG_IN = "set runner_options={'docker_conn_id': …} to log in to its registry"
 NOT_ON_HOST = (
     "the Docker daemon does not have it. Where the worker is a container itself, or the daemon runs on another host, mount the "
@@ -113,6 +118,8 @@ class EntryContainer(DockerOperator):
         finally:
             ExecutorSafeguard.tracker.reset(token)
             self.cli.remove_created()  # the provider removes it only after it has been attached to
+            if self.cli.is_creating:  # the daemon has not answered, and may have created it
+                self.remove_labelled(ATTEMPT, _as_mapping(self.labels)[ATTEMPT])
         state = self.cli.state or {}
         code = int(state.get("ExitCode", 0))
         if code and state.get("OOMKilled"):
@@ -156,6 +163,7 @@ class FollowedClient:
     """A client of Docker that passes on the output of the entry as lines, and records how the entry ended.
 
     :ivar state: of the container, after its end.
+    :ivar is_creating: the daemon has not answered the request for the container.
     """
 
     def __init__(self, client: Any, container: EntryContainer) -> None:
@@ -163,7 +171,9 @@ class FollowedClient:
         self._container = container
         self.refuse_stopped: Callable[[], None] = lambda: None
         self.state: Mapping[str, Any] | None = None
+        self.is_creating = False
         self._created: str | None = None
+        self._is_running = False
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._client, name)
@@ -181,14 +191,17 @@ class FollowedClient:
     def create_container(self, **request: Any) -> Any:
         """Create the container, unless the entry was stopped."""
         self.refuse_stopped()
+        self.is_creating = True
         try:
             container = self._client.create_container(**request)
-        except NotFound as error:
-            raise image_error(request["image"], _explanation(error), LOG_IN) from error
+            self._created = container["Id"]
         except APIError as error:
+            self.is_creating = False
+            if isinstance(error, NotFound):
+                raise image_error(request["image"], _explanation(error), LOG_IN) from error
             self._refuse_unmounted(error)
             raise
-        self._created = container["Id"]
+        self.is_creating = False
         return container
 
     def attach(self, container: str, **_: Any) -> Iterator[str]:
@@ -213,6 +226,7 @@ class FollowedClient:
         self.refuse_stopped()
         with self._start_errors(container):
             self._client.start(container)
+        self._is_running = True
 
     def wait(self, container: str) -> Any:
         """Wait for the end, and record the state of the container before it is removed."""
@@ -221,6 +235,7 @@ class FollowedClient:
             self.state = self._client.inspect_container(container)["State"]
         except NotFound as error:
             raise EntryRemoved(f"container {container[:12]}") from error
+        self._is_running = False
         return ended
 
     def stop(self, container: str, timeout: int) -> None:
@@ -231,9 +246,15 @@ class FollowedClient:
             return
 
     def remove_container(self, container: str, **options: Any) -> None:
-        """Remove the container with its anonymous volumes. Another process may do so at the same time."""
+        """Remove the container with its anonymous volumes. Another process may do so at the same time.
+
+        A container that still runs, as that of a task out of time, gets SIGTERM first, unless the entry was stopped.
+        """
         if container == self._created:
             self._created = None
+            with suppress(EntryCancelled):
+                self.refuse_stopped()
+                self._end_running(container)
         try:
             self._client.remove_container(container, v=True, **options)
         except NotFound:
@@ -241,6 +262,15 @@ class FollowedClient:
         except APIError as error:
             if error.status_code != 409 or "already in progress" not in str(error):
                 raise
+
+    def _end_running(self, container: str) -> None:
+        if not self._is_running:
+            return
+        self._is_running = False
+        try:
+            self.stop(container, timeout=GRACE_S)
+        except (APIError, RequestException) as error:
+            self._container.log.warning("The container got no SIGTERM before its removal: %s", error)
 
     def remove_created(self) -> None:
         """Remove the container that was created, if it is still there."""
@@ -255,6 +285,8 @@ class FollowedClient:
             self._refuse_unmounted(error)
             if "no such container" in str(error).lower():
                 raise EntryRemoved(f"container {container[:12]}") from error
+            if not PROGRAM_PROBLEM.search(_explanation(error)):
+                raise  # a port, a device, a full disk
             assert self._container.invocation is not None
             raise EntryNotStarted(self._container.invocation.argv[0], _explanation(error)) from error
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import signal
 import sys
 import tempfile
 import threading
@@ -26,6 +27,7 @@ from podman_engine import PodmanEngine
 from airflow_snowpack.errors import Kind
 from airflow_snowpack.operators.entries.docker import DockerRunner
 from airflow_snowpack.operators.entries.errors import (
+    DockerRefused,
     DockerUnavailable,
     EntryRemoved,
     ExchangeFolderNotShared,
@@ -227,6 +229,23 @@ def test_a_program_that_does_not_exist_is_named(daemon: Daemon, tmp_path: Path) 
         daemon.runner().run(invocation(tmp_path / "x", "scoer"), Lines())
 
 
+@pytest.mark.parametrize(
+    ("status", "message", "error"),
+    [
+        (500, "failed to create task for container: failed to create shim task: no space left on device", DockerUnavailable),
+        (400, "network lake not found", DockerRefused),
+    ],
+)
+def test_a_container_that_cannot_start_for_another_reason_does_not_blame_the_program(
+    engine: DockerEngine, tmp_path: Path, status: int, message: str, error: type[Exception]
+) -> None:
+    engine.start_error = (status, message)
+
+    with pytest.raises(error, match=message):
+        DockerRunner(IMAGE, identity(), {"docker_url": engine.url}).run(invocation(tmp_path / "x", "/bin/true"), Lines())
+    assert not engine.containers
+
+
 def test_an_exchange_folder_that_the_daemon_does_not_have_is_named(engine: DockerEngine, tmp_path: Path) -> None:
     """Docker refuses it; Podman creates an empty folder."""
     run = invocation(tmp_path / "x", "/bin/true")
@@ -321,6 +340,52 @@ def test_a_task_that_is_ended_leaves_no_container(daemon: Daemon, tmp_path: Path
 
     with pytest.raises(SystemExit):
         daemon.runner().run(invocation(tmp_path / "x", *python(WAIT)), on_line)
+
+
+def test_an_entry_out_of_time_gets_sigterm_before_its_container_is_removed(daemon: Daemon, tmp_path: Path) -> None:
+    from airflow.sdk.exceptions import AirflowTaskTimeout
+
+    code = "import signal, sys\nsignal.signal(15, lambda *_: exit(open(sys.argv[1], 'w').close()))\n" + WAIT
+    run = invocation(tmp_path / "x", *python(code, "/snowpack/asked"))
+
+    def on_line(line: Any) -> None:
+        raise AirflowTaskTimeout
+
+    with pytest.raises(AirflowTaskTimeout):
+        daemon.runner().run(run, on_line)
+    assert (run.folder / "asked").exists()
+
+
+def test_a_task_that_is_ended_before_the_daemon_answers_leaves_no_container(engine: DockerEngine, tmp_path: Path) -> None:
+    is_over = threading.Event()
+
+    def created() -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+        is_over.wait()
+
+    def end_task(*_: object) -> None:
+        raise SystemExit(143)
+
+    engine.on_created = created
+    before = signal.signal(signal.SIGTERM, end_task)
+    try:
+        with pytest.raises(SystemExit):
+            DockerRunner(IMAGE, identity(), {"docker_url": engine.url}).run(invocation(tmp_path / "x", "/bin/true"), Lines())
+    finally:
+        signal.signal(signal.SIGTERM, before)
+        is_over.set()
+    assert len(engine.created) == 1
+    assert not engine.containers
+
+
+def test_stop_needs_no_registry(engine: DockerEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_REGISTRY", "docker://robot:pass@registry.acme.example")
+
+    DockerRunner(IMAGE, identity(), {"docker_url": engine.url, "docker_conn_id": "registry"}).stop()
+
+    paths = [path.rpartition("/")[2] for _, path, _ in engine.requests]
+    assert "auth" not in paths
+    assert paths[-1] == "json"  # the list of containers
 
 
 def test_the_next_attempt_removes_what_a_killed_one_left(daemon: Daemon, tmp_path: Path) -> None:
