@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from functools import partial
+from pathlib import Path
 
 import sqlalchemy as sa
 
@@ -243,7 +244,8 @@ class ImageBuilds(ImageRecords):
         """Return the digest of the published image; ``None``: the lease was lost, and nothing was published."""
         with scratch_folder() as scratch:
             context = git.check_out(commands, source, scratch)
-            dockerfile = (context / source.dockerfile).resolve()
+            # Not Path.resolve(), which raises a RuntimeError for links that lead to each other.
+            dockerfile = Path(os.path.realpath(context / source.dockerfile))
             if not dockerfile.is_file() or not dockerfile.is_relative_to(context.resolve()):
                 raise DockerfileNotFound(source.dockerfile, source.revision)
             job = BuildJob(source, self.target, attempt.key, context, dockerfile, scratch, commands)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 import sqlalchemy as sa
@@ -22,7 +22,7 @@ from airflow_snowpack.runners.images.model import (
 from airflow_snowpack.runners.images.source import ImageBuild
 from airflow_snowpack.runners.images.target import ImageTarget
 from airflow_snowpack.store import Keyset, Leases, row_mapper, storable
-from airflow_snowpack.store.retention import Kind
+from airflow_snowpack.store.retention import BEFORE, Kind
 from airflow_snowpack.store.tables.images import image_attempts, image_builds, image_waits
 
 IMAGE, WAIT, ATTEMPT = image_builds.c, image_waits.c, image_attempts.c
@@ -48,7 +48,9 @@ KINDS = (
         image_builds,
         age=IMAGE.used_at,
         order=(IMAGE.used_at, IMAGE.key),
-        unneeded=IMAGE.state != sa.literal_column("'building'"),
+        # The lease of a process that was killed has expired.
+        unneeded=sa.or_(IMAGE.state != sa.literal_column("'building'"), IMAGE.visible_at < BEFORE),
+        at_least=timedelta(days=2),  # used_at is moved once a day
         belongings=(WAIT.key, ATTEMPT.key),
     ),
 )

@@ -311,6 +311,17 @@ def test_a_worker_that_cannot_build_uses_up_no_attempt(
     assert (record.state, record.attempts) == (ImageState.WAITING, 0)
 
 
+@pytest.mark.parametrize("target", ["Dockerfile", "../../outside", "/etc/hostname"])
+def test_a_dockerfile_that_is_a_link_stays_in_the_repository(
+    images: ImageBuilds, builder: NotedBuilder, repository: Repository, temporary: Path, target: str
+) -> None:
+    (temporary / "outside").write_text(DOCKERFILE["Dockerfile"])
+    source = ImageBuild(repository.url, repository.commit({"Dockerfile": f"->{target}"}))
+    with pytest.raises(ImageBuildFailed, match=r"in 1 attempt: The commit .* has no file 'Dockerfile'"):
+        images.ensure(source, build=True)
+    assert builder.jobs == []
+
+
 def test_a_stopped_build_returns_to_the_queue_and_does_not_count(
     images: ImageBuilds, builder: NotedBuilder, repository: Repository
 ) -> None:
@@ -463,13 +474,29 @@ def test_an_unused_image_is_forgotten_and_a_used_one_kept(images: ImageBuilds, r
     unused = ImageBuild(repository.url, used.revision, build_args={"A": "1"})
     keys = [images.ensure(source, build=True).key for source in (used, unused)]
     building = images.ensure(ImageBuild(repository.url, used.revision, build_args={"B": "1"})).key
-    images._attempts.claim(building, "w", is_task=False)
+    attempt = images._attempts.claim(building, "w", is_task=False)
+    assert attempt is not None
+    killed = images.ensure(ImageBuild(repository.url, used.revision, build_args={"C": "1"})).key
+    images._attempts.claim(killed, "w", is_task=False)
     clock.move(20 * DAY)
     images.ensure(used, build=True)
     clock.move(20 * DAY)
+    images._attempts.renew(attempt)
     rows = Pruner(images.store, retained_rows(images.store), older_than=30 * DAY).run(sleep=lambda _: None)
-    assert rows["image_builds"] == 1
+    assert (rows["image_builds"], rows["image_attempts"]) == (2, 2), "the unused one, and the one whose process was killed"
     assert {record.key for record in images.list().items} == {keys[0], building}
+
+
+def test_an_image_that_is_used_each_day_survives_a_short_period(
+    images: ImageBuilds, repository: Repository, clock: MovedClock
+) -> None:
+    source = ImageBuild(repository.url, repository.commit(DOCKERFILE))
+    key = images.ensure(source, build=True).key
+    clock.move(DAY - MINUTE)
+    assert isinstance(images.ensure(source), Ready)
+    clock.move(60 * MINUTE)
+    Pruner(images.store, KINDS, older_than=120 * MINUTE).run(sleep=lambda _: None)
+    assert images.get(key).state is ImageState.READY
 
 
 def test_an_unknown_revision_enters_nothing(images: ImageBuilds, repository: Repository) -> None:
