@@ -26,6 +26,7 @@ from airflow.providers.cncf.kubernetes.utils.pod_manager import (
     PodManager,
     PodNotFoundException,
     _parse_log_level,
+    detect_pod_terminate_early_issues,
 )
 from airflow.sdk.bases.operator import ExecutorSafeguard
 from airflow.sdk.exceptions import AirflowException, AirflowNotFoundException, TaskDeferred
@@ -48,6 +49,7 @@ from airflow_snowpack.operators.entries.errors import (
 )
 from airflow_snowpack.operators.entries.identity import ATTEMPT
 from airflow_snowpack.operators.entries.pod_end import exit_code_of, has_started
+from airflow_snowpack.runners.errors import EntryError
 from airflow_snowpack.runners.invocation import Line
 from airflow_snowpack.runners.output_lines import OutputLines, Stream
 
@@ -153,6 +155,8 @@ class EntryPod(KubernetesPodOperator):
                 raise ClusterUnavailable(error) from error
             if event is not None and event.get("status") == "timeout":
                 self._raise_timeout(read, error)
+            if problem := detect_pod_terminate_early_issues(read):
+                raise self._image_error(problem) from error
         finally:
             if not is_deferred:
                 self._finish()
@@ -177,11 +181,14 @@ class EntryPod(KubernetesPodOperator):
     def _raise_not_started(self, error: AirflowException) -> None:
         read = self.pod_manager.last_read
         if str(error).startswith(IMAGE_PROBLEM):
-            raise image_error(str(self.image), str(error).partition("\n")[2] or error, LOG_IN) from error
+            raise self._image_error(str(error)) from error
         name = read.metadata.name if read is not None else "of the entry"
         if read is not None and read.status.phase == "Failed":
             raise PodEvicted(name, read.status.reason or "Failed", read.status.message or str(error)) from error
         raise PodNotStarted(name, error) from error
+
+    def _image_error(self, problem: str) -> EntryError:
+        return image_error(str(self.image), problem.partition("\n")[2] or problem, LOG_IN)
 
     def _raise_timeout(self, read: k8s.V1Pod, error: AirflowException) -> None:
         if has_started(read, self.base_container_name):

@@ -484,6 +484,17 @@ def test_a_deferred_task_that_is_cancelled_deletes_its_pod(cluster: Cluster) -> 
     asyncio.run(_killed(waiting))
 
 
+def test_the_image_of_a_deferred_entry_that_cannot_be_pulled_is_named(cluster: Cluster) -> None:
+    cluster.api.waiting = {"reason": "ErrImagePull", "message": 'failed to resolve reference "acme/score": not found'}
+    waiting = cluster.runner(deferrable=True).submit(cluster.run_of("/bin/true"), Lines())
+    assert isinstance(waiting, Waiting)
+
+    event = asyncio.run(_event(waiting))
+
+    with pytest.raises(ImageNotFound, match=r"acme/score@sha256:.* pulled: .*not found"):
+        cluster.runner(deferrable=True).resume(event, None, Lines())
+
+
 def test_a_deferred_entry_out_of_time_is_reported(cluster: Cluster) -> None:
     runner = cluster.runner(deferrable=True, time_limit=timedelta(seconds=1))
     waiting = runner.submit(cluster.run_of(*python(WAIT)), Lines())
