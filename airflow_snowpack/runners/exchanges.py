@@ -10,7 +10,8 @@ the same task instance, or after a day by any other entry on this worker, or by 
 left counts as used for as long as the task may wait.
 
 The invariant: a folder that a live process uses is not removed by another one. Its user holds a lock on the file ``in_use``, and
-touches it every minute, for a file system that does not pass locks on to other hosts.
+touches it every minute, for a file system that does not pass locks on to other hosts. An entry may replace that file by a link,
+which is not followed, or take the folder for the user of its image, which affects no other entry.
 """
 
 from __future__ import annotations
@@ -37,16 +38,19 @@ log = logging.getLogger(__name__)
 PREFIX, IN_USE = "entry-", "in_use"
 STALE_AFTER = timedelta(days=1)
 TOUCH_INTERVAL_S = 60.0
+UNFOLLOWED = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK
 
 
 class Exchanges:
     """The exchange folders below one folder of the worker.
 
     :param root: the setting ``runner_folder``; created when it is needed.
+    :param installation: distinguishes installations that share the root, and may have DAGs and runs of the same names.
     """
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, installation: str = "") -> None:
         self.root = root.absolute()
+        self._installation = installation
 
     def begin(self, task: str, attempt: str, *, shared: bool = False) -> Exchange:
         """Create the folder of this attempt, and remove those that earlier attempts of the task instance have left.
@@ -57,10 +61,10 @@ class Exchanges:
             folder's name can read it and write its outputs.
         :raises ExchangeFolderUnusable: the folder cannot be created.
         """
-        folder = self.root / f"{_prefix(task)}{_hash(attempt)}-{secrets.token_hex(4)}"
+        folder = self.root / f"{self._prefix(task)}{_hash(attempt)}-{secrets.token_hex(4)}"
         try:
             self.root.mkdir(mode=0o711, parents=True, exist_ok=True)
-            for leftover in self.root.glob(f"{_prefix(task)}*"):
+            for leftover in self.root.glob(f"{self._prefix(task)}*"):
                 if not _is_in_use(leftover):
                     _remove(leftover)
             self.sweep()
@@ -80,10 +84,14 @@ class Exchanges:
 
         :raises ExchangeFolderUnusable: it does not exist on this worker.
         """
-        found = list(self.root.glob(f"{_prefix(task)}{_hash(attempt)}-*"))
+        found = list(self.root.glob(f"{self._prefix(task)}{_hash(attempt)}-*"))
         if not found:
             raise ExchangeFolderUnusable(self.root, f"it has no folder of {task}; a task that defers needs workers that share it")
-        return Exchange(found[0], _Use(found[0]).end, entry)
+        try:
+            use = _Use(found[0])
+        except OSError as error:
+            raise ExchangeFolderUnusable(found[0], f"{IN_USE}: {error.strerror}") from error
+        return Exchange(found[0], use.end, entry)
 
     def sweep(self, *, unused_for: timedelta = STALE_AFTER) -> list[Path]:
         """Remove and return the folders that no process has used or needs for this long.
@@ -103,6 +111,9 @@ class Exchanges:
             if now - _last_use(folder, now) >= unused_for.total_seconds() and not _is_in_use(folder):
                 yield folder
 
+    def _prefix(self, task: str) -> str:
+        return f"{PREFIX}{_hash(f'{self._installation}/{task}' if self._installation else task)}-"
+
     def _now(self) -> float:
         """Return the time of the file system, which the times of the folders are compared with."""
         with tempfile.TemporaryFile(dir=self.root) as new:
@@ -114,7 +125,7 @@ class _Use:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._lock: int | None = os.open(folder / IN_USE, os.O_RDWR | os.O_CREAT, 0o600)
+        self._lock = os.open(folder / IN_USE, UNFOLLOWED | os.O_CREAT, 0o600)
         try:
             fcntl.flock(self._lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except OSError as error:  # this file system has no locks
@@ -125,39 +136,50 @@ class _Use:
 
     def end(self, needed_for: timedelta | None) -> None:
         """Release the folder, and remove it if no other process needs it."""
+        if self._ended.is_set():
+            return
         self._ended.set()
+        self._touching.join()
         if needed_for is None:
             _remove(self._folder)
         else:
-            self._touching.join()
-            os.utime(self._folder / IN_USE)
-            until = (self._folder / IN_USE).stat().st_mtime + needed_for.total_seconds()
-            os.utime(self._folder / IN_USE, (until, until))
-        lock, self._lock = self._lock, None
-        if lock is not None:
-            os.close(lock)
+            self._keep(needed_for)
+        os.close(self._lock)
+
+    def _keep(self, needed_for: timedelta) -> None:
+        try:
+            os.utime(self._lock)
+            until = os.fstat(self._lock).st_mtime + needed_for.total_seconds()
+            os.utime(self._lock, (until, until))
+        except OSError as error:  # an image may have taken the files for its own user
+            log.warning(
+                "The exchange folder %s is kept for a day only: its time cannot be set (%s)", self._folder, error.strerror
+            )
 
     def _touch(self) -> None:
         while not self._ended.wait(TOUCH_INTERVAL_S):
             try:
-                os.utime(self._folder / IN_USE)
-            except OSError:
-                return  # the folder is gone
+                os.utime(self._lock)
+            except OSError as error:
+                log.debug("The exchange folder %s could not be touched: %s", self._folder, error)
 
 
 def _last_use(folder: Path, now: float) -> float:
     """Return when a process has used the folder last; now, if it is being removed."""
     try:
-        begun = folder.stat().st_mtime
-        return max(begun, (folder / IN_USE).stat().st_mtime) if (folder / IN_USE).exists() else begun
+        begun = folder.lstat().st_mtime
     except FileNotFoundError:
         return now
+    try:
+        return max(begun, (folder / IN_USE).lstat().st_mtime)
+    except OSError:  # it does not exist, or is not this user's to look at
+        return begun
 
 
 def _is_in_use(folder: Path) -> bool:
     """Return whether a live process of this host, or of one that shares locks with it, uses the folder."""
     try:
-        lock = os.open(folder / IN_USE, os.O_RDWR)
+        lock = os.open(folder / IN_USE, UNFOLLOWED)
     except OSError:
         return False
     try:
@@ -186,10 +208,6 @@ def _remove(folder: Path) -> bool:
         log.warning("The exchange folder %s could not be removed: files in it belong to another user. Remove it.", folder)
         return False
     return True
-
-
-def _prefix(task: str) -> str:
-    return f"{PREFIX}{_hash(task)}-"
 
 
 def _hash(text: str) -> str:

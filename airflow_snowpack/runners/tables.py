@@ -173,7 +173,7 @@ class FunctionOutputs:
 
 
 def _validated(reader: pa.RecordBatchReader, path: Path) -> Iterator[pa.RecordBatch]:
-    """Yield batches after a check of every offset in them: Arrow would follow one that leads into other memory of this process."""
+    """Yield batches after a check of all offsets in them: Arrow would follow one that leads into other memory of this process."""
     import pyarrow as pa
 
     try:

@@ -157,17 +157,18 @@ class RunsEntry(HandsOver):
         from airflow_snowpack.runners import Exchanges
         from airflow_snowpack.settings import Settings
 
-        exchanges = Exchanges(Settings.load().runner_folder)
-        with self.handing_over(context) as handover, self._opened(context, image, exchanges, handover, resumption) as runner:
-            environment = self._masked_environment(context)
-            prepared = self.prepared(context, handover)
-            with self._exchange(exchanges, handover.attempt, prepared.entry, resumption) as exchange:
-                tables = ExchangedTables(handover, exchange, are_written=resumption is not None)
-                args, kwargs = self._with_tables(prepared, tables)
-                if resumption is None:
-                    exchange.write_call(prepared.entry, args, kwargs, command_env=environment)
-                code = self._run(runner, exchange, handover, image, resumption)
-                return tables.handed_on(self._result(exchange, code), prepared.entry)
+        with self.handing_over(context) as handover:
+            exchanges = Exchanges(Settings.load().runner_folder, handover.registry.store.identity)
+            with self._opened(context, image, exchanges, handover, resumption) as runner:
+                environment = self._masked_environment(context)
+                prepared = self.prepared(context, handover)
+                with self._exchange(exchanges, handover.attempt, prepared.entry, resumption) as exchange:
+                    tables = ExchangedTables(handover, exchange, are_written=resumption is not None)
+                    args, kwargs = self._with_tables(prepared, tables)
+                    if resumption is None:
+                        exchange.write_call(prepared.entry, args, kwargs, command_env=environment)
+                    code = self._run(runner, exchange, handover, image, resumption)
+                    return tables.handed_on(self._result(exchange, code), prepared.entry)
 
     def _masked_environment(self, context: Context) -> dict[str, str]:
         from airflow.sdk.log import mask_secret

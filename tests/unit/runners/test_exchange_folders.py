@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+import tempfile
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -213,6 +214,51 @@ def test_links_in_a_folder_are_removed_and_not_followed(exchanges: Exchanges, tm
     exchange.remove()
     assert not exchange.folder.exists()
     assert (tmp_path / "precious" / "file").exists()
+
+
+def test_a_link_in_place_of_the_lock_is_not_followed(exchanges: Exchanges, tmp_path: Path) -> None:
+    """The folder of a container is open to its user, which may replace each file in it."""
+    (tmp_path / "other").touch()
+    os.utime(tmp_path / "other", (1, 1))
+    for target in ("new", "other"):
+        exchange = exchanges.begin(TASK, "1", shared=True)
+        (exchange.folder / "in_use").unlink()
+        (exchange.folder / "in_use").symlink_to(tmp_path / target)
+        exchange.leave(needed_for=timedelta(days=1))
+        with pytest.raises(ExchangeFolderUnusable, match="in_use: Too many levels of symbolic links"):
+            exchanges.resume(TASK, "1", ShellEntry(("true",)))
+    assert not (tmp_path / "new").exists()
+    assert (tmp_path / "other").stat().st_mtime == 1
+    exchanges.begin(TASK, "2").remove()
+    assert list(exchanges.root.iterdir()) == []
+
+
+def test_a_folder_that_an_image_has_taken_for_its_own_user_stops_no_other_entry() -> None:
+    is_root = os.geteuid() == 0  # a worker is not; the folder is another user's then
+    with tempfile.TemporaryDirectory() as place:
+        os.chmod(place, 0o777)
+        exchanges = Exchanges(Path(place))
+        taken = exchanges.begin("dag/run/other/-1", "1", shared=True)
+        taken.leave()
+        os.utime(taken.folder / "in_use", (0, 0))
+        os.utime(taken.folder, (0, 0))
+        taken.folder.chmod(0)
+        if is_root:
+            os.seteuid(65534)
+        try:
+            with exchanges.begin(TASK, "1") as exchange:
+                assert exchange.folder.is_dir()
+        finally:
+            if is_root:
+                os.seteuid(0)
+
+
+def test_installations_that_share_a_root_leave_each_others_folders(tmp_path: Path) -> None:
+    waiting = Exchanges(tmp_path, "production").begin(TASK, "1")
+    waiting.leave()
+    Exchanges(tmp_path, "staging").begin(TASK, "2").remove()
+    with Exchanges(tmp_path, "production").resume(TASK, "1", ShellEntry(("true",))) as resumed:
+        assert resumed.folder == waiting.folder
 
 
 def test_a_root_that_cannot_be_created_is_reported_with_its_setting(tmp_path: Path) -> None:

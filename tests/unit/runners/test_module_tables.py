@@ -188,9 +188,9 @@ def test_rows_that_point_into_other_memory_of_the_task_are_refused(tmp_path: Pat
     ran = call(tmp_path, source)
     assert ran.value() == OutputTable("table-0")
     stream = ran.exchange.folder / "outputs" / "table-0.arrow"
-    offsets = [struct.pack("<4i", 0, 4, 8, end) for end in (12, 400)]
-    assert stream.read_bytes().count(offsets[0]) == 1
-    stream.write_bytes(stream.read_bytes().replace(*offsets))
+    offsets, beyond = (struct.pack("<4i", 0, 4, 8, end) for end in (12, 400))
+    assert stream.read_bytes().count(offsets) == 1
+    stream.write_bytes(stream.read_bytes().replace(offsets, beyond))
     with pytest.raises(UnusableOutputFile, match=r"table-0\.arrow cannot be used"):
         ran.output("table-0")
 
