@@ -20,7 +20,7 @@ from airflow.sdk.definitions.context import KNOWN_CONTEXT_KEYS
 from airflow_snowpack.decorators.function_source import check_function, source_of
 from airflow_snowpack.decorators.parameters import SESSION, Parameters
 from airflow_snowpack.interim.forms import Form
-from airflow_snowpack.operators.entries.arguments import check_environment, check_place, shell_entry
+from airflow_snowpack.operators.entries.arguments import check_environment, check_place, is_known, shell_entry
 from airflow_snowpack.operators.entries.base import Prepared, RunsEntry
 from airflow_snowpack.runners.entry import ModuleEntry
 from airflow_snowpack.runners.errors import InvalidEntry
@@ -110,7 +110,7 @@ def check_task(
     check_place(runner, image=image, build=build)
     check_environment(command_env or {})
     if command is not None:
-        if not hasattr(command, "resolve"):
+        if is_known(command):
             shell_entry(command, outputs)
         return
     if outputs:

@@ -68,6 +68,12 @@ def shell_entry(command: Any, outputs: Any) -> ShellEntry:
     return ShellEntry(tuple(command), tuple(outputs))
 
 
+def is_known(command: Any) -> bool:
+    """Return whether a command in a DAG file contains no output of another task, which exists only when the task runs."""
+    parts = command if isinstance(command, Sequence) else [command]
+    return not any(hasattr(each, "resolve") for each in parts)
+
+
 def check_inputs(inputs: object) -> None:
     """:raises InvalidEntry: the inputs are not tables by usable names. A template is accepted as it is."""
     if isinstance(inputs, Mapping):

@@ -24,6 +24,8 @@ from airflow_snowpack.runners.errors import InvalidEntry, UnusableResult
 from airflow_snowpack.runners.exchange import OutputTable
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from airflow_snowpack.interim.handover import Handover
     from airflow_snowpack.interim.refs import Ref
     from airflow_snowpack.runners.entry import Entry
@@ -66,9 +68,9 @@ class ExchangedTables:
         :raises UnusableOutput: the task has a name for its table, and the entry returned none or several.
         :raises UnusableResult: the result has a reference that the entry did not receive, or the name of a table.
         """
-        name = self._handover.options.name
-        if name is not None and len(result.outputs) != 1:
-            raise UnusableOutput("name", name, f"the task returned {len(result.outputs)} new tables, and a name is for one")
+        name, new = self._handover.options.name, len(list(_new_tables(result.value)))
+        if name is not None and new != 1:
+            raise UnusableOutput("name", name, f"the task returned {new} new tables, and a name is for one")
         received = self._received(result.value, entry)
         names_its_only_output = isinstance(entry, ShellEntry) and isinstance(received, OutputTable)
         return self._handed_on(received, result.outputs if names_its_only_output else ())
@@ -114,6 +116,15 @@ class ExchangedTables:
         if isinstance(value, list):
             return [self._handed_on(item, (*path, str(place))) for place, item in enumerate(value)]
         return value
+
+
+def _new_tables(value: Any) -> Iterator[OutputTable]:
+    """Yield each place of a result where a new table is; a frame that is returned twice becomes two tables."""
+    if isinstance(value, OutputTable):
+        yield value
+    elif isinstance(value, Mapping | list | tuple):
+        for item in value.values() if isinstance(value, Mapping) else value:
+            yield from _new_tables(item)
 
 
 def input_ref(name: str, value: Any) -> Ref:

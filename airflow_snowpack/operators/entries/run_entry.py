@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from airflow_snowpack.operators.entries.arguments import check_inputs, shell_entry
+from airflow_snowpack.operators.entries.arguments import check_inputs, is_known, shell_entry
 from airflow_snowpack.operators.entries.base import Prepared, RunsEntry
 from airflow_snowpack.runners.entry import ModuleEntry
 from airflow_snowpack.runners.errors import InvalidEntry
@@ -96,5 +96,5 @@ class RunEntryOperator(RunsEntry):
                 raise InvalidEntry(name, value, f"a {kind} has none")
         if self.inputs is not None:
             check_inputs(self.inputs)
-        if not hasattr(self.command, "resolve") and "{{" not in str(self.function):
+        if is_known(self.command) and "{{" not in str(self.function):
             self._entry()

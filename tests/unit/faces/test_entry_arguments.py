@@ -146,6 +146,17 @@ def test_the_body_behind_a_command_may_be_anything_since_it_does_not_run() -> No
     decorated(body, runner="subprocess", command=["score", "{inputs}/flights"], outputs=["scored"])
 
 
+def test_an_output_of_another_task_may_be_an_argument_of_a_command() -> None:
+    from airflow.sdk import DAG, task
+
+    with DAG("guard", schedule=None):
+        model = task(task_id="model")(score)(None)
+        first = operator(runner="subprocess", command=["score", "--model", model])
+        second: Any = task.snowpack(task_id="second", runner="subprocess", command=["score", model])(score)(None)
+
+    assert [each.upstream_task_ids for each in (first, second.operator)] == [{"model"}, {"model"}]
+
+
 def test_a_dag_with_entries_is_stored_without_the_variables_of_a_task() -> None:
     from airflow.sdk import DAG, task
     from airflow.serialization.serialized_objects import DagSerialization
