@@ -32,6 +32,7 @@ from airflow_snowpack.operators.entries.errors import (
     EntryRemoved,
     ExchangeFolderNotShared,
     OutOfMemory,
+    check_known_options,
     image_error,
 )
 from airflow_snowpack.operators.entries.identity import ATTEMPT
@@ -68,6 +69,7 @@ class EntryContainer(DockerOperator):
         on_line: Callable[[Line], None] | None = None,
     ) -> Self:
         """Return the operator with the request for one entry; without an invocation, one that only removes containers."""
+        check_known_options(options, DockerOperator)
         request: dict[str, Any] = {}
         if invocation is not None:
             request = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Iterable
 
@@ -14,6 +15,27 @@ class InvalidRunnerOption(EntryError, kind=Kind.INVALID):
 
     def __init__(self, name: str, instead: str) -> None:
         super().__init__(f"runner_options has {name!r}, which the task sets itself: {instead}.")
+
+
+class UnknownRunnerOption(EntryError, kind=Kind.INVALID):
+    """The provider's operator has no such argument."""
+
+    def __init__(self, name: str, operator: str) -> None:
+        super().__init__(
+            f"runner_options has {name!r}, which is no argument of the provider's {operator}. Check its spelling. What every "
+            "operator has, such as execution_timeout, is an argument of the task."
+        )
+
+
+def check_known_options(options: Iterable[str], operator: type) -> None:
+    """Check options when the task runs, since DAG files do not import the provider.
+
+    :raises UnknownRunnerOption: one is no argument of the provider's operator itself.
+    """
+    known = inspect.signature(operator.__init__).parameters  # type: ignore[misc]
+    for name in options:
+        if name not in known:
+            raise UnknownRunnerOption(name, operator.__name__)
 
 
 class DockerUnavailable(EntryError, kind=Kind.UNAVAILABLE):

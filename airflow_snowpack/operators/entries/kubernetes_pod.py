@@ -45,6 +45,7 @@ from airflow_snowpack.operators.entries.errors import (
     PodNotAdmitted,
     PodNotStarted,
     PodOutOfTime,
+    check_known_options,
     image_error,
 )
 from airflow_snowpack.operators.entries.identity import ATTEMPT
@@ -92,6 +93,7 @@ class EntryPod(KubernetesPodOperator):
         deferrable: bool,
     ) -> Self:
         """Return the operator with the options of the task."""
+        check_known_options(options, KubernetesPodOperator)
         limit = {} if time_limit is None else {"active_deadline_seconds": max(1, int(time_limit.total_seconds()))}
         pod = cls(
             **{"log_pod_spec_on_failure": False, "log_events_on_failure": True, **limit, **options},

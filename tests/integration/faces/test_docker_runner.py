@@ -35,6 +35,7 @@ from airflow_snowpack.operators.entries.errors import (
     ImageNotPulled,
     InvalidRunnerOption,
     OutOfMemory,
+    UnknownRunnerOption,
 )
 from airflow_snowpack.runners.errors import EntryCancelled, EntryNotStarted
 
@@ -435,6 +436,18 @@ def test_a_container_that_another_process_removed_is_reported(daemon: Daemon, tm
     with pytest.raises(EntryRemoved, match="later attempt"):
         daemon.runner().run(invocation(tmp_path / "x", *python(WAIT)), on_line)
     removing[0].join()
+
+
+@pytest.mark.parametrize("option", ["memlimit", "execution_timeout", "task_id"])
+def test_an_option_that_the_provider_does_not_have_is_refused(engine: DockerEngine, tmp_path: Path, option: str) -> None:
+    with pytest.raises(
+        UnknownRunnerOption, match=f"'{option}', which is no argument of the provider's DockerOperator"
+    ) as refused:
+        DockerRunner(IMAGE, identity(), {"docker_url": engine.url, option: 1}).run(
+            invocation(tmp_path / "x", "/bin/true"), Lines()
+        )
+    assert refused.value.kind is Kind.INVALID
+    assert engine.created == []
 
 
 @pytest.mark.parametrize("option", ["image", "command", "environment", "private_environment", "entrypoint", "tty"])

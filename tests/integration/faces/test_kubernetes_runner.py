@@ -33,6 +33,7 @@ from airflow_snowpack.operators.entries.errors import (
     PodNotAdmitted,
     PodNotStarted,
     PodOutOfTime,
+    UnknownRunnerOption,
 )
 from airflow_snowpack.operators.entries.kubernetes import KubernetesRunner, Waiting
 from airflow_snowpack.runners.errors import EntryCancelled, EntryNotStarted
@@ -556,6 +557,16 @@ def test_the_role_of_the_repository_permits_exactly_what_runners_request(cluster
     role = yaml.safe_load((MANIFESTS / "entry-role.yaml").read_text())
     permitted = {(resource, verb) for rule in role["rules"] for resource in rule["resources"] for verb in rule["verbs"]}
     assert {_permission(*request) for request in cluster.api.requests} == permitted
+
+
+@pytest.mark.parametrize("option", ["memlimit", "execution_timeout", "task_id"])
+def test_an_option_that_the_provider_does_not_have_is_refused(cluster: Cluster, option: str) -> None:
+    with pytest.raises(
+        UnknownRunnerOption, match=f"'{option}', which is no argument of the provider's KubernetesPodOperator"
+    ) as refused:
+        cluster.runner(**{option: 1}).run(cluster.run_of("/bin/true"), Lines())
+    assert refused.value.kind is Kind.INVALID
+    assert cluster.api.created == []
 
 
 @pytest.mark.parametrize("option", ["image", "cmds", "arguments", "env_vars", "durable", "on_finish_action"])
