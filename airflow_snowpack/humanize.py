@@ -48,6 +48,12 @@ def join(words: Iterable[str], last: str = "and") -> str:
     return f"{', '.join(first)} {last} {end}" if first else end
 
 
+def sentence(text: str) -> str:
+    """Return the first line of a text, with a full stop unless it ends a sentence: an error of another program, for example."""
+    line = text.strip().partition("\n")[0]
+    return line if line.endswith((".", "?", "!")) else f"{line}."
+
+
 def size(value: float) -> str:
     """Format a number of bytes in binary units: ``512 B``, ``12.5 MiB``."""
     for unit in SIZE_UNITS:

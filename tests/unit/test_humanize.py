@@ -87,6 +87,14 @@ def test_a_count_has_its_noun() -> None:
     assert humanize.plural(3, "registry", "registries") == "3 registries"
 
 
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [("It ended", "It ended."), ("No space left.\nmore", "No space left."), ("Is it running?\n", "Is it running?")],
+)
+def test_an_error_of_another_program_becomes_one_sentence(text: str, sentence: str) -> None:
+    assert humanize.sentence(text) == sentence
+
+
 def test_words_are_joined_as_in_a_sentence() -> None:
     assert [humanize.join(words) for words in ("a", "ab", "abc")] == ["a", "a and b", "a, b and c"]
     assert humanize.join(["TASK", "NONE"], "or") == "TASK or NONE"

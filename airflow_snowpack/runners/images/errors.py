@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from airflow_snowpack.errors import Kind, SnowpackError
+from airflow_snowpack.humanize import sentence
 from airflow_snowpack.redaction import public_address, redacted
 
 SHOWN_LOG_LINES = 20
@@ -45,8 +46,8 @@ class BuilderUnavailable(ImageError, kind=Kind.MISCONFIGURED):
 
     def __init__(self, builder: str, problem: str) -> None:
         super().__init__(
-            f"This worker cannot build images with {builder!r}: {problem}. Install it or start its daemon, set [snowpack] "
-            "image_builder to another builder (docker, buildah, podman or kaniko), or use a prebuilt image (image=…)."
+            f"This worker cannot build images with {builder!r}: {sentence(problem)} Install it or start its daemon, set "
+            "[snowpack] image_builder to another builder (docker, buildah, podman or kaniko), or use a prebuilt image (image=…)."
         )
 
 

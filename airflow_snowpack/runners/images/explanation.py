@@ -1,7 +1,7 @@
 """Why an image is not ready yet, and what comes next: one answer for the task log, the API, the pages and the command line.
 
     log.info("%s", explain(images.get(found.key), images.policy, store.clock()))
-    # The image of https://github.com/acme/score.git at 4b825dc642cb (main) is being built by flights/r1/score since …
+    # The image of https://github.com/acme/score.git at 4b825dc642cb (main) is being built by flights/r1/score (attempt 1 of 3, …
 
 It reads what is on record about the image, and queries no builder.
 """
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from airflow_snowpack.humanize import Text, plural
+from airflow_snowpack.humanize import Text, plural, sentence
 from airflow_snowpack.runners.images.model import ImagePolicy, ImageRecord, ImageState
 
 SHORT = 12
@@ -50,14 +50,15 @@ Parts = tuple[str | datetime, ...]
 
 def _ready(image: ImageRecord) -> Parts:
     host = host_of(image)
-    scope = "" if host is None else f" It exists on the host {host} only."
-    return ("is ready since ", image.finished_at or image.requested_at, f": {image.reference}.{scope}")
+    scope = "" if host is None else f" It exists only on the host {host}."
+    return ("has been ready since ", image.finished_at or image.requested_at, f": {image.reference}.{scope}")
 
 
 def _building(image: ImageRecord, policy: ImagePolicy, now: datetime) -> Parts:
     attempt = f"attempt {image.attempts} of {policy.max_attempts}"
     if image.lease_until is None or image.lease_until > now:
-        return (f"is being built by {image.holder} since ", image.started_at or image.requested_at, f" ({attempt}).")
+        started = image.started_at or image.requested_at
+        return (f"is being built by {image.holder} ({attempt}, started at ", started, ").")
     is_last = image.attempts >= policy.max_attempts
     then = "No attempt is left, so the next task that needs it fails." if is_last else _next_builder(image)
     lost = f": its builder {image.holder} stopped sending heartbeats. {then}"
@@ -67,14 +68,14 @@ def _building(image: ImageRecord, policy: ImagePolicy, now: datetime) -> Parts:
 def _waiting(image: ImageRecord, policy: ImagePolicy, now: datetime) -> Parts:
     if image.attempts == 0:
         return (f"was requested, and no process builds it. {_next_builder(image)}",)
-    failed = f"is not ready: attempt {image.attempts} of {policy.max_attempts} failed: {_sentence(image.error)} "
+    failed = f"is not ready: attempt {image.attempts} of {policy.max_attempts} failed: {sentence(image.error or '')} "
     if image.available_at is not None and image.available_at > now:
         return (failed, "The next attempt starts at ", image.available_at, " at the earliest.")
     return (failed, _next_builder(image))
 
 
 def _failed(image: ImageRecord, policy: ImagePolicy, now: datetime) -> Parts:
-    failed = f"could not be built in {plural(image.attempts, 'attempt')}: {_sentence(image.error)} "
+    failed = f"could not be built in {plural(image.attempts, 'attempt')}: {sentence(image.error or '')} "
     forget = f"Fix the cause, then run `airflow snowpack images forget {image.key[:SHORT]}`. "
     again = (image.finished_at or image.requested_at) + policy.retry_failed_after
     if again <= now:
@@ -85,9 +86,3 @@ def _failed(image: ImageRecord, policy: ImagePolicy, now: datetime) -> Parts:
 def _next_builder(image: ImageRecord) -> str:
     host = host_of(image)
     return f"The next task {'' if host is None else f'on the host {host} '}that needs it builds it."
-
-
-def _sentence(error: str | None) -> str:
-    """Return the first line of an error as a sentence."""
-    line = (error or "").strip().partition("\n")[0]
-    return line if line.endswith(".") else f"{line}."

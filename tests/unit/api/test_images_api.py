@@ -74,11 +74,11 @@ def test_an_image_has_its_source_its_reference_and_its_explanation(ask: AppClien
     assert (attempt["number"], attempt["outcome"], attempt["holder"], attempt["error"]) == (1, "succeeded", HOLDER, None)
 
     building = ok(ask("GET", f"/images/{made.building.key}"))
-    assert f"is being built by {HOLDER} since" in building["explanation"]
+    assert f"is being built by {HOLDER} (attempt" in building["explanation"]
     assert (building["waiting"], [wait["task"] for wait in building["waits"]]) == (3, WAITING)
     ImageDetailShape.model_validate_json(json.dumps(building))
     assert "The next attempt starts at" in ok(ask("GET", f"/images/{made.waiting.key}"))["explanation"]
-    assert "It exists on the host worker-2 only." in ok(ask("GET", f"/images/{made.on_one_host.key}"))["explanation"]
+    assert "It exists only on the host worker-2." in ok(ask("GET", f"/images/{made.on_one_host.key}"))["explanation"]
 
 
 def test_the_build_log_is_text(ask: AppClient, made: MadeImages) -> None:

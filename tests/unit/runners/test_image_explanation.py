@@ -53,7 +53,7 @@ NAME = "The image of https://github.com/acme/score.git at 4b825dc642cb (main)"
         ({}, f"{NAME} was requested, and no process builds it. The next task that needs it builds it."),
         (
             BUILDING | {"lease_until": AHEAD},
-            f"{NAME} is being built by flights/r1/score since 2026-11-21 21:57:00 UTC (attempt 1 of 3).",
+            f"{NAME} is being built by flights/r1/score (attempt 1 of 3, started at 2026-11-21 21:57:00 UTC).",
         ),
         (
             BUILDING | {"lease_until": NOW},
@@ -85,11 +85,11 @@ NAME = "The image of https://github.com/acme/score.git at 4b825dc642cb (main)"
             f"{NAME} could not be built in 3 attempts: The step RUN pip install ended with exit code 1. Fix the cause, then run "
             f"`airflow snowpack images forget 9f86d0819f86`. The next task that needs it tries again as well.",
         ),
-        (READY, f"{NAME} is ready since 2026-11-21 21:57:00 UTC: {REGISTRY}@sha256:12ab."),
+        (READY, f"{NAME} has been ready since 2026-11-21 21:57:00 UTC: {REGISTRY}@sha256:12ab."),
         (
             READY | {"place": "host:worker-1/docker", "reference": "snowpack:12ab", "revision": COMMIT},
-            "The image of https://github.com/acme/score.git at 4b825dc642cb is ready since 2026-11-21 21:57:00 UTC: "
-            "snowpack:12ab. It exists on the host worker-1 only.",
+            "The image of https://github.com/acme/score.git at 4b825dc642cb has been ready since 2026-11-21 21:57:00 UTC: "
+            "snowpack:12ab. It exists only on the host worker-1.",
         ),
     ],
     ids=[
