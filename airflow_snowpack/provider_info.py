@@ -17,7 +17,9 @@ def _option(description: str, *, default: str, kind: str = "string", example: st
 
 CONFIG: dict[str, Any] = {
     SECTION: {
-        "description": "The store, the catalog and Spark, and how maintenance, schedules, builds and interim tables run.",
+        "description": (
+            "The store, the catalog and Spark, and how maintenance, schedules, builds, interim tables, entries and images work."
+        ),
         "options": {
             "store_conn_id": _option(
                 "The Airflow connection (`snowpack_store`, `postgres` or `sqlite`) of the store. Empty: the embedded SQLite file "
@@ -60,16 +62,22 @@ CONFIG: dict[str, Any] = {
                 example='{"spark.sql.shuffle.partitions": "64"}',
             ),
             "lease": _option(
-                "How long a claim on a job, a build run or an interim table lasts without a heartbeat.",
+                "How long a claim on a job, a build run, an interim table or an image lasts without a heartbeat.",
                 default="30m",
             ),
-            "heartbeat": _option("How often a running job, build or task renews its claims and locks.", default="60s"),
+            "heartbeat": _option(
+                "How often a running job, build, task or image build renews its claims and locks.", default="60s"
+            ),
             "fence_check": _option("How often a worker checks whether its job was cancelled or taken over.", default="2s"),
             "max_attempts": _option(
-                "The number of attempts with an expired lease after which the sweeper fails a job.", default="3", kind="integer"
+                "The number of attempts with an expired lease after which the sweeper fails a job, and of failed attempts to "
+                "build an image.",
+                default="3",
+                kind="integer",
             ),
             "retry_base": _option(
-                "The back-off of a job that the sweeper requeues: this, times two to the power of its attempts.",
+                "The back-off of a job that the sweeper requeues, and of an image whose build failed: this, times two to the "
+                "power of its attempts.",
                 default="30s",
             ),
             "execution": _option(
@@ -150,7 +158,7 @@ CONFIG: dict[str, Any] = {
             ),
             "image_registry_conn_id": _option(
                 "The Airflow connection (`docker`: host, user and password; extra `repository`, by default `snowpack`) of the "
-                "registry that built images are pushed to. Empty: an image exists on the host that built it only, and each host "
+                "registry that built images are pushed to. Empty: an image exists only on the host that built it, and each host "
                 "builds the images that its tasks need.",
                 default="",
                 example="docker_default",
