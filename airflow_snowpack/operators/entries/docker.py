@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 INSIDE = "/snowpack"
-GRACE_S = 2
-"""Seconds between SIGTERM and SIGKILL when an entry is stopped: Airflow kills the task 5 s after its own SIGTERM."""
 
 SET_BY_THE_TASK = {
     "image": "use the task's argument image",
@@ -104,7 +102,7 @@ class DockerRunner:
         It does not use the client of :meth:`run`, whose locks an interrupted thread may hold.
         """
         self._stopped.set()
-        from airflow_snowpack.operators.entries.docker_container import EntryContainer
+        from airflow_snowpack.operators.entries.docker_container import GRACE_S, EntryContainer
 
         # Without the registry's connection: the provider would log in first, and there are 5 s.
         options = self.options | {"timeout": GRACE_S + 1, "docker_conn_id": None}

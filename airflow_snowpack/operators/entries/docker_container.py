@@ -25,7 +25,6 @@ from docker.errors import APIError, DockerException, NotFound
 from docker.types import Mount
 from requests.exceptions import RequestException
 
-from airflow_snowpack.operators.entries.docker import GRACE_S
 from airflow_snowpack.operators.entries.errors import (
     DockerRefused,
     DockerUnavailable,
@@ -42,6 +41,9 @@ from airflow_snowpack.runners.output_lines import OutputLines, Stream
 if TYPE_CHECKING:
     from airflow_snowpack.operators.entries.identity import EntryIdentity
     from airflow_snowpack.runners.invocation import Invocation, Line
+
+GRACE_S = 2
+"""Seconds between SIGTERM and SIGKILL when an entry is stopped: Airflow kills the task 5 s after its own SIGTERM."""
 
 SIGNALS_FROM, SIGNALS = 128, 64
 # How runc and crun report a program that does not exist or is not executable.
