@@ -83,7 +83,8 @@ class EntryDecoratedOperator(DecoratedOperator, RunsEntry):
         self, context: Context, signature: inspect.Signature, positions: int, given: Mapping[str, Any]
     ) -> dict[str, Any]:
         wanted = [name for name in list(signature.parameters)[positions:] if name in PASSED_ON and name not in given]
-        return {name: plain(value) for name in wanted if (value := context.get(name)) is not None}
+        known = {**context, "try_number": context["ti"].try_number}
+        return {name: plain(value) for name in wanted if (value := known.get(name)) is not None}
 
 
 def plain(value: Any) -> Any:

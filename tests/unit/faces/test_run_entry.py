@@ -253,6 +253,13 @@ def test_a_decorated_function_runs_in_a_process_of_its_own(run_task: Callable[..
     assert outcome.xcom["of"] == {"day": "monday"}
 
 
+def test_a_decorated_function_receives_what_of_the_context_its_parameters_name(run_task: Callable[..., Outcome]) -> None:
+    def told(run_id: Any, try_number: Any, params: Any, data_interval_end: Any = None) -> Any:
+        return [run_id, try_number, params]
+
+    assert run_task(told).xcom == ["run1", 1, {"day": "monday"}]
+
+
 def test_a_decorated_function_with_a_command_does_not_run(run_task: Callable[..., Outcome], numbers: dict[str, Any]) -> None:
     def scored(numbers: Any) -> None:
         raise AssertionError
