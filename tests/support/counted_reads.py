@@ -47,8 +47,11 @@ class Reads:
 
 
 @contextmanager
-def counted_reads() -> Iterator[Reads]:
-    """Count in the whole process, as long as the block lasts; everything is read as it always is."""
+def counted_reads(of: sa.Engine | None = None) -> Iterator[Reads]:
+    """Count in the whole process, as long as the block lasts; everything is read as it always is.
+
+    :param of: count only the statements for its database; a thread that another test left behind may have its own.
+    """
     from pyiceberg.manifest import ManifestFile
     from pyiceberg.serializers import FromInputFile
 
@@ -64,7 +67,8 @@ def counted_reads() -> Iterator[Reads]:
         return read_manifest(self, *rest, **named)
 
     def statement(conn: sa.Connection, _cursor: Any, text: str, *_: Any) -> None:
-        reads.statements.append((conn.engine.url.database, text))
+        if of is None or conn.engine.url.database == of.url.database:
+            reads.statements.append((conn.engine.url.database, text))
 
     sa.event.listen(sa.Engine, "before_cursor_execute", statement)
     try:

@@ -83,7 +83,7 @@ def test_1000_tasks_wait_for_20_images_with_one_connection_and_one_statement_for
         await rounds.run(950)
         assert events(tasks) == [{"key": keys[0], "state": "ready"}] * 50
 
-    with counted_reads() as reads:
+    with counted_reads(far_store.engine) as reads:
         while_waiting(rounds, waits, look)
 
 

@@ -181,7 +181,7 @@ def test_a_thousand_waiting_tasks_share_one_statement_for_each_round_and_one_con
         assert {event["job_id"] for event in triggerer.events()} == {*job_ids[:10]}
 
     jobs.close()
-    with counted_reads() as reads:
+    with counted_reads(far_store.engine) as reads:
         in_triggerer(act)
 
 

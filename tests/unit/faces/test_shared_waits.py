@@ -212,7 +212,7 @@ def test_other_waits_of_a_process_share_one_connection_and_one_statement_for_eac
         assert await asyncio.to_thread(connections, postgres_database) == 1
         assert not any(task.done() for task in tasks)
 
-    with counted_reads() as reads:
+    with counted_reads(far_store.engine) as reads:
         while_waiting(rounds, waits, look)
 
 
