@@ -4,7 +4,7 @@ The entry starts processes that escape, each in its own way, and prints ``starte
 to a file in ROOT/pids. What the entry and the task do then follows from the kind:
 
 - ``stays``: they wait for a signal, and the entry and its children ignore SIGTERM if the kind is ``stubborn``;
-- ``leaves``: the entry ends with exit code 0, and leaves its children;
+- ``leaves``: the entry ends with exit code 0 when ROOT/seen exists, and leaves its children;
 - ``stops``: SIGTERM has the task stop its runner, as ``on_kill`` does; ``exits``: it raises SystemExit in the main thread.
 """
 
@@ -72,8 +72,8 @@ Path(pids, "entry").write_text(str(os.getpid()))
 while len([path for path in Path(pids).iterdir() if path.suffix != ".new"]) < number:
     time.sleep(0.01)
 print("started", flush=True)
-while kind != "leaves":
-    time.sleep(1000)
+while kind != "leaves" or not Path(pids, "../seen").exists():
+    time.sleep(0.05)
 """
 
 
