@@ -207,8 +207,11 @@ def test_scenario_8_a_run_starts_only_when_the_trigger_and_all_constraints_are_s
 ) -> None:
     assert airflow.ended(delayed.first) == "success"
     *_, run = see_runs(airflow, delayed.first.dag_id, 2)
-    pending = explain(schedules, delayed.schedule).ended[0]
-    assert pending.run_id == run["dag_run_id"]
+    pending = airflow.until(
+        # Airflow has the run a moment before the launcher records it.
+        lambda: next((each for each in explain(schedules, delayed.schedule).ended if each.run_id == run["dag_run_id"]), None),
+        "the launch is recorded",
+    )
     assert pending.triggered_at is not None
     assert pending.ended_at is not None
     assert pending.ended_at - pending.triggered_at >= DELAY
