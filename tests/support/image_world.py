@@ -1,4 +1,4 @@
-"""Git repositories on this disk, and a builder that writes down what it is asked for.
+"""Git repositories on this disk, and a builder that records its requests.
 
 repository = Repository(tmp_path / "score.git")
 first = repository.commit({"Dockerfile": "FROM scratch\\n"}, "main")
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 REGISTRY = Registry("registry.example.com", "team/images", "ci", "hunter2-of-the-registry")
 DIGEST = f"sha256:{'d' * 64}"
-# Nothing of the developer's own configuration, as his hooks, his signing key or the name of his first branch.
+# Nothing of the developer's own configuration, such as hooks, a signing key or the name of the first branch.
 ALONE = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_SYSTEM": os.devnull}
 
 

@@ -1,6 +1,6 @@
 """The file with a registry's credentials that a builder reads, so that they appear on no command line.
 
-    file = write_credentials(registry, scratch / "docker", own=Path("/root/.docker/config.json"))
+    file = write_credentials(registry, scratch / "docker", own=Path.home() / ".docker/config.json")
 
 It has what the worker's own file has as well, as a Dockerfile may begin with an image of another private registry.
 """

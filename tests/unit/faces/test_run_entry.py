@@ -122,16 +122,16 @@ def test_a_program_that_does_not_exist_fails_for_good(run_entry: Callable[..., O
 
 
 def test_arguments_arrive_unchanged_and_no_shell_reads_them(run_entry: Callable[..., Outcome], tmp_path: Path) -> None:
-    told = tmp_path / "told.json"
+    received = tmp_path / "received.json"
     arguments = ["a b", "'\"", "line\nbreak", "$HOME `id` ; rm *", "{braces} {{}}", "é 雪", "", "{inputs}/x"]
     program = "import json, sys; json.dump(sys.argv[2:], open(sys.argv[1], 'w'))"
 
     # Jinja would read {{}} in a template.
     given = [argument.replace("{{}}", "{{ '{{}}' }}") for argument in arguments]
-    outcome = run_entry(command=[sys.executable, "-c", program, str(told), *given])
+    outcome = run_entry(command=[sys.executable, "-c", program, str(received), *given])
 
     assert outcome.state == "success", outcome.error
-    *same, inputs = json.loads(told.read_text())
+    *same, inputs = json.loads(received.read_text())
     assert same == arguments[:-1]
     assert inputs.endswith("/inputs/x")
     assert inputs.startswith(str(Settings.load().runner_folder))
@@ -254,10 +254,10 @@ def test_a_decorated_function_runs_in_a_process_of_its_own(run_task: Callable[..
 
 
 def test_a_decorated_function_receives_what_of_the_context_its_parameters_name(run_task: Callable[..., Outcome]) -> None:
-    def told(run_id: Any, try_number: Any, params: Any, data_interval_end: Any = None) -> Any:
+    def received(run_id: Any, try_number: Any, params: Any, data_interval_end: Any = None) -> Any:
         return [run_id, try_number, params]
 
-    assert run_task(told).xcom == ["run1", 1, {"day": "monday"}]
+    assert run_task(received).xcom == ["run1", 1, {"day": "monday"}]
 
 
 def test_a_decorated_function_with_a_command_does_not_run(run_task: Callable[..., Outcome], numbers: dict[str, Any]) -> None:
