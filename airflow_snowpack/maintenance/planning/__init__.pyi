@@ -1,0 +1,9 @@
+from .model import (
+    Cause as Cause,
+    Decision as Decision,
+    Estimate as Estimate,
+    TablePlan as TablePlan,
+    Verdict as Verdict,
+    WriterHold as WriterHold,
+    Writers as Writers,
+)

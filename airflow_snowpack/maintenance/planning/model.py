@@ -1,0 +1,211 @@
+"""The plan of a table: for each action, whether to run it now, why, what it takes, and when that may change."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+from airflow_snowpack.maintenance.action import in_order
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from airflow_snowpack.iceberg.names import TableName
+    from airflow_snowpack.maintenance.submit import MaintenanceRequest
+
+
+class Verdict(StrEnum):
+    """Whether an action runs."""
+
+    RUN = "run"
+    SKIP = "skip"
+
+
+class Cause(StrEnum):
+    """Why an action runs or is skipped, for grouping and filters; the evidence has the numbers.
+
+    ``NEEDED``: a threshold is reached. ``DEADLINE``: the policy wants it at least this often. ``HEALTHY``: no threshold is
+    reached. ``NOT_DUE``: the policy's cadence has not elapsed. ``QUIET``: a quiet window. ``FROZEN``, ``EXCLUDED`` and
+    ``DISABLED``: by the policy. ``WRITING``: the partitions that need it are being written to, or a DAG that writes to the table
+    runs or is due. ``UNSUPPORTED``: it cannot be done, such as a partition that no predicate selects. ``PROTECTED``: the table
+    forbids to delete files.
+    """
+
+    NEEDED = "needed"
+    DEADLINE = "deadline"
+    HEALTHY = "healthy"
+    NOT_DUE = "not_due"
+    QUIET = "quiet"
+    FROZEN = "frozen"
+    EXCLUDED = "excluded"
+    DISABLED = "disabled"
+    WRITING = "writing"
+    UNSUPPORTED = "unsupported"
+    PROTECTED = "protected"
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """What an action will do and take, as far as metadata and earlier outcomes show it.
+
+    :param files_removed: data, delete or metadata files that the current snapshot no longer needs, or that are deleted.
+    :param files_added: files written in their place.
+    :param bytes_rewritten: read and written again.
+    :param bytes_freed: deleted from the storage.
+    :param gb_hours: of memory in use: GB of the Spark session times hours.
+    """
+
+    files_removed: int = 0
+    files_added: int = 0
+    bytes_rewritten: int = 0
+    bytes_freed: int = 0
+    snapshots_expired: int = 0
+    gb_hours: float = 0.0
+    seconds: float = 0.0
+
+    def __add__(self, other: Estimate) -> Estimate:
+        return Estimate(*(getattr(self, each.name) + getattr(other, each.name) for each in fields(self)))
+
+    def to_json(self) -> dict[str, int | float]:
+        """Return the numbers by name."""
+        return {each.name: getattr(self, each.name) for each in fields(self)}
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What the plan does with one action.
+
+    :param evidence: one sentence with the numbers, for people.
+    :param metrics: the same numbers by name.
+    :param estimate: what the action takes; ``None`` when it is skipped.
+    :param options: of the action as JSON, for a :class:`MaintenanceRequest`; a generated ``where`` is among them.
+    :param reconsider_at: when a skip may change although the table stays as it is; ``None``: only a commit changes it.
+    """
+
+    action: str
+    verdict: Verdict
+    cause: Cause
+    evidence: str
+    metrics: Mapping[str, int | float] = field(default_factory=dict)
+    estimate: Estimate | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+    reconsider_at: datetime | None = None
+
+    @property
+    def runs(self) -> bool:
+        """Whether the action runs."""
+        return self.verdict is Verdict.RUN
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values that :meth:`from_json` reads back as the same decision."""
+        return {
+            "action": self.action,
+            "verdict": self.verdict.value,
+            "cause": self.cause.value,
+            "evidence": self.evidence,
+            "metrics": dict(self.metrics),
+            "estimate": self.estimate.to_json() if self.estimate else None,
+            "options": dict(self.options),
+            "reconsider_at": self.reconsider_at.isoformat() if self.reconsider_at else None,
+        }
+
+    @classmethod
+    def from_json(cls, stored: Mapping[str, Any]) -> Decision:
+        """Read what :meth:`to_json` returned."""
+        estimate, moment = stored["estimate"], stored["reconsider_at"]
+        return cls(
+            stored["action"],
+            Verdict(stored["verdict"]),
+            Cause(stored["cause"]),
+            stored["evidence"],
+            stored["metrics"],
+            Estimate(**estimate) if estimate else None,
+            stored["options"],
+            datetime.fromisoformat(moment) if moment else None,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class TablePlan:
+    """The decisions for one table at one metadata location.
+
+    :param decisions: one per action, in the installation's order of actions.
+    :param score: of the health that the plan was made from, 0 to 100.
+    """
+
+    table: TableName
+    metadata_location: str
+    made_at: datetime
+    decisions: tuple[Decision, ...]
+    score: int
+
+    @property
+    def actions(self) -> tuple[str, ...]:
+        """The actions that run."""
+        return tuple(each.action for each in self.decisions if each.runs)
+
+    @property
+    def estimate(self) -> Estimate:
+        """The sum over the actions that run."""
+        return sum((each.estimate for each in self.decisions if each.estimate), Estimate())
+
+    @property
+    def reconsider_at(self) -> datetime | None:
+        """The earliest moment at which a skip may change although the table stays as it is."""
+        return min((each.reconsider_at for each in self.decisions if each.reconsider_at), default=None)
+
+    def of(self, action: str) -> Decision:
+        """Return the decision for an action.
+
+        :raises KeyError: the plan does not decide about it.
+        """
+        for each in self.decisions:
+            if each.action == action:
+                return each
+        raise KeyError(action)
+
+    def request(self, *, priority: int = 0, order: Sequence[str] = ()) -> MaintenanceRequest:
+        """Return the request of a job that runs the plan, with the evidence of what it skips.
+
+        :param priority: from -1000 to 1000.
+        :param order: the installation's order of actions.
+        """
+        from airflow_snowpack.maintenance.submit import MaintenanceRequest
+
+        actions = in_order((each.action for each in self.decisions), order)
+        options = {each.action: each.options for each in self.decisions if each.runs and each.options}
+        return MaintenanceRequest(self.table, actions, options, priority)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values that :meth:`from_json` reads back as the same plan, given the table."""
+        return {
+            "metadata_location": self.metadata_location,
+            "made_at": self.made_at.isoformat(),
+            "score": self.score,
+            "decisions": [each.to_json() for each in self.decisions],
+        }
+
+    @classmethod
+    def from_json(cls, table: TableName, stored: Mapping[str, Any]) -> TablePlan:
+        """Read what :meth:`to_json` returned."""
+        decisions = tuple(Decision.from_json(each) for each in stored["decisions"])
+        return cls(table, stored["metadata_location"], datetime.fromisoformat(stored["made_at"]), decisions, stored["score"])
+
+
+@dataclass(frozen=True, slots=True)
+class WriterHold:
+    """Why a rewrite would lose to a writer.
+
+    :param reason: a sentence, such as "DAG 'ingest' writes to the table at 03:10".
+    :param until: when the writer should be done; ``None``: unknown.
+    """
+
+    reason: str
+    until: datetime | None = None
+
+
+Writers = Callable[[timedelta], WriterHold | None]
+"""Returns what speaks against a rewrite that takes this long; ``None``: nothing."""
