@@ -7,7 +7,7 @@ from fastapi import APIRouter
 from fastapi.responses import HTMLResponse
 
 from airflow_snowpack.api.pages.page import Here, PageRoute, search_pages
-from airflow_snowpack.jobs import Job, JobStatus, TableExplanation, explain_tables
+from airflow_snowpack.jobs import PRIORITIES, Job, JobStatus, TableExplanation, explain_tables
 from airflow_snowpack.maintenance import Action
 
 PAGE = 50
@@ -46,6 +46,7 @@ def tables(page: Here) -> HTMLResponse:
         after=after,
         shown=[(value, label) for value, (label, _) in SHOWN.items()],
         actions=services.order,
+        priorities=PRIORITIES,
         suggested=suggested,
         did=did,
         ended=ended,

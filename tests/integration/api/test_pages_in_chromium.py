@@ -319,6 +319,25 @@ def test_maintenance_is_dry_unless_that_is_taken_away(world: World, page: Page) 
     assert (job.status, job.actions, job.submitted_by) == (JobStatus.PENDING, ("rewrite_data_files",), "vera")
 
 
+def test_maintenance_is_requested_with_a_priority_and_a_bad_one_is_refused_in_the_dialog(world: World, page: Page) -> None:
+    page.goto("/ui/")
+    page.get_by_role("button", name="Maintain payments.refunds").click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_role("checkbox", name="Dry run").uncheck()
+    for value, refusal in (("soon", "Priority soon is not a whole number."), ("-1001", "-1000"), ("-", "whole number")):
+        dialog.get_by_role("textbox", name="Priority").fill(value)
+        dialog.get_by_role("button", name="Maintain").click()
+        dialog.get_by_role("alert").filter(has_text=refusal).wait_for()
+    assert world.jobs.list() == []
+
+    dialog.get_by_role("textbox", name="Priority").fill("-7")
+    dialog.get_by_role("button", name="Maintain").click()
+    page.wait_for_url("**/ui/jobs/*")
+    (job,) = world.jobs.list()
+    assert (job.status, job.priority) == (JobStatus.PENDING, -7)
+    assert page.get_by_text("Priority", exact=True).is_visible()
+
+
 def test_drain_mode_is_switched_on_with_a_reason_and_off_again(world: World, page: Page) -> None:
     page.goto("/ui/queue")
     page.get_by_role("button", name="Switch on…").click()

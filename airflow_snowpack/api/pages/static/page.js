@@ -568,9 +568,10 @@ maintain?.addEventListener("submit", async (event) => {
   const report = find(".report", maintain);
   const actions = all("[name=actions]:checked", form).map((box) => box.value);
   if (!actions.length) return showReport(report, { text: "Choose at least one action.", refused: true });
-  const where = find("[name=where]", form).value.trim();
+  const [where, priority] = ["where", "priority"].map((name) => find(`[name=${name}]`, form).value.trim());
+  if (priority && !/^[+-]?\d+$/.test(priority)) return showReport(report, { text: `Priority ${priority} is not a whole number.`, refused: true });
   const [dry_run, only_if_needed] = ["dry_run", "only_if_needed"].map((name) => find(`[name=${name}]`, form).checked);
-  const data = { actions, dry_run, only_if_needed, ...(where && { where }) };
+  const data = { actions, dry_run, only_if_needed, ...(where && { where }), ...(priority && { priority: Number(priority) }) };
   const button = find("[type=submit]", form);
   button.disabled = true;
   try {
