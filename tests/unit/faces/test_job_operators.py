@@ -108,6 +108,7 @@ def test_where_narrows_the_rewrites(run_operator: Runner, jobs: Jobs, flights: T
         ({"where": "month = 3"}, "neither is requested"),
         ({"priority": 1001}, "Priority 1001 is not valid"),
         ({"priority": "high"}, "The argument priority = 'high' cannot be read"),
+        ({"priority": "--5"}, "The argument priority = '--5' cannot be read. Give a whole number."),
     ],
 )
 def test_a_request_that_a_retry_would_repeat_fails_for_good(
