@@ -8,7 +8,7 @@ import sqlalchemy as sa
 
 from airflow_snowpack.store.dialect import UtcDateTime
 
-REVISION = "0015_image_attempts"
+REVISION = "0016_removals"
 """The newest migration; a test compares it with what Alembic finds."""
 
 metadata = sa.MetaData(

@@ -1,0 +1,1 @@
+"""Removals: lists of files and snapshots that are planned, approved, and then deleted exactly."""

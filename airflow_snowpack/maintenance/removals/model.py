@@ -1,0 +1,132 @@
+"""What a removal is: a list of files or snapshots that is planned, decided on, and deleted exactly."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from airflow_snowpack.iceberg.names import TableName
+
+VALID_FOR = timedelta(days=7)
+"""From the plan of a removal until it can no longer be approved or run."""
+
+
+class RemovalKind(StrEnum):
+    """What the list names: paths of orphan files, or ids of snapshots."""
+
+    ORPHANS = "orphans"
+    SNAPSHOTS = "snapshots"
+
+
+class RemovalState(StrEnum):
+    """The state of a removal. ``REJECTED``, ``DELETED``, ``EXPIRED`` and ``FAILED`` are final.
+
+    ``PLANNED``: its list is being written, or is about to be deleted without an approval. ``EXPIRED``: it was not deleted in
+    time, or a newer plan of the table replaces it. ``FAILED``: the table does not allow it any more.
+    """
+
+    PLANNED = "planned"
+    AWAITING_APPROVAL = "awaiting_approval"
+    APPROVED = "approved"
+    REJECTED = "rejected"
+    DELETING = "deleting"
+    DELETED = "deleted"
+    EXPIRED = "expired"
+    FAILED = "failed"
+
+    @property
+    def is_terminal(self) -> bool:
+        return not TRANSITIONS[self]
+
+
+# From each state, the states that may follow. DELETING may follow itself: another attempt continues, and the fence moves.
+TRANSITIONS: Mapping[RemovalState, frozenset[RemovalState]] = {
+    RemovalState.PLANNED: frozenset(
+        {RemovalState.AWAITING_APPROVAL, RemovalState.DELETING, RemovalState.EXPIRED, RemovalState.FAILED}
+    ),
+    RemovalState.AWAITING_APPROVAL: frozenset({RemovalState.APPROVED, RemovalState.REJECTED, RemovalState.EXPIRED}),
+    RemovalState.APPROVED: frozenset({RemovalState.DELETING, RemovalState.REJECTED, RemovalState.EXPIRED, RemovalState.FAILED}),
+    RemovalState.DELETING: frozenset({RemovalState.DELETING, RemovalState.APPROVED, RemovalState.DELETED, RemovalState.FAILED}),
+    RemovalState.REJECTED: frozenset(),
+    RemovalState.DELETED: frozenset(),
+    RemovalState.EXPIRED: frozenset(),
+    RemovalState.FAILED: frozenset(),
+}
+
+
+class ItemOutcome(StrEnum):
+    """What became of one file or snapshot of a list.
+
+    ``STARTED``: it passed all guards, and an attempt began to delete it. ``GONE``: it no longer existed. ``LEFT_OUT``: it still
+    exists, because a guard protects it now.
+    """
+
+    STARTED = "started"
+    DELETED = "deleted"
+    GONE = "gone"
+    LEFT_OUT = "left_out"
+
+
+@dataclass(frozen=True, slots=True)
+class RemovalItem:
+    """One file or snapshot of a list.
+
+    :param name: the path of a file, as the storage has it, or the id of a snapshot.
+    :param bytes: the size; of a snapshot, that of the files that only expired snapshots need. ``None``: not known.
+    :param at: when the file was last modified, or the snapshot committed.
+    :param outcome: ``None`` until the removal is run.
+    :param reason: why it was left out.
+    """
+
+    name: str
+    bytes: int | None = None
+    at: datetime | None = None
+    outcome: ItemOutcome | None = None
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Removal:
+    """A list of files or snapshots of one table that is planned, decided on, and deleted exactly.
+
+    :param table_uuid: of the table when it was planned, like ``metadata_location`` and ``location``: another table of the same
+        name is never touched.
+    :param settings: the options of the action that planned it, and what else its guards need.
+    :param bytes: the sum over the list; ``None``: not known.
+    :param planned_by_job: the job whose plan it is.
+    :param job_id: the job that deletes it or did last.
+    :param attempt_id: the fence of that job's attempt; ``None`` unless the state is ``DELETING``.
+    :param deleted_count: how many items are deleted; ``gone_count`` and ``left_out_count`` likewise, see :class:`ItemOutcome`.
+    :param error: why it expired or failed, or why its last attempt ended early.
+    """
+
+    removal_id: str
+    table: TableName
+    kind: RemovalKind
+    state: RemovalState
+    planned_at: datetime
+    expires_at: datetime
+    planned_by_job: str
+    table_uuid: str
+    metadata_location: str
+    location: str
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    item_count: int = 0
+    bytes: int | None = None
+    requested_by: str | None = None
+    decided_at: datetime | None = None
+    decided_by: str | None = None
+    comment: str | None = None
+    job_id: str | None = None
+    attempt_id: str | None = None
+    started_at: datetime | None = None
+    ended_at: datetime | None = None
+    deleted_count: int = 0
+    gone_count: int = 0
+    left_out_count: int = 0
+    error: str | None = None
