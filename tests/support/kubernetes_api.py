@@ -1,7 +1,8 @@
 """A stand-in for a cluster: as much of the Kubernetes API as Airflow's provider uses, on 127.0.0.1.
 
-    with KubernetesApi(volumes={"exchange": folder}) as cluster:
-        KubernetesRunner("acme/score:1.4", identity, context, root=folder, options=cluster.options).run(invocation, on_line)
+    with KubernetesApi(volumes={CLAIM: folder}) as cluster:
+        options = cluster.options(folder)
+        KubernetesRunner("acme/score:1.4", identity, context, root=folder, options=options).run(invocation, on_line)
     cluster.created[0]["spec"]["containers"]
 
 The client is Kubernetes' own, and the API server's rules that matter here are the real ones: it replaces ``$(NAME)`` in commands,
@@ -23,6 +24,7 @@ from pathlib import Path
 from typing import Any, Self
 from urllib.parse import parse_qs, urlsplit
 
+import yaml
 from local_container import LocalContainer
 
 ROUTE = re.compile(
@@ -32,6 +34,17 @@ REFERENCE = re.compile(r"\$(\$|\((?P<name>[^)]+)\))?")
 OWN_SERVICE = {"KUBERNETES_SERVICE_HOST": "10.96.0.1"}
 SERVICES = {**OWN_SERVICE, "STORE_DB_SERVICE_HOST": "10.96.0.7"}
 """Variables that pods receive from the cluster: always, and for all Services of the namespace."""
+CLAIM = "snowpack-entries"
+TEMPLATE = {
+    "apiVersion": "v1",
+    "kind": "Pod",
+    "metadata": {"namespace": "lake"},
+    "spec": {
+        "containers": [{"name": "base", "volumeMounts": [{"name": "exchange", "mountPath": "/snowpack"}]}],
+        "volumes": [{"name": "exchange", "persistentVolumeClaim": {"claimName": CLAIM}}],
+    },
+}
+"""A pod that mounts the exchange volume, and nothing else."""
 
 
 @dataclass
@@ -92,6 +105,18 @@ class KubernetesApi:
             "users": [{"name": "worker", "user": {"token": "worker-token"}}],
             "contexts": [{"name": "stand-in", "context": {"cluster": "stand-in", "user": "worker", "namespace": "default"}}],
             "current-context": "stand-in",
+        }
+
+    def options(self, folder: Path, template: Mapping[str, Any] = TEMPLATE) -> dict[str, Any]:
+        """Return options of the runner, whose files are written to this folder."""
+        (folder / "template.yaml").write_text(yaml.safe_dump(template))
+        (folder / "kubeconfig").write_text(json.dumps(self.kubeconfig()))
+        return {
+            "config_file": str(folder / "kubeconfig"),
+            "kubernetes_conn_id": None,
+            "pod_template_file": str(folder / "template.yaml"),
+            "startup_check_interval_seconds": 0.05,
+            "poll_interval": 0.05,
         }
 
     def __enter__(self) -> Self:

@@ -80,18 +80,8 @@ class Cluster:
     def __init__(self, api: KubernetesApi, root: Path, folder: Path) -> None:
         self.api = api
         self.root = root
+        self.options = api.options(folder, TEMPLATE) | {"deferrable": False}
         self.template = folder / "template.yaml"
-        self.template.write_text(yaml.safe_dump(TEMPLATE))
-        kubeconfig = folder / "kubeconfig"
-        kubeconfig.write_text(json.dumps(api.kubeconfig()))
-        self.options: dict[str, Any] = {
-            "config_file": str(kubeconfig),
-            "kubernetes_conn_id": None,
-            "pod_template_file": str(self.template),
-            "startup_check_interval_seconds": 0.05,
-            "poll_interval": 0.05,
-            "deferrable": False,
-        }
 
     def runner(self, of: EntryIdentity | None = None, *, time_limit: timedelta | None = None, **options: Any) -> KubernetesRunner:
         of = of or identity()

@@ -7,7 +7,6 @@ cluster.
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import shutil
 import signal
@@ -20,9 +19,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
-import yaml
 from docker_engine import DockerEngine
-from kubernetes_api import KubernetesApi
+from kubernetes_api import CLAIM, KubernetesApi
 from podman_engine import PodmanEngine
 
 from airflow_snowpack import hooks, operators
@@ -51,15 +49,6 @@ print("copied", rows.num_rows)
 COMMAND = [sys.executable, "-c", COPY, "{inputs}/numbers", "{outputs}/copied.parquet", SECRET[::-1]]
 # The python of the tests, where the image has none of its own.
 ENVIRONMENT = {"PATH": f"{sys.prefix}/bin:/usr/bin:/bin", "TOKEN": "{{ params.token }}"}
-TEMPLATE = {
-    "apiVersion": "v1",
-    "kind": "Pod",
-    "metadata": {"namespace": "lake"},
-    "spec": {
-        "containers": [{"name": "base", "volumeMounts": [{"name": "exchange", "mountPath": "/snowpack"}]}],
-        "volumes": [{"name": "exchange", "persistentVolumeClaim": {"claimName": "snowpack-entries"}}],
-    },
-}
 
 
 @pytest.fixture(params=["docker", "podman", "kubernetes"])
@@ -90,19 +79,8 @@ def _in_podman() -> Iterator[dict[str, Any]]:
 
 
 def _in_pods(installation: Path) -> Iterator[dict[str, Any]]:
-    root = Settings.load().runner_folder
-    template, kubeconfig = installation / "template.yaml", installation / "kubeconfig"
-    template.write_text(yaml.safe_dump(TEMPLATE))
-    with KubernetesApi(volumes={"snowpack-entries": root}) as cluster:
-        kubeconfig.write_text(json.dumps(cluster.kubeconfig()))
-        options = {
-            "config_file": str(kubeconfig),
-            "kubernetes_conn_id": None,
-            "pod_template_file": str(template),
-            "startup_check_interval_seconds": 0.05,
-            "poll_interval": 0.05,
-        }
-        yield {"runner": "kubernetes", "image": IMAGE, "runner_options": options}
+    with KubernetesApi(volumes={CLAIM: Settings.load().runner_folder}) as cluster:
+        yield {"runner": "kubernetes", "image": IMAGE, "runner_options": cluster.options(installation)}
         assert (cluster.pods, cluster.secrets) == ({}, {})
 
 
