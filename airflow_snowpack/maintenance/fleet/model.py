@@ -1,0 +1,113 @@
+"""The values of a pass over the fleet: the pass itself, and an entry for each table that it did not find healthy."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+from airflow_snowpack.iceberg.names import TableName
+from airflow_snowpack.maintenance.fleet.budget import NOTHING, Budget, Cost
+
+
+class PassState(StrEnum):
+    """The state of a pass.
+
+    ``PLANNING``: a process lists the catalog, reads health and plans. ``RUNNING``: the plan is stored, and workers maintain the
+    chosen tables. ``ENDED``: no entry changes any more.
+    """
+
+    PLANNING = "planning"
+    RUNNING = "running"
+    ENDED = "ended"
+
+
+class EntryState(StrEnum):
+    """The state of a table in a pass. All but ``CHOSEN`` and ``SUBMITTED`` are final.
+
+    ``CHOSEN``: its part of the budget is reserved, and its job is not submitted yet. ``SUBMITTED``: its job waits or runs.
+    ``MAINTAINED`` and ``FAILED``: its job ended so. ``WAITING``: it was not maintained, and comes first in the next pass.
+    ``GONE``: it was dropped or renamed after it was planned. ``UNREADABLE``: its metadata cannot be read.
+    """
+
+    CHOSEN = "chosen"
+    SUBMITTED = "submitted"
+    MAINTAINED = "maintained"
+    FAILED = "failed"
+    WAITING = "waiting"
+    GONE = "gone"
+    UNREADABLE = "unreadable"
+
+    @property
+    def is_final(self) -> bool:
+        return self not in (EntryState.CHOSEN, EntryState.SUBMITTED)
+
+
+@dataclass(frozen=True, slots=True)
+class PassEntry:
+    """A table in a pass that needs maintenance or cannot be read. Healthy and unchanged tables are only counted.
+
+    :param place: its place in the order of the ranking, from 0; unreadable tables come last.
+    :param reason: why it waits, failed or cannot be read, as a sentence.
+    :param evidence: why each action of its plan runs, by the action's name.
+    :param options: of its job, per action, as JSON values.
+    :param cost: the estimate; ``spent`` is what the job cost in fact, ``None`` until it has ended.
+    :param files_removed: by estimate, and ``removed`` in fact.
+    :param metadata_location: which metadata was planned.
+    :param deadline: when it has to be maintained at the latest.
+    :param passes_waited: in how many passes in a row before this one it did not fit.
+    """
+
+    table: TableName
+    place: int
+    state: EntryState
+    reason: str | None = None
+    evidence: Mapping[str, str] = field(default_factory=dict)
+    options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    cost: Cost = NOTHING
+    files_removed: int = 0
+    value: float = 0.0
+    metadata_location: str | None = None
+    deadline: datetime | None = None
+    passes_waited: int = 0
+    job_id: str | None = None
+    spent: Cost | None = None
+    removed: int | None = None
+    ended_at: datetime | None = None
+
+    @property
+    def actions(self) -> tuple[str, ...]:
+        """The actions that its job runs, in their order."""
+        return tuple(self.evidence)
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """One run over the tables of a catalog.
+
+    :param owner: what resumes it after a kill, such as ``dag/run/task``.
+    :param workers: how many tables are maintained at a time.
+    :param counts: of tables: ``listed``, ``excluded``, ``unchanged``, ``healthy``, ``unreadable``, ``chosen`` and ``waiting``.
+    :param report: the report of an ended pass, as JSON values.
+    """
+
+    pass_id: str
+    owner: str
+    catalog: str
+    catalog_id: str
+    state: PassState
+    budget: Budget
+    workers: int
+    started_at: datetime
+    planned_at: datetime | None = None
+    ended_at: datetime | None = None
+    planned_by: str | None = None
+    counts: Mapping[str, int] = field(default_factory=dict)
+    report: Mapping[str, Any] | None = None
+
+    @property
+    def ends_at(self) -> datetime | None:
+        """When the budget's time is over; ``None`` for no limit."""
+        return None if self.budget.time is None else self.started_at + self.budget.time

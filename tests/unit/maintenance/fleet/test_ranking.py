@@ -1,0 +1,159 @@
+"""The order of tables, and what a budget allows: over random fleets."""
+
+from __future__ import annotations
+
+import random
+from datetime import UTC, datetime, timedelta
+from fractions import Fraction
+
+import pytest
+
+from airflow_snowpack.iceberg.names import TableName
+from airflow_snowpack.maintenance.fleet.budget import Budget, Cost, InvalidBudget
+from airflow_snowpack.maintenance.fleet.ranking import Candidate, Selection, rank, select
+from tests.support import effort
+
+NOW = datetime(2026, 11, 23, 2, tzinfo=UTC)
+NIGHT = timedelta(days=1)
+FLEETS = effort.rounds(10_000, soak=100_000)
+
+
+def candidate(name: str, **values: object) -> Candidate:
+    given = {"benefit": 100.0, "cost": Cost(1.0, 1_000, 60.0)} | values
+    return Candidate(TableName("lake", "demo", name), **given)  # type: ignore[arg-type]
+
+
+def names(selection: Selection) -> list[str]:
+    return [each.table.table for each in selection.chosen]
+
+
+def order(*candidates: Candidate) -> list[str]:
+    return [each.table.table for each in rank(candidates, due_by=NOW + NIGHT)]
+
+
+def test_the_table_with_the_most_benefit_per_cost_comes_first() -> None:
+    dear = candidate("dear", benefit=300.0, cost=Cost(gb_hours=10.0))
+    cheap = candidate("cheap", benefit=100.0, cost=Cost(gb_hours=1.0))
+    assert order(dear, cheap) == ["cheap", "dear"]
+
+
+def test_a_table_that_is_read_often_comes_before_one_that_is_not() -> None:
+    assert order(candidate("archive", benefit=500.0), candidate("hourly", reads_per_day=24.0)) == ["hourly", "archive"]
+
+
+def test_a_table_that_did_not_fit_before_comes_before_more_valuable_ones() -> None:
+    assert order(candidate("new", benefit=9e9), candidate("waited", passes_waited=1)) == ["waited", "new"]
+
+
+def test_a_table_whose_deadline_comes_before_the_next_pass_comes_before_all_others() -> None:
+    soon = candidate("soon", benefit=1.0, deadline=NOW + timedelta(hours=20))
+    late = candidate("late", benefit=1.0, deadline=NOW - timedelta(days=2))
+    not_yet = candidate("not_yet", benefit=1.0, deadline=NOW + timedelta(days=5))
+    assert order(not_yet, candidate("waited", passes_waited=7), soon, late) == ["late", "soon", "waited", "not_yet"]
+
+
+def test_a_table_that_does_not_fit_is_named_with_what_is_left_and_a_smaller_one_is_chosen() -> None:
+    tables = [candidate(name, cost=Cost(hours)) for name, hours in (("first", 6.0), ("large", 5.0), ("small", 4.0))]
+    selection = select(tables, Budget(gb_hours=10))
+    assert names(selection) == ["first", "small"]
+    (waiting,) = selection.waiting
+    assert waiting.reason == "Needs 5.00 GB·h, and 4.00 GB·h of the budget are left."
+
+
+@pytest.mark.parametrize(
+    ("cost", "budget", "reason"),
+    [
+        (Cost(gb_hours=3), Budget(gb_hours=2), "Needs 3.00 GB·h, more than the whole budget of 2 GB·h."),
+        (Cost(bytes=3 << 30), Budget(bytes=2 << 30), "Rewrites 3.0 GiB, more than the whole budget of 2.0 GiB."),
+        (Cost(seconds=7200), Budget(time=timedelta(hours=1)), "Needs 2 h, more than the whole time of the pass."),
+    ],
+)
+def test_a_table_that_no_such_budget_allows_is_named_so(cost: Cost, budget: Budget, reason: str) -> None:
+    (waiting,) = select([candidate("huge", cost=cost)], budget).waiting
+    assert waiting.reason == reason
+
+
+def test_the_time_of_a_pass_is_that_of_all_its_workers() -> None:
+    tables = [candidate(f"t{number}", cost=Cost(seconds=1_800)) for number in range(6)]
+    assert len(select(tables, Budget(time=timedelta(hours=1)), workers=2).chosen) == 4
+
+
+@pytest.mark.parametrize("budget", [{"gb_hours": 0}, {"tables": -1}, {"bytes": 0}, {"time": timedelta(0)}])
+def test_a_budget_without_anything_in_it_is_refused(budget: dict[str, object]) -> None:
+    with pytest.raises(InvalidBudget, match="Use a number above zero"):
+        Budget(**budget)  # type: ignore[arg-type]
+
+
+def test_a_budget_is_the_same_after_json() -> None:
+    budget = Budget(gb_hours=12.5, tables=3, time=timedelta(hours=4))
+    assert Budget.from_json(budget.to_json()) == budget
+
+
+def random_cost(chance: random.Random) -> Cost:
+    return Cost(
+        chance.choice([0.1, chance.random() * 10, chance.expovariate(0.2)]), chance.randrange(1 << 40), chance.random() * 900
+    )
+
+
+def random_budget(chance: random.Random) -> Budget:
+    limits: dict[str, object] = {
+        "gb_hours": chance.random() * 40 + 0.01,
+        "bytes": chance.randrange(1, 1 << 42),
+        "tables": chance.randrange(1, 12),
+        "time": timedelta(seconds=chance.randrange(1, 3_600)),
+    }
+    return Budget(**{name: limit for name, limit in limits.items() if chance.random() < 0.6})  # type: ignore[arg-type]
+
+
+def assert_within(selection: Selection, budget: Budget, workers: int) -> None:
+    costs = [each.cost for each in selection.chosen]
+    assert budget.gb_hours is None or sum(Fraction(cost.gb_hours) for cost in costs) <= Fraction(budget.gb_hours)
+    assert budget.bytes is None or sum(cost.bytes for cost in costs) <= budget.bytes
+    assert budget.tables is None or len(costs) <= budget.tables
+    if budget.time is not None:
+        free = [0.0] * workers
+        for cost in costs:  # as workers claim: in the order of the selection, the one that is free first
+            free[free.index(min(free))] += cost.seconds
+        assert max(free) <= budget.time.total_seconds()
+
+
+def assert_nothing_took_the_place_of_a_late_table(selection: Selection, budget: Budget, workers: int, due_by: datetime) -> None:
+    late = [each for each in selection.chosen if each.deadline is not None and each.deadline <= due_by]
+    for waiting in selection.waiting:
+        table = waiting.candidate
+        if table.deadline is None or table.deadline > due_by:
+            continue
+        earlier = [each for each in late if each.deadline is not None and each.deadline <= table.deadline]
+        without_the_others = select([*earlier, table], budget, workers=workers)
+        assert table not in without_the_others.chosen, f"{table} fits beside those whose deadlines come before its own"
+
+
+def test_over_random_fleets_no_budget_is_exceeded_and_no_late_table_waits_for_another() -> None:
+    """One fleet through several passes each: what waits ages, and a late table that the budget allows is reached."""
+    chance = random.Random(effort.seed(18))
+    chosen_late = waited = 0
+    for _ in range(FLEETS):
+        workers, budget = chance.randrange(1, 5), random_budget(chance)
+        fleet = [
+            candidate(
+                f"t{number}",
+                benefit=chance.random() * 1_000,
+                cost=random_cost(chance),
+                reads_per_day=chance.choice([0.0, 1.0, 24.0]),
+                deadline=chance.choice([None, NOW + chance.randrange(-3, 6) * NIGHT]),
+                passes_waited=chance.choice([0, 0, 1, 3]),
+            )
+            for number in range(chance.randrange(1, 14))
+        ]
+        ranked = rank(fleet, due_by=NOW + NIGHT)
+        selection = select(ranked, budget, workers=workers)
+        assert_within(selection, budget, workers)
+        assert_nothing_took_the_place_of_a_late_table(selection, budget, workers, NOW + NIGHT)
+        assert sorted(map(str, fleet)) == sorted(map(str, [*selection.chosen, *(each.candidate for each in selection.waiting)]))
+        assert all(each.reason for each in selection.waiting)
+        allowed = [each for each in ranked if each.cost.beyond(budget) is None]
+        assert not allowed or selection.chosen[0] == allowed[0], "the first table that the whole budget allows is chosen"
+        waited += len(selection.waiting)
+        chosen_late += sum(each.deadline is not None and each.deadline <= NOW for each in selection.chosen)
+    assert waited > FLEETS
+    assert chosen_late > FLEETS / 4
