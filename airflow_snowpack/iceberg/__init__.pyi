@@ -8,6 +8,8 @@ from .errors import (
     TableUnreadable as TableUnreadable,
 )
 from .health import (
+    FileCounts as FileCounts,
+    HealthBounds as HealthBounds,
     PartitionHealth as PartitionHealth,
     Ref as Ref,
     TableHealth as TableHealth,

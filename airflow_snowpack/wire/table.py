@@ -69,24 +69,24 @@ class HealthShape(Shape):
 
     location: str
     format_version: int
-    data_files: Annotated[int, From("numbers.data_files")]
-    delete_files: Annotated[int, From("numbers.delete_files")]
-    bytes: Annotated[int, From("numbers.bytes")]
-    records: Annotated[int, From("numbers.records")]
-    position_deletes: Annotated[int, From("numbers.position_deletes")]
-    equality_deletes: Annotated[int, From("numbers.equality_deletes")]
-    snapshots: Annotated[int, From("numbers.snapshots")]
-    manifests: Annotated[int, From("numbers.manifests")]
+    data_files: Annotated[int, From("totals.data_files")]
+    delete_files: Annotated[int, From("totals.delete_files")]
+    bytes: Annotated[int, From("totals.bytes")]
+    records: Annotated[int, From("totals.records")]
+    position_deletes: Annotated[int, From("totals.position_deletes")]
+    equality_deletes: Annotated[int, From("totals.equality_deletes")]
+    snapshots: Annotated[int, From("totals.snapshots")]
+    manifests: Annotated[int, From("totals.manifests")]
     small_files: int
-    small_files_bytes: int
+    small_files_bytes: Annotated[int, From("small_bytes")]
     small_files_ratio: float
     average_file_bytes: float
-    target_file_size_bytes: int
+    target_file_size_bytes: Annotated[int, From("bounds.target_file_size_bytes")]
     position_delete_files: int
     equality_delete_files: int
     deletion_vectors: int
     manifests_bytes: int
-    oldest_snapshot_age_seconds: Annotated[float | None, From("oldest_snapshot_age")]
+    oldest_snapshot_age_seconds: Annotated[float | None, From(lambda health: health.oldest_snapshot_age(health.read_at))]
     partitions: Annotated[list[PartitionShape], From(lambda health: health.partitions[:WORST_PARTITIONS])] = Field(
         description="The ten that need maintenance the most."
     )

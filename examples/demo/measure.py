@@ -70,13 +70,13 @@ def measure(session: SparkSession, catalog: Catalog, name: TableName) -> Measure
     rows, digest = checksum(table)
     seconds, spark_checksum = _scan(session, name)
     return Measurement(
-        data_files=health.numbers.data_files,
+        data_files=health.totals.data_files,
         small_files=health.small_files,
-        delete_files=health.numbers.delete_files,
-        manifests=health.numbers.manifests,
-        snapshots=health.numbers.snapshots,
+        delete_files=health.totals.delete_files,
+        manifests=health.totals.manifests,
+        snapshots=health.totals.snapshots,
         orphan_files=len(find_orphans(table, older_than=now - ORPHAN_AGE)),
-        bytes=health.numbers.bytes,
+        bytes=health.totals.bytes,
         stored_bytes=sum(file.stat().st_size for file in folder_of(table).rglob("*") if file.is_file()),
         scan_seconds=round(seconds, 3),
         rows=rows,

@@ -129,15 +129,15 @@ def _print_table(
 def _health_fields(health: TableHealth | None) -> dict[str, object]:
     if health is None:
         return {}
-    numbers, oldest = health.numbers, health.oldest_snapshot_age
+    totals, oldest = health.totals, health.oldest_snapshot_age(health.read_at)
     deletes = f"{health.position_delete_files} position, {health.equality_delete_files} equality"
     return {
-        "rows": number(numbers.records),
-        "data files": f"{number(numbers.data_files)}, {size(health.data_bytes)}",
-        "small files": f"{number(health.small_files)} ({health.small_files_ratio:.0%}), {size(health.small_files_bytes)}",
-        "delete files": number(numbers.delete_files) + (f" ({deletes})" if numbers.delete_files else ""),
-        "manifests": f"{number(numbers.manifests)}, {size(health.manifests_bytes)}",
-        "snapshots": number(numbers.snapshots) + (f", the oldest {duration(oldest)} old" if oldest is not None else ""),
+        "rows": number(totals.records),
+        "data files": f"{number(totals.data_files)}, {size(health.bytes)}",
+        "small files": f"{number(health.small_files)} ({health.small_files_ratio:.0%}), {size(health.small_bytes)}",
+        "delete files": number(totals.delete_files) + (f" ({deletes})" if totals.delete_files else ""),
+        "manifests": f"{number(totals.manifests)}, {size(health.manifests_bytes)}",
+        "snapshots": number(totals.snapshots) + (f", the oldest {duration(oldest)} old" if oldest is not None else ""),
         "location": health.location,
     }
 

@@ -224,9 +224,9 @@ def test_numbers_and_health_are_those_that_spark_sees(
     def seen(sql: str) -> int:
         return int(spark.sql(sql).collect()[0][0])
 
-    assert health.numbers.data_files == seen(f"SELECT count(*) FROM {name.quoted}.data_files")
+    assert health.totals.data_files == seen(f"SELECT count(*) FROM {name.quoted}.data_files")
     assert health.position_delete_files == seen(f"SELECT count(*) FROM {name.quoted}.delete_files")
-    assert health.numbers.bytes == seen(f"SELECT sum(file_size_in_bytes) FROM {name.quoted}.files")
-    assert health.numbers.snapshots == seen(f"SELECT count(*) FROM {name.quoted}.snapshots")
-    assert health.numbers.manifests == seen(f"SELECT count(*) FROM {name.quoted}.manifests")
+    assert health.totals.bytes == seen(f"SELECT sum(file_size_in_bytes) FROM {name.quoted}.files")
+    assert health.totals.snapshots == seen(f"SELECT count(*) FROM {name.quoted}.snapshots")
+    assert health.totals.manifests == seen(f"SELECT count(*) FROM {name.quoted}.manifests")
     assert len(health.partitions) == seen(f"SELECT count(*) FROM {name.quoted}.partitions")

@@ -7,10 +7,9 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-import pytest
 
-from airflow_snowpack.iceberg import MetadataReader, TableNumbers, read_health, read_numbers
-from airflow_snowpack.iceberg.health import _from_manifests
+from airflow_snowpack.iceberg import HealthBounds, MetadataReader, TableNumbers, read_health, read_numbers
+from airflow_snowpack.iceberg.health.numbers import _from_manifests
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -71,7 +70,7 @@ def test_health_says_which_partition_is_fragmented(flights: Flights) -> None:
         ("month=3", 3, 3),
         ("month=4", 1, 1),
     ]
-    assert sum(each.bytes for each in health.partitions) == health.numbers.bytes
+    assert sum(each.bytes for each in health.partitions) == health.totals.bytes
     assert health.small_files_ratio == 1.0
 
 
@@ -79,19 +78,31 @@ def test_a_file_is_small_below_three_quarters_of_the_target(flights: Flights) ->
     table = flights(3)
     size = read_numbers(table).bytes
 
-    assert read_health(table, now=datetime.now(UTC), target_file_size_bytes=size).small_files == 0
-    assert read_health(table, now=datetime.now(UTC), target_file_size_bytes=size * 2).small_files == 1
+    def small_files(target: int) -> int:
+        return read_health(table, now=datetime.now(UTC), bounds=HealthBounds(target_file_size_bytes=target)).small_files
+
+    assert small_files(size) == 0
+    assert small_files(size * 2) == 1
 
 
-def test_snapshots_have_ages_from_the_moment_that_is_given(flights: Flights) -> None:
+def test_snapshots_are_listed_from_the_oldest_to_the_newest(flights: Flights) -> None:
     table = flights(3, 4)
 
-    health = read_health(table, now=committed_at(table) + timedelta(days=6))
+    health = read_health(table, now=datetime.now(UTC))
 
     assert [each.operation for each in health.snapshots] == ["append", "append"]
-    assert health.snapshots[-1].age == timedelta(days=6)
-    assert health.oldest_snapshot_age == health.snapshots[0].age
-    assert health.snapshots[0].age >= health.snapshots[1].age
+    assert [each.snapshot_id for each in health.snapshots] == [each.snapshot_id for each in table.snapshots()]
+    assert [each.parent_id for each in health.snapshots] == [None, health.snapshots[0].snapshot_id]
+    assert health.snapshots.newest_at == health.snapshots[-1].committed_at == committed_at(table)
+
+
+def test_the_age_of_the_oldest_snapshot_counts_from_the_moment_that_is_given(flights: Flights) -> None:
+    table = flights(3)
+
+    health = read_health(table, now=datetime.now(UTC))
+
+    assert health.oldest_snapshot_age(committed_at(table) + timedelta(days=6)) == timedelta(days=6)
+    assert read_health(flights(name="other"), now=datetime.now(UTC)).oldest_snapshot_age(datetime.now(UTC)) is None
 
 
 def test_branches_and_tags_are_named(flights: Flights) -> None:
@@ -117,16 +128,11 @@ def test_a_table_without_partitions_has_one_without_a_label(flights: Flights) ->
     assert labels[0] in ("", "month=null")
 
 
-@pytest.mark.parametrize("name", ["data_files", "bytes", "snapshots", "manifests", "small_files", "oldest_snapshot_seconds"])
-def test_metrics_are_plain_numbers(flights: Flights, name: str) -> None:
-    assert isinstance(read_health(flights(3), now=datetime.now(UTC)).to_metrics()[name], int | float)
-
-
 def test_a_table_of_the_first_format_version_is_read_the_same(flights: Flights) -> None:
     health = read_health(flights(3, 4, properties={"format-version": "1"}), now=datetime.now(UTC))
 
     assert health.format_version == 1
-    assert (health.numbers.data_files, health.small_files, health.data_manifests) == (2, 2, 2)
+    assert (health.totals.data_files, health.small_files, health.data_manifests) == (2, 2, 2)
 
 
 def test_a_partition_whose_column_is_gone_can_still_be_named(flights: Flights) -> None:

@@ -1,0 +1,40 @@
+"""What counts as a small file, a large file and too many deletes."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+TARGET_FILE_SIZE = 512 * 1024 * 1024
+MIN_SIZE_SHARE = 0.75
+MAX_SIZE_SHARE = 1.8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HealthBounds:
+    """The bounds that health is read with. Health that was read with other bounds is read again.
+
+    They have the names and the defaults of the options of ``rewrite_data_files``.
+
+    :param target_file_size_bytes: the size of a good data file.
+    :param min_file_size_bytes: a smaller data file is small; 0 means 75 % of the target.
+    :param max_file_size_bytes: a larger data file is large; 0 means 180 % of the target.
+    :param delete_file_threshold: a data file with this many delete files has many deletes.
+    :param delete_ratio_threshold: a data file with this share of its rows deleted has many deletes.
+    """
+
+    target_file_size_bytes: int = TARGET_FILE_SIZE
+    min_file_size_bytes: int = 0
+    max_file_size_bytes: int = 0
+    delete_file_threshold: int = 2
+    delete_ratio_threshold: float = 0.1
+
+    def __post_init__(self) -> None:
+        if self.min_file_size_bytes == 0:
+            object.__setattr__(self, "min_file_size_bytes", int(self.target_file_size_bytes * MIN_SIZE_SHARE))
+        if self.max_file_size_bytes == 0:
+            object.__setattr__(self, "max_file_size_bytes", int(self.target_file_size_bytes * MAX_SIZE_SHARE))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values; ``HealthBounds(**values)`` gives equal bounds."""
+        return asdict(self)
