@@ -1,0 +1,125 @@
+"""The policy of one table: the values that hold for it after rules and table properties were merged, and where each came from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from datetime import datetime, time, timedelta
+
+    from airflow_snowpack.iceberg.names import TableName
+    from airflow_snowpack.maintenance.options import ActionOptions
+
+MAX_REWRITE_BYTES = 10 * 1024**3
+"""By default, the bytes that one plan of a table rewrites at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a value came from.
+
+    :param source: ``default``, ``rule 'analytics.*'`` or ``table property snowpack.…``.
+    :param file: the name of the file with the rule, without its folders; empty for a default or a property.
+    :param line: in that file, from 1.
+    """
+
+    source: str
+    file: str = ""
+    line: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.source} ({self.file}:{self.line})" if self.file else self.source
+
+
+DEFAULT = Origin("default")
+
+
+@dataclass(frozen=True, slots=True)
+class QuietWindow:
+    """A daily window, ``[start, end)`` by the clocks of a zone, in which no maintenance starts; it may go past midnight.
+
+    :param zone: an IANA zone.
+    """
+
+    start: time
+    end: time
+    zone: str = "UTC"
+
+    def __str__(self) -> str:
+        return f"{self.start:%H:%M}-{self.end:%H:%M} {self.zone}"
+
+
+@dataclass(frozen=True, slots=True)
+class ActionPolicy:
+    """The policy of one action on one table.
+
+    :param enabled: whether plans may run it.
+    :param options: parsed, with the policy's ``where``; ``options.to_json()`` fits a ``MaintenanceRequest``.
+    :param cadence: the action runs at most this often; ``None``: whenever it is needed.
+    :param deadline: the action runs at least this often while it has something to do; ``None``: only when it is needed.
+    :param thresholds: the action is needed when one of these numbers is reached; :mod:`.definitions` has the names and defaults.
+    """
+
+    action: str
+    enabled: bool
+    options: ActionOptions
+    cadence: timedelta | None = None
+    deadline: timedelta | None = None
+    thresholds: Mapping[str, int | float] = field(default_factory=dict)
+
+    @property
+    def where(self) -> str | None:
+        """The Spark predicate that limits the action; ``None`` when it has none."""
+        where: str | None = getattr(self.options, "where", None)
+        return where
+
+
+@dataclass(frozen=True, slots=True)
+class TableProblem:
+    """A table property that cannot be used, and what the policy does instead.
+
+    :param name: of the property.
+    :param message: what is wrong, what is allowed, and what holds instead; one or two sentences.
+    """
+
+    name: str
+    value: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class TablePolicy:
+    """The values that hold for one table.
+
+    :param skip: why the table gets no maintenance at all; ``None`` when it does.
+    :param frozen_until: no maintenance starts before this moment.
+    :param quiet: daily windows in which no maintenance starts.
+    :param max_rewrite_bytes: one plan rewrites at most so much.
+    :param actions: by name, each action that the installation has, in the default order of actions.
+    :param origins: by dotted path, such as ``expire_snapshots.options.max_age``; a path that is missing has its default.
+    :param problems: table properties that cannot be used.
+    """
+
+    table: TableName
+    actions: Mapping[str, ActionPolicy]
+    skip: str | None = None
+    frozen_until: datetime | None = None
+    quiet: tuple[QuietWindow, ...] = ()
+    max_rewrite_bytes: int = MAX_REWRITE_BYTES
+    origins: Mapping[str, Origin] = field(default_factory=dict)
+    problems: tuple[TableProblem, ...] = ()
+
+    @property
+    def bounds(self) -> Any:
+        """The :class:`~airflow_snowpack.iceberg.health.HealthBounds` by which the table's health is read."""
+        raise NotImplementedError
+
+    def quiet_until(self, now: datetime) -> datetime | None:
+        """Return when the quiet windows that contain ``now`` end, in UTC; ``None`` when none contains it."""
+        raise NotImplementedError
+
+    def origin(self, path: str) -> Origin:
+        """Return where the value at a dotted path came from."""
+        return self.origins.get(path, DEFAULT)
