@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from pyiceberg.catalog import Catalog
     from pyspark.sql import SparkSession
+    from table_zoo import Zoo
 
 DATABASE = "db"
 
@@ -98,6 +99,14 @@ def append(catalog: Catalog) -> Callable[..., None]:
         table.append(pa.table([list(values) for values in columns.values()], schema=table.schema().select(*columns).as_arrow()))
 
     return commit
+
+
+@pytest.fixture(scope="session")
+def zoo(catalog: Catalog, spark: SparkSession) -> Zoo:
+    """Tables of every kind, made when they are first asked for, in the catalog of ``lake``."""
+    from table_zoo import Zoo
+
+    return Zoo(catalog, spark)
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from pyiceberg.catalog import Catalog
     from pyiceberg.table import Table
+    from table_zoo import Zoo
 
     Flights = Callable[..., Table]
 
@@ -24,6 +25,16 @@ def catalog(tmp_path: Path) -> Catalog:
     loaded = CatalogConfig.embedded(tmp_path / "lake").load()
     loaded.create_namespace("db")
     return loaded
+
+
+@pytest.fixture(scope="session")
+def zoo(tmp_path_factory: pytest.TempPathFactory) -> Zoo:
+    """Tables of every kind, made when they are first asked for, in a catalog of their own."""
+    from table_zoo import Zoo
+
+    from airflow_snowpack.iceberg import CatalogConfig
+
+    return Zoo(CatalogConfig.embedded(tmp_path_factory.mktemp("zoo")).load())
 
 
 @pytest.fixture
