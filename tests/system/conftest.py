@@ -36,7 +36,7 @@ from airflow_snowpack.jobs import Jobs
 from airflow_snowpack.store import open_store
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from datetime import date
 
     from pyiceberg.catalog import Catalog
@@ -76,21 +76,31 @@ class AirflowHome:
     """An Airflow that is set up and not running.
 
     :param database: the URL of its own database.
+    :param dag_files: all of its DAGs; ``None``: those of the package and of the system tests.
+    :param settings: further settings, such as ``{"CORE__PARALLELISM": "4"}``.
     """
 
-    def __init__(self, home: Path, database: str) -> None:
+    def __init__(
+        self,
+        home: Path,
+        database: str,
+        dag_files: Iterable[Path] | None = None,
+        settings: Mapping[str, str] | None = None,
+    ) -> None:
         self.home = home
         self.port = free_port()
         self.dags = home / "dags"
-        shutil.copytree(REPOSITORY / "dags", self.dags)
-        for file in (Path(__file__).parent / "dags").glob("*.py"):
+        self.dags.mkdir()
+        if dag_files is None:
+            dag_files = [*(REPOSITORY / "dags").glob("*.py"), *(Path(__file__).parent / "dags").glob("*.py")]
+        for file in dag_files:
             shutil.copy(file, self.dags)
         passwords = home / "passwords.json"
         passwords.write_text(json.dumps({name: name for name in USERS}))
         inherited = {name: value for name, value in os.environ.items() if not name.startswith(("AIRFLOW", "_AIRFLOW"))}
         # What `make airflow PORT=…` sets: without the address of the execution API, no task runs on any port but Airflow's own.
         made = made_airflow(home, self.port)[-1].environment
-        settings = {
+        defaults = {
             "CORE__DAGS_FOLDER": str(self.dags),
             "CORE__EXECUTOR": "LocalExecutor",
             "CORE__PARALLELISM": "8",  # a task that waits for its test keeps no other from running
@@ -120,7 +130,8 @@ class AirflowHome:
             "DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "600",  # a file that has changed does not wait for it
             "DAG_PROCESSOR__REFRESH_INTERVAL": "5",
         }
-        self.environment = inherited | made | {f"AIRFLOW__{key}": value for key, value in settings.items()}
+        chosen = defaults | dict(settings or {})
+        self.environment = inherited | made | {f"AIRFLOW__{key}": value for key, value in chosen.items()}
 
     def run(self, *arguments: str, timeout_s: float = PATIENCE_S) -> str:
         """Run an ``airflow`` command to its end; gives what it printed."""

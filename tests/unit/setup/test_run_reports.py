@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 from bounded import PATIENCE_S
 from promises import PROMISES
-from soak_report import soak_lines
+from soak_report import measured_lines, soak_lines
 
 TESTS = Path(__file__).parents[2]
 
@@ -87,3 +88,23 @@ def test_a_soak_report_adds_up_faults_steps_and_violations_for_each_promise() ->
     assert lines[1] == "2. Nothing is lost: 0 tests, 0 faults injected, 0 random steps, 1 violation"
     assert lines[2] == "3. Data never changes silently: not run"
     assert len(lines) == 7
+
+
+def test_a_soak_report_has_what_the_tests_of_a_promise_have_measured() -> None:
+    def report(file: str, when: str) -> pytest.TestReport:
+        measured = [("faults", 3), ("measured", f"{when}: 5 tasks wait")]
+        return pytest.TestReport(f"tests/{file}::test", ("", None, ""), {}, "passed", None, when, user_properties=measured)  # type: ignore[arg-type]
+
+    of_a_promise, other = PROMISES[5].tests[0], "unit/setup/test_run_reports.py"
+    reports = [report(of_a_promise, "call"), report(of_a_promise, "teardown"), report(other, "teardown")]
+    assert measured_lines(reports) == ["- teardown: 5 tasks wait"]
+
+
+def test_only_a_soak_run_has_the_tests_that_are_too_long_for_any_other() -> None:
+    def chosen(soak: str) -> bool:
+        command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "tests/system/test_many_waiting.py"]
+        env = os.environ | {"SNOWPACK_SOAK": soak}
+        done = subprocess.run(command, cwd=TESTS.parent, env=env, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+        return "test_many_waiting.py::" in done.stdout
+
+    assert (chosen("0"), chosen("1")) == (False, True)
