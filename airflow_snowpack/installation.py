@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from airflow_snowpack.jobs import Jobs, TableLocks
     from airflow_snowpack.jobs.model import LifecyclePolicy
     from airflow_snowpack.jobs.rescuer import Orphans
+    from airflow_snowpack.maintenance.removals.records import Removals
     from airflow_snowpack.runners.images.records import ImageRecords
     from airflow_snowpack.runners.images.registry import ImageBuilds
     from airflow_snowpack.runners.images.target import ImageTarget
@@ -123,6 +124,13 @@ class Installation:
             given |= {"max_attempts": policy.max_attempts, "retry_base": policy.retry_base}
         return ImageRecords(self.store, ImagePolicy(**given))
 
+    @cached_property
+    def removals(self) -> Removals:
+        """The lists of files and snapshots that are deleted after an approval."""
+        from airflow_snowpack.maintenance.removals.records import Removals
+
+        return Removals(self.store)
+
     def schedules(self, actor: Actor | None = None) -> Schedules:
         """Return the schedules.
 
@@ -173,8 +181,9 @@ def retained_rows(store: Store) -> tuple[RowKind, ...]:
     from airflow_snowpack.builds.registry.retention import KINDS as OF_BUILDS
     from airflow_snowpack.jobs.retention import KINDS as OF_JOBS
     from airflow_snowpack.lineage.operations import EDGES, OPERATIONS
+    from airflow_snowpack.maintenance.removals.rows import KINDS as OF_REMOVALS
     from airflow_snowpack.runners.images.rows import KINDS as OF_IMAGES
     from airflow_snowpack.scheduling.retention import retained as of_schedules
     from airflow_snowpack.store.audit import AUDIT_TRAIL
 
-    return (OPERATIONS, EDGES, *OF_JOBS, *OF_BUILDS, *OF_IMAGES, *of_schedules(store), AUDIT_TRAIL)
+    return (OPERATIONS, EDGES, *OF_JOBS, *OF_BUILDS, *OF_IMAGES, *OF_REMOVALS, *of_schedules(store), AUDIT_TRAIL)

@@ -40,8 +40,12 @@ class RemovalState(StrEnum):
     FAILED = "failed"
 
     @property
+    def successors(self) -> frozenset[RemovalState]:
+        return TRANSITIONS[self]
+
+    @property
     def is_terminal(self) -> bool:
-        return not TRANSITIONS[self]
+        return not self.successors
 
 
 # From each state, the states that may follow. DELETING may follow itself: another attempt continues, and the fence moves.
@@ -100,7 +104,7 @@ class Removal:
     :param bytes: the sum over the list; ``None``: not known.
     :param planned_by_job: the job whose plan it is.
     :param job_id: the job that deletes it or did last.
-    :param attempt_id: the fence of that job's attempt; ``None`` unless the state is ``DELETING``.
+    :param attempt_id: the fence: that job's attempt, or its last one.
     :param deleted_count: how many items are deleted; ``gone_count`` and ``left_out_count`` likewise, see :class:`ItemOutcome`.
     :param error: why it expired or failed, or why its last attempt ended early.
     """

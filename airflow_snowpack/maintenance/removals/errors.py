@@ -1,0 +1,66 @@
+"""Errors of removals."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from airflow_snowpack.errors import Kind, SnowpackError
+
+if TYPE_CHECKING:
+    from airflow_snowpack.maintenance.removals.model import Removal
+
+
+class RemovalError(SnowpackError, kind=Kind.FAILED):
+    """Base class of the errors of removals."""
+
+
+class RemovalNotFound(RemovalError, kind=Kind.NOT_FOUND):
+    """There is no such removal."""
+
+    def __init__(self, removal_id: str) -> None:
+        super().__init__(f"There is no removal {removal_id!r:.80}. List them with: airflow snowpack removals list")
+
+
+class RemovalNotPossible(RemovalError, kind=Kind.CONFLICT):
+    """The state of the removal does not allow the change."""
+
+    def __init__(self, removal: Removal, change: str) -> None:
+        super().__init__(f"The removal {removal.removal_id} cannot be {change}: it {state_of(removal)}.")
+
+
+class RemovalRefused(RemovalError, kind=Kind.REFUSED):
+    """The table no longer allows the removal."""
+
+
+class RemovalTakenOver(RemovalError, kind=Kind.CONFLICT):
+    """Another attempt runs the removal, or its job was cancelled."""
+
+    def __init__(self, removal_id: str) -> None:
+        super().__init__(f"This attempt no longer runs the removal {removal_id}: its job was cancelled or taken over.")
+
+
+class RemovalsNotKept(RemovalError, kind=Kind.MISCONFIGURED):
+    """The process that runs the job has no store for lists of removals."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "A removal that may need an approval is kept in the store, and this engine has none. Run the job in a worker or a "
+            "task, or leave approve_above_files, approve_above_bytes and removal_id out."
+        )
+
+
+def state_of(removal: Removal) -> str:
+    """Return the state of a removal as the predicate of a sentence."""
+    from airflow_snowpack.maintenance.removals.model import RemovalState
+
+    decided = f" by {removal.decided_by}" if removal.decided_by else ""
+    return {
+        RemovalState.PLANNED: "is still being planned",
+        RemovalState.AWAITING_APPROVAL: "awaits approval",
+        RemovalState.APPROVED: f"was approved{decided}",
+        RemovalState.REJECTED: f"was rejected{decided}",
+        RemovalState.DELETING: f"is being deleted by job {removal.job_id}",
+        RemovalState.DELETED: "was deleted",
+        RemovalState.EXPIRED: "has expired" + (f" ({removal.error})" if removal.error else ", plan it again"),
+        RemovalState.FAILED: f"has failed ({removal.error})",
+    }[removal.state]

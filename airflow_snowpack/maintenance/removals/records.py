@@ -1,0 +1,293 @@
+"""The removals of a store: write the list of a plan, decide on it, and record what became of each item.
+
+    removals = Removals(store)
+    removal = removals.plan(draft, items, needs_approval=lambda planned: planned.item_count > 1_000)
+    removals.approve(removal.removal_id, actor=Actor("vera", "page"))
+    removals.begin(removal.removal_id, job_id, attempt_id)          # in the job that deletes it
+
+The invariant: the list of a removal never changes after its plan; only the outcomes of its items are added. Only the attempt that
+began a removal writes outcomes: each of its writes names the fence of its job's attempt.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+
+from airflow_snowpack.jobs.model import JobStatus
+from airflow_snowpack.maintenance.removals.errors import RemovalNotFound, RemovalNotPossible, RemovalTakenOver
+from airflow_snowpack.maintenance.removals.model import ItemOutcome, RemovalState
+from airflow_snowpack.maintenance.removals.rows import (
+    BY_KEY,
+    FENCED,
+    NEWEST_FIRST,
+    PART,
+    PART_NUMBERS,
+    PART_SIZE,
+    REMOVAL,
+    REMOVALS,
+    STATE,
+    new_row,
+    pack,
+    removal_from,
+    unpack,
+)
+from airflow_snowpack.store import Page, storable, upsert, write_audit
+from airflow_snowpack.store.tables.jobs import jobs
+from airflow_snowpack.store.tables.removals import removal_parts, removals
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+    from airflow_snowpack.iceberg.names import TableName
+    from airflow_snowpack.maintenance.removals.model import Removal, RemovalItem
+    from airflow_snowpack.store import Actor, Store
+
+PAGE_SIZE = 100
+COUNTED = {
+    ItemOutcome.DELETED: "deleted_count",
+    ItemOutcome.GONE: "gone_count",
+    ItemOutcome.LEFT_OUT: "left_out_count",
+}
+SUPERSEDED = "a newer plan replaces it: removal {}"
+
+
+class Removals:
+    """The removals of a store by their ids."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+
+    # --- reading ---
+
+    def get(self, removal_id: str) -> Removal:
+        """:raises RemovalNotFound: there is no such removal."""
+        row = self.store.first(BY_KEY, {"b_removal": storable(removal_id), "b_now": self.store.clock()})
+        if row is None:
+            raise RemovalNotFound(removal_id)
+        return removal_from(row)
+
+    def list(
+        self,
+        *,
+        limit: int = PAGE_SIZE,
+        cursor: str | None = None,
+        table: TableName | None = None,
+        state: RemovalState | None = None,
+    ) -> Page[Removal]:
+        """List the removals, the latest plan first.
+
+        :param cursor: ``next`` of the page before.
+        :raises InvalidCursor: no page returned it.
+        """
+        query = REMOVALS.where(*NEWEST_FIRST.beyond(cursor)).order_by(*NEWEST_FIRST.order()).limit(limit + 1)
+        query = query if table is None else query.where(REMOVAL.table_key == table.lock_key)
+        query = query if state is None else query.where(sa.literal(state.value) == STATE)
+        return NEWEST_FIRST.page(self.store.all(query, {"b_now": self.store.clock()}), limit, removal_from)
+
+    def planned_by(self, job_id: str) -> Sequence[Removal]:
+        """Return the removals that a job planned, in the order of its actions."""
+        query = REMOVALS.where(REMOVAL.planned_by_job == storable(job_id)).order_by(REMOVAL.planned_at, REMOVAL.removal_id)
+        return [removal_from(row) for row in self.store.all(query, {"b_now": self.store.clock()})]
+
+    def ids_beginning(self, beginning: str, *, limit: int = 10) -> Sequence[str]:
+        """Return the ids that begin with the short id of a list."""
+        beginning = storable(beginning)
+        ids = REMOVAL.removal_id
+        query = sa.select(ids).where(ids >= beginning, ids < f"{beginning}g").order_by(ids).limit(limit)
+        return [each for each in self.store.scalars(query) if each.startswith(beginning)]
+
+    def part_numbers(self, removal_id: str) -> Sequence[int]:
+        """Return the numbers of the parts of a list, in order."""
+        return [row.number for row in self.store.all(PART_NUMBERS, {"b_removal": removal_id})]
+
+    def part(self, removal_id: str, number: int) -> Sequence[RemovalItem]:
+        """Return one part of the list; empty beyond its end."""
+        content = self.store.scalar(sa.select(PART.content).where(PART.removal_id == removal_id, PART.number == number))
+        return [] if content is None else unpack(content)
+
+    def items(self, removal_id: str) -> Iterator[RemovalItem]:
+        """Read the whole list, one part in memory at a time."""
+        for number in self.part_numbers(removal_id):
+            yield from self.part(removal_id, number)
+
+    def some_items(self, removal_id: str, *, start: int = 0, limit: int = PAGE_SIZE) -> Sequence[RemovalItem]:
+        """Return up to ``limit`` items of the list from the position ``start`` on."""
+        number, skipped = divmod(start, PART_SIZE)
+        found = [*self.part(removal_id, number)][skipped:]
+        while len(found) < limit and (part := self.part(removal_id, number := number + 1)):
+            found += part
+        return found[:limit]
+
+    # --- planning ---
+
+    def plan(self, draft: Removal, items: Iterable[RemovalItem], *, needs_approval: Callable[[Removal], bool]) -> Removal | None:
+        """Write the list of a plan, part by part, and return the removal; ``None`` for an empty list.
+
+        A plan that awaits approval replaces earlier ones of the same table and kind that do. What an attempt at the same job has
+        left unfinished is deleted.
+
+        :param needs_approval: called with the planned removal and its totals.
+        """
+        rest = iter(items)
+        part = list(islice(rest, PART_SIZE))
+        if not part:
+            return None
+        self.store.transact(lambda conn: self._begin_plan(conn, draft))
+        number, count, size = 0, 0, 0
+        while part:
+            content = {"removal_id": draft.removal_id, "number": number, "content": pack(part)}
+            self.store.execute(upsert(removal_parts, ["content"]), content)
+            number, count = number + 1, count + len(part)
+            size += sum(item.bytes or 0 for item in part)
+            part = list(islice(rest, PART_SIZE))
+        planned = replace(draft, item_count=count, bytes=size if draft.bytes is None else draft.bytes)
+        state = RemovalState.AWAITING_APPROVAL if needs_approval(planned) else RemovalState.PLANNED
+        self.store.transact(lambda conn: self._end_plan(conn, planned, state))
+        return self.get(draft.removal_id)
+
+    def _begin_plan(self, conn: sa.Connection, draft: Removal) -> None:
+        unfinished = sa.and_(
+            REMOVAL.planned_by_job == draft.planned_by_job,
+            REMOVAL.kind == draft.kind.value,
+            REMOVAL.state == RemovalState.PLANNED.value,
+        )
+        left = conn.execute(sa.select(REMOVAL.removal_id).where(unfinished)).scalars().all()
+        conn.execute(sa.delete(removal_parts).where(PART.removal_id.in_(left)))
+        conn.execute(sa.delete(removals).where(REMOVAL.removal_id.in_(left)))
+        conn.execute(sa.insert(removals), new_row(draft))
+
+    def _end_plan(self, conn: sa.Connection, planned: Removal, state: RemovalState) -> None:
+        if state is RemovalState.AWAITING_APPROVAL:
+            older = sa.and_(
+                REMOVAL.table_key == planned.table.lock_key,
+                REMOVAL.kind == planned.kind.value,
+                REMOVAL.state == RemovalState.AWAITING_APPROVAL.value,
+            )
+            ended = {"state": RemovalState.EXPIRED.value, "error": SUPERSEDED.format(planned.removal_id)}
+            conn.execute(sa.update(removals).where(older).values(**ended, ended_at=self.store.clock()))
+        totals = {"item_count": planned.item_count, "bytes": planned.bytes, "state": state.value}
+        conn.execute(sa.update(removals).where(REMOVAL.removal_id == planned.removal_id).values(**totals))
+
+    # --- deciding ---
+
+    def approve(self, removal_id: str, *, actor: Actor, comment: str | None = None) -> Removal:
+        """Approve a removal, which can then be run. The same actor may repeat it.
+
+        :raises RemovalNotFound: there is no such removal.
+        :raises RemovalNotPossible: it does not await approval.
+        """
+        return self._decide(removal_id, RemovalState.APPROVED, actor, comment)
+
+    def reject(self, removal_id: str, *, actor: Actor, comment: str | None = None) -> Removal:
+        """Reject a removal for good, also one that was approved and has not begun. The same actor may repeat it.
+
+        :raises RemovalNotFound: there is no such removal.
+        :raises RemovalNotPossible: it is being deleted, or has ended.
+        """
+        return self._decide(removal_id, RemovalState.REJECTED, actor, comment)
+
+    def _decide(self, removal_id: str, state: RemovalState, actor: Actor, comment: str | None) -> Removal:
+        change = "approve_removal" if state is RemovalState.APPROVED else "reject_removal"
+
+        def write(conn: sa.Connection) -> None:
+            found = self._locked(conn, removal_id)
+            if (found.state, found.decided_by) == (state, actor.name):
+                return
+            # An attempt that failed has begun to delete what was approved, and a second approval would hide that.
+            if state not in found.state.successors or found.state is RemovalState.DELETING:
+                raise RemovalNotPossible(found, state.value)
+            decision = {"state": state.value, "decided_at": self.store.clock(), "decided_by": actor.name}
+            text = None if comment is None else storable(comment)
+            conn.execute(sa.update(removals).where(REMOVAL.removal_id == found.removal_id).values(**decision, comment=text))
+            detail = {"table": str(found.table), "kind": found.kind.value, "items": found.item_count, "bytes": found.bytes}
+            write_audit(conn, self.store, actor, change, audit_subject(found.removal_id), **detail, comment=text)
+
+        self.store.transact(write)
+        return self.get(removal_id)
+
+    # --- deleting, under the fence of a job's attempt ---
+
+    def begin(self, removal_id: str, job_id: str, attempt_id: str) -> Removal:
+        """Begin to delete a removal, or continue after an attempt that ended early; the fence moves to this attempt.
+
+        :raises RemovalNotFound: there is no such removal.
+        :raises RemovalNotPossible: it is not approved, has expired, or a live attempt of another job deletes it.
+        :raises RemovalTakenOver: the attempt has lost its own job.
+        """
+
+        def write(conn: sa.Connection) -> None:
+            found, now = self._locked(conn, removal_id), self.store.clock()
+            if not _is_live(conn, job_id, attempt_id):
+                raise RemovalTakenOver(removal_id)
+            planned_here = found.state is RemovalState.PLANNED and found.planned_by_job == job_id
+            if not planned_here and found.state not in (RemovalState.APPROVED, RemovalState.DELETING):
+                raise RemovalNotPossible(found, "run")
+            others = found.job_id is not None and found.attempt_id is not None and found.job_id != job_id
+            if found.state is RemovalState.DELETING and others and _is_live(conn, found.job_id, found.attempt_id):
+                raise RemovalNotPossible(found, "run")
+            fence = {"state": RemovalState.DELETING.value, "job_id": job_id, "attempt_id": attempt_id, "error": None}
+            started = {"started_at": found.started_at or now, "ended_at": None}
+            conn.execute(sa.update(removals).where(REMOVAL.removal_id == found.removal_id).values(**fence, **started))
+
+        self.store.transact(write)
+        return self.get(removal_id)
+
+    def record(self, removal: Removal, parts: Mapping[int, Sequence[RemovalItem]], counts: Mapping[ItemOutcome, int]) -> None:
+        """Write the outcomes of some parts and the totals so far.
+
+        :raises RemovalTakenOver: the fence has moved, and nothing was written.
+        """
+        fence = _fence(removal)
+        totals = {column: counts.get(outcome, 0) for outcome, column in COUNTED.items()}
+
+        def write(conn: sa.Connection) -> None:
+            if conn.execute(sa.update(removals).where(FENCED).values(**totals), fence).rowcount == 0:
+                raise RemovalTakenOver(removal.removal_id)
+            change = sa.update(removal_parts).where(
+                PART.removal_id == sa.bindparam("b_removal"), PART.number == sa.bindparam("b_number")
+            )
+            for number, items in parts.items():
+                conn.execute(change.values(content=pack(items)), {"b_removal": removal.removal_id, "b_number": number})
+
+        self.store.transact(write)
+
+    def end(self, removal: Removal, state: RemovalState, error: str | None = None) -> Removal:
+        """Write how an attempt ended: ``DELETED``, ``FAILED``, or ``APPROVED`` for one that another attempt may continue.
+
+        :raises RemovalTakenOver: the fence has moved, and nothing was written.
+        """
+        assert state in RemovalState.DELETING.successors, state
+        values = {"state": state.value, "ended_at": self.store.clock()}
+        text = None if error is None else storable(error)
+        written = self.store.execute(sa.update(removals).where(FENCED).values(**values, error=text), _fence(removal))
+        ended = self.get(removal.removal_id)
+        # The answer to the first try may have been lost.
+        if not written and (ended.state, ended.attempt_id) != (state, removal.attempt_id):
+            raise RemovalTakenOver(removal.removal_id)
+        return ended
+
+    def _locked(self, conn: sa.Connection, removal_id: str) -> Removal:
+        values: dict[str, Any] = {"b_removal": storable(removal_id), "b_now": self.store.clock()}
+        row = conn.execute(BY_KEY.with_for_update(), values).first()
+        if row is None:
+            raise RemovalNotFound(removal_id)
+        return removal_from(row)
+
+
+def _is_live(conn: sa.Connection, job_id: str | None, attempt_id: str | None) -> bool:
+    """Return whether this attempt still has its job."""
+    live = sa.and_(jobs.c.job_id == job_id, jobs.c.attempt_id == attempt_id, jobs.c.status == JobStatus.RUNNING.value)
+    return conn.execute(sa.select(sa.literal_column("1")).where(live)).first() is not None
+
+
+def _fence(removal: Removal) -> dict[str, Any]:
+    return {"b_removal": removal.removal_id, "b_attempt": removal.attempt_id}
+
+
+def audit_subject(removal_id: str) -> str:
+    """Return the name of a removal in the audit trail."""
+    return f"removal:{removal_id}"

@@ -1,0 +1,256 @@
+"""The records of removals on both databases: the plan, the decision, the fence, and what is kept."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+import pytest
+from built_runs import MovedClock
+
+from airflow_snowpack.iceberg import TableName
+from airflow_snowpack.installation import Installation, retained_rows
+from airflow_snowpack.jobs import Jobs
+from airflow_snowpack.maintenance.removals.errors import RemovalNotFound, RemovalNotPossible, RemovalTakenOver
+from airflow_snowpack.maintenance.removals.model import (
+    VALID_FOR,
+    ItemOutcome,
+    Removal,
+    RemovalItem,
+    RemovalKind,
+    RemovalState,
+)
+from airflow_snowpack.maintenance.removals.records import Removals
+from airflow_snowpack.store import Actor, AuditTrail, open_store
+from airflow_snowpack.store.retention import Pruner
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from airflow_snowpack.jobs import Claim
+    from airflow_snowpack.store import Store
+
+NOW = datetime(2026, 11, 23, 3, 0, tzinfo=UTC)
+TABLE = TableName("lake", "db", "orders", "0f0f0f0f0f0f")
+VERA, ANN = Actor("vera", "page"), Actor("ann", "cli")
+PATHS = [f"s3://lake/orders/data/{number}.parquet" for number in range(2_500)]
+
+
+@pytest.fixture
+def clock() -> MovedClock:
+    return MovedClock(NOW)
+
+
+@pytest.fixture
+def store(store_url: str, clock: MovedClock) -> Iterator[Store]:
+    with open_store(store_url, clock=clock) as store:
+        yield store
+
+
+@pytest.fixture
+def removals(store: Store) -> Removals:
+    return Installation(store).removals
+
+
+def draft(clock: MovedClock, *, job_id: str = "planner", kind: RemovalKind = RemovalKind.ORPHANS) -> Removal:
+    return Removal(
+        removal_id=uuid4().hex,
+        table=TABLE,
+        kind=kind,
+        state=RemovalState.PLANNED,
+        planned_at=clock(),
+        expires_at=clock() + VALID_FOR,
+        planned_by_job=job_id,
+        table_uuid="u",
+        metadata_location="m",
+        location="s3://lake/orders",
+        settings={"older_than": "3d"},
+    )
+
+
+def planned(
+    removals: Removals, clock: MovedClock, paths: list[str] = PATHS[:3], *, approval: bool = True, job_id: str = "j"
+) -> Removal:
+    items = (RemovalItem(path, 10, NOW - timedelta(days=9, microseconds=7)) for path in paths)
+    removal = removals.plan(draft(clock, job_id=job_id), items, needs_approval=lambda _: approval)
+    assert removal is not None
+    return removal
+
+
+def claimed(store: Store) -> Claim:
+    jobs = Jobs(store)
+    jobs.submit(TABLE, ["remove_orphan_files"])
+    claim = jobs.claim("w", catalog_id=TABLE.catalog_id)
+    assert claim is not None
+    return claim
+
+
+def test_a_list_comes_back_as_it_was_planned_in_bounded_parts(removals: Removals, clock: MovedClock) -> None:
+    strange = [
+        "file:/lake/a b#c?d%20é.parquet",
+        "file:/lake/new\nline",
+        "file:/lake/nul\x00",
+        "file:/lake/half\udcff",
+        "file:/l/'\";--",
+    ]
+    removal = planned(removals, clock, [*PATHS, *strange])
+
+    assert (removal.state, removal.item_count, removal.bytes) == (RemovalState.AWAITING_APPROVAL, 2_505, 25_050)
+    assert [item.name for item in removals.items(removal.removal_id)] == [*PATHS, *strange]
+    assert {item.at for item in removals.items(removal.removal_id)} == {NOW - timedelta(days=9, microseconds=7)}
+    assert len(removals.part_numbers(removal.removal_id)) == 3
+    assert [item.name for item in removals.some_items(removal.removal_id, start=995, limit=1_010)] == PATHS[995:2_005]
+    assert [item.name for item in removals.some_items(removal.removal_id, start=2_500)] == strange
+    assert removals.some_items(removal.removal_id, start=9_999) == []
+    assert removals.planned_by("j") == [removal]
+
+
+def test_a_plan_without_items_is_no_removal(removals: Removals, clock: MovedClock) -> None:
+    assert removals.plan(draft(clock), [], needs_approval=lambda _: True) is None
+    assert removals.list().items == ()
+
+
+def test_an_approval_is_audited_once_and_only_its_actor_may_repeat_it(
+    removals: Removals, clock: MovedClock, store: Store
+) -> None:
+    removal = planned(removals, clock)
+
+    for _ in range(2):
+        approved = removals.approve(removal.removal_id, actor=VERA, comment="looked at all three")
+    with pytest.raises(RemovalNotPossible, match=r"cannot be approved: it was approved by vera\."):
+        removals.approve(removal.removal_id, actor=ANN)
+
+    assert (approved.state, approved.decided_by, approved.decided_at) == (RemovalState.APPROVED, "vera", NOW)
+    (entry,) = AuditTrail(store).of(f"removal:{removal.removal_id}")
+    assert (entry.actor, entry.change) == ("vera", "approve_removal")
+    assert entry.detail["items"] == 3
+    assert removals.reject(removal.removal_id, actor=ANN).state is RemovalState.REJECTED
+    with pytest.raises(RemovalNotPossible, match="was rejected by ann"):
+        removals.approve(removal.removal_id, actor=VERA)
+    with pytest.raises(RemovalNotFound):
+        removals.approve("nope", actor=VERA)
+
+
+def test_a_plan_expires_without_any_process(removals: Removals, clock: MovedClock, store: Store) -> None:
+    removal = planned(removals, clock)
+    clock.now += VALID_FOR
+
+    assert removals.get(removal.removal_id).state is RemovalState.EXPIRED
+    assert [each.removal_id for each in removals.list(state=RemovalState.EXPIRED).items] == [removal.removal_id]
+    assert removals.list(state=RemovalState.AWAITING_APPROVAL).items == ()
+    with pytest.raises(RemovalNotPossible, match="has expired, plan it again"):
+        removals.approve(removal.removal_id, actor=VERA)
+    assert AuditTrail(store).latest() == []
+
+
+def test_an_approval_expires_too(removals: Removals, clock: MovedClock, store: Store) -> None:
+    removal = planned(removals, clock)
+    removals.approve(removal.removal_id, actor=VERA)
+    clock.now += VALID_FOR
+    claim = claimed(store)
+
+    with pytest.raises(RemovalNotPossible, match="has expired"):
+        removals.begin(removal.removal_id, claim.job.job_id, claim.attempt_id)
+
+
+def test_a_newer_plan_replaces_one_that_awaits_approval(removals: Removals, clock: MovedClock) -> None:
+    first, approved = planned(removals, clock), planned(removals, clock)
+    assert removals.get(first.removal_id).error == f"a newer plan replaces it: removal {approved.removal_id}"
+    removals.approve(approved.removal_id, actor=VERA)
+    last = planned(removals, clock)
+
+    states = {each.removal_id: each.state for each in removals.list(table=TABLE).items}
+    assert states == {
+        first.removal_id: RemovalState.EXPIRED,
+        approved.removal_id: RemovalState.APPROVED,
+        last.removal_id: RemovalState.AWAITING_APPROVAL,
+    }
+
+
+def test_what_a_killed_plan_left_is_replaced_by_the_next_attempt_at_its_job(removals: Removals, clock: MovedClock) -> None:
+    left = draft(clock, job_id="j")
+    with pytest.raises(RuntimeError):
+        removals.plan(left, ends_early(), needs_approval=lambda _: True)
+    assert removals.get(left.removal_id).state is RemovalState.PLANNED
+
+    removal = planned(removals, clock)
+
+    assert [each.removal_id for each in removals.list().items] == [removal.removal_id]
+    assert removals.part_numbers(left.removal_id) == []
+
+
+def ends_early() -> Iterator[RemovalItem]:
+    yield from (RemovalItem(path) for path in PATHS[:1_500])
+    raise RuntimeError("killed")
+
+
+def test_only_the_attempt_that_has_the_job_deletes(removals: Removals, clock: MovedClock, store: Store) -> None:
+    removal = planned(removals, clock)
+    claim = claimed(store)
+    with pytest.raises(RemovalNotPossible, match="cannot be run: it awaits approval"):
+        removals.begin(removal.removal_id, claim.job.job_id, claim.attempt_id)
+    removals.approve(removal.removal_id, actor=VERA)
+    with pytest.raises(RemovalTakenOver):
+        removals.begin(removal.removal_id, claim.job.job_id, "another attempt")
+
+    begun = removals.begin(removal.removal_id, claim.job.job_id, claim.attempt_id)
+    assert begun.state is RemovalState.DELETING
+    with pytest.raises(RemovalNotPossible, match=f"cannot be rejected: it is being deleted by job {claim.job.job_id}"):
+        removals.reject(removal.removal_id, actor=ANN)
+
+    items = [replace(item, outcome=ItemOutcome.DELETED) for item in removals.items(removal.removal_id)]
+    stale = replace(begun, attempt_id="an earlier attempt")
+    with pytest.raises(RemovalTakenOver):
+        removals.record(stale, {0: items}, {ItemOutcome.DELETED: 3})
+    with pytest.raises(RemovalTakenOver):
+        removals.end(stale, RemovalState.DELETED)
+    assert {item.outcome for item in removals.items(removal.removal_id)} == {None}
+
+    removals.record(begun, {0: items}, {ItemOutcome.DELETED: 3})
+    done = removals.end(begun, RemovalState.DELETED)
+    assert (done.state, done.deleted_count, done.ended_at) == (RemovalState.DELETED, 3, NOW)
+    assert removals.end(begun, RemovalState.DELETED) == done, "the answer to the first try may have been lost"
+
+
+def test_the_next_attempt_continues_and_two_jobs_never_delete_one_removal(
+    removals: Removals, clock: MovedClock, store: Store
+) -> None:
+    removal, claim = planned(removals, clock), claimed(store)
+    removals.approve(removal.removal_id, actor=VERA)
+    first = removals.begin(removal.removal_id, claim.job.job_id, claim.attempt_id)
+    other = Jobs(store).submit(replace(TABLE, table="other"), ["remove_orphan_files"])
+    elsewhere = Jobs(store).claim("w", job_id=other.job_id, catalog_id=TABLE.catalog_id)
+    assert elsewhere is not None
+    with pytest.raises(RemovalNotPossible, match="is being deleted by job"):
+        removals.begin(removal.removal_id, other.job_id, elsewhere.attempt_id)
+
+    clock.now += timedelta(hours=1)
+    Jobs(store).sweep()
+    clock.now += timedelta(hours=1)
+    again = Jobs(store).claim("w2", job_id=claim.job.job_id, catalog_id=TABLE.catalog_id)
+    assert again is not None
+    second = removals.begin(removal.removal_id, again.job.job_id, again.attempt_id)
+
+    with pytest.raises(RemovalTakenOver):
+        removals.record(first, {}, {})
+    assert removals.end(second, RemovalState.APPROVED, "Spark failed").error == "Spark failed"
+    assert removals.begin(removal.removal_id, again.job.job_id, again.attempt_id).started_at == NOW
+
+
+def test_old_removals_go_with_their_lists_and_one_that_is_being_deleted_stays(
+    removals: Removals, clock: MovedClock, store: Store
+) -> None:
+    old, claim = planned(removals, clock), claimed(store)
+    running = planned(removals, clock, approval=False, job_id=claim.job.job_id)
+    removals.begin(running.removal_id, claim.job.job_id, claim.attempt_id)
+    clock.now += timedelta(days=31)
+    kept = planned(removals, clock, PATHS)
+    clock.now += timedelta(days=1)
+
+    rows = Pruner(store, retained_rows(store), older_than=timedelta(days=7)).run(sleep=lambda _: None)
+
+    assert (rows["removals"], rows["removal_parts"]) == (1, 1)
+    assert {each.removal_id for each in removals.list().items} == {running.removal_id, kept.removal_id}
+    assert removals.part_numbers(old.removal_id) == []
