@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from airflow_snowpack.jobs import Jobs, TableLocks
     from airflow_snowpack.jobs.model import LifecyclePolicy
     from airflow_snowpack.jobs.rescuer import Orphans
+    from airflow_snowpack.maintenance.fleet.passes import FleetPasses
     from airflow_snowpack.maintenance.removals.records import Removals
     from airflow_snowpack.runners.images.records import ImageRecords
     from airflow_snowpack.runners.images.registry import ImageBuilds
@@ -80,6 +81,13 @@ class Installation:
         from airflow_snowpack.jobs import TableLocks
 
         return TableLocks(self.store)
+
+    @cached_property
+    def fleet_passes(self) -> FleetPasses:
+        """The passes over the fleet."""
+        from airflow_snowpack.maintenance.fleet.passes import FleetPasses
+
+        return FleetPasses(self.store)
 
     @cached_property
     def builds(self) -> BuildRegistry:
@@ -181,9 +189,11 @@ def retained_rows(store: Store) -> tuple[RowKind, ...]:
     from airflow_snowpack.builds.registry.retention import KINDS as OF_BUILDS
     from airflow_snowpack.jobs.retention import KINDS as OF_JOBS
     from airflow_snowpack.lineage.operations import EDGES, OPERATIONS
+    from airflow_snowpack.maintenance.fleet.rows import KINDS as OF_FLEETS
     from airflow_snowpack.maintenance.removals.rows import KINDS as OF_REMOVALS
     from airflow_snowpack.runners.images.rows import KINDS as OF_IMAGES
     from airflow_snowpack.scheduling.retention import retained as of_schedules
     from airflow_snowpack.store.audit import AUDIT_TRAIL
 
-    return (OPERATIONS, EDGES, *OF_JOBS, *OF_BUILDS, *OF_IMAGES, *OF_REMOVALS, *of_schedules(store), AUDIT_TRAIL)
+    of_maintenance = (*OF_FLEETS, *OF_JOBS, *OF_REMOVALS)
+    return (OPERATIONS, EDGES, *of_maintenance, *OF_BUILDS, *OF_IMAGES, *of_schedules(store), AUDIT_TRAIL)

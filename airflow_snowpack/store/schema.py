@@ -8,7 +8,7 @@ import sqlalchemy as sa
 
 from airflow_snowpack.store.dialect import UtcDateTime
 
-REVISION = "0016_removals"
+REVISION = "0017_fleet_passes"
 """The newest migration; a test compares it with what Alembic finds."""
 
 metadata = sa.MetaData(

@@ -111,3 +111,31 @@ class Pass:
     def ends_at(self) -> datetime | None:
         """When the budget's time is over; ``None`` for no limit."""
         return None if self.budget.time is None else self.started_at + self.budget.time
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedTable:
+    """The last plan of a table, by which the next pass recognises that nothing has changed.
+
+    :param policy: the digest of the policy that the plan was made by.
+    :param needs_work: the plan runs an action; then the table is planned again in each pass.
+    :param reconsider_at: when the plan may change although the table and its policy do not; ``None`` for never.
+    """
+
+    table: TableName
+    metadata_location: str | None
+    policy: str
+    needs_work: bool
+    reconsider_at: datetime | None = None
+    passes_waited: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Planning:
+    """The right to plan a pass, until another process takes it over.
+
+    :param attempt_id: the fence.
+    """
+
+    planned: Pass
+    attempt_id: str

@@ -30,6 +30,7 @@ from airflow_snowpack.store.opening import open_engine
 from airflow_snowpack.store.schema import REVISION, metadata
 from airflow_snowpack.store.tables import (  # noqa: F401  (all tables of the metadata)
     builds,
+    fleet,
     images,
     interim,
     jobs,

@@ -1,0 +1,23 @@
+"""Errors of passes over the fleet."""
+
+from __future__ import annotations
+
+from airflow_snowpack.errors import Kind, SnowpackError
+
+
+class FleetError(SnowpackError, kind=Kind.FAILED):
+    """Base class of the errors of passes."""
+
+
+class PassNotFound(FleetError, kind=Kind.NOT_FOUND):
+    """Pass not found."""
+
+    def __init__(self, pass_id: str) -> None:
+        super().__init__(f"There is no pass {pass_id}. `airflow snowpack fleet list` shows the passes.")
+
+
+class PassTakenOver(FleetError, kind=Kind.CONFLICT):
+    """Another process plans the pass."""
+
+    def __init__(self, pass_id: str) -> None:
+        super().__init__(f"Another process has taken over the planning of pass {pass_id}; this one wrote nothing.")

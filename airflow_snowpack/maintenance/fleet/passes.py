@@ -1,0 +1,189 @@
+"""Passes and their entries in the store.
+
+    passes = FleetPasses(store)
+    planning = passes.begin("dag/run/plan", "lake", "c0ffee", budget, workers=4, holder="pod-1")    # or resume it
+    passes.plan(planning, entries, tables, counts)      # once, fenced
+    passes.list(); passes.get(pass_id); passes.entries(pass_id)
+
+The invariant: **a pass is planned once.** Its entries, and with them the reserved budget, are written in one transaction under
+the fence of the process that planned it. A process that was replaced writes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+import sqlalchemy as sa
+
+from airflow_snowpack.maintenance.fleet.budget import Budget
+from airflow_snowpack.maintenance.fleet.errors import PassNotFound, PassTakenOver
+from airflow_snowpack.maintenance.fleet.model import EntryState, Pass, PassEntry, PassState, PlannedTable, Planning
+from airflow_snowpack.maintenance.fleet.rows import (
+    BY_PLACE,
+    ENTRY,
+    NEWEST_FIRST,
+    PASS,
+    PASSES,
+    TABLE,
+    entry_from,
+    entry_row,
+    pass_from,
+)
+from airflow_snowpack.store import IdMaker, Page, Store, insert, new_id, repeatable, storable, upsert
+from airflow_snowpack.store.tables.fleet import fleet_entries, fleet_passes, fleet_tables
+
+PAGE_SIZE = 100
+OPEN = PASS.ended_at.is_(None)
+PLANNING_LEASE = timedelta(minutes=30)
+"""After this time without a plan, a pass counts as abandoned by the process that plans it."""
+
+
+class FleetPasses:
+    """The passes of all catalogs.
+
+    :param make_id: draws pass ids and fences.
+    """
+
+    def __init__(self, store: Store, make_id: IdMaker = new_id) -> None:
+        self.store = store
+        self._make_id = make_id
+
+    def begin(self, owner: str, catalog: str, catalog_id: str, budget: Budget, *, workers: int, holder: str) -> Planning | Pass:
+        """Begin a pass, or resume the open pass of this owner: take its planning over, or return it if it is planned.
+
+        :param owner: such as ``dag/run/task``. A retry of the task has the same one, and resumes the pass with its budget.
+        :param holder: the process that plans, for people.
+        """
+        now, fence, owner = self.store.clock(), self._make_id(), storable(owner)
+        mine = sa.select(fleet_passes).where(PASS.owner == owner, OPEN)
+        new = {
+            "pass_id": self._make_id(),
+            "owner": owner,
+            "catalog": catalog,
+            "catalog_id": catalog_id,
+            "state": PassState.PLANNING.value,
+            "budget": budget.to_json(),
+            "workers": workers,
+            "started_at": now,
+            "counts": {},
+            "visible_at": now,
+            "attempt_count": 0,
+        }
+
+        def write(conn: sa.Connection) -> Planning | Pass:
+            conn.execute(insert(fleet_passes).on_conflict_do_nothing(), new)
+            row = conn.execute(mine.with_for_update()).one()
+            if row.state != PassState.PLANNING.value:
+                return pass_from(row)
+            values = PASSES.claim_values(storable(holder), fence, now, now + PLANNING_LEASE, key=row.pass_id)
+            conn.execute(PASSES.take_over, values)
+            return Planning(pass_from(conn.execute(mine).one()), fence)
+
+        return self.store.transact(write)
+
+    def renew(self, planning: Planning) -> bool:
+        """Renew the lease of the planning; ``False``: another process has taken it over."""
+        until = self.store.clock() + PLANNING_LEASE
+        return self.store.transact(lambda conn: PASSES.renew(conn, planning.planned.pass_id, planning.attempt_id, until))
+
+    def last_plans(self, catalog: str, catalog_id: str) -> dict[str, sa.Row[Any]]:
+        """Return the last plan of each table of a catalog by the key of its lock, in one statement."""
+        query = sa.select(fleet_tables).where(TABLE.catalog == catalog, TABLE.catalog_id == catalog_id)
+        return {row.table_key: row for row in self.store.all(query)}
+
+    def previous(self, planning: Planning) -> datetime | None:
+        """Return when the pass before this one over the same catalog began; ``None`` for none."""
+        this = planning.planned
+        same = sa.and_(PASS.catalog == this.catalog, PASS.catalog_id == this.catalog_id, PASS.started_at < this.started_at)
+        query = sa.select(PASS.started_at).where(same, PASS.pass_id != this.pass_id).order_by(PASS.started_at.desc()).limit(1)
+        began: datetime | None = self.store.scalar(query)
+        return began
+
+    def plan(
+        self,
+        planning: Planning,
+        entries: Sequence[PassEntry],
+        tables: Collection[PlannedTable],
+        counts: Mapping[str, int],
+        gone: Collection[str] = (),
+    ) -> Pass:
+        """Store the plan of a pass, which reserves its budget: one transaction, once.
+
+        :param tables: the plans of the tables that were planned now.
+        :param gone: the keys of tables that the catalog does not have any more.
+        :raises PassTakenOver: another process plans the pass; nothing was written.
+        """
+        now, pass_id = self.store.clock(), planning.planned.pass_id
+        fenced = sa.and_(PASS.pass_id == pass_id, PASS.attempt_id == planning.attempt_id)
+        this = sa.select(fleet_passes).where(fenced)
+        done = {"state": PassState.RUNNING.value, "planned_at": now, "counts": dict(counts)}
+        rows = [entry_row(pass_id, entry) for entry in entries]
+        # In one order, so that two passes that plan the same tables wait for each other instead of blocking each other.
+        plans = sorted((_table_row(each, now) for each in tables), key=lambda row: str(row["table_key"]))
+
+        def write(conn: sa.Connection) -> Pass:
+            planned = sa.update(fleet_passes).where(fenced, PASS.state == PassState.PLANNING.value).values(done)
+            if conn.execute(planned).rowcount != 1:
+                raise PassTakenOver(pass_id)
+            if rows:
+                conn.execute(sa.insert(fleet_entries), rows)
+            if plans:
+                changed = [name for name in plans[0] if name != "table_key"]
+                conn.execute(upsert(fleet_tables, changed), plans)
+            for key in sorted(gone):
+                conn.execute(sa.delete(fleet_tables).where(TABLE.table_key == key))
+            return pass_from(conn.execute(this).one())
+
+        def planned_before(conn: sa.Connection) -> Pass | None:
+            row = conn.execute(this.where(PASS.planned_at == now)).first()
+            return None if row is None else pass_from(row)
+
+        return self.store.transact(repeatable(write, planned_before))
+
+    def get(self, pass_id: str) -> Pass:
+        """:raises PassNotFound: there is no such pass."""
+        row = self.store.first(sa.select(fleet_passes).where(PASS.pass_id == storable(pass_id)))
+        if row is None:
+            raise PassNotFound(pass_id)
+        return pass_from(row)
+
+    def list(self, *, limit: int = PAGE_SIZE, cursor: str | None = None) -> Page[Pass]:
+        """List the passes, the newest first.
+
+        :param cursor: ``next`` of the page before.
+        :raises InvalidCursor: no page returned it.
+        """
+        query = sa.select(fleet_passes).where(*NEWEST_FIRST.beyond(cursor)).order_by(*NEWEST_FIRST.order()).limit(limit + 1)
+        return NEWEST_FIRST.page(self.store.all(query), limit, pass_from)
+
+    def open(self, catalog: str, catalog_id: str) -> Sequence[Pass]:
+        """Return the passes over a catalog that have not ended, the oldest first."""
+        query = sa.select(fleet_passes).where(OPEN, PASS.catalog == catalog, PASS.catalog_id == catalog_id)
+        return [pass_from(row) for row in self.store.all(query.order_by(PASS.started_at))]
+
+    def entries(self, pass_id: str, states: Collection[EntryState] = ()) -> Sequence[PassEntry]:
+        """Return the entries of a pass by their place; only those in one of these states, if any are given."""
+        query = sa.select(fleet_entries).where(ENTRY.pass_id == storable(pass_id)).order_by(*BY_PLACE.order())
+        query = query.where(ENTRY.state.in_([state.value for state in states])) if states else query
+        return [entry_from(row) for row in self.store.all(query)]
+
+    def entry_of_job(self, job_id: str) -> tuple[str, PassEntry] | None:
+        """Return the pass and the entry that submitted a job; ``None`` for a job of no pass."""
+        row = self.store.first(sa.select(fleet_entries).where(ENTRY.job_id == storable(job_id)))
+        return None if row is None else (row.pass_id, entry_from(row))
+
+
+def _table_row(planned: PlannedTable, now: datetime) -> dict[str, Any]:
+    return {
+        "table_key": planned.table.lock_key,
+        "catalog": planned.table.catalog,
+        "catalog_id": planned.table.catalog_id,
+        "metadata_location": planned.metadata_location,
+        "planned_at": now,
+        "policy": planned.policy,
+        "needs_work": planned.needs_work,
+        "reconsider_at": planned.reconsider_at,
+        "passes_waited": planned.passes_waited,
+    }
