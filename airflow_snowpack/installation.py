@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from airflow_snowpack.builds.registry.runs import BuildRegistry
     from airflow_snowpack.interim.registry import InterimRegistry
+    from airflow_snowpack.inventory import HealthRecords
     from airflow_snowpack.jobs import Jobs, TableLocks
     from airflow_snowpack.jobs.model import LifecyclePolicy
     from airflow_snowpack.jobs.rescuer import Orphans
@@ -139,6 +140,13 @@ class Installation:
 
         return Removals(self.store)
 
+    @cached_property
+    def health_records(self) -> HealthRecords:
+        """The stored health of tables."""
+        from airflow_snowpack.inventory import HealthRecords
+
+        return HealthRecords(self.store)
+
     def schedules(self, actor: Actor | None = None) -> Schedules:
         """Return the schedules.
 
@@ -187,6 +195,7 @@ class Installation:
 def retained_rows(store: Store) -> tuple[RowKind, ...]:
     """Return all kinds of rows that are deleted when they are old, each before those that it refers to."""
     from airflow_snowpack.builds.registry.retention import KINDS as OF_BUILDS
+    from airflow_snowpack.inventory.health_records import KINDS as OF_HEALTH
     from airflow_snowpack.jobs.retention import KINDS as OF_JOBS
     from airflow_snowpack.lineage.operations import EDGES, OPERATIONS
     from airflow_snowpack.maintenance.fleet.rows import KINDS as OF_FLEETS
@@ -196,4 +205,4 @@ def retained_rows(store: Store) -> tuple[RowKind, ...]:
     from airflow_snowpack.store.audit import AUDIT_TRAIL
 
     of_maintenance = (*OF_FLEETS, *OF_JOBS, *OF_REMOVALS)
-    return (OPERATIONS, EDGES, *of_maintenance, *OF_BUILDS, *OF_IMAGES, *of_schedules(store), AUDIT_TRAIL)
+    return (OPERATIONS, EDGES, *of_maintenance, *OF_BUILDS, *OF_IMAGES, *OF_HEALTH, *of_schedules(store), AUDIT_TRAIL)

@@ -1,3 +1,4 @@
+from .health_records import HealthPoint as HealthPoint, HealthRecord as HealthRecord, HealthRecords as HealthRecords
 from .inventory import (
     ANSWER_WITHIN as ANSWER_WITHIN,
     Inventory as Inventory,

@@ -8,7 +8,7 @@ import sqlalchemy as sa
 
 from airflow_snowpack.store.dialect import UtcDateTime
 
-REVISION = "0017_fleet_passes"
+REVISION = "0018_table_health"
 """The newest migration; a test compares it with what Alembic finds."""
 
 metadata = sa.MetaData(

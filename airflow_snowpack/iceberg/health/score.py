@@ -1,12 +1,35 @@
-"""The score of a table: one number from 0 (sick) to 100 (healthy), and the parts that it is the sum of."""
+"""The score of a table: one number from 0 (sick) to 100 (healthy), and the parts that it is the sum of.
+
+    score(health).total                       # 61
+    score(health).parts[0].evidence           # '847 of 1,284 data files are below 384 MiB; 835 of them could be merged away'
+
+Each part loses points in proportion to what maintenance would improve, and never because a table is small, empty or was never
+written. Small numbers weigh little: :data:`MANY` files, manifests or snapshots are needed to lose all points of a part.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from airflow_snowpack.humanize import number, plural, size
+
 if TYPE_CHECKING:
-    from airflow_snowpack.iceberg.health.model import TableHealth
+    from collections.abc import Iterator
+    from datetime import datetime
+
+    from airflow_snowpack.iceberg.health.model import FileCounts, TableHealth
+
+FILE_SIZES, DELETES, MANIFESTS, SNAPSHOTS = 45, 25, 15, 15
+"""What each part of the score is worth."""
+MANY = 100
+MANY_SNAPSHOTS = 5_000
+MANY_EQUALITY_DELETES = 10
+MANY_DELETED_ROWS = 0.3
+MANIFEST_TARGET_PROPERTY = "commit.manifest.target-size-bytes"
+MANIFEST_TARGET = 8 * 1024**2
+SNAPSHOT_AGE = timedelta(days=5)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +56,93 @@ class Score:
     parts: tuple[ScorePart, ...]
 
 
-def score(health: TableHealth) -> Score:
-    """Score the health of a table."""
-    raise NotImplementedError
+def score(health: TableHealth, *, now: datetime | None = None) -> Score:
+    """Score the health of a table.
+
+    :param now: the moment that the age of snapshots counts from; ``None`` for the one at which the health was read.
+    """
+    parts = (_file_sizes(health), _deletes(health), _manifests(health), _snapshots(health, now or health.read_at))
+    return Score(sum(part.points for part in parts), parts)
+
+
+def _file_sizes(health: TableHealth) -> ScorePart:
+    removable = sum(_removable(counts, partitions, health) for counts, partitions in _partitions(health))
+    worst = max((_loss(_removable(each, 1, health), each.data_files) for each in health.partitions), default=0.0)
+    lost = max(_loss(removable + health.large_files, health.data_files), worst)
+    if not health.small_files and not health.large_files:
+        evidence = f"No data file of {number(health.data_files)} is too small or too large"
+        return _part("file_sizes", FILE_SIZES, lost, evidence)
+    files, low = plural(health.data_files, "data file"), size(health.bounds.min_file_size_bytes)
+    small = f"{number(health.small_files)} of {files} below {low}"
+    large = f", {number(health.large_files)} above {size(health.bounds.max_file_size_bytes)}" if health.large_files else ""
+    return _part("file_sizes", FILE_SIZES, lost, f"{small}{large}; compaction would leave {number(removable)} fewer")
+
+
+def _partitions(health: TableHealth) -> Iterator[tuple[FileCounts, int]]:
+    """Return the counts of each listed partition, and of the others together, with the number of partitions."""
+    yield from ((partition, 1) for partition in health.partitions)
+    yield health.rest, health.partition_count - len(health.partitions)
+
+
+def _removable(counts: FileCounts, partitions: int, health: TableHealth) -> int:
+    """Return how many small files would be gone if those of each partition were merged."""
+    merged = -(-counts.small_bytes // health.bounds.target_file_size_bytes)
+    return max(counts.small_files - max(merged, min(partitions, counts.small_files)), 0)
+
+
+def _deletes(health: TableHealth) -> ScorePart:
+    if not health.delete_files:
+        return _part("deletes", DELETES, 0.0, "No delete files")
+    rows = health.totals.position_deletes + health.totals.equality_deletes
+    lost = max(
+        health.delete_files / max(health.data_files, 1),
+        health.equality_delete_files / MANY_EQUALITY_DELETES,
+        rows / max(health.records, 1) / MANY_DELETED_ROWS,
+    )
+    kinds = {
+        "position delete file": health.position_delete_files,
+        "equality delete file": health.equality_delete_files,
+        "deletion vector": health.deletion_vectors,
+    }
+    found = ", ".join(plural(count, kind) for kind, count in kinds.items() if count)
+    evidence = f"{found} for {plural(health.data_files, 'data file')}; {number(rows)} of {plural(health.records, 'row')} deleted"
+    return _part("deletes", DELETES, lost, evidence)
+
+
+def _manifests(health: TableHealth) -> ScorePart:
+    count = health.data_manifests + health.delete_manifests
+    target = _whole(health.properties.get(MANIFEST_TARGET_PROPERTY), MANIFEST_TARGET)
+    kinds = (health.data_manifests > 0) + (health.delete_manifests > 0)
+    fewest = max(-(-health.manifests_bytes // target), kinds)
+    evidence = f"{plural(count, 'manifest')} of {size(health.manifests_bytes)} together"
+    removable = max(count - fewest, 0)
+    return _part(
+        "manifests", MANIFESTS, _loss(removable, count), evidence + (f"; {number(fewest)} would do" if removable else "")
+    )
+
+
+def _snapshots(health: TableHealth, now: datetime) -> ScorePart:
+    count, since = len(health.snapshots), now - SNAPSHOT_AGE
+    needed = {ref.snapshot_id for ref in health.refs}
+    cutoff = since.timestamp() * 1000
+    ages = zip(health.snapshots.ids, health.snapshots.committed_ms, strict=True)
+    old = sum(committed < cutoff and snapshot not in needed for snapshot, committed in ages)
+    lost = max(old / MANY, count / MANY_SNAPSHOTS if count > MANY else 0.0)
+    evidence = (
+        f"{plural(count, 'snapshot')}, {number(old)} of them older than {SNAPSHOT_AGE.days} days and named by no branch or tag"
+    )
+    return _part("snapshots", SNAPSHOTS, lost, evidence)
+
+
+def _loss(improvable: int, total: int) -> float:
+    """Return the share of what maintenance would improve, which counts in full from :data:`MANY` on."""
+    return improvable / total * min(improvable / MANY, 1.0) if total else 0.0
+
+
+def _part(name: str, of: int, lost: float, evidence: str) -> ScorePart:
+    return ScorePart(name, of - round(of * min(max(lost, 0.0), 1.0)), of, evidence)
+
+
+def _whole(text: str | None, default: int) -> int:
+    """Return a property's positive whole number; Iceberg refuses any other, and the default is then as good as it."""
+    return int(text) if text is not None and text.isdecimal() and int(text) > 0 else default

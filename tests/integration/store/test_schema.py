@@ -31,6 +31,7 @@ from airflow_snowpack.store.schema import REVISION, metadata
 from airflow_snowpack.store.tables import (  # noqa: F401  (all tables of the metadata)
     builds,
     fleet,
+    health,
     images,
     interim,
     jobs,

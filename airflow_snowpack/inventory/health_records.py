@@ -1,0 +1,189 @@
+"""Remembers in the store what the health of each table is, so that an unchanged table is never read again.
+
+    records = HealthRecords(store)
+    record = records.current(table, metadata_location, bounds)       # None: read the table
+    records.put(table, read_health(loaded, now=store.clock(), bounds=bounds))
+    records.get(tables)                                              # of thousands of tables, in one statement
+
+The invariant: a table has one record, of the newest health that was read or of the reason why it could not be read. Health that
+was read earlier never replaces newer health. The history has a row for each health that was stored; of days that are more than
+:data:`THIN_AFTER` ago, only the last row of each day stays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+from sqlalchemy.dialects.postgresql import ARRAY
+
+from airflow_snowpack.iceberg.health import HealthBounds, Score, TableHealth, score
+from airflow_snowpack.iceberg.health.encoding import FORMAT, decode, encode
+from airflow_snowpack.store import row_mapper, storable, upsert
+from airflow_snowpack.store.retention import Kind
+from airflow_snowpack.store.tables.health import table_health, table_health_history
+
+if TYPE_CHECKING:
+    from airflow_snowpack.iceberg.names import TableName
+    from airflow_snowpack.store import Store
+
+THIN_AFTER = timedelta(days=30)
+CURRENT = Kind(table_health, age=table_health.c.read_at, order=(table_health.c.read_at, table_health.c.table_key))
+HISTORY = Kind(
+    table_health_history,
+    age=table_health_history.c.read_at,
+    order=(table_health_history.c.read_at, table_health_history.c.table_key),
+)
+KINDS = (CURRENT, HISTORY)
+"""What is deleted when it is old. A table whose health is deleted is read again when its health is needed."""
+KEYS = "b_keys"
+
+
+@dataclass(frozen=True)
+class HealthRecord:
+    """What the store has of one table.
+
+    :param metadata_location: the metadata file that was read; empty when the table could not be loaded.
+    :param health: ``None`` when the table could not be read.
+    :param problem: why it could not be read; ``None`` when it could.
+    """
+
+    metadata_location: str
+    read_at: datetime
+    health: TableHealth | None
+    problem: str | None = None
+
+    @cached_property
+    def score(self) -> Score | None:
+        """The score of this health; ``None`` without health."""
+        return None if self.health is None else score(self.health)
+
+
+@dataclass(frozen=True, slots=True)
+class HealthPoint:
+    """The numbers of a table at one time, for charts."""
+
+    read_at: datetime
+    metadata_location: str
+    score: int
+    data_files: int
+    small_files: int
+    delete_files: int
+    bytes: int
+    records: int
+    manifests: int
+    snapshots: int
+
+
+_record = row_mapper(HealthRecord, health=lambda row: None if row.document is None else decode(row.document))
+_point = row_mapper(HealthPoint)
+USABLE = sa.or_(table_health.c.format == FORMAT, table_health.c.problem.is_not(None))
+"""Health that another release wrote in another format counts as not stored."""
+READ = sa.select(table_health).where(USABLE)
+
+
+class HealthRecords:
+    """The stored health of tables."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def get(self, tables: Collection[TableName]) -> dict[TableName, HealthRecord]:
+        """Return what is stored of these tables, in one statement; tables without a record are left out."""
+        named = {table.lock_key: table for table in tables}
+        rows = self._store.all(READ.where(self._has_key), {KEYS: self._keys(named)})
+        return {named[row.table_key]: _record(row) for row in rows}
+
+    def current(self, table: TableName, metadata_location: str, bounds: HealthBounds) -> HealthRecord | None:
+        """Return the stored record of the table as it is now, so that it need not be read.
+
+        :param metadata_location: the table's metadata file now.
+        :param bounds: what the health must have been read with.
+        :returns: ``None`` when the table has changed, could not be read, or was read with other bounds.
+        """
+        same = READ.where(table_health.c.table_key == table.lock_key, table_health.c.metadata_location == metadata_location)
+        row = self._store.first(same.where(table_health.c.problem.is_(None)))
+        record = None if row is None else _record(row)
+        return record if record is not None and record.health is not None and record.health.bounds == bounds else None
+
+    def put(self, table: TableName, health: TableHealth) -> None:
+        """Store the health of a table, in one transaction, unless newer health is stored already."""
+        points = score(health).total
+        record = {"score": points, "problem": None, "format": FORMAT, "document": storable(encode(health))}
+        self._write(table, health.metadata_location, health.read_at, record, history=_numbers(health, points))
+
+    def unreadable(self, table: TableName, metadata_location: str, reason: str) -> None:
+        """Store why a table cannot be read.
+
+        :param metadata_location: its metadata file, or an empty text when the table could not be loaded.
+        """
+        record = {"score": None, "problem": storable(reason), "format": None, "document": None}
+        self._write(table, metadata_location, self._store.clock(), record)
+
+    def history(self, table: TableName, days: int) -> list[HealthPoint]:
+        """Return the numbers of the table over so many days, oldest first."""
+        since = self._store.clock() - timedelta(days=days)
+        h = table_health_history.c
+        query = sa.select(table_health_history).where(h.table_key == table.lock_key, h.read_at >= since).order_by(h.read_at)
+        return [_point(row) for row in self._store.all(query)]
+
+    @property
+    def _has_key(self) -> sa.ColumnElement[bool]:
+        key = table_health.c.table_key
+        if self._store.is_postgres:
+            return key == sa.any_(sa.bindparam(KEYS, type_=ARRAY(sa.Text)))
+        each = sa.func.json_each(sa.bindparam(KEYS, type_=sa.JSON)).table_valued("value")
+        return key.in_(sa.select(each.c.value))
+
+    def _keys(self, named: Collection[str]) -> list[str]:
+        return sorted(named)
+
+    def _write(
+        self,
+        table: TableName,
+        metadata_location: str,
+        read_at: datetime,
+        record: dict[str, Any],
+        history: dict[str, Any] | None = None,
+    ) -> None:
+        key = {"table_key": table.lock_key, "read_at": read_at, "metadata_location": storable(metadata_location)}
+        named = {"catalog": table.catalog_id or table.catalog, "table_name": table.dotted}
+        changed = ("metadata_location", "read_at", *record)
+        put = upsert(table_health, changed, where=table_health.c.read_at <= read_at).values(**key, **named, **record)
+
+        def write(conn: sa.Connection) -> None:
+            # First of all, because its row makes another process that stores health of this table wait.
+            is_newest = conn.execute(put.returning(table_health.c.table_key)).first() is not None
+            if is_newest and history is not None:
+                _add_to_history(conn, {**key, **history})
+
+        self._store.transact(write)
+
+
+def _add_to_history(conn: sa.Connection, point: dict[str, Any]) -> None:
+    """Add the newest row of a table, and thin out what is old of it."""
+    h, read_at = table_health_history.c, point["read_at"]
+    of_table = h.table_key == point["table_key"]
+    day = read_at.replace(hour=0, minute=0, second=0, microsecond=0)
+    earlier = sa.update(table_health_history).where(of_table, h.read_at >= day, h.read_at < read_at, h.last_of_day)
+    conn.execute(earlier.values(last_of_day=False))
+    conn.execute(upsert(table_health_history, [*point, "last_of_day"]).values(**point, last_of_day=True))
+    old = h.read_at < read_at - THIN_AFTER
+    conn.execute(sa.delete(table_health_history).where(of_table, sa.not_(h.last_of_day), old))
+
+
+def _numbers(health: TableHealth, points: int) -> dict[str, Any]:
+    return {
+        "score": points,
+        "data_files": health.data_files,
+        "small_files": health.small_files,
+        "delete_files": health.delete_files,
+        "bytes": health.bytes,
+        "records": health.records,
+        "manifests": health.data_manifests + health.delete_manifests,
+        "snapshots": len(health.snapshots),
+    }

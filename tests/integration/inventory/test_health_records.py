@@ -1,0 +1,204 @@
+"""Stored health: what is kept of each table and of its past, and when it can be used instead of reading the table."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+import pytest
+import sqlalchemy as sa
+from made_health import READ_AT, made_health, made_partition
+
+from airflow_snowpack.iceberg import HealthBounds, TableName
+from airflow_snowpack.iceberg.health.encoding import decode, encode
+from airflow_snowpack.installation import Installation, retained_rows
+from airflow_snowpack.store import Store, open_store
+from airflow_snowpack.store.retention import Pruner
+from airflow_snowpack.store.tables.health import table_health, table_health_history
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from airflow_snowpack.inventory import HealthRecords
+
+TABLE = TableName("lake", "db", "flights")
+DAY = timedelta(days=1)
+
+
+class SetClock:
+    """A clock that a test sets."""
+
+    def __init__(self) -> None:
+        self.now = READ_AT
+
+    def __call__(self) -> datetime:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> SetClock:
+    return SetClock()
+
+
+@pytest.fixture
+def store(store_url: str, clock: SetClock) -> Iterator[Store]:
+    with open_store(store_url, clock=clock) as store:
+        yield store
+
+
+@pytest.fixture
+def records(store: Store) -> HealthRecords:
+    return Installation(store).health_records
+
+
+def test_health_is_the_same_after_it_was_stored(records: HealthRecords) -> None:
+    health = made_health(
+        bounds=HealthBounds(target_file_size_bytes=64, delete_ratio_threshold=0.3),
+        partitions=(
+            made_partition(values=(None, "NaN", "2026"), label='a=null/b=NaN/c="é\x00', newest_at=None),
+            made_partition(spec_id=1),
+        ),
+        properties={"write.format.default": "parquet", "snowpack.skip": "frozen \N{SNOWFLAKE}"},
+        expirable_bytes=12,
+    )
+
+    records.put(TABLE, health)
+
+    record = records.get([TABLE])[TABLE]
+    assert record.health is not None
+    assert record.health.bounds == health.bounds
+    assert record.health == replace(health, partitions=record.health.partitions)
+    assert record.health.partitions[0].values == (None, "NaN", "2026")
+    assert (record.read_at, record.metadata_location, record.problem) == (READ_AT, health.metadata_location, None)
+    assert decode(encode(health)) == health
+
+
+def test_health_of_many_tables_is_one_statement(records: HealthRecords, store: Store) -> None:
+    tables = [TableName("lake", "db", f"t{number}") for number in range(3)]
+    for table in tables:
+        records.put(table, made_health(table=table.dotted))
+
+    statements: list[str] = []
+    sa.event.listen(store.engine, "before_cursor_execute", lambda *heard: statements.append(heard[2]))
+    found = records.get([*tables, TableName("lake", "db", "missing")])
+
+    assert len(statements) == 1
+    assert {table: record.health.table for table, record in found.items() if record.health} == {
+        table: table.dotted for table in tables
+    }
+
+
+def test_tables_of_two_catalogs_of_one_name_have_health_of_their_own(records: HealthRecords) -> None:
+    other = replace(TABLE, catalog_id="0badcafe")
+    records.put(TABLE, made_health())
+
+    assert records.get([other]) == {}
+
+
+def test_stored_health_is_used_for_the_same_metadata_and_bounds(records: HealthRecords) -> None:
+    health = made_health()
+    records.put(TABLE, health)
+
+    record = records.current(TABLE, health.metadata_location, HealthBounds())
+
+    assert record is not None
+    assert record.health == health
+    assert records.current(TABLE, "file:///lake/db/flights/metadata/00002.metadata.json", HealthBounds()) is None
+    assert records.current(TABLE, health.metadata_location, HealthBounds(delete_file_threshold=3)) is None
+    assert records.current(replace(TABLE, table="other"), health.metadata_location, HealthBounds()) is None
+
+
+def test_health_of_another_format_counts_as_not_stored(records: HealthRecords, store: Store) -> None:
+    health = made_health()
+    records.put(TABLE, health)
+    store.execute(sa.update(table_health).values(format=0, document="{}"))
+
+    assert records.get([TABLE]) == {}
+    assert records.current(TABLE, health.metadata_location, HealthBounds()) is None
+
+
+def test_a_table_that_cannot_be_read_keeps_the_reason(records: HealthRecords) -> None:
+    health = made_health()
+    records.put(TABLE, health)
+
+    records.unreadable(TABLE, health.metadata_location, "The manifest s3://lake/m1.avro does not exist.")
+
+    record = records.get([TABLE])[TABLE]
+    assert (record.health, record.score) == (None, None)
+    assert record.problem == "The manifest s3://lake/m1.avro does not exist."
+    assert records.current(TABLE, health.metadata_location, HealthBounds()) is None
+
+
+def test_a_table_that_can_be_read_again_loses_its_problem(records: HealthRecords) -> None:
+    records.unreadable(TABLE, "", "The catalog does not answer.")
+
+    records.put(TABLE, made_health())
+
+    record = records.get([TABLE])[TABLE]
+    assert record.problem is None
+    assert record.score is not None
+    assert record.score.total == 100
+
+
+def test_health_that_was_read_earlier_does_not_replace_newer_health(records: HealthRecords) -> None:
+    records.put(TABLE, made_health(read_at=READ_AT, data_files=20))
+
+    records.put(TABLE, made_health(read_at=READ_AT - timedelta(seconds=1), data_files=10))
+
+    record = records.get([TABLE])[TABLE]
+    assert record.health is not None
+    assert record.health.data_files == 20
+    assert [point.data_files for point in records.history(TABLE, 30)] == [20]
+
+
+def test_the_history_has_the_numbers_of_each_health(records: HealthRecords, clock: SetClock) -> None:
+    for hours, files in ((0, 10), (1, 12), (30, 14)):
+        clock.now = READ_AT + timedelta(hours=hours)
+        records.put(TABLE, made_health(read_at=clock.now, data_files=files))
+
+    assert [(each.read_at, each.data_files) for each in records.history(TABLE, 30)] == [
+        (READ_AT, 10),
+        (READ_AT + timedelta(hours=1), 12),
+        (READ_AT + timedelta(hours=30), 14),
+    ]
+    assert [each.data_files for each in records.history(TABLE, 1)] == [14]
+    assert records.history(replace(TABLE, table="other"), 30) == []
+
+
+def test_days_older_than_thirty_keep_their_last_row(records: HealthRecords, clock: SetClock) -> None:
+    first_day = datetime(2026, 1, 1, tzinfo=UTC)
+    for day in range(40):
+        for hour in (1, 13, 23):
+            clock.now = first_day + timedelta(days=day, hours=hour)
+            records.put(TABLE, made_health(read_at=clock.now))
+
+    kept = [point.read_at for point in records.history(TABLE, 60)]
+
+    since = clock.now - 30 * DAY
+    assert [at for at in kept if at < since] == [first_day + timedelta(days=day, hours=23) for day in range(9)]
+    assert len([at for at in kept if at >= since]) == 3 * 30 + 1
+
+
+def test_thinning_leaves_other_tables_alone(records: HealthRecords, clock: SetClock) -> None:
+    other = replace(TABLE, table="other")
+    for hours in (0, 1):
+        records.put(other, made_health(read_at=READ_AT + timedelta(hours=hours)))
+    clock.now = READ_AT + 60 * DAY
+
+    records.put(TABLE, made_health(read_at=clock.now))
+
+    assert len(records.history(other, 100)) == 2
+
+
+def test_old_health_is_pruned_with_everything_else(records: HealthRecords, store: Store, clock: SetClock) -> None:
+    old, new = replace(TABLE, table="old"), TABLE
+    records.put(old, made_health(read_at=READ_AT))
+    clock.now = READ_AT + 200 * DAY
+    records.put(new, made_health(read_at=clock.now))
+
+    rows = Pruner(store, retained_rows(store), older_than=180 * DAY).run(sleep=lambda _: None)
+
+    assert (rows["table_health"], rows["table_health_history"]) == (1, 1)
+    assert records.get([old, new]).keys() == {new}
+    assert store.scalar(sa.select(sa.func.count()).select_from(table_health_history)) == 1
