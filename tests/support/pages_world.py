@@ -95,22 +95,31 @@ class SomebodyIs:
         return self.user
 
 
-def app_of(world: World, auth: Auth) -> FastAPI:
-    """Return the app on a world. It may take longer to answer than people would wait: a busy machine does."""
+def app_of(world: World, auth: Auth, services: Services | None = None) -> FastAPI:
+    """Return the app on a world, which closes it. It may take longer to answer than people would wait: a busy machine does.
+
+    :param services: ``None`` for those of the world.
+    """
     from airflow_snowpack.api import build_app
 
-    return build_app(lambda: world.services, auth, timeout=timedelta(minutes=5))
+    app = build_app(lambda: services or world.services, auth, timeout=timedelta(minutes=5))
+    world.apps.append(app)
+    return app
 
 
 @dataclass
 class World:
-    """A store, and what can be done to it in a line."""
+    """A store, and what can be done to it in a line.
+
+    :ivar apps: those of :func:`app_of`; each refreshes the list of tables in a thread, until the world is closed.
+    """
 
     store: Store
     installation: Installation
     inventory: Inventory
     clock: MovedClock
     made: dict[str, Job] = field(default_factory=dict)
+    apps: list[FastAPI] = field(default_factory=list)
 
     @property
     def services(self) -> Services:
@@ -119,6 +128,11 @@ class World:
     @property
     def jobs(self) -> Jobs:
         return self.installation.jobs
+
+    def close(self) -> None:
+        for app in self.apps:
+            app.state.services.close()
+        self.jobs.close()
 
     def actor(self, name: str = "vera", via: str = "page") -> Actor:
         return Actor(name, via)

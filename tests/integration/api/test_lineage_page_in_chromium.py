@@ -28,7 +28,7 @@ def world(tmp_path: Path, sqlite_url: str) -> Iterator[World]:
     opened = open_world(tmp_path, url=sqlite_url)
     make_lineage(opened.store, opened.store.clock())
     yield opened
-    opened.jobs.close()
+    opened.close()
 
 
 def test_keys_lead_from_table_to_table_and_the_table_that_was_asked_for_is_in_view(world: World, serve_app: Serve) -> None:

@@ -58,7 +58,7 @@ def world(tmp_path: Path, sqlite_url: str) -> Iterator[World]:
     opened = open_world(tmp_path, tables=TABLES, url=sqlite_url)
     opened.clock.move(minutes=-30)
     yield opened
-    opened.jobs.close()
+    opened.close()
 
 
 @pytest.fixture

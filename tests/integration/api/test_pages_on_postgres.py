@@ -33,7 +33,7 @@ def browser(tmp_path: Path, postgres_database: str, serve_app: Serve) -> Iterato
     world.submit("payments.refunds")
     world.jobs.set_drain(True, reason="an upgrade", actor=world.actor())
     yield serve_app(app_of(world, SomebodyIs()))
-    world.jobs.close()
+    world.close()
 
 
 def test_every_page_is_made_on_postgres(browser: httpx.Client) -> None:

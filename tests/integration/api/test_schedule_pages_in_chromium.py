@@ -30,7 +30,7 @@ pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="NO CHROMIUM HERE: nobo
 def world(tmp_path: Path, sqlite_url: str) -> Iterator[World]:
     opened = open_world(tmp_path, url=sqlite_url)
     yield opened
-    opened.jobs.close()
+    opened.close()
 
 
 @pytest.fixture

@@ -37,7 +37,7 @@ PAGES = ("/ui/builds", "/ui/builds/flights", "/ui/builds/flights?plan=yes", f"/u
 def world(tmp_path: Path, sqlite_url: str) -> Iterator[World]:
     opened = open_world(tmp_path, url=sqlite_url)
     yield opened
-    opened.jobs.close()
+    opened.close()
 
 
 @pytest.fixture

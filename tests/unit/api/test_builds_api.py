@@ -15,9 +15,9 @@ import pytest
 from bounded import PATIENCE_S
 from builds_world import FAILED, FIRST, SECOND, SELECTED, THIRD, WRITING, Built, make_builds
 from built_runs import DAY, MIDNIGHT, current_run
-from pages_world import SomebodyIs, World, open_world
+from pages_world import SomebodyIs, World, app_of, open_world
 
-from airflow_snowpack.api import User, build_app
+from airflow_snowpack.api import User
 from airflow_snowpack.builds import layout
 from airflow_snowpack.builds.errors import StorageFailed
 from airflow_snowpack.builds.storage import Storage
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 def world(tmp_path: Path, sqlite_url: str) -> Iterator[World]:
     opened = open_world(tmp_path, url=sqlite_url)
     yield opened
-    opened.jobs.close()
+    opened.close()
 
 
 @pytest.fixture
@@ -214,7 +214,7 @@ def test_a_cleanup_that_takes_long_goes_on_in_the_background(
         return deleting(self, path)
 
     monkeypatch.setattr(Storage, "delete", slowly)
-    ask = asker(build_app(lambda: replace(world.services, timeout=timedelta(seconds=0.5)), auth, timeout=timedelta(minutes=5)))
+    ask = asker(app_of(world, auth, replace(world.services, timeout=timedelta(seconds=0.5))))
     answer = ask("POST", "/builds/flights/cleanup?keep_runs=2")
     held.set()
     assert (answer.status_code, answer.json()["done"]) == (202, False)
@@ -235,7 +235,7 @@ def test_a_storage_that_is_away_is_told_as_such(made: Built, world: World, auth:
     def away(url: str) -> Storage:
         raise StorageFailed("open", url, "no route to host")
 
-    ask = asker(build_app(lambda: replace(world.services, open_storage=away), auth))
+    ask = asker(app_of(world, auth, replace(world.services, open_storage=away)))
     answer = ask("GET", f"/builds/flights/runs/{THIRD}")
     assert "no route to host" in refused(answer, 503, "storage_failed")
     assert answer.headers["retry-after"] == "30"

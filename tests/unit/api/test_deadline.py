@@ -111,7 +111,7 @@ def world(tmp_path: Path, sqlite_url: str) -> Iterator[World]:
 
     opened = open_world(tmp_path, url=sqlite_url)
     yield opened
-    opened.jobs.close()
+    opened.close()
 
 
 @pytest.mark.parametrize("timeout", [timedelta(0), timedelta(microseconds=100)])
@@ -149,6 +149,8 @@ def test_the_app_answers_for_a_route_within_its_time(world: World) -> None:
         answer = asyncio.run(scene())
     finally:
         never.set()
+        app.state.services.get()  # opened by then, also by the request that was answered before
+        app.state.services.close()
     assert (answer.status_code, answer.json()["error"]) == (503, "too_slow")
     assert "within 0.009 s" in answer.json()["detail"]
     assert "[snowpack] request_timeout" in answer.json()["detail"]

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 def world(tmp_path: Path, sqlite_url: str) -> Iterator[World]:
     opened = open_world(tmp_path, url=sqlite_url)
     yield opened
-    opened.jobs.close()
+    opened.close()
 
 
 @pytest.fixture

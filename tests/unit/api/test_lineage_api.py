@@ -33,7 +33,7 @@ def ask(tmp_path: Path, sqlite_url: str) -> Iterator[Callable[[str], httpx.Respo
         return asyncio.run(answer())
 
     yield get
-    world.jobs.close()
+    world.close()
 
 
 def ok(answer: httpx.Response) -> Any:

@@ -34,7 +34,7 @@ def world(tmp_path: Path, sqlite_url: str) -> Iterator[World]:
     opened = open_world(tmp_path, url=sqlite_url)
     make_lineage(opened.store, opened.store.clock())
     yield opened
-    opened.jobs.close()
+    opened.close()
 
 
 @pytest.fixture

@@ -53,7 +53,7 @@ class Browser:
 def world(tmp_path: Path, sqlite_url: str) -> Iterator[World]:
     opened = open_world(tmp_path, tables=TABLES, url=sqlite_url)
     yield opened
-    opened.jobs.close()
+    opened.close()
 
 
 @pytest.fixture
@@ -96,6 +96,7 @@ def test_a_catalog_that_was_never_listed_is_not_taken_for_one_without_tables(tmp
     world = open_world(tmp_path, url=sqlite_url)
     world.inventory = Inventory(world.store, "lake", broken)  # type: ignore[arg-type]
     page = words(Browser(app_of(world, SomebodyIs())).text("/ui/"))
+    world.close()
     assert "The catalog has not been listed yet" in page
 
 

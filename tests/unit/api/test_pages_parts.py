@@ -31,7 +31,7 @@ MINUS = "−"  # noqa: RUF001 - a real minus sign
 def world(tmp_path: Path, sqlite_url: str) -> Iterator[World]:
     opened = open_world(tmp_path, url=sqlite_url)
     yield opened
-    opened.jobs.close()
+    opened.close()
 
 
 def told(world: World, job_id: str) -> list[tuple[str, str, float]]:

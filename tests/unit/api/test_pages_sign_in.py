@@ -26,7 +26,7 @@ OWN = {"Sec-Fetch-Site": "same-origin"}
 def world(tmp_path: Path, sqlite_url: str) -> Iterator[World]:
     opened = open_world(tmp_path, tables=["analytics.page_views"], url=sqlite_url)
     yield opened
-    opened.jobs.close()
+    opened.close()
 
 
 def ask(

@@ -33,7 +33,7 @@ TABLE = "analytics.page_views"
 def world(tmp_path: Path, sqlite_url: str) -> Iterator[World]:
     opened = open_world(tmp_path, NOW, tables=(TABLE,), url=sqlite_url)
     yield opened
-    opened.jobs.close()
+    opened.close()
 
 
 def said(world: World, dags: Mapping[str, DagState] | None = None) -> dict[str, str]:
