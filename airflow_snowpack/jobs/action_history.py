@@ -18,7 +18,7 @@ class ActionRecord:
 
     The factors are outcome / estimate, smoothed over the runs; 1 until there is an outcome with an estimate.
 
-    :param last_run_at: when it last ended, whatever came of it; ``None``: never. A run that found nothing to do counts.
+    :param last_run_at: when it last ended, whether or not it succeeded; ``None``: never. A run that found nothing to do counts.
     :param last_success_at: when it last succeeded.
     :param failures: how many runs have failed since then.
     :param runs: how many outcomes the factors are made of.

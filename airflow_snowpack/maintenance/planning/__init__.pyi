@@ -7,3 +7,4 @@ from .model import (
     WriterHold as WriterHold,
     Writers as Writers,
 )
+from .table_plan import plan_table as plan_table

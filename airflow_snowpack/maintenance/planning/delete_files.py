@@ -1,0 +1,67 @@
+"""Whether ``rewrite_position_delete_files`` should compact the position-delete files now, and of which partitions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from airflow_snowpack.humanize import number, plural
+from airflow_snowpack.maintenance.action import Action
+from airflow_snowpack.maintenance.actions.rewrite_position_delete_files import WITH_VECTORS, RewritePositionDeleteFiles
+from airflow_snowpack.maintenance.planning.finding import Finding, of_partitions
+from airflow_snowpack.maintenance.planning.model import Estimate
+from airflow_snowpack.maintenance.planning.where import NotSelectable, where_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from airflow_snowpack.iceberg.health import PartitionHealth
+    from airflow_snowpack.maintenance.planning.finding import Case
+
+
+def find_delete_files(case: Case) -> Finding:
+    """Return what ``rewrite_position_delete_files`` would do, beside the data files that the same plan rewrites."""
+    health, options = case.health, case.own.options
+    assert isinstance(options, RewritePositionDeleteFiles)
+    least = 1 if health.format_version >= WITH_VECTORS or options.rewrite_all else options.min_input_files
+    data = case.before.get(Action.REWRITE_DATA_FILES)
+    left = [] if data is not None and data.partitions is None else list(health.partitions)
+    if data is not None and data.partitions is not None:
+        left = [each for each in left if each not in data.partitions]
+    sick = [each for each in left if each.position_delete_files >= least and (least > 1 or each.position_delete_files)]
+    metrics = {
+        "position_delete_files": health.position_delete_files,
+        "sick_partitions": len(sick),
+        "partitions": health.partition_count,
+    }
+    if not health.position_delete_files:
+        return Finding("no position-delete files", metrics)
+    if not sick:
+        return Finding(f"{_files(health.position_delete_files)}, and no partition has enough of them to combine", metrics)
+    return _found(case, sick, metrics)
+
+
+def _found(case: Case, sick: Sequence[PartitionHealth], metrics: Mapping[str, int | float]) -> Finding:
+    health = case.health
+    files, threshold = sum(each.position_delete_files for each in sick), case.threshold("delete_files")
+    evidence = f"{_files(files)}{of_partitions(len(sick), health)}; threshold {number(threshold)}"
+    where, partitions = case.own.where, tuple(sick)
+    if len(sick) < health.partition_count and {each.spec_id for each in sick} == {health.spec_id}:
+        try:
+            generated = where_of(health.specs[health.spec_id], [each.values for each in sick], catalog=case.policy.table.catalog)
+            where = f"({where}) AND ({generated})" if where else generated
+        except NotSelectable as problem:
+            evidence += f"; {problem}, so the whole table is selected"
+    taken = sum(each.delete_bytes * each.position_delete_files // max(each.delete_files, 1) for each in sick)
+    return Finding(
+        evidence,
+        metrics,
+        Estimate(files, len(sick), taken),
+        files >= threshold,
+        options={"where": where} if where else {},
+        partitions=partitions,
+        commits=1,
+    )
+
+
+def _files(count: int) -> str:
+    return plural(count, "position-delete file")

@@ -1,0 +1,126 @@
+"""Whether to rewrite manifests, expire snapshots and look for orphan files now."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from airflow_snowpack.humanize import duration, number, plural, timestamp
+from airflow_snowpack.maintenance.actions.expire_snapshots import ExpireSnapshots, plan_expiry
+from airflow_snowpack.maintenance.actions.rewrite_manifests import MANIFEST_TARGET, MANIFEST_TARGET_PROPERTY
+from airflow_snowpack.maintenance.plan import GC_PROPERTY
+from airflow_snowpack.maintenance.planning.finding import Finding
+from airflow_snowpack.maintenance.planning.model import Cause, Estimate
+
+if TYPE_CHECKING:
+    from airflow_snowpack.iceberg.health import TableHealth
+    from airflow_snowpack.maintenance.planning.finding import Case
+
+FILES_PER_SNAPSHOT = 2
+"""Before any outcome: an expired snapshot frees its manifest list and a manifest."""
+
+
+def find_manifests(case: Case) -> Finding:
+    """Return what ``rewrite_manifests`` would do."""
+    health = case.health
+    small, threshold = health.small_manifests, case.threshold("small_manifests")
+    target = int(health.properties.get(MANIFEST_TARGET_PROPERTY, MANIFEST_TARGET))
+    manifests = health.data_manifests + health.delete_manifests
+    metrics = {"manifests": manifests, "small_manifests": small}
+    share = health.manifests_bytes * health.data_manifests // max(manifests, 1)
+    outputs = -(-share // target) + -(-(health.manifests_bytes - share) // target)
+    taken = sum(each for each in (health.data_manifests, health.delete_manifests) if each > 1)
+    if small < 2 or not taken:
+        return Finding(f"{plural(manifests, 'manifest')}, {number(small)} of them small", metrics)
+    return Finding(
+        f"{number(small)} of {plural(manifests, 'manifest')} small; threshold {number(threshold)}",
+        metrics,
+        Estimate(taken, outputs, health.manifests_bytes),
+        small >= threshold,
+        commits=1,
+    )
+
+
+def find_snapshots(case: Case) -> Finding:
+    """Return what ``expire_snapshots`` would do."""
+    health, options = case.health, case.own.options
+    assert isinstance(options, ExpireSnapshots)
+    if _is_protected(health):
+        return _protected()
+    total, cutoff = len(health.snapshots), case.now - options.max_age
+    oldest, metrics = health.snapshots.oldest_at, {"snapshots": len(health.snapshots), "expired_snapshots": 0}
+    new = sum(finding.commits for finding in case.before.values())
+    aged_refs = any(ref.max_ref_age_ms or ref.max_snapshot_age_ms for ref in health.refs)
+    expired = 0
+    if aged_refs or (oldest is not None and oldest < cutoff):
+        # The commits of the same plan come first, and are among those that stay whatever their age.
+        retain_last = max(options.retain_last - new, 1)
+        expired = len(plan_expiry(_Snapshots.of(health), older_than=cutoff, retain_last=retain_last, now=case.now).snapshots)
+    if not expired:
+        at = None if oldest is None or total <= options.retain_last else max(oldest + options.max_age, case.now)
+        return Finding(f"{plural(total, 'snapshot')}, none of them due to expire", metrics, reconsider_at=at)
+    threshold = case.threshold("old_snapshots")
+    return Finding(
+        f"{number(expired)} of {plural(total, 'snapshot')} older than {duration(options.max_age)}; threshold {number(threshold)}",
+        {**metrics, "expired_snapshots": expired},
+        Estimate(expired * FILES_PER_SNAPSHOT, bytes_freed=health.expirable_bytes or 0, snapshots_expired=expired),
+        expired >= threshold,
+    )
+
+
+def find_orphans(case: Case) -> Finding:
+    """Return whether the storage should be listed for orphan files: no metadata shows whether there are any."""
+    if _is_protected(case.health):
+        return _protected()
+    last = case.record.last_success_at
+    searched = "never searched for orphan files" if last is None else f"last searched for orphan files at {timestamp(last)}"
+    return by_time(case, searched)
+
+
+def by_time(case: Case, evidence: str) -> Finding:
+    """Return the finding of an action whose need no metadata shows: it runs by its deadline; without one, at its cadence."""
+    return Finding(evidence, work=Estimate(), needed=case.own.deadline is None)
+
+
+def _is_protected(health: TableHealth) -> bool:
+    return str(health.properties.get(GC_PROPERTY, "true")).lower() == "false"
+
+
+def _protected() -> Finding:
+    evidence = f"the table's property {GC_PROPERTY} is false, so Iceberg deletes no files of it"
+    return Finding(evidence, hindrance=Cause.PROTECTED)
+
+
+class _Snapshot(NamedTuple):
+    snapshot_id: int
+    parent_snapshot_id: int | None
+    timestamp_ms: int
+
+
+class _Ref(NamedTuple):
+    snapshot_id: int
+    snapshot_ref_type: str
+    max_ref_age_ms: int | None
+    max_snapshot_age_ms: int | None
+    min_snapshots_to_keep: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Snapshots:
+    """The stored snapshots and refs, as ``plan_expiry`` reads them from a table's metadata."""
+
+    refs: dict[str, _Ref]
+    snapshots: list[_Snapshot]
+    by_id: dict[int, _Snapshot]
+    properties: Any
+
+    @classmethod
+    def of(cls, health: TableHealth) -> Any:
+        log = health.snapshots
+        snapshots = [_Snapshot(*each) for each in zip(log.ids, log.parents, log.committed_ms, strict=True)]
+        ages = ("max_ref_age_ms", "max_snapshot_age_ms", "min_snapshots_to_keep")
+        refs = {ref.name: _Ref(ref.snapshot_id, ref.kind, *(getattr(ref, age) for age in ages)) for ref in health.refs}
+        return cls(refs, snapshots, {each.snapshot_id: each for each in snapshots}, health.properties)
+
+    def snapshot_by_id(self, snapshot_id: int) -> _Snapshot | None:
+        return self.by_id.get(snapshot_id)

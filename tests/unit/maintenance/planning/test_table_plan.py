@@ -1,0 +1,253 @@
+"""What a plan decides from stored health and a policy."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from health_world import MIB, NOW, TABLE, health, partition, policy
+
+from airflow_snowpack.iceberg.health import Ref
+from airflow_snowpack.jobs.action_history import ActionHistory, ActionRecord
+from airflow_snowpack.maintenance.planning import Cause, Decision, TablePlan, WriterHold, plan_table
+
+DATA, DELETES, MANIFESTS = "rewrite_data_files", "rewrite_position_delete_files", "rewrite_manifests"
+SNAPSHOTS, ORPHANS = "expire_snapshots", "remove_orphan_files"
+GIB = 1024**3
+SICK = [partition(day, small_files=60) for day in (20_000, 20_001)]
+HEALTHY = [partition(day, data_files=3, bytes=3 * 512 * MIB) for day in range(20_002, 20_010)]
+
+
+def decide(action: str, of: Any, rules: Any = None, record: ActionRecord | None = None, **more: Any) -> Decision:
+    history = ActionHistory({action: record} if record else {})
+    return plan_table(of, rules or policy(), now=NOW, history=history, **more).of(action)
+
+
+def test_files_are_rewritten_from_the_threshold_on_in_the_sick_partitions_alone() -> None:
+    decision = decide(DATA, health([*SICK, *HEALTHY]))
+
+    assert (decision.verdict, decision.cause) == ("run", "needed")
+    assert decision.evidence == "120 of 144 files below 384.0 MiB in 2 of 10 partitions; threshold 100"
+    assert decision.options["where"] == "`lake`.system.days(`ts`) IN (DATE '2024-10-04', DATE '2024-10-05')"
+    assert decision.estimate is not None
+    assert (decision.estimate.files_removed, decision.estimate.files_added) == (120, 2)
+    assert decision.estimate.bytes_rewritten == 120 * MIB
+    assert decision.estimate.gb_hours > 0
+
+
+def test_a_table_below_the_threshold_is_skipped_with_its_numbers() -> None:
+    decision = decide(DATA, health([SICK[0], *HEALTHY]))
+
+    assert (decision.verdict, decision.cause, decision.estimate) == ("skip", "healthy", None)
+    assert decision.evidence == "60 of 84 files below 384.0 MiB in 1 of 9 partitions; threshold 100"
+
+
+def test_small_files_that_no_rewrite_can_combine_count_for_nothing() -> None:
+    decision = decide(DATA, health([partition(day, small_files=1) for day in range(20_000, 20_150)]))
+
+    assert decision.cause == Cause.HEALTHY
+    assert decision.evidence == "150 of 150 files too small, and no partition has enough of them"
+
+
+def test_a_partition_that_is_being_written_to_is_left_alone() -> None:
+    hot = partition(20_777, small_files=200, newest=timedelta(minutes=10))
+
+    decision = decide(DATA, health([hot, *SICK, *HEALTHY]))
+
+    assert "2026-11-20" not in decision.options["where"]
+    assert decision.estimate is not None
+    assert decision.estimate.files_removed == 120
+    assert decision.evidence.endswith("threshold 100; writers add files to 1 partition now")
+
+
+def test_a_table_whose_only_sick_partition_is_written_to_is_reconsidered_when_the_writer_has_been_still_for_an_hour() -> None:
+    hot = partition(20_777, small_files=200, newest=timedelta(minutes=10))
+
+    decision = decide(DATA, health([hot, *HEALTHY]))
+
+    assert (decision.verdict, decision.cause) == ("skip", "writing")
+    assert decision.reconsider_at == NOW + timedelta(minutes=50)
+
+
+def test_past_its_deadline_a_partition_is_rewritten_although_it_is_written_to() -> None:
+    hot = partition(20_777, small_files=20, newest=timedelta(minutes=10))
+    overdue = policy({DATA: {"deadline": timedelta(days=7)}})
+
+    decision = decide(DATA, health([hot, *HEALTHY]), overdue, ActionRecord(last_success_at=NOW - timedelta(days=8)))
+
+    assert (decision.verdict, decision.cause) == ("run", "deadline")
+    assert decision.evidence.endswith("overdue: the deadline is 7 d")
+
+
+def test_one_plan_rewrites_at_most_its_limit_and_the_partitions_that_gain_most_first() -> None:
+    small = [partition(day, small_files=100, small_bytes=GIB) for day in range(20_000, 20_008)]
+    worst = partition(20_100, small_files=900, small_bytes=4 * GIB)
+
+    decision = decide(DATA, health([*small, worst, *HEALTHY]), policy(max_rewrite_bytes=6 * GIB))
+
+    assert decision.estimate is not None
+    assert decision.estimate.bytes_rewritten == 6 * GIB
+    assert decision.estimate.files_removed == 900 + 2 * 100
+    assert "2025-01-12" in decision.options["where"]
+    assert decision.evidence.endswith("one plan rewrites at most 6.0 GiB")
+
+
+def test_a_partition_that_is_larger_than_a_plan_is_rewritten_part_by_part() -> None:
+    giant = partition(20_100, small_files=1000, small_bytes=40 * GIB)
+
+    decision = decide(DATA, health([giant, *HEALTHY]))
+
+    assert decision.estimate is not None
+    assert decision.options["max_files_to_rewrite"] == decision.estimate.files_removed == 250
+    assert decision.estimate.bytes_rewritten == 10 * GIB
+    assert "where" in decision.options
+
+
+def test_smaller_partitions_do_not_hold_up_a_giant_for_ever() -> None:
+    giant = partition(20_100, small_files=100, small_bytes=30 * GIB)
+    others = [partition(day, small_files=200, small_bytes=GIB) for day in range(20_000, 20_020)]
+    begun_with = [
+        "2025-01-12" in decide(DATA, health([giant, *others]), record=ActionRecord(runs=runs)).options["where"]
+        for runs in range(4)
+    ]
+
+    assert begun_with == [False, False, False, True]
+
+
+def test_sick_files_of_an_older_spec_select_the_whole_table() -> None:
+    old = partition(650, spec_id=1, small_files=300)
+
+    decision = decide(DATA, health([old, *HEALTHY]))
+
+    assert decision.verdict == "run"
+    assert "where" not in decision.options
+    assert decision.estimate is not None
+    assert decision.estimate.files_removed == 300
+    assert "files of older partition specs cannot be selected alone, so the whole table is" in decision.evidence
+
+
+def test_a_good_file_with_many_deletes_makes_its_partition_sick() -> None:
+    deleted = partition(20_000, data_files=12, with_deletes_files=12, with_deletes_bytes=6 * GIB)
+
+    decision = decide(DATA, health([deleted, *HEALTHY]))
+
+    assert decision.verdict == "run"
+    assert decision.evidence.startswith("12 of 36 files with many deletes in 1 of 9 partitions")
+
+
+def test_the_where_of_the_policy_stays() -> None:
+    rules = policy({DATA: {"options": {"where": "region = 'EU'"}}})
+
+    where = decide(DATA, health([*SICK, *HEALTHY]), rules).options["where"]
+
+    assert where.startswith("(region = 'EU') AND (`lake`.system.days(")
+
+
+def test_position_deletes_of_partitions_that_the_same_plan_rewrites_are_left_to_it() -> None:
+    kept = partition(20_002, data_files=2, bytes=GIB, position_delete_files=12, delete_bytes=12 * MIB)
+    rewritten = partition(20_000, small_files=120, position_delete_files=50, delete_bytes=50 * MIB)
+
+    decision = decide(DELETES, health([kept, rewritten]))
+
+    assert decision.evidence == "12 position-delete files in 1 of 2 partitions; threshold 10"
+    assert decision.estimate is not None
+    assert (decision.estimate.files_removed, decision.estimate.bytes_rewritten) == (12, 12 * MIB)
+
+
+def test_manifests_are_rewritten_from_so_many_small_ones_on() -> None:
+    table = health(HEALTHY, data_manifests=40, small_manifests=38, manifests_bytes=9 * MIB)
+
+    decision = decide(MANIFESTS, table)
+
+    assert decision.evidence == "38 of 40 manifests small; threshold 10"
+    assert decision.estimate is not None
+    assert (decision.estimate.files_removed, decision.estimate.files_added) == (40, 2)
+
+
+def test_snapshots_expire_that_no_branch_tag_or_count_keeps() -> None:
+    ages = [timedelta(days=days) for days in range(20, 0, -1)]
+
+    decision = decide(SNAPSHOTS, health(HEALTHY, ages=ages, refs=[Ref("audit", "tag", 2)]))
+
+    assert decision.estimate is not None
+    assert decision.estimate.snapshots_expired == 14
+    assert decision.evidence == "14 of 20 snapshots older than 5 d; threshold 1"
+
+
+def test_a_young_snapshot_says_when_it_will_expire() -> None:
+    ages = [timedelta(days=days) for days in (4, 3, 2, 1)]
+
+    decision = decide(SNAPSHOTS, health(HEALTHY, ages=ages))
+
+    assert (decision.verdict, decision.reconsider_at) == ("skip", NOW + timedelta(days=1))
+
+
+def test_a_table_that_forbids_to_delete_files_keeps_its_snapshots() -> None:
+    ages = [timedelta(days=days) for days in range(20, 0, -1)]
+
+    decision = decide(SNAPSHOTS, health(HEALTHY, ages=ages, properties={"gc.enabled": "false"}))
+
+    assert decision.cause == Cause.PROTECTED
+
+
+def test_orphan_files_are_searched_for_by_the_deadline() -> None:
+    weekly, table = policy({ORPHANS: {"enabled": True, "deadline": timedelta(days=7)}}), health(HEALTHY)
+    recent = ActionRecord(last_run_at=NOW - timedelta(days=2), last_success_at=NOW - timedelta(days=2))
+    old = ActionRecord(last_run_at=NOW - timedelta(days=8), last_success_at=NOW - timedelta(days=8))
+
+    skipped, due = decide(ORPHANS, table, weekly, recent), decide(ORPHANS, table, weekly, old)
+
+    assert (skipped.verdict, skipped.reconsider_at) == ("skip", NOW + timedelta(days=5))
+    assert (due.verdict, due.cause) == ("run", "deadline")
+    assert due.evidence == "last searched for orphan files at 2026-11-15 03:00:00 UTC; overdue: the deadline is 7 d"
+
+
+def test_an_action_waits_for_its_cadence() -> None:
+    daily = policy({DATA: {"cadence": timedelta(days=1)}})
+
+    decision = decide(DATA, health(SICK), daily, ActionRecord(last_run_at=NOW - timedelta(hours=4)))
+
+    assert (decision.cause, decision.reconsider_at) == ("not_due", NOW + timedelta(hours=20))
+    assert decision.evidence.endswith("last run 4 h ago, cadence 1 d")
+
+
+@pytest.mark.parametrize(
+    ("rules", "cause", "reason"),
+    [
+        (policy(skip="a migration"), Cause.EXCLUDED, "excluded by the policy: a migration"),
+        (policy(frozen_until=NOW + timedelta(days=1)), Cause.FROZEN, "frozen until 2026-11-24 03:00:00 UTC"),
+        (policy({DATA: {"enabled": False}}), Cause.DISABLED, "disabled by default"),
+    ],
+)
+def test_a_policy_can_forbid_a_needed_action(rules: Any, cause: Cause, reason: str) -> None:
+    decision = decide(DATA, health(SICK), rules)
+
+    assert decision.cause == cause
+    assert decision.evidence.endswith(reason)
+
+
+def test_a_rewrite_waits_for_a_writer_and_other_actions_do_not() -> None:
+    hold, ages = WriterHold("DAG 'ingest' writes at 03:10", NOW + timedelta(minutes=20)), [timedelta(days=9)] * 6
+
+    plan = plan_table(health(SICK, ages=ages), policy(), now=NOW, writers=lambda _: hold)
+
+    assert (plan.of(DATA).cause, plan.of(DATA).reconsider_at) == ("writing", hold.until)
+    assert plan.actions == (SNAPSHOTS,)
+
+
+def test_an_estimate_is_corrected_by_what_earlier_runs_took() -> None:
+    first = decide(DATA, health(SICK)).estimate
+    second = decide(DATA, health(SICK), record=ActionRecord(runs=1, cost_factor=3.0, seconds_factor=2.0)).estimate
+
+    assert first is not None
+    assert second is not None
+    assert second.gb_hours == pytest.approx(3 * first.gb_hours, rel=1e-3)
+    assert second.seconds == pytest.approx(2 * first.seconds, rel=1e-3)
+    assert second.files_removed == first.files_removed
+
+
+def test_a_plan_survives_json() -> None:
+    plan = plan_table(health([*SICK, *HEALTHY]), policy(), now=NOW)
+
+    assert TablePlan.from_json(TABLE, plan.to_json()) == plan
