@@ -157,21 +157,25 @@ def parse_options(action: str, given: Mapping[str, Any]) -> ActionOptions:
     :raises UnknownAction: no action has this name.
     :raises InvalidOption: an option is not known, or its value cannot be used; the message names both and what is allowed.
     """
-    shape = action_class(action)
-    known = {each.name: each for each in fields(shape)}
+    readers = option_readers(action)
     values: dict[str, Any] = {}
     for name, value in given.items():
-        if name not in known:
-            raise InvalidOption(action, str(name), "is not known", tuple(known))
+        if name not in readers:
+            raise InvalidOption(action, str(name), "is not known", tuple(readers))
         if value is None:
             continue
         try:
-            values[name] = known[name].metadata["read"](value)
+            values[name] = readers[name](value)
         except ValueError as error:
-            raise InvalidOption(action, name, str(error), tuple(known)) from None
-    options = shape(**values)
+            raise InvalidOption(action, name, str(error), tuple(readers)) from None
+    options = action_class(action)(**values)
     options.check()
     return options
+
+
+def option_readers(action: str) -> dict[str, Reader]:
+    """Return the options that an action takes, in the order of their documentation, each with the reader of its value."""
+    return {each.name: each.metadata["read"] for each in fields(action_class(action))}
 
 
 def parse_all_options(given: Mapping[str, Mapping[str, Any]]) -> dict[str, ActionOptions]:
@@ -191,7 +195,7 @@ def parse_all_options(given: Mapping[str, Mapping[str, Any]]) -> dict[str, Actio
 
 def option_names(action: str) -> tuple[str, ...]:
     """Return the options that an action takes, in the order of their documentation."""
-    return tuple(each.name for each in fields(action_class(action)))
+    return tuple(option_readers(action))
 
 
 def defaults(action: str) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_snowpack.durations import parse_duration
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from enum import StrEnum
 
     Reader = Callable[[object], Any]
@@ -33,8 +33,29 @@ NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_./-]{0,254}")
 TRUTH = {"true": True, "false": False}
 MAX_TEXT = 8192
 MAX_AGE = timedelta(days=36_500)
+DURATION_SCHEMA = {
+    "type": "string",
+    "pattern": r"^([ 0-9wdhmsWDHMS]*[0-9] ?[wdhmsWDHMS] *|P(?=.)([0-9]+W)?([0-9]+D)?(T([0-9]+H)?([0-9]+M)?([0-9.]+S)?)?)$",
+    "description": 'A duration such as "6h", "1d12h" or the ISO 8601 "P7D".',
+}
 
 
+def described(schema: Mapping[str, Any]) -> Callable[[Reader], Reader]:
+    """Attach a JSON Schema to a reader, for the schema of ``policies.yaml``; it allows what people write there."""
+
+    def attach(read: Reader) -> Reader:
+        read.json_schema = schema  # type: ignore[attr-defined]  # of a function
+        return read
+
+    return attach
+
+
+def schema_of(read: Reader) -> dict[str, Any]:
+    """Return the JSON Schema of a reader; an empty one, which allows any value, for a reader without."""
+    return dict(getattr(read, "json_schema", {}))
+
+
+@described({"type": "boolean"})
 def flag(value: object) -> bool:
     """True or false; from text, the words ``true`` and ``false``."""
     if isinstance(value, bool):
@@ -46,7 +67,9 @@ def flag(value: object) -> bool:
 
 def whole_number(*, at_least: int, at_most: int | None = None) -> Reader:
     """An integer of a range; from text, its digits."""
+    schema = {"type": "integer", "minimum": at_least} | ({} if at_most is None else {"maximum": at_most})
 
+    @described(schema)
     def read(value: object) -> int:
         if isinstance(value, str) and re.fullmatch(r"[+-]?\d{1,19}", value.strip()):
             value = int(value)
@@ -61,6 +84,7 @@ def whole_number(*, at_least: int, at_most: int | None = None) -> Reader:
     return read
 
 
+@described({"type": "number", "exclusiveMinimum": 0, "maximum": 1})
 def ratio(value: object) -> float:
     """A share above 0 and up to 1."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
@@ -77,6 +101,7 @@ def ratio(value: object) -> float:
 def duration(*, at_least: timedelta) -> Reader:
     """A duration with a floor, and a century as its ceiling: it is counted back from now, and the calendar has a beginning."""
 
+    @described(DURATION_SCHEMA)
     def read(value: object) -> timedelta:
         parsed = parse_duration(value)
         if parsed < at_least:
@@ -88,6 +113,7 @@ def duration(*, at_least: timedelta) -> Reader:
     return read
 
 
+@described({"type": "string", "minLength": 1, "maxLength": MAX_TEXT})
 def text(value: object) -> str:
     """Read free text that is not empty; it must be escaped before it is used in SQL."""
     if not isinstance(value, str):
@@ -100,6 +126,7 @@ def text(value: object) -> str:
 def one_of(choices: type[StrEnum]) -> Reader:
     """A member of an enumeration, by its value."""
 
+    @described({"enum": [choice.value for choice in choices]})
     def read(value: object) -> StrEnum:
         for choice in choices:
             if value == choice.value:
@@ -109,6 +136,7 @@ def one_of(choices: type[StrEnum]) -> Reader:
     return read
 
 
+@described({"type": "array", "items": {"type": "integer", "minimum": 1}})
 def ids(value: object) -> tuple[int, ...]:
     """Ids of snapshots; a list, or text with commas."""
     read_id = whole_number(at_least=1, at_most=2**63 - 1)
@@ -118,6 +146,7 @@ def ids(value: object) -> tuple[int, ...]:
     return tuple(read_id(each) for each in given)
 
 
+@described({"type": "object", "additionalProperties": {"type": "string", "minLength": 1}})
 def text_map(value: object) -> tuple[tuple[str, str], ...]:
     """A map of texts, such as ``{"s3a,s3": "s3"}``."""
     if value in ([], ()):
@@ -127,6 +156,7 @@ def text_map(value: object) -> tuple[tuple[str, str], ...]:
     return tuple((key.strip(), item.strip()) for key, item in value.items())
 
 
+@described({"type": "string", "pattern": f"^{NAME.pattern}$"})
 def branch_name(value: object) -> str:
     """The name of a branch."""
     if not isinstance(value, str) or not NAME.fullmatch(value.strip()):
@@ -134,6 +164,7 @@ def branch_name(value: object) -> str:
     return value.strip()
 
 
+@described({"type": ["array", "string"], "items": {"type": "string", "pattern": f"^{COLUMN.pattern}$"}})
 def columns(value: object) -> tuple[str, ...]:
     """Names of columns, fields of structs with dots; a list, or text with commas."""
     names = value.split(",") if isinstance(value, str) else value
@@ -146,6 +177,7 @@ def columns(value: object) -> tuple[str, ...]:
     return stripped
 
 
+@described({"type": "string", "minLength": 1})
 def sort_order(value: object) -> str:
     """``column [ASC|DESC] [NULLS FIRST|LAST], …`` with every part spelled out in what comes back."""
     if not isinstance(value, str):

@@ -10,11 +10,9 @@ DAG file.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import FrozenInstanceError
 from datetime import time, timedelta
-from decimal import Decimal
 from enum import Enum
 from typing import Any, ClassVar, NoReturn, Self, TypeVar, dataclass_transform
 
@@ -26,15 +24,8 @@ LONGEST = timedelta(days=36_500)
 """A century. A longer period is a mistake, and a time that far away may not exist."""
 
 
-UNITS = {"": 1, "B": 1} | {
-    f"{letter}{infix}B": base**power
-    for power, letter in enumerate("KMGTPE", start=1)
-    for infix, base in (("", 1000), ("i", 1024))
-}
-BY_UPPER = {unit.upper(): size for unit, size in UNITS.items()}
 LARGEST = 2**63 - 1
 """The largest number in a column of either database."""
-SIZE = r"\s*(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>[A-Za-z]*)\s*"
 
 REQUIRED: Any = object()
 """The default of a field that has none."""
@@ -168,23 +159,6 @@ def parse_period(value: object) -> timedelta:
     if not timedelta(0) < period <= LONGEST:
         raise ValueError(f"it must be longer than zero, and {LONGEST.days} days at most")
     return period
-
-
-def parse_bytes(value: object) -> int:
-    """Return a number of bytes from ``"100GB"``, ``"1.5 TiB"`` or a number.
-
-    :raises ValueError: it is not a size of at least one byte.
-    """
-    if isinstance(value, int) and not isinstance(value, bool):
-        size = value
-    else:
-        match = re.fullmatch(SIZE, value) if isinstance(value, str) else None
-        if match is None or match["unit"].upper() not in BY_UPPER:
-            raise ValueError('it must be a size such as "100GB", "512MiB" or a number of bytes')
-        size = int(Decimal(match["number"]) * BY_UPPER[match["unit"].upper()])
-    if not 1 <= size <= LARGEST:
-        raise ValueError("it must be at least one byte, and less than 8 EiB")
-    return size
 
 
 def parse_count(value: object) -> int:

@@ -1,7 +1,7 @@
+from .errors import Fault as Fault, InvalidPolicies as InvalidPolicies, PoliciesNotFound as PoliciesNotFound
 from .model import (
     ActionPolicy as ActionPolicy,
     Origin as Origin,
-    QuietWindow as QuietWindow,
     TablePolicy as TablePolicy,
     TableProblem as TableProblem,
 )

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field, fields
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from airflow_snowpack.maintenance.action import Action
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from datetime import datetime, time, timedelta
+    from datetime import datetime
 
+    from airflow_snowpack.daily_window import DailyWindow
+    from airflow_snowpack.iceberg.health.bounds import HealthBounds
     from airflow_snowpack.iceberg.names import TableName
     from airflow_snowpack.maintenance.options import ActionOptions
 
 MAX_REWRITE_BYTES = 10 * 1024**3
 """By default, the bytes that one plan of a table rewrites at most."""
+QUIET_HORIZON = timedelta(days=2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,21 +40,6 @@ class Origin:
 
 
 DEFAULT = Origin("default")
-
-
-@dataclass(frozen=True, slots=True)
-class QuietWindow:
-    """A daily window, ``[start, end)`` by the clocks of a zone, in which no maintenance starts; it may go past midnight.
-
-    :param zone: an IANA zone.
-    """
-
-    start: time
-    end: time
-    zone: str = "UTC"
-
-    def __str__(self) -> str:
-        return f"{self.start:%H:%M}-{self.end:%H:%M} {self.zone}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,19 +97,28 @@ class TablePolicy:
     actions: Mapping[str, ActionPolicy]
     skip: str | None = None
     frozen_until: datetime | None = None
-    quiet: tuple[QuietWindow, ...] = ()
+    quiet: tuple[DailyWindow, ...] = ()
     max_rewrite_bytes: int = MAX_REWRITE_BYTES
     origins: Mapping[str, Origin] = field(default_factory=dict)
     problems: tuple[TableProblem, ...] = ()
 
     @property
-    def bounds(self) -> Any:
-        """The :class:`~airflow_snowpack.iceberg.health.HealthBounds` by which the table's health is read."""
-        raise NotImplementedError
+    def bounds(self) -> HealthBounds:
+        """The bounds that the table's health is read with: those of ``rewrite_data_files``."""
+        from airflow_snowpack.iceberg.health.bounds import HealthBounds
+
+        options = self.actions[Action.REWRITE_DATA_FILES].options
+        return HealthBounds(**{each.name: getattr(options, each.name) for each in fields(HealthBounds)})
 
     def quiet_until(self, now: datetime) -> datetime | None:
-        """Return when the quiet windows that contain ``now`` end, in UTC; ``None`` when none contains it."""
-        raise NotImplementedError
+        """Return when the quiet windows that contain ``now`` end, in UTC; ``None`` when none contains it.
+
+        It looks :data:`QUIET_HORIZON` ahead at most: windows that cover the whole day never end.
+        """
+        until = now
+        while (window := next((each for each in self.quiet if each.contains(until)), None)) and until - now < QUIET_HORIZON:
+            until = window.next_end(until)
+        return None if until == now else until
 
     def origin(self, path: str) -> Origin:
         """Return where the value at a dotted path came from."""

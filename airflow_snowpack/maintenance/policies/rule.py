@@ -3,14 +3,38 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from airflow_snowpack.errors import SnowpackError
+from airflow_snowpack.maintenance.action import action_names, is_action
+from airflow_snowpack.maintenance.options import option_readers
+from airflow_snowpack.maintenance.policies.definitions import (
+    ACTION_KEYS,
+    EACH_ACTION,
+    TABLE_KEYS,
+    THRESHOLDS,
+    Given,
+    Key,
+    threshold,
+    unknown,
+)
+from airflow_snowpack.maintenance.policies.errors import Fault, InvalidPolicies
+from airflow_snowpack.maintenance.policies.model import Origin
+from airflow_snowpack.maintenance.policies.patterns import Pattern
+
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from datetime import datetime, timedelta
 
-    from airflow_snowpack.maintenance.policies.model import QuietWindow
+    from airflow_snowpack.daily_window import DailyWindow
+
+    Place = tuple[str | int, ...]
+
+NAMES = ("tables", "exclude")
+KEYS = (*NAMES, *TABLE_KEYS, *EACH_ACTION, "actions")
+OF_ACTION = (*ACTION_KEYS, "thresholds", "options")
 
 
 class Rule:
@@ -23,9 +47,10 @@ class Rule:
     :param frozen_until: no maintenance starts before this moment (aware, or ISO 8601 with an offset).
     :param quiet: windows, or texts such as ``"08:00-20:00 Europe/Berlin"``, in which no maintenance starts.
     :param max_rewrite_bytes: one plan rewrites at most so much; a number of bytes, or text such as ``"10 GiB"``.
-    :param cadence: every action runs at most this often, such as ``"6h"``.
-    :param deadline: every action runs at least this often while it has something to do.
-    :param actions: by name of the action: ``enabled``, ``cadence``, ``deadline``, ``where``, ``thresholds`` and ``options``.
+    :param cadence: each action runs at most this often, such as ``"6h"``.
+    :param deadline: each action runs at least this often while it has something to do.
+    :param actions: by name of the action: ``enabled``, ``cadence``, ``deadline``, ``where``, ``thresholds`` and ``options``;
+        ``None`` for one of them removes what less specific rules set.
     :raises InvalidPolicies: a value cannot be used.
     """
 
@@ -37,12 +62,163 @@ class Rule:
         enabled: bool | None = None,
         skip: str | None = None,
         frozen_until: datetime | str | None = None,
-        quiet: Sequence[QuietWindow | str] | QuietWindow | str | None = None,
+        quiet: Sequence[DailyWindow | str] | DailyWindow | str | None = None,
         max_rewrite_bytes: int | str | None = None,
         cadence: timedelta | str | None = None,
         deadline: timedelta | str | None = None,
         actions: Mapping[str, Mapping[str, Any]] | None = None,
     ) -> None:
+        given: dict[str, Any] = {"enabled": enabled, "skip": skip, "frozen_until": frozen_until, "quiet": quiet}
+        given |= {"max_rewrite_bytes": max_rewrite_bytes, "cadence": cadence, "deadline": deadline, "actions": actions}
         caller = sys._getframe(1)
-        self.file, self.line = Path(caller.f_code.co_filename).name, caller.f_lineno
-        raise NotImplementedError
+        line = caller.f_lineno
+        written = {"tables": tables, "exclude": exclude, **{key: value for key, value in given.items() if value is not None}}
+        faults = self._read(written, Path(caller.f_code.co_filename).name, lambda _: line)
+        if faults:
+            raise InvalidPolicies(faults)
+
+    @classmethod
+    def from_file(cls, written: object, file: str, line_of: Callable[[Place], int], faults: list[Fault]) -> Rule | None:
+        """Read a rule as a file has it.
+
+        :param file: its name, without folders.
+        :param line_of: returns the line of a part of the rule.
+        :param faults: receives what cannot be used.
+        :returns: ``None`` when something cannot be used.
+        """
+        rule = cls.__new__(cls)
+        found = rule._read(written, file, line_of)
+        faults += found
+        return None if found else rule
+
+    @property
+    def name(self) -> str:
+        """The patterns, as they are written."""
+        return ", ".join(pattern.text for pattern in self.patterns)
+
+    @property
+    def line(self) -> int:
+        """The line at which the rule begins."""
+        return self._origin.line
+
+    @property
+    def file(self) -> str:
+        """The name of the file with the rule."""
+        return self._origin.file
+
+    def specificity_for(self, dotted: str) -> tuple[int, int, int] | None:
+        """Return the specificity of the rule's most specific pattern that matches a table; ``None`` when the rule does not apply.
+
+        :param dotted: ``database.table``.
+        """
+        if any(pattern.matches(dotted) for pattern in self.exclude):
+            return None
+        return max((pattern.specificity for pattern in self.patterns if pattern.matches(dotted)), default=None)
+
+    def __repr__(self) -> str:
+        return f"Rule({self.name!r})"
+
+    def _read(self, written: object, file: str, line_of: Callable[[Place], int]) -> list[Fault]:
+        self._line_of, self._faults, self._flat = line_of, list[Fault](), dict[str, Given]()
+        self._origin = Origin("rule", file, line_of(()))
+        self.patterns: tuple[Pattern, ...] = ()
+        self.exclude: tuple[Pattern, ...] = ()
+        if not isinstance(written, Mapping):
+            self._fault((), f"A rule must be a mapping with the key 'tables', not {written!r:.60}.")
+        else:
+            self._read_keys(written)
+        self.values: Mapping[str, Given] = self._flat
+        faults = self._faults
+        del self._line_of, self._faults, self._flat
+        return faults
+
+    def _read_keys(self, written: Mapping[str, Any]) -> None:
+        self.patterns = self._patterns(written, "tables")
+        self.exclude = self._patterns(written, "exclude")
+        self._origin = Origin(f"rule {self.name!r}", self._origin.file, self._origin.line)
+        for key in written:
+            if key not in KEYS:
+                self._fault((key,), unknown("The key", str(key), KEYS))
+        for key, of_table in TABLE_KEYS.items():
+            self._set(key, of_table, written, (key,))
+        actions = written.get("actions", {})
+        if not isinstance(actions, Mapping):
+            self._fault(("actions",), f"'actions' must be a mapping of names of actions, not {actions!r:.60}.")
+            return
+        for key, of_each in EACH_ACTION.items():
+            self._set(key, of_each, written, (key,))
+            if (for_all := self._flat.pop(key, None)) is not None:
+                self._flat |= {f"{action}.{key}": for_all for action in action_names()}
+        for action, values in actions.items():
+            self._read_action(str(action), values)
+
+    def _read_action(self, action: str, written: object) -> None:
+        place: Place = ("actions", action)
+        if not is_action(action):
+            self._fault(place, unknown("The action", action, action_names()))
+            return
+        if not isinstance(written, Mapping):
+            self._fault(place, f"{action!r} must be a mapping, not {written!r:.60}; to run it, write 'enabled: true'.")
+            return
+        for key in written:
+            if key not in OF_ACTION:
+                self._fault((*place, key), unknown(f"The key of {action}", str(key), OF_ACTION))
+        for key, of_action in ACTION_KEYS.items():
+            self._set(f"{action}.{key}", of_action, written, (*place, key))
+        numbers = {name: Key(threshold, "", nullable=True) for name in THRESHOLDS.get(action, {})}
+        self._read_section(action, "thresholds", numbers, written)
+        try:
+            options = {name: Key(read, "", nullable=True) for name, read in option_readers(action).items()}
+        except SnowpackError as error:
+            self._fault(place, str(error))
+            return
+        if options.pop("where", None) is None and f"{action}.where" in self._flat:
+            self._fault((*place, "where"), f"{action} takes no 'where'.")
+        self._read_section(action, "options", options, written)
+
+    def _read_section(self, action: str, section: str, keys: Mapping[str, Key], written: Mapping[str, Any]) -> None:
+        place: Place = ("actions", action, section)
+        values = written.get(section, {})
+        if not isinstance(values, Mapping):
+            self._fault(place, f"{section!r} of {action} must be a mapping, not {values!r:.60}.")
+            return
+        for name in values:
+            if name not in keys:
+                hint = "; write it beside 'options'" if name == "where" and section == "options" else ""
+                what = f"The {section.removesuffix('s')} of {action}"
+                self._fault((*place, name), f"'where' is not an option{hint}." if hint else unknown(what, str(name), keys))
+            else:
+                self._set(f"{action}.{section}.{name}", keys[name], values, (*place, name))
+
+    def _set(self, path: str, key: Key, written: Mapping[str, Any], place: Place) -> None:
+        name = str(place[-1])
+        if name not in written:
+            return
+        value = written[name]
+        if value is None and not key.nullable:
+            self._fault(place, f"{path!r} must have a value, not null.")
+            return
+        try:
+            read = None if value is None else key.read(value)
+        except ValueError as error:
+            self._fault(place, f"{path!r} {error}.")
+            return
+        # Options stay as they are written: the action reads them again, together with those of other rules.
+        kept = value if ".options." in path else read
+        self._flat[path] = Given(kept, Origin(self._origin.source, self._origin.file, self._line_of(place)))
+
+    def _patterns(self, written: Mapping[str, Any], key: str) -> tuple[Pattern, ...]:
+        given = written.get(key, ())
+        texts: Iterable[object] = given if isinstance(given, list | tuple) else [given]
+        patterns = []
+        for number, text in enumerate(texts):
+            try:
+                patterns.append(Pattern.parse(text))
+            except ValueError as error:
+                self._fault((key, number), f"{key!r} {error}.")
+        if key == "tables" and not given:
+            self._fault((), "A rule needs the key 'tables' with a pattern of table names such as 'analytics.*'.")
+        return tuple(patterns)
+
+    def _fault(self, place: Place, message: str) -> None:
+        self._faults.append(Fault(self._origin.file, self._line_of(place), message))

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from airflow_snowpack.humanize import size
 from airflow_snowpack.iceberg.names import TableName
-from airflow_snowpack.scheduling.declared import declaration, parse_bytes, parse_count, parse_text
+from airflow_snowpack.scheduling.declared import declaration, parse_count, parse_text
 from airflow_snowpack.scheduling.triggers.trigger import (
     Judgement,
     Leaf,
@@ -19,6 +19,13 @@ from airflow_snowpack.scheduling.triggers.trigger import (
     run_key,
     table_key,
 )
+
+
+def parse_size(value: object) -> int:
+    """:raises ValueError: as :func:`~airflow_snowpack.sizes.parse_bytes`."""
+    from airflow_snowpack.sizes import parse_bytes  # only for DAG files that count bytes
+
+    return parse_bytes(value)
 
 
 def parse_table(value: object) -> str:
@@ -110,7 +117,7 @@ class BytesAdded(_OfTable, _Counting):
 
     kind: ClassVar[str] = "bytes_added"
     measure: ClassVar[str] = "bytes"
-    checks: ClassVar = {"table": parse_table, "size": parse_bytes}
+    checks: ClassVar = {"table": parse_table, "size": parse_size}
     table: str
     size: int | str
 

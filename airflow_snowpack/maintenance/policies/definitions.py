@@ -1,0 +1,190 @@
+"""The keys of a rule, and the values that hold where no rule and no table property sets any.
+
+Rules and table properties are kept flat: one value for each dotted path, such as ``expire_snapshots.options.max_age``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any
+
+from airflow_snowpack.daily_window import DailyWindow, check_zone, parse_minute
+from airflow_snowpack.maintenance.action import Action
+from airflow_snowpack.maintenance.policies.model import MAX_REWRITE_BYTES, Origin
+from airflow_snowpack.maintenance.readers import described, duration, flag, text, whole_number
+from airflow_snowpack.sizes import parse_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from airflow_snowpack.maintenance.readers import Reader
+
+WINDOW = re.compile(r"(\d\d:\d\d) *- *(\d\d:\d\d)(?: +([A-Za-z0-9_+/-]+))?")
+WINDOW_SCHEMA = {
+    "type": "string",
+    "pattern": r"^[0-2][0-9]:[0-5][0-9] *- *[0-2][0-9]:[0-5][0-9]( +[A-Za-z0-9_+/-]+)?$",
+}
+
+
+@described(
+    {"type": "string", "format": "date-time", "description": "A moment with an offset, such as 2026-12-27T00:00:00+01:00."}
+)
+def moment(value: object) -> datetime:
+    """A moment with its offset; from text, ISO 8601."""
+    if isinstance(value, str):
+        try:
+            value = datetime.fromisoformat(value.strip())
+        except ValueError:
+            raise ValueError(f'must be a moment such as "2026-12-27T00:00:00Z", not {value!r:.60}') from None
+    if not isinstance(value, datetime) or value.tzinfo is None:
+        raise ValueError(f'must be a moment with an offset such as "2026-12-27T00:00:00Z", not {str(value)[:60]!r}')
+    return value
+
+
+@described({"anyOf": [WINDOW_SCHEMA, {"type": "array", "items": WINDOW_SCHEMA}]})
+def windows(value: object) -> tuple[DailyWindow, ...]:
+    """Daily windows: one or a list; from text with commas, each as ``"08:00-20:00 Europe/Berlin"``."""
+    if isinstance(value, str):
+        value = value.split(",")
+    given = list(value) if isinstance(value, list | tuple) else [value]
+    return tuple(each if isinstance(each, DailyWindow) else _window(each) for each in given)
+
+
+def _window(value: object) -> DailyWindow:
+    match = WINDOW.fullmatch(value.strip()) if isinstance(value, str) else None
+    if match is None:
+        raise ValueError(f'must be a daily window such as "08:00-20:00 Europe/Berlin", not {value!r:.60}')
+    try:
+        window = DailyWindow(parse_minute(match[1]), parse_minute(match[2]), check_zone(match[3] or "UTC"))
+    except ValueError as error:
+        raise ValueError(f"has the window {value!r:.60}, and {error}") from None
+    if window.start == window.end:
+        raise ValueError(f"has the window {value!r:.60}, whose end must differ from its start")
+    return window
+
+
+@described({"type": ["integer", "string"], "minimum": 1, "description": 'A number of bytes, or text such as "10 GiB".'})
+def size(value: object) -> int:
+    """A number of bytes; from text, with its unit."""
+    try:
+        return parse_bytes(int(value) if isinstance(value, str) and value.strip().isdecimal() else value)
+    except ValueError as error:
+        raise ValueError(f"{str(error).removeprefix('it ')}, not {value!r:.60}") from None
+
+
+period = duration(at_least=timedelta(minutes=1))
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """A key of a rule.
+
+    :param read: turns what was written into the value.
+    :param nullable: whether ``null`` is a value too: it removes what less specific rules set.
+    """
+
+    read: Reader
+    doc: str
+    nullable: bool = False
+
+
+TABLE_KEYS = {
+    "enabled": Key(flag, "Whether the tables are maintained. A table property or a more specific rule can change it."),
+    "skip": Key(text, "Why the tables are never maintained. No other rule and no table property can change it."),
+    "frozen_until": Key(moment, "No maintenance starts before this moment.", nullable=True),
+    "quiet": Key(windows, "Daily windows in which no maintenance starts; they may go past midnight."),
+    "max_rewrite_bytes": Key(size, "One plan rewrites at most so many bytes of a table."),
+}
+EACH_ACTION = {
+    "cadence": Key(period, "The action runs at most this often.", nullable=True),
+    "deadline": Key(period, "The action runs at least this often while it has something to do.", nullable=True),
+}
+"""Keys of a rule that hold for each action that does not have its own."""
+ACTION_KEYS = {
+    "enabled": Key(flag, "Whether plans may run the action."),
+    **EACH_ACTION,
+    "where": Key(text, "A Spark predicate that limits the action, such as \"month >= '2026-01'\".", nullable=True),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Threshold:
+    """A number at which an action is needed."""
+
+    default: int
+    doc: str
+
+
+THRESHOLDS: dict[str, dict[str, Threshold]] = {
+    Action.REWRITE_DATA_FILES: {
+        "small_files": Threshold(100, "Data files below the minimum size, in partitions that have enough of them to combine."),
+        "large_files": Threshold(10, "Data files above the maximum size."),
+        "files_with_deletes": Threshold(10, "Data files of a good size that have too many deletes."),
+    },
+    Action.REWRITE_POSITION_DELETE_FILES: {"delete_files": Threshold(5, "Position-delete files.")},
+    Action.REWRITE_MANIFESTS: {"small_manifests": Threshold(50, "Manifests that could be combined.")},
+    Action.EXPIRE_SNAPSHOTS: {"old_snapshots": Threshold(20, "Snapshots that are old enough to expire.")},
+    Action.REMOVE_ORPHAN_FILES: {},
+}
+"""By action; an action of another package has none, and runs by its deadline."""
+threshold = whole_number(at_least=1, at_most=2**63 - 1)
+
+DEFAULT_CADENCE = timedelta(hours=6)
+ORPHANS_DEADLINE = timedelta(days=7)
+DELETES_FILES = frozenset({Action.EXPIRE_SNAPSHOTS.value, Action.REMOVE_ORPHAN_FILES.value})
+"""Actions after which files are gone."""
+STOPS_MAINTENANCE = frozenset({"enabled", "skip", "frozen_until", "quiet"})
+"""Values that keep maintenance away from a table."""
+
+
+def default_value(path: str) -> Any:
+    """Return the value of a path that nothing sets. Options are left to the action, whose defaults they have."""
+    if path in TABLE_DEFAULTS:
+        return TABLE_DEFAULTS[path]
+    action, _, key = path.partition(".")
+    if key == "enabled":
+        # Metadata does not show orphan files, nor what an action of another package is for.
+        return action in THRESHOLDS and action != Action.REMOVE_ORPHAN_FILES
+    if key == "deadline":
+        return ORPHANS_DEADLINE if action == Action.REMOVE_ORPHAN_FILES else None
+    if key.startswith("thresholds."):
+        return THRESHOLDS[action][key.partition(".")[2]].default
+    return DEFAULT_CADENCE if key == "cadence" else None
+
+
+TABLE_DEFAULTS: dict[str, Any] = {
+    "enabled": True,
+    "skip": None,
+    "frozen_until": None,
+    "quiet": (),
+    "max_rewrite_bytes": MAX_REWRITE_BYTES,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """A value that a rule or a table property sets."""
+
+    value: Any
+    origin: Origin
+
+
+def nearest(word: str, known: Iterable[str]) -> str | None:
+    """Return the known word with the most similar spelling; ``None`` when none is similar."""
+    return next(iter(get_close_matches(word, list(known), n=1, cutoff=0.7)), None)
+
+
+def unknown(what: str, word: str, known: Iterable[str]) -> str:
+    """Return the sentence for a word that is not known."""
+    names = [str(each) for each in known]
+    near = nearest(word, names)
+    hint = f"did you mean {near!r}?" if near else f"use {', '.join(names)}."
+    return f"{what} {word[:80]!r} is not known; {hint}"
+
+
+Report = Callable[[tuple[str, ...], str], None]
+"""Takes the path of a faulty part and the message."""

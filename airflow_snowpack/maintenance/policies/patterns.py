@@ -1,0 +1,68 @@
+"""Patterns of table names, and which of several is the most specific.
+
+    >>> Pattern.parse("analytics.*").matches("analytics.page_views")
+    True
+    >>> Pattern.parse("analytics.page_*").specificity > Pattern.parse("analytics.*").specificity
+    True
+
+``*`` matches any characters within a level, ``**`` as a level of its own for one level or more. The more specific of two
+patterns has more levels without ``*``; then, more characters other than ``*`` and dots; then, fewer ``**``. So the name of a
+table is more specific than any other pattern that matches it.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+LEVEL = re.compile(r"[A-Za-z0-9_*-]+")
+EVERYTHING = "**"
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """A pattern of ``database.table``. Use :meth:`parse`."""
+
+    text: str
+    levels: tuple[str, ...]
+    specificity: tuple[int, int, int]
+    _expression: re.Pattern[str] = field(repr=False, compare=False)
+
+    @classmethod
+    def parse(cls, text: object) -> Pattern:
+        """Read a pattern.
+
+        :raises ValueError: it is none.
+        """
+        if not isinstance(text, str) or not text.strip():
+            raise ValueError(f'must be a pattern of table names such as "analytics.*", not {text!r:.60}')
+        levels = tuple(text.strip().split("."))
+        for level in levels:
+            if not LEVEL.fullmatch(level) or (EVERYTHING in level and level != EVERYTHING):
+                raise ValueError(
+                    f"has {text!r:.60}: each level of a pattern has letters, digits, '_', '-' and '*', or is '**' alone"
+                )
+        if len(levels) == 1 and levels[0] != EVERYTHING:
+            raise ValueError(f'has {text!r:.60}: name the database and the table, such as "{levels[0]}.*"; "**" is every table')
+        literal = [level for level in levels if "*" not in level]
+        characters = sum(len(level.replace("*", "")) for level in levels)
+        expression = r"\.".join(".+" if level == EVERYTHING else _level(level) for level in levels)
+        return cls(".".join(levels), levels, (len(literal), characters, -levels.count(EVERYTHING)), re.compile(expression))
+
+    @property
+    def database(self) -> str | None:
+        """The first level, if it has no ``*``: only tables with this first level match."""
+        return None if "*" in self.levels[0] else self.levels[0]
+
+    @property
+    def is_name(self) -> bool:
+        """Whether it is the name of one table."""
+        return "*" not in self.text
+
+    def matches(self, dotted: str) -> bool:
+        """Whether it matches ``database.table``."""
+        return self._expression.fullmatch(dotted) is not None
+
+
+def _level(level: str) -> str:
+    return "[^.]*".join(re.escape(part) for part in level.split("*"))

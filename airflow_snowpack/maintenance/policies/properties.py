@@ -1,0 +1,199 @@
+"""What a table's own properties set: the published names, and ``snowpack.`` with the dotted path of any value.
+
+    snowpack.max_snapshot_age_days = 30
+    snowpack.rewrite_data_files.deadline = 2d
+    compaction_skip = true
+
+A property that cannot be used never fails a fleet, and it fails safe: one that keeps maintenance away from the table keeps it
+away; one that limits an action, or sets an option of an action that deletes files, disables that action; otherwise the value
+below it holds. A name with a spelling mistake counts as the nearest name that is known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from functools import cache
+from typing import TYPE_CHECKING
+
+from airflow_snowpack.maintenance.action import Action, action_names
+from airflow_snowpack.maintenance.options import option_readers, usable_actions
+from airflow_snowpack.maintenance.policies.definitions import (
+    ACTION_KEYS,
+    DELETES_FILES,
+    EACH_ACTION,
+    STOPS_MAINTENANCE,
+    TABLE_KEYS,
+    THRESHOLDS,
+    Given,
+    nearest,
+    threshold,
+)
+from airflow_snowpack.maintenance.policies.model import Origin, TableProblem
+from airflow_snowpack.maintenance.readers import flag, whole_number
+
+if TYPE_CHECKING:
+    from airflow_snowpack.maintenance.readers import Reader
+
+PREFIX = "snowpack."
+HARD_SKIP = "compaction_skip"
+
+
+@dataclass(frozen=True, slots=True)
+class Property:
+    """A property.
+
+    :param paths: of the values that it sets.
+    :param read: turns its text into the value.
+    """
+
+    paths: tuple[str, ...]
+    read: Reader
+
+    @property
+    def stops_maintenance(self) -> bool:
+        """Whether it is about keeping maintenance away from the table."""
+        return self.paths[0] in STOPS_MAINTENANCE
+
+    def stopped_actions(self) -> set[str]:
+        """The actions that must not run while it cannot be used."""
+        stopped = set()
+        for path in self.paths:
+            action, _, key = path.partition(".")
+            deletes = action in DELETES_FILES or action not in THRESHOLDS
+            if key in ("enabled", "where") or (deletes and key.startswith("options.")):
+                stopped.add(action)
+        return stopped
+
+
+@dataclass(slots=True)
+class FromProperties:
+    """What the properties of a table set.
+
+    :param skip: why the table is skipped; ``None`` when its properties do not skip it.
+    :param stopped: by action, the property that cannot be used.
+    """
+
+    values: dict[str, Given] = field(default_factory=dict)
+    problems: list[TableProblem] = field(default_factory=list)
+    skip: Given | None = None
+    stopped: dict[str, Origin] = field(default_factory=dict)
+
+
+def is_relevant(name: str) -> bool:
+    """Whether a table property is about maintenance."""
+    return name.startswith(PREFIX) or name == HARD_SKIP
+
+
+def _number(at_least: int, at_most: int) -> Reader:
+    return whole_number(at_least=at_least, at_most=at_most)
+
+
+def _times(unit: timedelta, at_most: int) -> Reader:
+    read = _number(1, at_most)
+
+    def period(value: object) -> timedelta:
+        return int(read(value)) * unit
+
+    return period
+
+
+@cache
+def known_properties() -> Mapping[str, Property]:
+    """Return all properties by their full name."""
+    rewrites = (Action.REWRITE_DATA_FILES, Action.REWRITE_POSITION_DELETE_FILES)
+    data = option_readers(Action.REWRITE_DATA_FILES)
+
+    def of_data(option: str) -> Property:
+        return Property((f"{Action.REWRITE_DATA_FILES}.options.{option}",), data[option])
+
+    published = {
+        "maintenance_enabled": Property(("enabled",), flag),
+        "maintenance_cadence_hours": Property(
+            tuple(f"{action}.cadence" for action in action_names()), _times(timedelta(hours=1), 24 * 3650)
+        ),
+        "target_file_size_bytes": of_data("target_file_size_bytes"),
+        "max_snapshot_age_days": Property((f"{Action.EXPIRE_SNAPSHOTS}.options.max_age",), _times(timedelta(days=1), 36_500)),
+        "min_input_files": of_data("min_input_files"),
+        "delete_file_threshold": Property((f"{Action.REWRITE_POSITION_DELETE_FILES}.thresholds.delete_files",), threshold),
+        "partial_progress_max_commits": Property(
+            tuple(f"{action}.options.partial_progress_max_commits" for action in rewrites), data["partial_progress_max_commits"]
+        ),
+        "rewrite_data_delete_file_threshold": of_data("delete_file_threshold"),
+        "rewrite_data_delete_ratio_threshold": of_data("delete_ratio_threshold"),
+        "rewrite_data_rewrite_all": of_data("rewrite_all"),
+    }
+    paths = {path: Property((path,), read) for path, read in _readers_by_path()}
+    for key, of_each in EACH_ACTION.items():
+        paths[key] = Property(tuple(f"{action}.{key}" for action in action_names()), of_each.read)
+    named = {f"{PREFIX}{name}": found for name, found in (paths | published).items()}
+    return named | {HARD_SKIP: Property(("skip",), flag)}
+
+
+def _readers_by_path() -> Iterable[tuple[str, Reader]]:
+    for name, key in TABLE_KEYS.items():
+        yield name, key.read
+    for action in usable_actions():
+        readers = option_readers(action)
+        for name, key in ACTION_KEYS.items():
+            if name != "where" or "where" in readers:
+                yield f"{action}.{name}", key.read
+        for name in THRESHOLDS.get(action, {}):
+            yield f"{action}.thresholds.{name}", threshold
+        for name, read in readers.items():
+            if name != "where":
+                yield f"{action}.options.{name}", read
+
+
+def read_properties(properties: Iterable[tuple[str, str]]) -> FromProperties:
+    """Read the properties of a table that are about maintenance, the general ones first.
+
+    :param properties: those for which :func:`is_relevant` is true.
+    """
+    found, known = FromProperties(), known_properties()
+
+    def precedence(each: tuple[str, str]) -> tuple[int, int]:
+        """A property for one action is above one for all, and a dotted path above the published name of the same value."""
+        return (-len(known[each[0]].paths) if each[0] in known else 0, each[0].count("."))
+
+    for name, text in sorted(sorted(properties), key=precedence):
+        _read_one(found, known, name, text)
+    return found
+
+
+def _read_one(found: FromProperties, known: Mapping[str, Property], name: str, text: str) -> None:
+    origin = Origin(f"table property {name}")
+    if name not in known:
+        near = nearest(name, known)
+        hint = f"did you mean {near!r}?" if near else "airflow snowpack policies schema lists what can be set."
+        _fail(found, known[near] if near else None, origin, name, text, f"it is not known; {hint}")
+        return
+    prop = known[name]
+    try:
+        value = prop.read(text)
+    except ValueError as error:
+        _fail(found, prop, origin, name, text, f"it {error}.")
+        return
+    if name == HARD_SKIP:
+        if value:
+            found.skip = Given(f"table property {name} is true", origin)
+    elif prop.paths == ("skip",):
+        found.skip = found.skip or Given(f"{value} ({origin})", origin)
+    else:
+        found.values |= dict.fromkeys(prop.paths, Given(value, origin))
+
+
+def _fail(found: FromProperties, prop: Property | None, origin: Origin, name: str, text: str, problem: str) -> None:
+    stopped = set() if prop is None else prop.stopped_actions()
+    if prop is not None and prop.stops_maintenance:
+        instead = "The table is skipped until it is corrected."
+        found.skip = found.skip or Given(f"{origin} cannot be used: {problem}", origin)
+    elif stopped:
+        instead = f"{' and '.join(sorted(stopped))} is disabled until it is corrected."
+        found.stopped |= dict.fromkeys(stopped, origin)
+    else:
+        instead = "The value below it holds."
+    found.problems.append(
+        TableProblem(name, text, f"The table property {name} = {text[:80]!r} cannot be used: {problem} {instead}")
+    )

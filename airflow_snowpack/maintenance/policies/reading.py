@@ -1,0 +1,132 @@
+"""Reads the rules of ``policies.yaml``, and keeps the line of each part for origins and messages.
+
+    default:
+      cadence: 12h
+    rules:
+      - tables: analytics.*
+        exclude: analytics.tmp_*
+        quiet: 08:00-20:00 Europe/Berlin
+        actions:
+          expire_snapshots:
+            deadline: 7d
+            options: {max_age: 10d}
+
+``default`` is a rule for every table. A Python file names its :class:`Policies` ``policies``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from airflow_snowpack.maintenance.policies.definitions import unknown
+from airflow_snowpack.maintenance.policies.errors import Fault
+from airflow_snowpack.maintenance.policies.patterns import EVERYTHING
+from airflow_snowpack.maintenance.policies.rule import Rule
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from yaml import Node
+
+    from airflow_snowpack.maintenance.policies.rule import Place
+
+TOP_LEVEL = ("default", "rules")
+DEEPEST = 12
+"""How deep the mappings and lists of a file may be nested; an alias may nest into itself."""
+
+
+def read_rules(text: str, file: str) -> tuple[list[Rule], list[Fault]]:
+    """Read a YAML text.
+
+    :param file: the name of the file, without folders.
+    :returns: the rules that can be used in their order, and what cannot be used.
+    """
+    faults: list[Fault] = []
+    written, lines = _load(text, file, faults)
+    rules: list[Rule | None] = []
+    if faults or written is None:
+        return [], faults
+    if not isinstance(written, dict):
+        return [], [
+            Fault(file, 1, f"The file must be a mapping with {' and '.join(map(repr, TOP_LEVEL))}, not a list or a text.")
+        ]
+    for key in written:
+        if key not in TOP_LEVEL:
+            faults.append(Fault(file, lines[(key,)], unknown("The key", str(key), TOP_LEVEL)))
+    if "default" in written:
+        rules.append(_read_default(written["default"], file, _lines_below(lines, ("default",)), faults))
+    listed = written.get("rules") or []
+    if not isinstance(listed, list):
+        faults.append(Fault(file, lines[("rules",)], f"'rules' must be a list, not {listed!r:.60}."))
+        listed = []
+    for number, rule in enumerate(listed):
+        rules.append(Rule.from_file(rule, file, _lines_below(lines, ("rules", number)), faults))
+    return [rule for rule in rules if rule is not None], faults
+
+
+def _read_default(written: object, file: str, line_of: Callable[[Place], int], faults: list[Fault]) -> Rule | None:
+    if isinstance(written, dict):
+        for key in ("tables", "exclude"):
+            if key in written:
+                faults.append(Fault(file, line_of((key,)), f"'default' is for every table; move {key!r} to a rule."))
+                return None
+        written = {"tables": EVERYTHING, **written}
+    return Rule.from_file(written, file, line_of, faults)
+
+
+def _lines_below(lines: dict[Place, int], top: Place) -> Callable[[Place], int]:
+    def line_of(place: Place) -> int:
+        whole = (*top, *place)
+        while whole not in lines:
+            whole = whole[:-1]
+        return lines[whole]
+
+    return line_of
+
+
+def _load(text: str, file: str, faults: list[Fault]) -> tuple[Any, dict[Place, int]]:
+    """Return the values of the text, and the line of each by its place."""
+    import yaml
+
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)(text)
+    lines: dict[Place, int] = {(): 1}
+    try:
+        node = loader.get_single_node()
+        return (None if node is None else _value(loader, node, (), lines, file, faults)), lines
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        faults.append(Fault(file, mark.line + 1 if mark else 0, f"This is not valid YAML: {error.problem or error.context}."))
+    except yaml.YAMLError as error:
+        faults.append(Fault(file, 0, f"This is not valid YAML: {' '.join(str(error).split())}."))
+    finally:
+        loader.dispose()
+    return None, lines
+
+
+def _value(loader: Any, node: Node, place: Place, lines: dict[Place, int], file: str, faults: list[Fault]) -> Any:
+    import yaml
+
+    lines.setdefault(place, node.start_mark.line + 1)
+    if len(place) > DEEPEST:
+        raise yaml.MarkedYAMLError(problem="it is nested too deep", problem_mark=node.start_mark)
+    if isinstance(node, yaml.SequenceNode):
+        return [_value(loader, each, (*place, number), lines, file, faults) for number, each in enumerate(node.value)]
+    if not isinstance(node, yaml.MappingNode):
+        return loader.construct_object(node, deep=True)
+    _refuse_repeated_keys(node, file, faults)
+    loader.flatten_mapping(node)
+    mapping = {}
+    for key_node, value_node in node.value:
+        key = loader.construct_object(key_node, deep=True)
+        key = key if isinstance(key, str) else str(key)
+        lines[(*place, key)] = key_node.start_mark.line + 1
+        mapping[key] = _value(loader, value_node, (*place, key), lines, file, faults)
+    return mapping
+
+
+def _refuse_repeated_keys(node: Any, file: str, faults: list[Fault]) -> None:
+    first: dict[str, int] = {}
+    for key, _ in node.value:
+        line = key.start_mark.line + 1
+        if isinstance(key.value, str) and first.setdefault(key.value, line) != line:
+            faults.append(Fault(file, line, f"The key {key.value!r} is there twice, first in line {first[key.value]}."))

@@ -1,0 +1,64 @@
+"""When the daily windows end in which no maintenance starts."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from textwrap import dedent
+from typing import TYPE_CHECKING
+
+import pytest
+
+from airflow_snowpack.iceberg.names import TableName
+from airflow_snowpack.maintenance.policies import Policies, Rule, TablePolicy
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+PAGE_VIEWS = TableName("lake", "analytics", "page_views")
+
+
+def table(dotted: str) -> TableName:
+    return TableName.parse(dotted, catalog="lake")
+
+
+def policy(*rules: Rule, of: str = "analytics.page_views", **properties: str) -> TablePolicy:
+    """The policy of a table whose properties are written with ``__`` for a dot."""
+    return Policies(rules).of(table(of), {name.replace("__", "."): text for name, text in properties.items()})
+
+
+def loaded(folder: Path, text: str) -> Policies:
+    file = folder / "policies.yaml"
+    file.write_text(dedent(text))
+    return Policies.load(file)
+
+
+class TestQuietWindows:
+    def until(self, now: datetime, *quiet: str) -> datetime | None:
+        return policy(Rule("**", quiet=quiet)).quiet_until(now)
+
+    def test_a_window_past_midnight_ends_by_the_clocks_of_its_zone(self) -> None:
+        assert self.until(datetime(2026, 7, 1, 21, tzinfo=UTC), "22:00-06:00 Europe/Berlin") == datetime(
+            2026, 7, 2, 4, tzinfo=UTC
+        )
+        assert self.until(datetime(2026, 7, 1, 19, tzinfo=UTC), "22:00-06:00 Europe/Berlin") is None
+
+    def test_the_end_itself_is_outside(self) -> None:
+        assert self.until(datetime(2026, 7, 1, 6, tzinfo=UTC), "05:00-06:00") is None
+
+    def test_windows_that_follow_each_other_end_together(self) -> None:
+        now = datetime(2026, 7, 1, 9, tzinfo=UTC)
+        assert self.until(now, "08:00-12:00", "12:00-17:00", "18:00-19:00") == datetime(2026, 7, 1, 17, tzinfo=UTC)
+
+    def test_windows_that_cover_the_day_are_looked_at_for_two_days(self) -> None:
+        now = datetime(2026, 7, 1, 9, tzinfo=UTC)
+        until = self.until(now, "00:00-12:00", "12:00-00:00")
+        assert until is not None
+        assert until - now >= timedelta(days=2)
+
+    @pytest.mark.parametrize(("day", "hours"), [(28, 8), (24, 9)])
+    def test_a_night_in_which_the_clocks_change_is_an_hour_shorter_or_longer(self, day: int, hours: int) -> None:
+        month = 3 if day == 28 else 10
+        evening = datetime(2026, month, day, 21 if month == 3 else 20, tzinfo=UTC)  # 22:00 in Berlin
+        ends = self.until(evening, "22:00-07:00 Europe/Berlin")
+        assert ends is not None
+        assert ends - evening == timedelta(hours=hours + (1 if month == 10 else 0))
