@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Protocol
 
 import sqlalchemy as sa
 
@@ -51,6 +51,14 @@ class Submission:
 
     job: Job
     again: bool = False
+
+
+class KeepsJob(Protocol):
+    """What a submission writes in one transaction with its job, so that the same request never becomes a second job."""
+
+    def keep(self, conn: sa.Connection, job_id: str, now: datetime) -> None:
+        """Store the id of the job; an error undoes the submission."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ from airflow_snowpack.jobs.claim_order import turn_of
 from airflow_snowpack.jobs.claims import Claims
 from airflow_snowpack.jobs.drain import read_drain, write_drain
 from airflow_snowpack.jobs.errors import DrainModeOn, JobNotFound, JobRunsInTask, JobStillActive, LockInUse, TableLocked
-from airflow_snowpack.jobs.idempotency import KeyTaken, RequestKey, Submission
+from airflow_snowpack.jobs.idempotency import KeepsJob, KeyTaken, RequestKey, Submission
 from airflow_snowpack.jobs.model import (
     ActionResult,
     Claim,
@@ -63,7 +63,7 @@ class Jobs(Claims):
         priority: int = DEFAULT_PRIORITY,
         actor: Actor | None = None,
         rerun_of: str | None = None,
-        key: RequestKey | None = None,
+        key: KeepsJob | None = None,
     ) -> Job:
         """Lock the table, record the job and queue it, in one transaction.
 

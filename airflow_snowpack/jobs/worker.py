@@ -97,6 +97,7 @@ class JobWorker:
     :param resumes: what the names of this worker's earlier tries begin with; a job that one of them has claimed comes first.
     :param claiming: the block in which a job is claimed. A signal handler in the thread of :meth:`run_once` has to wait for its
         end before it abandons the job, because :meth:`abandon` waits for the claim.
+    :param claim_next: claims the next job, of those that this worker is for; ``None`` for the head of the queue.
     """
 
     def __init__(
@@ -111,10 +112,12 @@ class JobWorker:
         sign: SignOfLife | None = None,
         resumes: str | None = None,
         claiming: Callable[[], AbstractContextManager[None]] = nullcontext,
+        claim_next: Callable[[], Claim | None] | None = None,
     ) -> None:
         self._jobs = jobs
         self._resumes = resumes
         self._claiming = claiming
+        self._claim_next = claim_next
         self._make_engine = make_engine
         self._worker_id = worker_id
         self._catalog_id = catalog_id
@@ -206,6 +209,8 @@ class JobWorker:
             if claim := self._jobs.reclaim(self._resumes, self._worker_id, catalog_id=self._catalog_id):
                 return claim
             self._resumes = None
+        if self._claim_next is not None:
+            return self._claim_next()
         return self._jobs.claim(self._worker_id, catalog_id=self._catalog_id)
 
     def _report_left(self) -> None:

@@ -1,0 +1,178 @@
+"""What a pass did: the numbers, what failed and for which cause, and what waits and why.
+
+report = PassReport.of(planned, passes.entries(planned.pass_id), now)
+report.lines()          # for the log, and for a notifier
+report.to_json()        # for XCom, and in the store once the pass has ended
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Self
+
+from airflow_snowpack.humanize import duration, join, number, plural, sentence, size
+from airflow_snowpack.maintenance.fleet.budget import Cost
+from airflow_snowpack.maintenance.fleet.model import EntryState, Pass, PassEntry
+
+if TYPE_CHECKING:
+    from airflow_snowpack.iceberg.names import TableName
+
+MAX_LISTED = 50
+"""How many tables of each outcome a report lists by name; the numbers count all of them."""
+MAX_NAMED = 3
+"""How many tables of one cause a line names."""
+VARIABLE = re.compile(r"'[^']*'|\"[^\"]*\"|`[^`]*`|\b[a-z0-9]+://\S+|(?<![\w.])/[\w./=%+-]+|\b[0-9a-f]{8}[0-9a-f-]{8,}\b|\d+")
+"""What differs between errors of one cause: quoted names, addresses, paths, ids and numbers."""
+
+
+def cause_of(error: str, table: TableName) -> str:
+    """Return an error without what is particular to one table, so that errors of one cause are equal."""
+    line = error.strip().partition("\n")[0]
+    return VARIABLE.sub("…", line.replace(str(table), "…").replace(table.dotted, "…"))[:200]
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Tables with one cause or one kind of reason.
+
+    :param cause: as :func:`cause_of` returns it; ``example`` is the reason of the first table in full.
+    """
+
+    cause: str
+    example: str
+    tables: tuple[str, ...]
+    job_ids: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the group as JSON values, with at most :data:`MAX_LISTED` tables."""
+        listed = {"tables": list(self.tables[:MAX_LISTED]), "job_ids": list(self.job_ids[:MAX_LISTED])}
+        return {"cause": self.cause, "example": self.example, "count": len(self.tables), **listed}
+
+    def line(self) -> str:
+        """Return the group as a line of text."""
+        more = len(self.tables) - MAX_NAMED
+        named = [*self.tables[:MAX_NAMED], f"{more} more"] if more > 0 else self.tables
+        return f"{join(named)}: {sentence(self.example)}"
+
+
+@dataclass(frozen=True, slots=True)
+class PassReport:
+    """The report of a pass.
+
+    :param counts: of tables: those of the plan (``listed``, ``excluded``, ``unchanged``, ``healthy``), and one number for each
+        state of the entries.
+    :param spent: by the jobs that have ended; ``estimated`` is what the plan expected of the same jobs.
+    :param removed: files; ``estimated_removed`` likewise.
+    :param failed, waiting, unreadable: grouped by cause, the largest group first.
+    """
+
+    pass_id: str
+    started_at: datetime
+    seconds: float
+    has_ended: bool
+    counts: Mapping[str, int]
+    spent: Cost
+    estimated: Cost
+    removed: int
+    estimated_removed: int
+    failed: tuple[Group, ...] = ()
+    waiting: tuple[Group, ...] = ()
+    unreadable: tuple[Group, ...] = ()
+
+    @classmethod
+    def of(cls, planned: Pass, entries: Sequence[PassEntry], now: datetime) -> Self:
+        """Return the report of a pass as it is now."""
+        states = Counter(entry.state for entry in entries)
+        planned_counts = {name: planned.counts.get(name, 0) for name in ("listed", "excluded", "unchanged", "healthy")}
+        ended = [entry for entry in entries if entry.spent is not None]
+        return cls(
+            pass_id=planned.pass_id,
+            started_at=planned.started_at,
+            seconds=((planned.ended_at or now) - planned.started_at).total_seconds(),
+            has_ended=planned.ended_at is not None,
+            counts=planned_counts | {state.value: states[state] for state in EntryState},
+            spent=_sum(entry.spent for entry in ended if entry.spent),
+            estimated=_sum(entry.cost for entry in ended),
+            removed=sum(entry.removed or 0 for entry in ended),
+            estimated_removed=sum(entry.files_removed for entry in ended),
+            failed=_grouped(entries, EntryState.FAILED),
+            waiting=_grouped(entries, EntryState.WAITING),
+            unreadable=_grouped(entries, EntryState.UNREADABLE),
+        )
+
+    def lines(self) -> list[str]:
+        """Return the report as lines of text: what was done, then a line for each outcome and cause."""
+        counts, unfinished = self.counts, self.counts["chosen"] + self.counts["submitted"]
+        listed = plural(counts["listed"], "table")
+        lines = [
+            f"{listed}: {number(counts['unchanged'])} unchanged, {number(counts['healthy'])} healthy, "
+            f"{number(counts['maintained'])} maintained, {number(counts['failed'])} failed, {number(counts['waiting'])} waiting",
+        ]
+        if counts["excluded"]:
+            lines.append(f"{plural(counts['excluded'], 'table')} excluded by policies")
+        if counts["maintained"] or counts["failed"]:
+            lines.append(
+                f"{_amounts(self.removed, self.spent)} in {duration(self.seconds)} "
+                f"(estimate: {_amounts(self.estimated_removed, self.estimated)})"
+            )
+        for label, groups in (("Failed", self.failed), ("Waiting", self.waiting), ("Unreadable", self.unreadable)):
+            lines += [f"{label}: {plural(len(group.tables), 'table')}: {group.line()}" for group in groups]
+        if counts["gone"]:
+            lines.append(f"Gone: {plural(counts['gone'], 'table')} dropped or renamed after the plan")
+        if unfinished:
+            lines.append(
+                f"Not ended: {plural(unfinished, 'table')}: a worker still runs, or was lost and the sweep requeues its job"
+            )
+        return lines
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the report as JSON values."""
+        return {
+            "pass_id": self.pass_id,
+            "started_at": self.started_at.isoformat(),
+            "seconds": self.seconds,
+            "ended": self.has_ended,
+            "counts": dict(self.counts),
+            "spent": _cost_json(self.spent),
+            "estimated": _cost_json(self.estimated),
+            "files_removed": self.removed,
+            "files_removed_estimated": self.estimated_removed,
+            "failed": [group.to_json() for group in self.failed],
+            "waiting": [group.to_json() for group in self.waiting],
+            "unreadable": [group.to_json() for group in self.unreadable],
+            "text": "\n".join(self.lines()),
+        }
+
+
+def _amounts(removed: int, cost: Cost) -> str:
+    return f"{plural(removed, 'file')} removed, {size(cost.bytes)} rewritten, {cost.gb_hours:.2f} GB·h"
+
+
+def _sum(costs: Iterable[Cost]) -> Cost:
+    total = list(costs)
+    return Cost(sum(cost.gb_hours for cost in total), sum(cost.bytes for cost in total), sum(cost.seconds for cost in total))
+
+
+def _cost_json(cost: Cost) -> dict[str, float | int]:
+    return {"gb_hours": cost.gb_hours, "bytes": cost.bytes, "seconds": cost.seconds}
+
+
+def _grouped(entries: Sequence[PassEntry], state: EntryState) -> tuple[Group, ...]:
+    groups: defaultdict[str, list[PassEntry]] = defaultdict(list)
+    for entry in entries:
+        if entry.state is state:
+            groups[cause_of(entry.reason or "", entry.table)].append(entry)
+    made = [
+        Group(
+            cause,
+            members[0].reason or "",
+            tuple(entry.table.dotted for entry in members),
+            tuple(entry.job_id for entry in members if entry.job_id),
+        )
+        for cause, members in groups.items()
+    ]
+    return tuple(sorted(made, key=lambda group: (-len(group.tables), group.cause)))

@@ -1,0 +1,195 @@
+"""The jobs of a pass: one for each chosen table, claimed in order, within the budget, and named when no worker claimed them."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from airflow_snowpack.iceberg import TableName
+from airflow_snowpack.jobs import ActionOutcome, ActionResult, DrainModeOn, Jobs, JobStatus
+from airflow_snowpack.maintenance.fleet import Budget, EntryState, Pass, PassEntry, PassState
+from airflow_snowpack.maintenance.fleet.budget import Cost
+from airflow_snowpack.maintenance.fleet.model import PlannedTable, Planning
+from airflow_snowpack.maintenance.fleet.passes import FleetPasses
+from airflow_snowpack.maintenance.fleet.progress import NOT_CLAIMED, OUT_OF_TIME, OVERSPENT, PassWork
+from airflow_snowpack.maintenance.fleet.report import PassReport
+from airflow_snowpack.store import Store
+
+from .conftest import MovedClock
+
+HOUR = Cost(gb_hours=4.0, bytes=1_000, seconds=3_600.0)
+
+
+def table(name: str) -> TableName:
+    return TableName("lake", "demo", name, "c0ffee")
+
+
+@pytest.fixture
+def jobs(store: Store) -> Jobs:
+    return Jobs(store)
+
+
+@pytest.fixture
+def work(passes: FleetPasses, jobs: Jobs) -> PassWork:
+    return PassWork(passes, jobs)
+
+
+def planned(passes: FleetPasses, *names: str, budget: Budget | None = None, cost: Cost = HOUR) -> Pass:
+    planning = passes.begin("dag/run/plan", "lake", "c0ffee", budget or Budget(tables=9), workers=2, holder="worker-1")
+    assert isinstance(planning, Planning)
+    evidence = {"rewrite_data_files": "12 of 12 files are small"}
+    entries = [
+        PassEntry(table(name), place, EntryState.CHOSEN, evidence=evidence, cost=cost, files_removed=11)
+        for place, name in enumerate(names)
+    ]
+    return passes.plan(planning, entries, [PlannedTable(table(name), "m1", "p1", True) for name in names], {"listed": 9})
+
+
+def end(jobs: Jobs, entry: PassEntry, error: str | None = None, **metrics: float) -> None:
+    status = JobStatus.COMPLETED if error is None else JobStatus.FAILED
+    claim = jobs.claim("pod-1", job_id=entry.job_id, catalog_id="c0ffee")
+    assert claim is not None
+    done = ActionOutcome.SUCCEEDED if error is None else ActionOutcome.FAILED
+    result = ActionResult("rewrite_data_files", done, "Compacted", metrics.pop("seconds", 1_800.0), error=error, metrics=metrics)
+    assert jobs.finish(claim, status, [result], error)
+
+
+def states(passes: FleetPasses, planned: Pass) -> dict[str, EntryState]:
+    return {entry.table.table: entry.state for entry in passes.entries(planned.pass_id)}
+
+
+def reasons(passes: FleetPasses, planned: Pass) -> dict[str, str | None]:
+    return {entry.table.table: entry.reason for entry in passes.entries(planned.pass_id) if entry.reason}
+
+
+def waited(passes: FleetPasses, name: str) -> int:
+    number: int = passes.last_plans("lake", "c0ffee")[table(name).lock_key].passes_waited
+    return number
+
+
+def test_each_chosen_table_gets_one_job_however_often_the_pass_is_submitted(
+    passes: FleetPasses, work: PassWork, jobs: Jobs
+) -> None:
+    this = planned(passes, "a", "b")
+    assert (work.submit(this), work.submit(this)) == (2, 0)
+    claimable = work.claimable(this)
+    assert [entry.table.table for entry in claimable] == ["a", "b"]
+    assert jobs.queue_depth("c0ffee") == 2
+    assert jobs.get(claimable[0].job_id or "").submitted_by == "dag/run/plan"
+
+
+def test_a_locked_table_waits_for_the_next_pass_and_the_others_go_on(passes: FleetPasses, work: PassWork, jobs: Jobs) -> None:
+    this = planned(passes, "a", "b")
+    jobs.submit(table("a"), ["expire_snapshots"])
+    assert work.submit(this) == 1
+    assert states(passes, this) == {"a": EntryState.WAITING, "b": EntryState.SUBMITTED}
+    assert "has been locked by" in (reasons(passes, this)["a"] or "")
+    assert (waited(passes, "a"), waited(passes, "b")) == (1, 0)
+
+
+@pytest.mark.one_database
+def test_a_pass_continues_after_drain_mode(passes: FleetPasses, work: PassWork, jobs: Jobs) -> None:
+    this = planned(passes, "a")
+    jobs.set_drain(True, by="me")
+    with pytest.raises(DrainModeOn):
+        work.submit(this)
+    jobs.set_drain(False, by="me")
+    assert work.submit(this) == 1
+
+
+def test_the_outcome_of_each_job_is_recorded_beside_its_estimate(passes: FleetPasses, work: PassWork, jobs: Jobs) -> None:
+    this = planned(passes, "a", "b")
+    work.submit(this)
+    first, second = work.claimable(this)
+    end(jobs, first, rewritten_data_files_count=12, rewritten_bytes_count=900)
+    end(jobs, second, "Disk 7 of node 3 is full")
+
+    settled = work.settle(this)
+    assert [entry.state for entry in settled] == [EntryState.MAINTAINED, EntryState.FAILED]
+    assert settled[0].spent == Cost(gb_hours=2.0, bytes=900, seconds=1_800.0), "half of the estimated time"
+    assert (settled[0].removed, settled[1].reason) == (12, "Disk 7 of node 3 is full")
+    assert work.settle(this) == []
+
+
+def test_no_table_is_claimed_that_would_end_after_the_time_of_the_pass(
+    passes: FleetPasses, work: PassWork, jobs: Jobs, clock: MovedClock
+) -> None:
+    this = planned(passes, "a", "b", budget=Budget(time=timedelta(hours=2)))
+    work.submit(this)
+    assert len(work.claimable(this)) == 2
+    clock.move(timedelta(minutes=61))
+    assert work.claimable(this) == []
+    clock.move(timedelta(hours=1))
+    ended = work.close(this)
+    assert ended.state is PassState.ENDED
+    assert reasons(passes, this) == {"a": OUT_OF_TIME, "b": OUT_OF_TIME}
+    assert jobs.queue_depth("c0ffee") == 0
+    assert jobs.locks.get(table("a")) is None
+
+
+def test_when_outcomes_exceed_estimates_the_last_tables_are_withdrawn(passes: FleetPasses, work: PassWork, jobs: Jobs) -> None:
+    this = planned(passes, "a", "b", "c", budget=Budget(gb_hours=12))
+    work.submit(this)
+    end(jobs, work.claimable(this)[0], seconds=2 * 3_600.0)  # 8 GB·h instead of 4
+    work.settle(this)
+    assert states(passes, this) == {"a": EntryState.MAINTAINED, "b": EntryState.SUBMITTED, "c": EntryState.WAITING}
+    assert reasons(passes, this) == {"c": OVERSPENT}
+    assert waited(passes, "c") == 1
+
+
+def test_a_pass_with_a_job_that_a_worker_has_stays_open_until_it_ends(passes: FleetPasses, work: PassWork, jobs: Jobs) -> None:
+    this = planned(passes, "a", "b")
+    work.submit(this)
+    claim = jobs.claim("pod-1", catalog_id="c0ffee")
+    assert claim is not None
+    closed = work.close(this)
+    assert closed.state is PassState.RUNNING
+    assert states(passes, this) == {"a": EntryState.SUBMITTED, "b": EntryState.WAITING}
+    assert reasons(passes, this) == {"b": NOT_CLAIMED}
+    jobs.finish(claim, JobStatus.COMPLETED, [])
+    assert work.close(this).state is PassState.ENDED
+    assert states(passes, this)["a"] is EntryState.MAINTAINED
+
+
+def test_a_table_whose_job_was_withdrawn_by_a_killed_process_is_named(passes: FleetPasses, work: PassWork, jobs: Jobs) -> None:
+    from airflow_snowpack.jobs.withdrawal import withdraw
+
+    this = planned(passes, "a")
+    work.submit(this)
+    assert withdraw(jobs.store, work.claimable(this)[0].job_id or "", OUT_OF_TIME)
+    work.settle(this)
+    assert reasons(passes, this) == {"a": f"Its job was cancelled: {OUT_OF_TIME}"}
+    assert waited(passes, "a") == 1
+
+
+def test_a_table_that_was_not_submitted_is_named_when_the_pass_ends(passes: FleetPasses, work: PassWork) -> None:
+    this = planned(passes, "a")
+    work.close(this)
+    assert reasons(passes, this) == {"a": "Its job was not submitted before the pass ended."}
+
+
+@pytest.mark.one_database
+def test_failures_are_grouped_by_their_cause(passes: FleetPasses, work: PassWork, jobs: Jobs, store: Store) -> None:
+    this = planned(passes, "a", "b", "c", "d")
+    work.submit(this)
+    for number, entry in enumerate(work.claimable(this)[:3]):
+        error = "Cannot read lake.demo.c" if number == 2 else f"Disk {number} of {entry.table} is full"
+        end(jobs, entry, error)
+    report = PassReport.of(work.close(this), passes.entries(this.pass_id), store.clock())
+
+    assert [(group.cause, group.tables) for group in report.failed] == [
+        ("Disk … of … is full", ("demo.a", "demo.b")),
+        ("Cannot read …", ("demo.c",)),
+    ]
+    assert report.lines() == [
+        "9 tables: 0 unchanged, 0 healthy, 0 maintained, 3 failed, 1 waiting",
+        "0 files removed, 0 B rewritten, 6.00 GB·h in 0 s (estimate: 33 files removed, 2.9 KiB rewritten, 12.00 GB·h)",
+        "Failed: 2 tables: demo.a and demo.b: Disk 0 of lake.demo.a is full.",
+        "Failed: 1 table: demo.c: Cannot read lake.demo.c.",
+        "Waiting: 1 table: demo.d: No worker claimed its job before the pass ended.",
+    ]
+    as_json: dict[str, Any] = report.to_json()
+    assert as_json["counts"]["failed"] == 3
+    assert as_json["failed"][0]["count"] == 2
