@@ -174,7 +174,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _get_containers_json(self, container: Container | None = None) -> None:
         if container is None:
-            labels = [label.split("=", 1) for label in json.loads(self.query["filters"][0])["label"]]
+            filters = json.loads(self.query.get("filters", ["{}"])[0])
+            labels = [label.split("=", 1) for label in filters.get("label", ())]
             found = [
                 each for each in self.engine.containers.values() if all(each.request["Labels"].get(k) == v for k, v in labels)
             ]

@@ -1,4 +1,8 @@
-"""A task process that is killed with SIGKILL in any phase of an entry leaves nothing, and the next try counts."""
+"""A task process that is killed with SIGKILL in any phase of an entry leaves nothing, and the next try counts.
+
+Containers are those of Podman and, where it runs none, of the stand-in for a Docker daemon; pods are those of the stand-in for a
+cluster.
+"""
 
 from __future__ import annotations
 
@@ -6,24 +10,66 @@ import json
 import shutil
 import subprocess
 import sys
+import tempfile
+from contextlib import ExitStack, closing
+from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import psutil
 import pytest
+from docker_engine import DockerEngine
+from interim_lake import ReportedRuns
+from kill_interim import ShiftedClock
+from kubernetes_api import CLAIM, KubernetesApi
+from podman_engine import PodmanEngine
 
 from airflow_snowpack import hooks
 from airflow_snowpack.interim import read_ref
+from airflow_snowpack.interim.collection.collector import Collector
+from airflow_snowpack.interim.collection.model import RunPhase
 from airflow_snowpack.interim.frames.tables import read_as_arrow
 from airflow_snowpack.interim.model import TableState
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from airflow_snowpack.interim.model import InterimTable
+
 REPOSITORY = Path(__file__).parents[3]
 PATIENCE_S = 120
 ANSWER = "answer:"
-PHASES = ("before the run", "while the entry runs", "after it ended", "before the commit", "after the commit")
+IMAGE = "acme/score:1.4"
+LEASES_ARE_OVER = timedelta(hours=2)
+
+EVERYWHERE = ("before the run", "while the entry runs", "after it ended", "before the commit", "after the commit")
+ISOLATED = ("after it was created", "before it is removed")
+CASES = [
+    *(("subprocess", phase) for phase in EVERYWHERE),
+    *(("docker", phase) for phase in (*EVERYWHERE, *ISOLATED)),
+    *(("kubernetes", phase) for phase in (*EVERYWHERE, *ISOLATED, "before it defers")),
+]
+LEFT = {
+    ("docker", "after it was created"): "created",
+    ("docker", "while the entry runs"): "running",
+    ("docker", "before it is removed"): "exited",
+    ("kubernetes", "after it was created"): "Pending",
+    ("kubernetes", "while the entry runs"): "Running",
+    ("kubernetes", "before it defers"): "Running",
+    ("kubernetes", "before it is removed"): "Succeeded",
+}
+"""The state of the container or pod that the killed process leaves; in the other phases it leaves none."""
+
+
+class Place(NamedTuple):
+    """Where entries run.
+
+    :ivar arguments: of a task.
+    :ivar left: returns the states of the containers or pods that are there.
+    """
+
+    arguments: dict[str, Any]
+    left: Callable[[], list[str]]
 
 
 @pytest.fixture(scope="module")
@@ -40,6 +86,38 @@ def home(migrated_sqlite: Path, tmp_path_factory: pytest.TempPathFactory) -> Ite
 
 
 @pytest.fixture(scope="module")
+def places(home: Path) -> Iterator[dict[str, Place]]:
+    """Where entries run, by the name of the runner."""
+    folder = Path(tempfile.mkdtemp(prefix="podman", dir="/tmp"))
+    with ExitStack() as stack:
+        cluster = stack.enter_context(KubernetesApi(volumes={CLAIM: home / "lake" / "entries"}))
+        is_real = PodmanEngine.unusable(folder) is None
+        engine: PodmanEngine | DockerEngine = PodmanEngine(folder) if is_real else DockerEngine({IMAGE})
+        stack.enter_context(engine)
+        yield {"subprocess": Place({}, list), "docker": _in_containers(engine), "kubernetes": _in_pods(cluster, home)}
+
+
+def _in_containers(engine: PodmanEngine | DockerEngine) -> Place:
+    def left() -> list[str]:
+        from docker.api import APIClient
+
+        with closing(APIClient(base_url=engine.url)) as client:
+            return [container["State"] for container in client.containers(all=True)]
+
+    if isinstance(engine, PodmanEngine):
+        return Place({"image": engine.image, "runner_options": engine.options}, left)
+    return Place({"image": IMAGE, "runner_options": {"docker_url": engine.url}}, left)
+
+
+def _in_pods(cluster: KubernetesApi, home: Path) -> Place:
+    def left() -> list[str]:
+        assert set(cluster.secrets) <= set(cluster.pods), "a Secret is deleted with its pod"
+        return [pod.status["phase"] for pod in cluster.pods.values()]
+
+    return Place({"image": IMAGE, "runner_options": cluster.options(home)}, left)
+
+
+@pytest.fixture(scope="module")
 def run_try(home: Path) -> Iterator[Callable[..., str]]:
     """Run one try in a process of its own; returns its answer."""
     script = [sys.executable, str(REPOSITORY / "tests/support/kill_entry.py")]
@@ -48,11 +126,11 @@ def run_try(home: Path) -> Iterator[Callable[..., str]]:
         assert process.stdout is not None
         pipes = process.stdin, process.stdout
 
-        def run(phase: str, try_number: int, folder: Path) -> str:
-            print(json.dumps([phase, try_number, str(folder)]), file=pipes[0], flush=True)
+        def run(phase: str, try_number: int, folder: Path, place: dict[str, Any]) -> str:
+            print(json.dumps([phase, try_number, str(folder), place]), file=pipes[0], flush=True)
             return next(line for line in pipes[1] if line.startswith(ANSWER)).removeprefix(ANSWER).strip()
 
-        assert run("numbers", 1, home) == "null"
+        assert run("numbers", 1, home, {}) == "null"
         yield run
         process.stdin.close()
 
@@ -71,27 +149,43 @@ def assert_gone(pids: list[int]) -> None:
             psutil.Process(pid).wait(PATIENCE_S)
 
 
-@pytest.mark.parametrize("phase", PHASES)
-def test_a_task_that_is_killed_leaves_nothing_and_its_next_try_counts(
-    run_try: Callable[..., str], home: Path, phase: str
-) -> None:
-    folder = home / phase.replace(" ", "_")
-    folder.mkdir()
-    if phase == "while the entry runs":
-        (folder / "wait-1").touch()
+def collected(run_id: str, *, phase: RunPhase) -> list[InterimTable]:
+    """Return what a collector keeps of a run whose task ``score`` has finished, when no dead process has a lease any more."""
+    reported = ReportedRuns({("guard", run_id): phase})
+    reported.set("score", "success", run_id=run_id, dag_id="guard")
+    with hooks.SnowpackHook() as hook:
+        registry = hook.interim()
+        registry.store.clock = ShiftedClock(LEASES_ARE_OVER)
+        registry.nudge("guard", run_id)
+        Collector(registry, reported, lambda _: hooks.IcebergCatalogHook().catalog).run()
+        return registry.tables(dag_id="guard", run_id=run_id)
 
-    assert run_try(phase, 1, folder) == "killed"
+
+@pytest.mark.parametrize(("runner", "phase"), CASES)
+def test_a_task_that_is_killed_leaves_nothing_and_its_next_try_counts(
+    run_try: Callable[..., str], home: Path, places: dict[str, Place], runner: str, phase: str
+) -> None:
+    folder, place = home / f"{runner} {phase}".replace(" ", "_"), places[runner]
+    folder.mkdir()
+    options = place.arguments.get("runner_options", {})
+    deferrable = {"runner_options": options | {"deferrable": True}} if phase == "before it defers" else {}
+    numbers = json.loads((home / "numbers.json").read_text())
+
+    assert run_try(phase, 1, folder, {"runner": runner, **place.arguments, **deferrable}) == "killed"
+    assert place.left() == ([LEFT[runner, phase]] if (runner, phase) in LEFT else [])
     assert_gone(processes(folder, 1))
-    answer: dict[str, Any] = json.loads(run_try("", 2, folder))
+    answer: dict[str, Any] = json.loads(run_try("", 2, folder, {"runner": runner, **place.arguments}))
     assert_gone(processes(folder, 2))
 
-    with hooks.SnowpackHook() as hook:
-        tables = [table for table in hook.interim().tables(dag_id="guard") if table.producer.run_id == folder.name]
-    found = {(table.try_number, table.state) for table in tables}
-    # What a killed try has begun is on record, without its fence, until the collector drops it.
-    left = {"before the commit": {(1, TableState.WRITING)}, "after the commit": {(1, TableState.READY)}}.get(phase, set())
-    assert found == {(2, TableState.READY)} | left
     rows = read_as_arrow(read_ref(answer), hooks.IcebergCatalogHook().catalog)
     assert rows["try"].to_pylist() == [2, 2, 2]
+    assert place.left() == []
     assert list((home / "lake" / "entries").glob("entry-*")) == []
-    assert processes(folder, 1) or phase == "before the run"
+    assert bool(processes(folder, 1)) == (runner == "subprocess" and phase != "before the run")
+    # A try that was killed after its commit has handed on nothing: its table has no name any more, and goes with its consumers.
+    kept = {(table.try_number, table.state, table.is_named) for table in collected(folder.name, phase=RunPhase.ACTIVE)}
+    assert kept == {(2, TableState.READY, True)} | ({(1, TableState.READY, False)} if phase == "after the commit" else set())
+    assert collected(folder.name, phase=RunPhase.OVER) == []
+    with hooks.SnowpackHook() as hook:
+        table = hook.interim().table(numbers["table_id"])
+    assert (table.readers, table.silent_readers, table.pins) == (0, 0, ())
