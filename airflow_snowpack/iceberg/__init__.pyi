@@ -32,4 +32,9 @@ from .metadata_reader import (
     TableFiles as TableFiles,
 )
 from .names import TableName as TableName
-from .orphans import StoredFile as StoredFile, find_orphans as find_orphans, list_storage as list_storage
+from .orphans import (
+    StoredFile as StoredFile,
+    find_orphans as find_orphans,
+    list_storage as list_storage,
+    stat_files as stat_files,
+)

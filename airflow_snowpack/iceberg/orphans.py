@@ -12,6 +12,7 @@ belong to a commit that is still on its way.
 from __future__ import annotations
 
 import posixpath
+import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -21,18 +22,28 @@ from airflow_snowpack.iceberg.locations import is_inside, normalise
 from airflow_snowpack.iceberg.metadata_reader import MetadataReader
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
+    from pyarrow.fs import FileInfo
+    from pyiceberg.io.pyarrow import PyArrowFileIO
     from pyiceberg.table import Table
+
+
+SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:(?=/)")
+WITHOUT_AUTHORITY = ("hdfs", "viewfs")
+"""The schemes whose file systems take paths that do not begin with the authority."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoredFile:
-    """A file as the storage has it."""
+    """A file as the storage has it.
+
+    :param modified_at: ``None``: the storage does not know.
+    """
 
     path: str
     bytes: int
-    modified_at: datetime
+    modified_at: datetime | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,24 +74,64 @@ def list_storage(reader: MetadataReader, *, older_than: datetime, location: str 
         raise LocationOutsideTable(root, ".".join(table.name()), table.location())
     # The listing comes first: a file that is committed in between is then known to the metadata.
     files = list(_files_below(table, root))
-    old = [file for file in files if file.modified_at < older_than]
+    old = [file for file in files if file.modified_at is not None and file.modified_at < older_than]
     known = reader.referenced_files() if old else frozenset()
     return StorageListing(len(files), tuple(file for file in old if normalise(file.path) not in known))
+
+
+def stat_files(table: Table, paths: Sequence[str]) -> list[StoredFile | None]:
+    """Read the size and the modification time of files; ``None`` for a path where there is no file.
+
+    :param paths: as the storage has them, in the table's own storage; any character in them stands for itself.
+    :raises OSError: the storage does not answer.
+    """
+    from pyarrow.fs import FileType
+
+    if not paths:
+        return []
+    scheme, authority, _ = _parsed(table, table.location())
+    infos = _file_io(table).fs_by_scheme(scheme, authority).get_file_info([_inner_path(scheme, path) for path in paths])
+    return [_stored(path, info) if info.type == FileType.File else None for path, info in zip(paths, infos, strict=True)]
+
+
+def _inner_path(scheme: str, path: str) -> str:
+    """Return a path as PyArrow takes it, without decoding it: ``#`` and ``?`` are part of a name."""
+    rest = SCHEME.sub("", path, count=1)
+    if not rest.startswith("//"):
+        return rest
+    authority, slash, tail = rest[2:].partition("/")
+    return slash + tail if scheme in (*WITHOUT_AUTHORITY, "file") else authority + slash + tail
 
 
 def _files_below(table: Table, root: str) -> Iterator[StoredFile]:
     """The files that Iceberg would look at: none that is hidden, or in a hidden folder, by a leading ``_`` or ``.``."""
     from pyarrow.fs import FileSelector, FileType
-    from pyiceberg.io.pyarrow import PyArrowFileIO
 
-    scheme, authority, path = PyArrowFileIO.parse_location(root, table.io.properties)
-    io = table.io if isinstance(table.io, PyArrowFileIO) else PyArrowFileIO(table.io.properties)
+    scheme, authority, path = _parsed(table, root)
     # PyArrow's paths have no scheme, and those of HDFS no authority either.
     prefix = root[: len(root) - len(path)] if root.endswith(path) else ""
     shown = {f"{field.name}=" for spec in table.specs().values() for field in spec.fields if field.name.startswith(("_", "."))}
     selector = FileSelector(path, recursive=True, allow_not_found=True)
-    for info in io.fs_by_scheme(scheme, authority).get_file_info(selector):
+    for info in _file_io(table).fs_by_scheme(scheme, authority).get_file_info(selector):
         inner = posixpath.relpath(info.path, path).split("/")
         hidden = any(part.startswith(("_", ".")) and not part.startswith(tuple(shown)) for part in inner)
         if info.type == FileType.File and not hidden:
-            yield StoredFile(prefix + info.path, info.size, datetime.fromtimestamp(info.mtime_ns / 1e9, tz=UTC))
+            yield _stored(prefix + info.path, info)
+
+
+def _stored(path: str, info: FileInfo) -> StoredFile:
+    # A storage without modification times has none, or the epoch.
+    moment = datetime.fromtimestamp(info.mtime_ns / 1e9, tz=UTC) if info.mtime_ns else None
+    return StoredFile(path, info.size, moment)
+
+
+def _parsed(table: Table, location: str) -> tuple[str, str, str]:
+    from pyiceberg.io.pyarrow import PyArrowFileIO
+
+    return PyArrowFileIO.parse_location(location, table.io.properties)
+
+
+def _file_io(table: Table) -> PyArrowFileIO:
+    from pyiceberg.io.pyarrow import PyArrowFileIO
+
+    return table.io if isinstance(table.io, PyArrowFileIO) else PyArrowFileIO(table.io.properties)

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from airflow_snowpack.iceberg import LocationMemory, MetadataReader
     from airflow_snowpack.iceberg.names import TableName
     from airflow_snowpack.maintenance.procedures import Call
+    from airflow_snowpack.maintenance.removals.of_job import JobRemovals
     from airflow_snowpack.spark import SparkWork
 
 
@@ -41,6 +42,7 @@ class ActionRun:
     :param now: the moment that ages are counted back from.
     :param tries: how often a rewrite is tried while other writers' commits win.
     :param locations: where the catalog's tables keep their files, as read before; ``None``: they are all loaded when it matters.
+    :param removals: the lists of files that may need an approval; ``None``: there is no store for them.
     """
 
     job_id: str
@@ -52,6 +54,7 @@ class ActionRun:
     now: datetime
     tries: int
     locations: LocationMemory | None = None
+    removals: JobRemovals | None = None
 
     def table(self) -> Table:
         """The table as it is now; a read of one metadata file.

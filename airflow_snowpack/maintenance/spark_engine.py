@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from airflow_snowpack.iceberg import LocationMemory, TableName
     from airflow_snowpack.jobs.model import ActionResult, Job
     from airflow_snowpack.maintenance.options import ActionOptions
+    from airflow_snowpack.maintenance.removals.records import Removals
 
 log = logging.getLogger(__name__)
 
@@ -68,6 +69,8 @@ class SparkEngine:
     :param catalog: connects to the same catalog with PyIceberg; asked once. Such as ``CatalogConfig.load``.
     :param locations: returns what is remembered of where a catalog's tables keep their files, such as
         ``partial(stored_locations, store)``. Without it, removing orphan files of one table loads all others.
+    :param removals: the lists of files that may need an approval, such as ``installation.removals``. Without them, an action with
+        such an option fails.
     :param tries: how often a rewrite is tried while other writers' commits win.
     :param now: the clock from which the ages of snapshots and files are counted back.
     """
@@ -78,6 +81,7 @@ class SparkEngine:
         catalog: Callable[[], Catalog],
         *,
         locations: Callable[[TableName], LocationMemory | None] = lambda _: None,
+        removals: Removals | None = None,
         tries: int = TRIES,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
@@ -86,6 +90,7 @@ class SparkEngine:
         self._connect = catalog
         self._reader: MetadataReader | None = None
         self._locations = locations
+        self._removals = removals
         self._tries = tries
         self._now = now
         self._work = SparkWork()
@@ -125,8 +130,7 @@ class SparkEngine:
         calls_before = self._work.calls
         try:
             with self._session_for(job) as session:
-                catalog, locations = self._catalog, self._locations(job.table)
-                run = ActionRun(job.job_id, job.table, action, session, self._work, catalog, self._now(), self._tries, locations)
+                run = self._action_run(job, action, session)
                 watch.begin(run, getattr(options, "branch", None))
                 try:
                     return options.run(run)
@@ -161,6 +165,13 @@ class SparkEngine:
     @cached_property
     def _catalog(self) -> Catalog:
         return self._connect()
+
+    def _action_run(self, job: Job, action: str, session: SparkSession) -> ActionRun:
+        from airflow_snowpack.maintenance.removals.of_job import JobRemovals
+
+        removals = None if self._removals is None else JobRemovals(self._removals, job)
+        work, catalog, locations = self._work, self._catalog, self._locations(job.table)
+        return ActionRun(job.job_id, job.table, action, session, work, catalog, self._now(), self._tries, locations, removals)
 
     def _ended_early(self, error: SnowpackError, calls_before: int) -> Effect:
         """Return the result of an action of which it is unknown what reached the table."""

@@ -122,7 +122,7 @@ def engines(installation: Installation, spark: Spark) -> Callable[[], Engine]:
 
     def make() -> Engine:
         connections.close()
-        return SparkEngine(spark.sessions, connect, locations=locations)
+        return SparkEngine(spark.sessions, connect, locations=locations, removals=installation.removals)
 
     spark.check()
     connect()

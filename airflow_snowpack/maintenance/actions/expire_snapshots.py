@@ -1,8 +1,6 @@
 """Expire snapshots. Iceberg itself keeps what branches and tags need; no option can switch that off.
 
-The plan follows the rules of Iceberg's ``RemoveSnapshots``. Every branch keeps its newest snapshots, a tag keeps its own, a
-branch's own settings go before the caller's, and a snapshot that no branch or tag leads to is kept while it is young. A branch or
-tag other than ``main`` goes once its snapshot is older than ``max-ref-age-ms``, which without a setting never happens.
+The plan follows Iceberg's rules, see :mod:`airflow_snowpack.maintenance.expiry`.
 """
 
 from __future__ import annotations
@@ -10,37 +8,32 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from airflow_snowpack.iceberg import DeleteKind, LiveDelete, LiveFile
+from airflow_snowpack.iceberg import DeleteKind, LiveDelete, LiveFile, MetadataReader
 from airflow_snowpack.jobs.model import ActionOutcome
 from airflow_snowpack.maintenance.action import Action
 from airflow_snowpack.maintenance.action_run import ActionRun, Effect, Planning, counted, snapshot_ids
+from airflow_snowpack.maintenance.expiry import DEFAULT_MAX_AGE, DEFAULT_RETAIN_LAST, plan_expiry, plan_expiry_of
 from airflow_snowpack.maintenance.options import ActionOptions, option, refused
 from airflow_snowpack.maintenance.plan import GC_PROPERTY, is_protected, refused_plan, skip
 from airflow_snowpack.maintenance.procedures import Call, procedure_call
-from airflow_snowpack.maintenance.readers import duration, flag, ids, whole_number
+from airflow_snowpack.maintenance.readers import duration, flag, ids, text, whole_number
+from airflow_snowpack.maintenance.removals.model import RemovalKind
+from airflow_snowpack.maintenance.removals.options import check_removal_options
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from pyiceberg.manifest import ManifestFile
     from pyiceberg.table import Table
-    from pyiceberg.table.metadata import TableMetadata
-    from pyiceberg.table.refs import SnapshotRef
-    from pyiceberg.table.snapshots import Snapshot
 
-    from airflow_snowpack.iceberg import MetadataReader
     from airflow_snowpack.iceberg.names import TableName
+    from airflow_snowpack.maintenance.expiry import Expiry
 
 
-DEFAULT_MAX_AGE = timedelta(days=5)
-DEFAULT_RETAIN_LAST = 3
 LONG_AGO = datetime(1970, 1, 2, tzinfo=UTC)
 EXPIRED = "expired_snapshots_count"
-MAIN = "main"
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-MAX_REF_AGE_PROPERTY = "history.expire.max-ref-age-ms"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +46,9 @@ class ExpireSnapshots(ActionOptions):
     :param max_concurrent_deletes: threads that delete files; without it, Iceberg's own.
     :param snapshot_ids: expire exactly these, whatever their age, and no others.
     :param clean_expired_metadata: also forget partition specs and schemas that no snapshot uses; off by default.
+    :param approve_above_files: keep the list of snapshots in the store, and wait for an approval if more files would be deleted;
+        0: always. ``approve_above_bytes`` likewise for their sizes.
+    :param removal_id: expire the snapshots of this list, which was approved, and no others.
     """
 
     action: ClassVar[str] = Action.EXPIRE_SNAPSHOTS
@@ -63,8 +59,12 @@ class ExpireSnapshots(ActionOptions):
     max_concurrent_deletes: int | None = option(None, whole_number(at_least=1, at_most=1000))
     snapshot_ids: tuple[int, ...] = option((), ids)
     clean_expired_metadata: bool | None = option(None, flag)
+    approve_above_files: int | None = option(None, whole_number(at_least=0))
+    approve_above_bytes: int | None = option(None, whole_number(at_least=0))
+    removal_id: str | None = option(None, text)
 
     def check(self) -> None:
+        check_removal_options(self)
         if self.snapshot_ids and (self.max_age, self.retain_last) != (DEFAULT_MAX_AGE, DEFAULT_RETAIN_LAST):
             raise refused(self, "snapshot_ids", "expires exactly these snapshots: leave max_age and retain_last out")
 
@@ -101,7 +101,7 @@ class ExpireSnapshots(ActionOptions):
         return Effect(ActionOutcome.SUCCEEDED, message, metrics)
 
     def nothing_to_do(self, read: Callable[[], MetadataReader], *, now: datetime) -> Effect | None:
-        if self.clean_expired_metadata:
+        if self.clean_expired_metadata or self.removal_id:
             return None
         table = read().table
         if is_protected(table):
@@ -118,7 +118,12 @@ class ExpireSnapshots(ActionOptions):
         :raises SparkInterrupted, SparkFailed: from the procedure.
         :raises TableNotFound, TableUnreadable, CatalogUnreachable: from the catalog.
         """
-        before = snapshot_ids(run.table())
+        if self.removal_id:
+            return self._expire_listed(run, self.removal_id)
+        table = run.table()
+        if self.approve_above_files is not None or self.approve_above_bytes is not None:
+            return self._keep_list(run, table)
+        before = snapshot_ids(table)
         (row,) = run.call(self.call(run.name, run.job_id, now=run.now))
         # A writer may have added some meanwhile, so the difference of two totals would be wrong.
         expired = len(before - snapshot_ids(run.table()))
@@ -129,6 +134,43 @@ class ExpireSnapshots(ActionOptions):
         deleted = sum(files.values())
         message = f"Expired {counted(expired, 'snapshot')} and deleted {counted(deleted, 'file')}"
         return Effect(ActionOutcome.SUCCEEDED, message, metrics)
+
+    def _keep_list(self, run: ActionRun, table: Table) -> Effect:
+        """Keep the plan in the store, and expire it unless it needs an approval."""
+        from airflow_snowpack.maintenance.removals.of_job import ApprovalLimit
+        from airflow_snowpack.maintenance.removals.running import planned_removal, removals_of
+        from airflow_snowpack.maintenance.removals.snapshots import planned_snapshots
+
+        expiry = self._expiry(table, run.now)
+        reader = MetadataReader(table)
+        files = sum(count for name, count in _files_of_expired(reader, expiry).items() if name.startswith("deleted_"))
+        removal = removals_of(run).plan(
+            RemovalKind.SNAPSHOTS,
+            table,
+            planned_snapshots(expiry.snapshots),
+            settings={**self.to_json(), "expired_refs": list(expiry.refs), "deleted_files": files},
+            limit=ApprovalLimit(self.approve_above_files, self.approve_above_bytes),
+            files=files,
+            size=_bytes_of_expired(reader, expiry),
+        )
+        if removal is None:
+            return Effect(ActionOutcome.SUCCEEDED, "No snapshot was old enough to expire", {EXPIRED: 0})
+        return planned_removal(removal) or self._expire_listed(run, removal.removal_id)
+
+    def _expire_listed(self, run: ActionRun, removal_id: str) -> Effect:
+        from airflow_snowpack.maintenance.removals.running import carry_out
+        from airflow_snowpack.maintenance.removals.snapshots import Snapshots
+
+        return carry_out(run, removal_id, Snapshots(self._expire_only))
+
+    def _expire_only(self, run: ActionRun, settings: Mapping[str, Any], ids: Sequence[int]) -> None:
+        only = ExpireSnapshots(
+            snapshot_ids=tuple(ids),
+            stream_results=settings.get("stream_results", True),
+            max_concurrent_deletes=settings.get("max_concurrent_deletes"),
+        )
+        run.session.catalog.refreshTable(run.name.quoted)
+        run.call(only.call(run.name, run.job_id, now=run.now))
 
     def _expiry(self, table: Table, now: datetime) -> Expiry:
         if self.snapshot_ids:
@@ -154,6 +196,16 @@ def _files_of_expired(reader: MetadataReader, expiry: Expiry) -> dict[str, int]:
     }
 
 
+def _bytes_of_expired(reader: MetadataReader, expiry: Expiry) -> int:
+    """Return the bytes of the data, delete and manifest files that only the expired snapshots use."""
+    kept = reader.manifests_of(expiry.kept if expiry.snapshots else ())
+    gone = [manifest for path, manifest in reader.manifests_of(expiry.snapshots).items() if path not in kept]
+    candidates = reader.live_in(gone)
+    shared = reader.live_in(kept.values()) if candidates else {}
+    files = sum(file.bytes for path, file in candidates.items() if path not in shared)
+    return files + sum(manifest.manifest_length for manifest in gone)
+
+
 def _unshared_contents(reader: MetadataReader, gone: Iterable[ManifestFile], kept: Iterable[ManifestFile]) -> Counter[str]:
     candidates = reader.live_in(gone)
     shared = reader.live_in(kept) if candidates else {}
@@ -164,86 +216,3 @@ def _content_of(file: LiveFile | LiveDelete) -> str:
     if isinstance(file, LiveFile):
         return "DATA"
     return "EQUALITY_DELETES" if file.kind is DeleteKind.EQUALITY else "POSITION_DELETES"
-
-
-@dataclass(frozen=True, slots=True)
-class Expiry:
-    """What would go, and which snapshots would stay.
-
-    :param refs: names of branches and tags that are past their own age.
-    """
-
-    snapshots: tuple[Snapshot, ...]
-    kept: tuple[Snapshot, ...]
-    refs: tuple[str, ...] = ()
-
-
-def plan_expiry(metadata: TableMetadata, *, older_than: datetime, retain_last: int, now: datetime) -> Expiry:
-    """Separate the snapshots that would be expired from those that would be kept.
-
-    :param older_than: snapshots from this moment on stay.
-    :param retain_last: so many of each branch stay, whatever their age.
-    """
-    cutoff, now_ms = _milliseconds(older_than), _milliseconds(now)
-    refs = {name: ref for name, ref in metadata.refs.items() if _stays(name, ref, metadata, now_ms)}
-    kept: set[int] = {ref.snapshot_id for ref in refs.values()}
-    led_to: set[int] = set(kept)
-    for ref in refs.values():
-        if ref.snapshot_ref_type == "branch":
-            line = list(_ancestors(ref.snapshot_id, metadata))
-            led_to |= {snapshot.snapshot_id for snapshot in line}
-            kept |= _kept_of_branch(line, ref, cutoff, retain_last, now_ms)
-    kept |= {each.snapshot_id for each in metadata.snapshots if each.snapshot_id not in led_to and each.timestamp_ms >= cutoff}
-    return Expiry(
-        snapshots=tuple(each for each in metadata.snapshots if each.snapshot_id not in kept),
-        kept=tuple(each for each in metadata.snapshots if each.snapshot_id in kept),
-        refs=tuple(sorted(metadata.refs.keys() - refs.keys())),
-    )
-
-
-def plan_expiry_of(metadata: TableMetadata, snapshot_ids: Collection[int], *, now: datetime) -> Expiry:
-    """Separate the named snapshots from those that would be kept. Branches and tags go at their own age all the same."""
-    by_age = plan_expiry(metadata, older_than=EPOCH, retain_last=1, now=now)
-    gone = {*snapshot_ids, *(snapshot.snapshot_id for snapshot in by_age.snapshots)}
-    return Expiry(
-        snapshots=tuple(each for each in metadata.snapshots if each.snapshot_id in gone),
-        kept=tuple(each for each in metadata.snapshots if each.snapshot_id not in gone),
-        refs=by_age.refs,
-    )
-
-
-def _stays(name: str, ref: SnapshotRef, metadata: TableMetadata, now_ms: int) -> bool:
-    if name == MAIN:
-        return True
-    snapshot = metadata.snapshot_by_id(ref.snapshot_id)
-    default = metadata.properties.get(MAX_REF_AGE_PROPERTY)
-    limit = ref.max_ref_age_ms if ref.max_ref_age_ms is not None else int(default) if default else None
-    return snapshot is not None and (limit is None or now_ms - snapshot.timestamp_ms <= limit)
-
-
-def _kept_of_branch(line: list[Snapshot], ref: SnapshotRef, cutoff: int, retain_last: int, now_ms: int) -> set[int]:
-    if ref.max_snapshot_age_ms is not None:
-        cutoff = now_ms - ref.max_snapshot_age_ms
-    at_least = ref.min_snapshots_to_keep if ref.min_snapshots_to_keep is not None else retain_last
-    kept: set[int] = set()
-    for snapshot in line:
-        # Iceberg stops at the first that goes: a younger one behind it, which only a wrong clock makes, goes too.
-        if len(kept) >= at_least and snapshot.timestamp_ms < cutoff:
-            break
-        kept.add(snapshot.snapshot_id)
-    return kept
-
-
-def _ancestors(snapshot_id: int, metadata: TableMetadata) -> Iterator[Snapshot]:
-    """From the snapshot back to the oldest that the table still has."""
-    following: int | None = snapshot_id
-    while following is not None:
-        snapshot = metadata.snapshot_by_id(following)
-        if snapshot is None:
-            return
-        yield snapshot
-        following = snapshot.parent_snapshot_id
-
-
-def _milliseconds(moment: datetime) -> int:
-    return int(moment.timestamp() * 1000)

@@ -6,6 +6,9 @@
        this one too
     4. remove the files of that list, and no other, unless the table's metadata names one by now
 
+With ``approve_above_files`` or ``approve_above_bytes`` the plan is a removal in the store, which may wait for an approval; with
+``removal_id`` the action deletes exactly such a list. See :mod:`airflow_snowpack.maintenance.removals`.
+
 The invariant: nothing is deleted that was not in the plan. The removal gets the plan as its list of files, so a file that
 appeared after the plan was made is never considered, and the location is not listed twice.
 """
@@ -13,6 +16,7 @@ appeared after the plan was made is never considered, and the location is not li
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -26,13 +30,15 @@ from airflow_snowpack.iceberg.locations import TRUST_LOCATIONS_FOR, is_inside
 from airflow_snowpack.jobs.model import ActionOutcome
 from airflow_snowpack.maintenance.action import Action
 from airflow_snowpack.maintenance.action_run import ActionRun, Effect, Planning, counted
-from airflow_snowpack.maintenance.options import ActionOptions, option
+from airflow_snowpack.maintenance.options import ActionOptions, option, parse_options
 from airflow_snowpack.maintenance.plan import GC_PROPERTY, is_protected, refused_plan, skip
 from airflow_snowpack.maintenance.procedures import Call, procedure_call
 from airflow_snowpack.maintenance.readers import duration, flag, one_of, text, text_map, whole_number
+from airflow_snowpack.maintenance.removals.model import RemovalKind
+from airflow_snowpack.maintenance.removals.options import check_removal_options
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from pyiceberg.table import Table
     from pyspark.sql import DataFrame
@@ -76,6 +82,9 @@ class RemoveOrphanFiles(ActionOptions):
     :param max_concurrent_deletes: threads that delete files; without it, Iceberg's own.
     :param prefix_mismatch_mode: what becomes of files whose scheme or authority is not the metadata's; an error by default.
     :param equal_schemes: schemes that mean the same, such as ``{"s3a,s3n": "s3"}``; ``equal_authorities`` likewise for hosts.
+    :param approve_above_files: keep the list of files in the store, and wait for an approval if it has more; 0: always.
+        ``approve_above_bytes`` likewise for the sum of their sizes.
+    :param removal_id: delete the files of this list, which was approved, and no others.
     """
 
     action: ClassVar[str] = Action.REMOVE_ORPHAN_FILES
@@ -87,6 +96,12 @@ class RemoveOrphanFiles(ActionOptions):
     prefix_mismatch_mode: PrefixMismatch | None = option(None, one_of(PrefixMismatch))
     equal_schemes: tuple[tuple[str, str], ...] = option((), text_map)
     equal_authorities: tuple[tuple[str, str], ...] = option((), text_map)
+    approve_above_files: int | None = option(None, whole_number(at_least=0))
+    approve_above_bytes: int | None = option(None, whole_number(at_least=0))
+    removal_id: str | None = option(None, text)
+
+    def check(self) -> None:
+        check_removal_options(self)
 
     def plan(self, planning: Planning) -> Effect:
         reader, catalog, now = planning.reader, planning.catalog, planning.now
@@ -111,7 +126,7 @@ class RemoveOrphanFiles(ActionOptions):
         return Effect(ActionOutcome.SUCCEEDED, found or "Would remove no orphan files", metrics)
 
     def nothing_to_do(self, read: Callable[[], MetadataReader], *, now: datetime) -> Effect | None:
-        if self.prefix_mismatch_mode or self.equal_schemes or self.equal_authorities:
+        if self.prefix_mismatch_mode or self.equal_schemes or self.equal_authorities or self.removal_id:
             return None
         reader = read()
         if is_protected(reader.table) or not _is_small(reader.table):
@@ -130,7 +145,10 @@ class RemoveOrphanFiles(ActionOptions):
         :raises SparkInterrupted, SparkFailed: from the procedure.
         :raises TableNotFound, TableUnreadable, CatalogUnreachable: from the catalog.
         """
-        location = run.table().location()
+        if self.removal_id:
+            return self._delete_listed(run, self.removal_id)
+        table = run.table()
+        location = table.location()
         if self.location and not is_inside(self.location, location):
             raise LocationOutsideTable(self.location, run.name.dotted, location)
         # Nothing is deleted yet: what was read of a REST catalog a moment ago will do here, and not before the removal.
@@ -140,6 +158,8 @@ class RemoveOrphanFiles(ActionOptions):
             prefix_listing = not location.startswith(HADOOP_LISTS)
         planning = self.planning_call(run.name, run.job_id, now=run.now, prefix_listing=prefix_listing)
         plan = run.frame(planning)
+        if self._keeps_list():
+            return self._keep_list(run, table, plan)
         planned = sorted(row[PATH_COLUMN] for row in plan.collect())
         _log_plan(run, planned)
         if not planned:
@@ -150,11 +170,46 @@ class RemoveOrphanFiles(ActionOptions):
         except SnowpackError as refused:
             metrics = {"planned_files_count": len(planned), "removed_files_count": 0}
             return Effect(ActionOutcome.FAILED, "Failed before anything was removed", metrics, str(refused))
-        removed = self._remove(run, plan, planned)
+        removed = len(self._remove(run, plan, planned))
         metrics = {"planned_files_count": len(planned), "removed_files_count": removed}
         return Effect(ActionOutcome.SUCCEEDED, f"Removed {counted(removed, 'orphan file')}", metrics)
 
-    def _remove(self, run: ActionRun, plan: DataFrame, planned: Sequence[str]) -> int:
+    def _keeps_list(self) -> bool:
+        return self.approve_above_files is not None or self.approve_above_bytes is not None
+
+    def _keep_list(self, run: ActionRun, table: Table, plan: DataFrame) -> Effect:
+        """Keep the plan in the store, and delete it unless it needs an approval."""
+        from airflow_snowpack.maintenance.removals.of_job import ApprovalLimit
+        from airflow_snowpack.maintenance.removals.orphan_files import planned_files
+        from airflow_snowpack.maintenance.removals.running import planned_removal, removals_of
+
+        skipped: Counter[str] = Counter()
+        paths = (row[PATH_COLUMN] for row in plan.orderBy(PATH_COLUMN).toLocalIterator())
+        items = planned_files(table, paths, older_than=run.now - self.older_than, skipped=skipped)
+        limit = ApprovalLimit(self.approve_above_files, self.approve_above_bytes)
+        removal = removals_of(run).plan(RemovalKind.ORPHANS, table, items, settings=self.to_json(), limit=limit)
+        for reason, count in skipped.items():
+            log.info("Not listed for %s: %s: %s", run.name, counted(count, "file"), reason)
+        if removal is None:
+            return Effect(ActionOutcome.SUCCEEDED, "No orphan files", {"planned_files_count": 0, "removed_files_count": 0})
+        return planned_removal(removal) or self._delete_listed(run, removal.removal_id)
+
+    def _delete_listed(self, run: ActionRun, removal_id: str) -> Effect:
+        from airflow_snowpack.maintenance.removals.orphan_files import OrphanFiles
+        from airflow_snowpack.maintenance.removals.running import carry_out
+
+        return carry_out(run, removal_id, OrphanFiles(self._remove_listed))
+
+    def _remove_listed(self, run: ActionRun, settings: Mapping[str, Any], paths: Sequence[str]) -> list[str]:
+        planned_by = parse_options(self.action, settings)
+        assert isinstance(planned_by, RemoveOrphanFiles)
+        # A catalog of the session that caches tables would compare the files with metadata from before the last commits.
+        run.session.catalog.refreshTable(run.name.quoted)
+        frame = run.session.createDataFrame([(path,) for path in paths], f"{PATH_COLUMN} STRING")
+        return planned_by._remove(run, frame, paths)
+
+    def _remove(self, run: ActionRun, plan: DataFrame, planned: Sequence[str]) -> list[str]:
+        """Remove the files of the plan that no metadata names by now; return their paths."""
         view = f"snowpack_orphans_{uuid4().hex}"
         # The plan has only files that were old enough; the procedure's own check of their age needs some moment before that.
         old = plan.selectExpr(f"{PATH_COLUMN} AS file_path", "timestamp_seconds(0) AS last_modified")
@@ -165,7 +220,7 @@ class RemoveOrphanFiles(ActionOptions):
         removed = run.call(self.removal_call(run.name, run.job_id, now=run.now, plan_view=view, location=location))
         # Not after a failure: the JVM may be gone. The view goes with the session.
         run.session.catalog.dropTempView(view)
-        return len(removed)
+        return [row[PATH_COLUMN] for row in removed]
 
     def planning_call(self, table: TableName, job_id: str, *, now: datetime, prefix_listing: bool) -> Call:
         """Return the statement that lists what would be removed."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from airflow_snowpack.errors import Kind, SnowpackError
 
 if TYPE_CHECKING:
+    from airflow_snowpack.iceberg.names import TableName
     from airflow_snowpack.maintenance.removals.model import Removal
 
 
@@ -30,6 +31,16 @@ class RemovalNotPossible(RemovalError, kind=Kind.CONFLICT):
 
 class RemovalRefused(RemovalError, kind=Kind.REFUSED):
     """The table no longer allows the removal."""
+
+
+class RemovalOfAnotherTable(RemovalError, kind=Kind.REFUSED):
+    """The removal is of another table, or of another action."""
+
+    def __init__(self, removal: Removal, table: TableName) -> None:
+        super().__init__(
+            f"The removal {removal.removal_id} is a list of {removal.kind} of {removal.table.dotted}, and this job is of "
+            f"{table.dotted}. Run it with: airflow snowpack removals run {removal.removal_id}"
+        )
 
 
 class RemovalTakenOver(RemovalError, kind=Kind.CONFLICT):

@@ -48,8 +48,8 @@ NOT_OFFERED = {
         "use-starting-sequence-number",  # off would let deletes that are committed meanwhile miss rewritten rows
     },
 }
-FOR_THE_ENGINE = {"only_if_needed"}
-"""Options that say whether the procedure is called at all."""
+FOR_THE_ENGINE = {"only_if_needed", "approve_above_files", "approve_above_bytes", "removal_id"}
+"""Options that say whether the procedure is called at all, and with which list."""
 SPARK_ACTIONS = {
     Action.REWRITE_DATA_FILES: "org.apache.iceberg.spark.actions.RewriteDataFilesSparkAction",
     Action.REWRITE_POSITION_DELETE_FILES: "org.apache.iceberg.spark.actions.RewritePositionDeleteFilesSparkAction",

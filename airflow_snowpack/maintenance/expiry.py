@@ -1,0 +1,111 @@
+"""Which snapshots an expiry removes, by the rules of Iceberg's ``RemoveSnapshots``.
+
+    expiry = plan_expiry(table.metadata, older_than=now - timedelta(days=5), retain_last=3, now=now)
+    expiry.snapshots, expiry.kept, expiry.refs
+
+Every branch keeps its newest snapshots, a tag keeps its own, a branch's own settings go before the caller's, and a snapshot that
+no branch or tag leads to is kept while it is young. A branch or tag other than ``main`` goes once its snapshot is older than
+``max-ref-age-ms``, which without a setting never happens.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator
+
+    from pyiceberg.table.metadata import TableMetadata
+    from pyiceberg.table.refs import SnapshotRef
+    from pyiceberg.table.snapshots import Snapshot
+
+DEFAULT_MAX_AGE = timedelta(days=5)
+DEFAULT_RETAIN_LAST = 3
+MAIN = "main"
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+MAX_REF_AGE_PROPERTY = "history.expire.max-ref-age-ms"
+
+
+@dataclass(frozen=True, slots=True)
+class Expiry:
+    """What would go, and which snapshots would stay.
+
+    :param refs: names of branches and tags that are past their own age.
+    """
+
+    snapshots: tuple[Snapshot, ...]
+    kept: tuple[Snapshot, ...]
+    refs: tuple[str, ...] = ()
+
+
+def plan_expiry(metadata: TableMetadata, *, older_than: datetime, retain_last: int, now: datetime) -> Expiry:
+    """Separate the snapshots that would be expired from those that would be kept.
+
+    :param older_than: snapshots from this moment on stay.
+    :param retain_last: so many of each branch stay, whatever their age.
+    """
+    cutoff, now_ms = _milliseconds(older_than), _milliseconds(now)
+    refs = {name: ref for name, ref in metadata.refs.items() if _stays(name, ref, metadata, now_ms)}
+    kept: set[int] = {ref.snapshot_id for ref in refs.values()}
+    led_to: set[int] = set(kept)
+    for ref in refs.values():
+        if ref.snapshot_ref_type == "branch":
+            line = list(_ancestors(ref.snapshot_id, metadata))
+            led_to |= {snapshot.snapshot_id for snapshot in line}
+            kept |= _kept_of_branch(line, ref, cutoff, retain_last, now_ms)
+    kept |= {each.snapshot_id for each in metadata.snapshots if each.snapshot_id not in led_to and each.timestamp_ms >= cutoff}
+    return Expiry(
+        snapshots=tuple(each for each in metadata.snapshots if each.snapshot_id not in kept),
+        kept=tuple(each for each in metadata.snapshots if each.snapshot_id in kept),
+        refs=tuple(sorted(metadata.refs.keys() - refs.keys())),
+    )
+
+
+def plan_expiry_of(metadata: TableMetadata, snapshot_ids: Collection[int], *, now: datetime) -> Expiry:
+    """Separate the named snapshots from those that would be kept. Branches and tags go at their own age all the same."""
+    by_age = plan_expiry(metadata, older_than=EPOCH, retain_last=1, now=now)
+    gone = {*snapshot_ids, *(snapshot.snapshot_id for snapshot in by_age.snapshots)}
+    return Expiry(
+        snapshots=tuple(each for each in metadata.snapshots if each.snapshot_id in gone),
+        kept=tuple(each for each in metadata.snapshots if each.snapshot_id not in gone),
+        refs=by_age.refs,
+    )
+
+
+def _stays(name: str, ref: SnapshotRef, metadata: TableMetadata, now_ms: int) -> bool:
+    if name == MAIN:
+        return True
+    snapshot = metadata.snapshot_by_id(ref.snapshot_id)
+    default = metadata.properties.get(MAX_REF_AGE_PROPERTY)
+    limit = ref.max_ref_age_ms if ref.max_ref_age_ms is not None else int(default) if default else None
+    return snapshot is not None and (limit is None or now_ms - snapshot.timestamp_ms <= limit)
+
+
+def _kept_of_branch(line: list[Snapshot], ref: SnapshotRef, cutoff: int, retain_last: int, now_ms: int) -> set[int]:
+    if ref.max_snapshot_age_ms is not None:
+        cutoff = now_ms - ref.max_snapshot_age_ms
+    at_least = ref.min_snapshots_to_keep if ref.min_snapshots_to_keep is not None else retain_last
+    kept: set[int] = set()
+    for snapshot in line:
+        # Iceberg stops at the first that goes: a younger one behind it, which only a wrong clock makes, goes too.
+        if len(kept) >= at_least and snapshot.timestamp_ms < cutoff:
+            break
+        kept.add(snapshot.snapshot_id)
+    return kept
+
+
+def _ancestors(snapshot_id: int, metadata: TableMetadata) -> Iterator[Snapshot]:
+    """From the snapshot back to the oldest that the table still has."""
+    following: int | None = snapshot_id
+    while following is not None:
+        snapshot = metadata.snapshot_by_id(following)
+        if snapshot is None:
+            return
+        yield snapshot
+        following = snapshot.parent_snapshot_id
+
+
+def _milliseconds(moment: datetime) -> int:
+    return int(moment.timestamp() * 1000)

@@ -1,0 +1,207 @@
+"""Delete the list of a removal, and nothing else.
+
+    effect = carry_out(run, removal_id, OrphanFiles(options.remove_listed))
+
+For each batch of the list: guard it, record what is about to be deleted, delete that, record what became of it. So an attempt
+that is killed leaves a record of what it may have deleted, and the next one continues with the rest of the same list.
+
+The invariant: only items of the list are deleted, each after a guard of this attempt has passed it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from contextlib import contextmanager
+from datetime import timedelta
+from itertools import islice
+from typing import TYPE_CHECKING, Protocol
+
+from airflow_snowpack.humanize import plural, size
+from airflow_snowpack.iceberg import TableNotFound
+from airflow_snowpack.jobs.model import ActionOutcome
+from airflow_snowpack.maintenance.action_run import REMOVED, Effect
+from airflow_snowpack.maintenance.plan import GC_PROPERTY, is_protected
+from airflow_snowpack.maintenance.removals.errors import (
+    RemovalNotFound,
+    RemovalNotPossible,
+    RemovalOfAnotherTable,
+    RemovalRefused,
+    RemovalsNotKept,
+    RemovalTakenOver,
+)
+from airflow_snowpack.maintenance.removals.model import ItemOutcome, RemovalKind, RemovalState
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from pyiceberg.table import Table
+
+    from airflow_snowpack.maintenance.action_run import ActionRun
+    from airflow_snowpack.maintenance.removals.model import Removal, RemovalItem
+    from airflow_snowpack.maintenance.removals.of_job import JobRemovals
+
+CLOCK_SKEW = timedelta(minutes=5)
+"""How far the clock of a worker may be behind the one that a removal was planned by."""
+NOUNS = {RemovalKind.ORPHANS: "file", RemovalKind.SNAPSHOTS: "snapshot"}
+DELETED = {RemovalKind.ORPHANS: REMOVED, RemovalKind.SNAPSHOTS: "expired_snapshots_count"}
+
+
+class Deletion(Protocol):
+    """How one kind of items is guarded and deleted."""
+
+    @property
+    def kind(self) -> RemovalKind: ...
+
+    @property
+    def batch_parts(self) -> int:
+        """How many parts of a list are guarded and deleted together."""
+        ...
+
+    def guard(self, run: ActionRun, removal: Removal, table: Table, items: Sequence[RemovalItem]) -> list[RemovalItem]:
+        """Return the items in their order: ``STARTED`` those that may be deleted, and any other outcome for the rest.
+
+        :raises RemovalRefused: nothing of the removal may be deleted any more.
+        """
+        ...
+
+    def delete(self, run: ActionRun, removal: Removal, items: Sequence[RemovalItem]) -> list[RemovalItem]:
+        """Delete the items, and return them in their order; ``STARTED`` is the outcome of one that could not be deleted."""
+        ...
+
+
+def removals_of(run: ActionRun) -> JobRemovals:
+    """Return the removals of the job.
+
+    :raises RemovalsNotKept: the engine has no store.
+    """
+    if run.removals is None:
+        raise RemovalsNotKept
+    return run.removals
+
+
+def planned_removal(removal: Removal) -> Effect | None:
+    """Return the result of an action whose list awaits approval; ``None`` for one that needs no approval."""
+    if removal.state is not RemovalState.AWAITING_APPROVAL:
+        return None
+    noun, total = NOUNS[removal.kind], removal.bytes or 0
+    what = f"{plural(removal.item_count, noun)} of {size(total)}"
+    message = f"The removal of {what} awaits approval: removal {removal.removal_id}"
+    metrics = {f"planned_{noun}s_count": removal.item_count, "planned_bytes_count": total, DELETED[removal.kind]: 0}
+    return Effect(ActionOutcome.SUCCEEDED, message, metrics)
+
+
+def carry_out(run: ActionRun, removal_id: str, deletion: Deletion) -> Effect:
+    """Delete a removal that needs no approval or has one; continue where an earlier attempt ended.
+
+    :raises RemovalTakenOver: another attempt runs the job. What this one had recorded stays.
+    :raises SparkInterrupted, SparkFailed: from Spark; the removal can be run again.
+    :raises TableUnreadable, CatalogUnreachable: from the catalog; likewise.
+    """
+    removals = removals_of(run)
+    try:
+        removal = removals.begin(removal_id, deletion.kind)
+    except (RemovalNotFound, RemovalNotPossible, RemovalOfAnotherTable) as problem:
+        return Effect(ActionOutcome.FAILED, "Failed before anything was removed", error=str(problem), final=True)
+    if removal.state is RemovalState.DELETED:
+        return _done(removal)
+    records = removals.records
+    try:
+        with _ends_with_its_error(removals, removal):
+            left = _delete_all(run, removals, removal, deletion)
+    except (RemovalRefused, TableNotFound) as refused:
+        records.end(removal, RemovalState.FAILED, str(refused))
+        return _ended(records.get(removal_id), ActionOutcome.FAILED, str(refused), final=True)
+    if left:
+        error = f"{plural(left, NOUNS[removal.kind])} of the list could not be deleted. Run the removal again."
+        return _ended(records.end(removal, _retryable(removal), error), ActionOutcome.FAILED, error)
+    return _done(records.end(removal, RemovalState.DELETED))
+
+
+def check_table(run: ActionRun, removal: Removal) -> Table:
+    """Return the table as it is now, if it is still the one that the removal was planned for.
+
+    :raises RemovalRefused: it is another one, was moved, or may lose no files.
+    :raises TableNotFound: it was dropped.
+    """
+    table, again = run.table(), "Plan the removal again."
+    if str(table.metadata.table_uuid) != removal.table_uuid:
+        raise RemovalRefused(f"{run.name.dotted} was dropped and created again after its removal was planned. {again}")
+    if table.location() != removal.location:
+        raise RemovalRefused(f"{run.name.dotted} was moved from {removal.location!r} to {table.location()!r}. {again}")
+    if is_protected(table):
+        raise RemovalRefused(f"The table's property {GC_PROPERTY} is false, so Iceberg deletes no files of it.")
+    if run.now < removal.planned_at - CLOCK_SKEW:
+        raise RemovalRefused(
+            f"The clock of this worker, {run.now:%Y-%m-%d %H:%M} UTC, is behind the plan, {removal.planned_at:%Y-%m-%d %H:%M} "
+            "UTC, so the age of a file is not known. Correct the clock and plan the removal again."
+        )
+    return table
+
+
+def _delete_all(run: ActionRun, removals: JobRemovals, removal: Removal, deletion: Deletion) -> int:
+    """Go through the list; return how many items could not be deleted."""
+    records, counts, left = removals.records, Counter[ItemOutcome](), 0
+    numbers = iter(records.part_numbers(removal.removal_id))
+    while batch := list(islice(numbers, deletion.batch_parts)):
+        parts = {number: list(records.part(removal.removal_id, number)) for number in batch}
+        if _open(parts):
+            _replace(parts, deletion.guard(run, removal, check_table(run, removal), _open(parts)))
+            records.record(removal, parts, counts + _counted(parts))
+        if started := [item for item in _open(parts) if item.outcome is ItemOutcome.STARTED]:
+            _replace(parts, deletion.delete(run, removal, started))
+            records.record(removal, parts, counts + _counted(parts))
+        counts += _counted(parts)
+        left += len(_open(parts))
+    return left
+
+
+def _open(parts: Mapping[int, Sequence[RemovalItem]]) -> list[RemovalItem]:
+    """Return the items that may still exist."""
+    return [item for part in parts.values() for item in part if item.outcome in (None, ItemOutcome.STARTED)]
+
+
+def _replace(parts: dict[int, list[RemovalItem]], items: Sequence[RemovalItem]) -> None:
+    known = {item.name: item for item in items}
+    for number, part in parts.items():
+        parts[number] = [known.get(item.name, item) for item in part]
+
+
+def _counted(parts: Mapping[int, Sequence[RemovalItem]]) -> Counter[ItemOutcome]:
+    return Counter(item.outcome for part in parts.values() for item in part if item.outcome is not None)
+
+
+@contextmanager
+def _ends_with_its_error(removals: JobRemovals, removal: Removal) -> Iterator[None]:
+    """Record why an attempt ended early. One that is killed records nothing, and the next one begins from its fence."""
+    try:
+        yield
+    except (RemovalTakenOver, RemovalRefused, TableNotFound):
+        raise
+    except Exception as error:
+        removals.records.end(removal, _retryable(removal), str(error))
+        raise
+
+
+def _retryable(removal: Removal) -> RemovalState:
+    """A list that needed no approval is planned again by the next try of its job."""
+    return RemovalState.APPROVED if removal.decided_by else RemovalState.FAILED
+
+
+def _done(removal: Removal) -> Effect:
+    return _ended(removal, ActionOutcome.SUCCEEDED)
+
+
+def _ended(removal: Removal, outcome: ActionOutcome, error: str | None = None, *, final: bool = False) -> Effect:
+    noun = NOUNS[removal.kind]
+    parts = [f"Removed {removal.deleted_count:,} of {plural(removal.item_count, noun)} of the list"]
+    if removal.gone_count:
+        parts.append(f"{removal.gone_count:,} no longer existed")
+    if removal.left_out_count:
+        parts.append(f"{removal.left_out_count:,} left out")
+    metrics = {
+        f"planned_{noun}s_count": removal.item_count,
+        DELETED[removal.kind]: removal.deleted_count,
+        f"gone_{noun}s_count": removal.gone_count,
+        f"left_out_{noun}s_count": removal.left_out_count,
+    }
+    return Effect(outcome, "; ".join(parts), metrics, error, final)

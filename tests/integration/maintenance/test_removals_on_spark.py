@@ -1,0 +1,224 @@
+"""Removals on real tables: exactly the approved list is deleted, and nothing that came to be needed since."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlparse
+
+import pytest
+
+from airflow_snowpack.iceberg import TableName
+from airflow_snowpack.installation import Installation
+from airflow_snowpack.jobs import Attempt, JobStatus
+from airflow_snowpack.maintenance import Action, SparkEngine
+from airflow_snowpack.maintenance.removals.model import ItemOutcome, RemovalState
+from airflow_snowpack.maintenance.removals.orphan_files import NAMED_NOW, REPLACED
+from airflow_snowpack.maintenance.removals.snapshots import NEEDED_NOW
+from airflow_snowpack.store import Actor, open_store
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from pyiceberg.catalog import Catalog
+    from pyspark.sql import SparkSession
+
+    from airflow_snowpack.jobs import Job
+    from airflow_snowpack.maintenance.removals.model import Removal
+    from airflow_snowpack.maintenance.removals.records import Removals
+
+pytestmark = pytest.mark.one_database
+VERA = Actor("vera", "page")
+ALWAYS = {"approve_above_files": 0}
+WEEK = 7 * 24 * 3600
+
+
+class Lake:
+    """Jobs on the tables of the tests, run as a worker runs them."""
+
+    def __init__(self, installation: Installation, spark: SparkSession, catalog: Catalog) -> None:
+        self.installation = installation
+        self.removals: Removals = installation.removals
+        self.spark = spark
+        self.catalog = catalog
+
+    def run(self, table: TableName, action: str, **options: Any) -> Job:
+        jobs = self.installation.jobs
+        jobs.submit(table, [action], options={action: {"only_if_needed": False, **options}})
+        claim = jobs.claim("w")
+        assert claim is not None
+        return Attempt(jobs, claim, SparkEngine(lambda: self.spark, lambda: self.catalog, removals=self.removals)).run()
+
+    def planned(self, table: TableName, action: str = Action.REMOVE_ORPHAN_FILES, **options: Any) -> Removal:
+        job = self.run(table, action, **(ALWAYS | options))
+        assert job.status is JobStatus.COMPLETED, job.error
+        (removal,) = self.removals.planned_by(job.job_id)
+        return removal
+
+    def approved(self, table: TableName, action: str = Action.REMOVE_ORPHAN_FILES, **options: Any) -> Removal:
+        return self.removals.approve(self.planned(table, action, **options).removal_id, actor=VERA)
+
+    def delete(self, removal: Removal, action: str = Action.REMOVE_ORPHAN_FILES) -> Job:
+        return self.run(removal.table, action, removal_id=removal.removal_id)
+
+    def outcomes(self, removal: Removal) -> Mapping[str, tuple[ItemOutcome | None, str | None]]:
+        return {Path(item.name).name: (item.outcome, item.reason) for item in self.removals.items(removal.removal_id)}
+
+    def folder(self, table: TableName) -> Path:
+        return Path(urlparse(self.catalog.load_table(table.identifier).location()).path)
+
+    def stray(self, table: TableName, name: str, content: bytes = b"stray") -> Path:
+        path = self.folder(table) / "data" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+        age(path)
+        return path
+
+
+def age(path: Path, seconds: int = WEEK) -> None:
+    moment = path.stat().st_mtime - seconds
+    os.utime(path, (moment, moment))
+
+
+@pytest.fixture
+def lake_jobs(store_url: str, spark: SparkSession, catalog: Catalog) -> Iterator[Lake]:
+    with open_store(store_url) as store:
+        installation = Installation(store)
+        yield Lake(installation, spark, catalog)
+        installation.close()
+
+
+def test_a_plan_waits_and_exactly_the_approved_files_are_deleted(
+    lake_jobs: Lake, fragmented: Callable[..., TableName], spark: SparkSession
+) -> None:
+    table = fragmented(commits=2, deletes=0)
+    names = ["a b#c?d%20é.parquet", "'quoted\";--.parquet", "plain.parquet"]
+    strays = [lake_jobs.stray(table, name) for name in names]
+
+    removal = lake_jobs.planned(table)
+    assert (removal.state, removal.item_count, removal.bytes) == (RemovalState.AWAITING_APPROVAL, 3, 15)
+    assert all(stray.exists() for stray in strays)
+    (result,) = lake_jobs.installation.jobs.get(removal.planned_by_job).results
+    assert result.message == f"The removal of 3 files of 15 B awaits approval: removal {removal.removal_id}"
+    refused = lake_jobs.delete(removal)
+    assert refused.status is JobStatus.FAILED
+    assert "cannot be run: it awaits approval" in str(refused.error)
+    assert refused.results[0].final, "a retry would be refused again"
+
+    later = lake_jobs.stray(table, "later.parquet")
+    lake_jobs.removals.approve(removal.removal_id, actor=VERA)
+    job = lake_jobs.delete(removal)
+
+    assert job.status is JobStatus.COMPLETED, job.error
+    assert job.results[0].message == "Removed 3 of 3 files of the list"
+    assert not any(stray.exists() for stray in strays)
+    assert later.exists(), "it was not in the approved list"
+    assert lake_jobs.outcomes(removal) == dict.fromkeys(names, (ItemOutcome.DELETED, None))
+    assert spark.sql(f"SELECT count(*) AS n FROM {table.quoted}").collect()[0]["n"] == 80
+    again = lake_jobs.delete(removal)
+    assert "was deleted" in str(again.error)
+
+
+def test_files_that_came_to_be_needed_or_were_written_again_are_left_out_and_named(
+    lake_jobs: Lake, new_table: Callable[..., TableName], catalog: Catalog, append: Callable[..., None]
+) -> None:
+    donor, table = new_table("id BIGINT"), new_table("id BIGINT")
+    append(table, id=[1])
+    append(donor, id=[7, 8])
+    (written,) = [task.file.file_path for task in catalog.load_table(donor.identifier).scan().plan_files()]
+    committed = lake_jobs.stray(table, "committed.parquet", Path(urlparse(written).path).read_bytes())
+    rewritten, gone, stray = (lake_jobs.stray(table, f"{name}.parquet") for name in ("rewritten", "gone", "stray"))
+    removal = lake_jobs.approved(table)
+    assert removal.item_count == 4
+
+    catalog.load_table(table.identifier).add_files([f"file://{committed}"])
+    rewritten.write_bytes(b"other")
+    age(rewritten, WEEK - 60)
+    gone.unlink()
+    job = lake_jobs.delete(removal)
+
+    assert job.results[0].message == "Removed 1 of 4 files of the list; 1 no longer existed; 2 left out"
+    assert lake_jobs.outcomes(removal) == {
+        "committed.parquet": (ItemOutcome.LEFT_OUT, NAMED_NOW),
+        "rewritten.parquet": (ItemOutcome.LEFT_OUT, REPLACED),
+        "gone.parquet": (ItemOutcome.GONE, None),
+        "stray.parquet": (ItemOutcome.DELETED, None),
+    }
+    assert not stray.exists()
+    assert sorted(catalog.load_table(table.identifier).scan().to_arrow()["id"].to_pylist()) == [1, 7, 8]
+
+
+def test_another_table_of_the_same_name_and_place_keeps_its_files(
+    lake_jobs: Lake, new_table: Callable[..., TableName], append: Callable[..., None], catalog: Catalog, spark: SparkSession
+) -> None:
+    table = new_table("id BIGINT")
+    append(table, id=[1])
+    stray = lake_jobs.stray(table, "stray.parquet")
+    location = catalog.load_table(table.identifier).location()
+    removal = lake_jobs.approved(table)
+    catalog.drop_table(table.identifier)
+    spark.sql(f"CREATE TABLE {table.quoted} (id BIGINT) USING iceberg LOCATION '{location}'")
+
+    job = lake_jobs.delete(removal)
+
+    assert job.status is JobStatus.FAILED
+    assert f"{table.dotted} was dropped and created again after its removal was planned" in str(job.error)
+    assert stray.exists()
+    assert lake_jobs.removals.get(removal.removal_id).state is RemovalState.FAILED
+
+
+def test_a_table_that_came_to_lie_inside_stops_the_whole_removal(
+    lake_jobs: Lake, new_table: Callable[..., TableName], append: Callable[..., None], catalog: Catalog, spark: SparkSession
+) -> None:
+    table = new_table("id BIGINT")
+    append(table, id=[1])
+    stray = lake_jobs.stray(table, "stray.parquet")
+    removal = lake_jobs.approved(table)
+    nested = TableName(table.catalog, table.database, f"{table.table}_nested")
+    inside = f"file:{lake_jobs.folder(table)}/data/nested"
+    spark.sql(f"CREATE TABLE {nested.quoted} (id BIGINT) USING iceberg LOCATION '{inside}'")
+
+    job = lake_jobs.delete(removal)
+    catalog.drop_table(nested.identifier)
+
+    assert f"{nested.dotted} (inside it at" in str(job.error)
+    assert stray.exists()
+    assert lake_jobs.removals.get(removal.removal_id).state is RemovalState.FAILED
+
+
+def test_a_list_within_the_limit_is_kept_and_deleted_at_once(
+    lake_jobs: Lake, new_table: Callable[..., TableName], append: Callable[..., None]
+) -> None:
+    table = new_table("id BIGINT")
+    append(table, id=[1])
+    stray = lake_jobs.stray(table, "stray.parquet")
+
+    removal = lake_jobs.planned(table, approve_above_files=1, approve_above_bytes=5)
+
+    assert (removal.state, removal.deleted_count, removal.decided_by) == (RemovalState.DELETED, 1, None)
+    assert not stray.exists()
+    assert lake_jobs.outcomes(removal) == {"stray.parquet": (ItemOutcome.DELETED, None)}
+
+
+def test_exactly_the_approved_snapshots_are_expired_unless_a_tag_needs_one_now(
+    lake_jobs: Lake, new_table: Callable[..., TableName], append: Callable[..., None], catalog: Catalog, spark: SparkSession
+) -> None:
+    table = new_table("id BIGINT")
+    for number in range(4):
+        append(table, id=[number])
+    ids = [snapshot.snapshot_id for snapshot in catalog.load_table(table.identifier).snapshots()]
+    expire = {"max_age": "0s", "retain_last": 1}
+    removal = lake_jobs.approved(table, Action.EXPIRE_SNAPSHOTS, **expire)
+    assert [item.name for item in lake_jobs.removals.items(removal.removal_id)] == [str(each) for each in ids[:3]]
+
+    append(table, id=[4])
+    spark.sql(f"ALTER TABLE {table.quoted} CREATE TAG audit AS OF VERSION {ids[1]}")
+    job = lake_jobs.delete(removal, Action.EXPIRE_SNAPSHOTS)
+
+    assert job.results[0].message == "Removed 2 of 3 snapshots of the list; 1 left out"
+    assert lake_jobs.outcomes(removal)[str(ids[1])] == (ItemOutcome.LEFT_OUT, NEEDED_NOW)
+    left = {snapshot.snapshot_id for snapshot in catalog.load_table(table.identifier).snapshots()}
+    assert {ids[1], ids[3]} < left
+    assert len(left) == 3, "ids[3] would be due now, and was not approved"
+    assert len(catalog.load_table(table.identifier).scan(snapshot_id=ids[1]).to_arrow()) == 2
