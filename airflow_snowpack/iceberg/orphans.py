@@ -82,7 +82,7 @@ def list_storage(reader: MetadataReader, *, older_than: datetime, location: str 
 def stat_files(table: Table, paths: Sequence[str]) -> list[StoredFile | None]:
     """Read the size and the modification time of files; ``None`` for a path where there is no file.
 
-    :param paths: as the storage has them, in the table's own storage; any character in them stands for itself.
+    :param paths: as the storage has them, in the table's own storage; every character in them is taken as it is.
     :raises OSError: the storage does not answer.
     """
     from pyarrow.fs import FileType
