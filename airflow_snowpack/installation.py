@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from airflow_snowpack.jobs.model import LifecyclePolicy
     from airflow_snowpack.jobs.rescuer import Orphans
     from airflow_snowpack.maintenance.fleet.passes import FleetPasses
+    from airflow_snowpack.maintenance.policies import Policies, PoliciesFile
     from airflow_snowpack.maintenance.removals.records import Removals
     from airflow_snowpack.runners.images.records import ImageRecords
     from airflow_snowpack.runners.images.registry import ImageBuilds
@@ -58,6 +59,7 @@ class Installation:
     :param lock_wait: how long to wait for a dataset that another process publishes or cleans up; ``None`` for the default, which
         suits a task.
     :param orphans: ends Spark work that killed workers left behind; ``None`` leaves it to other processes.
+    :param policies_file: the policies of maintenance; ``None`` for the defaults.
     :param image_target: returns the builder of images and where they go; ``None`` for Docker without a registry.
     """
 
@@ -68,6 +70,7 @@ class Installation:
     lock_wait: timedelta | None = None
     orphans: Orphans | None = None
     image_target: Callable[[], ImageTarget] | None = None
+    policies_file: PoliciesFile | None = None
 
     @cached_property
     def jobs(self) -> Jobs:
@@ -132,6 +135,16 @@ class Installation:
             given = {"lease": policy.lease, "heartbeat": policy.heartbeat}
             given |= {"max_attempts": policy.max_attempts, "retry_base": policy.retry_base}
         return ImageRecords(self.store, ImagePolicy(**given))
+
+    @property
+    def policies(self) -> Policies:
+        """The policies of maintenance, as their file has them now.
+
+        :raises PoliciesNotFound, InvalidPolicies: the file cannot be read, or has problems.
+        """
+        from airflow_snowpack.maintenance.policies import Policies
+
+        return Policies.default() if self.policies_file is None else self.policies_file.policies()
 
     @cached_property
     def removals(self) -> Removals:

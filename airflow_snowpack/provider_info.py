@@ -111,6 +111,11 @@ CONFIG: dict[str, Any] = {
                 "is resumed before the scheduler has processed its deferral.",
                 default="10s",
             ),
+            "policies": _option(
+                "The file with the policies of maintenance: YAML, or Python that names them `policies`. A relative path starts "
+                "from the DAG bundle in a task, and from the DAGs folder elsewhere. The default file may be missing.",
+                default="policies.yaml",
+            ),
             "schedule_files": _option(
                 "The files in the DAGs folder that declare schedules: glob patterns, separated by commas. YAML files, and Python "
                 "files with schedules at their top level.",

@@ -61,6 +61,7 @@ class Settings:
     table_cache_refresh: timedelta
     table_poll: timedelta
     resume_delay: timedelta
+    policies: str
     schedule_files: tuple[str, ...]
     update_schedules: bool
     builds_url: str
@@ -107,6 +108,7 @@ class Settings:
             table_cache_refresh=read("table_cache_refresh", _period),
             table_poll=read("table_poll", _period),
             resume_delay=read("resume_delay", _period),
+            policies=read("policies", _policies),
             schedule_files=read("schedule_files", _patterns),
             update_schedules=read("update_schedules", _flag),
             builds_url=read("builds_url", lambda text: _address(text) or str(home / "builds")),
@@ -173,6 +175,12 @@ def _patterns(text: str) -> tuple[str, ...]:
     if any(Path(pattern).is_absolute() or ".." in Path(pattern).parts for pattern in patterns):
         raise ValueError("each pattern must be relative to the DAGs folder, and stay below it")
     return patterns
+
+
+def _policies(text: str) -> str:
+    if Path(text).suffix not in (".yaml", ".yml", ".py"):
+        raise ValueError("it must be the path of a file that ends in .yaml, .yml or .py")
+    return text
 
 
 def _order(text: str) -> tuple[str, ...]:

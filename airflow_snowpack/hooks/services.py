@@ -267,10 +267,3 @@ def _of_files(schedules: Schedules) -> list[str]:
     from airflow_snowpack.scheduling import Origin
 
     return [one.name for one in schedules.list(limit=1_000_000) if one.origin in (Origin.FILE, Origin.EDITED)]
-
-
-def dags_folder() -> Path:
-    """Return the folder of the installation's DAG files."""
-    from airflow.configuration import conf
-
-    return Path(conf.get("core", "dags_folder"))

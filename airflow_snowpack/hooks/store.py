@@ -21,6 +21,7 @@ from airflow_snowpack.settings import Settings
 
 if TYPE_CHECKING:
     from datetime import timedelta
+    from pathlib import Path
     from types import TracebackType
 
     from airflow.sdk import Connection
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from airflow_snowpack.installation import Installation
     from airflow_snowpack.interim.registry import InterimRegistry
     from airflow_snowpack.jobs import Jobs, TableLocks
+    from airflow_snowpack.maintenance.policies import Policies, PoliciesFile
     from airflow_snowpack.runners.images.target import ImageTarget
     from airflow_snowpack.store import Deadlines, Store
 
@@ -119,8 +121,24 @@ class SnowpackHook(BaseHook):
                 self._lock_wait,
                 ConnectOrphans(read_connection) if self._ends_orphans else None,
                 self._image_target,
+                self._policies_file(),
             )
         return self._installation
+
+    def policies(self, root: Path | None = None) -> Policies:
+        """Return the policies of maintenance.
+
+        :param root: the folder that a relative ``[snowpack] policies`` starts from; ``None`` for the DAGs folder.
+        :raises PoliciesNotFound: the file is missing, and the setting is not the default.
+        :raises InvalidPolicies: the file has problems.
+        """
+        return self._policies_file(root).policies()
+
+    def _policies_file(self, root: Path | None = None) -> PoliciesFile:
+        from airflow_snowpack.hooks.dag_files import dags_folder
+        from airflow_snowpack.maintenance.policies import PoliciesFile
+
+        return PoliciesFile.of_setting(self.settings.policies, root or dags_folder())
 
     def _image_target(self) -> ImageTarget:
         from airflow_snowpack.connections.image_registry import PURPOSE, image_registry

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from datetime import datetime, timedelta
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.exceptions import AirflowException
@@ -61,10 +60,11 @@ class SnowpackDispatcherOperator(UsesCatalog):
 
     def execute(self, context: Context) -> int:
         """Deploy the declared schedules, and start to work."""
+        from airflow_snowpack.hooks.dag_files import bundle_folder
         from airflow_snowpack.hooks.services import deploy
 
         with self.installation() as hook:
-            deploy(hook.store(), hook.settings, _folder_of(context), by=worker_of(context))
+            deploy(hook.store(), hook.settings, bundle_folder(context), by=worker_of(context))
             until = hook.store().clock() + self.run_for
             return self._work(context, hook, until, launched=0)
 
@@ -118,11 +118,3 @@ class SnowpackDispatcherOperator(UsesCatalog):
             of_task=context["ti"].task_id,
         )
         self.defer(trigger=trigger, method_name="execute_complete", kwargs={"until": until.isoformat(), "launched": launched})
-
-
-def _folder_of(context: Context) -> Path:
-    """Return the folder of this DAG's bundle."""
-    from airflow_snowpack.hooks.services import dags_folder
-
-    bundle = getattr(context["ti"], "bundle_instance", None)
-    return dags_folder() if bundle is None else Path(bundle.path)

@@ -89,7 +89,7 @@ def _dags_of_files() -> set[str]:
     """Return the DAGs of the DAGs folder: in CI, Airflow's database does not have the new ones yet."""
     from airflow.dag_processing.dagbag import DagBag
 
-    from airflow_snowpack.hooks.services import dags_folder
+    from airflow_snowpack.hooks.dag_files import dags_folder
 
     with redirect_stdout(sys.stderr):  # what DAG files print is not the output of this command
         return set(DagBag(dag_folder=dags_folder()).dags)
@@ -145,7 +145,7 @@ def declared_in(paths: list[str], settings: Settings) -> list[Schedule]:
     :raises UnreadableFile: there is no such file.
     :raises InvalidSchedule: a file declares something that is not a schedule.
     """
-    from airflow_snowpack.hooks.services import dags_folder
+    from airflow_snowpack.hooks.dag_files import dags_folder
     from airflow_snowpack.scheduling import collect, load_schedules
 
     found: list[Schedule] = []

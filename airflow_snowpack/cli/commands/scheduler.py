@@ -18,9 +18,10 @@ from typing import TYPE_CHECKING
 from airflow_snowpack.cli.context import airflow_rest, ends_cleanly
 from airflow_snowpack.cli.values import read_poll
 from airflow_snowpack.errors import SnowpackError
+from airflow_snowpack.hooks.dag_files import dags_folder
 from airflow_snowpack.hooks.dag_runs import RestDagRuns
 from airflow_snowpack.hooks.iceberg_catalog import IcebergCatalogHook, reach_catalog
-from airflow_snowpack.hooks.services import dags_folder, deploy, open_poller, sign_of_process
+from airflow_snowpack.hooks.services import deploy, open_poller, sign_of_process
 from airflow_snowpack.hooks.store import SnowpackHook
 
 if TYPE_CHECKING:

@@ -1,4 +1,5 @@
 from .errors import Fault as Fault, InvalidPolicies as InvalidPolicies, PoliciesNotFound as PoliciesNotFound
+from .file import PoliciesFile as PoliciesFile
 from .model import (
     ActionPolicy as ActionPolicy,
     Origin as Origin,

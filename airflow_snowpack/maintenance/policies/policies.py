@@ -171,14 +171,13 @@ def _action(
     options, stopped_by = _options(action, values, own, problems)
     if stopped_by is not None:
         own.stopped.setdefault(action, stopped_by)
-    thresholds = {name: value(f"{action}.thresholds.{name}") for name in THRESHOLDS.get(action, {})}
     return ActionPolicy(
         action,
         bool(value(f"{action}.enabled")) and action not in own.stopped,
         options,
         value(f"{action}.cadence"),
         value(f"{action}.deadline"),
-        {name: number for name, number in thresholds.items() if number is not None},
+        {name: value(f"{action}.thresholds.{name}") for name in THRESHOLDS.get(action, {})},
     )
 
 

@@ -165,7 +165,7 @@ class Rule:
                 self._fault((*place, key), unknown(f"The key of {action}", str(key), OF_ACTION))
         for key, of_action in ACTION_KEYS.items():
             self._set(f"{action}.{key}", of_action, written, (*place, key))
-        numbers = {name: Key(threshold, "", nullable=True) for name in THRESHOLDS.get(action, {})}
+        numbers = {name: Key(threshold, "") for name in THRESHOLDS.get(action, {})}
         self._read_section(action, "thresholds", numbers, written)
         try:
             options = {name: Key(read, "", nullable=True) for name, read in option_readers(action).items()}

@@ -124,11 +124,11 @@ class TestMerging:
         ) | {"rewrite_manifests": timedelta(days=7)}
 
     def test_null_removes_what_less_specific_rules_set(self) -> None:
-        wide = Rule("**", deadline="3d", actions={"rewrite_data_files": {"where": "a > 1", "thresholds": {"large_files": 3}}})
-        narrow = {"deadline": None, "where": None, "thresholds": {"large_files": None}}
+        wide = Rule("**", deadline="3d", actions={"rewrite_data_files": {"where": "a > 1", "options": {"branch": "b"}}})
+        narrow = {"deadline": None, "where": None, "options": {"branch": None}}
         action = policy(wide, Rule("analytics.*", actions={"rewrite_data_files": narrow})).actions["rewrite_data_files"]
         assert (action.deadline, action.where) == (None, None)
-        assert action.thresholds == {"small_files": 100, "files_with_deletes": 10}
+        assert "branch" not in action.options.to_json()
 
     def test_options_of_several_rules_are_merged_and_checked_together(self) -> None:
         rules = (
