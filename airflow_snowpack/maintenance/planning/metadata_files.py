@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from airflow_snowpack.humanize import duration, number, plural, timestamp
-from airflow_snowpack.maintenance.actions.expire_snapshots import ExpireSnapshots, plan_expiry
+from airflow_snowpack.maintenance.actions.expire_snapshots import ExpireSnapshots
 from airflow_snowpack.maintenance.actions.rewrite_manifests import MANIFEST_TARGET, MANIFEST_TARGET_PROPERTY
+from airflow_snowpack.maintenance.expiry import plan_expiry
 from airflow_snowpack.maintenance.plan import GC_PROPERTY
 from airflow_snowpack.maintenance.planning.finding import Finding
 from airflow_snowpack.maintenance.planning.model import Cause, Estimate
