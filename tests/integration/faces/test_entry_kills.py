@@ -130,7 +130,7 @@ def run_try(home: Path) -> Iterator[Callable[..., str]]:
             print(json.dumps([phase, try_number, str(folder), place]), file=pipes[0], flush=True)
             return next(line for line in pipes[1] if line.startswith(ANSWER)).removeprefix(ANSWER).strip()
 
-        assert run("numbers", 1, home, {}) == "null"
+        assert run("numbers", 1, home, {}) == "written"
         yield run
         process.stdin.close()
 
