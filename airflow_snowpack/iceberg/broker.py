@@ -113,6 +113,25 @@ class Broker:
         raise_outage(found.values())
         return found
 
+    def locations(self) -> dict[tuple[str, str], str] | None:
+        """Return the location of the metadata of every table, by namespace and name, in one statement.
+
+        :returns: ``None`` for a catalog that returns locations only with a table each.
+        :raises CatalogUnreachable: the catalog does not answer.
+        """
+        from pyiceberg.catalog.sql import SqlCatalog
+
+        with self._connection:
+            try:
+                catalog = self._connected()
+                return _all_locations(catalog) if isinstance(catalog, SqlCatalog) else None
+            except CatalogUnreachable:
+                self._disconnect()
+                raise
+            finally:
+                if self._closed:
+                    self._disconnect()
+
     @contextmanager
     def waiting_for(self, names: frozenset[TableName]) -> Iterator[None]:
         """Keep the metadata of tables between two calls of :meth:`tables`, as long as the block of any waiter lasts."""
@@ -258,6 +277,19 @@ def _read_locations(catalog: SqlCatalog, names: Collection[TableName]) -> dict[T
     except connection_errors() as error:
         raise CatalogUnreachable(catalog.name, error) from error
     return found
+
+
+def _all_locations(catalog: SqlCatalog) -> dict[tuple[str, str], str]:
+    import sqlalchemy as sa
+    from pyiceberg.catalog.sql import IcebergTables
+
+    query = sa.select(IcebergTables.table_namespace, IcebergTables.table_name, IcebergTables.metadata_location)
+    try:
+        with catalog.engine.connect() as conn:
+            rows = conn.execute(query.where(IcebergTables.catalog_name == catalog.name)).all()
+    except connection_errors() as error:
+        raise CatalogUnreachable(catalog.name, error) from error
+    return {(namespace, table): location for namespace, table, location in rows if location}
 
 
 def _read_metadata(catalog: SqlCatalog, name: TableName, location: str) -> Table:

@@ -1,4 +1,4 @@
-"""Withdraws a job that waits: whoever submitted it does not need it any more.
+"""Withdraws a job that waits and is not needed any more.
 
     withdraw(store, job_id, "The time of the pass was over.")
 

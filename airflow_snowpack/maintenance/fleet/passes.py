@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
@@ -33,6 +33,9 @@ from airflow_snowpack.maintenance.fleet.rows import (
 )
 from airflow_snowpack.store import IdMaker, Page, Store, insert, new_id, repeatable, storable, upsert
 from airflow_snowpack.store.tables.fleet import fleet_entries, fleet_passes, fleet_tables
+
+if TYPE_CHECKING:
+    from airflow_snowpack.iceberg.names import TableName
 
 PAGE_SIZE = 100
 OPEN = PASS.ended_at.is_(None)
@@ -92,6 +95,17 @@ class FleetPasses:
         """Return the last plan of each table of a catalog by the key of its lock, in one statement."""
         query = sa.select(fleet_tables).where(TABLE.catalog == catalog, TABLE.catalog_id == catalog_id)
         return {row.table_key: row for row in self.store.all(query)}
+
+    def plan_of(self, table: TableName) -> dict[str, sa.Row[Any]]:
+        """Return the last plan of one table as :meth:`last_plans` does; empty for a table that was never planned."""
+        return {row.table_key: row for row in self.store.all(sa.select(fleet_tables).where(TABLE.table_key == table.lock_key))}
+
+    def remember(self, tables: Collection[PlannedTable]) -> None:
+        """Store the plans of tables that were planned outside of the planning of a pass."""
+        now = self.store.clock()
+        rows = sorted((_table_row(each, now) for each in tables), key=lambda row: str(row["table_key"]))
+        if rows:
+            self.store.execute(upsert(fleet_tables, [name for name in rows[0] if name != "table_key"]), rows)
 
     def previous(self, planning: Planning) -> datetime | None:
         """Return when the pass before this one over the same catalog began; ``None`` for none."""

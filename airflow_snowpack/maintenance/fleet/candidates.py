@@ -1,0 +1,57 @@
+"""From the plan of a table to a candidate of a pass: what it is worth, what it costs, and by when it has to be done."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from airflow_snowpack.maintenance.fleet.budget import Cost
+from airflow_snowpack.maintenance.fleet.ranking import Candidate
+from airflow_snowpack.maintenance.planning.model import Cause
+
+if TYPE_CHECKING:
+    from airflow_snowpack.jobs.action_history import ActionHistory
+    from airflow_snowpack.maintenance.planning.model import Estimate, TablePlan
+    from airflow_snowpack.maintenance.policies import TablePolicy
+
+BYTES_PER_FILE = 128 * 1024**2
+"""Freed bytes that are worth as much as one file that readers need not open."""
+HELD = frozenset({Cause.QUIET, Cause.WRITING})
+"""Why an action waits although the table needs it."""
+
+
+def benefit_of(estimate: Estimate) -> float:
+    """Return how many files go away, and one more for each 128 MiB that are freed."""
+    return max(estimate.files_removed - estimate.files_added, 0) + estimate.bytes_freed / BYTES_PER_FILE
+
+
+def candidate_of(
+    plan: TablePlan,
+    policy: TablePolicy,
+    history: ActionHistory,
+    *,
+    reads_per_day: float = 0.0,
+    passes_waited: int = 0,
+) -> Candidate:
+    """Return a plan that runs an action as a candidate."""
+    estimate = plan.estimate
+    cost = Cost(estimate.gb_hours, estimate.bytes_rewritten, estimate.seconds)
+    deadline = deadline_of(plan, policy, history)
+    return Candidate(plan.table, benefit_of(estimate), cost, reads_per_day, deadline, passes_waited)
+
+
+def deadline_of(plan: TablePlan, policy: TablePolicy, history: ActionHistory) -> datetime | None:
+    """Return the earliest deadline of the actions that run; now for one that has a deadline and has never run."""
+    deadlines = []
+    for action in plan.actions:
+        period, last = policy.actions[action].deadline, history.of(action).last_success_at
+        if period is not None:
+            deadlines.append(plan.made_at if last is None else last + period)
+    return min(deadlines, default=None)
+
+
+def held_reason(plan: TablePlan) -> str | None:
+    """Return why a table that needs work waits: quiet hours or its writers; ``None`` if an action runs or none is needed."""
+    if plan.actions:
+        return None
+    return next((decision.evidence for decision in plan.decisions if decision.cause in HELD), None)

@@ -1,0 +1,38 @@
+"""Lists the tables of a catalog with the locations of their metadata, in as few requests as the catalog allows."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from airflow_snowpack.iceberg.errors import InvalidTableName
+from airflow_snowpack.iceberg.names import TableName
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from airflow_snowpack.iceberg.broker import Broker
+
+log = logging.getLogger(__name__)
+
+
+def list_catalog(
+    broker: Broker, catalog: str, catalog_id: str, list_names: Callable[[], Iterable[TableName]]
+) -> dict[TableName, str | None]:
+    """Return all tables with the location of their metadata: one statement in a SQL catalog.
+
+    :param catalog: what the installation calls the catalog; ``catalog_id`` identifies it.
+    :param list_names: lists a catalog whose locations only loading a table returns, such as through its namespaces.
+    :returns: tables with names that no request could name are left out.
+    :raises CatalogUnreachable: the catalog does not answer.
+    """
+    located = broker.locations()
+    if located is None:
+        return dict.fromkeys(list_names())
+    listing: dict[TableName, str | None] = {}
+    for (namespace, name), location in located.items():
+        try:
+            listing[TableName(catalog, namespace, name, catalog_id)] = location
+        except InvalidTableName as problem:
+            log.warning("table_left_out: %s", problem)
+    return listing

@@ -1,0 +1,325 @@
+"""Plans a pass: lists the catalog once, reads what has changed, plans what may need work, and chooses what the budget allows.
+
+    planner = FleetPlanner(passes, broker, records, policies, list_tables=list_tables)
+    planned = planner.plan(planning)
+
+A table costs nothing but its row in the listing while its metadata location and the policies are those of its last plan, that
+plan had nothing to do, and need not be reconsidered yet. If only the policies or the time have changed, it is planned from its
+stored health. The invariant: a table that cannot be read is an entry with its reason, and the others are planned.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from itertools import islice
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from airflow_snowpack import __version__
+from airflow_snowpack.iceberg.broker import raise_outage
+from airflow_snowpack.iceberg.errors import TableNotFound
+from airflow_snowpack.iceberg.health import TableHealth, read_health
+from airflow_snowpack.iceberg.locations import UNIQUE_FILE
+from airflow_snowpack.iceberg.names import TableName
+from airflow_snowpack.jobs.action_history import ActionHistory
+from airflow_snowpack.maintenance.fleet.candidates import candidate_of, held_reason
+from airflow_snowpack.maintenance.fleet.model import EntryState, Pass, PassEntry, PlannedTable, Planning
+from airflow_snowpack.maintenance.fleet.passes import PLANNING_LEASE, FleetPasses
+from airflow_snowpack.maintenance.fleet.ranking import Candidate, rank, select
+from airflow_snowpack.maintenance.planning.table_plan import plan_table
+from airflow_snowpack.store.keep_alive import KeepAlive
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+
+    from airflow_snowpack.iceberg.broker import Broker
+    from airflow_snowpack.inventory.health_records import HealthRecords
+    from airflow_snowpack.maintenance.planning import TablePlan, Writers
+    from airflow_snowpack.maintenance.policies import Policies, TablePolicy
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+BATCH_SIZE = 200
+"""How many tables are planned from health that is in memory at a time."""
+USUAL_PERIOD = timedelta(days=1)
+"""From one pass to the next, before there were two."""
+LONGEST_PERIOD = timedelta(days=7)
+BEAT = timedelta(minutes=1)
+
+Listing = Mapping[TableName, str | None]
+"""The tables of a catalog, each with the location of its metadata; ``None`` where only loading the table returns it."""
+
+
+@dataclass
+class _Found:
+    """What planning has found so far."""
+
+    counts: Counter[str] = field(default_factory=Counter)
+    plans: dict[TableName, TablePlan] = field(default_factory=dict)
+    candidates: list[Candidate] = field(default_factory=list)
+    held: list[PassEntry] = field(default_factory=list)
+    unreadable: list[PassEntry] = field(default_factory=list)
+    planned: list[PlannedTable] = field(default_factory=list)
+
+
+class FleetPlanner:
+    """Plans passes over one catalog.
+
+    :param broker: reads tables of the catalog.
+    :param list_tables: returns all tables of the catalog; see :func:`.listing.list_catalog`.
+    :param histories: returns what past jobs did to tables, in one statement.
+    :param writers: returns what is known of the DAGs that write to a table.
+    :param reads_per_day: how often Airflow reads a table.
+    :param order: the installation's order of actions.
+    """
+
+    def __init__(
+        self,
+        passes: FleetPasses,
+        broker: Broker,
+        records: HealthRecords,
+        policies: Policies,
+        *,
+        list_tables: Callable[[], Listing],
+        histories: Callable[[Collection[TableName]], Mapping[TableName, ActionHistory]] = lambda _: {},
+        writers: Callable[[TableName], Writers | None] = lambda _: None,
+        reads_per_day: Mapping[TableName, float] | None = None,
+        order: Sequence[str] = (),
+    ) -> None:
+        self._passes = passes
+        self._store = passes.store
+        self._broker = broker
+        self._records = records
+        self._policies = policies
+        self._digest = digest_of(policies)
+        self._list_tables = list_tables
+        self._histories = histories
+        self._writers = writers
+        self._reads = reads_per_day or {}
+        self._order = tuple(order)
+
+    def plan(self, planning: Planning) -> Pass:
+        """Plan a pass and store its plan.
+
+        :raises PassTakenOver: another process plans the pass; this one wrote nothing but health that it has read.
+        :raises CatalogUnreachable: the catalog does not answer; a retry plans the pass.
+        """
+        what = f"the planning of pass {planning.planned.pass_id}"
+        with KeepAlive(lambda: self._passes.renew(planning), every=BEAT, lost_after=PLANNING_LEASE, what=what):
+            return self._plan(planning)
+
+    def refresh(self, table: TableName) -> bool:
+        """Read the health of a table that was maintained, and plan it; return whether it still needs work.
+
+        So the next pass reads nothing of it, unless it is changed until then.
+        """
+        found = _Found()
+        self._read({table: None}, found, self._passes.plan_of(table))
+        self._passes.remember(found.planned)
+        return bool(found.candidates)
+
+    def _plan(self, planning: Planning) -> Pass:
+        this, found = planning.planned, _Found()
+        listing, last = self._list_tables(), self._passes.last_plans(this.catalog, this.catalog_id)
+        to_read = self._plan_stored(listing, last, found)
+        self._read(to_read, found, last)
+        entries = self._choose(planning, found)
+        counts = {"listed": len(listing), "planned": len(found.planned), **found.counts}
+        gone = last.keys() - {table.lock_key for table in listing}
+        return self._passes.plan(planning, entries, found.planned, counts, gone)
+
+    def _plan_stored(self, listing: Listing, last: Mapping[str, Any], found: _Found) -> dict[TableName, str | None]:
+        """Plan what can be planned without reading a table; return the tables to read, with the known version of each."""
+        now, doubtful = self._store.clock(), dict[TableName, str | None]()
+        for table, location in listing.items():
+            row = last.get(table.lock_key)
+            if self._policies.excludes(table):
+                found.counts["excluded"] += 1
+            elif row is not None and location is not None and self._is_settled(row, location, now):
+                found.counts["unchanged"] += 1
+            else:
+                doubtful[table] = location
+        to_read: dict[TableName, str | None] = {}
+        for batch in _batches(doubtful, BATCH_SIZE):
+            stored = self._records.get(batch)
+            current: dict[TableName, TableHealth] = {}
+            for table in batch:
+                record, location = stored.get(table), doubtful[table]
+                health = None if record is None else record.health
+                if health is not None and location is None:
+                    to_read[table] = health.metadata_location
+                elif health is not None and _is_same(location, health.metadata_location) and self._fits(table, health):
+                    current[table] = health
+                else:
+                    to_read[table] = None
+            self._plan_batch(current, found, last)
+        return to_read
+
+    def _is_settled(self, row: Any, location: str | None, now: datetime) -> bool:
+        """Whether the last plan of a table holds: nothing to do, and nothing has changed since."""
+        if row.needs_work or row.policy != self._digest or not _is_same(location, row.metadata_location):
+            return False
+        return row.reconsider_at is None or now < row.reconsider_at
+
+    def _fits(self, table: TableName, health: TableHealth) -> bool:
+        """Whether the health was read with the bounds of the policy of now."""
+        return self._policies.of(table, health.properties).bounds == health.bounds
+
+    def _read(self, to_read: Mapping[TableName, str | None], found: _Found, last: Mapping[str, Any]) -> None:
+        """Read the health of tables, several at a time, and plan them."""
+        now, problems, fresh = self._store.clock(), list[Exception](), dict[TableName, TableHealth]()
+
+        def process(name: TableName, table: Table) -> TableHealth:
+            return read_health(table, now=now, bounds=self._policies.of(name, table.properties).bounds)
+
+        unchanged: list[TableName] = []
+        for table, result in self._broker.read(to_read, process):
+            if result is None:
+                unchanged.append(table)
+            elif isinstance(result, TableNotFound):
+                found.counts["gone"] += 1  # dropped since the listing
+            elif isinstance(result, Exception):
+                problems.append(result)
+                self._note_unreadable(table, result, found)
+            else:
+                self._records.put(table, result)
+                found.counts["read"] += 1
+                fresh[table] = result
+            if len(fresh) >= BATCH_SIZE:
+                self._plan_batch(fresh, found, last)
+                fresh = {}
+        if problems and len(problems) == len(to_read):
+            raise_outage(problems)
+        self._plan_batch(fresh, found, last)
+        self._plan_unchanged(unchanged, found, last)
+
+    def _plan_unchanged(self, tables: Collection[TableName], found: _Found, last: Mapping[str, Any]) -> None:
+        """Plan tables of which only loading them has shown that their stored health is that of now."""
+        now = self._store.clock()
+        doubtful = []
+        for table in tables:
+            row = last.get(table.lock_key)
+            if row is not None and self._is_settled(row, row.metadata_location, now):
+                found.counts["unchanged"] += 1
+            else:
+                doubtful.append(table)
+        reread: dict[TableName, str | None] = {}
+        for batch in _batches(doubtful, BATCH_SIZE):
+            stored = {table: record.health for table, record in self._records.get(batch).items()}
+            current = {table: health for table, health in stored.items() if health is not None and self._fits(table, health)}
+            reread |= dict.fromkeys(batch - current.keys())
+            self._plan_batch(current, found, last)
+        if reread:
+            self._read(reread, found, last)
+
+    def _note_unreadable(self, table: TableName, problem: Exception, found: _Found) -> None:
+        reason = str(problem) or type(problem).__name__
+        log.warning("table_unreadable: %s: %s", table, reason)
+        self._records.unreadable(table, "", reason)
+        now = self._store.clock()
+        found.unreadable.append(PassEntry(table, 0, EntryState.UNREADABLE, reason=reason, ended_at=now))
+
+    def _plan_batch(self, healths: Mapping[TableName, TableHealth], found: _Found, last: Mapping[str, Any]) -> None:
+        """Plan tables from their health."""
+        if not healths:
+            return
+        now, histories = self._store.clock(), self._histories(healths.keys())
+        for table, health in healths.items():
+            policy, history = self._policies.of(table, health.properties), histories.get(table, ActionHistory())
+            plan = plan_table(health, policy, now=now, history=history, writers=self._writers(table), order=self._order)
+            row = last.get(table.lock_key)
+            waited = 0 if row is None else row.passes_waited
+            held = held_reason(plan)
+            self._sort(table, plan, policy, history, waited, held, found)
+            needs_work = bool(plan.actions) or held is not None
+            found.planned.append(
+                PlannedTable(table, plan.metadata_location, self._digest, needs_work, plan.reconsider_at, waited)
+            )
+
+    def _sort(
+        self,
+        table: TableName,
+        plan: TablePlan,
+        policy: TablePolicy,
+        history: ActionHistory,
+        waited: int,
+        held: str | None,
+        found: _Found,
+    ) -> None:
+        if plan.actions:
+            found.plans[table] = plan
+            reads = self._reads.get(table, 0.0)
+            found.candidates.append(candidate_of(plan, policy, history, reads_per_day=reads, passes_waited=waited))
+        elif policy.skip is not None:
+            found.counts["excluded"] += 1
+        elif held is not None:
+            found.held.append(PassEntry(table, 0, EntryState.WAITING, reason=held, ended_at=plan.made_at))
+        else:
+            found.counts["healthy"] += 1
+
+    def _choose(self, planning: Planning, found: _Found) -> list[PassEntry]:
+        """Rank the tables that need work, and return the entries of the pass."""
+        this, now = planning.planned, self._store.clock()
+        before = self._passes.previous(planning)
+        period = USUAL_PERIOD if before is None else min(this.started_at - before, LONGEST_PERIOD)
+        ranked = rank(found.candidates, due_by=this.started_at + period)
+        selection = select(ranked, this.budget, workers=this.workers)
+        reasons = {each.candidate.table: each.reason for each in selection.waiting}
+        entries = [
+            _entry(found.plans[each.table], each, place, reasons.get(each.table), now) for place, each in enumerate(ranked)
+        ]
+        aged = reasons.keys()
+        found.planned = [_aged(each) if each.table in aged else each for each in found.planned]
+        found.counts["chosen"] = len(selection.chosen)
+        return [*entries, *_after(len(entries), [*found.held, *found.unreadable])]
+
+
+def digest_of(policies: Policies) -> str:
+    """Return a text that changes with the policies, and with the release that plans by them."""
+    rules = [(rule.patterns, rule.exclude, sorted(rule.values.items())) for rule in policies.rules]
+    return hashlib.sha256(f"{__version__} {rules!r}".encode()).hexdigest()[:16]
+
+
+def _entry(plan: TablePlan, candidate: Candidate, place: int, reason: str | None, now: datetime) -> PassEntry:
+    running = [decision for decision in plan.decisions if decision.runs]
+    return PassEntry(
+        plan.table,
+        place,
+        EntryState.CHOSEN if reason is None else EntryState.WAITING,
+        reason=reason,
+        evidence={decision.action: decision.evidence for decision in running},
+        options={decision.action: dict(decision.options) for decision in running},
+        cost=candidate.cost,
+        files_removed=plan.estimate.files_removed,
+        value=candidate.value,
+        metadata_location=plan.metadata_location,
+        deadline=candidate.deadline,
+        passes_waited=candidate.passes_waited,
+        ended_at=None if reason is None else now,
+    )
+
+
+def _aged(planned: PlannedTable) -> PlannedTable:
+    return replace(planned, passes_waited=planned.passes_waited + 1)
+
+
+def _after(first: int, entries: Iterable[PassEntry]) -> Iterator[PassEntry]:
+    """Give entries without a rank the places after the others."""
+    for place, entry in enumerate(entries, first):
+        yield replace(entry, place=place)
+
+
+def _batches(items: Iterable[T], size: int) -> Iterator[list[T]]:
+    rest = iter(items)
+    while batch := list(islice(rest, size)):
+        yield batch
+
+
+def _is_same(location: str | None, known: str | None) -> bool:
+    """Whether two locations are the same file, of a name that is written once."""
+    return location is not None and location == known and UNIQUE_FILE.search(location) is not None

@@ -1,0 +1,179 @@
+"""Planning a pass over real tables: what is listed, what is read, what is chosen, and what is only counted."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from counted_reads import counted_reads
+from fleet_lake import SMALL, FleetLake
+
+from airflow_snowpack.iceberg import CatalogConfig, CatalogUnreachable
+from airflow_snowpack.iceberg.broker import Broker
+from airflow_snowpack.maintenance.fleet import Budget, EntryState, Pass
+from airflow_snowpack.maintenance.policies import Policies, Rule
+
+if TYPE_CHECKING:
+    from airflow_snowpack.store import Store
+
+    from .conftest import MovedClock
+
+
+@pytest.fixture
+def fleet(store: Store, tmp_path: Path) -> FleetLake:
+    return FleetLake(CatalogConfig.embedded(tmp_path), store)
+
+
+def states(fleet: FleetLake, planned: Pass) -> dict[str, EntryState]:
+    return {entry.table.table: entry.state for entry in fleet.passes.entries(planned.pass_id)}
+
+
+def test_a_pass_plans_the_tables_that_need_work_and_counts_the_others(fleet: FleetLake) -> None:
+    fleet.make("healthy")
+    fleet.make("sick", commits=5)
+    fleet.make("never_written", commits=0)
+    planned = fleet.plan()
+
+    (entry,) = fleet.passes.entries(planned.pass_id)
+    assert (entry.table, entry.state, entry.place) == (fleet.name("sick"), EntryState.CHOSEN, 0)
+    assert entry.actions == ("rewrite_data_files",)
+    assert entry.evidence["rewrite_data_files"].startswith("5 of 5")
+    assert entry.files_removed == 5
+    assert entry.cost.gb_hours > 0
+    assert entry.options["rewrite_data_files"]["min_input_files"] == 2
+    counts = planned.counts
+    assert (counts["listed"], counts["read"], counts["healthy"], counts["chosen"]) == (3, 3, 2, 1)
+
+
+def test_a_second_pass_over_a_healthy_fleet_costs_one_listing_and_reads_no_file(fleet: FleetLake) -> None:
+    for number in range(4):
+        fleet.make(f"t{number}")
+    fleet.plan("night-1")
+    with counted_reads() as reads:
+        planned = fleet.plan("night-2")
+    assert planned.counts["unchanged"] == 4
+    assert fleet.passes.entries(planned.pass_id) == []
+    assert (reads.metadata, reads.manifests) == ([], [])
+    assert len(reads.of_catalog) == 1
+
+
+@pytest.mark.one_database
+def test_only_what_has_changed_is_read_again(fleet: FleetLake) -> None:
+    fleet.make("quiet")
+    busy = fleet.make("busy")
+    fleet.plan("night-1")
+    fleet.catalog.load_table(busy.identifier).append(fleet.catalog.load_table(busy.identifier).scan().to_arrow())
+    with counted_reads() as reads:
+        planned = fleet.plan("night-2")
+    assert (planned.counts["unchanged"], planned.counts["read"]) == (1, 1)
+    assert len(reads.metadata) == 1
+
+
+@pytest.mark.one_database
+def test_other_policies_are_applied_to_stored_health_without_reading_a_table(fleet: FleetLake) -> None:
+    fleet.make("sick", commits=3)
+    assert states(fleet, fleet.plan("night-1")) == {}
+    lower = {**SMALL, "rewrite_data_files": {**SMALL["rewrite_data_files"], "thresholds": {"small_files": 3}}}
+    fleet.policies = Policies([Rule("**", actions=lower)])
+    with counted_reads() as reads:
+        planned = fleet.plan("night-2")
+    assert states(fleet, planned) == {"sick": EntryState.CHOSEN}
+    assert (reads.metadata, reads.manifests) == ([], [])
+
+
+@pytest.mark.one_database
+def test_an_excluded_table_is_counted_and_not_read(fleet: FleetLake) -> None:
+    fleet.make("scratch", commits=5)
+    fleet.policies = Policies([Rule("fleet.scratch", skip="it is rebuilt every night")])
+    with counted_reads() as reads:
+        planned = fleet.plan()
+    assert planned.counts["excluded"] == 1
+    assert reads.metadata == []
+
+
+@pytest.mark.one_database
+def test_a_table_without_one_of_its_manifests_is_named_and_the_others_are_planned(fleet: FleetLake) -> None:
+    fleet.make("sick", commits=5)
+    broken = fleet.catalog.load_table(fleet.make("broken").identifier)
+    (manifest,) = broken.current_snapshot().manifests(broken.io)  # type: ignore[union-attr]
+    Path(manifest.manifest_path.removeprefix("file://")).unlink()
+    planned = fleet.plan()
+    assert states(fleet, planned) == {"sick": EntryState.CHOSEN, "broken": EntryState.UNREADABLE}
+    entry = fleet.passes.entries(planned.pass_id, [EntryState.UNREADABLE])[0]
+    assert manifest.manifest_path.rpartition("/")[2] in (entry.reason or "")
+    assert fleet.passes.entries(fleet.plan("night-2").pass_id, [EntryState.UNREADABLE])[0].table == fleet.name("broken")
+
+
+def test_what_does_not_fit_waits_and_comes_first_in_the_next_pass(fleet: FleetLake) -> None:
+    for name, commits in (("first", 9), ("second", 7), ("third", 5)):
+        fleet.make(name, commits=commits)
+    one = fleet.plan("night-1", Budget(tables=2))
+    assert states(fleet, one) == {"first": EntryState.CHOSEN, "second": EntryState.CHOSEN, "third": EntryState.WAITING}
+    (waiting,) = fleet.passes.entries(one.pass_id, [EntryState.WAITING])
+    assert waiting.reason == "The budget of 2 tables is used by tables that come first."
+
+    two = fleet.plan("night-2", Budget(tables=1))
+    assert fleet.passes.entries(two.pass_id)[0].table == fleet.name("third")
+    assert states(fleet, two)["third"] is EntryState.CHOSEN
+
+
+@pytest.mark.one_database
+def test_a_table_that_airflow_reads_often_comes_first(fleet: FleetLake) -> None:
+    archive, hourly = fleet.make("archive", commits=9), fleet.make("hourly", commits=5)
+    planned = fleet.plan(reads_per_day={hourly: 24.0})
+    assert [entry.table for entry in fleet.passes.entries(planned.pass_id)] == [hourly, archive]
+
+
+@pytest.mark.one_database
+def test_a_table_in_its_quiet_hours_is_named_and_planned_again_in_the_next_pass(fleet: FleetLake, clock: MovedClock) -> None:
+    fleet.make("sick", commits=5)
+    fleet.policies = Policies([Rule("**", quiet="01:00-04:00", actions=SMALL)])
+    planned = fleet.plan("night-1")
+    (entry,) = fleet.passes.entries(planned.pass_id)
+    assert (entry.state, "quiet until 2026-11-23 04:00:00 UTC" in (entry.reason or "")) == (EntryState.WAITING, True)
+    clock.move(timedelta(hours=3))
+    assert states(fleet, fleet.plan("night-2")) == {"sick": EntryState.CHOSEN}
+
+
+@pytest.mark.one_database
+def test_a_table_that_was_dropped_is_forgotten(fleet: FleetLake) -> None:
+    gone = fleet.make("gone")
+    fleet.plan("night-1")
+    fleet.catalog.drop_table(gone.identifier)
+    fleet.plan("night-2")
+    assert fleet.passes.last_plans(fleet.config.name, fleet.config.catalog_id) == {}
+
+
+@pytest.mark.one_database
+def test_in_a_catalog_without_a_listing_of_locations_an_unchanged_table_is_loaded_and_not_read(fleet: FleetLake) -> None:
+    """Such as Glue or Hive: only loading a table shows whether it has changed."""
+
+    class Other(Broker):
+        def locations(self) -> None:
+            return None
+
+    fleet.__dict__["broker"] = Other(fleet.config.load)
+    fleet.make("healthy")
+    fleet.make("sick", commits=5)
+    assert states(fleet, fleet.plan("night-1")) == {"sick": EntryState.CHOSEN}
+    with counted_reads() as reads:
+        planned = fleet.plan("night-2")
+    assert reads.manifests == []
+    assert planned.counts["unchanged"] == 1
+    assert states(fleet, planned) == {"sick": EntryState.CHOSEN}
+
+
+@pytest.mark.one_database
+def test_a_catalog_that_does_not_answer_is_an_error_and_a_retry_plans_the_pass(fleet: FleetLake, tmp_path: Path) -> None:
+    fleet.make("sick", commits=5)
+    file, away = tmp_path / "catalog.db", tmp_path / "away.db"
+    file.rename(away)
+    file.mkdir()
+    with pytest.raises(CatalogUnreachable):
+        fleet.plan("night-1")
+    file.rmdir()
+    away.rename(file)
+    assert states(fleet, fleet.plan("night-1")) == {"sick": EntryState.CHOSEN}
+    assert len(fleet.passes.list().items) == 1

@@ -1,0 +1,105 @@
+"""A catalog of real tables that PyIceberg has made, and a pass over them without Airflow: for tests of passes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyiceberg.schema import Schema
+from pyiceberg.types import LongType, NestedField, StringType
+
+from airflow_snowpack.iceberg import CatalogConfig, TableName
+from airflow_snowpack.iceberg.broker import Broker
+from airflow_snowpack.inventory.health_records import HealthRecords
+from airflow_snowpack.inventory.inventory import list_tables
+from airflow_snowpack.jobs import Jobs
+from airflow_snowpack.maintenance.fleet import Budget, Pass
+from airflow_snowpack.maintenance.fleet.listing import list_catalog
+from airflow_snowpack.maintenance.fleet.model import Planning
+from airflow_snowpack.maintenance.fleet.passes import FleetPasses
+from airflow_snowpack.maintenance.fleet.planner import FleetPlanner
+from airflow_snowpack.maintenance.fleet.progress import PassWork
+from airflow_snowpack.maintenance.policies import Policies, Rule
+
+if TYPE_CHECKING:
+    from pyiceberg.catalog import Catalog
+
+    from airflow_snowpack.store import Store
+
+SCHEMA = Schema(NestedField(1, "id", LongType()), NestedField(2, "note", StringType()))
+SMALL = {
+    "rewrite_data_files": {"thresholds": {"small_files": 4}, "options": {"min_input_files": 2}, "cadence": None},
+    "remove_orphan_files": {"enabled": False},
+}
+"""Tables of a few rows need work when they have four files."""
+
+
+@dataclass
+class FleetLake:
+    """A catalog and a store.
+
+    :param database: the namespace of the tables.
+    """
+
+    config: CatalogConfig
+    store: Store
+    database: str = "fleet"
+    policies: Policies = field(default_factory=lambda: Policies([Rule("**", actions=SMALL)]))
+
+    @cached_property
+    def catalog(self) -> Catalog:
+        catalog = self.config.load()
+        catalog.create_namespace_if_not_exists(self.database)
+        return catalog
+
+    @cached_property
+    def jobs(self) -> Jobs:
+        return Jobs(self.store)
+
+    @cached_property
+    def passes(self) -> FleetPasses:
+        return FleetPasses(self.store)
+
+    @cached_property
+    def work(self) -> PassWork:
+        return PassWork(self.passes, self.jobs)
+
+    @cached_property
+    def broker(self) -> Broker:
+        return Broker(self.config.load)
+
+    def name(self, table: str) -> TableName:
+        return TableName(self.config.name, self.database, table, self.config.catalog_id)
+
+    def make(self, table: str, commits: int = 1, rows: int = 3, **properties: str) -> TableName:
+        """Make a table of so many small files."""
+        made = self.catalog.create_table(self.name(table).identifier, SCHEMA, properties=properties)
+        for number in range(commits):
+            ids = range(number * rows, (number + 1) * rows)
+            made.append(pa.table({"id": list(ids), "note": [f"n{each}" for each in ids]}))
+        return self.name(table)
+
+    def rows(self, table: TableName) -> list[int]:
+        return sorted(self.catalog.load_table(table.identifier).scan().to_arrow()["id"].to_pylist())
+
+    def planner(self, **more: Any) -> FleetPlanner:
+        def names() -> list[TableName]:
+            return [self.name(each.table) for each in list_tables(self.catalog, self.config.name, [])]
+
+        def listing() -> dict[TableName, str | None]:
+            return list_catalog(self.broker, self.config.name, self.config.catalog_id, names)
+
+        records = HealthRecords(self.store)
+        return FleetPlanner(self.passes, self.broker, records, self.policies, **{"list_tables": listing, **more})
+
+    def begin(self, owner: str, budget: Budget, workers: int = 1) -> Planning:
+        config = self.config
+        planning = self.passes.begin(owner, config.name, config.catalog_id, budget, workers=workers, holder="test")
+        assert isinstance(planning, Planning)
+        return planning
+
+    def plan(self, owner: str = "night-1", budget: Budget | None = None, workers: int = 1, **more: Any) -> Pass:
+        """Plan a pass."""
+        return self.planner(**more).plan(self.begin(owner, budget or Budget(tables=100), workers))
