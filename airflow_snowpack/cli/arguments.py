@@ -102,6 +102,18 @@ ALL = arg("--all", action="store_true", help="Show all of them")
 DATABASE = arg("-d", "--database", metavar="DATABASE", help="Only tables of this database")
 SEARCH_TABLES = arg("--search", metavar="TEXT", help="Only tables with this in their name")
 AFTER = arg("--after", metavar="DATABASE.TABLE", help="Only tables whose names come after this one")
+ASSESSED_TABLES = arg(
+    "tables", metavar="DATABASE.TABLE", nargs="*", help="The tables, without their catalog; without any, all of the catalog"
+)
+HTML = arg("--html", metavar="FILE", help="Also write a report with charts, as one HTML file that loads nothing from elsewhere")
+POLICIES = arg("--policies", metavar="FILE", help="The policies, as YAML or Python; the default is that of the installation")
+RESUME = arg(
+    "--resume", metavar="FILE",
+    help="Keeps what was read, so that an interrupted run can go on; the default is beside the report, and deleted at the end",
+)  # fmt: skip
+CONCURRENCY = arg(
+    "--concurrency", type=_COUNT, default=8, metavar="N", help="How many tables are read at the same time (default: 8)"
+)
 HOLDER = arg("--holder", metavar="NAME", help="Release the lock only if it has this holder: a name, or a job's id")
 FORCE = arg("--force", action="store_true", help="Even if the worker of a cancelled job may still be writing to the table")
 REASON = arg("--reason", metavar="TEXT", help="Shown to users whose submissions are refused")

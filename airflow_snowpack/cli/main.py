@@ -16,16 +16,21 @@ if TYPE_CHECKING:
     from airflow.cli.cli_config import Arg
 
 
-def command(name: str, function: str, help: str, *args: Arg, example: str) -> ActionCommand:
+def command(name: str, function: str, help: str, *args: Arg, example: str, store: bool = True) -> ActionCommand:
     """Return a command.
 
     :param function: below ``airflow_snowpack.cli.commands``.
     :param help: one line, without a full stop.
     :param example: shown below the command's help.
+    :param store: whether it uses the store.
     """
     lazy = lazy_load_command(f"airflow_snowpack.cli.commands.{function}")
     return ActionCommand(
-        name=name, help=help, func=lazy, args=(*args, a.STORE_CONN_ID), epilog=f"Example:\n  airflow snowpack {example}"
+        name=name,
+        help=help,
+        func=lazy,
+        args=(*args, a.STORE_CONN_ID) if store else args,
+        epilog=f"Example:\n  airflow snowpack {example}",
     )
 
 
@@ -59,6 +64,10 @@ TABLES = (
     command("refresh", "tables.refresh", "List the catalog again, for all users of the list of tables",
             a.CATALOG_CONN_ID, a.OUTPUT,
             example="tables refresh"),
+    command("assess", "assess.assess", "Rank the tables that need maintenance; changes nothing, and needs no store",
+            a.ASSESSED_TABLES, a.DATABASE, a.SEARCH_TABLES, a.LIMIT, a.HTML, a.POLICIES, a.RESUME, a.CONCURRENCY,
+            a.CATALOG_CONN_ID, a.OUTPUT,
+            example="tables assess --html report.html", store=False),
 )  # fmt: skip
 
 LOCKS = (

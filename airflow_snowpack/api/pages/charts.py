@@ -63,7 +63,7 @@ class QueueChart(Chart):
 
 def queue_chart(samples: Sequence[QueueSample]) -> QueueChart:
     """Draw the samples as steps: a count holds until the next one."""
-    most = _rounded_up(max([1, *(max(sample.waiting, sample.running) for sample in samples)]))
+    most = rounded_up(max([1, *(max(sample.waiting, sample.running) for sample in samples)]))
     step = (WIDTH - QUEUE_LEFT - RIGHT) / len(samples)
 
     def y(value: float) -> float:
@@ -96,8 +96,8 @@ def _hours(samples: Sequence[QueueSample], step: float) -> list[tuple[datetime, 
     return shown
 
 
-def _rounded_up(value: int) -> int:
-    """Return the next of 2, 4, 10, 20, 40, 100, …, which has a whole half."""
+def rounded_up(value: int) -> int:
+    """Return the next of 2, 4, 10, 20, 40, 100, …: the top of an axis, which has a whole half."""
     scale = 1
     while True:
         for factor in (2, 4, 10):
@@ -149,7 +149,7 @@ def skew_chart(shards: Sequence[ShardAttemptResult]) -> SkewChart:
     group = -(-len(shards) // MOST_BARS)
     groups = [shards[begin : begin + group] for begin in range(0, len(shards), group)]
     step = (WIDTH - SKEW_LEFT - RIGHT) / len(groups)
-    top = _rounded_up(max(1, found.rows))
+    top = rounded_up(max(1, found.rows))
 
     def height(rows: float) -> float:
         full = (HEIGHT - TOP - BOTTOM) * rows / top

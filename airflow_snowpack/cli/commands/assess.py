@@ -1,0 +1,125 @@
+"""``airflow snowpack tables assess``: what is wrong with the tables of a catalog, from metadata alone. It needs no store."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from airflow_snowpack.cli.context import ends_cleanly
+from airflow_snowpack.cli.output import DATA, note, print_data, print_rows
+from airflow_snowpack.cli.progress import ProgressLine
+from airflow_snowpack.hooks.iceberg_catalog import IcebergCatalogHook
+from airflow_snowpack.humanize import number, plural, size
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+
+    from airflow_snowpack.exit_code import ExitCode
+    from airflow_snowpack.iceberg import TableName
+    from airflow_snowpack.inventory.inventory import LeftOut
+    from airflow_snowpack.maintenance.assessment import Assessment, Progress, ResumeFile
+
+RESUME_FILE = "snowpack-assess.resume"
+
+
+@ends_cleanly
+def assess(args: Namespace) -> ExitCode | None:
+    """``tables assess``"""
+    from airflow_snowpack.maintenance.assessment import ResumeFile, Walk
+    from airflow_snowpack.maintenance.policies import Policies
+
+    hook = IcebergCatalogHook(args.catalog_conn_id)
+    policies = Policies.load(Path(args.policies)) if args.policies else Policies.default()
+    left_out: list[LeftOut] = []
+    tables = _tables(hook, args, left_out)
+    resume = ResumeFile.open(_resume_path(args), hook.config.catalog_id)
+    walk = Walk(hook.config.load, policies, _now, concurrency=args.concurrency)
+    try:
+        with ProgressLine("tables") as line:
+            found = walk.assess(hook.settings.catalog_name, tables, progress=lambda each: _show(line, each), resume=resume)
+    except BaseException:
+        note(f"What was read is in {resume.path}. Run the same command again to go on from there.")
+        raise
+    found = _with_left_out(found, left_out)
+    _report(args, found)
+    _forget(args, resume)
+    return None
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+def _tables(hook: IcebergCatalogHook, args: Namespace, left_out: list[LeftOut]) -> list[TableName]:
+    """Return the tables that the arguments name, or all of the catalog."""
+    from airflow_snowpack.inventory.inventory import list_tables
+
+    if args.tables:
+        return [hook.identified(each) for each in args.tables]
+    listed = list_tables(hook.catalog, hook.settings.catalog_name, left_out)
+    search = (args.search or "").lower()
+    return sorted(
+        (each for each in listed if args.database in (None, each.database) and search in each.dotted.lower()),
+        key=lambda each: each.dotted,
+    )
+
+
+def _resume_path(args: Namespace) -> Path:
+    """Return the file that the user names, or one beside the report."""
+    if args.resume:
+        return Path(args.resume)
+    return Path(f"{args.html}.resume") if args.html else Path(RESUME_FILE)
+
+
+def _forget(args: Namespace, resume: ResumeFile) -> None:
+    """Delete the resume file of a complete assessment, unless the user named it."""
+    if not args.resume:
+        resume.delete()
+
+
+def _show(line: ProgressLine, progress: Progress) -> None:
+    line.show(progress.done, progress.total, progress.latest.table)
+
+
+def _with_left_out(found: Assessment, left_out: list[LeftOut]) -> Assessment:
+    return replace(found, left_out={each.name: each.reason for each in left_out})
+
+
+def _report(args: Namespace, found: Assessment) -> None:
+    from airflow_snowpack.maintenance.assessment.model import State
+    from airflow_snowpack.wire.assessment import ASSESSED, UNREADABLE, AssessmentShape
+
+    summary = summary_of(found)
+    if args.html:
+        from airflow_snowpack.cli.reports.assessment import assessment_page
+        from airflow_snowpack.cli.reports.page import write
+
+        write(Path(args.html), assessment_page(found, summary))
+    if args.output in DATA:
+        print_data(args.output, AssessmentShape.encode(found))
+    else:
+        unreadable = found.of(State.UNREADABLE)
+        print_rows(args.output, ASSESSED.columns, found.sick[: args.limit], found.made_at, empty="No table needs maintenance.")
+        if unreadable:
+            print()
+            print_rows(args.output, UNREADABLE.columns, unreadable, found.made_at)
+    note(summary)
+    if len(found.sick) > args.limit and args.output not in DATA:
+        note(f"{plural(len(found.sick) - args.limit, 'more table')} in need: raise --limit, or use --html or --output json.")
+    if args.html:
+        note(f"The report is in {args.html}.")
+
+
+def summary_of(found: Assessment) -> str:
+    """Return the result in two sentences."""
+    from airflow_snowpack.maintenance.assessment.model import State
+
+    unreadable = len(found.of(State.UNREADABLE))
+    tables = f"{number(len(found.sick))} of {plural(len(found.rows), 'table')} need maintenance"
+    if unreadable:
+        tables += f", and {number(unreadable)} cannot be read"
+    files = f"{number(found.files_saved)} of {plural(found.files, 'file')}"
+    freed, rewritten = size(found.estimate.bytes_freed), size(found.estimate.bytes_rewritten)
+    return f"{tables}. Maintenance would remove {files} and free {freed}; it would rewrite {rewritten}."

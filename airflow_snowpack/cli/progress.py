@@ -1,0 +1,65 @@
+"""A progress line on stderr: on a terminal alone, and never in a file or a log.
+
+with ProgressLine(total) as line:
+    line.show(3, "demo.flights")
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import time
+from typing import TYPE_CHECKING
+
+from airflow_snowpack.cli.output import printable
+from airflow_snowpack.humanize import duration, number
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+BAR = 20
+REDRAW_S = 0.1
+
+
+class ProgressLine:
+    """Shows how many of a number of things are done, and about how long the others take.
+
+    :param noun: the things, in the plural.
+    """
+
+    def __init__(self, noun: str) -> None:
+        self._noun = noun
+        self._shows = sys.stderr.isatty()
+        self._started = time.monotonic()
+        self._drawn_at = 0.0
+        self._width = 0
+
+    def __enter__(self) -> ProgressLine:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if self._width:
+            self._write("")
+            sys.stderr.write("\r")
+            sys.stderr.flush()
+
+    def show(self, done: int, total: int, latest: str) -> None:
+        """Redraw the line, at most ten times a second.
+
+        :param latest: what was done last.
+        """
+        now = time.monotonic()
+        if not self._shows or (done < total and now - self._drawn_at < REDRAW_S):
+            return
+        self._drawn_at = now
+        filled = BAR * done // total
+        left = (now - self._started) / done * (total - done)
+        text = (
+            f"[{'#' * filled}{'.' * (BAR - filled)}] {number(done)} of {number(total)} {self._noun}, about {duration(left)} left"
+        )
+        self._write(f"{text}: {printable(latest)}"[: shutil.get_terminal_size().columns - 1])
+
+    def _write(self, text: str) -> None:
+        sys.stderr.write(f"\r{text:<{self._width}}")
+        sys.stderr.flush()
+        self._width = len(text)

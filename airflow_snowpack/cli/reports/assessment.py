@@ -1,0 +1,68 @@
+"""The HTML report of ``tables assess``."""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import zip_longest
+from typing import TYPE_CHECKING
+
+from airflow_snowpack.api.pages.figures import FULL, LEAST, Bar, Figure
+from airflow_snowpack.cli.reports.drawing import ColumnChart, column_chart, counted
+from airflow_snowpack.cli.reports.page import render
+from airflow_snowpack.humanize import number, size
+from airflow_snowpack.maintenance.assessment.model import State
+
+if TYPE_CHECKING:
+    from airflow_snowpack.maintenance.assessment import Assessment, TableAssessment
+
+MOST_FIGURES = 12
+MIB = 1024**2
+
+
+def assessment_page(found: Assessment, summary: str) -> str:
+    """Return the report as HTML.
+
+    :param summary: one sentence or two.
+    """
+    return render(
+        "assessment.html",
+        title=f"Tables of {found.catalog}",
+        found=found,
+        summary=summary,
+        unreadable=found.of(State.UNREADABLE),
+        scores=_scores(found),
+        sizes=_sizes(found),
+        figures=_figures(found),
+    )
+
+
+def _scores(found: Assessment) -> ColumnChart:
+    counts = Counter(min(row.score // 10, 9) for row in found.rows if row.score is not None)
+    return column_chart([counted(f"{low * 10}-{low * 10 + 9 + (low == 9)}", counts[low], "tables") for low in range(10)])
+
+
+def _sizes(found: Assessment) -> ColumnChart:
+    totals = [sum(counts) for counts in zip_longest(*(row.health.file_sizes for row in found.rows if row.health), fillvalue=0)]
+    return column_chart([counted(_range(place), count, "data files") for place, count in enumerate(totals)])
+
+
+def _range(place: int) -> str:
+    """Return the sizes of a place of :attr:`TableHealth.file_sizes`."""
+    return "<1 MiB" if place == 0 else f"≥{size(2 ** (place - 1) * MIB)}".replace(".0 ", " ")
+
+
+def _figures(found: Assessment) -> list[Figure]:
+    """Files now and after maintenance, of the tables where the difference is largest."""
+    saving = sorted((row for row in found.sick if row.files_saved), key=lambda row: -row.files_saved)[:MOST_FIGURES]
+    most = max((row.files for row in saving), default=1)
+    return [_figure(row, most) for row in saving]
+
+
+def _figure(row: TableAssessment, most: int) -> Figure:
+    after = row.files - row.files_saved
+    bars = ((each, value) for each, value in (("before", row.files), ("after", after)))
+    drawn = tuple(
+        Bar("now" if tone == "before" else "then", number(value), max(round(FULL * value / most), LEAST if value else 0), tone)
+        for tone, value in bars
+    )
+    return Figure(row.table, drawn, f"\N{MINUS SIGN}{row.planning_saved:.0%}")

@@ -1,0 +1,162 @@
+"""What an assessment finds: a row for each table, and the totals of the catalog."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from airflow_snowpack.maintenance.action import Action
+from airflow_snowpack.maintenance.planning import Estimate
+
+if TYPE_CHECKING:
+    from datetime import datetime, timedelta
+
+    from airflow_snowpack.iceberg.health import ScorePart, TableHealth
+
+REWRITES_OF_FILES = (Action.REWRITE_DATA_FILES, Action.REWRITE_POSITION_DELETE_FILES)
+"""Their estimates count files of the current snapshot, which every query plans over."""
+UNSEEN = (Action.REMOVE_ORPHAN_FILES,)
+"""Metadata does not show whether the table needs it, so it makes no table sick."""
+
+
+class State(StrEnum):
+    """Whether a table needs maintenance."""
+
+    SICK = "sick"
+    HEALTHY = "healthy"
+    UNREADABLE = "unreadable"
+
+
+@dataclass(frozen=True, slots=True)
+class ActionNeed:
+    """An action that the table needs.
+
+    :param evidence: one sentence with the numbers.
+    """
+
+    action: str
+    evidence: str
+    estimate: Estimate
+
+
+@dataclass(frozen=True)
+class TableAssessment:
+    """One table.
+
+    :param table: ``database.table``.
+    :param metadata_location: the metadata file that was read; empty when the table could not be loaded.
+    :param health: ``None`` for a table that cannot be read.
+    :param score: from 0 (sick) to 100 (healthy); ``None`` without health.
+    :param parts: of the score.
+    :param needs: the actions that the policy would run, as if it never had windows, limits or exclusions.
+    :param blockers: what keeps maintenance from running, or from all of its effect; one sentence each, without a full stop.
+    :param problem: why the table cannot be read; ``None`` when it can.
+    """
+
+    table: str
+    metadata_location: str = ""
+    health: TableHealth | None = None
+    score: int | None = None
+    parts: tuple[ScorePart, ...] = ()
+    needs: tuple[ActionNeed, ...] = ()
+    blockers: tuple[str, ...] = ()
+    problem: str | None = None
+
+    @property
+    def state(self) -> State:
+        """A table is sick when it needs an action whose need its metadata shows."""
+        if self.problem is not None:
+            return State.UNREADABLE
+        return State.SICK if any(need.action not in UNSEEN for need in self.needs) else State.HEALTHY
+
+    @property
+    def wrong(self) -> tuple[str, ...]:
+        """The evidence of the parts of the score that lose points, the worst part first."""
+        lost = sorted((part for part in self.parts if part.points < part.of), key=lambda part: part.points - part.of)
+        return tuple(part.evidence for part in lost)
+
+    @cached_property
+    def estimate(self) -> Estimate:
+        """The sum over the actions that the table needs."""
+        return sum((need.estimate for need in self.needs), Estimate())
+
+    @property
+    def files(self) -> int:
+        """Data and delete files now: the entries that a query over the whole table plans with."""
+        return self.health.data_files + self.health.delete_files if self.health else 0
+
+    @cached_property
+    def files_saved(self) -> int:
+        """By how many the files become fewer."""
+        found = (need.estimate for need in self.needs if need.action in REWRITES_OF_FILES)
+        return max(sum(each.files_removed - each.files_added for each in found), 0)
+
+    @property
+    def planning_saved(self) -> float:
+        """Which share of the planning work of a query over the whole table is saved, from 0 to 1."""
+        return self.files_saved / self.files if self.files else 0.0
+
+    @property
+    def bytes_rewritten(self) -> int:
+        """What maintenance reads and writes again."""
+        return self.estimate.bytes_rewritten
+
+    @property
+    def bytes_freed(self) -> int:
+        """What maintenance deletes from the storage, as far as metadata shows it."""
+        return self.estimate.bytes_freed
+
+
+@dataclass(frozen=True)
+class Assessment:
+    """A catalog, or the part of it that was assessed.
+
+    :param rows: a row for each table: sick tables first, those with most need first; then unreadable ones, then healthy ones.
+    :param left_out: tables and namespaces that the catalog listed and that were not assessed, with the reason.
+    :param took: how long it took.
+    :param read: how many tables were read; the others were in the resume file.
+    """
+
+    catalog: str
+    made_at: datetime
+    rows: tuple[TableAssessment, ...]
+    left_out: Mapping[str, str] = field(default_factory=dict)
+    took: timedelta | None = None
+    read: int = 0
+
+    def of(self, state: State) -> tuple[TableAssessment, ...]:
+        """Return the rows of one state, in their order."""
+        return tuple(row for row in self.rows if row.state is state)
+
+    @property
+    def sick(self) -> tuple[TableAssessment, ...]:
+        """The tables that need maintenance, those with most need first."""
+        return self.of(State.SICK)
+
+    @cached_property
+    def estimate(self) -> Estimate:
+        """The sum over all tables."""
+        return sum((row.estimate for row in self.rows), Estimate())
+
+    @cached_property
+    def files(self) -> int:
+        """Data and delete files of all tables."""
+        return sum(row.files for row in self.rows)
+
+    @cached_property
+    def files_saved(self) -> int:
+        """By how many the files of all tables become fewer."""
+        return sum(row.files_saved for row in self.rows)
+
+
+def ranked(rows: list[TableAssessment]) -> tuple[TableAssessment, ...]:
+    """Sort rows by need: the lowest score first, and of equal ones that which saves most files."""
+    order = {State.SICK: 0, State.UNREADABLE: 1, State.HEALTHY: 2}
+
+    def need(row: TableAssessment) -> tuple[int, int, int, str]:
+        return order[row.state], row.score if row.score is not None else 0, -row.files_saved, row.table
+
+    return tuple(sorted(rows, key=need))

@@ -1,0 +1,89 @@
+"""The file that makes an assessment resumable: the health of each table that was read, a line for each.
+
+    resume = ResumeFile.open(Path("report.html.resume"), catalog_id)
+    resume.health_of("demo.flights", metadata_location, bounds)      # None: read the table
+    resume.keep("demo.flights", health)
+
+A line counts only for the metadata location and the bounds that it was read with. A line that was cut off, when the process or
+the machine stopped, does not count. Tables that could not be read are not kept: the next run tries them again.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from typing import TYPE_CHECKING
+
+from airflow_snowpack.errors import Kind, SnowpackError
+from airflow_snowpack.iceberg.health import HealthBounds, TableHealth
+from airflow_snowpack.iceberg.health.encoding import FORMAT, decode, encode
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+class UnusableResumeFile(SnowpackError, kind=Kind.INVALID):
+    """The resume file cannot be used."""
+
+    def __init__(self, path: Path, problem: str) -> None:
+        super().__init__(f"The resume file {str(path)!r} cannot be used: {problem}. Name another file, or delete this one.")
+
+
+class ResumeFile:
+    """What earlier runs have read.
+
+    :param kept: the lines by table.
+    """
+
+    def __init__(self, path: Path, kept: dict[str, str]) -> None:
+        self.path = path
+        self._kept = kept
+        self._lock = threading.Lock()
+
+    @classmethod
+    def open(cls, path: Path, catalog_id: str) -> ResumeFile:
+        """Read the file, or start one.
+
+        :param catalog_id: the catalog's identity; the file of another catalog is refused.
+        :raises UnusableResumeFile: it is not a resume file of this catalog, or cannot be read or written.
+        """
+        header = {"snowpack_assessment": FORMAT, "catalog_id": catalog_id}
+        try:
+            lines = path.read_text().splitlines() if path.exists() else []
+            if not lines:
+                path.write_text(json.dumps(header) + "\n")
+            elif json.loads(lines[0]) != header:
+                raise UnusableResumeFile(path, "it is of another catalog or another release")
+        except (OSError, ValueError) as error:
+            raise UnusableResumeFile(path, str(error)) from error
+        return cls(path, dict(_complete(lines[1:])))
+
+    def health_of(self, table: str, metadata_location: str, bounds: HealthBounds) -> TableHealth | None:
+        """Return the health of a table as it is now; ``None`` when it has to be read."""
+        text = self._kept.get(table)
+        if text is None:
+            return None
+        health = decode(text)
+        is_current = health.metadata_location == metadata_location and health.bounds == bounds
+        return health if is_current else None
+
+    def keep(self, table: str, health: TableHealth) -> None:
+        """Add the health of a table."""
+        line = json.dumps([table, encode(health)])
+        with self._lock, self.path.open("a") as file:
+            file.write(line + "\n")
+
+    def delete(self) -> None:
+        """Delete the file, once the assessment is complete."""
+        self.path.unlink(missing_ok=True)
+
+
+def _complete(lines: list[str]) -> list[tuple[str, str]]:
+    found = []
+    for line in lines:
+        try:
+            table, text = json.loads(line)
+        except ValueError:
+            continue  # the process stopped while it wrote this line
+        found.append((table, text))
+    return found

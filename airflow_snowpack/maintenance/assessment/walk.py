@@ -1,0 +1,142 @@
+"""Read the tables of a catalog, several at a time, and assess each: one that cannot be read is a row with the reason."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from airflow_snowpack.errors import SnowpackError
+from airflow_snowpack.humanize import sentence
+from airflow_snowpack.iceberg import load_table, read_health
+from airflow_snowpack.iceberg.catalog import unreadable_errors
+from airflow_snowpack.iceberg.errors import CatalogUnreachable, TableUnreadable
+from airflow_snowpack.maintenance.assessment.locations import shared_locations
+from airflow_snowpack.maintenance.assessment.model import Assessment, TableAssessment, ranked
+from airflow_snowpack.maintenance.assessment.table import assess_health
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from pyiceberg.catalog import Catalog
+
+    from airflow_snowpack.iceberg import TableHealth, TableName
+    from airflow_snowpack.maintenance.assessment.resume import ResumeFile
+    from airflow_snowpack.maintenance.policies import Policies
+
+CONCURRENCY = 8
+"""How many tables are read at the same time, unless the caller sets it."""
+AHEAD = 2
+"""How many tables per thread are submitted ahead, so that memory does not grow with the catalog."""
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far an assessment is.
+
+    :param latest: the row that was finished last.
+    """
+
+    done: int
+    total: int
+    latest: TableAssessment
+
+
+class Walk:
+    """Assesses tables of one catalog.
+
+    :param load_catalog: connects to the catalog; each thread connects once.
+    :param policies: decide what counts as small, what maintenance would do, and what is excluded.
+    :param clock: returns the present moment.
+    :param concurrency: how many tables are read at the same time.
+    """
+
+    def __init__(
+        self,
+        load_catalog: Callable[[], Catalog],
+        policies: Policies,
+        clock: Callable[[], datetime],
+        *,
+        concurrency: int = CONCURRENCY,
+    ) -> None:
+        self._load_catalog = load_catalog
+        self._policies = policies
+        self._clock = clock
+        self._concurrency = concurrency
+        self._of_thread = threading.local()
+
+    def assess(
+        self,
+        catalog: str,
+        tables: Sequence[TableName],
+        *,
+        progress: Callable[[Progress], None] = lambda _: None,
+        resume: ResumeFile | None = None,
+    ) -> Assessment:
+        """Assess the tables.
+
+        :param catalog: its name, for the report.
+        :param progress: called after each table, in the calling thread.
+        :param resume: what earlier runs have read; gets what this one reads.
+        :raises CatalogUnreachable: the catalog stops answering. What was read until then is in the resume file.
+        """
+        started_at, rows, read = self._clock(), list[TableAssessment](), 0
+        for row, was_read in self._rows(tables, resume):
+            rows.append(row)
+            read += was_read
+            progress(Progress(len(rows), len(tables), row))
+        shared = shared_locations([row.health for row in rows if row.health is not None])
+        with_shared = [replace(row, blockers=(*row.blockers, *shared.get(row.table, ()))) for row in rows]
+        now = self._clock()
+        return Assessment(catalog, now, ranked(with_shared), took=now - started_at, read=read)
+
+    def _rows(self, tables: Iterable[TableName], resume: ResumeFile | None) -> Iterator[tuple[TableAssessment, bool]]:
+        """Yield each row, and whether its table had to be read, in the order in which they are ready."""
+        waiting: set[Future[tuple[TableAssessment, bool]]] = set()
+        left = iter(tables)
+        with ThreadPoolExecutor(self._concurrency, thread_name_prefix="snowpack-assess") as pool:
+            try:
+                while True:
+                    room = self._concurrency * AHEAD - len(waiting)
+                    waiting |= {pool.submit(self._assess, table, resume) for table in islice(left, room)}
+                    if not waiting:
+                        return
+                    done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
+                    for each in done:
+                        yield each.result()
+            finally:
+                pool.shutdown(wait=False, cancel_futures=True)
+
+    def _assess(self, name: TableName, resume: ResumeFile | None) -> tuple[TableAssessment, bool]:
+        try:
+            health, was_read = self._health(name, resume)
+        except CatalogUnreachable:
+            raise
+        except SnowpackError as problem:
+            return TableAssessment(name.dotted, problem=sentence(str(problem))), True
+        # Its properties are those that the health was read with.
+        policy = self._policies.of(name, health.properties)
+        return assess_health(health, policy, now=self._clock()), was_read
+
+    def _health(self, name: TableName, resume: ResumeFile | None) -> tuple[TableHealth, bool]:
+        table = load_table(self._catalog(), name)
+        bounds = self._policies.of(name, table.properties).bounds
+        kept = resume.health_of(name.dotted, table.metadata_location, bounds) if resume else None
+        if kept is not None:
+            return kept, False
+        try:
+            health = read_health(table, now=self._clock(), bounds=bounds)
+        except unreadable_errors() as error:
+            raise TableUnreadable(name.dotted, error) from error
+        if resume is not None:
+            resume.keep(name.dotted, health)
+        return health, True
+
+    def _catalog(self) -> Catalog:
+        found: Catalog | None = getattr(self._of_thread, "catalog", None)
+        if found is None:
+            found = self._of_thread.catalog = self._load_catalog()
+        return found

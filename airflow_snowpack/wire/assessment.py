@@ -1,0 +1,88 @@
+"""An assessment of a catalog: its tables by need."""
+
+from typing import Annotated
+
+from pydantic import Field
+
+from airflow_snowpack.humanize import size
+from airflow_snowpack.maintenance.assessment import TableAssessment
+from airflow_snowpack.maintenance.assessment.model import State
+from airflow_snowpack.wire.listing import Column, Listing
+from airflow_snowpack.wire.shape import From, Moment, Shape
+
+
+class ScorePartShape(Shape):
+    """A part of a score."""
+
+    name: str
+    points: int
+    of: int
+    evidence: str
+
+
+class NeededActionShape(Shape):
+    """An action that a table needs, and what it would do."""
+
+    action: str
+    evidence: str
+    estimate: Annotated[dict[str, float], From(lambda need: need.estimate.to_json())]
+
+
+class TableAssessmentShape(Shape):
+    """A table, what is wrong with it, what maintenance would save and cost, and what blocks it."""
+
+    table: str = Field(examples=["analytics.page_views"])
+    state: State
+    score: int | None = Field(description="From 0 (sick) to 100 (healthy).")
+    score_parts: Annotated[list[ScorePartShape], From("parts")]
+    metadata_location: str
+    files: int = Field(description="Data and delete files now.")
+    files_saved: int
+    planning_saved: float = Field(description="The share of the planning work of a query over the whole table, from 0 to 1.")
+    bytes_freed: int
+    bytes_rewritten: int
+    needs: list[NeededActionShape]
+    blockers: list[str]
+    problem: str | None = Field(description="Why the table cannot be read.")
+
+
+class LeftOutTableShape(Shape):
+    """A table or namespace that was not assessed."""
+
+    name: str
+    reason: str
+
+
+class AssessmentShape(Shape):
+    """The tables of a catalog by need: sick ones first, then unreadable ones, then healthy ones."""
+
+    catalog: str
+    made_at: Moment
+    tables: Annotated[list[TableAssessmentShape], From("rows")]
+    left_out: Annotated[
+        list[LeftOutTableShape], From(lambda found: [{"name": name, "reason": why} for name, why in found.left_out.items()])
+    ]
+
+
+def _score_style(row: TableAssessment) -> str:
+    if row.score is None or row.score < 50:
+        return "bold red"
+    return "yellow" if row.score < 80 else "green"
+
+
+ASSESSED: Listing[TableAssessment] = Listing(
+    "tables",
+    TableAssessmentShape.encode,
+    (
+        Column("table", "table"),
+        Column("score", "score", style=_score_style),
+        Column("wrong", lambda row: "; ".join(row.wrong), lambda row: row.wrong[0] if row.wrong else ""),
+        Column("files saved", "files_saved", lambda row: f"{row.files_saved:,} ({row.planning_saved:.0%})"),
+        Column("freed", "bytes_freed", lambda row: size(row.bytes_freed)),
+        Column("rewritten", "bytes_rewritten", lambda row: size(row.bytes_rewritten)),
+        Column("blocked by", lambda row: "; ".join(row.blockers), lambda row: "; ".join(row.blockers)),
+    ),
+)
+UNREADABLE: Listing[TableAssessment] = Listing(
+    "tables", TableAssessmentShape.encode, (Column("table", "table"), Column("cannot be read", "problem"))
+)

@@ -1,0 +1,219 @@
+"""``tables assess``: which tables are sick, from metadata alone, and docs/assess.md tells the truth about it."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import sqlite3
+from contextlib import closing
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from pseudo_terminal import PseudoTerminal
+from table_zoo import Zoo, append
+
+from airflow_snowpack import hooks
+from airflow_snowpack.cli.progress import ProgressLine
+
+if TYPE_CHECKING:
+    from command_line import Run
+
+PAGE = (Path(__file__).parents[3] / "docs" / "assess.md").read_text()
+LOW_THRESHOLD = """
+rules:
+  - tables: "**"
+    actions:
+      rewrite_data_files: {thresholds: {small_files: 5}}
+"""
+
+
+@pytest.fixture
+def zoo(installation: Path, monkeypatch: pytest.MonkeyPatch) -> Zoo:
+    """Tables of the installation's catalog; the current folder has a policy by which six small files are too many."""
+    monkeypatch.chdir(installation)
+    (installation / "policies.yaml").write_text(LOW_THRESHOLD)
+    return Zoo(hooks.IcebergCatalogHook().catalog)
+
+
+@pytest.fixture
+def tables(zoo: Zoo) -> Zoo:
+    """One sick table, two healthy ones, and one that cannot be read."""
+    for kind in ("unpartitioned", "healthy", "never_written", "missing_manifest"):
+        zoo.new(kind, kind)
+    return zoo
+
+
+ASSESS = ("tables", "assess", "--policies", "policies.yaml")
+
+
+def by_name(said_json: dict[str, list[dict[str, object]]]) -> dict[str, dict[str, object]]:
+    return {str(each["table"]): each for each in said_json["tables"]}
+
+
+def test_the_sick_table_is_listed_and_the_unreadable_one_has_its_reason(snowpack: Run, tables: Zoo) -> None:
+    said = snowpack(*ASSESS)
+
+    assert said.code == 0
+    assert re.search(r"zoo\.unpartitioned +\| \d+", said.out)
+    assert "6 of 6 data files below 384.0 MiB" in said.out
+    assert "zoo.healthy" not in said.out
+    assert re.search(r"zoo\.missing_manifest +\| The metadata of table", said.out)
+    assert "1 of 4 tables need maintenance, and 1 cannot be read" in said.err
+
+
+def test_json_has_every_table_with_its_estimates(snowpack: Run, tables: Zoo) -> None:
+    found = by_name(snowpack(*ASSESS, "-o", "json").json)
+
+    assert [each["state"] for each in found.values()] == ["sick", "unreadable", "healthy", "healthy"]
+    sick = found["zoo.unpartitioned"]
+    assert (sick["files"], sick["files_saved"], sick["planning_saved"]) == (6, 5, pytest.approx(5 / 6))
+    [need] = [each for each in sick["needs"] if each["action"] == "rewrite_data_files"]  # type: ignore[attr-defined]
+    assert need["estimate"]["bytes_rewritten"] == sick["bytes_rewritten"] > 0  # type: ignore[operator]
+    assert sum(part["points"] for part in sick["score_parts"]) == sick["score"]  # type: ignore[attr-defined]
+    assert found["zoo.missing_manifest"]["score"] is None
+
+
+def test_nothing_is_written_and_no_store_is_needed(
+    snowpack: Run, tables: Zoo, installation: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    absent = installation / "no store" / "snowpack.db"
+    monkeypatch.setenv("AIRFLOW_CONN_TEST_STORE", json.dumps({"conn_type": "sqlite", "host": str(absent)}))
+    before = everything_in(installation)
+
+    assert snowpack(*ASSESS).code == 0
+
+    assert everything_in(installation) == before
+    assert not absent.parent.exists()
+
+
+def everything_in(folder: Path) -> dict[str, object]:
+    files = {str(path): path.stat().st_mtime_ns for path in sorted((folder / "lake" / "warehouse").rglob("*"))}
+    with closing(sqlite3.connect(folder / "lake" / "catalog.db")) as catalog:
+        rows = catalog.execute("SELECT * FROM iceberg_tables ORDER BY table_name").fetchall()
+    return {**files, "catalog": rows, "here": sorted(path.name for path in folder.iterdir())}
+
+
+@pytest.mark.parametrize(
+    ("kind", "blocked"),
+    [
+        ("skipped", "Excluded from maintenance: "),
+        ("shared_location", "remove_orphan_files is refused: zoo.shared_location_around lies around it"),
+    ],
+)
+def test_what_blocks_maintenance_is_named(snowpack: Run, zoo: Zoo, kind: str, blocked: str) -> None:
+    zoo.new(kind, kind)
+
+    row = by_name(snowpack(*ASSESS, "-o", "json").json)[f"zoo.{kind}"]
+
+    assert any(str(each).startswith(blocked) for each in row["blockers"])  # type: ignore[attr-defined]
+
+
+def test_what_an_excluded_table_would_save_is_counted_all_the_same(snowpack: Run, zoo: Zoo) -> None:
+    zoo.new("skipped", "skipped")
+
+    assert by_name(snowpack(*ASSESS, "-o", "json").json)["zoo.skipped"]["files_saved"] == 5
+
+
+def test_an_unchanged_table_is_not_read_again(snowpack: Run, zoo: Zoo) -> None:
+    name = zoo.new("unpartitioned", "unpartitioned")
+    first = by_name(snowpack(*ASSESS, "--resume", "kept.resume", "-o", "json").json)
+    snapshot = zoo.load(name).current_snapshot()
+    assert snapshot is not None
+    manifests = [manifest.manifest_path for manifest in snapshot.manifests(zoo.load(name).io)]
+    for path in (*manifests, snapshot.manifest_list):
+        Path(path.removeprefix("file://")).unlink()
+
+    again = by_name(snowpack(*ASSESS, "--resume", "kept.resume", "-o", "json").json)
+
+    assert again == first
+
+
+def test_a_changed_table_is_read_again(snowpack: Run, zoo: Zoo) -> None:
+    name = zoo.new("unpartitioned", "unpartitioned")
+    snowpack(*ASSESS, "--resume", "kept.resume")
+    append(zoo.load(name), ["one more"])
+
+    assert by_name(snowpack(*ASSESS, "--resume", "kept.resume", "-o", "json").json)["zoo.unpartitioned"]["files"] == 7
+
+
+@pytest.mark.parametrize("cut", [1, 30])
+def test_a_line_that_was_cut_off_does_not_count(snowpack: Run, tables: Zoo, installation: Path, cut: int) -> None:
+    first = by_name(snowpack(*ASSESS, "--resume", "kept.resume", "-o", "json").json)
+    file = installation / "kept.resume"
+    file.write_text(file.read_text()[:-cut])
+
+    assert by_name(snowpack(*ASSESS, "--resume", "kept.resume", "-o", "json").json) == first
+
+
+def test_a_file_that_is_no_resume_file_is_refused_and_kept(snowpack: Run, tables: Zoo, installation: Path) -> None:
+    (installation / "notes.txt").write_text("mine")
+
+    said = snowpack(*ASSESS, "--resume", "notes.txt")
+
+    assert said.code == 2
+    assert "The resume file 'notes.txt' cannot be used" in said.err
+    assert (installation / "notes.txt").read_text() == "mine"
+
+
+class References(HTMLParser):
+    """What a page would load, and whether its tags are closed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.loaded: list[str] = []
+        self.open: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.loaded += [f"{tag} {name}" for name, _ in attrs if name in ("src", "href", "data", "action")]
+        if tag not in ("meta", "link", "rect", "line", "path", "br"):
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        if self.open and self.open[-1] == tag:
+            self.open.pop()
+
+
+def test_the_report_is_one_file_that_loads_nothing(snowpack: Run, tables: Zoo, installation: Path) -> None:
+    assert snowpack(*ASSESS, "--html", "report.html").code == 0
+
+    page = (installation / "report.html").read_text()
+    read = References()
+    read.feed(page)
+    assert (read.loaded, read.open) == ([], [])
+    assert "url(" not in page
+    assert "@import" not in page
+    assert "zoo.unpartitioned" in page
+    assert "zoo.missing_manifest" in page
+    assert page.count("<svg") >= 3
+    assert not (installation / "report.html.resume").exists()
+
+
+def test_progress_is_shown_on_a_terminal_alone(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    with ProgressLine("tables") as line:
+        line.show(1, 2, "db.first")
+    assert capsys.readouterr().err == ""
+
+    screen = PseudoTerminal()
+    monkeypatch.setattr("sys.stderr", screen.out)
+    with ProgressLine("tables") as line:
+        line.show(1, 1, "db.first")
+    assert "1 of 1 tables" in screen.shown()
+
+
+def test_every_command_of_the_page_runs(snowpack: Run, tables: Zoo, monkeypatch: pytest.MonkeyPatch) -> None:
+    home = str(hooks.IcebergCatalogHook().settings.home)
+    catalog = {
+        "conn_type": "sqlite",
+        "host": f"{home}/catalog.db",
+        "extra": json.dumps({"warehouse": f"file://{home}/warehouse"}),
+    }
+    monkeypatch.setenv("AIRFLOW_CONN_SNOWPACK_CATALOG", json.dumps(catalog))
+    commands = re.findall(r"^airflow snowpack (.*?)(?: > \S+)?$", PAGE, re.MULTILINE)
+
+    assert len(commands) == 8
+    for command in commands:
+        said = snowpack(*shlex.split(command))
+        assert said.code == 0, f"{command}\n{said.err}"
