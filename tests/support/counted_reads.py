@@ -55,8 +55,11 @@ def counted_reads(of: sa.Engine | None = None) -> Iterator[Reads]:
     from pyiceberg.manifest import ManifestFile
     from pyiceberg.serializers import FromInputFile
 
+    from airflow_snowpack.iceberg.avro_columns import AvroColumns
+
     reads = Reads()
     read_metadata, read_manifest = FromInputFile.table_metadata, ManifestFile.fetch_manifest_entry
+    read_columns = AvroColumns.rows
 
     def metadata(input_file: Any, *rest: Any) -> Any:
         reads.metadata.append(input_file.location)
@@ -65,6 +68,10 @@ def counted_reads(of: sa.Engine | None = None) -> Iterator[Reads]:
     def manifest(self: ManifestFile, *rest: Any, **named: Any) -> Any:
         reads.manifests.append(self.manifest_path)
         return read_manifest(self, *rest, **named)
+
+    def columns(self: AvroColumns, file: Any) -> Any:
+        reads.manifests.append(file.location)
+        return read_columns(self, file)
 
     def statement(conn: sa.Connection, _cursor: Any, text: str, *_: Any) -> None:
         if of is None or conn.engine.url.database == of.url.database:
@@ -75,6 +82,7 @@ def counted_reads(of: sa.Engine | None = None) -> Iterator[Reads]:
         with (
             mock.patch.object(FromInputFile, "table_metadata", staticmethod(metadata)),
             mock.patch.object(ManifestFile, "fetch_manifest_entry", manifest),
+            mock.patch.object(AvroColumns, "rows", columns),
         ):
             yield reads
     finally:

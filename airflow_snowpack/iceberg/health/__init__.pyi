@@ -1,6 +1,6 @@
 from .bounds import HealthBounds as HealthBounds
+from .file_counts import FileCounts as FileCounts
 from .model import (
-    FileCounts as FileCounts,
     PartitionHealth as PartitionHealth,
     Ref as Ref,
     SnapshotHealth as SnapshotHealth,

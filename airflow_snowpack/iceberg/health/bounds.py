@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from airflow_snowpack.iceberg.health.file_counts import FileCounts
 
 TARGET_FILE_SIZE = 512 * 1024 * 1024
 MIN_SIZE_SHARE = 0.75
@@ -34,6 +37,18 @@ class HealthBounds:
             object.__setattr__(self, "min_file_size_bytes", int(self.target_file_size_bytes * MIN_SIZE_SHARE))
         if self.max_file_size_bytes == 0:
             object.__setattr__(self, "max_file_size_bytes", int(self.target_file_size_bytes * MAX_SIZE_SHARE))
+
+    def removable(self, counts: FileCounts, partitions: int = 1) -> int:
+        """Return how many small files would be gone if those of each partition were merged.
+
+        :param partitions: how many partitions the counts are the sum of.
+        """
+        merged = -(-counts.small_bytes // self.target_file_size_bytes)
+        return max(counts.small_files - max(merged, min(partitions, counts.small_files)), 0)
+
+    def improvable(self, counts: FileCounts) -> int:
+        """Return how many files of one partition a rewrite would merge, split or free from deletes."""
+        return self.removable(counts) + counts.large_files + counts.with_deletes_files + counts.delete_files
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values; ``HealthBounds(**values)`` gives equal bounds."""

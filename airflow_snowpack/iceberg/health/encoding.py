@@ -17,8 +17,8 @@ from operator import attrgetter
 from typing import Any
 
 from airflow_snowpack.iceberg.health.bounds import HealthBounds
+from airflow_snowpack.iceberg.health.file_counts import FileCounts
 from airflow_snowpack.iceberg.health.model import (
-    FileCounts,
     PartitionHealth,
     Ref,
     SnapshotLog,

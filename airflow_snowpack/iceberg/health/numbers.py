@@ -63,11 +63,26 @@ def read_numbers(table: Table, reader: MetadataReader | None = None) -> TableNum
     snapshot = table.current_snapshot()
     if snapshot is None:
         return TableNumbers(snapshots=len(table.metadata.snapshots))
-    totals = _from_summary(snapshot.summary) or _from_manifests(reader.files())
+    manifests = len(reader.manifests(snapshot))
+    return numbers_of_summary(table, manifests) or _numbers(table, manifests, _from_manifests(reader.files()))
+
+
+def numbers_of_summary(table: Table, manifests: int) -> TableNumbers | None:
+    """Return the totals that the current snapshot's summary has; ``None`` when it lacks any, or there is no snapshot.
+
+    :param manifests: how many manifests the snapshot has.
+    """
+    snapshot = table.current_snapshot()
+    totals = None if snapshot is None else _from_summary(snapshot.summary)
+    return None if totals is None else _numbers(table, manifests, totals)
+
+
+def _numbers(table: Table, manifests: int, totals: dict[str, int]) -> TableNumbers:
+    snapshot = table.current_snapshot()
     return TableNumbers(
-        snapshot_id=snapshot.snapshot_id,
+        snapshot_id=snapshot.snapshot_id if snapshot else None,
         snapshots=len(table.metadata.snapshots),
-        manifests=len(reader.manifests(snapshot)),
+        manifests=manifests,
         **totals,
     )
 

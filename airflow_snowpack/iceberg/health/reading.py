@@ -1,41 +1,49 @@
-"""Reads the health of a table from its manifests, one manifest at a time."""
+"""Reads the health of a table from its manifests, each of them once and one after the other."""
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import deque
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
+from decimal import Decimal
+from itertools import islice
+from math import isfinite
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
+from airflow_snowpack.iceberg.catalog import unreadable_errors
+from airflow_snowpack.iceberg.errors import TableUnreadable
 from airflow_snowpack.iceberg.health.bounds import HealthBounds
+from airflow_snowpack.iceberg.health.counting import NEWEST, Counting, total
 from airflow_snowpack.iceberg.health.model import (
     MAX_PARTITIONS,
-    FileCounts,
     PartitionHealth,
     Ref,
     SnapshotLog,
     SpecField,
     TableHealth,
+    moment,
 )
-from airflow_snowpack.iceberg.health.numbers import read_numbers
-from airflow_snowpack.iceberg.metadata_reader import DeleteKind, LiveFile, MetadataReader, partition_label
+from airflow_snowpack.iceberg.health.numbers import TableNumbers, numbers_of_summary
+from airflow_snowpack.iceberg.metadata_reader import partition_label
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator, Sequence
     from datetime import datetime
 
+    from pyiceberg.io import FileIO, InputFile
     from pyiceberg.manifest import ManifestFile
     from pyiceberg.table import Table
 
-    from airflow_snowpack.iceberg.metadata_reader import LiveDelete, PartitionKey, TableFiles
+    from airflow_snowpack.iceberg.metadata_reader import PartitionKey
 
 MANIFEST_TARGET_PROPERTY = "commit.manifest.target-size-bytes"
 MANIFEST_TARGET = 8 * 1024**2
-SMALLEST_BUCKET = 1024**2
+READERS = 4
+"""How many manifests are fetched from the storage at once. Those that wait to be counted are in memory, compressed."""
 PROPERTIES = ("snowpack.", "write.", "history.", "commit.", "gc.enabled", "compaction_skip")
-KINDS = {
-    DeleteKind.POSITION: "position_delete_files",
-    DeleteKind.EQUALITY: "equality_delete_files",
-    DeleteKind.VECTOR: "deletion_vectors",
-}
+NOT_PROPERTIES = "write.metadata.metrics."
+"""A wide table may have one of these for each column, and no maintenance depends on them."""
 
 
 def read_health(table: Table, *, now: datetime, bounds: HealthBounds | None = None) -> TableHealth:
@@ -43,75 +51,143 @@ def read_health(table: Table, *, now: datetime, bounds: HealthBounds | None = No
 
     :param now: the present moment; it becomes ``read_at``.
     :param bounds: what counts as small, large and many deletes; ``None`` for the defaults.
+    :raises TableUnreadable: a file that the metadata names is missing or damaged.
     """
-    bounds = bounds or HealthBounds()
-    reader = MetadataReader(table)
-    files = reader.files()
-    counts = _count(files, bounds)
-    partitions = sorted(
-        (
-            PartitionHealth(**_sum([counted]), spec_id=key[0], values=key[1], label=partition_label(table, key))
-            for key, counted in counts.items()
-        ),
-        key=lambda partition: (-partition.small_files, -partition.delete_files, partition.label),
-    )
+    try:
+        return _read_health(table, now, bounds or HealthBounds())
+    except unreadable_errors() as error:
+        raise TableUnreadable(".".join(table.name()), error) from error
+
+
+def _read_health(table: Table, now: datetime, bounds: HealthBounds) -> TableHealth:
+    snapshot, metadata = table.current_snapshot(), table.metadata
+    manifests = [] if snapshot is None else snapshot.manifests(table.io)
+    log = _snapshots(table)
+    counting = _count(table.io, manifests, bounds, log)
+    partitions = dict(counting.partitions())
+    listed = sorted(partitions, key=lambda key: _improvable(partitions[key], bounds), reverse=True)
+    worst, others = listed[:MAX_PARTITIONS], listed[MAX_PARTITIONS:]
+    counts = total(partitions.values())
     spec_id = table.spec().spec_id
+    numbers = numbers_of_summary(table, len(manifests)) or TableNumbers(
+        snapshot_id=snapshot.snapshot_id if snapshot else None,
+        data_files=counts.data_files,
+        delete_files=counts.delete_files,
+        bytes=counts.bytes + counts.delete_bytes,
+        records=counts.records,
+        position_deletes=counting.deleted_positions,
+        equality_deletes=counting.deleted_equalities,
+        snapshots=len(log),
+        manifests=len(manifests),
+    )
     return TableHealth(
-        **_sum(counts.values()),
+        **asdict(counts),
         table=".".join(table.name()),
         metadata_location=table.metadata_location,
-        table_uuid=str(table.metadata.table_uuid),
+        table_uuid=str(metadata.table_uuid),
         location=table.location(),
         format_version=table.format_version,
         read_at=now,
         bounds=bounds,
-        totals=read_numbers(table, reader),
-        **_manifests(table, files.manifests),
-        snapshots=_snapshots(table),
+        totals=numbers,
+        **_manifest_numbers(table, manifests),
+        metadata_bytes=_size(table.io.new_input(table.metadata_location)),
+        snapshots=log,
         refs=_refs(table),
-        file_sizes=_file_sizes(files),
-        skew=_skew([partition.bytes for partition in partitions]),
+        file_sizes=counting.file_sizes(),
+        skew=_skew([each[1] for each in partitions.values()]),
         partition_count=len(partitions),
-        partitions=tuple(partitions[:MAX_PARTITIONS]),
-        rest=FileCounts(**_sum(counts[each.spec_id, each.values] for each in partitions[MAX_PARTITIONS:])),
-        outdated=FileCounts(**_sum(counted for key, counted in counts.items() if key[0] != spec_id)),
-        properties={name: value for name, value in table.properties.items() if name.startswith(PROPERTIES)},
+        partitions=_listed(table, worst, partitions, bounds),
+        rest=total(partitions[key] for key in others),
+        outdated=total(each for key, each in partitions.items() if key[0] != spec_id),
+        properties={name: value for name, value in table.properties.items() if _is_kept(name)},
         specs={spec.spec_id: _fields(table, spec.spec_id) for spec in table.specs().values()},
         spec_id=spec_id,
     )
 
 
-def _count(files: TableFiles, bounds: HealthBounds) -> dict[PartitionKey, Counter[str]]:
-    counts: dict[PartitionKey, Counter[str]] = defaultdict(Counter)
-    for file in files.data:
-        counted = counts[file.partition_key]
-        counted.update(data_files=1, bytes=file.bytes, records=file.records)
-        if file.bytes < bounds.min_file_size_bytes:
-            counted.update(small_files=1, small_bytes=file.bytes)
-        elif file.bytes > bounds.max_file_size_bytes:
-            counted.update(large_files=1, large_bytes=file.bytes)
-        elif _has_many_deletes(file, files.deletes_of(file), bounds):
-            counted.update(with_deletes_files=1, with_deletes_bytes=file.bytes)
-    for delete in files.deletes:
-        counts[delete.partition_key].update({KINDS[delete.kind]: 1, "delete_bytes": delete.bytes})
-    return counts
+def _count(io: FileIO, manifests: Sequence[ManifestFile], bounds: HealthBounds, log: SnapshotLog) -> Counting:
+    from pyiceberg.manifest import ManifestContent
+
+    of_writers = (operation != "replace" for operation in log.operations)
+    committed = zip(log.ids, log.committed_ms, of_writers, strict=True)
+    counting = Counting(bounds, {snapshot: at for snapshot, at, is_writers in committed if is_writers})
+    # Equal and not identical: in format version 1 the content is left out, and PyIceberg reads a bare 0.
+    deletes_first = sorted(manifests, key=lambda manifest: manifest.content == ManifestContent.DATA)
+    for manifest, file in _read_ahead(io, deletes_first):
+        if manifest.content == ManifestContent.DATA:
+            counting.add_data(manifest, file)
+        else:
+            counting.add_deletes(manifest, file)
+    return counting
 
 
-def _has_many_deletes(file: LiveFile, deletes: tuple[LiveDelete, ...], bounds: HealthBounds) -> bool:
-    if len(deletes) >= bounds.delete_file_threshold:
-        return True
-    known = sum(delete.records for delete in deletes if delete.data_file is not None)
-    return bool(deletes) and file.records > 0 and min(known, file.records) / file.records >= bounds.delete_ratio_threshold
+def _read_ahead(io: FileIO, manifests: Sequence[ManifestFile]) -> Iterator[tuple[ManifestFile, InputFile]]:
+    """Fetch the next manifests while one is counted: most of the time of a remote storage is its latency."""
+    from airflow_snowpack.iceberg.read_once import KeptFile
+
+    def fetch(manifest: ManifestFile) -> tuple[ManifestFile, InputFile]:
+        with io.new_input(manifest.manifest_path).open() as stream:
+            return manifest, KeptFile(manifest.manifest_path, stream.read())
+
+    with ThreadPoolExecutor(READERS, thread_name_prefix="snowpack-manifests") as pool:
+        coming = iter(manifests)
+        ahead = deque(pool.submit(fetch, manifest) for manifest in islice(coming, READERS))
+        while ahead:
+            read = ahead.popleft().result()
+            if (following := next(coming, None)) is not None:
+                ahead.append(pool.submit(fetch, following))
+            yield read
 
 
-def _sum(counts: Iterable[Counter[str]]) -> dict[str, Any]:
-    total: Counter[str] = Counter()
-    for each in counts:
-        total.update(each)
-    return dict(total)
+def _improvable(counts: list[int], bounds: HealthBounds) -> tuple[int, int]:
+    """Return how much a rewrite of a partition would improve, to list the worst ones."""
+    summed = total([counts])
+    return bounds.improvable(summed), summed.data_files
 
 
-def _manifests(table: Table, manifests: tuple[ManifestFile, ...]) -> dict[str, Any]:
+def _listed(
+    table: Table, keys: Iterable[PartitionKey], counts: dict[PartitionKey, list[int]], bounds: HealthBounds
+) -> tuple[PartitionHealth, ...]:
+    partitions = (
+        PartitionHealth(
+            **asdict(total([counts[key]])),
+            spec_id=key[0],
+            values=tuple(map(as_json, key[1])),
+            label=partition_label(table, key),
+            newest_at=moment(counts[key][NEWEST]) if counts[key][NEWEST] else None,
+        )
+        for key in keys
+    )
+    return tuple(sorted(partitions, key=lambda partition: (-bounds.improvable(partition), partition.label)))
+
+
+def as_json(value: Any) -> Any:
+    """Return a partition value as ``PartitionHealth.values`` has it."""
+    match value:
+        case float() if not isfinite(value):
+            return {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}[str(value)]
+        case Decimal() | UUID():
+            return str(value)
+        case bytes():
+            return value.hex()
+        case _:
+            return value
+
+
+def _is_kept(name: str) -> bool:
+    return name.startswith(PROPERTIES) and not name.startswith(NOT_PROPERTIES)
+
+
+def _size(file: InputFile) -> int | None:
+    """Return the size of the metadata file; ``None`` when a later commit has deleted it since the table was loaded."""
+    try:
+        return len(file)
+    except FileNotFoundError:
+        return None
+
+
+def _manifest_numbers(table: Table, manifests: Sequence[ManifestFile]) -> dict[str, Any]:
     from pyiceberg.manifest import ManifestContent
 
     small = int(table.properties.get(MANIFEST_TARGET_PROPERTY, MANIFEST_TARGET)) / 2
@@ -135,26 +211,22 @@ def _snapshots(table: Table) -> SnapshotLog:
 
 
 def _refs(table: Table) -> tuple[Ref, ...]:
+    refs = sorted(table.metadata.refs.items())
     return tuple(
         Ref(
             name,
             ref.snapshot_ref_type.value,
             ref.snapshot_id,
-            ref.max_ref_age_ms,
-            ref.max_snapshot_age_ms,
-            ref.min_snapshots_to_keep,
+            max_ref_age_ms=ref.max_ref_age_ms,
+            max_snapshot_age_ms=ref.max_snapshot_age_ms,
+            min_snapshots_to_keep=ref.min_snapshots_to_keep,
         )
-        for name, ref in sorted(table.metadata.refs.items())
+        for name, ref in refs
     )
 
 
-def _file_sizes(files: TableFiles) -> tuple[int, ...]:
-    counts = Counter((file.bytes // SMALLEST_BUCKET).bit_length() for file in files.data)
-    return tuple(counts[place] for place in range(max(counts, default=-1) + 1))
-
-
-def _skew(sizes: list[int]) -> float:
-    return max(sizes) * len(sizes) / sum(sizes) if sum(sizes) else 0.0
+def _skew(sizes: Sequence[int]) -> float:
+    return round(max(sizes) * len(sizes) / sum(sizes), 3) if sum(sizes) else 0.0
 
 
 def _fields(table: Table, spec_id: int) -> tuple[SpecField, ...]:

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from datetime import datetime
 
-    from airflow_snowpack.iceberg.health.model import FileCounts, TableHealth
+    from airflow_snowpack.iceberg.health.file_counts import FileCounts
+    from airflow_snowpack.iceberg.health.model import TableHealth
 
 FILE_SIZES, DELETES, MANIFESTS, SNAPSHOTS = 45, 25, 15, 15
 """What each part of the score is worth."""
@@ -66,15 +67,16 @@ def score(health: TableHealth, *, now: datetime | None = None) -> Score:
 
 
 def _file_sizes(health: TableHealth) -> ScorePart:
-    removable = sum(_removable(counts, partitions, health) for counts, partitions in _partitions(health))
-    worst = max((_loss(_removable(each, 1, health), each.data_files) for each in health.partitions), default=0.0)
+    bounds = health.bounds
+    removable = sum(bounds.removable(counts, partitions) for counts, partitions in _partitions(health))
+    worst = max((_loss(bounds.removable(each), each.data_files) for each in health.partitions), default=0.0)
     lost = max(_loss(removable + health.large_files, health.data_files), worst)
     if not health.small_files and not health.large_files:
         evidence = f"No data file of {number(health.data_files)} is too small or too large"
         return _part("file_sizes", FILE_SIZES, lost, evidence)
-    files, low = plural(health.data_files, "data file"), size(health.bounds.min_file_size_bytes)
+    files, low = plural(health.data_files, "data file"), size(bounds.min_file_size_bytes)
     small = f"{number(health.small_files)} of {files} below {low}"
-    large = f", {number(health.large_files)} above {size(health.bounds.max_file_size_bytes)}" if health.large_files else ""
+    large = f", {number(health.large_files)} above {size(bounds.max_file_size_bytes)}" if health.large_files else ""
     return _part("file_sizes", FILE_SIZES, lost, f"{small}{large}; compaction would leave {number(removable)} fewer")
 
 
@@ -82,12 +84,6 @@ def _partitions(health: TableHealth) -> Iterator[tuple[FileCounts, int]]:
     """Return the counts of each listed partition, and of the others together, with the number of partitions."""
     yield from ((partition, 1) for partition in health.partitions)
     yield health.rest, health.partition_count - len(health.partitions)
-
-
-def _removable(counts: FileCounts, partitions: int, health: TableHealth) -> int:
-    """Return how many small files would be gone if those of each partition were merged."""
-    merged = -(-counts.small_bytes // health.bounds.target_file_size_bytes)
-    return max(counts.small_files - max(merged, min(partitions, counts.small_files)), 0)
 
 
 def _deletes(health: TableHealth) -> ScorePart:

@@ -1,0 +1,154 @@
+"""Counts the files of manifests by partition, one entry at a time.
+
+    counting = Counting(bounds, committed_ms)
+    for manifest, file in delete_manifests: counting.add_deletes(manifest, file)
+    for manifest, file in data_manifests: counting.add_data(manifest, file)
+    counting.partitions()
+
+The invariant: the memory that this takes depends on the number of partitions and of delete files, not on that of data files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from operator import add
+from typing import TYPE_CHECKING, Any
+
+from airflow_snowpack.iceberg.avro_columns import AvroColumns
+from airflow_snowpack.iceberg.health.deletes import DeleteIndex
+from airflow_snowpack.iceberg.health.encoding import COUNTS
+from airflow_snowpack.iceberg.health.file_counts import FileCounts
+from airflow_snowpack.iceberg.metadata_reader import DELETE_PATH_FIELD, REFERENCED_DATA_FILE_FIELD
+
+if TYPE_CHECKING:
+    from pyiceberg.io import InputFile
+    from pyiceberg.manifest import ManifestFile
+
+    from airflow_snowpack.iceberg.health.bounds import HealthBounds
+    from airflow_snowpack.iceberg.metadata_reader import PartitionKey
+
+# Field ids of the Iceberg specification.
+STATUS, SNAPSHOT_ID, SEQUENCE, PATH, FORMAT, PARTITION, RECORDS, BYTES = 0, 1, 3, 100, 101, 102, 103, 104
+LOWER_BOUNDS, UPPER_BOUNDS, CONTENT, CONTENT_BYTES = 125, 128, 134, 145
+LEFT_OUT = -1
+COLUMNS = (STATUS, SNAPSHOT_ID, SEQUENCE, PARTITION, RECORDS, BYTES)
+DATA_READER = AvroColumns((*COLUMNS, LEFT_OUT))
+MATCHED_DATA_READER = AvroColumns((*COLUMNS, PATH))
+"""For a snapshot with deletes."""
+DELETE_READER = AvroColumns((*COLUMNS, CONTENT, FORMAT, CONTENT_BYTES, REFERENCED_DATA_FILE_FIELD, LOWER_BOUNDS, UPPER_BOUNDS))
+DELETED = 2
+EQUALITY_DELETES = 2
+SMALLEST_BUCKET_BITS = 20
+
+PLACES = {name: place for place, name in enumerate(COUNTS)}
+DATA_FILES, DATA_BYTES, DATA_RECORDS = PLACES["data_files"], PLACES["bytes"], PLACES["records"]
+SMALL, LARGE, WITH_DELETES = PLACES["small_files"], PLACES["large_files"], PLACES["with_deletes_files"]
+POSITIONS, EQUALITIES, VECTORS = (PLACES[name] for name in ("position_delete_files", "equality_delete_files", "deletion_vectors"))
+DELETE_BYTES = PLACES["delete_bytes"]
+NEWEST = len(COUNTS)
+"""The place after the counts: when the newest file was committed, in milliseconds; 0 when that is not known."""
+EMPTY = (0,) * (NEWEST + 1)
+
+
+class Counting:
+    """The counts of a snapshot's files. Delete manifests come first.
+
+    :param committed_ms: when each snapshot of a writer was committed, by its id; snapshots that only rewrote files are not in it.
+    """
+
+    def __init__(self, bounds: HealthBounds, committed_ms: Mapping[int, int]) -> None:
+        self._bounds = bounds
+        self._committed_ms = committed_ms
+        self._deletes: DeleteIndex | None = None
+        self._specs: dict[int, dict[tuple[Any, ...], list[int]]] = {}
+        self._sizes = [0] * 64
+        self.deleted_positions = self.deleted_equalities = 0
+
+    def add_deletes(self, manifest: ManifestFile, file: InputFile) -> None:
+        """Count the live entries of a delete manifest."""
+        index = self._deletes = self._deletes or DeleteIndex(self._bounds)
+        spec_id, partitions, added_by = manifest.partition_spec_id, self._of_spec(manifest), manifest.added_snapshot_id or 0
+        for status, snapshot_id, sequence, values, records, size, content, format_, part, *about in DELETE_READER.rows(file):
+            if status == DELETED:
+                continue
+            counts, key = partitions.setdefault(values, list(EMPTY)), (spec_id, values)
+            committed_ms = self._committed_ms.get(snapshot_id or added_by, 0)
+            counts[NEWEST] = max(counts[NEWEST], committed_ms)
+            # Added entries leave it out and have the manifest's (Iceberg specification, sequence number inheritance).
+            sequence = (manifest.sequence_number or 0) if sequence is None else sequence
+            if content == EQUALITY_DELETES:
+                counts[EQUALITIES] += 1
+                counts[DELETE_BYTES] += size
+                self.deleted_equalities += records
+                index.add_for_partition(key, sequence, equality=True)
+                continue
+            is_vector = format_.upper() == "PUFFIN"
+            counts[VECTORS if is_vector else POSITIONS] += 1
+            # Several deletion vectors share a file.
+            counts[DELETE_BYTES] += part if is_vector and part is not None else size
+            self.deleted_positions += records
+            if (path := _only_data_file(*about)) is not None:
+                index.add_for_file(path, key, records)
+            else:
+                index.add_for_partition(key, sequence, equality=False)
+
+    def add_data(self, manifest: ManifestFile, file: InputFile) -> None:
+        """Count the live entries of a data manifest."""
+        deletes, committed_ms, sizes = self._deletes, self._committed_ms, self._sizes
+        low, high = self._bounds.min_file_size_bytes, self._bounds.max_file_size_bytes
+        spec_id, partitions, added_by = manifest.partition_spec_id, self._of_spec(manifest), manifest.added_snapshot_id or 0
+        reader = DATA_READER if deletes is None else MATCHED_DATA_READER
+        for status, snapshot_id, sequence, values, records, size, path in reader.rows(file):
+            if status == DELETED:
+                continue
+            counts = partitions.get(values)
+            if counts is None:
+                counts = partitions[values] = list(EMPTY)
+            counts[DATA_FILES] += 1
+            counts[DATA_BYTES] += size
+            counts[DATA_RECORDS] += records
+            sizes[(size >> SMALLEST_BUCKET_BITS).bit_length()] += 1
+            if size < low:
+                counts[SMALL] += 1
+                counts[SMALL + 1] += size
+            elif size > high:
+                counts[LARGE] += 1
+                counts[LARGE + 1] += size
+            elif deletes is not None and deletes.is_concerned(key := (spec_id, values)):
+                sequence = (manifest.sequence_number or 0) if sequence is None else sequence
+                if deletes.has_many(path, key, sequence, records):
+                    counts[WITH_DELETES] += 1
+                    counts[WITH_DELETES + 1] += size
+            newest = committed_ms.get(snapshot_id or added_by, 0)
+            if newest > counts[NEWEST]:
+                counts[NEWEST] = newest
+
+    def partitions(self) -> Iterator[tuple[PartitionKey, list[int]]]:
+        """Return the counts of each partition, in the order of :data:`COUNTS` and with :data:`NEWEST`."""
+        for spec_id, partitions in self._specs.items():
+            for values, counts in partitions.items():
+                yield (spec_id, values), counts
+
+    def file_sizes(self) -> tuple[int, ...]:
+        """Return the histogram that ``TableHealth.file_sizes`` has."""
+        used = max((place + 1 for place, count in enumerate(self._sizes) if count), default=0)
+        return tuple(self._sizes[:used])
+
+    def _of_spec(self, manifest: ManifestFile) -> dict[tuple[Any, ...], list[int]]:
+        return self._specs.setdefault(manifest.partition_spec_id, {})
+
+
+def total(counts: Iterable[list[int]]) -> FileCounts:
+    """Return the sum of some partitions."""
+    sums = list(EMPTY)
+    for each in counts:
+        sums = list(map(add, sums, each))
+    return FileCounts(**dict(zip(COUNTS, sums, strict=False)))
+
+
+def _only_data_file(referenced: str | None, lower: list[tuple[int, bytes]] | None, upper: Any) -> str | None:
+    """Return the one data file of a position-delete file: by its own field, or because its lower and upper path are equal."""
+    if referenced:
+        return referenced
+    lowest, highest = (dict(bounds or ()).get(DELETE_PATH_FIELD) for bounds in (lower, upper))
+    return lowest.decode() if lowest and lowest == highest else None
