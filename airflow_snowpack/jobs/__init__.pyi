@@ -1,3 +1,4 @@
+from .action_history import ActionHistory as ActionHistory, ActionRecord as ActionRecord, Outcome as Outcome
 from .attempt import Attempt as Attempt
 from .errors import (
     DrainModeOn as DrainModeOn,

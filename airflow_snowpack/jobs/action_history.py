@@ -1,15 +1,34 @@
 """What past jobs did to a table, action by action: when each last ran, and how its outcomes compare with its estimates.
 
-history = histories[table]
-history.of("rewrite_data_files").last_success_at
-history.of("rewrite_data_files").cost.factor        # 1.4: it takes 40 % more than was estimated
+    history = jobs.action_histories(tables)[table]
+    history.of("rewrite_data_files").last_success_at
+    history.of("rewrite_data_files").cost_factor          # 1.4: it takes 40 % more than the rates of the planner
+
+The plan of a job has the estimates and its results have the outcomes, in one row. The factors are the sum of that over all jobs
+of a table: they change in the transaction that ends a job, so that no outcome is counted twice or lost.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from math import isfinite
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+from sqlalchemy.dialects.postgresql import ARRAY
+
+from airflow_snowpack.jobs.model import ActionOutcome, ActionResult, Job
+from airflow_snowpack.store import Store, row_mapper
+from airflow_snowpack.store.tables.jobs import action_records
+
+if TYPE_CHECKING:
+    from airflow_snowpack.iceberg.names import TableName
+
+LEAST_RATIO, MOST_RATIO = 0.05, 20.0
+"""One outcome moves a factor by no more, such as that of a run on a machine that was asleep."""
+KEYS = "b_keys"
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +44,6 @@ class ActionRecord:
     :param cost_factor: of the GB·h.
     :param seconds_factor: of the duration.
     :param files_factor: of the files removed.
-    :param bytes_factor: of the bytes rewritten or freed.
     """
 
     last_run_at: datetime | None = None
@@ -35,7 +53,6 @@ class ActionRecord:
     cost_factor: float = 1.0
     seconds_factor: float = 1.0
     files_factor: float = 1.0
-    bytes_factor: float = 1.0
 
 
 NEVER_RAN = ActionRecord()
@@ -50,3 +67,104 @@ class ActionHistory:
     def of(self, action: str) -> ActionRecord:
         """Return the record of an action; an empty one if it never ran."""
         return self.records.get(action, NEVER_RAN)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What an action did, in the terms of an estimate.
+
+    :param gb_hours: ``None`` where the memory of the session is not known.
+    """
+
+    files_removed: int
+    files_added: int
+    bytes_rewritten: int
+    snapshots_expired: int
+    gb_hours: float | None
+    seconds: float
+
+    @classmethod
+    def of(cls, result: ActionResult) -> Outcome:
+        """Read the outcome from the metrics of Iceberg's procedures."""
+        numbers = {name: value for name, value in result.metrics.items() if isfinite(value)}
+        removed = (name for name in numbers if name in REMOVED or name.startswith("deleted_"))
+        return cls(
+            files_removed=int(sum(numbers[name] for name in removed)),
+            files_added=int(sum(numbers.get(name, 0) for name in ADDED)),
+            bytes_rewritten=int(numbers.get("rewritten_bytes_count", 0)),
+            snapshots_expired=int(numbers.get("expired_snapshots_count", 0)),
+            gb_hours=result.gb_hours,
+            seconds=result.elapsed_seconds,
+        )
+
+
+REMOVED = frozenset(
+    {
+        "rewritten_data_files_count",
+        "rewritten_delete_files_count",
+        "rewritten_manifests_count",
+        "removed_files_count",
+    }
+)
+ADDED = ("added_data_files_count", "added_delete_files_count", "added_manifests_count")
+
+record_from = row_mapper(ActionRecord)
+
+
+def read_histories(store: Store, tables: Collection[TableName]) -> dict[TableName, ActionHistory]:
+    """Return the history of each table, in one statement, however many they are."""
+    named, key = {table.lock_key: table for table in tables}, action_records.c.table_key
+    if store.is_postgres:
+        wanted = key == sa.any_(sa.bindparam(KEYS, type_=ARRAY(sa.Text)))
+    else:
+        each = sa.func.json_each(sa.bindparam(KEYS, type_=sa.JSON)).table_valued("value")
+        wanted = key.in_(sa.select(each.c.value))
+    found: dict[str, dict[str, ActionRecord]] = {key: {} for key in named}
+    for row in store.all(sa.select(action_records).where(wanted), {KEYS: list(named)}):
+        found[row.table_key][row.action] = record_from(row)
+    return {table: ActionHistory(found[key]) for key, table in named.items()}
+
+
+def skipped_by_plan(job: Job, action: str) -> ActionResult | None:
+    """Return the result of an action that the job's plan skips; ``None`` when it runs."""
+    decision = _decisions(job).get(action)
+    if decision is None or decision["verdict"] != "skip":
+        return None
+    return ActionResult(action, ActionOutcome.SKIPPED, f"Skipped by the plan: {decision['evidence']}", 0.0)
+
+
+def records_of(job: Job, results: Sequence[ActionResult]) -> list[dict[str, Any]]:
+    """Return the parameters of ``record_actions`` for each action that ran; a plan's skips leave no record."""
+    planned, records = _decisions(job), []
+    for result in results:
+        decision = planned.get(result.action)
+        if decision is not None and decision["verdict"] == "skip":
+            continue
+        ratios = _ratios(result, decision["estimate"]) if decision is not None else {}
+        records.append(
+            {
+                "r_action": result.action,
+                "r_succeeded": result.success,
+                "r_runs": 1 if ratios else 0,
+                "r_cost_factor": ratios.get("gb_hours", 1.0),
+                "r_seconds_factor": ratios.get("seconds", 1.0),
+                "r_files_factor": ratios.get("files_removed", 1.0),
+            }
+        )
+    return records
+
+
+def _ratios(result: ActionResult, estimate: Mapping[str, float]) -> dict[str, float]:
+    """Outcome / estimate of an action that did all of its work; of any other, the outcome does not measure the estimate."""
+    if result.outcome is not ActionOutcome.SUCCEEDED:
+        return {}
+    outcome, ratios = Outcome.of(result), {}
+    for name in ("gb_hours", "seconds", "files_removed"):
+        value = getattr(outcome, name)
+        if value is not None and isfinite(value) and estimate[name] > 0:
+            ratios[name] = min(max(value / estimate[name], LEAST_RATIO), MOST_RATIO)
+    return ratios
+
+
+def _decisions(job: Job) -> dict[str, Mapping[str, Any]]:
+    return {} if job.plan is None else {decision["action"]: decision for decision in job.plan["decisions"]}

@@ -22,6 +22,7 @@ from datetime import UTC, datetime
 from sqlalchemy.exc import SQLAlchemyError
 
 from airflow_snowpack.errors import SnowpackError
+from airflow_snowpack.jobs.action_history import skipped_by_plan
 from airflow_snowpack.jobs.errors import JobNotFound, LeaseRanOut, StaleAttempt
 from airflow_snowpack.jobs.history import record_change
 from airflow_snowpack.jobs.manager import Jobs
@@ -214,6 +215,9 @@ class Attempt:
             self._problem.failed(away, "progress_not_written: job %s", self._claim.job.job_id)
 
     def _run_action(self, action: str) -> ActionResult:
+        skipped = skipped_by_plan(self._claim.job, action)
+        if skipped is not None:
+            return skipped
         started, used_before = time.monotonic(), self._used_server
         self._used_server = True
         try:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 
 from airflow_snowpack.jobs import statements as do
+from airflow_snowpack.jobs.action_history import records_of
 from airflow_snowpack.jobs.claim_order import ORDER, ClaimCursor, Place
 from airflow_snowpack.jobs.errors import JobAlreadyFinished, JobNotFound, NotTheOwner, WorkStillRunning
 from airflow_snowpack.jobs.listing import IS_LIVE
@@ -27,6 +28,7 @@ from airflow_snowpack.jobs.model import ActionResult, Claim, Job, JobStatus, Lif
 from airflow_snowpack.jobs.queries import JobReader
 from airflow_snowpack.jobs.rescuer import Orphans
 from airflow_snowpack.jobs.rows import job_from, results_to_json
+from airflow_snowpack.jobs.steps_sqlite import keep_records
 from airflow_snowpack.store import IdMaker, Store, new_id, repeatable, storable
 from airflow_snowpack.store.tables.jobs import job_queue, jobs, table_locks
 
@@ -92,13 +94,14 @@ class Claims(JobReader):
         owner: str,
         actions: Sequence[str] | None = None,
         options: Mapping[str, Any] | None = None,
+        plan: Mapping[str, Any] | None = None,
     ) -> Claim:
         """Claim a job of this owner from the attempt that has it: the fence moves, and that attempt no longer counts.
 
         An Airflow retry does this instead of waiting for the lease of a process that may still be alive. The job is inline from
         then on, also when it was queued before: no worker gets it, and it fails when the lease of its task runs out.
 
-        :param actions: run these from now on instead of the job's; likewise ``options``.
+        :param actions: run these from now on instead of the job's, by ``plan``; likewise ``options``.
         :raises NotTheOwner: the job has another owner.
         :raises JobNotFound, JobAlreadyFinished: there is nothing to take over.
         """
@@ -109,7 +112,7 @@ class Claims(JobReader):
             if job.owner is None or job.owner != owner:
                 raise NotTheOwner(job_id, owner, job.owner)
             changes: dict[str, Any] = {"inline": True}
-            changes |= {} if actions is None else {"actions": list(actions)}
+            changes |= {} if actions is None else {"actions": list(actions), "plan": plan}
             changes |= {} if options is None else {"options": dict(options)}
             conn.execute(sa.update(jobs).where(jobs.c.job_id == job_id).values(**changes))
             return self._steps.take_over(conn, values)
@@ -219,6 +222,7 @@ class Claims(JobReader):
             "b_status": status.value,
             "b_error": None if error is None else storable(error),
             "b_results": results_to_json(results) or None,
+            "b_records": records_of(claim.job, results),
         }
         write = partial(_finish_locked, lock_key=claim.job.table.lock_key) if left_work else self._steps.finish
         end = repeatable(lambda conn: write(conn, values), lambda conn: self._ended_before(conn, values))
@@ -311,6 +315,7 @@ def _finish_locked(conn: sa.Connection, values: Mapping[str, Any], *, lock_key: 
     if conn.execute(do.end_job(left_work=True), values).first() is None:
         return False
     conn.execute(do.expire_lock(), {**values, "b_table": lock_key})
+    keep_records(conn, values, lock_key)
     return True
 
 

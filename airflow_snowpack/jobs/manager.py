@@ -61,6 +61,7 @@ class Jobs(Claims):
         submitted_by: str | None = None,
         owner: str | None = None,
         priority: int = DEFAULT_PRIORITY,
+        plan: Mapping[str, Any] | None = None,
         actor: Actor | None = None,
         rerun_of: str | None = None,
         key: KeepsJob | None = None,
@@ -69,6 +70,7 @@ class Jobs(Claims):
 
         :param options: per action, as JSON values.
         :param priority: from -1000 to 1000; jobs with a higher one are claimed first.
+        :param plan: what decided about the actions, see :class:`~airflow_snowpack.jobs.model.Job`.
         :param submitted_by: the actor's name when there is one.
         :param owner: who may take the job over later, see :meth:`take_over`.
         :param rerun_of: the job that this one repeats, for the audit trail.
@@ -77,7 +79,7 @@ class Jobs(Claims):
         :raises TableLocked: another job or holder has the table; nothing was written.
         :raises InvalidPriority: the priority is out of range.
         """
-        job = self._new_job(table, actions, options, actor.name if actor else submitted_by, owner, priority)
+        job = self._new_job(table, actions, options, actor.name if actor else submitted_by, owner, priority, plan)
         values = self._submit_values(job)
         if actor is not None:
             change, detail = ("submit", {"actions": list(job.actions)}) if rerun_of is None else ("rerun", {"of": rerun_of})
@@ -106,6 +108,7 @@ class Jobs(Claims):
         submitted_by: str | None = None,
         owner: str | None = None,
         priority: int = DEFAULT_PRIORITY,
+        plan: Mapping[str, Any] | None = None,
     ) -> Claim:
         """Submit a job and claim it at once, for a process that runs it itself.
 
@@ -114,7 +117,7 @@ class Jobs(Claims):
 
         :raises DrainModeOn, TableLocked: as :meth:`submit`.
         """
-        job = replace(self._new_job(table, actions, options, submitted_by, owner, priority), inline=True)
+        job = replace(self._new_job(table, actions, options, submitted_by, owner, priority, plan), inline=True)
         submit = self._submit_values(job)
         claim = self._claim_values(worker_id, job.submitted_at, key=job.job_id)
 
@@ -136,6 +139,7 @@ class Jobs(Claims):
         options: Mapping[str, Any] | None = None,
         submitted_by: str | None = None,
         priority: int = DEFAULT_PRIORITY,
+        plan: Mapping[str, Any] | None = None,
         actor: Actor | None = None,
         key: RequestKey | None = None,
     ) -> Job:
@@ -145,15 +149,9 @@ class Jobs(Claims):
         :param key: as for :meth:`submit`.
         :raises DrainModeOn: submissions are refused; nothing was written.
         """
-        job = self._new_job(table, actions, options, actor.name if actor else submitted_by, None, priority)
-        done = replace(
-            job,
-            dry_run=True,
-            status=JobStatus.COMPLETED,
-            started_at=job.submitted_at,
-            completed_at=job.submitted_at,
-            results=tuple(results),
-        )
+        job = self._new_job(table, actions, options, actor.name if actor else submitted_by, None, priority, plan)
+        at = job.submitted_at
+        done = replace(job, dry_run=True, status=JobStatus.COMPLETED, started_at=at, completed_at=at, results=tuple(results))
 
         def write(conn: sa.Connection) -> bool:
             state = read_drain(conn)
@@ -178,6 +176,7 @@ class Jobs(Claims):
         actor: Actor,
         options: Mapping[str, Any] | None = None,
         priority: int = DEFAULT_PRIORITY,
+        plan: Mapping[str, Any] | None = None,
         results: Sequence[ActionResult] | None = None,
     ) -> Submission:
         """Submit a job or, with ``results``, record a dry run; the same request with the same key again returns the same job.
@@ -192,11 +191,10 @@ class Jobs(Claims):
             return Submission(before, again=True)
         try:
             if results is None:
-                job = self.submit(table, actions, options=options, priority=priority, actor=actor, key=request)
+                job = self.submit(table, actions, options=options, priority=priority, plan=plan, actor=actor, key=request)
                 return Submission(job)
-            return Submission(
-                self.record_dry_run(table, actions, results, options=options, priority=priority, actor=actor, key=request)
-            )
+            asked: dict[str, Any] = {"options": options, "priority": priority, "plan": plan}
+            return Submission(self.record_dry_run(table, actions, results, **asked, actor=actor, key=request))
         except (TableLocked, KeyTaken):
             # The same request may have come twice at once, and the other one was first.
             if request is None or (before := self.submitted_before(request)) is None:
@@ -222,8 +220,8 @@ class Jobs(Claims):
         :raises DrainModeOn, TableLocked: as :meth:`submit`.
         """
         before = self.get(job_id)
-        options, priority = before.options, before.priority
-        return self.submit(before.table, before.actions, options=options, priority=priority, actor=actor, rerun_of=job_id)
+        asked: dict[str, Any] = {"options": before.options, "priority": before.priority, "plan": before.plan}
+        return self.submit(before.table, before.actions, **asked, actor=actor, rerun_of=job_id)
 
     def cancel(self, job_id: str, *, by: str | None = None, actor: Actor | None = None, unless_inline: bool = False) -> Job:
         """Cancel a pending or running job, for good.
@@ -334,6 +332,7 @@ class Jobs(Claims):
         submitted_by: str | None,
         owner: str | None,
         priority: int,
+        plan: Mapping[str, Any] | None,
     ) -> Job:
         return Job(
             job_id=self._make_id(),
@@ -346,6 +345,7 @@ class Jobs(Claims):
             submitted_by=submitted_by,
             owner=owner,
             priority=check_priority(priority),
+            plan=plan,
         )
 
     def _submit_values(self, job: Job) -> dict[str, Any]:

@@ -83,6 +83,7 @@ class ActionResult:
     :param metrics: the same as numbers; file counts and bytes, by name.
     :param error: the cause in full when the action did not succeed.
     :param final: running the action again with the same options would fail in the same way.
+    :param gb_hours: GB of the Spark session's memory times the hours of the work in it; ``None`` where that is not known.
     :param change: what it changed of the table, which goes into the lineage and not into the job; ``None`` for nothing known.
     """
 
@@ -94,6 +95,7 @@ class ActionResult:
     metrics: Mapping[str, int | float] = field(default_factory=dict)
     final: bool = False
     change: TableChange | None = field(default=None, compare=False)
+    gb_hours: float | None = None
 
     @property
     def success(self) -> bool:
@@ -119,6 +121,8 @@ class Job:
     :param spark_server: the Airflow connection of the Spark Connect server on which an attempt may have left work running;
         ``None``: nothing of this job runs outside of its worker.
     :param cancelled_by: who cancelled it.
+    :param plan: the plan that it runs, as JSON: why each action runs or is skipped, and what that was estimated to take; ``None``
+        for a job whose actions were requested.
     """
 
     job_id: str
@@ -140,6 +144,7 @@ class Job:
     spark_server: str | None = None
     cancelled_by: str | None = None
     priority: int = 0
+    plan: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)

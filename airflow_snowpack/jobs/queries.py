@@ -14,6 +14,7 @@ from datetime import datetime, timedelta
 import sqlalchemy as sa
 
 from airflow_snowpack.iceberg.names import TableName
+from airflow_snowpack.jobs.action_history import ActionHistory, read_histories
 from airflow_snowpack.jobs.claim_order import BEFORE, Place
 from airflow_snowpack.jobs.drain import read_drain
 from airflow_snowpack.jobs.errors import JobNotFound
@@ -53,6 +54,10 @@ class JobReader:
     def __init__(self, store: Store) -> None:
         self.store = store
         self._events = History(store)
+
+    def action_histories(self, tables: Collection[TableName]) -> dict[TableName, ActionHistory]:
+        """Return what past jobs did to each table, action by action, in one statement."""
+        return read_histories(self.store, tables)
 
     def find_owned(self, owner: str) -> Job | None:
         """Return the pending or running job of this owner, if there is one."""

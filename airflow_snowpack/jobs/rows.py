@@ -71,6 +71,7 @@ def results_to_json(results: Sequence[ActionResult]) -> list[dict[str, Any]]:
             # JSON has no NaN and no infinity, and Postgres insists.
             "metrics": {name: value for name, value in result.metrics.items() if math.isfinite(value)},
             **({"final": True} if result.final else {}),
+            **({"gb_hours": result.gb_hours} if result.gb_hours is not None and math.isfinite(result.gb_hours) else {}),
         }
         for result in results
     ]

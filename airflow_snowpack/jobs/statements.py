@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from airflow_snowpack.jobs.claim_order import FROM_HERE, FRONT, ORDER, next_turn
 from airflow_snowpack.store.dialect import insert
 from airflow_snowpack.store.leases import ATTEMPT_ID, NOW, UNTIL, Leases
-from airflow_snowpack.store.tables.jobs import job_queue, jobs, switches, table_locks
+from airflow_snowpack.store.tables.jobs import action_records, job_queue, jobs, switches, table_locks
 
 LEASES = Leases(
     job_queue,
@@ -23,6 +23,7 @@ LEASES = Leases(
     on_return={"turn": FRONT},
 )
 DRAIN = "drain"
+FACTORS = ("cost_factor", "seconds_factor", "files_factor")
 draining = sa.exists().where(switches.c.name == sa.literal_column(f"'{DRAIN}'"), switches.c.enabled)
 CLAIM_NEXT = LEASES.claim_where(LEASES.key == LEASES.search(FROM_HERE), ~draining)
 CLAIM_KEY = LEASES.claim_where(LEASES.by_key, LEASES.claimable, ~draining)
@@ -60,7 +61,7 @@ def _typed(name: str) -> sa.BindParameter[Any]:
 # Those of a new job. Lock, job and queue row share their parameters: each one costs a submit about as much as a column.
 GIVEN = (
     "job_id", "catalog", "database_name", "table_name", "table_key", "catalog_id", "actions", "options", "submitted_by", "owner",
-    "inline", "priority",
+    "inline", "priority", "plan",
 )  # fmt: skip
 OF_JOB = {name: _typed(name) for name in ("catalog", "database_name", "table_name", "catalog_id")}
 LOCK_OF_JOB = LOCK_COLUMNS | OF_JOB | {"holder": _typed("job_id"), "acquired_at": NOW}
@@ -183,3 +184,52 @@ def unlock_table(ended: sa.FromClause | None = None) -> Any:
     """Release the lock if the job is its holder; by anyone else it does nothing."""
     key, holder = (sa.bindparam("b_table", type_=sa.Text), job_id) if ended is None else (ended.c.lock_key, ended.c.job_id)
     return sa.delete(table_locks).where(table_locks.c.table_key == key, table_locks.c.holder == holder)
+
+
+RECORD: dict[str, sa.types.TypeEngine[Any]] = {
+    "r_action": sa.Text(),
+    "r_succeeded": sa.Boolean(),
+    "r_runs": sa.Integer(),
+    "r_cost_factor": sa.Float(),
+    "r_seconds_factor": sa.Float(),
+    "r_files_factor": sa.Float(),
+}
+ZERO: sa.ColumnElement[Any] = sa.literal_column("0")
+HALF: sa.ColumnElement[Any] = sa.literal_column("0.5")
+ONE: sa.ColumnElement[Any] = sa.literal_column("1")
+
+
+def record_actions(ended: sa.FromClause | None = None) -> Any:
+    """Keep what the actions of an ended job did; each factor moves halfway to the outcome / estimate of this run.
+
+    Several jobs never do that for one table at once, because each has the table's lock until its end.
+
+    :param ended: the job as it ended, on Postgres, with all records as one parameter; ``None``: one record and its parameters.
+    """
+    if ended is None:
+        given: Any = {name: sa.bindparam(name, type_=kind) for name, kind in RECORD.items()}
+        key: Any = sa.bindparam("b_table", type_=sa.Text)
+    else:
+        typed: list[Any] = [sa.column(name, kind) for name, kind in RECORD.items()]
+        records = sa.func.json_to_recordset(sa.bindparam("b_records", type_=sa.JSON)).table_valued(*typed)
+        given, key = records.render_derived(with_types=True).c, ended.c.lock_key
+    succeeded = given["r_succeeded"]
+    row = {
+        "table_key": key,
+        "action": given["r_action"],
+        "last_run_at": NOW,
+        "last_success_at": sa.case((succeeded, NOW)),
+        "failures": sa.case((succeeded, ZERO), else_=ONE),
+        **{name: given[f"r_{name}"] for name in ("runs", *FACTORS)},
+    }
+    new = insert(action_records).from_select([*row], sa.select(*row.values()).where(sa.true()))
+    old, run = action_records.c, new.excluded
+    weight = sa.case((old.runs == ZERO, ONE), else_=HALF)
+    changed = {
+        "last_run_at": run.last_run_at,
+        "last_success_at": sa.func.coalesce(run.last_success_at, old.last_success_at),
+        "failures": sa.case((run.failures == ZERO, ZERO), else_=old.failures + ONE),
+        "runs": old.runs + run.runs,
+        **{name: old[name] * (ONE + weight * (run[name] - ONE)) for name in FACTORS},
+    }
+    return new.on_conflict_do_update(index_elements=[old.table_key, old.action], set_=changed)

@@ -38,7 +38,8 @@ def _finish() -> Any:
     acked = do.LEASES.release.returning(job_queue.c.job_id).cte("acked")
     ended = do.end_job(acked).cte("ended")
     unlocked = do.unlock_table(ended).cte("unlocked")
-    return sa.select(ended.c.job_id).add_cte(unlocked)
+    recorded = do.record_actions(ended).cte("recorded")
+    return sa.select(ended.c.job_id).add_cte(unlocked, recorded)
 
 
 SUBMIT = PgPrepared(_submit(do.lock_free_table(), audited=False))

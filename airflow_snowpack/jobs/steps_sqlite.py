@@ -20,6 +20,7 @@ RENEW_LOCK = do.renew_lock()
 ACK = do.LEASES.release.returning(job_queue.c.job_id)
 END = do.end_job()
 UNLOCK = do.unlock_table()
+RECORD = do.record_actions()
 
 
 class SqliteSteps:
@@ -50,6 +51,7 @@ class SqliteSteps:
         if ended is None:
             return False
         conn.execute(UNLOCK, {**values, "b_table": ended.lock_key})
+        keep_records(conn, values, ended.lock_key)
         return True
 
     def _start(self, conn: sa.Connection, lease: Any, values: Mapping[str, Any]) -> sa.Row[Any] | None:
@@ -61,3 +63,10 @@ class SqliteSteps:
         row: sa.Row[Any] = conn.execute(start, {**values, "b_key": claimed.job_id, "b_count": claimed.attempt_count}).one()
         conn.execute(RENEW_LOCK, {**values, "b_key": row.job_id, "b_table": row.lock_key})
         return row
+
+
+def keep_records(conn: sa.Connection, values: Mapping[str, Any], lock_key: str) -> None:
+    """Keep the records of a job's actions, a statement for all of them."""
+    shared = {"b_now": values["b_now"], "b_table": lock_key}
+    if values["b_records"]:
+        conn.execute(RECORD, [{**record, **shared} for record in values["b_records"]])

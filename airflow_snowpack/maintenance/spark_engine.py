@@ -43,6 +43,7 @@ from airflow_snowpack.spark import (
     translate,
     turns,
 )
+from airflow_snowpack.spark.memory import session_gb
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -94,6 +95,7 @@ class SparkEngine:
         self._tries = tries
         self._now = now
         self._work = SparkWork()
+        self._gb_hours: float | None = None
 
     @property
     def server(self) -> str | None:
@@ -109,9 +111,10 @@ class SparkEngine:
         (which,) = parse_actions([action])
         options = parse_options(which, job.options.get(which, {}))
         started, watch = time.monotonic(), ChangeWatch()
+        self._gb_hours = None
         effect = self._effect(job, which, options, watch)
         result = effect.result(which, round(time.monotonic() - started, 3))
-        result = replace(result, change=watch.change(effect))
+        result = replace(result, change=watch.change(effect), gb_hours=self._gb_hours)
         log.info("%s on %s: %s (%s, %.1f s)", which, job.table, result.message, result.outcome, result.elapsed_seconds)
         if result.error:
             log.warning("%s on %s: %s", which, job.table, result.error)
@@ -132,10 +135,11 @@ class SparkEngine:
             with self._session_for(job) as session:
                 run = self._action_run(job, action, session)
                 watch.begin(run, getattr(options, "branch", None))
-                try:
-                    return options.run(run)
-                except SparkFailed as failure:
-                    return _failed(run, failure)
+                with self._measured(session):
+                    try:
+                        return options.run(run)
+                    except SparkFailed as failure:
+                        return _failed(run, failure)
         except SparkInterrupted as stop:
             return Effect(ActionOutcome.INTERRUPTED, "Interrupted", error=str(stop))
         except SparkUnavailable:
@@ -144,6 +148,15 @@ class SparkEngine:
             return self._ended_early(translate(error), calls_before)
         except SnowpackError as error:
             return self._ended_early(error, calls_before)
+
+    @contextmanager
+    def _measured(self, session: SparkSession) -> Iterator[None]:
+        """Measure what the work takes of the session, without the time that it took to start it."""
+        memory, started = session_gb(session), time.monotonic()
+        try:
+            yield
+        finally:
+            self._gb_hours = None if memory is None else memory * (time.monotonic() - started) / 3600
 
     def _without_spark(self, job: Job, action: str, options: ActionOptions) -> Effect | None:
         """The end of an action that has nothing to do, or no table; ``None`` when Spark has to run."""

@@ -13,7 +13,7 @@ installation reports that first.
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from airflow_snowpack.iceberg.names import TableName
@@ -43,12 +43,14 @@ class MaintenanceRequest:
     :param actions: in the order in which they will run.
     :param options: per action, only what the caller gave, as JSON values.
     :param priority: of the jobs that wait, those with the highest one run first.
+    :param plan: the plan that made the request, as JSON; of ``actions``, those that it skips are not run. ``None``: all run.
     """
 
     table: TableName
     actions: tuple[str, ...]
     options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     priority: int = 0
+    plan: Mapping[str, Any] | None = None
 
     @classmethod
     def parse(
@@ -96,6 +98,11 @@ class MaintenanceRequest:
         return cls(name, asked, options, check_priority(priority))
 
     @property
+    def rest(self) -> dict[str, Any]:
+        """The arguments of a submit after table and actions."""
+        return {"options": self.options, "priority": self.priority, "plan": self.plan}
+
+    @property
     def depends_on_table(self) -> bool:
         """Whether an option can be checked only against the table, such as ``where``."""
         return any(not TABLE_OPTIONS.isdisjoint(given) for given in self.options.values())
@@ -112,7 +119,11 @@ class MaintenanceRequest:
             options=job.options,
             priority=job.priority,
             order=order,
-        )
+        ).by_plan(job.plan)
+
+    def by_plan(self, plan: Mapping[str, Any] | None) -> MaintenanceRequest:
+        """Return the request with the plan that made it."""
+        return replace(self, plan=plan)
 
 
 def refuse_if_draining(jobs: Jobs, *, owner: str | None = None) -> None:
@@ -139,8 +150,7 @@ def submit(
     :raises TableLocked: another job or holder has the table.
     """
     _admit(jobs, catalog, request)
-    asked: dict[str, Any] = {"options": request.options, "priority": request.priority}
-    return jobs.submit(request.table, request.actions, **asked, submitted_by=submitted_by, owner=owner)
+    return jobs.submit(request.table, request.actions, **request.rest, submitted_by=submitted_by, owner=owner)
 
 
 def submit_once(jobs: Jobs, catalog: Catalog, request: MaintenanceRequest, *, owner: str, submitted_by: str | None = None) -> Job:
@@ -188,8 +198,9 @@ def submit_and_claim(
 ) -> Claim:
     """Submit a job and claim it in one transaction; raises as :func:`submit`."""
     _admit(jobs, catalog, request)
-    asked: dict[str, Any] = {"options": request.options, "priority": request.priority}
-    return jobs.submit_and_claim(request.table, request.actions, worker_id, **asked, submitted_by=submitted_by, owner=owner)
+    return jobs.submit_and_claim(
+        request.table, request.actions, worker_id, **request.rest, submitted_by=submitted_by, owner=owner
+    )
 
 
 def claim_own(
@@ -215,7 +226,8 @@ def claim_own(
     with suppress(JobAlreadyFinished):  # it ended between the two looks
         if own is not None and own.table == request.table:
             check_options(lambda: catalog, request)
-            return jobs.take_over(own.job_id, worker_id, owner=owner, actions=request.actions, options=request.options)
+            work: dict[str, Any] = {"actions": request.actions, "options": request.options, "plan": request.plan}
+            return jobs.take_over(own.job_id, worker_id, owner=owner, **work)
         if own is not None:
             jobs.cancel(own.job_id, by=owner)
     return submit_and_claim(jobs, catalog, request, worker_id, submitted_by=submitted_by, owner=owner)
@@ -228,8 +240,7 @@ def dry_run(jobs: Jobs, catalog: Catalog, request: MaintenanceRequest, *, submit
     """
     _admit(jobs, catalog, request)
     results = plan_request(jobs, catalog, request)
-    asked: dict[str, Any] = {"options": request.options, "priority": request.priority}
-    return jobs.record_dry_run(request.table, request.actions, results, **asked, submitted_by=submitted_by)
+    return jobs.record_dry_run(request.table, request.actions, results, **request.rest, submitted_by=submitted_by)
 
 
 def plan_request(jobs: Jobs, catalog: Catalog, request: MaintenanceRequest) -> list[ActionResult]:

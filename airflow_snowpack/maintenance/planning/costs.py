@@ -48,8 +48,7 @@ OTHER_RATE = Rate(5.0, per_gib=60.0)
 def with_cost(action: str, work: Estimate, record: ActionRecord) -> Estimate:
     """Return the estimate with its duration and its GB·h, and corrected by earlier outcomes."""
     if action not in EXACT:
-        files, freed = round(work.files_removed * record.files_factor), round(work.bytes_freed * record.bytes_factor)
-        work = replace(work, files_removed=files, bytes_freed=freed)
+        work = replace(work, files_removed=round(work.files_removed * record.files_factor))
     seconds = guessed_seconds(action, work)
     gb_hours = seconds * SESSION_GB / 3600 * record.cost_factor
     return replace(work, seconds=round(seconds * record.seconds_factor, 3), gb_hours=round(gb_hours, 6))

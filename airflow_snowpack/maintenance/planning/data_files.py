@@ -12,6 +12,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from airflow_snowpack.humanize import join, number, plural, size
+from airflow_snowpack.iceberg.health import PartitionHealth
 from airflow_snowpack.maintenance.actions.rewrite_data_files import RewriteDataFiles, size_bounds
 from airflow_snowpack.maintenance.planning.finding import Finding, current_partitions, of_partitions, written_until
 from airflow_snowpack.maintenance.planning.model import Cause, Estimate
@@ -20,7 +21,7 @@ from airflow_snowpack.maintenance.planning.where import NotSelectable, where_of
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from airflow_snowpack.iceberg.health import FileCounts, PartitionHealth
+    from airflow_snowpack.iceberg.health import FileCounts
     from airflow_snowpack.maintenance.planning.finding import Case
 
 KINDS = ("small_files", "large_files", "files_with_deletes")
@@ -98,15 +99,15 @@ def share_of(counts: FileCounts, options: RewriteDataFiles) -> Share | None:
 
     :param counts: the partition, or the files of all older partition specs.
     """
-    from airflow_snowpack.iceberg.health import PartitionHealth
-
     files = counts.small_files + counts.large_files + counts.with_deletes_files
     taken = counts.small_bytes + counts.large_bytes + counts.with_deletes_bytes
     if options.rewrite_all:
         files, taken = counts.data_files, counts.bytes
+    if not files:
+        return None
     bounds = size_bounds(options)
     several = files > 1 and (files >= options.min_input_files or taken > bounds.target)
-    if not files or not (several or taken > bounds.high or counts.with_deletes_files or options.rewrite_all):
+    if not (several or taken > bounds.high or counts.with_deletes_files or options.rewrite_all):
         return None
     return Share(counts if isinstance(counts, PartitionHealth) else None, files, taken, bounds.outputs(taken))
 

@@ -22,22 +22,25 @@ def find_delete_files(case: Case) -> Finding:
     """Return what ``rewrite_position_delete_files`` would do, beside the data files that the same plan rewrites."""
     health, options = case.health, case.own.options
     assert isinstance(options, RewritePositionDeleteFiles)
-    least = 1 if health.format_version >= WITH_VECTORS or options.rewrite_all else options.min_input_files
-    data = case.before.get(Action.REWRITE_DATA_FILES)
-    left = [] if data is not None and data.partitions is None else list(health.partitions)
-    if data is not None and data.partitions is not None:
-        left = [each for each in left if each not in data.partitions]
-    sick = [each for each in left if each.position_delete_files >= least and (least > 1 or each.position_delete_files)]
-    metrics = {
-        "position_delete_files": health.position_delete_files,
-        "sick_partitions": len(sick),
-        "partitions": health.partition_count,
-    }
+    metrics = {"position_delete_files": health.position_delete_files, "partitions": health.partition_count}
     if not health.position_delete_files:
         return Finding("no position-delete files", metrics)
+    least = 1 if health.format_version >= WITH_VECTORS or options.rewrite_all else options.min_input_files
+    sick = [each for each in _left_by_data_files(case) if each.position_delete_files >= least]
+    metrics["sick_partitions"] = len(sick)
     if not sick:
         return Finding(f"{_files(health.position_delete_files)}, and no partition has enough of them to combine", metrics)
     return _found(case, sick, metrics)
+
+
+def _left_by_data_files(case: Case) -> list[PartitionHealth]:
+    """Return the partitions whose data files the same plan does not rewrite: a rewrite drops the deletes of its files."""
+    data = case.before.get(Action.REWRITE_DATA_FILES)
+    if data is None:
+        return list(case.health.partitions)
+    rewritten = {(each.spec_id, each.values) for each in data.partitions or ()}
+    everything = data.partitions is None
+    return [each for each in case.health.partitions if not everything and (each.spec_id, each.values) not in rewritten]
 
 
 def _found(case: Case, sick: Sequence[PartitionHealth], metrics: Mapping[str, int | float]) -> Finding:

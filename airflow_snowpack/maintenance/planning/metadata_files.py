@@ -118,7 +118,7 @@ class _Snapshots:
     @classmethod
     def of(cls, health: TableHealth) -> Any:
         log = health.snapshots
-        snapshots = [_Snapshot(*each) for each in zip(log.ids, log.parents, log.committed_ms, strict=True)]
+        snapshots = list(map(_Snapshot, log.ids, log.parents, log.committed_ms))
         ages = ("max_ref_age_ms", "max_snapshot_age_ms", "min_snapshots_to_keep")
         refs = {ref.name: _Ref(ref.snapshot_id, ref.kind, *(getattr(ref, age) for age in ages)) for ref in health.refs}
         return cls(refs, snapshots, {each.snapshot_id: each for each in snapshots}, health.properties)

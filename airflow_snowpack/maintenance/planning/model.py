@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
@@ -177,7 +177,9 @@ class TablePlan:
 
         actions = in_order((each.action for each in self.decisions), order)
         options = {each.action: each.options for each in self.decisions if each.runs and each.options}
-        return MaintenanceRequest(self.table, actions, options, priority)
+        # The job has the options beside the plan.
+        plan = replace(self, decisions=tuple(replace(each, options={}) for each in self.decisions))
+        return MaintenanceRequest(self.table, actions, options, priority, plan.to_json())
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values that :meth:`from_json` reads back as the same plan, given the table."""

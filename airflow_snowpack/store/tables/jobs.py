@@ -40,6 +40,7 @@ jobs = sa.Table(
     sa.Column("cancelled_by", sa.Text),
     sa.Column("catalog_id", sa.Text, nullable=False, server_default=""),
     sa.Column("priority", sa.Integer, nullable=False, server_default="0"),
+    sa.Column("plan", sa.JSON(none_as_null=True)),
     postgresql_with={"fillfactor": 80},
 )
 jobs_dag = owner_dag(jobs.c.owner)
@@ -100,6 +101,22 @@ job_history = sa.Table(
     sa.Column("attempt_id", sa.Text),
     sa.Column("detail", sa.JSON, nullable=False),
 )
+
+action_records = sa.Table(
+    "action_records",
+    metadata,
+    sa.Column("table_key", sa.Text, primary_key=True),
+    sa.Column("action", sa.Text, primary_key=True),
+    sa.Column("last_run_at", UtcDateTime, nullable=False),
+    sa.Column("last_success_at", UtcDateTime),
+    sa.Column("failures", sa.Integer, nullable=False),
+    sa.Column("runs", sa.Integer, nullable=False),
+    sa.Column("cost_factor", sa.Float, nullable=False),
+    sa.Column("seconds_factor", sa.Float, nullable=False),
+    sa.Column("files_factor", sa.Float, nullable=False),
+    sa.Index("ix_action_records_last_run_at", "last_run_at"),
+)
+"""One row for each action that ever ran on a table, written with the end of the job."""
 
 switches = sa.Table(
     "switches",

@@ -64,7 +64,7 @@ def test_old_jobs_go_with_their_histories_and_the_newest_of_each_table_stays(
     assert prune(store) == planned
     assert planned["jobs"] == len(old) + 1 - len(kept)
     assert all_ids(store, jobs_table.c.job_id) == all_ids(store, job_history.c.job_id) == kept
-    assert prune(store) == {"jobs": 0, "job_history": 0, "audit_trail": 0}
+    assert prune(store) == {"jobs": 0, "job_history": 0, "action_records": 0, "audit_trail": 0}
 
 
 def test_a_job_that_is_open_holds_a_lock_or_left_work_on_a_server_stays_however_old_it_is(

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import time, timedelta
 from typing import Any
 
 import pytest
 from health_world import MIB, NOW, TABLE, health, partition, policy
 
+from airflow_snowpack.daily_window import DailyWindow
 from airflow_snowpack.iceberg.health import Ref
 from airflow_snowpack.jobs.action_history import ActionHistory, ActionRecord
 from airflow_snowpack.maintenance.planning import Cause, Decision, TablePlan, WriterHold, plan_table
@@ -218,6 +219,7 @@ def test_an_action_waits_for_its_cadence() -> None:
         (policy(skip="a migration"), Cause.EXCLUDED, "excluded by the policy: a migration"),
         (policy(frozen_until=NOW + timedelta(days=1)), Cause.FROZEN, "frozen until 2026-11-24 03:00:00 UTC"),
         (policy({DATA: {"enabled": False}}), Cause.DISABLED, "disabled by default"),
+        (policy(quiet=(DailyWindow(time(1), time(5)),)), Cause.QUIET, "quiet until 2026-11-23 05:00:00 UTC"),
     ],
 )
 def test_a_policy_can_forbid_a_needed_action(rules: Any, cause: Cause, reason: str) -> None:
