@@ -15,11 +15,10 @@ import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-import pyarrow.parquet
 import pyiceberg.io.pyarrow  # noqa: F401
 from airflow.sdk import DAG, task
 from airflow.sdk.execution_time import task_runner
+from handed_tables import NUMBERS, handed
 
 from airflow_snowpack.interim.handover import Handover
 from airflow_snowpack.operators import RunEntryOperator
@@ -128,15 +127,8 @@ def write_numbers(folder: str) -> list[str]:
     """Write the reference of a table that a task has returned; return the modules that this process has loaded for it."""
     run = Runner(Supervisor())
     task_runner.SUPERVISOR_COMMS = run.supervisor  # type: ignore[assignment]  # the other end of the socket
-    with DAG("guard", schedule=None):
-
-        @task.snowpack(preservation="FULL")
-        def made() -> pa.Table:
-            return pa.table({"number": [1, 2, 3]})
-
-        called: Any = made()
     with open(f"{folder}/numbers.json", "w") as file:
-        json.dump(run(called.operator).xcom, file)
+        json.dump(handed(run, NUMBERS, preservation="FULL"), file)
     return sorted(sys.modules)
 
 

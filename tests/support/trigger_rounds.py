@@ -9,6 +9,7 @@ assert connections(url) == 1
 from __future__ import annotations
 
 import asyncio
+import importlib
 import json
 from typing import TYPE_CHECKING, Any
 
@@ -59,6 +60,15 @@ def connections(url: str) -> int:
         query = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
         (number,) = conn.execute(query).fetchone() or (0,)
     return int(number)
+
+
+def trigger_of(message: Any) -> Any:
+    """Return the trigger that a task has deferred with, created from the task's message as the triggerer does."""
+    from airflow.sdk.serde import deserialize
+
+    module, _, name = message.classpath.rpartition(".")
+    arguments: Any = deserialize(message.trigger_kwargs)
+    return getattr(importlib.import_module(module), name)(**arguments)
 
 
 async def first_event(trigger: BaseTrigger) -> dict[str, Any]:

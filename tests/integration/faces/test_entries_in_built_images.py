@@ -7,7 +7,6 @@ machine, and the stand-in for a cluster gets the pod.
 from __future__ import annotations
 
 import asyncio
-import importlib
 import json
 import shutil
 import sys
@@ -22,7 +21,7 @@ from image_registry import ImageRegistry, digest_of, running_registry
 from image_world import Repository
 from kubernetes_api import CLAIM, KubernetesApi
 from podman_engine import PodmanEngine
-from trigger_rounds import first_event
+from trigger_rounds import first_event, trigger_of
 
 from airflow_snowpack import hooks, operators
 from airflow_snowpack.runners.images import Building, ImageBuild, ImageBuilds, ImagePolicy, ImageState
@@ -237,7 +236,7 @@ def test_a_task_that_waited_for_the_build_runs_its_pod_from_the_same_digest(
         built.append(line)
         if len(built) == 1:
             waiting.append(run_operator(called.operator, instance_id=INSTANCE))
-            assert asyncio.run(trigger_of(waiting[0]).ask()) is None  # it waits on
+            assert asyncio.run(trigger_of(waiting[0].message).ask()) is None  # it waits on
             repository.commit({"Dockerfile": DOCKERFILE, "greeting": "good night"})
 
     monkeypatch.setattr(BuiltImage, "_log_line", log_line)
@@ -245,7 +244,7 @@ def test_a_task_that_waited_for_the_build_runs_its_pod_from_the_same_digest(
     lines_of_the_build = len(built)
     for _ in range(2):
         assert waiting[-1].state == "deferred", waiting[-1].error
-        event = asyncio.run(first_event(trigger_of(waiting[-1])))
+        event = asyncio.run(first_event(trigger_of(waiting[-1].message)))
         resume = (waiting[-1].message.next_method, {**waiting[-1].message.next_kwargs, "event": event})
         waiting.append(run_operator(called.operator, resume=resume, instance_id=INSTANCE))
 
@@ -289,12 +288,3 @@ def fail_all_but_the_last_attempt(build: ImageBuild) -> None:
         builds = ImageBuilds(known.store, known.target, ImagePolicy(max_attempts=3, retry_base=timedelta(0)))
         for _ in range(2):
             assert isinstance(builds.ensure(build, build=True), Building)
-
-
-def trigger_of(waiting: Outcome) -> Any:
-    """Return the trigger that a task waits for, created as the triggerer does."""
-    from airflow.sdk.serde import deserialize
-
-    arguments: Any = deserialize(waiting.message.trigger_kwargs)
-    module, _, name = waiting.message.classpath.rpartition(".")
-    return getattr(importlib.import_module(module), name)(**arguments)

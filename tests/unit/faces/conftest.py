@@ -229,3 +229,11 @@ def run_operator(installation: Path, monkeypatch: pytest.MonkeyPatch) -> Runner:
     supervisor = Supervisor()
     monkeypatch.setattr(task_runner, "SUPERVISOR_COMMS", supervisor, raising=False)
     return Runner(supervisor)
+
+
+@pytest.fixture
+def numbers(run_operator: Runner) -> dict[str, Any]:
+    """The XCom of a task that returned ``NUMBERS``."""
+    from handed_tables import NUMBERS, handed
+
+    return handed(run_operator, NUMBERS)

@@ -10,10 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
+from handed_tables import handed, rows
 
-from airflow_snowpack import hooks
-from airflow_snowpack.interim import read_ref
-from airflow_snowpack.interim.frames.tables import read_as_arrow
 from airflow_snowpack.runners.environment import KNOBS
 from airflow_snowpack.runners.output_lines import MAX_LINE_BYTES
 
@@ -56,22 +54,7 @@ def operators_of(text: str, flights: Any) -> list[Any]:
 @pytest.fixture
 def flights(run_operator: Runner) -> dict[str, Any]:
     """The reference of an interim table of flights."""
-    from airflow.sdk import DAG, task
-
-    with DAG("guard", schedule=None):
-
-        @task.snowpack
-        def clean() -> pa.Table:
-            return FLIGHTS
-
-        called: Any = clean()
-    xcom: dict[str, Any] = run_operator(called.operator).xcom
-    return xcom
-
-
-def rows(xcom: dict[str, Any]) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = read_as_arrow(read_ref(xcom), hooks.IcebergCatalogHook().catalog).to_pylist()
-    return found
+    return handed(run_operator, FLIGHTS, "clean")
 
 
 def ran(run_operator: Runner, heading: str, flights: dict[str, Any]) -> list[Any]:

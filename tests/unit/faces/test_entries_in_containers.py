@@ -20,23 +20,22 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 from docker_engine import DockerEngine
+from handed_tables import left_behind, rows
 from kubernetes_api import CLAIM, KubernetesApi
 from podman_engine import PodmanEngine
+from trigger_rounds import first_event, trigger_of
 
 from airflow_snowpack import hooks, operators
-from airflow_snowpack.interim import read_ref
-from airflow_snowpack.interim.frames.tables import read_as_arrow
 from airflow_snowpack.runners import Exchanges
 from airflow_snowpack.settings import Settings
 
 if TYPE_CHECKING:
     from airflow_snowpack.operators.entries.base import RunsEntry
     from airflow_snowpack.runners.invocation import Line
-    from tests.unit.faces.conftest import Outcome, Runner
+    from tests.unit.faces.conftest import Runner
 
 IMAGE = "acme/score:1.4"
 SECRET = "a-very-secret-value"
-NUMBERS = pa.table({"number": [1, 2, 3]})
 COPY = """
 import os, sys, pyarrow.parquet as pq
 source, target, wanted = sys.argv[1:]
@@ -100,32 +99,6 @@ def declared(run_operator: Runner) -> Callable[..., Any]:
         return operator
 
     return declare
-
-
-@pytest.fixture
-def numbers(run_operator: Runner) -> dict[str, Any]:
-    """The XCom of a task that returned :data:`NUMBERS`."""
-    from airflow.sdk import DAG, task
-
-    with DAG("guard", schedule=None):
-
-        @task.snowpack
-        def made() -> pa.Table:
-            return NUMBERS
-
-        called: Any = made()
-    xcom: dict[str, Any] = run_operator(called.operator).xcom
-    return xcom
-
-
-def rows(xcom: dict[str, Any]) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = read_as_arrow(read_ref(xcom), hooks.IcebergCatalogHook().catalog).to_pylist()
-    return found
-
-
-def left_behind() -> list[Path]:
-    """What is left of exchange folders."""
-    return [path for path in Settings.load().runner_folder.rglob("*") if path.is_file() and path.name != "clock"]
 
 
 def test_a_program_receives_tables_and_hands_on_its_outputs(
@@ -223,7 +196,7 @@ def test_a_deferred_task_hands_on_the_outputs_of_its_pod(
     with hooks.SnowpackHook() as hook:
         assert [table.readers for table in hook.interim().tables()] == [0], "a deferred task renews no lease"
     first = run_operator.instance.id
-    event = asyncio.run(_event(outcome))
+    event = asyncio.run(first_event(trigger_of(outcome.message)))
     resume = (outcome.message.next_method, {**outcome.message.next_kwargs, "event": event})
     ended = run_operator(operator, params={"token": SECRET}, resume=resume, instance_id=first)
 
@@ -242,7 +215,7 @@ def test_a_deferred_task_that_cannot_resume_leaves_no_pod(
     (folder,) = Settings.load().runner_folder.iterdir()
     shutil.rmtree(folder)  # as on a worker that does not share it
 
-    event = asyncio.run(_event(outcome))
+    event = asyncio.run(first_event(trigger_of(outcome.message)))
     resume = (outcome.message.next_method, {**outcome.message.next_kwargs, "event": event})
     ended = run_operator(operator, params={"token": SECRET}, resume=resume, instance_id=first)
 
@@ -261,16 +234,6 @@ def test_the_folder_of_a_deferred_task_is_kept_until_its_time_limit(
     exchanges = Exchanges(Settings.load().runner_folder)
     assert exchanges.sweep(unused_for=timedelta(days=-2)) == []  # as after two days
 
-    event = asyncio.run(_event(outcome))
+    event = asyncio.run(first_event(trigger_of(outcome.message)))
     resume = (outcome.message.next_method, {**outcome.message.next_kwargs, "event": event})
     assert run_operator(operator, params={"token": SECRET}, resume=resume, instance_id=first).error is None
-
-
-async def _event(outcome: Outcome) -> Any:
-    """Return the event of the trigger, created as the triggerer does."""
-    from airflow.providers.cncf.kubernetes.triggers.pod import KubernetesPodTrigger
-    from airflow.sdk.serde import deserialize
-
-    arguments: Any = deserialize(outcome.message.trigger_kwargs)
-    trigger = KubernetesPodTrigger(**arguments)
-    return (await anext(trigger.run())).payload

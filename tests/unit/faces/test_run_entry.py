@@ -11,10 +11,10 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+from handed_tables import NUMBERS, handed, left_behind, rows
 
 from airflow_snowpack import hooks, operators
 from airflow_snowpack.interim import TableRef, read_ref
-from airflow_snowpack.interim.frames.tables import read_as_arrow
 from airflow_snowpack.interim.model import TableState
 from airflow_snowpack.interim.refs import named_table
 from airflow_snowpack.settings import Settings
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
     from airflow_snowpack.interim import InterimRegistry
     from tests.unit.faces.conftest import Outcome, Runner
-
-NUMBERS = pa.table({"number": [1, 2, 3]})
 
 COPY = """
 import os, sys, pyarrow.parquet as pq
@@ -71,32 +69,6 @@ def run_task(run_operator: Runner) -> Callable[..., Outcome]:
         return run_operator(called.operator, params={"day": "monday"})
 
     return run
-
-
-@pytest.fixture
-def numbers(run_operator: Runner) -> dict[str, Any]:
-    """The XCom of a task that returned :data:`NUMBERS`."""
-    from airflow.sdk import DAG, task
-
-    with DAG("guard", schedule=None):
-
-        @task.snowpack
-        def made() -> pa.Table:
-            return NUMBERS
-
-        called: Any = made()
-    xcom: dict[str, Any] = run_operator(called.operator).xcom
-    return xcom
-
-
-def rows(xcom: dict[str, Any]) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = read_as_arrow(read_ref(xcom), hooks.IcebergCatalogHook().catalog).to_pylist()
-    return found
-
-
-def left_behind() -> list[Path]:
-    """What is left in the folder of the exchange folders."""
-    return [path for path in Settings.load().runner_folder.rglob("*") if path.is_file()]
 
 
 def test_a_command_that_succeeds_returns_nothing(run_entry: Callable[..., Outcome]) -> None:
@@ -196,16 +168,7 @@ def test_an_input_that_is_no_table_is_refused_for_good(run_entry: Callable[..., 
 
 
 def test_a_named_table_and_a_view_are_inputs(run_entry: Callable[..., Outcome], run_operator: Runner) -> None:
-    from airflow.sdk import DAG, task
-
-    with DAG("guard", schedule=None):
-
-        @task.snowpack(name="features")
-        def features() -> pa.Table:
-            return NUMBERS
-
-        called: Any = features()
-    view = read_ref(run_operator(called.operator).xcom).order_by("number desc").limit(2).to_json()
+    view = read_ref(handed(run_operator, NUMBERS, "features", name="features")).order_by("number desc").limit(2).to_json()
     named, top = (
         run_entry(
             command=[sys.executable, "-c", COPY, "{inputs}/numbers", "{outputs}/scored.parquet"],

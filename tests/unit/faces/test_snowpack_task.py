@@ -12,10 +12,10 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+from handed_tables import NUMBERS, rows
 
 from airflow_snowpack import hooks
 from airflow_snowpack.interim import TableRef, ViewRef, read_ref
-from airflow_snowpack.interim.frames.tables import read_as_arrow
 from airflow_snowpack.interim.model import TableState
 from airflow_snowpack.interim.refs import named_table
 from airflow_snowpack.preservation import Preservation
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
     from airflow_snowpack.interim import InterimRegistry
     from tests.unit.faces.conftest import Outcome, Runner
-
-NUMBERS = pa.table({"number": [1, 2, 3]})
 
 
 @pytest.fixture
@@ -65,11 +63,6 @@ def handed(run_task: Callable[..., Outcome]) -> dict[str, Any]:
     assert outcome.state == "success", outcome.error
     xcom: dict[str, Any] = outcome.xcom
     return xcom
-
-
-def rows(xcom: dict[str, Any]) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = read_as_arrow(read_ref(xcom), hooks.IcebergCatalogHook().catalog).to_pylist()
-    return found
 
 
 def test_returned_rows_become_a_table_that_is_pinned_for_its_consumers_and_the_xcom_is_its_reference(
