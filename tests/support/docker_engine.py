@@ -17,13 +17,12 @@ import struct
 import threading
 import uuid
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any, Self
-from urllib.parse import parse_qs, urlsplit
+from types import MappingProxyType
+from typing import Any
 
+from http_stand_in import StandIn, StandInHandler
 from local_container import LocalContainer
 
 VERSION = {"Version": "28.0.0", "ApiVersion": "1.44", "MinAPIVersion": "1.24"}
@@ -41,7 +40,7 @@ class Container:
     state: str = "created"
 
 
-class DockerEngine:
+class DockerEngine(StandIn):
     """The engine.
 
     :ivar created: the body of each request for a container.
@@ -63,19 +62,14 @@ class DockerEngine:
         self.answers_500 = False
         self.start_error: tuple[int, str] | None = None
         self.on_created: Callable[[], None] = lambda: None
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"engine": self}))
+        super().__init__(_Handler)
 
     @property
     def url(self) -> str:
-        return f"tcp://127.0.0.1:{self._server.server_port}"
-
-    def __enter__(self) -> Self:
-        threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
-        return self
+        return f"tcp://{self.address}"
 
     def __exit__(self, *raised: object) -> None:
-        self._server.shutdown()
-        self._server.server_close()
+        super().__exit__(*raised)
         for container in self.containers.values():
             container.process.kill()
 
@@ -95,95 +89,77 @@ class DockerEngine:
         container.output.put(None)
 
 
-class _Handler(BaseHTTPRequestHandler):
-    engine: DockerEngine
-    protocol_version = "HTTP/1.1"
+class _Handler(StandInHandler):
+    service: DockerEngine
+    constant_headers = MappingProxyType({"Api-Version": VERSION["ApiVersion"]})
 
-    def log_message(self, format: str, *arguments: object) -> None:
-        """Print nothing."""
-
-    def do_GET(self) -> None:
-        self._answer()
-
-    def do_POST(self) -> None:
-        self._answer()
-
-    def do_DELETE(self) -> None:
-        self._answer()
-
-    def do_HEAD(self) -> None:
-        self._answer()
-
-    def _answer(self) -> None:
-        url = urlsplit(self.path)
-        self.query = parse_qs(url.query)
-        self.engine.requests.append((self.command, url.path, self.query))
-        self.body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        route = ROUTE.fullmatch(url.path)
-        assert route is not None, url.path
-        if self.engine.answers_500 and route["kind"] != "version":
-            return self._json(500, {"message": "the engine is broken"})
+    def answer(self) -> None:
+        self.service.requests.append((self.command, self.url.path, self.query))
+        route = ROUTE.fullmatch(self.url.path)
+        assert route is not None, self.url.path
+        if self.service.answers_500 and route["kind"] != "version":
+            return self.send_json(500, {"message": "the engine is broken"})
         name = f"_{self.command.lower()}_{route['kind'].strip('_')}_{route['verb'] or ''}".rstrip("_")
         if route["kind"] == "containers" and route["id"] not in (None, "json", "create"):
-            container = self.engine.containers.get(route["id"])
+            container = self.service.containers.get(route["id"])
             if container is None:
-                return self._json(404, {"message": f"No such container: {route['id']}"})
+                return self.send_json(404, {"message": f"No such container: {route['id']}"})
             getattr(self, name)(container)
         else:
             getattr(self, name + (f"_{route['id']}" if route["id"] and not route["verb"] else ""))()
         return None
 
     def _head_ping(self) -> None:
-        self._raw(200, b"")
+        self.send_bytes(200, b"")
 
     def _get_ping(self) -> None:
-        self._raw(200, b"OK")
+        self.send_bytes(200, b"OK")
 
     def _get_version(self) -> None:
-        self._json(200, VERSION)
+        self.send_json(200, VERSION)
 
     def _post_auth(self) -> None:
-        self._json(200, {"Status": "Login Succeeded"})
+        self.send_json(200, {"Status": "Login Succeeded"})
 
     def _get_images_json(self) -> None:
         wanted = json.loads(self.query.get("filters", ["{}"])[0]).get("reference") or self.query.get("filter", [])
-        self._json(200, [{"Id": name, "RepoTags": [name]} for name in self.engine.images if name in wanted])
+        self.send_json(200, [{"Id": name, "RepoTags": [name]} for name in self.service.images if name in wanted])
 
     def _post_images_create(self) -> None:
         tag = self.query.get("tag", ["latest"])[0]
         name = self.query["fromImage"][0] + ("@" if tag.startswith("sha256:") else ":") + tag
-        if name in self.engine.pullable:
-            self.engine.images.add(name)
+        if name in self.service.pullable:
+            self.service.images.add(name)
             return self._stream({"status": "Pulling from library"}, {"status": "Download complete", "id": "1"})
-        if self.engine.pull_error is not None:
-            return self._stream({"status": "Pulling from library"}, {"error": self.engine.pull_error})
+        if self.service.pull_error is not None:
+            return self._stream({"status": "Pulling from library"}, {"error": self.service.pull_error})
         problem = f"pull access denied for {name}, repository does not exist or may require 'docker login'"
-        return self._json(404, {"message": problem})
+        return self.send_json(404, {"message": problem})
 
     def _post_containers_create(self) -> None:
-        request = json.loads(self.body)
-        if request["Image"] not in self.engine.images:
-            return self._json(404, {"message": f"No such image: {request['Image']}"})
+        request = json.loads(self.content)
+        if request["Image"] not in self.service.images:
+            return self.send_json(404, {"message": f"No such image: {request['Image']}"})
         for mount in request["HostConfig"].get("Mounts", ()):
             if mount["Type"] == "bind" and not Path(mount["Source"]).exists():
                 problem = f'invalid mount config for type "bind": bind source path does not exist: {mount["Source"]}'
-                return self._json(400, {"message": problem})
-        container = self.engine.create(request)
-        self.engine.on_created()
-        return self._json(201, {"Id": container.id, "Warnings": []})
+                return self.send_json(400, {"message": problem})
+        container = self.service.create(request)
+        self.service.on_created()
+        return self.send_json(201, {"Id": container.id, "Warnings": []})
 
     def _get_containers_json(self, container: Container | None = None) -> None:
         if container is None:
             filters = json.loads(self.query.get("filters", ["{}"])[0])
             labels = [label.split("=", 1) for label in filters.get("label", ())]
             found = [
-                each for each in self.engine.containers.values() if all(each.request["Labels"].get(k) == v for k, v in labels)
+                each for each in self.service.containers.values() if all(each.request["Labels"].get(k) == v for k, v in labels)
             ]
-            return self._json(200, [{"Id": each.id, "Labels": each.request["Labels"], "State": each.state} for each in found])
+            return self.send_json(200, [{"Id": each.id, "Labels": each.request["Labels"], "State": each.state} for each in found])
         code = container.process.exit_code
-        is_out_of_memory = self.engine.out_of_memory and code == 128 + signal.SIGKILL
+        is_out_of_memory = self.service.out_of_memory and code == 128 + signal.SIGKILL
         state = {"Status": container.state, "ExitCode": code or 0, "OOMKilled": is_out_of_memory, "Error": ""}
-        return self._json(200, {"Id": container.id, "Config": container.request | {"Tty": False}, "State": state})
+        return self.send_json(200, {"Id": container.id, "Config": container.request | {"Tty": False}, "State": state})
 
     def _post_containers_attach(self, container: Container) -> None:
         self.wfile.write(
@@ -198,18 +174,18 @@ class _Handler(BaseHTTPRequestHandler):
                 return
 
     def _post_containers_start(self, container: Container) -> None:
-        if self.engine.start_error is not None:
-            status, message = self.engine.start_error
-            return self._json(status, {"message": message})
+        if self.service.start_error is not None:
+            status, message = self.service.start_error
+            return self.send_json(status, {"message": message})
         try:
             container.process.start(lambda stream, data: container.output.put(struct.pack(">BxxxL", stream, len(data)) + data))
         except OSError as error:
             program = container.process.argv[0]
             problem = f'OCI runtime create failed: exec: "{program}": executable file not found in $PATH ({error})'
-            return self._json(400, {"message": problem})
+            return self.send_json(400, {"message": problem})
         container.state = "running"
         threading.Thread(target=self._end_output, args=(container,), daemon=True).start()
-        return self._raw(204, b"")
+        return self.send_bytes(204, b"")
 
     @staticmethod
     def _end_output(container: Container) -> None:
@@ -219,35 +195,20 @@ class _Handler(BaseHTTPRequestHandler):
     def _post_containers_wait(self, container: Container) -> None:
         container.process.ended.wait()
         container.state = "exited"
-        self._json(200, {"StatusCode": container.process.exit_code})
+        self.send_json(200, {"StatusCode": container.process.exit_code})
 
     def _post_containers_stop(self, container: Container) -> None:
         container.process.stop(float(self.query["t"][0]))
-        self._raw(204, b"")
+        self.send_bytes(204, b"")
 
     def _delete_containers(self, container: Container) -> None:
         if container.process.is_running and self.query.get("force") != ["True"]:
-            return self._json(409, {"message": "the container is running"})
-        self.engine.remove(container)
-        return self._raw(204, b"")
+            return self.send_json(409, {"message": "the container is running"})
+        self.service.remove(container)
+        return self.send_bytes(204, b"")
 
     def _stream(self, *lines: object) -> None:
         self.send_response(200)
         self.send_header("Transfer-Encoding", "chunked")
         self.end_headers()
-        for line in (*(json.dumps(line).encode() + b"\r\n" for line in lines), b""):
-            self.wfile.write(b"%x\r\n%s\r\n" % (len(line), line))
-
-    def _json(self, status: int, answer: object) -> None:
-        self._raw(status, json.dumps(answer).encode(), "application/json")
-
-    def _raw(self, status: int, body: bytes, kind: str = "text/plain") -> None:
-        self.send_response(status)
-        self.send_header("Content-Type", kind)
-        self.send_header("Api-Version", VERSION["ApiVersion"])
-        if status != 204:
-            self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        if self.command != "HEAD":
-            with suppress(BrokenPipeError, ConnectionResetError):  # the client has gone
-                self.wfile.write(body)
+        self.send_chunks(*(json.dumps(line).encode() + b"\r\n" for line in lines), b"")

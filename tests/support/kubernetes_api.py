@@ -19,12 +19,11 @@ from base64 import b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any, Self
-from urllib.parse import parse_qs, urlsplit
+from typing import Any
 
 import yaml
+from http_stand_in import StandIn, StandInHandler
 from local_container import LocalContainer
 
 ROUTE = re.compile(
@@ -62,7 +61,7 @@ class Pod:
         return self.body["metadata"].get("labels") or {}
 
 
-class KubernetesApi:
+class KubernetesApi(StandIn):
     """The API server, and what runs its pods.
 
     :param volumes: the folder of each PersistentVolumeClaim.
@@ -89,12 +88,11 @@ class KubernetesApi:
         self.refused: str | None = None
         self.refuses: dict[str, tuple[int, str]] = {}
         self.watched = threading.Event()
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"cluster": self}))
-        self._server.daemon_threads = True
+        super().__init__(_Handler)
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self._server.server_port}"
+        return f"http://{self.address}"
 
     def kubeconfig(self) -> dict[str, Any]:
         """Return the configuration of a client."""
@@ -119,13 +117,8 @@ class KubernetesApi:
             "poll_interval": 0.05,
         }
 
-    def __enter__(self) -> Self:
-        threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
-        return self
-
     def __exit__(self, *raised: object) -> None:
-        self._server.shutdown()
-        self._server.server_close()
+        super().__exit__(*raised)
         for pod in self.pods.values():
             if pod.process is not None:
                 pod.process.kill()
@@ -209,43 +202,24 @@ class KubernetesApi:
         return {"name": container["name"], "state": state, **constant}
 
 
-class _Handler(BaseHTTPRequestHandler):
-    cluster: KubernetesApi
-    protocol_version = "HTTP/1.1"
+class _Handler(StandInHandler):
+    service: KubernetesApi
 
-    def log_message(self, format: str, *arguments: object) -> None:
-        """Print nothing."""
-
-    def do_GET(self) -> None:
-        self._answer()
-
-    def do_POST(self) -> None:
-        self._answer()
-
-    def do_DELETE(self) -> None:
-        self._answer()
-
-    def do_PATCH(self) -> None:
-        self._answer()
-
-    def _answer(self) -> None:
-        url = urlsplit(self.path)
-        self.query = parse_qs(url.query)
-        self.cluster.requests.append((self.command, self.path))
-        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        self.body = json.loads(body) if body else {}
+    def answer(self) -> None:
+        self.service.requests.append((self.command, self.path))
+        self.body = json.loads(self.content) if self.content else {}
         assert self.headers["Authorization"] == "Bearer worker-token"
-        route = ROUTE.fullmatch(url.path)
-        assert route is not None, url.path
-        if self.cluster.refused is not None:
-            return self._problem(403, "Forbidden", self.cluster.refused)
-        if self.command == "POST" and route["kind"] in self.cluster.refuses:
-            status, message = self.cluster.refuses[route["kind"]]
+        route = ROUTE.fullmatch(self.url.path)
+        assert route is not None, self.url.path
+        if self.service.refused is not None:
+            return self._problem(403, "Forbidden", self.service.refused)
+        if self.command == "POST" and route["kind"] in self.service.refuses:
+            status, message = self.service.refuses[route["kind"]]
             return self._problem(status, "Refused", message)
         if route["kind"] != "pods" or route["name"] is None:
             getattr(self, f"_{self.command.lower()}_{route['kind']}")()
             return None
-        pod = self.cluster.pods.get(route["name"])
+        pod = self.service.pods.get(route["name"])
         if pod is None:
             return self._problem(404, "NotFound", f'pods "{route["name"]}" not found')
         getattr(self, f"_{self.command.lower()}_pod{'_log' if route['verb'] else ''}")(pod)
@@ -253,37 +227,37 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _get_events(self) -> None:
         if "watch" in self.query:
-            self.cluster.watched.set()
-            return self._raw(200, b"")
-        return self._json(200, {"kind": "EventList", "apiVersion": "v1", "metadata": {"resourceVersion": "1"}, "items": []})
+            self.service.watched.set()
+            return self.send_bytes(200, b"")
+        return self.send_json(200, {"kind": "EventList", "apiVersion": "v1", "metadata": {"resourceVersion": "1"}, "items": []})
 
     def _post_secrets(self) -> None:
-        self.cluster.secrets_created.append(self.body)
-        self.cluster.secrets[self.body["metadata"]["name"]] = self.body
-        for pod in list(self.cluster.pods.values()):
-            if self.cluster.waiting is None:
-                self.cluster.start(pod)
+        self.service.secrets_created.append(self.body)
+        self.service.secrets[self.body["metadata"]["name"]] = self.body
+        for pod in list(self.service.pods.values()):
+            if self.service.waiting is None:
+                self.service.start(pod)
         encoded = {name: b64encode(value.encode()).decode() for name, value in self.body["stringData"].items()}
-        self._json(201, {"kind": "Secret", "apiVersion": "v1", "metadata": self.body["metadata"], "data": encoded})
+        self.send_json(201, {"kind": "Secret", "apiVersion": "v1", "metadata": self.body["metadata"], "data": encoded})
 
     def _post_pods(self) -> None:
-        self._json(201, self._shown(self.cluster.create(self.body)))
+        self.send_json(201, self._shown(self.service.create(self.body)))
 
     def _get_pods(self) -> None:
         conditions = [part for part in self.query.get("labelSelector", [""])[0].split(",") if part]
-        found = [pod for pod in self.cluster.pods.values() if all(_matches(pod.labels, each) for each in conditions)]
-        self._json(200, {"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": [self._shown(pod) for pod in found]})
+        found = [pod for pod in self.service.pods.values() if all(_matches(pod.labels, each) for each in conditions)]
+        self.send_json(200, {"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": [self._shown(pod) for pod in found]})
 
     def _get_pod(self, pod: Pod) -> None:
-        self._json(200, self._shown(pod))
+        self.send_json(200, self._shown(pod))
 
     def _patch_pod(self, pod: Pod) -> None:
         pod.body["metadata"]["labels"] = {**pod.labels, **self.body["metadata"]["labels"]}
-        self._json(200, self._shown(pod))
+        self.send_json(200, self._shown(pod))
 
     def _delete_pod(self, pod: Pod) -> None:
-        self.cluster.delete(pod, {**{name: values[0] for name, values in self.query.items()}, **self.body})
-        self._json(200, self._shown(pod))
+        self.service.delete(pod, {**{name: values[0] for name, values in self.query.items()}, **self.body})
+        self.send_json(200, self._shown(pod))
 
     def _get_pod_log(self, pod: Pod) -> None:
         if pod.process is None:
@@ -296,7 +270,7 @@ class _Handler(BaseHTTPRequestHandler):
         sent = 0
         while True:
             with pod.changed:
-                is_over = pod.status["phase"] in ("Succeeded", "Failed") or pod.body["metadata"]["name"] not in self.cluster.pods
+                is_over = pod.status["phase"] in ("Succeeded", "Failed") or pod.body["metadata"]["name"] not in self.service.pods
                 data = bytes(pod.output[sent:])
                 if not is_over and follow and b"\n" not in data:
                     pod.changed.wait(1.0)
@@ -305,10 +279,10 @@ class _Handler(BaseHTTPRequestHandler):
             sent += len(whole)
             lines = b"".join(stamp + line for line in whole.splitlines(keepends=True))
             if lines:
-                self.wfile.write(b"%x\r\n%s\r\n" % (len(lines), lines))
+                self.send_chunks(lines)
             if is_over or not follow:
                 break
-        self.wfile.write(b"0\r\n\r\n")
+        self.send_chunks(b"")
         return None
 
     @staticmethod
@@ -316,17 +290,7 @@ class _Handler(BaseHTTPRequestHandler):
         return {"kind": "Pod", "apiVersion": "v1", **pod.body, "status": pod.status}
 
     def _problem(self, status: int, reason: str, message: str) -> None:
-        self._json(status, {"kind": "Status", "status": "Failure", "reason": reason, "message": message, "code": status})
-
-    def _json(self, status: int, answer: object) -> None:
-        self._raw(status, json.dumps(answer).encode())
-
-    def _raw(self, status: int, body: bytes) -> None:
-        self.send_response(status)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
+        self.send_json(status, {"kind": "Status", "status": "Failure", "reason": reason, "message": message, "code": status})
 
 
 def _expanded(argument: str, environment: Mapping[str, str]) -> str:
