@@ -55,6 +55,11 @@ TABLE = arg("table", metavar="DATABASE.TABLE", help="The table, without its cata
 JOB_ID = arg("job_id", metavar="JOB", help="A job's id, or at least its first 8 characters")
 JOB_IDS = arg("job_ids", metavar="JOB", nargs="+", help="Jobs' ids, or at least the first 8 characters of each")
 
+# policies
+POLICIES_FILE = arg("--file", metavar="FILE", help="The policies file; the default is the setting policies, in the DAGs folder")
+NO_CATALOG = arg("--no-catalog", action="store_true", help="Check the file only, without the catalog and its tables")
+STORED = arg("--stored", action="store_true", help="Take the properties of the stored health, and read only tables without it")
+
 # submit
 ACTION = arg(
     "-a", "--action", action="append", choices=ACTIONS, metavar="ACTION",

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from airflow_snowpack.interim.registry import InterimRegistry
     from airflow_snowpack.inventory import Inventory
     from airflow_snowpack.jobs import Job, Jobs
+    from airflow_snowpack.maintenance.policies import Policies
     from airflow_snowpack.runners.images import ImageBuilds, ImageRecords
     from airflow_snowpack.scheduling import RegisteredRuns, Schedules
     from airflow_snowpack.store import Actor, AuditTrail
@@ -119,6 +120,14 @@ class CommandContext:
     def image_records(self) -> ImageRecords:
         """The records of images."""
         return self._hook.installation.image_records
+
+    @property
+    def policies(self) -> Policies:
+        """The policies of maintenance, from the file of the setting.
+
+        :raises PoliciesNotFound, InvalidPolicies: as :meth:`SnowpackHook.policies`.
+        """
+        return self._hook.policies()
 
     def report_role(self, role: Role, period: timedelta, command: str) -> None:
         """Record a sign of life of a command that cron may run in place of a DAG.

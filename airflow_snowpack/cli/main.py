@@ -70,6 +70,16 @@ TABLES = (
             example="tables assess --html report.html", store=False),
 )  # fmt: skip
 
+POLICIES = (
+    command("explain", "policies.explain", "Show every value of a table's policy, and where it came from",
+            a.TABLE, a.POLICIES_FILE, a.CATALOG_CONN_ID, a.OUTPUT,
+            example="policies explain demo.flights"),
+    command("lint", "policies.check", "Find mistakes in the policies and in table properties; exit code 1 if there are any",
+            a.POLICIES_FILE, a.NO_CATALOG, a.STORED, a.CATALOG_CONN_ID, a.OUTPUT,
+            example="policies lint --file dags/policies.yaml --no-catalog"),
+    command("schema", "policies.schema", "Print the JSON Schema of the policies file, for editors", example="policies schema"),
+)  # fmt: skip
+
 LOCKS = (
     command("list", "queue.list_locks", "List locked tables and the holders of the locks", a.OUTPUT, example="locks list"),
     command("release", "queue.release", "Release a lock whose holder no longer exists",
@@ -228,6 +238,7 @@ def get_cli_commands() -> list[CLICommand]:
             subcommands=(
                 GroupCommand(name="jobs", help="Maintenance jobs", subcommands=JOBS),
                 GroupCommand(name="tables", help="The tables of the catalog and their health", subcommands=TABLES),
+                GroupCommand(name="policies", help="Policies of maintenance, and their mistakes", subcommands=POLICIES),
                 GroupCommand(name="locks", help="Locks on tables", subcommands=LOCKS),
                 GroupCommand(name="drain", help="Drain mode, which refuses new maintenance and stops claims", subcommands=DRAIN),
                 GroupCommand(name="schedules", help="Schedules, and why one has not run", subcommands=SCHEDULES),

@@ -30,8 +30,11 @@ WINDOW_SCHEMA = {
 }
 
 
+MOMENT_SCHEMA = r"^\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:\d\d)$"
+
+
 @described(
-    {"type": "string", "format": "date-time", "description": "A moment with an offset, such as 2026-12-27T00:00:00+01:00."}
+    {"type": "string", "pattern": MOMENT_SCHEMA, "description": "A moment with an offset, such as 2026-12-27T00:00:00+01:00."}
 )
 def moment(value: object) -> datetime:
     """A moment with its offset; from text, ISO 8601."""

@@ -26,8 +26,13 @@ class Fault:
     line: int
     message: str
 
+    @property
+    def place(self) -> str:
+        """The file, with the line where it is known."""
+        return f"{self.file}:{self.line}" if self.line else self.file
+
     def __str__(self) -> str:
-        return f"{self.file}:{self.line}: {self.message}" if self.line else f"{self.file}: {self.message}"
+        return f"{self.place}: {self.message}"
 
 
 class InvalidPolicies(SnowpackError, kind=Kind.MISCONFIGURED):

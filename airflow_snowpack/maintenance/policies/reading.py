@@ -55,7 +55,7 @@ def read_rules(text: str, file: str) -> tuple[list[Rule], list[Fault]]:
             faults.append(Fault(file, lines[(key,)], unknown("The key", str(key), TOP_LEVEL)))
     if "default" in written:
         rules.append(_read_default(written["default"], file, _lines_below(lines, ("default",)), faults))
-    listed = written.get("rules") or []
+    listed = [] if written.get("rules") is None else written["rules"]
     if not isinstance(listed, list):
         faults.append(Fault(file, lines[("rules",)], f"'rules' must be a list, not {listed!r:.60}."))
         listed = []

@@ -1,0 +1,145 @@
+"""``airflow snowpack policies``: the policy of a table with its reasons, and the problems of the policies file."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from airflow_snowpack.cli.context import ends_cleanly, open_context
+from airflow_snowpack.cli.output import DATA, filled, is_for_people, note, print_data, print_one, print_rows, printable
+from airflow_snowpack.errors import SnowpackError
+from airflow_snowpack.exit_code import ExitCode
+from airflow_snowpack.humanize import plural
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from collections.abc import Iterator
+
+    from airflow_snowpack.cli.context import CommandContext
+    from airflow_snowpack.iceberg import TableName
+    from airflow_snowpack.maintenance.policies import Policies, TableFacts
+
+PARALLEL_READS = 8
+"""Tables that are read from the catalog at once."""
+PAGE = 1000
+
+
+@ends_cleanly
+def explain(args: Namespace) -> ExitCode | None:
+    """``policies explain``"""
+    from airflow_snowpack.iceberg import CatalogUnreachable, TableUnreadable, load_table
+    from airflow_snowpack.maintenance.policies import TableFacts, lint, values_of
+    from airflow_snowpack.wire.policy import VALUES, TablePolicyShape
+
+    unread = None
+    with open_context(args) as here:
+        policies, table = _policies(here, args), here.table(args.table)
+        try:
+            loaded = load_table(here.inventory.catalog(), table)
+            facts = TableFacts(table, loaded.properties, loaded.schema())
+        except (CatalogUnreachable, TableUnreadable) as problem:
+            facts, unread = TableFacts(table), problem
+    now = datetime.now(UTC)
+    policy = policies.of(table, facts.properties)
+    values = values_of(policy)
+    if args.output in DATA:
+        print_data(args.output, TablePolicyShape.encode(policy, values=values))
+    else:
+        if is_for_people(args.output):
+            print_one(args.output, {}, filled({"table": table.dotted, "no maintenance": policy.skip}))
+        print_rows(args.output, VALUES.columns, values, now)
+    for finding in lint(policies, [facts], now=now):
+        if finding.where == table.dotted:
+            note(printable(f"Problem: {finding.message}"))
+    if unread is None:
+        return None
+    note(f"{unread} These are the values without the table's properties.")
+    return ExitCode.UNREACHABLE
+
+
+@ends_cleanly
+def check(args: Namespace) -> ExitCode | None:
+    """``policies lint``"""
+    from airflow_snowpack.maintenance.policies import InvalidPolicies, PolicyFinding, Problem, lint
+    from airflow_snowpack.wire.policy import FINDINGS, PolicyFindingShape
+
+    now = datetime.now(UTC)
+    tables: list[TableFacts] = []
+    with open_context(args) as here:
+        try:
+            policies = _policies(here, args)
+        except InvalidPolicies as invalid:
+            found = [PolicyFinding(Problem.FILE, each.place, each.message) for each in invalid.faults]
+        else:
+            tables = [] if args.no_catalog else list(_tables(here, stored=args.stored))
+            found = lint(policies, tables, now=now)
+    if args.output in DATA:
+        print_data(args.output, {"tables": len(tables), "problems": [PolicyFindingShape.encode(each) for each in found]})
+    elif is_for_people(args.output):
+        fine = "The policies have no problems" + ("." if args.no_catalog else f" on {plural(len(tables), 'table')}.")
+        print(printable("\n".join(map(str, found)) or fine))
+    else:
+        print_rows(args.output, FINDINGS.columns, found, now)
+    return ExitCode.REFUSED if found else None
+
+
+@ends_cleanly
+def schema(args: Namespace) -> ExitCode | None:
+    """``policies schema``"""
+    import json
+
+    from airflow_snowpack.maintenance.policies import policies_schema
+
+    print(json.dumps(policies_schema(), indent=2))
+    return None
+
+
+def _policies(here: CommandContext, args: Namespace) -> Policies:
+    """Return the policies of the file that the command names, or of the setting's.
+
+    :raises PoliciesNotFound: the file cannot be read.
+    :raises InvalidPolicies: it has problems.
+    """
+    from airflow_snowpack.maintenance.policies import Policies
+
+    return here.policies if args.file is None else Policies.load(Path(args.file))
+
+
+def _tables(here: CommandContext, *, stored: bool) -> Iterator[TableFacts]:
+    """Yield all tables of the catalog with what is known of each.
+
+    :param stored: take the properties of the stored health where there is one.
+    :raises CatalogUnreachable: the catalog cannot be listed.
+    """
+    from concurrent.futures import ThreadPoolExecutor
+    from functools import partial
+
+    from airflow_snowpack.maintenance.policies import TableFacts
+
+    here.inventory.refresh()
+    names = list(_names(here))
+    records = here.installation.health_records.get(names) if stored else {}
+    known = {name: record.health for name, record in records.items() if record.health is not None}
+    yield from (TableFacts(name, health.properties) for name, health in known.items())
+    here.inventory.catalog()  # one connection for all threads
+    with ThreadPoolExecutor(PARALLEL_READS, "snowpack-lint") as pool:
+        yield from pool.map(partial(_read, here), [name for name in names if name not in known])
+
+
+def _names(here: CommandContext) -> Iterator[TableName]:
+    after = None
+    while page := here.inventory.tables(after=after, limit=PAGE):
+        yield from page
+        after = page[-1].dotted
+
+
+def _read(here: CommandContext, name: TableName) -> TableFacts:
+    from airflow_snowpack.iceberg import load_table
+    from airflow_snowpack.maintenance.policies import TableFacts
+
+    try:
+        loaded = load_table(here.inventory.catalog(), name)
+    except SnowpackError as problem:
+        return TableFacts(name, problem=str(problem))
+    return TableFacts(name, loaded.properties, loaded.schema())

@@ -1,0 +1,92 @@
+"""Every value of a table's policy with where it came from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from airflow_snowpack.durations import format_duration
+from airflow_snowpack.humanize import duration, size
+from airflow_snowpack.maintenance.options import defaults
+
+if TYPE_CHECKING:
+    from airflow_snowpack.maintenance.policies.model import ActionPolicy, Origin, TablePolicy
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyValue:
+    """One value.
+
+    :param path: dotted, such as ``expire_snapshots.options.max_age``.
+    :param value: as JSON.
+    :param text: for people.
+    """
+
+    path: str
+    value: Any
+    text: str
+    origin: Origin
+
+    @property
+    def is_default(self) -> bool:
+        """Whether nothing sets it."""
+        return self.origin.source == "default"
+
+
+def values_of(policy: TablePolicy) -> list[PolicyValue]:
+    """Return all values of a policy: those of the table, then those of each action."""
+    return [
+        PolicyValue(path, _plain(value), _text(path, value), policy.origin(path))
+        for path, value in (*_of_table(policy), *(each for action in policy.actions.values() for each in _of_action(action)))
+    ]
+
+
+def _of_table(policy: TablePolicy) -> Iterator[tuple[str, Any]]:
+    yield "skip", policy.skip
+    yield "frozen_until", policy.frozen_until
+    yield "quiet", policy.quiet
+    yield "max_rewrite_bytes", policy.max_rewrite_bytes
+
+
+def _of_action(policy: ActionPolicy) -> Iterator[tuple[str, Any]]:
+    name = str(policy.action)
+    yield f"{name}.enabled", policy.enabled
+    yield f"{name}.cadence", policy.cadence
+    yield f"{name}.deadline", policy.deadline
+    options = defaults(name) | policy.options.to_json()
+    if "where" in options:
+        yield f"{name}.where", options.pop("where")
+    for threshold, number in policy.thresholds.items():
+        yield f"{name}.thresholds.{threshold}", number
+    for option, value in options.items():
+        yield f"{name}.options.{option}", value
+
+
+def _plain(value: Any) -> Any:
+    match value:
+        case timedelta():
+            return format_duration(value)
+        case datetime():
+            return value.isoformat()
+        case tuple():
+            return [str(each) for each in value]
+    return value
+
+
+def _text(path: str, value: Any) -> str:
+    match value:
+        case None:
+            return "none"
+        case bool():
+            return str(value).lower()
+        case timedelta():
+            return duration(value)
+        case datetime():
+            return value.isoformat(sep=" ")
+        case tuple() | list():
+            return ", ".join(str(each) for each in value) or "none"
+        case int() if path.endswith("_bytes"):
+            return size(value)
+    return str(value)
