@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -41,11 +42,13 @@ class FleetLake:
     """A catalog and a store.
 
     :param database: the namespace of the tables.
+    :param only_own: plan the tables of this database alone, where the catalog has those of other tests.
     """
 
     config: CatalogConfig
     store: Store
     database: str = "fleet"
+    only_own: bool = False
     policies: Policies = field(default_factory=lambda: Policies([Rule("**", actions=SMALL)]))
 
     @cached_property
@@ -84,12 +87,23 @@ class FleetLake:
     def rows(self, table: TableName) -> list[int]:
         return sorted(self.catalog.load_table(table.identifier).scan().to_arrow()["id"].to_pylist())
 
+    def remove_manifests(self, table: TableName) -> list[str]:
+        """Delete the manifests of the current snapshot, as a broken clean-up might; return their locations."""
+        loaded = self.catalog.load_table(table.identifier)
+        snapshot = loaded.current_snapshot()
+        assert snapshot is not None
+        paths = [manifest.manifest_path for manifest in snapshot.manifests(loaded.io)]
+        for path in paths:
+            Path(path.removeprefix("file://")).unlink()
+        return paths
+
     def planner(self, **more: Any) -> FleetPlanner:
         def names() -> list[TableName]:
             return [self.name(each.table) for each in list_tables(self.catalog, self.config.name, [])]
 
         def listing() -> dict[TableName, str | None]:
-            return list_catalog(self.broker, self.config.name, self.config.catalog_id, names)
+            listed = list_catalog(self.broker, self.config.name, self.config.catalog_id, names)
+            return {name: at for name, at in listed.items() if not self.only_own or name.database == self.database}
 
         records = HealthRecords(self.store)
         return FleetPlanner(self.passes, self.broker, records, self.policies, **{"list_tables": listing, **more})

@@ -1,0 +1,111 @@
+"""A whole pass over real tables: planned, maintained by Spark, reported; and the next one, which has nothing to do."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import pytest
+from counted_reads import counted_reads
+from fleet_lake import FleetLake
+
+from airflow_snowpack.jobs import JobStatus, JobWorker
+from airflow_snowpack.maintenance import SparkEngine
+from airflow_snowpack.maintenance.fleet import Budget, EntryState, Pass, PassState
+from airflow_snowpack.maintenance.fleet.drain import Drain
+from airflow_snowpack.maintenance.fleet.report import PassReport
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark.sql import SparkSession
+
+    from airflow_snowpack.iceberg import CatalogConfig
+    from airflow_snowpack.store import Store
+
+pytestmark = pytest.mark.one_database
+
+
+@pytest.fixture
+def fleet(store: Store, lake: CatalogConfig, request: pytest.FixtureRequest) -> FleetLake:
+    """Tables in a database of this test's own; other tests have tables in the same catalog."""
+    import uuid
+
+    return FleetLake(lake, store, f"fleet_{uuid.uuid4().hex[:8]}", only_own=True)
+
+
+@pytest.fixture
+def drain(fleet: FleetLake, spark: SparkSession) -> Callable[[Pass], Counter[JobStatus]]:
+    def run(planned: Pass) -> Counter[JobStatus]:
+        planner = fleet.planner()
+        drain = Drain(
+            fleet.work,
+            fleet.jobs,
+            planned,
+            fleet.config.load,
+            "pod-1",
+            after=lambda entry: planner.refresh(entry.table),
+        )
+        worker = JobWorker(
+            fleet.jobs,
+            lambda: SparkEngine(lambda: spark, fleet.config.load),
+            "pod-1",
+            catalog_id=fleet.config.catalog_id,
+            claim_next=drain.claim_next,
+        )
+        return drain.run(worker)
+
+    return run
+
+
+def test_a_pass_maintains_the_sick_tables_and_the_next_one_has_nothing_to_do(
+    fleet: FleetLake, drain: Callable[[Pass], Counter[JobStatus]], store: Store
+) -> None:
+    sick = [fleet.make("sick", commits=6), fleet.make("ill", commits=4)]
+    rows = {table: fleet.rows(table) for table in [*sick, fleet.make("healthy")]}
+    planned = fleet.plan("night-1", Budget(tables=10))
+    assert fleet.work.submit(planned) == 2
+    assert drain(planned) == {JobStatus.COMPLETED: 2}
+
+    ended = fleet.work.close(planned)
+    entries = fleet.passes.entries(planned.pass_id)
+    assert ended.state is PassState.ENDED
+    assert [(entry.state, entry.removed) for entry in entries] == [(EntryState.MAINTAINED, 6), (EntryState.MAINTAINED, 4)]
+    assert {table: fleet.rows(table) for table in rows} == rows
+    report = PassReport.of(ended, entries, store.clock())
+    assert report.lines()[0] == "3 tables: 0 unchanged, 1 healthy, 2 maintained, 0 failed, 0 waiting"
+    assert (report.removed, report.spent.bytes) == (report.estimated_removed, report.estimated.bytes)
+
+    with counted_reads() as reads:
+        second = fleet.plan("night-2", Budget(tables=10))
+    assert (second.counts["unchanged"], fleet.passes.entries(second.pass_id)) == (3, [])
+    assert (reads.metadata, reads.manifests, len(reads.of_catalog)) == ([], [], 1)
+
+
+def test_tables_that_were_dropped_renamed_or_changed_after_the_plan_do_not_stop_the_others(
+    fleet: FleetLake, drain: Callable[[Pass], Counter[JobStatus]]
+) -> None:
+    for name in ("dropped", "renamed", "rewritten", "broken", "sick"):
+        fleet.make(name, commits=5)
+    planned = fleet.plan("night-1", Budget(tables=10))
+    fleet.work.submit(planned)
+    catalog = fleet.catalog
+    catalog.drop_table(fleet.name("dropped").identifier)
+    catalog.rename_table(fleet.name("renamed").identifier, fleet.name("other").identifier)
+    again = catalog.load_table(fleet.name("rewritten").identifier)
+    again.overwrite(again.scan().to_arrow())
+    fleet.remove_manifests(fleet.name("broken"))
+    drain(planned)
+    fleet.work.close(planned)
+
+    entries = {entry.table.table: entry for entry in fleet.passes.entries(planned.pass_id)}
+    assert {name: entry.state for name, entry in entries.items()} == {
+        "dropped": EntryState.GONE,
+        "renamed": EntryState.GONE,
+        "rewritten": EntryState.MAINTAINED,
+        "broken": EntryState.FAILED,
+        "sick": EntryState.MAINTAINED,
+    }
+    assert entries["dropped"].reason == "It was dropped or renamed after it was planned."
+    assert entries["rewritten"].removed == 0, "what another process has done already is skipped"
+    assert "manifest" in (entries["broken"].reason or "").lower() or ".avro" in (entries["broken"].reason or "")
