@@ -6,6 +6,11 @@ from .build_steps import (
     SelectWinnersOperator as SelectWinnersOperator,
 )
 from .entries.run_entry import RunEntryOperator as RunEntryOperator
+from .fleet import (
+    MaintainFleetOperator as MaintainFleetOperator,
+    PlanFleetOperator as PlanFleetOperator,
+    ReportFleetOperator as ReportFleetOperator,
+)
 from .housekeeping import (
     CollectInterimTablesOperator as CollectInterimTablesOperator,
     PruneStoreOperator as PruneStoreOperator,

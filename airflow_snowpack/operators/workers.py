@@ -11,14 +11,62 @@ from airflow.sdk.exceptions import AirflowSkipException
 from airflow_snowpack.operators.base import StopsWhenKilled, UsesCatalog, worker_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from airflow.sdk import Context
 
-    from airflow_snowpack.jobs import JobWorker
+    from airflow_snowpack.hooks.store import SnowpackHook
+    from airflow_snowpack.jobs import Claim, JobWorker
 
 
-class RunQueuedJobsOperator(StopsWhenKilled, UsesCatalog):
+class WorksForQueue(StopsWhenKilled, UsesCatalog):
+    """Base of the operators that run jobs one after the other, with one Spark session for all.
+
+    :param spark_conn_id: the Airflow connection of Spark; ``None`` for the installation's.
+    """
+
+    def __init__(self, *, spark_conn_id: str | None = None, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.spark_conn_id = spark_conn_id
+
+    _worker: JobWorker | None = None
+
+    def queue_worker(
+        self, context: Context, hook: SnowpackHook, *, claim_next: Callable[[], Claim | None] | None = None
+    ) -> JobWorker:
+        """Return the worker of this task, which a kill abandons from here on. A retry resumes the job of the try before.
+
+        :param claim_next: see :class:`JobWorker`.
+        :raises SparkUnavailable, CatalogUnreachable: this machine can run no job.
+        """
+        from airflow_snowpack.airflow.task_ref import TaskRef
+        from airflow_snowpack.hooks.iceberg_spark import IcebergSparkHook
+        from airflow_snowpack.jobs import JobWorker
+        from airflow_snowpack.operators.housekeeping import sign_of_task
+        from airflow_snowpack.store.signs_of_life import Role
+        from airflow_snowpack.worker.process import engines
+
+        spark = IcebergSparkHook(self.spark_conn_id, self.catalog_conn_id).spark
+        self._worker = JobWorker(
+            hook.jobs(),
+            engines(hook.installation, spark),
+            worker_of(context),
+            catalog_id=spark.catalog.catalog_id,
+            continue_on_error=hook.settings.continue_on_error,
+            sign=sign_of_task(hook.store(), Role.WORKER, context),
+            resumes=TaskRef.of(context["ti"]).any_try if context["ti"].try_number > 1 else None,
+            claiming=self.kill_postponed,
+            claim_next=claim_next,
+        )
+        return self._worker
+
+    def abandon(self, reason: str) -> None:
+        """Stop the Spark work of the running job, and fail it."""
+        if self._worker is not None:
+            self._worker.abandon(reason)
+
+
+class RunQueuedJobsOperator(WorksForQueue):
     """Claims jobs from the queue and runs them until none is left.
 
         wanted = JobQueueSensor(task_id="wait", max_workers=4)
@@ -44,51 +92,27 @@ class RunQueuedJobsOperator(StopsWhenKilled, UsesCatalog):
         *,
         number: int = 0,
         run_for: timedelta = timedelta(minutes=30),
-        spark_conn_id: str | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self.number = number
         self.run_for = run_for
-        self.spark_conn_id = spark_conn_id
-
-    _worker: JobWorker | None = None
 
     def execute(self, context: Context) -> dict[str, int]:
         """Run jobs until the queue is empty or the time is over."""
-        from airflow_snowpack.airflow.task_ref import TaskRef
-        from airflow_snowpack.hooks.iceberg_spark import IcebergSparkHook
-        from airflow_snowpack.jobs import JobWorker
         from airflow_snowpack.operators.housekeeping import sign_of_task
         from airflow_snowpack.operators.jobs import nothing_to_claim
         from airflow_snowpack.store.signs_of_life import Role
-        from airflow_snowpack.worker.process import engines
 
         with self.installation() as hook:
-            jobs, spark = hook.jobs(), IcebergSparkHook(self.spark_conn_id, self.catalog_conn_id).spark
-            catalog_id, again = spark.catalog.catalog_id, context["ti"].try_number > 1
-            sign = sign_of_task(hook.store(), Role.WORKER, context)
-            sign.beat()
-            if not again and jobs.queue_depth(catalog_id) == 0:
+            jobs, catalog_id = hook.jobs(), self.catalog_hook().config.catalog_id
+            sign_of_task(hook.store(), Role.WORKER, context).beat()
+            if context["ti"].try_number == 1 and jobs.queue_depth(catalog_id) == 0:
                 raise AirflowSkipException(nothing_to_claim(jobs, catalog_id))
-            self._worker = JobWorker(
-                jobs,
-                engines(hook.installation, spark),
-                worker_of(context),
-                catalog_id=catalog_id,
-                continue_on_error=hook.settings.continue_on_error,
-                sign=sign,
-                resumes=TaskRef.of(context["ti"]).any_try if again else None,
-                claiming=self.kill_postponed,
-            )
+            worker = self.queue_worker(context, hook)
             ended, until = Counter[str](), hook.store().clock() + self.run_for
-            while hook.store().clock() < until and (status := self._worker.run_once()) is not None:
+            while hook.store().clock() < until and (status := worker.run_once()) is not None:
                 ended[status.value] += 1
         if not ended:
             raise AirflowSkipException("No job of this catalog could be claimed.")
         return dict(ended)
-
-    def abandon(self, reason: str) -> None:
-        """Stop the Spark work of the running job, and fail it."""
-        if self._worker is not None:
-            self._worker.abandon(reason)

@@ -7,19 +7,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Self
 
+from airflow_snowpack.durations import parse_duration
 from airflow_snowpack.errors import Kind, SnowpackError
+from airflow_snowpack.sizes import parse_bytes
 
 
 class InvalidBudget(SnowpackError, kind=Kind.INVALID):
     """A limit of the budget is not usable."""
 
     def __init__(self, limit: str, value: object) -> None:
-        super().__init__(f"The budget has {limit} = {value!r}. Use a number above zero, or leave it out for no limit.")
+        super().__init__(f"The budget has {limit} = {value!r}. Use {USAGE[limit]}, or leave it out for no limit.")
+
+
+class UnknownLimit(SnowpackError, kind=Kind.INVALID):
+    """A budget has no such limit."""
+
+    def __init__(self, limit: str) -> None:
+        super().__init__(f"A budget has no limit {limit!r}. Use one or more of {', '.join(READERS)}.")
+
+
+USAGE = {
+    "gb_hours": "a number above zero",
+    "bytes": "a size such as 500 GiB",
+    "tables": "a number above zero",
+    "time": "a duration such as 4h",
+}
+READERS: Mapping[str, Callable[[Any], Any]] = {
+    "gb_hours": float,
+    "bytes": parse_bytes,
+    "tables": int,
+    "time": parse_duration,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +67,21 @@ class Budget:
         for limit, value in limits.items():
             if value is not None and not value > 0:
                 raise InvalidBudget(limit, value)
+
+    @classmethod
+    def parse(cls, limits: Mapping[str, Any]) -> Self:
+        """Return the budget of limits as people write them: ``{"gb_hours": 200, "bytes": "500 GiB", "time": "4h"}``.
+
+        :raises InvalidBudget: a limit is unknown or not usable.
+        """
+        unknown = limits.keys() - READERS.keys()
+        if unknown:
+            raise UnknownLimit(sorted(unknown)[0])
+        given = {limit: value for limit, value in limits.items() if value is not None}
+        try:
+            return cls(**{(name := limit): READERS[limit](value) for limit, value in given.items()})
+        except (TypeError, ValueError):
+            raise InvalidBudget(name, limits[name]) from None
 
     def to_json(self) -> dict[str, float | int | None]:
         """Return the limits as JSON values, the time in seconds."""

@@ -3,32 +3,35 @@
 from __future__ import annotations
 
 import logging
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 from airflow_snowpack.iceberg.errors import InvalidTableName
 from airflow_snowpack.iceberg.names import TableName
+from airflow_snowpack.inventory.inventory import list_tables
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from airflow_snowpack.iceberg import CatalogConfig
     from airflow_snowpack.iceberg.broker import Broker
 
 log = logging.getLogger(__name__)
 
 
 def list_catalog(
-    broker: Broker, catalog: str, catalog_id: str, list_names: Callable[[], Iterable[TableName]]
+    broker: Broker, catalog: str, catalog_id: str, names: Callable[[], Iterable[TableName]]
 ) -> dict[TableName, str | None]:
     """Return all tables with the location of their metadata: one statement in a SQL catalog.
 
     :param catalog: what the installation calls the catalog; ``catalog_id`` identifies it.
-    :param list_names: lists a catalog whose locations only loading a table returns, such as through its namespaces.
+    :param names: lists the tables of a catalog that returns locations only with a table each, such as :func:`list_names`.
     :returns: tables with names that no request could name are left out.
     :raises CatalogUnreachable: the catalog does not answer.
     """
     located = broker.locations()
     if located is None:
-        return dict.fromkeys(list_names())
+        return dict.fromkeys(names())
     listing: dict[TableName, str | None] = {}
     for (namespace, name), location in located.items():
         try:
@@ -36,3 +39,13 @@ def list_catalog(
         except InvalidTableName as problem:
             log.warning("table_left_out: %s", problem)
     return listing
+
+
+def list_names(config: CatalogConfig, catalog: str, catalog_id: str) -> list[TableName]:
+    """Return the tables of all namespaces of a catalog, of which no location is known without loading them.
+
+    :raises CatalogUnreachable: the catalog does not answer.
+    """
+    with closing(config.load()) as connected:
+        listed = list_tables(connected, catalog, [])
+        return [TableName(catalog, table.database, table.table, catalog_id) for table in listed]

@@ -156,6 +156,10 @@ class FleetPasses:
 
         return self.store.transact(repeatable(write, planned_before))
 
+    def keep_report(self, pass_id: str, report: Mapping[str, Any]) -> None:
+        """Store the report of a pass, in place of an earlier one."""
+        self.store.execute(sa.update(fleet_passes).where(PASS.pass_id == pass_id).values(report=dict(report)))
+
     def get(self, pass_id: str) -> Pass:
         """:raises PassNotFound: there is no such pass."""
         row = self.store.first(sa.select(fleet_passes).where(PASS.pass_id == storable(pass_id)))

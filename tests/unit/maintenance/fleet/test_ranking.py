@@ -8,6 +8,7 @@ from fractions import Fraction
 
 import pytest
 
+from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.iceberg.names import TableName
 from airflow_snowpack.maintenance.fleet.budget import Budget, Cost, InvalidBudget
 from airflow_snowpack.maintenance.fleet.ranking import Candidate, Selection, rank, select
@@ -80,13 +81,25 @@ def test_the_time_of_a_pass_is_that_of_all_its_workers() -> None:
 
 @pytest.mark.parametrize("budget", [{"gb_hours": 0}, {"tables": -1}, {"bytes": 0}, {"time": timedelta(0)}])
 def test_a_budget_without_anything_in_it_is_refused(budget: dict[str, object]) -> None:
-    with pytest.raises(InvalidBudget, match="Use a number above zero"):
+    with pytest.raises(InvalidBudget, match="or leave it out for no limit"):
         Budget(**budget)  # type: ignore[arg-type]
 
 
 def test_a_budget_is_the_same_after_json() -> None:
     budget = Budget(gb_hours=12.5, tables=3, time=timedelta(hours=4))
     assert Budget.from_json(budget.to_json()) == budget
+
+
+def test_a_budget_is_read_as_people_write_it() -> None:
+    written = {"gb_hours": "12.5", "bytes": "500 GiB", "tables": 3, "time": "4h"}
+    assert Budget.parse(written) == Budget(12.5, 500 * 1024**3, 3, timedelta(hours=4))
+    assert Budget.parse({"tables": None}) == Budget()
+
+
+@pytest.mark.parametrize("limits", [{"hours": 3}, {"bytes": "many"}, {"time": 4}, {"tables": "a few"}, {"gb_hours": []}])
+def test_a_limit_that_cannot_be_read_is_named(limits: dict[str, object]) -> None:
+    with pytest.raises(SnowpackError, match=next(iter(limits))):
+        Budget.parse(limits)
 
 
 def random_cost(chance: random.Random) -> Cost:

@@ -1,0 +1,57 @@
+"""Opens the fleet of an installation: its catalog, its policies and its store.
+
+with SnowpackHook() as hook, open_fleet(hook, IcebergCatalogHook()) as fleet:
+    planned = fleet.start(owner, budget, workers=4, holder=worker)
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from functools import partial
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+    from airflow_snowpack.hooks.iceberg_catalog import IcebergCatalogHook
+    from airflow_snowpack.hooks.store import SnowpackHook
+    from airflow_snowpack.iceberg import TableName
+    from airflow_snowpack.maintenance.fleet.fleet import Fleet
+
+
+@contextmanager
+def open_fleet(
+    hook: SnowpackHook,
+    catalog_hook: IcebergCatalogHook,
+    *,
+    root: Path | None = None,
+    reads_per_day: Mapping[TableName, float] | None = None,
+) -> Iterator[Fleet]:
+    """Return the fleet of the catalog. Nothing is connected before it is needed.
+
+    :param root: the folder that a relative ``[snowpack] policies`` starts from; ``None`` for the DAGs folder.
+    :param reads_per_day: how often Airflow reads each table, for the ranking.
+    :raises PoliciesNotFound, InvalidPolicies: the policies cannot be used.
+    """
+    from airflow_snowpack.iceberg.broker import shared_broker
+    from airflow_snowpack.maintenance.fleet.fleet import Fleet
+    from airflow_snowpack.maintenance.fleet.listing import list_catalog, list_names
+    from airflow_snowpack.maintenance.fleet.planner import FleetPlanner
+    from airflow_snowpack.maintenance.fleet.progress import PassWork
+
+    config, installation = catalog_hook.config, hook.installation
+    catalog, catalog_id = hook.settings.catalog_name, config.catalog_id
+    passes = installation.fleet_passes
+    with shared_broker(config) as broker:
+        planner = FleetPlanner(
+            passes,
+            broker,
+            installation.health_records,
+            hook.policies(root),
+            list_tables=partial(list_catalog, broker, catalog, catalog_id, partial(list_names, config, catalog, catalog_id)),
+            reads_per_day=reads_per_day,
+            order=hook.settings.action_order,
+        )
+        work = PassWork(passes, installation.jobs)
+        yield Fleet(catalog, catalog_id, passes, installation.jobs, work, planner, config.load)

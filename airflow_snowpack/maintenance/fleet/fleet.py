@@ -1,0 +1,104 @@
+"""The fleet of one catalog, and a pass over it from its start to its report.
+
+    planned = fleet.start("dag/run/plan", Budget(gb_hours=200), workers=4, holder="pod-1")   # plans it, and submits its jobs
+    drain = fleet.drain(planned, "pod-1")                                                    # in each worker
+    drain.run(JobWorker(jobs, make_engine, "pod-1", claim_next=drain.claim_next, catalog_id=fleet.catalog_id))
+    fleet.report(planned)                                                                    # ends it
+
+Each of the three can be repeated by the retry of a task whose process was killed. The invariant: a pass that starts ends the
+passes that the same DAG has left open, so that no table stays locked for a job that no worker claims.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from airflow_snowpack.errors import SnowpackError
+from airflow_snowpack.maintenance.fleet.drain import Drain
+from airflow_snowpack.maintenance.fleet.model import EntryState, Pass, PassEntry, Planning
+from airflow_snowpack.maintenance.fleet.report import PassReport
+from airflow_snowpack.maintenance.submit import refuse_if_draining
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyiceberg.catalog import Catalog
+
+    from airflow_snowpack.jobs import Jobs
+    from airflow_snowpack.maintenance.fleet.budget import Budget
+    from airflow_snowpack.maintenance.fleet.passes import FleetPasses
+    from airflow_snowpack.maintenance.fleet.planner import FleetPlanner
+    from airflow_snowpack.maintenance.fleet.progress import PassWork
+
+log = logging.getLogger(__name__)
+
+ABANDONED_AFTER = timedelta(days=2)
+"""After this time, a pass of another DAG counts as abandoned."""
+
+
+@dataclass(frozen=True)
+class Fleet:
+    """Runs passes over one catalog.
+
+    :param catalog: what the installation calls the catalog; ``catalog_id`` identifies it.
+    :param connect: connects to the catalog.
+    """
+
+    catalog: str
+    catalog_id: str
+    passes: FleetPasses
+    jobs: Jobs
+    work: PassWork
+    planner: FleetPlanner
+    connect: Callable[[], Catalog]
+
+    def start(self, owner: str, budget: Budget, *, workers: int, holder: str) -> Pass:
+        """Plan a pass and submit its jobs, or resume the owner's pass that has not ended.
+
+        :param owner: such as ``dag/run/task``; what comes before the first slash names the fleet's DAG.
+        :raises DrainModeOn: submissions are refused; a retry continues.
+        :raises PassTakenOver: another try of the same owner plans the pass.
+        :raises CatalogUnreachable: the catalog does not answer; a retry plans the pass.
+        """
+        refuse_if_draining(self.jobs)
+        self._end_earlier(owner)
+        begun = self.passes.begin(owner, self.catalog, self.catalog_id, budget, workers=workers, holder=holder)
+        planned = self.planner.plan(begun) if isinstance(begun, Planning) else begun
+        submitted = self.work.submit(planned)
+        log.info("Pass %s: %d jobs submitted", planned.pass_id, submitted)
+        return planned
+
+    def workers_needed(self, planned: Pass) -> int:
+        """Return how many workers have something to claim or to resume: at most those of the pass, none when nothing is left."""
+        return min(planned.workers, len(self.passes.entries(planned.pass_id, [EntryState.SUBMITTED])))
+
+    def drain(self, planned: Pass, worker_id: str) -> Drain:
+        """Return what chooses the jobs of one worker. The health of each table is read again after its job."""
+        return Drain(self.work, self.jobs, planned, self.connect, worker_id, after=self._read_again)
+
+    def report(self, planned: Pass) -> PassReport:
+        """End a pass and return its report. If a worker still has a job, the pass stays open, and the report names the table."""
+        ended = self.work.close(planned)
+        report = PassReport.of(ended, self.passes.entries(ended.pass_id), self.passes.store.clock())
+        self.passes.keep_report(ended.pass_id, report.to_json())
+        return report
+
+    def _end_earlier(self, owner: str) -> None:
+        dag, now = owner.partition("/")[0], self.passes.store.clock()
+        for earlier in self.passes.open(self.catalog, self.catalog_id):
+            if earlier.owner == owner:
+                continue
+            if earlier.owner.partition("/")[0] == dag or earlier.started_at < now - ABANDONED_AFTER:
+                log.warning("Pass %s of %s was left open; it ends now", earlier.pass_id, earlier.owner)
+                self.report(earlier)
+
+    def _read_again(self, entry: PassEntry) -> None:
+        if entry.state not in (EntryState.MAINTAINED, EntryState.FAILED):
+            return
+        try:
+            self.planner.refresh(entry.table)
+        except SnowpackError as problem:  # the next pass reads it
+            log.warning("health_not_read: %s: %s", entry.table, problem)

@@ -1,0 +1,158 @@
+"""Maintain all tables of a catalog under a budget, in one task or in several at a time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from airflow_snowpack.operators.arguments import read_number, read_object, read_text
+from airflow_snowpack.operators.base import UsesCatalog, owner_of, worker_of
+from airflow_snowpack.operators.workers import WorksForQueue
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from contextlib import AbstractContextManager
+
+    from airflow.sdk import Context
+
+    from airflow_snowpack.hooks.store import SnowpackHook
+    from airflow_snowpack.maintenance.fleet import Budget, Pass
+    from airflow_snowpack.maintenance.fleet.fleet import Fleet
+
+    Limits = Mapping[str, Any] | str | None
+
+
+class UsesFleet(UsesCatalog):
+    """Base of the operators of passes."""
+
+    def fleet(self, context: Context, hook: SnowpackHook) -> AbstractContextManager[Fleet]:
+        """Open the fleet, with the policies of the DAG's own bundle."""
+        from airflow_snowpack.hooks.dag_files import bundle_folder
+        from airflow_snowpack.hooks.fleet import open_fleet
+
+        return open_fleet(hook, self.catalog_hook(), root=bundle_folder(context))
+
+    def start(self, context: Context, fleet: Fleet, budget: Limits, workers: int | str) -> Pass:
+        """Plan the pass of this task, or resume it, and log what it chose."""
+        limits, number = _read_budget(budget), read_number("workers", workers) or 1
+        planned = fleet.start(owner_of(context), limits, workers=number, holder=worker_of(context))
+        counts = planned.counts
+        self.log.info(
+            "Pass %s: %d tables listed, %d unchanged, %d read, %d healthy, %d chosen",
+            planned.pass_id,
+            *(counts.get(name, 0) for name in ("listed", "unchanged", "read", "healthy", "chosen")),
+        )
+        return planned
+
+    def report(self, fleet: Fleet, pass_id: str) -> dict[str, Any]:
+        """End the pass, and log and return its report."""
+        report = fleet.report(fleet.passes.get(pass_id))
+        for line in report.lines():
+            self.log.info("%s", line)
+        return report.to_json()
+
+
+class PlanFleetOperator(UsesFleet):
+    """Plans a pass over all tables of the catalog and queues a job for each table that the budget allows.
+
+        plan = PlanFleetOperator(task_id="plan", budget={"gb_hours": 200, "time": "4h"}, workers=4)
+        maintain = MaintainFleetOperator.partial(task_id="maintain").expand(pass_id=plan.output)
+        pass_id = "{{ ti.xcom_pull(task_ids='plan', key='pass_id') }}"
+        maintain >> ReportFleetOperator(task_id="report", pass_id=pass_id, trigger_rule="all_done")
+
+    It reads metadata alone, and starts no Spark session. A retry resumes the pass of the try before with its budget.
+
+    :param budget: the limits of the pass, as a dictionary or a JSON object: ``gb_hours``, ``bytes`` (such as ``500 GiB``),
+        ``tables`` and ``time`` (such as ``4h``). What is left out has no limit.
+    :param workers: how many tasks maintain tables at a time.
+    :param store_conn_id: the Airflow connection of the store; ``None`` for the installation's. Likewise ``catalog_conn_id``.
+
+    Returns the id of the pass once for each worker that has something to do, to expand :class:`MaintainFleetOperator` over; an
+    empty list if no table needs maintenance, so that no such task starts. The XCom ``pass_id`` is the id of the pass.
+    """
+
+    template_fields: Sequence[str] = ("budget", "workers", "store_conn_id", "catalog_conn_id")
+    ui_color = "#dff3fb"
+
+    def __init__(self, *, budget: Limits = None, workers: int | str = 4, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.budget = budget
+        self.workers = workers
+
+    def execute(self, context: Context) -> list[str]:
+        """Plan the pass and submit its jobs."""
+        with self.installation() as hook, self.fleet(context, hook) as fleet:
+            planned = self.start(context, fleet, self.budget, self.workers)
+            context["ti"].xcom_push(key="pass_id", value=planned.pass_id)
+            return [planned.pass_id] * fleet.workers_needed(planned)
+
+
+class MaintainFleetOperator(WorksForQueue, UsesFleet):
+    """Maintains the tables of a pass with one Spark session, one after the other; without ``pass_id``, a whole pass in one task.
+
+        MaintainFleetOperator(task_id="maintain_fleet", budget={"gb_hours": 200, "time": "4h"})
+
+    Several tasks share a pass that :class:`PlanFleetOperator` has planned. A table whose maintenance fails does not fail the
+    task: the report names it. A retry continues with the table that the try before had claimed.
+
+    :param pass_id: the pass; ``None``: plan one, maintain its tables, and report.
+    :param budget: of a pass in one task, as for :class:`PlanFleetOperator`.
+    :param store_conn_id: the Airflow connection of the store; ``None`` for the installation's. Likewise ``catalog_conn_id`` and
+        ``spark_conn_id``.
+
+    Returns how many jobs ended in which status; for a whole pass, its report. No Spark session starts if no table needs one.
+    """
+
+    template_fields: Sequence[str] = ("pass_id", "budget", "store_conn_id", "catalog_conn_id", "spark_conn_id")
+    ui_color = "#dff3fb"
+
+    def __init__(self, *, pass_id: str | None = None, budget: Limits = None, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.pass_id = pass_id
+        self.budget = budget
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Maintain tables until none is left that the pass allows."""
+        with self.installation() as hook, self.fleet(context, hook) as fleet:
+            pass_id = read_text(self.pass_id)
+            if pass_id is not None:
+                return self._drain(context, hook, fleet, fleet.passes.get(pass_id))
+            planned = self.start(context, fleet, self.budget, 1)
+            if fleet.workers_needed(planned):
+                self._drain(context, hook, fleet, planned)
+            return self.report(fleet, planned.pass_id)
+
+    def _drain(self, context: Context, hook: SnowpackHook, fleet: Fleet, planned: Pass) -> dict[str, Any]:
+        drain = fleet.drain(planned, worker_of(context))
+        worker = self.queue_worker(context, hook, claim_next=drain.claim_next)
+        return {status.value: number for status, number in drain.run(worker).items()}
+
+
+class ReportFleetOperator(UsesFleet):
+    """Ends a pass and reports what it did, what failed and for which cause, and what waits and why.
+
+    Jobs that no worker claimed are withdrawn, and their tables come first in the next pass. Give the task
+    ``trigger_rule="all_done"``, so that it also runs if no table needed maintenance, or if a worker failed.
+
+    :param pass_id: the pass.
+    :param store_conn_id: the Airflow connection of the store; ``None`` for the installation's. Likewise ``catalog_conn_id``.
+
+    Returns the report; its ``text`` is ready for a notifier.
+    """
+
+    template_fields: Sequence[str] = ("pass_id", "store_conn_id", "catalog_conn_id")
+    ui_color = "#dff3fb"
+
+    def __init__(self, *, pass_id: str, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.pass_id = pass_id
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """End the pass."""
+        with self.installation() as hook, self.fleet(context, hook) as fleet:
+            return self.report(fleet, self.pass_id)
+
+
+def _read_budget(budget: Limits) -> Budget:
+    from airflow_snowpack.maintenance.fleet import Budget
+
+    return Budget.parse(read_object("budget", budget))

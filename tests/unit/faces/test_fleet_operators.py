@@ -1,0 +1,127 @@
+"""Passes as tasks: planned, maintained by one task or several, and reported. A real store and catalog; no Spark."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from scripted_engine import ScriptedEngine
+
+from airflow_snowpack import hooks, operators
+from airflow_snowpack.jobs import JobStatus
+
+if TYPE_CHECKING:
+    from airflow_snowpack.iceberg import TableName
+    from airflow_snowpack.jobs import Jobs
+    from tests.unit.faces.conftest import Runner
+
+POLICIES = """
+rules:
+  - tables: "**"
+    actions:
+      rewrite_data_files: {thresholds: {small_files: 4}}
+      remove_orphan_files: {enabled: false}
+"""
+
+
+@pytest.fixture(autouse=True)
+def policies(installation: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A file by which six small files are too many."""
+    file = installation / "policies.yaml"
+    file.write_text(POLICIES)
+    monkeypatch.setenv("AIRFLOW__SNOWPACK__POLICIES", str(file))
+    return file
+
+
+@pytest.fixture
+def engines(monkeypatch: pytest.MonkeyPatch) -> list[ScriptedEngine]:
+    """Engines instead of Spark; the ones that were made."""
+    from airflow_snowpack.worker import process
+
+    made: list[ScriptedEngine] = []
+
+    def make() -> ScriptedEngine:
+        made.append(ScriptedEngine())
+        return made[-1]
+
+    monkeypatch.setattr(process, "engines", lambda _installation, _spark: make)
+    return made
+
+
+def plan(**arguments: Any) -> operators.PlanFleetOperator:
+    return operators.PlanFleetOperator(task_id="plan", **{"budget": {"tables": 10}, "workers": 3, **arguments})
+
+
+@pytest.mark.usefixtures("flights")
+def test_one_task_plans_maintains_and_reports(run_operator: Runner, engines: list[ScriptedEngine], jobs: Jobs) -> None:
+    outcome = run_operator(operators.MaintainFleetOperator(task_id="maintain_fleet", budget='{"gb_hours": 5}'))
+
+    assert outcome.state == "success", outcome.error
+    report = outcome.xcom
+    assert (report["ended"], report["counts"]["maintained"]) == (True, 1)
+    assert report["text"].startswith("1 table: 0 unchanged, 0 healthy, 1 maintained, 0 failed, 0 waiting")
+    assert [engine.ran for engine in engines if engine.ran] == [["rewrite_data_files"]]
+    assert [job.status for job in jobs.list()] == [JobStatus.COMPLETED]
+
+
+@pytest.mark.usefixtures("flights")
+def test_several_tasks_share_a_pass_and_the_last_one_reports(run_operator: Runner, engines: list[ScriptedEngine]) -> None:
+    planned = run_operator(plan())
+    assert planned.state == "success", planned.error
+    (pass_id,) = planned.xcom
+    assert run_operator(operators.MaintainFleetOperator(task_id="maintain", pass_id=pass_id)).xcom == {"completed": 1}
+    assert run_operator(operators.MaintainFleetOperator(task_id="maintain_2", pass_id=pass_id)).xcom == {}
+    report = run_operator(operators.ReportFleetOperator(task_id="report", pass_id=pass_id)).xcom
+    assert report["counts"]["maintained"] == 1
+    with hooks.SnowpackHook() as hook:
+        assert hook.installation.fleet_passes.get(pass_id).report == report
+
+
+@pytest.mark.usefixtures("flights")
+def test_a_healthy_fleet_starts_no_worker(run_operator: Runner, engines: list[ScriptedEngine], policies: Path) -> None:
+    policies.write_text(POLICIES.replace("small_files: 4", "small_files: 400"))
+    assert run_operator(plan()).xcom == []
+    alone = run_operator(operators.MaintainFleetOperator(task_id="maintain_fleet"))
+    assert (alone.state, alone.xcom["counts"]["unchanged"]) == ("success", 1)
+    assert engines == []
+
+
+@pytest.mark.usefixtures("flights", "engines")
+def test_the_retry_of_a_planning_task_resumes_its_pass(run_operator: Runner, jobs: Jobs) -> None:
+    first, second = run_operator(plan()), run_operator(plan(), try_number=2)
+    assert first.xcom == second.xcom
+    assert len(jobs.list()) == 1
+
+
+@pytest.mark.usefixtures("flights")
+def test_a_pass_that_was_left_open_ends_when_the_next_run_starts(run_operator: Runner, jobs: Jobs) -> None:
+    (left,) = run_operator(plan(), run_id="night1").xcom
+    (present,) = run_operator(plan(), run_id="night2").xcom
+    assert left != present
+    with hooks.SnowpackHook() as hook:
+        passes = hook.installation.fleet_passes
+        assert (passes.get(left).report or {})["counts"]["waiting"] == 1
+        assert passes.entries(present)[0].passes_waited == 1
+    assert [job.status for job in jobs.list()] == [JobStatus.PENDING, JobStatus.CANCELLED]
+
+
+@pytest.mark.parametrize(
+    ("budget", "problem"),
+    [
+        ({"hours": 3}, "A budget has no limit 'hours'. Use one or more of gb_hours, bytes, tables, time."),
+        ({"time": "soon"}, "The budget has time = 'soon'. Use a duration such as 4h, or leave it out for no limit."),
+    ],
+)
+def test_a_budget_that_cannot_be_read_fails_the_task_without_a_retry(
+    run_operator: Runner, budget: dict[str, Any], problem: str
+) -> None:
+    outcome = run_operator(plan(budget=budget))
+    assert (outcome.state, str(outcome.error)) == ("failed", problem)
+
+
+@pytest.mark.usefixtures("engines")
+def test_drain_mode_is_reported_before_anything_is_read(run_operator: Runner, jobs: Jobs, flights: TableName) -> None:
+    jobs.set_drain(True, by="me")
+    outcome = run_operator(plan())
+    assert (outcome.state, "Drain mode is on" in str(outcome.error)) == ("up_for_retry", True)
