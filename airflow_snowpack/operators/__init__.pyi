@@ -24,5 +24,6 @@ from .map import (
     MapRowsOperator as MapRowsOperator,
     ReduceRowsOperator as ReduceRowsOperator,
 )
+from .removals import PlanRemovalOperator as PlanRemovalOperator, RunRemovalOperator as RunRemovalOperator
 from .schedule import SnowpackDispatcherOperator as SnowpackDispatcherOperator
 from .workers import RunQueuedJobsOperator as RunQueuedJobsOperator

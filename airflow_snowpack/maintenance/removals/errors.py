@@ -22,7 +22,7 @@ class RemovalNotFound(RemovalError, kind=Kind.NOT_FOUND):
         super().__init__(f"There is no removal {removal_id!r:.80}. List them with: airflow snowpack removals list")
 
 
-class RemovalNotPossible(RemovalError, kind=Kind.CONFLICT):
+class RemovalNotPossible(RemovalError, kind=Kind.REFUSED):
     """The state of the removal does not allow the change."""
 
     def __init__(self, removal: Removal, change: str) -> None:

@@ -26,9 +26,9 @@ from airflow_snowpack.scheduling import BytesAdded, MaxConcurrent, PartitionsAdd
 from airflow_snowpack.operators import (
     AcquireTableLockOperator, BuildShardsOperator, CancelMaintenanceOperator, CleanupBuildsOperator,
     CollectInterimTablesOperator, MaintainTableOperator, MapPartitionsOperator, MapRowsOperator,
-    PruneStoreOperator, PublishBuildOperator,
+    PlanRemovalOperator, PruneStoreOperator, PublishBuildOperator,
     ReduceRowsOperator, ReleaseTableLockOperator, RollbackBuildOperator, RunEntryOperator, RunMaintenanceJobOperator,
-    RunQueuedJobsOperator,
+    RunQueuedJobsOperator, RunRemovalOperator,
     SelectWinnersOperator,
     ShardedBuildOperator, SnowpackDispatcherOperator, SubmitMaintenanceOperator, SweepOperator,
 )
@@ -44,6 +44,8 @@ with DAG("everything", schedule=iceberg_asset("demo.flights") | maintained_table
     RunQueuedJobsOperator(task_id="work")
     JobQueueSensor(task_id="wanted")
     CancelMaintenanceOperator(task_id="cancel", job_id="0123")
+    orphans = PlanRemovalOperator(task_id="orphans", table="demo.flights")
+    RunRemovalOperator(task_id="delete", removal_id=orphans.output["removal_id"])
     SweepOperator(task_id="sweep")
     PruneStoreOperator(task_id="prune", older_than="180d")
     CollectInterimTablesOperator(task_id="collect")
@@ -139,7 +141,7 @@ ONLY_TO_RUN = (
 )
 MODULES_OF_ONE_NAME = 16
 MODULES_OF_A_USUAL_FILE = 41
-MODULES_OF_EVERYTHING = 75
+MODULES_OF_EVERYTHING = 76
 
 
 def public_names(room: str) -> list[str]:

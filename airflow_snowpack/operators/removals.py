@@ -1,0 +1,217 @@
+"""Plan what is to be deleted, let a person decide, and delete exactly what was approved."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from airflow.sdk.bases.skipmixin import SkipMixin
+from airflow.sdk.exceptions import AirflowSkipException
+
+from airflow_snowpack.errors import Kind, SnowpackError
+from airflow_snowpack.operators.arguments import read_number, read_object, read_text
+from airflow_snowpack.operators.base import owner_of
+from airflow_snowpack.operators.jobs import job_report
+from airflow_snowpack.operators.maintain import MaintainTableOperator
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from airflow.sdk import Asset, AssetAlias, Context
+    from pyiceberg.catalog import Catalog
+
+    from airflow_snowpack.hooks.store import SnowpackHook
+    from airflow_snowpack.jobs import Job
+    from airflow_snowpack.maintenance.removals.model import Removal
+    from airflow_snowpack.maintenance.submit import MaintenanceRequest
+
+SAMPLE_SIZE = 20
+APPROVE = "Approve"
+
+
+class NoDecision(SnowpackError, kind=Kind.INVALID):
+    """The decision on a removal cannot be read."""
+
+    def __init__(self, given: object) -> None:
+        super().__init__(
+            f"decision = {given!r:.200} is not the response of a human-in-the-loop task. Pass the output of an ApprovalOperator, "
+            "or leave decision out for a removal that was approved on its page, by the API or by the command line."
+        )
+
+
+class PlanRemovalOperator(MaintainTableOperator, SkipMixin):
+    """Lists the orphan files or old snapshots of a table and deletes nothing, so that a person can decide on the list.
+
+        plan = PlanRemovalOperator(task_id="plan", table="demo.flights")
+        approve = ApprovalOperator(task_id="approve", subject="Delete {{ ti.xcom_pull('plan')['summary'] }}?")
+        delete = RunRemovalOperator(task_id="delete", removal_id=plan.output["removal_id"], decision=approve.output)
+        plan >> approve >> delete
+
+    If there is nothing to remove, the tasks right after it are skipped. With a limit, a list within it is deleted at once, and
+    they are skipped as well.
+
+    :param table: ``database.table``.
+    :param action: ``remove_orphan_files`` or ``expire_snapshots``.
+    :param options: of the action, such as ``{"older_than": "7d"}``.
+    :param approve_above_files: without a decision, delete a list of at most so many files; by default, none.
+    :param approve_above_bytes: wait for a decision on a larger list whatever number of files it has.
+
+    The other arguments are those of :class:`MaintainTableOperator`.
+
+    Returns a dictionary: ``removal_id`` (``None`` if there is nothing to remove), ``state``, ``kind``, ``table``, ``items``,
+    ``bytes``, a ``summary`` in words, the first 20 items as ``sample``, ``job_id``.
+    """
+
+    inherits_from_skipmixin = True
+    template_fields: Sequence[str] = ("table", "action_options", *MaintainTableOperator.template_fields[1:])
+    template_fields_renderers: ClassVar[dict[str, str]] = {"action_options": "json"}
+
+    def __init__(
+        self,
+        *,
+        table: str,
+        action: str = "remove_orphan_files",
+        options: Mapping[str, Any] | str | None = None,
+        approve_above_files: int | str | None = 0,
+        approve_above_bytes: int | str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(table=table, actions=[action], **kwargs)
+        self.action = action
+        self.action_options = options
+        self.approve_above_files = approve_above_files
+        self.approve_above_bytes = approve_above_bytes
+
+    def attempt(self, context: Context) -> dict[str, Any]:
+        """Request the plan."""
+        limits = {
+            "approve_above_files": read_number("approve_above_files", self.approve_above_files),
+            "approve_above_bytes": read_number("approve_above_bytes", self.approve_above_bytes),
+        }
+        self.options = {self.action: {**(read_object("options", self.action_options) or {}), **limits}}
+        return super().attempt(context)
+
+    def report(self, context: Context, job: Job, before: Mapping[str, int], catalog: Catalog | None = None) -> dict[str, Any]:
+        """Return the planned list, and skip the tasks after this one unless it awaits a decision."""
+        from airflow_snowpack.maintenance.removals.model import RemovalState
+
+        with self.installation() as hook:
+            records = hook.installation.removals
+            planned = records.planned_by(job.job_id)
+            report: dict[str, Any] = {"removal_id": None, "job_id": job.job_id, "table": job.table.dotted, "summary": "nothing"}
+            for removal in planned[-1:]:
+                sample = [item.name for item in records.some_items(removal.removal_id, limit=SAMPLE_SIZE)]
+                report |= removal_report(removal) | {"sample": sample}
+        self.log.info("Planned the removal of %s", report["summary"])
+        if report.get("state") != RemovalState.AWAITING_APPROVAL:
+            self._skip_next(context, report)
+        return report
+
+    def _skip_next(self, context: Context, report: dict[str, Any]) -> None:
+        """Skip the tasks right after this one, which ends the task here."""
+        later = [task for task in self.get_direct_relatives(upstream=False) if not getattr(task, "is_teardown", False)]
+        if later:
+            context["ti"].xcom_push("return_value", report)
+            self.skip(ti=context["ti"], tasks=later)
+
+
+class RunRemovalOperator(MaintainTableOperator):
+    """Deletes exactly the list of a removal that a person has approved.
+
+    All guards run again: a file that the table's metadata names now, or that was written again, is left out and named.
+
+    :param removal_id: the removal, as :class:`PlanRemovalOperator` returns it.
+    :param decision: the output of an ``ApprovalOperator``, which is recorded with the name of the person. If it rejects the
+        removal, the task is skipped. ``None``: the removal was approved elsewhere.
+
+    The other arguments are those of :class:`MaintainTableOperator`, without those of the request.
+
+    Returns a dictionary: that of :class:`PlanRemovalOperator`, ``deleted``, ``gone`` and ``left_out`` as numbers.
+    """
+
+    template_fields: Sequence[str] = (
+        "removal_id", "decision", "priority", "store_conn_id", "catalog_conn_id", "spark_conn_id", "execution",
+    )  # fmt: skip
+    template_fields_renderers: ClassVar[dict[str, str]] = {"decision": "json"}
+
+    def __init__(self, *, removal_id: str, decision: Mapping[str, Any] | str | None = None, **kwargs: Any) -> None:
+        super().__init__(table="", **kwargs)
+        self.removal_id = removal_id
+        self.decision = decision
+
+    def declare_events(self) -> Asset | AssetAlias | None:
+        """Emit no event: the rows of the table do not change, and its name is not known when the DAG is parsed."""
+        return None
+
+    def attempt(self, context: Context) -> dict[str, Any]:
+        """Record the decision and request the deletion; a repeated task whose removal is deleted returns it."""
+        from airflow_snowpack.maintenance.removals.model import RemovalState
+
+        with self.installation() as hook:
+            removal = self._decided(context, hook)
+            if removal.state is RemovalState.DELETED and self._is_own(context, hook, removal):
+                return removal_report(removal)
+        return super().attempt(context)
+
+    def report(self, context: Context, job: Job, before: Mapping[str, int], catalog: Catalog | None = None) -> dict[str, Any]:
+        """Return the removal with its outcome."""
+        with self.installation() as hook:
+            return job_report(job) | removal_report(hook.installation.removals.get(self.removal_id))
+
+    def _request(self, hook: SnowpackHook, catalog_id: str) -> MaintenanceRequest:
+        from airflow_snowpack.iceberg.errors import WrongCatalog
+        from airflow_snowpack.maintenance.removals.request import request_of
+
+        removal = hook.installation.removals.get(self.removal_id)
+        if removal.table.catalog_id != catalog_id:
+            raise WrongCatalog(removal.table.dotted, removal.table.catalog, removal.table.catalog_id, catalog_id)
+        return request_of(removal, priority=read_number("priority", self.priority) or 0)
+
+    def _decided(self, context: Context, hook: SnowpackHook) -> Removal:
+        from airflow_snowpack.maintenance.removals.model import RemovalState
+        from airflow_snowpack.store import Actor
+
+        records, response = hook.installation.removals, self._response()
+        removal = records.get(self.removal_id)
+        if response is None or removal.state is not RemovalState.AWAITING_APPROVAL:
+            return removal
+        options, user, comment = response
+        actor = Actor(user or f"no response to {owner_of(context)}", "task")
+        if APPROVE in options:
+            return records.approve(self.removal_id, actor=actor, comment=comment)
+        records.reject(self.removal_id, actor=actor, comment=comment)
+        raise AirflowSkipException(f"The removal {self.removal_id} was rejected by {actor.name}.")
+
+    def _response(self) -> tuple[Sequence[str], str | None, str | None] | None:
+        """Return the chosen options, the user and the comment of the decision."""
+        if self.decision is None or (isinstance(self.decision, str) and read_text(self.decision) is None):
+            return None
+        given = self.decision
+        if not isinstance(given, dict) or not isinstance(options := given.get("chosen_options"), list):
+            raise NoDecision(given)
+        user, form = given.get("responded_by_user") or {}, given.get("params_input") or {}
+        comment = form.get("comment")
+        return options, user.get("name") or user.get("id"), None if comment is None else str(comment)
+
+    def _is_own(self, context: Context, hook: SnowpackHook, removal: Removal) -> bool:
+        job = hook.jobs().find(removal.job_id or "")
+        return job is not None and job.owner == owner_of(context)
+
+
+def removal_report(removal: Removal) -> dict[str, Any]:
+    """Return a removal as JSON values, for XCom."""
+    from airflow_snowpack.humanize import plural, size
+
+    noun = {"orphans": "orphan file", "snapshots": "snapshot"}[removal.kind]
+    total = f" of {size(removal.bytes)}" if removal.bytes is not None else ""
+    return {
+        "removal_id": removal.removal_id,
+        "state": removal.state.value,
+        "kind": removal.kind.value,
+        "table": removal.table.dotted,
+        "items": removal.item_count,
+        "bytes": removal.bytes,
+        "summary": f"{plural(removal.item_count, noun)}{total} of {removal.table.dotted}",
+        "deleted": removal.deleted_count,
+        "gone": removal.gone_count,
+        "left_out": removal.left_out_count,
+    }
