@@ -87,8 +87,9 @@ def home(migrated_sqlite: Path, tmp_path_factory: pytest.TempPathFactory) -> Ite
 @pytest.fixture(scope="module")
 def places(home: Path) -> Iterator[dict[str, Place]]:
     """Where entries run, by the name of the runner."""
-    folder = Path(tempfile.mkdtemp(prefix="podman", dir="/tmp"))
+    folder = Path(tempfile.mkdtemp(prefix="podman", dir="/tmp"))  # a short path, for a socket
     with ExitStack() as stack:
+        stack.callback(shutil.rmtree, folder, ignore_errors=True)
         cluster = stack.enter_context(KubernetesApi(volumes={CLAIM: home / "lake" / "entries"}))
         is_real = PodmanEngine.unusable(folder) is None
         engine: PodmanEngine | DockerEngine = PodmanEngine(folder) if is_real else DockerEngine({IMAGE})
