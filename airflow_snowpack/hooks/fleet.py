@@ -50,6 +50,7 @@ def open_fleet(
             installation.health_records,
             hook.policies(root),
             list_tables=partial(list_catalog, broker, catalog, catalog_id, partial(list_names, config, catalog, catalog_id)),
+            histories=installation.jobs.action_histories,
             reads_per_day=reads_per_day,
             order=hook.settings.action_order,
         )

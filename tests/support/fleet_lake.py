@@ -106,7 +106,8 @@ class FleetLake:
             return {name: at for name, at in listed.items() if not self.only_own or name.database == self.database}
 
         records = HealthRecords(self.store)
-        return FleetPlanner(self.passes, self.broker, records, self.policies, **{"list_tables": listing, **more})
+        given: dict[str, Any] = {"list_tables": listing, "histories": self.jobs.action_histories, **more}
+        return FleetPlanner(self.passes, self.broker, records, self.policies, **given)
 
     def begin(self, owner: str, budget: Budget, workers: int = 1) -> Planning:
         config = self.config

@@ -53,6 +53,7 @@ class PassEntry:
     :param reason: why it waits, failed or cannot be read, as a sentence.
     :param evidence: why each action of its plan runs, by the action's name.
     :param options: of its job, per action, as JSON values.
+    :param plan: all decisions of its plan, as JSON values; its job has it too.
     :param cost: the estimate; ``spent`` is what the job cost in fact, ``None`` until it has ended.
     :param files_removed: by estimate, and ``removed`` in fact.
     :param metadata_location: which metadata was planned.
@@ -66,6 +67,7 @@ class PassEntry:
     reason: str | None = None
     evidence: Mapping[str, str] = field(default_factory=dict)
     options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    plan: Mapping[str, Any] | None = None
     cost: Cost = NOTHING
     files_removed: int = 0
     value: float = 0.0
@@ -79,7 +81,7 @@ class PassEntry:
 
     @property
     def actions(self) -> tuple[str, ...]:
-        """The actions that its job runs, in their order."""
+        """The actions of its plan that run, in their order."""
         return tuple(self.evidence)
 
 

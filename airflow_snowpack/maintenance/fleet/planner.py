@@ -86,7 +86,7 @@ class FleetPlanner:
         policies: Policies,
         *,
         list_tables: Callable[[], Listing],
-        histories: Callable[[Collection[TableName]], Mapping[TableName, ActionHistory]] = lambda _: {},
+        histories: Callable[[Collection[TableName]], Mapping[TableName, ActionHistory]],
         writers: Callable[[TableName], Writers | None] = lambda _: None,
         reads_per_day: Mapping[TableName, float] | None = None,
         order: Sequence[str] = (),
@@ -287,13 +287,15 @@ def digest_of(policies: Policies) -> str:
 
 def _entry(plan: TablePlan, candidate: Candidate, place: int, reason: str | None, now: datetime) -> PassEntry:
     running = [decision for decision in plan.decisions if decision.runs]
+    request = plan.request()
     return PassEntry(
         plan.table,
         place,
         EntryState.CHOSEN if reason is None else EntryState.WAITING,
         reason=reason,
         evidence={decision.action: decision.evidence for decision in running},
-        options={decision.action: dict(decision.options) for decision in running},
+        options=request.options,
+        plan=request.plan,
         cost=candidate.cost,
         files_removed=plan.estimate.files_removed,
         value=candidate.value,

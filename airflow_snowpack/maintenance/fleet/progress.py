@@ -21,10 +21,11 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 
 from airflow_snowpack.jobs import JobStatus, TableLocked
+from airflow_snowpack.jobs.action_history import Outcome
 from airflow_snowpack.jobs.model import TERMINAL
 from airflow_snowpack.jobs.rows import job_from
 from airflow_snowpack.jobs.withdrawal import withdraw
-from airflow_snowpack.maintenance.fleet.budget import Budget, Cost
+from airflow_snowpack.maintenance.fleet.budget import Budget
 from airflow_snowpack.maintenance.fleet.model import EntryState, Pass, PassEntry, PassState
 from airflow_snowpack.maintenance.fleet.passes import OPEN, FleetPasses
 from airflow_snowpack.maintenance.fleet.rows import BY_PLACE, ENTRY, PASS, TABLE, entry_from
@@ -39,22 +40,6 @@ NOT_SUBMITTED = "Its job was not submitted before the pass ended."
 NOT_CLAIMED = "No worker claimed its job before the pass ended."
 OUT_OF_TIME = "The time of the pass was over before a worker claimed its job."
 OVERSPENT = "Earlier tables took more than was estimated, and used its part of the budget."
-REMOVED = (
-    "rewritten_data_files_count",
-    "removed_delete_files_count",
-    "rewritten_delete_files_count",
-    "rewritten_manifests_count",
-    "deleted_data_files_count",
-    "deleted_position_delete_files_count",
-    "deleted_equality_delete_files_count",
-    "deleted_manifest_files_count",
-    "deleted_manifest_lists_count",
-    "deleted_statistics_files_count",
-    "removed_files_count",
-)
-"""The metrics of results that count files which are gone."""
-
-
 USED = sa.select(
     sa.func.sum(sa.func.coalesce(ENTRY.spent_gb_hours, ENTRY.gb_hours)).label("gb_hours"),
     sa.func.sum(sa.func.coalesce(ENTRY.spent_bytes, ENTRY.bytes)).label("bytes"),
@@ -102,9 +87,11 @@ class PassWork:
         submitted = 0
         for entry in self._passes.entries(planned.pass_id, [EntryState.CHOSEN]):
             key = _EntryKey(planned.pass_id, entry.table.lock_key)
-            asked: dict[str, Any] = {"options": entry.options, "priority": priority}
+            asked: dict[str, Any] = {"options": entry.options, "plan": entry.plan, "priority": priority}
+            # The job also has the actions that the plan skips; their results are the evidence.
+            actions = entry.actions if entry.plan is None else [decision["action"] for decision in entry.plan["decisions"]]
             try:
-                self._jobs.submit(entry.table, entry.actions, **asked, submitted_by=planned.owner, key=key)
+                self._jobs.submit(entry.table, actions, **asked, submitted_by=planned.owner, key=key)
             except TableLocked as locked:
                 self.leave(planned, entry, str(locked))
             except _SubmittedBefore:
@@ -183,11 +170,22 @@ class PassWork:
 
     def _settle(self, planned: Pass, table_key: str, job: Job) -> bool:
         state, reason = _outcome(job)
-        spent = _spent(job)
-        values: dict[str, Any] = {"state": state.value, "reason": reason, "ended_at": job.completed_at}
-        share = ENTRY.gb_hours * spent.seconds / sa.case((ENTRY.seconds > 0, ENTRY.seconds), else_=1.0)
-        # The session of the worker has the memory that the estimate is made for.
-        values |= {"spent_gb_hours": share, "spent_bytes": spent.bytes, "spent_seconds": spent.seconds, "removed": _removed(job)}
+        outcomes = [Outcome.of(result) for result in job.results]
+        seconds, measured = (
+            sum(each.seconds for each in outcomes),
+            [each.gb_hours for each in outcomes if each.gb_hours is not None],
+        )
+        # Where the memory of the session is not known, the estimate has it.
+        in_proportion = ENTRY.gb_hours * seconds / sa.case((ENTRY.seconds > 0, ENTRY.seconds), else_=1.0)
+        values: dict[str, Any] = {
+            "state": state.value,
+            "reason": reason,
+            "ended_at": job.completed_at,
+            "spent_gb_hours": sum(measured) if measured else in_proportion,
+            "spent_bytes": sum(each.bytes_rewritten for each in outcomes),
+            "spent_seconds": seconds,
+            "removed": sum(each.files_removed for each in outcomes),
+        }
         mine = _entry(planned.pass_id, table_key, EntryState.SUBMITTED)
         waited = TABLE.passes_waited + 1 if state is EntryState.WAITING else 0
         aged = sa.update(fleet_tables).where(TABLE.table_key == table_key).values(passes_waited=waited)
@@ -240,12 +238,3 @@ def _outcome(job: Job) -> tuple[EntryState, str | None]:
             return EntryState.WAITING, f"Its job was cancelled{by}: {job.error}"
         case _:
             return EntryState.FAILED, job.error
-
-
-def _spent(job: Job) -> Cost:
-    rewritten = sum(result.metrics.get("rewritten_bytes_count", 0) for result in job.results)
-    return Cost(0.0, int(rewritten), sum(result.elapsed_seconds for result in job.results))
-
-
-def _removed(job: Job) -> int:
-    return int(sum(result.metrics.get(name, 0) for result in job.results for name in REMOVED))

@@ -63,6 +63,7 @@ def entry_row(pass_id: str, entry: PassEntry) -> dict[str, Any]:
         "reason": None if entry.reason is None else storable(entry.reason),
         "evidence": dict(entry.evidence),
         "options": dict(entry.options),
+        "plan": entry.plan,
         "gb_hours": cost.gb_hours,
         "bytes": cost.bytes,
         "seconds": cost.seconds,

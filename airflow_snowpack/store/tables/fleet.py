@@ -45,6 +45,7 @@ fleet_entries = sa.Table(
     sa.Column("reason", sa.Text),
     sa.Column("evidence", sa.JSON, nullable=False),
     sa.Column("options", sa.JSON, nullable=False),
+    sa.Column("plan", sa.JSON(none_as_null=True)),
     sa.Column("gb_hours", sa.Float, nullable=False),
     sa.Column("bytes", sa.BigInteger, nullable=False),
     sa.Column("seconds", sa.Float, nullable=False),

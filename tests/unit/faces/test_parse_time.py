@@ -25,10 +25,10 @@ from airflow_snowpack.runners.images.source import ImageBuild
 from airflow_snowpack.scheduling import BytesAdded, MaxConcurrent, PartitionsAdded, Schedule, SinceLastRun
 from airflow_snowpack.operators import (
     AcquireTableLockOperator, BuildShardsOperator, CancelMaintenanceOperator, CleanupBuildsOperator,
-    CollectInterimTablesOperator, MaintainTableOperator, MapPartitionsOperator, MapRowsOperator,
-    PlanRemovalOperator, PruneStoreOperator, PublishBuildOperator,
-    ReduceRowsOperator, ReleaseTableLockOperator, RollbackBuildOperator, RunEntryOperator, RunMaintenanceJobOperator,
-    RunQueuedJobsOperator, RunRemovalOperator,
+    CollectInterimTablesOperator, MaintainFleetOperator, MaintainTableOperator, MapPartitionsOperator, MapRowsOperator,
+    PlanFleetOperator, PlanRemovalOperator, PruneStoreOperator, PublishBuildOperator,
+    ReduceRowsOperator, ReleaseTableLockOperator, ReportFleetOperator, RollbackBuildOperator, RunEntryOperator,
+    RunMaintenanceJobOperator, RunQueuedJobsOperator, RunRemovalOperator,
     SelectWinnersOperator,
     ShardedBuildOperator, SnowpackDispatcherOperator, SubmitMaintenanceOperator, SweepOperator,
 )
@@ -42,6 +42,9 @@ with DAG("everything", schedule=iceberg_asset("demo.flights") | maintained_table
     SubmitMaintenanceOperator(task_id="submit", table="demo.flights")
     RunMaintenanceJobOperator(task_id="run")
     RunQueuedJobsOperator(task_id="work")
+    MaintainFleetOperator(task_id="fleet", budget={"tables": 3})
+    PlanFleetOperator(task_id="plan")
+    ReportFleetOperator(task_id="report", pass_id="0123")
     JobQueueSensor(task_id="wanted")
     CancelMaintenanceOperator(task_id="cancel", job_id="0123")
     orphans = PlanRemovalOperator(task_id="orphans", table="demo.flights")
@@ -141,7 +144,7 @@ ONLY_TO_RUN = (
 )
 MODULES_OF_ONE_NAME = 16
 MODULES_OF_A_USUAL_FILE = 41
-MODULES_OF_EVERYTHING = 76
+MODULES_OF_EVERYTHING = 77
 
 
 def public_names(room: str) -> list[str]:

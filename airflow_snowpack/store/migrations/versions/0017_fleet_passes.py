@@ -53,6 +53,7 @@ def upgrade() -> None:
         sa.Column("reason", sa.Text),
         sa.Column("evidence", sa.JSON, nullable=False),
         sa.Column("options", sa.JSON, nullable=False),
+        sa.Column("plan", sa.JSON),
         sa.Column("gb_hours", sa.Float, nullable=False),
         sa.Column("bytes", sa.BigInteger, nullable=False),
         sa.Column("seconds", sa.Float, nullable=False),
