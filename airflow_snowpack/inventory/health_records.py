@@ -1,8 +1,8 @@
 """Remembers in the store what the health of each table is, so that an unchanged table is never read again.
 
     records = HealthRecords(store)
-    record = records.current(table, metadata_location, bounds)       # None: read the table
-    records.put(table, read_health(loaded, now=store.clock(), bounds=bounds))
+    record = records.current(table, metadata_location, bounds)       # None: it has to be read
+    records.read(table, loaded, bounds).health                       # the stored health of this metadata, or what is read now
     records.get(tables)                                              # of thousands of tables, in one statement
 
 The invariant: a table has one record, of the newest health that was read or of the reason why it could not be read. Health that
@@ -21,13 +21,16 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import ARRAY
 
-from airflow_snowpack.iceberg.health import HealthBounds, Score, TableHealth, score
+from airflow_snowpack.iceberg.errors import TableUnreadable
+from airflow_snowpack.iceberg.health import HealthBounds, Score, TableHealth, read_health, score
 from airflow_snowpack.iceberg.health.encoding import FORMAT, decode, encode
 from airflow_snowpack.store import row_mapper, storable, upsert
 from airflow_snowpack.store.retention import Kind
 from airflow_snowpack.store.tables.health import table_health, table_health_history
 
 if TYPE_CHECKING:
+    from pyiceberg.table import Table
+
     from airflow_snowpack.iceberg.names import TableName
     from airflow_snowpack.store import Store
 
@@ -98,17 +101,36 @@ class HealthRecords:
         rows = self._store.all(READ.where(self._has_key), {KEYS: self._keys(named)})
         return {named[row.table_key]: _record(row) for row in rows}
 
-    def current(self, table: TableName, metadata_location: str, bounds: HealthBounds) -> HealthRecord | None:
+    def read(self, name: TableName, table: Table, bounds: HealthBounds | None = None) -> HealthRecord:
+        """Return the health of a table as it was loaded: the stored health of this metadata, or else what is read and stored now.
+
+        :param bounds: what the health must have been read with; ``None`` accepts any, and reads with the defaults.
+        :raises TableUnreadable: a file that the metadata names is missing or damaged; the reason is stored.
+        """
+        location = table.metadata_location
+        if (stored := self.current(name, location, bounds)) is not None:
+            return stored
+        try:
+            health = read_health(table, now=self._store.clock(), bounds=bounds)
+        except TableUnreadable as problem:
+            self.unreadable(name, location, str(problem))
+            raise
+        self.put(name, health)
+        return HealthRecord(location, health.read_at, health)
+
+    def current(self, table: TableName, metadata_location: str, bounds: HealthBounds | None) -> HealthRecord | None:
         """Return the stored record of the table as it is now, so that it need not be read.
 
         :param metadata_location: the table's metadata file now.
-        :param bounds: what the health must have been read with.
+        :param bounds: what the health must have been read with; ``None`` accepts any.
         :returns: ``None`` when the table has changed, could not be read, or was read with other bounds.
         """
         same = READ.where(table_health.c.table_key == table.lock_key, table_health.c.metadata_location == metadata_location)
         row = self._store.first(same.where(table_health.c.problem.is_(None)))
         record = None if row is None else _record(row)
-        return record if record is not None and record.health is not None and record.health.bounds == bounds else None
+        if record is None or record.health is None or bounds not in (None, record.health.bounds):
+            return None
+        return record
 
     def put(self, table: TableName, health: TableHealth) -> None:
         """Store the health of a table, in one transaction, unless newer health is stored already."""

@@ -6,6 +6,7 @@ from pydantic import Field
 
 from airflow_snowpack.humanize import short_id, size
 from airflow_snowpack.iceberg import PartitionHealth
+from airflow_snowpack.iceberg.health import ScorePart, score
 from airflow_snowpack.jobs import TableExplanation
 from airflow_snowpack.wire.job import JobShape, status_style
 from airflow_snowpack.wire.listing import Column, Listing
@@ -64,11 +65,24 @@ class PartitionShape(Shape):
     bytes: int
 
 
+class ScorePartShape(Shape):
+    """A part of a table's score."""
+
+    name: str = Field(examples=["file_sizes"])
+    points: int
+    of: int = Field(description="The points of a healthy table.")
+    evidence: str = Field(description="The numbers behind it.")
+
+
 class HealthShape(Shape):
-    """A table's metrics, from its metadata."""
+    """A table's health, from its metadata."""
 
     location: str
+    metadata_location: str
+    read_at: Moment = Field(description="When this metadata was read; health of unchanged tables is not read again.")
     format_version: int
+    score: Annotated[int, From(lambda health: score(health).total)] = Field(description="From 0 (sick) to 100 (healthy).")
+    score_parts: Annotated[list[ScorePartShape], From(lambda health: score(health).parts)]
     data_files: Annotated[int, From("totals.data_files")]
     delete_files: Annotated[int, From("totals.delete_files")]
     bytes: Annotated[int, From("totals.bytes")]
@@ -76,17 +90,25 @@ class HealthShape(Shape):
     position_deletes: Annotated[int, From("totals.position_deletes")]
     equality_deletes: Annotated[int, From("totals.equality_deletes")]
     snapshots: Annotated[int, From("totals.snapshots")]
+    oldest_snapshot_at: Annotated[Moment, From("snapshots.oldest_at")]
     manifests: Annotated[int, From("totals.manifests")]
+    manifests_bytes: int
+    metadata_bytes: int | None
     small_files: int
     small_files_bytes: Annotated[int, From("small_bytes")]
     small_files_ratio: float
+    large_files: int
+    files_with_many_deletes: Annotated[int, From("with_deletes_files")]
     average_file_bytes: float
     target_file_size_bytes: Annotated[int, From("bounds.target_file_size_bytes")]
+    file_sizes: list[int] = Field(
+        description="Data files by size: below 1 MiB, from 1 to 2 MiB, from 2 to 4 MiB, and so on in powers of two."
+    )
     position_delete_files: int
     equality_delete_files: int
     deletion_vectors: int
-    manifests_bytes: int
-    oldest_snapshot_age_seconds: Annotated[float | None, From(lambda health: health.oldest_snapshot_age(health.read_at))]
+    partition_count: int
+    skew: float = Field(description="The bytes of the largest partition as a multiple of those of an average one.")
     partitions: Annotated[list[PartitionShape], From(lambda health: health.partitions[:WORST_PARTITIONS])] = Field(
         description="The ten that need maintenance the most."
     )
@@ -135,5 +157,14 @@ PARTITIONS: Listing[PartitionHealth] = Listing(
         Column("small files", "small_files"),
         Column("delete files", "delete_files"),
         Column("bytes", "bytes", lambda partition: size(partition.bytes)),
+    ),
+)
+SCORE_PARTS: Listing[ScorePart] = Listing(
+    "score_parts",
+    ScorePartShape.encode,
+    (
+        Column("part of the score", "name", lambda part: part.name.replace("_", " ")),
+        Column("points", "points", lambda part: f"{part.points} of {part.of}"),
+        Column("evidence", "evidence"),
     ),
 )

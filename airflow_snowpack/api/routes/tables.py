@@ -10,7 +10,7 @@ from airflow_snowpack.api.parameters import Limit, NamedTable, text_parameter
 from airflow_snowpack.api.problems import CatalogTooSlow
 from airflow_snowpack.api.routing import Strict
 from airflow_snowpack.api.services import Acting, Open, Services
-from airflow_snowpack.iceberg import CatalogUnreachable, TableHealth, TableName, TableUnreadable, load_table, read_health
+from airflow_snowpack.iceberg import CatalogUnreachable, TableHealth, TableName, TableUnreadable, load_table
 from airflow_snowpack.jobs import explain_tables
 from airflow_snowpack.wire.listing import cut
 from airflow_snowpack.wire.shape import seconds_since
@@ -49,7 +49,7 @@ def refresh(actor: Acting, services: Open) -> JSONResponse:
     "/tables/{database:name}/{table:name}", **documented("get_table", "Get a table and its health", TableHealthShape, 404)
 )
 def get(name: NamedTable, services: Open) -> JSONResponse:
-    """Returns live metrics, read from the table's metadata. When they cannot be read, `problem` has the reason."""
+    """The health of the table's current metadata. When that cannot be read, `problem` has the reason."""
     if not services.inventory.has(name):
         services.ask_catalog(lambda: services.inventory.require(name))
     health, problem = _health(services, name)
@@ -58,8 +58,8 @@ def get(name: NamedTable, services: Open) -> JSONResponse:
 
 
 def _health(services: Services, name: TableName) -> tuple[TableHealth | None, str | None]:
-    inventory, now = services.inventory, services.jobs.store.clock()
+    inventory, records = services.inventory, services.installation.health_records
     try:
-        return services.ask_catalog(lambda: read_health(load_table(inventory.catalog(), name), now=now)), None
+        return services.ask_catalog(lambda: records.read(name, load_table(inventory.catalog(), name)).health), None
     except (CatalogUnreachable, CatalogTooSlow, TableUnreadable) as problem:
         return None, str(problem)

@@ -8,11 +8,13 @@ from airflow_snowpack.cli.context import ends_cleanly, open_context
 from airflow_snowpack.cli.output import DATA, filled, is_for_people, none_of, note, print_data, print_one, print_rows
 from airflow_snowpack.exit_code import ExitCode
 from airflow_snowpack.humanize import ago, duration, number, plural, size
+from airflow_snowpack.iceberg.health import score
 from airflow_snowpack.wire.job import JOBS
 from airflow_snowpack.wire.listing import cut
 from airflow_snowpack.wire.shape import seconds_since
 from airflow_snowpack.wire.table import (
     PARTITIONS,
+    SCORE_PARTS,
     TABLES,
     WORST_PARTITIONS,
     InventoryCountShape,
@@ -93,14 +95,14 @@ def show(args: Namespace) -> ExitCode | None:
 
 
 def _health(here: CommandContext, table: TableName) -> tuple[TableHealth | None, str | None]:
-    """Return the metrics, or why they cannot be read: the rest of the output does not need them.
+    """Return the health, or why it cannot be read: the rest of the output does not need it.
 
     :raises TableNotFound: the catalog answers, and has no such table.
     """
-    from airflow_snowpack.iceberg import CatalogUnreachable, TableUnreadable, load_table, read_health
+    from airflow_snowpack.iceberg import CatalogUnreachable, TableUnreadable, load_table
 
     try:
-        return read_health(load_table(here.inventory.catalog(), table), now=here.now), None
+        return here.installation.health_records.read(table, load_table(here.inventory.catalog(), table)).health, None
     except (CatalogUnreachable, TableUnreadable) as problem:
         return None, str(problem)
 
@@ -114,9 +116,12 @@ def _print_table(
         "next step": str(explained.next_step),
         "locked by": None if lock is None else f"{lock.holder}, {ago(lock.acquired_at, now)}",
     }
-    print_one(output, {}, filled(fields) | _health_fields(health))
+    print_one(output, {}, filled(fields) | _health_fields(health, now))
     if output != "table":
         return
+    if health is not None:
+        print()
+        print_rows(output, SCORE_PARTS.columns, list(score(health).parts), now)
     worst = [] if health is None else [each for each in health.partitions if each.label][:WORST_PARTITIONS]
     if worst:
         print()
@@ -126,12 +131,13 @@ def _print_table(
         print_rows(output, [column for column in JOBS.columns if column.heading != "table"], last, now)
 
 
-def _health_fields(health: TableHealth | None) -> dict[str, object]:
+def _health_fields(health: TableHealth | None, now: datetime) -> dict[str, object]:
     if health is None:
         return {}
-    totals, oldest = health.totals, health.oldest_snapshot_age(health.read_at)
+    totals, oldest = health.totals, health.oldest_snapshot_age(now)
     deletes = f"{health.position_delete_files} position, {health.equality_delete_files} equality"
     return {
+        "score": f"{score(health).total} of 100, from metadata read {ago(health.read_at, now)}",
         "rows": number(totals.records),
         "data files": f"{number(totals.data_files)}, {size(health.bytes)}",
         "small files": f"{number(health.small_files)} ({health.small_files_ratio:.0%}), {size(health.small_bytes)}",

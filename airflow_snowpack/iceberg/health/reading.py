@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from decimal import Decimal
 from itertools import islice
 from math import isfinite
@@ -15,6 +15,7 @@ from airflow_snowpack.iceberg.catalog import unreadable_errors
 from airflow_snowpack.iceberg.errors import TableUnreadable
 from airflow_snowpack.iceberg.health.bounds import HealthBounds
 from airflow_snowpack.iceberg.health.counting import NEWEST, Counting, total
+from airflow_snowpack.iceberg.health.expirable import read_expirable_bytes
 from airflow_snowpack.iceberg.health.model import (
     MAX_PARTITIONS,
     PartitionHealth,
@@ -28,7 +29,7 @@ from airflow_snowpack.iceberg.health.numbers import TableNumbers, numbers_of_sum
 from airflow_snowpack.iceberg.metadata_reader import partition_label
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
     from datetime import datetime
 
     from pyiceberg.io import FileIO, InputFile
@@ -46,15 +47,19 @@ NOT_PROPERTIES = "write.metadata.metrics."
 """A wide table may have one of these for each column, and no maintenance depends on them."""
 
 
-def read_health(table: Table, *, now: datetime, bounds: HealthBounds | None = None) -> TableHealth:
+def read_health(
+    table: Table, *, now: datetime, bounds: HealthBounds | None = None, expired: Collection[int] | None = None
+) -> TableHealth:
     """Read the health of the table as it was loaded.
 
     :param now: the present moment; it becomes ``read_at``.
     :param bounds: what counts as small, large and many deletes; ``None`` for the defaults.
+    :param expired: ids of the snapshots that would expire, to return ``expirable_bytes`` as well; this reads old manifests, too.
     :raises TableUnreadable: a file that the metadata names is missing or damaged.
     """
     try:
-        return _read_health(table, now, bounds or HealthBounds())
+        health = _read_health(table, now, bounds or HealthBounds())
+        return health if expired is None else replace(health, expirable_bytes=read_expirable_bytes(table, expired))
     except unreadable_errors() as error:
         raise TableUnreadable(".".join(table.name()), error) from error
 

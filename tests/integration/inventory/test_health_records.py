@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import pytest
 import sqlalchemy as sa
+from counted_reads import counted_reads
 from made_health import READ_AT, made_health, made_partition
 
-from airflow_snowpack.iceberg import HealthBounds, TableName
+from airflow_snowpack.iceberg import CatalogConfig, HealthBounds, TableName, TableUnreadable
 from airflow_snowpack.iceberg.health.encoding import decode, encode
 from airflow_snowpack.installation import Installation, retained_rows
 from airflow_snowpack.store import Store, open_store
@@ -19,6 +22,8 @@ from airflow_snowpack.store.tables.health import table_health, table_health_hist
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from pyiceberg.table import Table
 
     from airflow_snowpack.inventory import HealthRecords
 
@@ -45,6 +50,18 @@ def clock() -> SetClock:
 def store(store_url: str, clock: SetClock) -> Iterator[Store]:
     with open_store(store_url, clock=clock) as store:
         yield store
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Table:
+    """A table of two commits, with a manifest each."""
+    catalog = CatalogConfig.embedded(tmp_path).load()
+    catalog.create_namespace("db")
+    rows = pa.table({"month": [1]})
+    table = catalog.create_table("db.flights", rows.schema)
+    table.append(rows)
+    table.append(rows)
+    return table
 
 
 @pytest.fixture
@@ -189,6 +206,60 @@ def test_thinning_leaves_other_tables_alone(records: HealthRecords, clock: SetCl
     records.put(TABLE, made_health(read_at=clock.now))
 
     assert len(records.history(other, 100)) == 2
+
+
+def test_an_unchanged_table_is_never_read_again(records: HealthRecords, table: Table) -> None:
+    with counted_reads() as reads:
+        first = records.read(TABLE, table)
+    assert len(reads.manifests) == 2
+
+    with counted_reads() as reads:
+        again = records.read(TABLE, table)
+
+    assert reads.manifests == []
+    assert again == first
+    assert again.health is not None
+    assert (again.health.data_files, again.score) == (2, first.score)
+
+
+def test_a_changed_table_is_read_again(records: HealthRecords, table: Table) -> None:
+    records.read(TABLE, table)
+    table.append(table.scan().to_arrow())
+
+    with counted_reads() as reads:
+        record = records.read(TABLE, table)
+
+    assert len(reads.manifests) == 3
+    assert record.health is not None
+    assert record.health.metadata_location == table.metadata_location
+    assert [point.data_files for point in records.history(TABLE, 1)] == [3]  # both were read at the same time of this clock
+
+
+def test_other_bounds_are_read_again_unless_any_will_do(records: HealthRecords, table: Table) -> None:
+    tiny = HealthBounds(target_file_size_bytes=10)
+    records.read(TABLE, table, tiny)
+
+    with counted_reads() as reads:
+        shown = records.read(TABLE, table)
+    assert (reads.manifests, shown.health and shown.health.bounds) == ([], tiny)
+
+    with counted_reads() as reads:
+        read = records.read(TABLE, table, HealthBounds())
+    assert (len(reads.manifests), read.health and read.health.bounds) == (2, HealthBounds())
+
+
+def test_a_missing_manifest_is_stored_as_the_reason(records: HealthRecords, table: Table) -> None:
+    snapshot = table.current_snapshot()
+    assert snapshot is not None
+    manifest = snapshot.manifests(table.io)[0].manifest_path
+    Path(manifest.removeprefix("file://")).unlink()
+
+    with pytest.raises(TableUnreadable, match=Path(manifest).name):
+        records.read(TABLE, table)
+
+    problem = records.get([TABLE])[TABLE].problem
+    assert problem is not None
+    assert Path(manifest).name in problem
 
 
 def test_old_health_is_pruned_with_everything_else(records: HealthRecords, store: Store, clock: SetClock) -> None:

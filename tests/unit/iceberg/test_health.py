@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+import pytest
 
 from airflow_snowpack.iceberg import HealthBounds, MetadataReader, TableNumbers, read_health, read_numbers
 from airflow_snowpack.iceberg.health.numbers import _from_manifests
@@ -145,3 +148,69 @@ def test_a_partition_whose_column_is_gone_can_still_be_named(flights: Flights) -
     (partition,) = read_health(table, now=datetime.now(UTC)).partitions
 
     assert partition.data_files == 1
+
+
+def test_expirable_bytes_are_those_of_files_that_only_expired_snapshots_need(flights: Flights) -> None:
+    table = flights(3, 4)
+    first = table.current_snapshot()
+    assert first is not None
+    gone = {task.file.file_path: task.file.file_size_in_bytes for task in table.scan(row_filter="month = 3").plan_files()}
+    table.delete("month = 3")
+    now, old = datetime.now(UTC), [snapshot.snapshot_id for snapshot in table.snapshots()[:-1]]
+    kept = {manifest.manifest_path for manifest in table.snapshots()[-1].manifests(table.io)}
+    manifests = {each.manifest_path: each for each in first.manifests(table.io) if each.manifest_path not in kept}
+
+    assert read_health(table, now=now).expirable_bytes is None
+    assert read_health(table, now=now, expired=[]).expirable_bytes == 0
+    expected = sum(gone.values()) + sum(manifest.manifest_length for manifest in manifests.values())
+    assert len(gone) == 1
+    assert read_health(table, now=now, expired=old).expirable_bytes == expected
+
+
+def test_properties_that_maintenance_uses_are_part_of_health(flights: Flights) -> None:
+    table = flights(
+        properties={
+            "snowpack.skip": "true",
+            "history.expire.min-snapshots-to-keep": "2",
+            "write.metadata.metrics.column.month": "none",
+            "owner": "ann",
+        }
+    )
+
+    kept = read_health(table, now=datetime.now(UTC)).properties
+
+    assert {name: value for name, value in kept.items() if name != "write.parquet.compression-codec"} == {
+        "snowpack.skip": "true",
+        "history.expire.min-snapshots-to-keep": "2",
+    }
+
+
+def test_the_newest_file_of_a_partition_is_that_of_its_last_writer(flights: Flights) -> None:
+    table = flights(3, 4, 3)
+    times = [datetime.fromtimestamp(snapshot.timestamp_ms / 1000, tz=UTC) for snapshot in table.snapshots()]
+
+    partitions = read_health(table, now=datetime.now(UTC)).partitions
+
+    assert {partition.label: partition.newest_at for partition in partitions} == {"month=3": times[2], "month=4": times[1]}
+
+
+def test_partitions_beyond_the_limit_are_summed_up(flights: Flights, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("airflow_snowpack.iceberg.health.reading.MAX_PARTITIONS", 2)
+    table = flights(3, 3, 3, 4, 4, 5)
+
+    health = read_health(table, now=datetime.now(UTC))
+
+    assert [each.label for each in health.partitions] == ["month=3", "month=4"]
+    assert (health.partition_count, health.data_files, health.rest.data_files) == (3, 6, 1)
+    assert health.rest.bytes + sum(each.bytes for each in health.partitions) == health.bytes
+
+
+def test_the_example_of_the_page_runs(flights: Flights, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    flights(3, 3, 4)
+    page = (Path(__file__).parents[3] / "docs" / "health.md").read_text()
+    (example,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+
+    exec(example, {"lake": tmp_path / "lake"})
+
+    shown = capsys.readouterr().out.splitlines()
+    assert shown == ["3 of 3 data files are small; score 100", "month=3 2 0", "month=4 1 0"]
