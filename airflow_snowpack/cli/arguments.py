@@ -111,11 +111,16 @@ ASSESSED_TABLES = arg(
     "tables", metavar="DATABASE.TABLE", nargs="*", help="The tables, without their catalog; without any, all of the catalog"
 )
 HTML = arg("--html", metavar="FILE", help="Also write a report with charts, as one HTML file that loads nothing from elsewhere")
-POLICIES = arg("--policies", metavar="FILE", help="The policies, as YAML or Python; the default is that of the installation")
+POLICIES = arg("--policies", metavar="FILE", help="The policies file; the default is the setting policies, in the DAGs folder")
 RESUME = arg(
     "--resume", metavar="FILE",
     help="Keeps what was read, so that an interrupted run can go on; the default is beside the report, and deleted at the end",
 )  # fmt: skip
+REPLAYED_DAYS = arg("--days", type=_COUNT, default=30, metavar="N", help="How many days back the replay begins (default: 30)")
+REPLAYED_EVERY = arg(
+    "--every", default="1d", metavar="PERIOD", help="The time from one pass over the fleet to the next (default: 1d)"
+)
+AGAINST = arg("--against", metavar="FILE", help="Also replay these policies, and compare: the current ones, for example")
 CONCURRENCY = arg(
     "--concurrency", type=_COUNT, default=8, metavar="N", help="How many tables are read at the same time (default: 8)"
 )

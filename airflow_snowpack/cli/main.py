@@ -78,6 +78,10 @@ POLICIES = (
             a.POLICIES_FILE, a.NO_CATALOG, a.STORED, a.CATALOG_CONN_ID, a.OUTPUT,
             example="policies lint --file dags/policies.yaml --no-catalog"),
     command("schema", "policies.schema", "Print the JSON Schema of the policies file, for editors", example="policies schema"),
+    command("replay", "replay.replay", "Simulate what policies would have done on the commits that the tables really had",
+            a.ASSESSED_TABLES, a.DATABASE, a.SEARCH_TABLES, a.REPLAYED_DAYS, a.REPLAYED_EVERY, a.POLICIES, a.AGAINST, a.LIMIT,
+            a.HTML, a.CATALOG_CONN_ID, a.OUTPUT,
+            example="policies replay --days 30 --policies new.yaml --against policies.yaml", store=False),
 )  # fmt: skip
 
 LOCKS = (

@@ -39,17 +39,18 @@ DECLARED: dict[str, Declared] = {}
 
 @dataclass
 class Zoo:
-    """The tables of one catalog, in the database ``zoo``.
+    """The tables of one catalog, in one database.
 
     :param spark: a session with the same catalog; without it, the kinds that need Spark cannot be made.
     """
 
     catalog: Catalog
     spark: SparkSession | None = None
+    namespace: str = NAMESPACE
     _made: dict[str, TableName] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.catalog.create_namespace_if_not_exists(NAMESPACE)
+        self.catalog.create_namespace_if_not_exists(self.namespace)
 
     @property
     def session(self) -> SparkSession:
@@ -71,7 +72,7 @@ class Zoo:
 
     def named(self, name: str) -> TableName:
         """Return the full name of a table of the zoo."""
-        return TableName(self.catalog.name, NAMESPACE, name)
+        return TableName(self.catalog.name, self.namespace, name)
 
     def load(self, name: TableName) -> Table:
         """Return PyIceberg's view of a table as it is now."""
@@ -102,8 +103,9 @@ class Zoo:
             NestedField(3, "note", StringType(), required=False),
         )
         spec = PartitionSpec() if transform is None else PartitionSpec(PartitionField(2, 1000, transform, "part"))
-        identifier = f"{NAMESPACE}.{name}"
-        return self.catalog.create_table(identifier, schema, location=location, partition_spec=spec, properties=properties)
+        return self.catalog.create_table(
+            f"{self.namespace}.{name}", schema, location=location, partition_spec=spec, properties=properties
+        )
 
 
 def kind(make: Kind) -> Kind:

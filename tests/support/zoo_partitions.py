@@ -37,7 +37,7 @@ from pyiceberg.types import (
     TimestampType,
     TimestamptzType,
 )
-from zoo import DECLARED, NAMESPACE, Declared, append, kind, kind_of_spark
+from zoo import DECLARED, Declared, append, kind, kind_of_spark
 
 if TYPE_CHECKING:
     from zoo import Kind, Zoo
@@ -102,11 +102,11 @@ def _partitioned(type_name: str, transform: Transform[Any, Any]) -> Kind:
 def two_fields(zoo: Zoo, name: str) -> None:
     """Partitioned by the month of a timestamp and a bucket of the id, with nulls in both."""
     schema = zoo.create(f"{name}_schema", TimestampType()).schema()
-    zoo.catalog.drop_table(f"{NAMESPACE}.{name}_schema")
+    zoo.catalog.drop_table(f"{zoo.namespace}.{name}_schema")
     spec = PartitionSpec(
         PartitionField(2, 1000, MonthTransform(), "value_month"), PartitionField(1, 1001, BucketTransform(2), "id_bucket")
     )
-    table = zoo.catalog.create_table(f"{NAMESPACE}.{name}", schema, partition_spec=spec)
+    table = zoo.catalog.create_table(f"{zoo.namespace}.{name}", schema, partition_spec=spec)
     for _ in range(2):
         append(table, TIMES)
 

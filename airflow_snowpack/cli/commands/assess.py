@@ -11,6 +11,7 @@ from airflow_snowpack.cli.context import ends_cleanly
 from airflow_snowpack.cli.output import DATA, note, print_data, print_rows
 from airflow_snowpack.cli.progress import ProgressLine
 from airflow_snowpack.hooks.iceberg_catalog import IcebergCatalogHook
+from airflow_snowpack.hooks.store import SnowpackHook
 from airflow_snowpack.humanize import number, plural, size
 
 if TYPE_CHECKING:
@@ -31,9 +32,9 @@ def assess(args: Namespace) -> ExitCode | None:
     from airflow_snowpack.maintenance.policies import Policies
 
     hook = IcebergCatalogHook(args.catalog_conn_id)
-    policies = Policies.load(Path(args.policies)) if args.policies else Policies.default()
+    policies = Policies.load(Path(args.policies)) if args.policies else SnowpackHook().policies()
     left_out: list[LeftOut] = []
-    tables = _tables(hook, args, left_out)
+    tables = named_tables(hook, args, left_out)
     resume = ResumeFile.open(_resume_path(args), hook.config.catalog_id)
     walk = Walk(hook.config.load, policies, _now, concurrency=args.concurrency)
     try:
@@ -52,8 +53,11 @@ def _now() -> datetime:
     return datetime.now(UTC)
 
 
-def _tables(hook: IcebergCatalogHook, args: Namespace, left_out: list[LeftOut]) -> list[TableName]:
-    """Return the tables that the arguments name, or all of the catalog."""
+def named_tables(hook: IcebergCatalogHook, args: Namespace, left_out: list[LeftOut]) -> list[TableName]:
+    """Return the tables that the arguments name, or all of the catalog.
+
+    :param left_out: gets what the listing cannot have.
+    """
     from airflow_snowpack.inventory.inventory import list_tables
 
     if args.tables:

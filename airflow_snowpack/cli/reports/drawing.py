@@ -17,7 +17,7 @@ LEFT, BELOW = 62, 22
 LEAST = 1.0
 """What is not zero can be seen."""
 LABELS = 8
-GAP = 4
+GAP, WIDEST = 4, 160.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +83,9 @@ def column_chart(values: Sequence[tuple[str, float, str]]) -> ColumnChart:
     """Draw labels, values and tooltips as columns."""
     y, levels = _axis(max((value for _, value, _ in values), default=0))
     step = (WIDTH - LEFT - RIGHT) / max(len(values), 1)
+    width = min(step - GAP, WIDEST)
     columns = tuple(
-        Column(label, title, round(LEFT + step * i + GAP / 2, 1), round(step - GAP, 1), y(value))
+        Column(label, title, round(LEFT + step * (i + 0.5) - width / 2, 1), round(width, 1), y(value))
         for i, (label, value, title) in enumerate(values)
     )
     return ColumnChart(levels=levels, columns=columns)

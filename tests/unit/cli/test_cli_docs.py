@@ -70,10 +70,13 @@ def interim(jobs: Jobs) -> None:
 
 
 @pytest.mark.usefixtures("tables", "builds", "interim")
-def test_every_command_of_the_page_ends_as_it_says(snowpack: Run, jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_command_of_the_page_ends_as_it_says(
+    snowpack: Run, jobs: Jobs, installation: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from airflow_snowpack.cli.commands import doctor
     from airflow_snowpack.worker import process
 
+    monkeypatch.chdir(installation)  # some commands write reports
     monkeypatch.setattr(process, "engines", lambda _installation, _spark: ScriptedEngine)
     # A session of other tests in this process has another catalog; faces/test_doctor_on_spark.py runs this check.
     without_session = tuple(check for check in doctor.CHECKS if check is not doctor.spark_sees_catalog)

@@ -1,0 +1,92 @@
+"""``airflow snowpack policies replay``: what a policy would have done on the commits that the tables really had."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from airflow_snowpack.cli.context import ends_cleanly
+from airflow_snowpack.cli.errors import UsageProblem
+from airflow_snowpack.cli.output import DATA, note, print_data, print_rows
+from airflow_snowpack.cli.progress import ProgressLine
+from airflow_snowpack.cli.values import read_period
+from airflow_snowpack.exit_code import ExitCode
+from airflow_snowpack.hooks.iceberg_catalog import IcebergCatalogHook
+from airflow_snowpack.hooks.store import SnowpackHook
+from airflow_snowpack.humanize import duration, plural, timestamp
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+
+    from airflow_snowpack.maintenance.policies import Policies
+    from airflow_snowpack.maintenance.replay import Replay
+
+INSTALLED = "installed policies"
+
+
+@ends_cleanly
+def replay(args: Namespace) -> ExitCode | None:
+    """``policies replay``"""
+    from airflow_snowpack.cli.commands.assess import named_tables
+    from airflow_snowpack.maintenance.replay import replay_tables
+
+    hook, until, every = IcebergCatalogHook(args.catalog_conn_id), datetime.now(UTC), read_period("--every", args.every)
+    if every <= timedelta(0):
+        raise UsageProblem("--every must be longer than 0 s.")
+    policies = _policies(args)
+    tables = named_tables(hook, args, [])
+    with ProgressLine("tables") as line:
+        found = replay_tables(
+            hook.catalog,
+            tables,
+            policies,
+            since=until - timedelta(days=args.days),
+            until=until,
+            every=every,
+            progress=lambda done, table: line.show(done, len(tables), table),
+        )
+    _report(args, found, every)
+    return None if found.tables or not tables else ExitCode.REFUSED
+
+
+def _policies(args: Namespace) -> dict[str, Policies]:
+    """Return the policies that are compared, by what they are called: the current one first."""
+    from airflow_snowpack.maintenance.policies import Policies
+
+    def load(file: str | None) -> tuple[str, Policies]:
+        return (str(file), Policies.load(Path(file))) if file else (INSTALLED, SnowpackHook().policies())
+
+    changed = load(args.policies)
+    return dict([load(args.against), changed] if args.against else [changed])
+
+
+def _report(args: Namespace, found: Replay, every: timedelta) -> None:
+    from airflow_snowpack.wire.replay import OUTCOMES, REPLAYED, ReplayShape
+
+    if args.html:
+        from airflow_snowpack.cli.reports.page import write
+        from airflow_snowpack.cli.reports.replay import replay_page
+
+        write(Path(args.html), replay_page(found, every))
+    if args.output in DATA:
+        print_data(args.output, ReplayShape.encode(found))
+    elif found.tables:
+        print_rows(args.output, OUTCOMES.columns, found.all, found.until)
+        print()
+        largest = sorted(found.tables, key=lambda table: -max(each.bytes_rewritten for each in table.outcomes))
+        print_rows(args.output, REPLAYED.columns, largest[: args.limit], found.until)
+    note(_summary(found, every))
+    for table, reason in found.problems.items():
+        note(f"{table} was not replayed: {reason}")
+    if args.html:
+        note(f"The report is in {args.html}.")
+
+
+def _summary(found: Replay, every: timedelta) -> str:
+    commits = sum(table.commits for table in found.tables)
+    what = f"Replayed {plural(commits, 'commit')} of {plural(len(found.tables), 'table')}"
+    when = f"from {timestamp(found.since)} on, with {plural(found.passes, 'pass', 'passes')}, one every {duration(every)}"
+    late = sum(table.since > found.since for table in found.tables)
+    begin = f" {plural(late, 'table')} had no older snapshot and began later." if late else ""
+    return f"{what} {when}.{begin}"

@@ -1,0 +1,162 @@
+"""What an action does to a simulated table. What it takes is chosen by the action's own rules."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from airflow_snowpack.iceberg.metadata_reader import DeleteKind, LiveDelete, LiveFile
+from airflow_snowpack.maintenance.action import Action
+from airflow_snowpack.maintenance.actions.expire_snapshots import ExpireSnapshots
+from airflow_snowpack.maintenance.actions.rewrite_data_files import RewriteDataFiles, data_file_groups
+from airflow_snowpack.maintenance.actions.rewrite_manifests import MANIFEST_TARGET, MANIFEST_TARGET_PROPERTY
+from airflow_snowpack.maintenance.actions.rewrite_position_delete_files import RewritePositionDeleteFiles, delete_file_groups
+from airflow_snowpack.maintenance.replay.history import key_of
+from airflow_snowpack.maintenance.replay.state import Dead, HeldManifest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Sequence
+    from datetime import datetime
+
+    from airflow_snowpack.iceberg.metadata_reader import PartitionKey
+    from airflow_snowpack.maintenance.file_groups import FileGroup
+    from airflow_snowpack.maintenance.options import ActionOptions
+    from airflow_snowpack.maintenance.replay.history import Key
+    from airflow_snowpack.maintenance.replay.state import SimulatedTable
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """The numbers of one simulated run."""
+
+    files_removed: int = 0
+    files_added: int = 0
+    bytes_rewritten: int = 0
+    bytes_freed: int = 0
+    snapshots_expired: int = 0
+
+
+def apply(state: SimulatedTable, options: ActionOptions, *, now: datetime, partitions: Collection[PartitionKey] | None) -> Effect:
+    """Run an action on the simulated table.
+
+    :param partitions: that the plan selects; ``None`` for all.
+    :returns: no numbers for an action that this simulation does not know, and for orphan files, which no metadata shows.
+    """
+    effect = EFFECTS.get(options.action)
+    return effect(state, options, now, partitions) if effect else Effect()
+
+
+def rewrite_data_files(
+    state: SimulatedTable, options: ActionOptions, now: datetime, partitions: Collection[PartitionKey] | None
+) -> Effect:
+    """Compact, with deletes of single files applied; other delete files stay, as they do in the table."""
+    assert isinstance(options, RewriteDataFiles)
+    spec = state.table.spec()
+    only = None
+    if partitions is not None:
+        only = {path for path, file in state.data.items() if file.partition_key in partitions}
+    groups = data_file_groups(state.files, options, spec_id=spec.spec_id, spec_fields=len(spec.fields), only=only)
+    commits = options.partial_progress_max_commits if options.partial_progress else 1
+    for batch in _batches(groups, commits):
+        snapshot = state.commit(now)
+        written = [file for group in batch for file in state.replace_data(group.files, max(group.outputs, 1), snapshot)]
+        state.write_manifest({file.path for file in written}, spec_id=spec.spec_id, is_data=True)
+    return _rewritten(groups, sum(group.outputs for group in groups))
+
+
+def rewrite_position_delete_files(
+    state: SimulatedTable, options: ActionOptions, now: datetime, partitions: Collection[PartitionKey] | None
+) -> Effect:
+    """Combine the position deletes of a partition, without those of data files that are gone."""
+    assert isinstance(options, RewritePositionDeleteFiles)
+    groups = delete_file_groups(state.files, options, properties=state.table.properties, only=partitions)
+    if not groups:
+        return Effect()
+    snapshot, keys = state.commit(now), {id(delete): key for key, delete in state.deletes.items()}
+    written: set[Key] = set()
+    for number, group in enumerate(groups):
+        for each in group.files:
+            state.drop(keys[id(each)])
+        combined = _combined(group.files, f"simulated-deletes-{snapshot.number}-{number}", state)
+        if combined is not None:
+            state.add(key_of(combined), combined, snapshot)
+            written.add(key_of(combined))
+    state.write_manifest(written, spec_id=state.table.spec().spec_id, is_data=False)
+    return _rewritten(groups, len(written))
+
+
+def _combined(deletes: Sequence[LiveDelete], path: str, state: SimulatedTable) -> LiveDelete | None:
+    """Return one file with these deletes; ``None`` when all of their data files are gone."""
+    left = [each for each in deletes if each.data_file is None or each.data_file in state.data]
+    if not left:
+        return None
+    size, records = sum(each.bytes for each in left), sum(each.records for each in left)
+    about = left[0].data_file if len({each.data_file for each in left}) == 1 else None
+    place = (left[0].spec_id, left[0].partition, state.sequence)
+    return LiveDelete(path, size, records, *place, DeleteKind.POSITION, about)
+
+
+def rewrite_manifests(
+    state: SimulatedTable, options: ActionOptions, now: datetime, partitions: Collection[PartitionKey] | None
+) -> Effect:
+    """Combine the manifests of the current partition spec into as few as their target size allows."""
+    spec_id = state.table.spec().spec_id
+    target = int(state.table.properties.get(MANIFEST_TARGET_PROPERTY, MANIFEST_TARGET))
+    taken = added = size = 0
+    for is_data in (True, False):
+        mine = {path: each for path, each in state.manifests.items() if each.is_data is is_data and each.spec_id == spec_id}
+        total = sum(each.bytes for each in mine.values())
+        outputs = -(-total // target)
+        if len(mine) <= 1:
+            continue
+        files = [key for each in mine.values() for key in each.files]
+        for path in mine:
+            del state.manifests[path]
+        snapshot = state.commit(now)
+        for number in range(outputs):
+            held = HeldManifest(total // outputs, is_data, spec_id, set(files[number::outputs]))
+            state.manifests[f"simulated-{snapshot.number}-{is_data}-{number}"] = held
+        taken, added, size = taken + len(mine), added + outputs, size + total
+    return Effect(taken, added, size)
+
+
+def expire_snapshots(
+    state: SimulatedTable, options: ActionOptions, now: datetime, partitions: Collection[PartitionKey] | None
+) -> Effect:
+    """Expire snapshots by age, and free the files that only they needed. What a branch or a tag names stays."""
+    assert isinstance(options, ExpireSnapshots)
+    named = {ref.snapshot_id for ref in state.table.metadata.refs.values()} - {state.table.metadata.current_snapshot_id}
+    newest_first = list(reversed(state.snapshots))
+    kept = [
+        each
+        for place, each in enumerate(newest_first)
+        if place < options.retain_last or each.at >= now - options.max_age or each.snapshot_id in named
+    ]
+    expired = len(state.snapshots) - len(kept)
+    state.snapshots = list(reversed(kept))
+    numbers = [each.number for each in state.snapshots]
+    needed, freed = list[Dead](), list[Dead]()
+    for file in state.dead:
+        place = bisect_left(numbers, file.born)
+        (needed if place < len(numbers) and numbers[place] < file.died else freed).append(file)
+    state.dead = needed
+    return Effect(files_removed=len(freed), bytes_freed=sum(each.bytes for each in freed), snapshots_expired=expired)
+
+
+EFFECTS: dict[str, Callable[..., Effect]] = {
+    Action.REWRITE_DATA_FILES: rewrite_data_files,
+    Action.REWRITE_POSITION_DELETE_FILES: rewrite_position_delete_files,
+    Action.REWRITE_MANIFESTS: rewrite_manifests,
+    Action.EXPIRE_SNAPSHOTS: expire_snapshots,
+}
+
+
+def _batches(groups: list[FileGroup[LiveFile]], most: int) -> list[list[FileGroup[LiveFile]]]:
+    """Split groups over at most so many commits, as partial progress does."""
+    size = -(-len(groups) // most) if groups else 1
+    return [groups[start : start + size] for start in range(0, len(groups), size)]
+
+
+def _rewritten(groups: Sequence[FileGroup[Any]], added: int) -> Effect:
+    return Effect(sum(len(group.files) for group in groups), added, sum(group.bytes for group in groups))

@@ -1,0 +1,132 @@
+"""The health of a simulated table, with the same counts that :func:`~airflow_snowpack.iceberg.health.read_health` has."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from typing import TYPE_CHECKING, Any
+
+from airflow_snowpack.iceberg.health import FileCounts, PartitionHealth, SnapshotLog, TableHealth, TableNumbers
+from airflow_snowpack.iceberg.health.encoding import COUNTS
+from airflow_snowpack.iceberg.health.model import MAX_PARTITIONS
+from airflow_snowpack.iceberg.health.reading import as_json
+from airflow_snowpack.iceberg.metadata_reader import DeleteKind
+from airflow_snowpack.maintenance.actions.rewrite_manifests import MANIFEST_TARGET, MANIFEST_TARGET_PROPERTY
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from datetime import datetime
+
+    from airflow_snowpack.iceberg.health import HealthBounds
+    from airflow_snowpack.iceberg.metadata_reader import LiveDelete, LiveFile, PartitionKey
+    from airflow_snowpack.maintenance.replay.state import SimulatedTable
+
+KINDS = {
+    DeleteKind.POSITION: "position_delete_files",
+    DeleteKind.EQUALITY: "equality_delete_files",
+    DeleteKind.VECTOR: "deletion_vectors",
+}
+
+
+def health_of(state: SimulatedTable, real: TableHealth, bounds: HealthBounds, now: datetime) -> TableHealth:
+    """Return the health of the simulated table.
+
+    :param real: the health of the table as it is: it has what a simulation does not change.
+    """
+    counts = _count(state, bounds)
+    partitions = sorted(
+        (_partition(state, key, counted) for key, counted in counts.items()),
+        key=lambda each: (-each.small_files - each.large_files - each.with_deletes_files, -each.delete_files, each.label),
+    )
+    spec_id = real.spec_id
+    data_manifests = [each for each in state.manifests.values() if each.is_data]
+    target = int(state.table.properties.get(MANIFEST_TARGET_PROPERTY, MANIFEST_TARGET))
+    milliseconds = tuple(round(each.at.timestamp() * 1000) for each in state.snapshots)
+    return TableHealth(
+        **_sum(counts.values()),
+        table=real.table,
+        metadata_location=real.metadata_location,
+        table_uuid=real.table_uuid,
+        location=real.location,
+        format_version=real.format_version,
+        read_at=now,
+        bounds=bounds,
+        totals=_totals(state),
+        data_manifests=len(data_manifests),
+        delete_manifests=len(state.manifests) - len(data_manifests),
+        manifests_bytes=sum(each.bytes for each in state.manifests.values()),
+        small_manifests=sum(each.bytes < target / 2 for each in state.manifests.values()),
+        metadata_bytes=real.metadata_bytes,
+        snapshots=SnapshotLog(
+            tuple(each.snapshot_id for each in state.snapshots),
+            tuple(None if place == 0 else state.snapshots[place - 1].snapshot_id for place in range(len(state.snapshots))),
+            milliseconds,
+            tuple(each.operation for each in state.snapshots),
+        ),
+        refs=tuple(ref for ref in real.refs if ref.kind == "tag"),
+        partition_count=len(partitions),
+        partitions=tuple(partitions[:MAX_PARTITIONS]),
+        rest=_counts(_sum(_counted(each) for each in partitions[MAX_PARTITIONS:])),
+        outdated=_counts(_sum(counted for key, counted in counts.items() if key[0] != spec_id)),
+        properties=real.properties,
+        specs=real.specs,
+        spec_id=spec_id,
+    )
+
+
+def _count(state: SimulatedTable, bounds: HealthBounds) -> dict[PartitionKey, Counter[str]]:
+    files, counts = state.files, defaultdict[Any, Counter[str]](Counter)
+    for file in files.data:
+        counted = counts[file.partition_key]
+        counted.update(data_files=1, bytes=file.bytes, records=file.records)
+        if file.bytes < bounds.min_file_size_bytes:
+            counted.update(small_files=1, small_bytes=file.bytes)
+        elif file.bytes > bounds.max_file_size_bytes:
+            counted.update(large_files=1, large_bytes=file.bytes)
+        elif files.deletes and _has_many_deletes(file, files.deletes_of(file), bounds):
+            counted.update(with_deletes_files=1, with_deletes_bytes=file.bytes)
+    for delete in files.deletes:
+        counts[delete.partition_key].update({KINDS[delete.kind]: 1, "delete_bytes": delete.bytes})
+    return counts
+
+
+def _has_many_deletes(file: LiveFile, deletes: tuple[LiveDelete, ...], bounds: HealthBounds) -> bool:
+    if len(deletes) >= bounds.delete_file_threshold:
+        return True
+    known = sum(delete.records for delete in deletes if delete.data_file is not None)
+    return bool(deletes) and file.records > 0 and min(known, file.records) / file.records >= bounds.delete_ratio_threshold
+
+
+def _partition(state: SimulatedTable, key: PartitionKey, counted: Counter[str]) -> PartitionHealth:
+    values = tuple(map(as_json, key[1]))
+    return PartitionHealth(**counted, spec_id=key[0], values=values, label=state.label(key), newest_at=state.newest_at.get(key))
+
+
+def _totals(state: SimulatedTable) -> TableNumbers:
+    deletes = state.deletes.values()
+    equality = sum(delete.records for delete in deletes if delete.kind is DeleteKind.EQUALITY)
+    return TableNumbers(
+        snapshot_id=state.snapshots[-1].snapshot_id,
+        data_files=len(state.data),
+        delete_files=len(state.deletes),
+        bytes=sum(file.bytes for file in state.data.values()) + sum(delete.bytes for delete in deletes),
+        records=sum(file.records for file in state.data.values()),
+        position_deletes=sum(delete.records for delete in deletes) - equality,
+        equality_deletes=equality,
+        snapshots=len(state.snapshots),
+        manifests=len(state.manifests),
+    )
+
+
+def _counted(partition: PartitionHealth) -> Counter[str]:
+    return Counter({name: getattr(partition, name) for name in COUNTS})
+
+
+def _counts(counted: dict[str, int]) -> FileCounts:
+    return FileCounts(**counted)
+
+
+def _sum(counts: Iterable[Counter[str]]) -> dict[str, Any]:
+    total: Counter[str] = Counter()
+    for each in counts:
+        total.update(each)
+    return dict(total)

@@ -1,0 +1,156 @@
+"""The commits that a table really had: which files and manifests each of them added and removed.
+
+The invariant: each manifest is opened once. A commit's changes are the difference between the manifests of its snapshot and those
+of its parent, so that it does not matter which engine wrote it, or how.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from airflow_snowpack.errors import Kind, SnowpackError
+from airflow_snowpack.iceberg.health.model import moment
+from airflow_snowpack.iceberg.metadata_reader import LiveDelete, LiveFile, read_entries
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyiceberg.manifest import ManifestFile
+    from pyiceberg.table import Table
+    from pyiceberg.table.snapshots import Snapshot
+
+File = LiveFile | LiveDelete
+Key = str | tuple[str, str | None]
+REPLACE = "replace"
+
+
+class NoHistory(SnowpackError, kind=Kind.INVALID):
+    """The table has no commits to replay."""
+
+    def __init__(self, table: str) -> None:
+        super().__init__(f"The table {table!r} has no snapshot, so there is nothing to replay.")
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """A manifest of a snapshot.
+
+    :param files: the keys of its live files.
+    """
+
+    path: str
+    bytes: int
+    is_data: bool
+    spec_id: int
+    files: frozenset[Key]
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """A commit to main, with what it changed.
+
+    :param operation: ``append``, ``overwrite``, ``delete``, ``replace`` or ``unknown``.
+    """
+
+    snapshot_id: int
+    at: datetime
+    operation: str
+    added: tuple[File, ...]
+    removed: tuple[File, ...]
+    added_manifests: tuple[Manifest, ...]
+    removed_manifests: tuple[Manifest, ...]
+
+    @property
+    def is_maintenance(self) -> bool:
+        """Whether it only rewrote what was there: a compaction, or a rewrite of manifests or of deletes."""
+        return self.operation == REPLACE
+
+
+@dataclass(frozen=True, slots=True)
+class TableHistory:
+    """A table from a first state on.
+
+    :param table: as it was loaded.
+    :param begin: when the replay begins: the moment that was requested, or that of the first state if it is later.
+    :param start: the first state, as a commit that adds all of it.
+    :param earlier: ids and times of the snapshots before it that the table still has, oldest first.
+    :param commits: those after it, oldest first.
+    """
+
+    table: Table
+    begin: datetime
+    start: Commit
+    earlier: tuple[tuple[int, datetime], ...]
+    commits: tuple[Commit, ...]
+
+
+def key_of(file: File) -> Key:
+    """Return what a file is known by: one file may have the deletion vectors of several data files."""
+    return file.path if isinstance(file, LiveFile) else (file.path, file.data_file)
+
+
+def read_history(table: Table, since: datetime) -> TableHistory:
+    """Read the commits to main since a moment, and the state that they start from.
+
+    The state is that of the last snapshot at or before the moment. When the table has expired that, it is that of its oldest one.
+
+    :raises NoHistory: the table has no snapshot.
+    :raises OSError, ValueError: a manifest cannot be read.
+    """
+    line = list(_line(table))
+    if not line:
+        raise NoHistory(".".join(table.name()))
+    before = [place for place, snapshot in enumerate(line) if moment(snapshot.timestamp_ms) <= since]
+    first = before[-1] if before else 0
+    commits = list(_commits(table, line[first:]))
+    earlier = tuple((each.snapshot_id, moment(each.timestamp_ms)) for each in line[:first])
+    return TableHistory(table, max(since, commits[0].at), commits[0], earlier, tuple(commits[1:]))
+
+
+def _line(table: Table) -> Iterator[Snapshot]:
+    """Yield the snapshots that led to the current one, oldest first, as far as the table still has them."""
+    found = []
+    following = table.metadata.current_snapshot_id
+    while following is not None and (snapshot := table.metadata.snapshot_by_id(following)) is not None:
+        found.append(snapshot)
+        following = snapshot.parent_snapshot_id
+    yield from reversed(found)
+
+
+def _commits(table: Table, line: list[Snapshot]) -> Iterator[Commit]:
+    contents: dict[str, tuple[Manifest, dict[Key, File]]] = {}
+    for snapshot in line:
+        manifests = {manifest.manifest_path: manifest for manifest in snapshot.manifests(table.io)}
+        gone = {path: contents[path] for path in contents.keys() - manifests.keys()}
+        new = {path: _open(table, manifests[path]) for path in manifests if path not in contents}
+        yield _commit(snapshot, new, gone)
+        contents = {path: new.get(path) or contents[path] for path in manifests}
+
+
+def _open(table: Table, manifest: ManifestFile) -> tuple[Manifest, dict[Key, File]]:
+    from pyiceberg.manifest import ManifestContent
+
+    files: dict[Key, File] = {key_of(file): file for file in read_entries(manifest, table.io, table.format_version)}
+    is_data = manifest.content == ManifestContent.DATA
+    place = (manifest.manifest_path, manifest.manifest_length, is_data, manifest.partition_spec_id)
+    return Manifest(*place, frozenset(files)), files
+
+
+def _commit(
+    snapshot: Snapshot,
+    new: dict[str, tuple[Manifest, dict[Key, File]]],
+    gone: dict[str, tuple[Manifest, dict[Key, File]]],
+) -> Commit:
+    now = {key: file for _, files in new.values() for key, file in files.items()}
+    before = {key: file for _, files in gone.values() for key, file in files.items()}
+    return Commit(
+        snapshot.snapshot_id,
+        moment(snapshot.timestamp_ms),
+        snapshot.summary.operation.value if snapshot.summary else "unknown",
+        added=tuple(file for key, file in now.items() if key not in before),
+        removed=tuple(file for key, file in before.items() if key not in now),
+        added_manifests=tuple(manifest for manifest, _ in new.values()),
+        removed_manifests=tuple(manifest for manifest, _ in gone.values()),
+    )

@@ -1,0 +1,277 @@
+"""A table as it would be: the commits of its writers, with simulated maintenance in place of the recorded one.
+
+Files of the simulation are made of files that writers wrote, its *sources*. When a writer's commit removes a file that was
+compacted, by the simulation or in the recorded history, what it removes are shares of sources: those shrink the simulated files.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, replace
+from itertools import count
+from typing import TYPE_CHECKING
+
+from airflow_snowpack.iceberg.metadata_reader import DeleteKind, LiveDelete, LiveFile, TableFiles, partition_label
+from airflow_snowpack.maintenance.replay.history import key_of
+from airflow_snowpack.maintenance.replay.model import Point
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from datetime import datetime
+
+    from airflow_snowpack.iceberg.metadata_reader import PartitionKey
+    from airflow_snowpack.maintenance.replay.history import Commit, File, Key, Manifest, TableHistory
+
+GONE = 1e-6
+"""Less of a source than this is a rounding error."""
+SMALLEST_MANIFEST = 4096
+BYTES_PER_ENTRY = 150
+"""Of a manifest that the simulation writes."""
+
+
+@dataclass(slots=True)
+class Source:
+    """What is left of a file that a writer wrote.
+
+    :param bytes, records: of the whole file, evenly in the simulated files that hold it.
+    :param inside: the paths of these: its own until it is compacted.
+    :param share: how much of it is left, from 0 to 1.
+    """
+
+    bytes: float
+    records: float
+    inside: set[str]
+    share: float = 1.0
+
+
+@dataclass(slots=True)
+class HeldManifest:
+    """A manifest of the simulated current snapshot."""
+
+    bytes: int
+    is_data: bool
+    spec_id: int
+    files: set[Key]
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A simulated snapshot.
+
+    :param number: its place among all snapshots of the replay.
+    """
+
+    snapshot_id: int
+    number: int
+    at: datetime
+    operation: str
+
+
+@dataclass(frozen=True, slots=True)
+class Dead:
+    """A file that is not in the current snapshot any more.
+
+    :param born, died: the numbers of the first snapshot with it, and of the first one without it.
+    """
+
+    bytes: int
+    born: int
+    died: int
+
+
+class SimulatedTable:
+    """The state of one simulation.
+
+    :ivar data: the data files, by path.
+    :ivar deletes: by the key that the recorded history knows them by.
+    :ivar newest_at: when a writer last added a file to a partition, since the start.
+    :ivar sequence: the last sequence number of a writer.
+    """
+
+    def __init__(self, history: TableHistory) -> None:
+        self.table = history.table
+        self.data: dict[str, LiveFile] = {}
+        self.deletes: dict[Key, LiveDelete] = {}
+        self.manifests: dict[str, HeldManifest] = {}
+        self.snapshots: list[Snapshot] = []
+        self.dead: list[Dead] = []
+        self.newest_at: dict[PartitionKey, datetime] = {}
+        self.sequence = 0
+        self._labels: dict[PartitionKey, str] = {}
+        self._born: dict[Key, int] = {}
+        self._sources: dict[str, Source] = {}
+        self._sources_in: dict[str, set[str]] = defaultdict(set)
+        self._recorded: dict[str, dict[str, float]] = {}
+        self._names = count(1)
+        for snapshot_id, at in history.earlier:
+            self._add_snapshot(snapshot_id, at, "unknown")
+        self.write(history.start)
+
+    def write(self, commit: Commit) -> None:
+        """Apply a commit of a writer."""
+        is_start = not self.manifests and not self.data
+        self._add_snapshot(commit.snapshot_id, commit.at, commit.operation)
+        for file in commit.removed:
+            if isinstance(file, LiveFile):
+                for source, share in self._recorded.pop(file.path, {file.path: 1.0}).items():
+                    self._take(source, share)
+            else:
+                self.drop(key_of(file))
+        for file in commit.added:
+            self.sequence = max(self.sequence, file.sequence)
+            if not is_start:
+                self.newest_at[file.partition_key] = commit.at
+            if isinstance(file, LiveFile):
+                self.add(file.path, file)
+                self._sources[file.path] = Source(file.bytes, file.records, {file.path})
+                self._sources_in[file.path] = {file.path}
+            else:
+                self.add(key_of(file), replace(file, data_file=self._holder(file.data_file)))
+        self._write_manifests(commit)
+
+    def skip(self, commit: Commit) -> None:
+        """Leave out recorded maintenance, and remember which sources the files that it wrote are made of."""
+        made_of: dict[PartitionKey, dict[str, float]] = defaultdict(lambda: defaultdict(float))
+        for file in commit.removed:
+            if isinstance(file, LiveFile):
+                for source, share in self._recorded.pop(file.path, {file.path: 1.0}).items():
+                    made_of[file.partition_key][source] += share
+        for partition, files in _by_partition(commit.added).items():
+            # Of another partition spec, if nothing of the partition itself was removed.
+            shares = made_of.get(partition) or {source: share for each in made_of.values() for source, share in each.items()}
+            records = sum(file.records for file in files) or 1
+            for file in files:
+                self._recorded[file.path] = {source: share * file.records / records for source, share in shares.items()}
+
+    def replace_data(self, group: Sequence[LiveFile], outputs: int, snapshot: Snapshot) -> list[LiveFile]:
+        """Compact data files, with the deletes of exactly these files applied; return the new files."""
+        paths = {file.path for file in group}
+        applied = {key: delete for key, delete in self.deletes.items() if delete.data_file in paths}
+        deleted = sum(delete.records for delete in applied.values() if delete.kind is not DeleteKind.EQUALITY)
+        size, records, first = sum(file.bytes for file in group), sum(file.records for file in group), group[0]
+        left = max(1 - deleted / records, 0.0) if records else 1.0
+        sources = {name for path in paths for name in self._sources_in.pop(path, ())}
+        for key in (*paths, *applied):
+            self.drop(key)
+        place = (round(size * left / outputs), round(records * left / outputs), first.spec_id, first.partition, self.sequence)
+        written = [LiveFile(f"simulated-{next(self._names)}", *place) for _ in range(outputs)]
+        for file in written:
+            self.add(file.path, file, snapshot)
+            self._sources_in[file.path] = set(sources)
+        for name in sources:
+            source = self._sources[name]
+            inside = len(source.inside & paths) / len(source.inside)
+            source.bytes *= 1 - (1 - left) * inside
+            source.records *= 1 - (1 - left) * inside
+            source.inside = (source.inside - paths) | {file.path for file in written}
+        return written
+
+    def add(self, key: Key, file: File, snapshot: Snapshot | None = None) -> None:
+        """Add a file to the current snapshot."""
+        if isinstance(file, LiveFile):
+            self.data[file.path] = file
+        else:
+            self.deletes[key] = file
+        self._born[key] = (snapshot or self.snapshots[-1]).number
+
+    def drop(self, key: Key) -> None:
+        """Remove a file from the current snapshot, if it is there."""
+        found = self.data.pop(key, None) if isinstance(key, str) else self.deletes.pop(key, None)
+        if found is not None:
+            self.dead.append(Dead(found.bytes, self._born.pop(key), self.snapshots[-1].number))
+
+    def commit(self, at: datetime, operation: str = "replace") -> Snapshot:
+        """Begin a snapshot of the simulation."""
+        return self._add_snapshot(-next(self._names), at, operation)
+
+    def write_manifest(self, keys: set[Key], *, spec_id: int, is_data: bool) -> None:
+        """Add the manifest of a simulated commit, and take what it replaces out of the others."""
+        if keys:
+            size = SMALLEST_MANIFEST + BYTES_PER_ENTRY * len(keys)
+            self.manifests[f"simulated-{next(self._names)}"] = HeldManifest(size, is_data, spec_id, keys)
+        self.sweep_manifests()
+
+    def sweep_manifests(self) -> None:
+        """Take files that are not there any more out of the manifests, and drop manifests without files."""
+        live = self.data.keys() | self.deletes.keys()
+        for path, manifest in list(self.manifests.items()):
+            left = manifest.files & live
+            if not left and manifest.files:  # a manifest that lists removed files alone stays until the next commit
+                del self.manifests[path]
+            elif len(left) < len(manifest.files):
+                manifest.bytes = max(manifest.bytes * len(left) // len(manifest.files), min(manifest.bytes, SMALLEST_MANIFEST))
+                manifest.files = left
+
+    @property
+    def files(self) -> TableFiles:
+        """The files of the current snapshot, as an action's own rules take them."""
+        return TableFiles(tuple(self.data.values()), tuple(self.deletes.values()))
+
+    def partition_keys(self) -> set[PartitionKey]:
+        """Return the partitions that have files."""
+        return {file.partition_key for file in (*self.data.values(), *self.deletes.values())}
+
+    def label(self, key: PartitionKey) -> str:
+        """Return a partition for people."""
+        if key not in self._labels:
+            self._labels[key] = partition_label(self.table, key)
+        return self._labels[key]
+
+    def point(self, at: datetime) -> Point:
+        """Return the numbers of now."""
+        live = sum(file.bytes for file in self.data.values()) + sum(file.bytes for file in self.deletes.values())
+        held = sum(each.bytes for each in self.dead)
+        return Point(at, len(self.data), len(self.deletes), len(self.snapshots), len(self.manifests), live + held)
+
+    def _add_snapshot(self, snapshot_id: int, at: datetime, operation: str) -> Snapshot:
+        number = self.snapshots[-1].number + 1 if self.snapshots else 0
+        self.snapshots.append(Snapshot(snapshot_id, number, at, operation))
+        return self.snapshots[-1]
+
+    def _holder(self, data_file: str | None) -> str | None:
+        """Return the simulated file that holds most of a recorded one; ``None`` if it is not known."""
+        if data_file is None or data_file in self.data:
+            return data_file
+        shares = self._recorded.get(data_file, {data_file: 1.0})
+        held = [self._sources[source] for source in shares if source in self._sources]
+        return min(held[0].inside) if held else None
+
+    def _take(self, name: str, share: float) -> None:
+        """A writer removes a share of what it once wrote."""
+        source = self._sources.get(name)
+        if source is None:
+            return
+        taken = min(share, source.share)
+        source.share -= taken
+        part = taken / len(source.inside)
+        for path in source.inside:
+            file = self.data[path]
+            size, records = file.bytes - part * source.bytes, file.records - part * source.records
+            self.data[path] = replace(file, bytes=max(round(size), 1), records=max(round(records), 1))
+        if source.share <= GONE:
+            del self._sources[name]
+            for path in source.inside:
+                self._sources_in[path].discard(name)
+                if not self._sources_in[path]:
+                    del self._sources_in[path]
+                    self.drop(path)
+
+    def _write_manifests(self, commit: Commit) -> None:
+        unknown = 0
+        for manifest in commit.removed_manifests:
+            unknown += manifest.bytes if self.manifests.pop(manifest.path, None) is None else 0
+        for manifest in commit.added_manifests:
+            self.manifests[manifest.path] = _held(manifest, max(manifest.bytes - unknown, SMALLEST_MANIFEST) if unknown else None)
+        self.sweep_manifests()
+
+
+def _held(manifest: Manifest, size: int | None) -> HeldManifest:
+    return HeldManifest(manifest.bytes if size is None else size, manifest.is_data, manifest.spec_id, set(manifest.files))
+
+
+def _by_partition(files: Iterable[File]) -> dict[PartitionKey, list[LiveFile]]:
+    found: dict[PartitionKey, list[LiveFile]] = defaultdict(list)
+    for file in files:
+        if isinstance(file, LiveFile):
+            found[file.partition_key].append(file)
+    return found

@@ -1,0 +1,181 @@
+"""The simulation of a policy on the commits that a table really had."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from table_zoo import KINDS, append, commit_times
+
+from airflow_snowpack.iceberg import TableName
+from airflow_snowpack.iceberg.health import FileCounts, read_health
+from airflow_snowpack.maintenance.policies import Policies, Rule
+from airflow_snowpack.maintenance.replay import NoHistory, passes, read_history, recorded, simulate
+from airflow_snowpack.maintenance.replay.health import health_of
+from airflow_snowpack.maintenance.replay.state import SimulatedTable
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+    from table_zoo import Zoo
+
+    from airflow_snowpack.maintenance.policies import TablePolicy
+
+NOW = datetime(2026, 11, 20, tzinfo=UTC)
+DAY = timedelta(days=1)
+DAILY, EVERY_THREE_DAYS = passes(NOW - DAY * 9, NOW, DAY), passes(NOW - DAY * 9, NOW, DAY * 3)
+COMPACTING: dict[str, Any] = {"thresholds": {"small_files": 2}, "options": {"min_input_files": 2}}
+
+
+def name_of(table: Table) -> TableName:
+    return TableName("lake", *table.name())
+
+
+def policy(name: TableName, *, cadence: str = "1h", **actions: dict[str, Any]) -> TablePolicy:
+    """A policy with these actions alone."""
+    off: dict[str, Any] = {
+        action: {"enabled": False}
+        for action in ("rewrite_data_files", "rewrite_position_delete_files", "rewrite_manifests", "expire_snapshots")
+    }
+    return Policies([Rule("**", cadence=cadence, actions={**off, **actions})]).of(name, {})
+
+
+def compacting(table: Table) -> TablePolicy:
+    """A policy that compacts two files and more."""
+    return policy(name_of(table), rewrite_data_files=COMPACTING)
+
+
+@pytest.fixture
+def daily(zoo: Zoo) -> Table:
+    """A table without partitions that gets a file of ten rows every noon; the tenth of them at the last noon before now."""
+    name = zoo.new("never_written")
+    for _ in range(10):
+        append(zoo.load(name), ["a"] * 10)
+    commit_times(zoo, name, [NOW - DAY * 9.5 + DAY * each for each in range(10)])
+    return zoo.load(name)
+
+
+READABLE = [kind for kind in KINDS if kind not in ("never_written", "branches_and_tags", "many_snapshots", "void")]
+
+
+@pytest.mark.parametrize("kind", READABLE)
+def test_a_replay_without_passes_ends_with_the_health_of_the_table(zoo: Zoo, kind: str) -> None:
+    table = zoo.load(zoo.shared(kind))
+    history = read_history(table, NOW - DAY * 30)
+    state = SimulatedTable(history)
+    for commit in history.commits:
+        state.write(commit)
+    real = read_health(table, now=NOW)
+
+    simulated = health_of(state, real, real.bounds, NOW)
+
+    assert counts(simulated) == counts(real)
+    assert counts(simulated.outdated) == counts(real.outdated)
+    for name in ("totals", "data_manifests", "delete_manifests", "manifests_bytes", "partition_count"):
+        assert getattr(simulated, name) == getattr(real, name), name
+    assert {partition(each) for each in simulated.partitions} == {partition(each) for each in real.partitions}
+
+
+def counts(found: FileCounts) -> dict[str, int]:
+    return {name: getattr(found, name) for name in asdict(FileCounts())}
+
+
+def partition(found: Any) -> tuple[Any, ...]:
+    return found.spec_id, found.label, found.values, *counts(found).values()
+
+
+def test_the_table_is_compacted_at_each_pass_that_finds_enough(daily: Table) -> None:
+    history = read_history(daily, NOW - DAY * 10)
+    found = simulate(history, compacting(daily), EVERY_THREE_DAYS, label="new")
+
+    assert [(run.at, run.action, run.files_removed, run.files_added) for run in found.runs] == [
+        (NOW - DAY * 6, "rewrite_data_files", 4, 1),
+        (NOW - DAY * 3, "rewrite_data_files", 4, 1),
+        (NOW, "rewrite_data_files", 4, 1),
+    ]
+    assert found.points[-1].files == 1
+    assert found.most_files == 4
+
+
+def test_the_bytes_of_the_runs_are_those_of_the_files_that_they_read(daily: Table) -> None:
+    history = read_history(daily, NOW - DAY * 10)
+    sizes = [commit.added[0].bytes for commit in (history.start, *history.commits)]
+    found = simulate(history, compacting(daily), EVERY_THREE_DAYS, label="new")
+
+    assert [run.bytes_rewritten for run in found.runs] == [sum(sizes[:4]), sum(sizes[:7]), sum(sizes)]
+
+
+def test_without_maintenance_the_files_stay(daily: Table) -> None:
+    found = recorded(read_history(daily, NOW - DAY * 10), NOW, maintained=False)
+
+    assert [point.files for point in found.points] == [*range(1, 11), 10]
+    assert found.points[-1].at == NOW
+
+
+def test_a_replay_begins_with_what_the_table_had_then(daily: Table) -> None:
+    history = read_history(daily, NOW - DAY * 4)
+
+    assert len(history.start.added) == 6
+    assert len(history.earlier) == 5
+    assert len(history.commits) == 4
+
+
+def test_a_table_that_was_never_written_has_no_history(zoo: Zoo) -> None:
+    with pytest.raises(NoHistory, match=r"no snapshot"):
+        read_history(zoo.load(zoo.shared("never_written")), NOW)
+
+
+def test_expired_snapshots_free_what_compaction_has_replaced(daily: Table) -> None:
+    history = read_history(daily, NOW - DAY * 10)
+    keeping = {"thresholds": {"old_snapshots": 1}, "options": {"max_age": "2d", "retain_last": 1}}
+    both = policy(name_of(daily), rewrite_data_files=COMPACTING, expire_snapshots=keeping)
+    found = simulate(history, both, DAILY, label="new")
+    never = simulate(history, compacting(daily), DAILY, label="never")
+
+    assert found.bytes_freed == never.points[-1].stored_bytes - found.points[-1].stored_bytes > 0
+    assert found.points[-1].snapshots == 5  # of the last two days: two of the writer, three of the policy
+    assert found.points[-1].files == never.points[-1].files
+
+
+def test_what_a_writer_removes_shrinks_the_file_that_it_was_compacted_into(daily: Table, zoo: Zoo) -> None:
+    name = name_of(daily)
+    daily.delete("id < 20")  # two of the ten files, whole
+    commit_times(zoo, name, [*(NOW - DAY * 9.5 + DAY * each for each in range(10)), NOW - timedelta(hours=1)])
+    history = read_history(zoo.load(name), NOW - DAY * 10)
+    before = sum(file.records for file in _left(history, NOW - DAY / 4))
+
+    found = _left(history, NOW)
+
+    assert before == 100
+    assert [file.records for file in found] == [80]
+    assert sum(file.bytes for file in found) == pytest.approx(0.8 * 10 * history.start.added[0].bytes, rel=0.01)
+
+
+def _left(history: Any, until: datetime) -> list[Any]:
+    """The data files of a simulation in which all were compacted six hours before now."""
+    from airflow_snowpack.maintenance.actions.rewrite_data_files import RewriteDataFiles
+    from airflow_snowpack.maintenance.replay.effects import apply
+
+    state = SimulatedTable(history)
+    for commit in history.commits:
+        if commit.at <= NOW - DAY / 4:
+            state.write(commit)
+    apply(state, RewriteDataFiles(min_input_files=2), now=NOW - DAY / 4, partitions=None)
+    for commit in history.commits:
+        if NOW - DAY / 4 < commit.at <= until:
+            state.write(commit)
+    return list(state.data.values())
+
+
+def test_the_passes_count_back_from_the_last_one() -> None:
+    assert passes(NOW - DAY * 2.5, NOW, DAY) == (NOW - DAY * 2, NOW - DAY, NOW)
+
+
+def test_a_cadence_keeps_an_action_from_running_at_each_pass(daily: Table) -> None:
+    history = read_history(daily, NOW - DAY * 10)
+    slow = policy(name_of(daily), cadence="3d", rewrite_data_files=COMPACTING)
+
+    runs = simulate(history, slow, passes(NOW - DAY * 8, NOW, DAY), label="slow").runs
+
+    assert [run.at for run in runs] == [NOW - DAY * each for each in (7, 4, 1)]
