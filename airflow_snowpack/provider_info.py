@@ -281,7 +281,8 @@ def get_provider_info() -> dict[str, Any]:
         "hooks": _modules("hooks", "store", "iceberg_catalog", "iceberg_spark", "build_storage"),
         "operators": _modules(
             "operators",
-            *("maintain", "jobs", "workers", "locks", "build", "build_steps", "map", "schedule", "housekeeping", "removals"),
+            *("maintain", "fleet", "jobs", "workers", "locks", "build", "build_steps", "map", "schedule"),
+            *("housekeeping", "removals"),
             "entries.run_entry",
         ),
         "sensors": _modules("sensors", "maintenance", "data_arrival", "run_constraint", "build_published"),

@@ -17,6 +17,7 @@ from airflow_snowpack.inventory.health_records import HealthRecords
 from airflow_snowpack.inventory.inventory import list_tables
 from airflow_snowpack.jobs import Jobs
 from airflow_snowpack.maintenance.fleet import Budget, Pass
+from airflow_snowpack.maintenance.fleet.fleet import Fleet
 from airflow_snowpack.maintenance.fleet.listing import list_catalog
 from airflow_snowpack.maintenance.fleet.model import Planning
 from airflow_snowpack.maintenance.fleet.passes import FleetPasses
@@ -108,6 +109,12 @@ class FleetLake:
         records = HealthRecords(self.store)
         given: dict[str, Any] = {"list_tables": listing, "histories": self.jobs.action_histories, **more}
         return FleetPlanner(self.passes, self.broker, records, self.policies, **given)
+
+    @cached_property
+    def fleet(self) -> Fleet:
+        """The fleet, for a whole pass."""
+        config = self.config
+        return Fleet(config.name, config.catalog_id, self.passes, self.jobs, self.work, self.planner(), config.load)
 
     def begin(self, owner: str, budget: Budget, workers: int = 1) -> Planning:
         config = self.config

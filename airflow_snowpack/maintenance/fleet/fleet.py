@@ -12,13 +12,13 @@ passes that the same DAG has left open, so that no table stays locked for a job 
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.maintenance.fleet.drain import Drain
-from airflow_snowpack.maintenance.fleet.model import EntryState, Pass, PassEntry, Planning
+from airflow_snowpack.maintenance.fleet.model import EntryState, Pass, PassEntry, PassState, Planning
 from airflow_snowpack.maintenance.fleet.report import PassReport
 from airflow_snowpack.maintenance.submit import refuse_if_draining
 
@@ -81,9 +81,12 @@ class Fleet:
 
     def report(self, planned: Pass) -> PassReport:
         """End a pass and return its report. If a worker still has a job, the pass stays open, and the report names the table."""
-        ended = self.work.close(planned)
-        report = PassReport.of(ended, self.passes.entries(ended.pass_id), self.passes.store.clock())
-        self.passes.keep_report(ended.pass_id, report.to_json())
+        is_over, now = self.work.close(planned), self.passes.store.clock()
+        reported = self.passes.get(planned.pass_id)
+        if is_over and reported.ended_at is None:
+            reported = replace(reported, state=PassState.ENDED, ended_at=now)
+        report = PassReport.of(reported, self.passes.entries(reported.pass_id), now)
+        self.passes.keep_report(reported, report.to_json())
         return report
 
     def _end_earlier(self, owner: str) -> None:

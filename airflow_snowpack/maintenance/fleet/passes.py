@@ -156,9 +156,10 @@ class FleetPasses:
 
         return self.store.transact(repeatable(write, planned_before))
 
-    def keep_report(self, pass_id: str, report: Mapping[str, Any]) -> None:
-        """Store the report of a pass, in place of an earlier one."""
-        self.store.execute(sa.update(fleet_passes).where(PASS.pass_id == pass_id).values(report=dict(report)))
+    def keep_report(self, reported: Pass, report: Mapping[str, Any]) -> None:
+        """Store the report of an open pass, and its end with it if it has ended; an ended pass keeps its report."""
+        values = {"state": reported.state.value, "ended_at": reported.ended_at, "report": dict(report)}
+        self.store.execute(sa.update(fleet_passes).where(PASS.pass_id == reported.pass_id, OPEN).values(values))
 
     def get(self, pass_id: str) -> Pass:
         """:raises PassNotFound: there is no such pass."""

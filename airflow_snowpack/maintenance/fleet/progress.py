@@ -26,11 +26,11 @@ from airflow_snowpack.jobs.model import TERMINAL
 from airflow_snowpack.jobs.rows import job_from
 from airflow_snowpack.jobs.withdrawal import withdraw
 from airflow_snowpack.maintenance.fleet.budget import Budget
-from airflow_snowpack.maintenance.fleet.model import EntryState, Pass, PassEntry, PassState
-from airflow_snowpack.maintenance.fleet.passes import OPEN, FleetPasses
-from airflow_snowpack.maintenance.fleet.rows import BY_PLACE, ENTRY, PASS, TABLE, entry_from
+from airflow_snowpack.maintenance.fleet.model import EntryState, Pass, PassEntry
+from airflow_snowpack.maintenance.fleet.passes import FleetPasses
+from airflow_snowpack.maintenance.fleet.rows import BY_PLACE, ENTRY, TABLE, entry_from
 from airflow_snowpack.store import storable
-from airflow_snowpack.store.tables.fleet import fleet_entries, fleet_passes, fleet_tables
+from airflow_snowpack.store.tables.fleet import fleet_entries, fleet_tables
 from airflow_snowpack.store.tables.jobs import job_queue, jobs as job_rows
 
 if TYPE_CHECKING:
@@ -153,8 +153,11 @@ class PassWork:
                 left += self.leave(planned, entry, reason)
         return left
 
-    def close(self, planned: Pass) -> Pass:
-        """End a pass: record what has ended, and withdraw the rest. A pass with jobs that workers have stays open."""
+    def close(self, planned: Pass) -> bool:
+        """Record what has ended, and withdraw what no worker has claimed.
+
+        :returns: whether the pass is over; ``False`` while a worker has a job of it.
+        """
         now = self._store.clock()
         self.settle(planned)
         for entry in self._passes.entries(planned.pass_id, [EntryState.CHOSEN]):
@@ -162,11 +165,7 @@ class PassWork:
         is_over = planned.ends_at is not None and now >= planned.ends_at
         self.withdraw(planned, OUT_OF_TIME if is_over else NOT_CLAIMED)
         self.settle(planned)
-        running = sa.select(ENTRY.table_key).where(ENTRY.pass_id == planned.pass_id)
-        running = running.where(ENTRY.state == EntryState.SUBMITTED.value)
-        end = sa.update(fleet_passes).where(PASS.pass_id == planned.pass_id, OPEN, ~running.exists())
-        self._store.execute(end.values(state=PassState.ENDED.value, ended_at=now))
-        return self._passes.get(planned.pass_id)
+        return not self._passes.entries(planned.pass_id, [EntryState.SUBMITTED])
 
     def _settle(self, planned: Pass, table_key: str, job: Job) -> bool:
         state, reason = _outcome(job)

@@ -12,8 +12,6 @@ from fleet_lake import FleetLake
 from airflow_snowpack.jobs import JobStatus, JobWorker
 from airflow_snowpack.maintenance import SparkEngine
 from airflow_snowpack.maintenance.fleet import Budget, EntryState, Pass, PassState
-from airflow_snowpack.maintenance.fleet.drain import Drain
-from airflow_snowpack.maintenance.fleet.report import PassReport
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,15 +35,7 @@ def fleet(store: Store, lake: CatalogConfig, request: pytest.FixtureRequest) -> 
 @pytest.fixture
 def drain(fleet: FleetLake, spark: SparkSession) -> Callable[[Pass], Counter[JobStatus]]:
     def run(planned: Pass) -> Counter[JobStatus]:
-        planner = fleet.planner()
-        drain = Drain(
-            fleet.work,
-            fleet.jobs,
-            planned,
-            fleet.config.load,
-            "pod-1",
-            after=lambda entry: planner.refresh(entry.table),
-        )
+        drain = fleet.fleet.drain(planned, "pod-1")
         worker = JobWorker(
             fleet.jobs,
             lambda: SparkEngine(lambda: spark, fleet.config.load),
@@ -59,7 +49,7 @@ def drain(fleet: FleetLake, spark: SparkSession) -> Callable[[Pass], Counter[Job
 
 
 def test_a_pass_maintains_the_sick_tables_and_the_next_one_has_nothing_to_do(
-    fleet: FleetLake, drain: Callable[[Pass], Counter[JobStatus]], store: Store
+    fleet: FleetLake, drain: Callable[[Pass], Counter[JobStatus]]
 ) -> None:
     sick = [fleet.make("sick", commits=6), fleet.make("ill", commits=4)]
     rows = {table: fleet.rows(table) for table in [*sick, fleet.make("healthy")]}
@@ -67,12 +57,11 @@ def test_a_pass_maintains_the_sick_tables_and_the_next_one_has_nothing_to_do(
     assert fleet.work.submit(planned) == 2
     assert drain(planned) == {JobStatus.COMPLETED: 2}
 
-    ended = fleet.work.close(planned)
+    report = fleet.fleet.report(planned)
     entries = fleet.passes.entries(planned.pass_id)
-    assert ended.state is PassState.ENDED
+    assert fleet.passes.get(planned.pass_id).state is PassState.ENDED
     assert [(entry.state, entry.removed) for entry in entries] == [(EntryState.MAINTAINED, 6), (EntryState.MAINTAINED, 4)]
     assert {table: fleet.rows(table) for table in rows} == rows
-    report = PassReport.of(ended, entries, store.clock())
     assert report.lines()[0] == "3 tables: 0 unchanged, 1 healthy, 2 maintained, 0 failed, 0 waiting"
     assert (report.removed, report.spent.bytes) == (report.estimated_removed, report.estimated.bytes)
 
@@ -96,7 +85,7 @@ def test_tables_that_were_dropped_renamed_or_changed_after_the_plan_do_not_stop_
     again.overwrite(again.scan().to_arrow())
     fleet.remove_manifests(fleet.name("broken"))
     drain(planned)
-    fleet.work.close(planned)
+    fleet.fleet.report(planned)
 
     entries = {entry.table.table: entry for entry in fleet.passes.entries(planned.pass_id)}
     assert {name: entry.state for name, entry in entries.items()} == {

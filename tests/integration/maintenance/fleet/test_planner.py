@@ -17,8 +17,7 @@ from airflow_snowpack.maintenance.policies import Policies, Rule
 
 if TYPE_CHECKING:
     from airflow_snowpack.store import Store
-
-    from .conftest import MovedClock
+    from tests.integration.maintenance.fleet.conftest import MovedClock
 
 
 @pytest.fixture

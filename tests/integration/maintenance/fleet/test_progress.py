@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.jobs import ActionOutcome, ActionResult, DrainModeOn, Jobs, JobStatus
-from airflow_snowpack.maintenance.fleet import Budget, EntryState, Pass, PassEntry, PassState
+from airflow_snowpack.maintenance.fleet import Budget, EntryState, Pass, PassEntry
 from airflow_snowpack.maintenance.fleet.budget import Cost
 from airflow_snowpack.maintenance.fleet.model import PlannedTable, Planning
 from airflow_snowpack.maintenance.fleet.passes import FleetPasses
 from airflow_snowpack.maintenance.fleet.progress import NOT_CLAIMED, OUT_OF_TIME, OVERSPENT, PassWork
 from airflow_snowpack.maintenance.fleet.report import PassReport
-from airflow_snowpack.store import Store
 
-from .conftest import MovedClock
+if TYPE_CHECKING:
+    from airflow_snowpack.store import Store
+    from tests.integration.maintenance.fleet.conftest import MovedClock
 
 HOUR = Cost(gb_hours=4.0, bytes=1_000, seconds=3_600.0)
 
@@ -122,8 +123,7 @@ def test_no_table_is_claimed_that_would_end_after_the_time_of_the_pass(
     clock.move(timedelta(minutes=61))
     assert work.claimable(this) == []
     clock.move(timedelta(hours=1))
-    ended = work.close(this)
-    assert ended.state is PassState.ENDED
+    assert work.close(this)
     assert reasons(passes, this) == {"a": OUT_OF_TIME, "b": OUT_OF_TIME}
     assert jobs.queue_depth("c0ffee") == 0
     assert jobs.locks.get(table("a")) is None
@@ -144,12 +144,11 @@ def test_a_pass_with_a_job_that_a_worker_has_stays_open_until_it_ends(passes: Fl
     work.submit(this)
     claim = jobs.claim("pod-1", catalog_id="c0ffee")
     assert claim is not None
-    closed = work.close(this)
-    assert closed.state is PassState.RUNNING
+    assert not work.close(this)
     assert states(passes, this) == {"a": EntryState.SUBMITTED, "b": EntryState.WAITING}
     assert reasons(passes, this) == {"b": NOT_CLAIMED}
     jobs.finish(claim, JobStatus.COMPLETED, [])
-    assert work.close(this).state is PassState.ENDED
+    assert work.close(this)
     assert states(passes, this)["a"] is EntryState.MAINTAINED
 
 
@@ -177,7 +176,8 @@ def test_failures_are_grouped_by_their_cause(passes: FleetPasses, work: PassWork
     for number, entry in enumerate(work.claimable(this)[:3]):
         error = "Cannot read lake.demo.c" if number == 2 else f"Disk {number} of {entry.table} is full"
         end(jobs, entry, error)
-    report = PassReport.of(work.close(this), passes.entries(this.pass_id), store.clock())
+    work.close(this)
+    report = PassReport.of(this, passes.entries(this.pass_id), store.clock())
 
     assert [(group.cause, group.tables) for group in report.failed] == [
         ("Disk … of … is full", ("demo.a", "demo.b")),
