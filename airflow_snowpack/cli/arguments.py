@@ -116,6 +116,10 @@ RESUME = arg(
     "--resume", metavar="FILE",
     help="Keeps what was read, so that an interrupted run can go on; the default is beside the report, and deleted at the end",
 )  # fmt: skip
+OLD_SNAPSHOTS = arg(
+    "--old-snapshots", action=BooleanOptionalAction, default=True,
+    help="Read the manifests of snapshots that would expire, for the bytes that this would free (default), or only current ones",
+)  # fmt: skip
 REPLAYED_DAYS = arg("--days", type=_COUNT, default=30, metavar="N", help="How many days back the replay begins (default: 30)")
 REPLAYED_EVERY = arg(
     "--every", default="1d", metavar="PERIOD", help="The time from one pass over the fleet to the next (default: 1d)"

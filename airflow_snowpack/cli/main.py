@@ -66,7 +66,7 @@ TABLES = (
             example="tables refresh"),
     command("assess", "assess.assess", "Rank the tables that need maintenance; changes nothing, and needs no store",
             a.ASSESSED_TABLES, a.DATABASE, a.SEARCH_TABLES, a.LIMIT, a.HTML, a.POLICIES, a.RESUME, a.CONCURRENCY,
-            a.CATALOG_CONN_ID, a.OUTPUT,
+            a.OLD_SNAPSHOTS, a.CATALOG_CONN_ID, a.OUTPUT,
             example="tables assess --html report.html", store=False),
 )  # fmt: skip
 

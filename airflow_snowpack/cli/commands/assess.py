@@ -36,7 +36,7 @@ def assess(args: Namespace) -> ExitCode | None:
     left_out: list[LeftOut] = []
     tables = named_tables(hook, args, left_out)
     resume = ResumeFile.open(_resume_path(args), hook.config.catalog_id)
-    walk = Walk(hook.config.load, policies, _now, concurrency=args.concurrency)
+    walk = Walk(hook.config.load, policies, _now, concurrency=args.concurrency, old_snapshots=args.old_snapshots)
     try:
         with ProgressLine("tables") as line:
             found = walk.assess(hook.settings.catalog_name, tables, progress=lambda each: _show(line, each), resume=resume)

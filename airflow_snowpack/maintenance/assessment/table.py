@@ -19,19 +19,19 @@ if TYPE_CHECKING:
     from airflow_snowpack.maintenance.policies import TablePolicy
 
 NO_LIMIT = 2**62
-BLOCKING = (Cause.UNSUPPORTED, Cause.PROTECTED, Cause.WRITING)
+BLOCKING = (Cause.UNSUPPORTED, Cause.PROTECTED)
 
 
 def assess_health(health: TableHealth, policy: TablePolicy, *, now: datetime) -> TableAssessment:
     """Return the row of a table.
 
-    The plan is made without the policy's exclusion, freeze, quiet windows and limit of bytes, so that the row shows all that
-    maintenance would do; each of these is a blocker.
+    The plan is made without the policy's exclusion, freeze, quiet windows and limit of bytes, and as if no writer were active, so
+    that the row shows all that maintenance would do. An exclusion and a freeze are blockers.
 
     :param health: read with ``policy.bounds``.
     """
     unhindered = replace(policy, skip=None, frozen_until=None, quiet=(), max_rewrite_bytes=NO_LIMIT)
-    plan = plan_table(health, unhindered, now=now)
+    plan = plan_table(_at_rest(health), unhindered, now=now)
     found = score(health)
     needs = tuple(ActionNeed(each.action, each.evidence, each.estimate or Estimate()) for each in plan.decisions if each.runs)
     return TableAssessment(
@@ -43,6 +43,11 @@ def assess_health(health: TableHealth, policy: TablePolicy, *, now: datetime) ->
         needs=needs,
         blockers=tuple(_blockers(policy, plan, now)),
     )
+
+
+def _at_rest(health: TableHealth) -> TableHealth:
+    """Return the health as it is when no writer has added files for long: plans leave alone what is being written to."""
+    return replace(health, partitions=tuple(replace(each, newest_at=None) for each in health.partitions))
 
 
 def _blockers(policy: TablePolicy, plan: TablePlan, now: datetime) -> Iterator[str]:

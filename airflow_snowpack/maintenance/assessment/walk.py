@@ -14,18 +14,22 @@ from airflow_snowpack.humanize import sentence
 from airflow_snowpack.iceberg import load_table, read_health
 from airflow_snowpack.iceberg.catalog import unreadable_errors
 from airflow_snowpack.iceberg.errors import CatalogUnreachable, TableUnreadable
+from airflow_snowpack.maintenance.action import Action
+from airflow_snowpack.maintenance.actions.expire_snapshots import ExpireSnapshots
 from airflow_snowpack.maintenance.assessment.locations import shared_locations
 from airflow_snowpack.maintenance.assessment.model import Assessment, TableAssessment, ranked
 from airflow_snowpack.maintenance.assessment.table import assess_health
+from airflow_snowpack.maintenance.expiry import plan_expiry
 
 if TYPE_CHECKING:
     from datetime import datetime
 
     from pyiceberg.catalog import Catalog
+    from pyiceberg.table import Table
 
     from airflow_snowpack.iceberg import TableHealth, TableName
     from airflow_snowpack.maintenance.assessment.resume import ResumeFile
-    from airflow_snowpack.maintenance.policies import Policies
+    from airflow_snowpack.maintenance.policies import Policies, TablePolicy
 
 CONCURRENCY = 8
 """How many tables are read at the same time, unless the caller sets it."""
@@ -52,6 +56,7 @@ class Walk:
     :param policies: decide what counts as small, what maintenance would do, and what is excluded.
     :param clock: returns the present moment.
     :param concurrency: how many tables are read at the same time.
+    :param old_snapshots: also read the manifests of snapshots that would expire, for the bytes that this would free.
     """
 
     def __init__(
@@ -61,11 +66,13 @@ class Walk:
         clock: Callable[[], datetime],
         *,
         concurrency: int = CONCURRENCY,
+        old_snapshots: bool = True,
     ) -> None:
         self._load_catalog = load_catalog
         self._policies = policies
         self._clock = clock
         self._concurrency = concurrency
+        self._old_snapshots = old_snapshots
         self._of_thread = threading.local()
 
     def assess(
@@ -123,12 +130,13 @@ class Walk:
 
     def _health(self, name: TableName, resume: ResumeFile | None) -> tuple[TableHealth, bool]:
         table = load_table(self._catalog(), name)
-        bounds = self._policies.of(name, table.properties).bounds
-        kept = resume.health_of(name.dotted, table.metadata_location, bounds) if resume else None
-        if kept is not None:
+        policy = self._policies.of(name, table.properties)
+        kept = resume.health_of(name.dotted, table.metadata_location, policy.bounds) if resume else None
+        expired = _expired(table, policy, self._clock()) if self._old_snapshots else None
+        if kept is not None and (not expired or kept.expirable_bytes is not None):
             return kept, False
         try:
-            health = read_health(table, now=self._clock(), bounds=bounds)
+            health = read_health(table, now=self._clock(), bounds=policy.bounds, expired=expired)
         except unreadable_errors() as error:
             raise TableUnreadable(name.dotted, error) from error
         if resume is not None:
@@ -140,3 +148,11 @@ class Walk:
         if found is None:
             found = self._of_thread.catalog = self._load_catalog()
         return found
+
+
+def _expired(table: Table, policy: TablePolicy, now: datetime) -> tuple[int, ...] | None:
+    """Return the snapshots that would expire by the policy; ``None`` when there are none."""
+    options = policy.actions[Action.EXPIRE_SNAPSHOTS].options
+    assert isinstance(options, ExpireSnapshots)
+    expiry = plan_expiry(table.metadata, older_than=now - options.max_age, retain_last=options.retain_last, now=now)
+    return tuple(snapshot.snapshot_id for snapshot in expiry.snapshots) or None

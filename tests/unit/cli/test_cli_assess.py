@@ -7,13 +7,14 @@ import re
 import shlex
 import sqlite3
 from contextlib import closing
+from datetime import UTC, datetime
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from pseudo_terminal import PseudoTerminal
-from table_zoo import Zoo, append
+from table_zoo import Zoo, append, commit_times
 
 from airflow_snowpack import hooks
 from airflow_snowpack.cli.progress import ProgressLine
@@ -22,11 +23,13 @@ if TYPE_CHECKING:
     from command_line import Run
 
 PAGE = (Path(__file__).parents[3] / "docs" / "assess.md").read_text()
+LONG_AGO = datetime(2026, 1, 1, tzinfo=UTC)
 LOW_THRESHOLD = """
 rules:
   - tables: "**"
     actions:
       rewrite_data_files: {thresholds: {small_files: 5}}
+      expire_snapshots: {thresholds: {old_snapshots: 1}}
 """
 
 
@@ -115,6 +118,20 @@ def test_what_an_excluded_table_would_save_is_counted_all_the_same(snowpack: Run
     zoo.new("skipped", "skipped")
 
     assert by_name(snowpack(*ASSESS, "-o", "json").json)["zoo.skipped"]["files_saved"] == 5
+
+
+@pytest.mark.parametrize(("option", "freed"), [("--old-snapshots", True), ("--no-old-snapshots", False)])
+def test_the_bytes_that_old_snapshots_hold_are_counted(snowpack: Run, zoo: Zoo, option: str, freed: bool) -> None:
+    table = zoo.create("replaced")
+    for value in ("a", "b", "c"):
+        append(table, [value])
+        table.delete(f"value == '{value}'")
+    commit_times(zoo, zoo.named("replaced"), [LONG_AGO] * len(zoo.load(zoo.named("replaced")).metadata.snapshots))
+
+    row = by_name(snowpack(*ASSESS, option, "-o", "json").json)["zoo.replaced"]
+
+    assert "expire_snapshots" in {need["action"] for need in row["needs"]}  # type: ignore[attr-defined]
+    assert (row["bytes_freed"] > 0) is freed  # type: ignore[operator]
 
 
 def test_an_unchanged_table_is_not_read_again(snowpack: Run, zoo: Zoo) -> None:
@@ -213,7 +230,7 @@ def test_every_command_of_the_page_runs(snowpack: Run, tables: Zoo, monkeypatch:
     monkeypatch.setenv("AIRFLOW_CONN_SNOWPACK_CATALOG", json.dumps(catalog))
     commands = re.findall(r"^airflow snowpack (.*?)(?: > \S+)?$", PAGE, re.MULTILINE)
 
-    assert len(commands) == 8
+    assert len(commands) == 9
     for command in commands:
         said = snowpack(*shlex.split(command))
         assert said.code == 0, f"{command}\n{said.err}"
