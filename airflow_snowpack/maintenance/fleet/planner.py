@@ -38,8 +38,9 @@ if TYPE_CHECKING:
 
     from airflow_snowpack.iceberg.broker import Broker
     from airflow_snowpack.inventory.health_records import HealthRecords
-    from airflow_snowpack.maintenance.planning import TablePlan, Writers
+    from airflow_snowpack.maintenance.planning import TablePlan
     from airflow_snowpack.maintenance.policies import Policies, TablePolicy
+    from airflow_snowpack.maintenance.writers import Writers
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")

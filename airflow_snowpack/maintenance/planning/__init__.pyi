@@ -4,7 +4,5 @@ from .model import (
     Estimate as Estimate,
     TablePlan as TablePlan,
     Verdict as Verdict,
-    WriterHold as WriterHold,
-    Writers as Writers,
 )
 from .table_plan import plan_table as plan_table

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
@@ -195,19 +195,3 @@ class TablePlan:
         """Read what :meth:`to_json` returned."""
         decisions = tuple(Decision.from_json(each) for each in stored["decisions"])
         return cls(table, stored["metadata_location"], datetime.fromisoformat(stored["made_at"]), decisions, stored["score"])
-
-
-@dataclass(frozen=True, slots=True)
-class WriterHold:
-    """Why a rewrite would lose to a writer.
-
-    :param reason: a sentence, such as "DAG 'ingest' writes to the table at 03:10".
-    :param until: when the writer should be done; ``None``: unknown.
-    """
-
-    reason: str
-    until: datetime | None = None
-
-
-Writers = Callable[[timedelta], WriterHold | None]
-"""Returns what speaks against a rewrite that takes this long; ``None``: nothing."""

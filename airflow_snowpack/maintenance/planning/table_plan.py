@@ -1,12 +1,13 @@
 """Decide what a table needs, from its stored health and its policy alone: no I/O, no Spark, about 0.3 ms a table.
 
 For each action, the policy's blocks come first (excluded, frozen, disabled), then what the health shows, then the policy's times
-(cadence, quiet window) and the writers. An action runs when a threshold is reached, or when its deadline has passed and it has
-anything to do.
+(cadence, quiet window) and the DAGs that write to the table. An action runs when a threshold is reached, or when its deadline has
+passed and it has anything to do; past its deadline it does not wait for writers.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,7 @@ from airflow_snowpack.maintenance.planning.delete_files import find_delete_files
 from airflow_snowpack.maintenance.planning.finding import Case
 from airflow_snowpack.maintenance.planning.metadata_files import by_time, find_manifests, find_orphans, find_snapshots
 from airflow_snowpack.maintenance.planning.model import Cause, Decision, TablePlan, Verdict
+from airflow_snowpack.maintenance.writers import CLEAR
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,8 +29,9 @@ if TYPE_CHECKING:
 
     from airflow_snowpack.iceberg.health import TableHealth
     from airflow_snowpack.maintenance.planning.finding import Finding
-    from airflow_snowpack.maintenance.planning.model import Writers
+    from airflow_snowpack.maintenance.planning.model import Estimate
     from airflow_snowpack.maintenance.policies import TablePolicy
+    from airflow_snowpack.maintenance.writers import Writers
 
 NO_HISTORY = ActionHistory()
 FINDERS = {
@@ -38,6 +41,8 @@ FINDERS = {
     Action.EXPIRE_SNAPSHOTS: find_snapshots,
     Action.REMOVE_ORPHAN_FILES: find_orphans,
 }
+SHRINKING_STEPS = 4
+"""How often the bytes of a rewrite are reduced until it fits; its duration is not quite in proportion to its bytes."""
 LOSE_TO_WRITERS = frozenset({Action.REWRITE_DATA_FILES, Action.REWRITE_POSITION_DELETE_FILES})
 
 
@@ -55,7 +60,7 @@ def plan_table(
     :param health: as stored, read with the policy's bounds.
     :param now: the moment that cadences, deadlines, windows and ages count from.
     :param history: when each action last ran, and how its outcomes compare with its estimates.
-    :param writers: what is known of the DAGs that write to the table.
+    :param writers: returns whether a rewrite may run beside the DAGs that write to the table; ``None``: they do not matter.
     :param order: the installation's order of actions.
     """
     decisions: list[Decision] = []
@@ -64,8 +69,8 @@ def plan_table(
         case = Case(health, policy, policy.actions[action], now, history.of(action), running)
         decision = _blocked(case)
         if decision is None:
-            finding = _find(case)
-            decision = _decide(case, finding, writers)
+            begins_after = sum(each.estimate.seconds for each in decisions if each.estimate)
+            finding, decision = _decide(case, _find(case), writers, timedelta(seconds=begins_after))
             if decision.runs:
                 running[action] = finding
         decisions.append(decision)
@@ -91,7 +96,35 @@ def _blocked(case: Case) -> Decision | None:
     return None
 
 
-def _decide(case: Case, finding: Finding, writers: Writers | None) -> Decision:
+def _decide(case: Case, finding: Finding, writers: Writers | None, begins_after: timedelta) -> tuple[Finding, Decision]:
+    """Return the decision, and the finding that it is about: a smaller one if a writer is due before the rewrite would end."""
+    refusal = _refused(case, finding)
+    if refusal is not None:
+        return finding, refusal
+    assert finding.work is not None
+    estimate, clearance = with_cost(case.own.action, finding.work, case.record), CLEAR
+    if writers is not None and case.own.action in LOSE_TO_WRITERS and not case.overdue:
+        clearance = writers(begins_after + timedelta(seconds=estimate.seconds))
+        if clearance.within is not None:
+            smaller = _smaller(case, estimate, clearance.within - begins_after)
+            if smaller is None:
+                return finding, _skipped(case, finding, Cause.WRITING, clearance.until, clearance.reason)
+            finding, estimate = smaller
+    evidence = finding.evidence
+    if not finding.needed:
+        evidence += "; overdue: the deadline is " + duration(case.own.deadline or timedelta())
+    if clearance.reason:
+        evidence += f"; {clearance.reason}"
+    cause = Cause.NEEDED if finding.needed else Cause.DEADLINE
+    options = {**_given_options(case), **finding.options}
+    decision = Decision(
+        case.own.action, Verdict.RUN, cause, evidence, finding.metrics, estimate, options, reconsider_at=clearance.until
+    )
+    return finding, decision
+
+
+def _refused(case: Case, finding: Finding) -> Decision | None:
+    """The skip of an action that is not needed, or not now."""
     own, last = case.own, case.record.last_run_at
     if finding.hindrance is not None:
         return _skipped(case, finding, finding.hindrance)
@@ -104,16 +137,23 @@ def _decide(case: Case, finding: Finding, writers: Writers | None) -> Decision:
     quiet = case.policy.quiet_until(case.now) if case.policy.quiet else None
     if quiet is not None:
         return _skipped(case, finding, Cause.QUIET, quiet, f"quiet until {timestamp(quiet)}")
-    estimate = with_cost(own.action, finding.work, case.record)
-    hold = writers(timedelta(seconds=estimate.seconds)) if writers and own.action in LOSE_TO_WRITERS else None
-    if hold is not None:
-        return _skipped(case, finding, Cause.WRITING, hold.until, hold.reason)
-    evidence = finding.evidence
-    if not finding.needed:
-        evidence += "; overdue: the deadline is " + duration(own.deadline or timedelta())
-    cause = Cause.NEEDED if finding.needed else Cause.DEADLINE
-    options = {**_given_options(case), **finding.options}
-    return Decision(own.action, Verdict.RUN, cause, evidence, finding.metrics, estimate, options)
+    return None
+
+
+def _smaller(case: Case, estimate: Estimate, within: timedelta) -> tuple[Finding, Estimate] | None:
+    """Return a part of the work that takes no longer than this; ``None``: no part does."""
+    limit, policy = estimate.bytes_rewritten, case.policy
+    for _ in range(SHRINKING_STEPS):
+        limit = int(min(limit, policy.max_rewrite_bytes) * within.total_seconds() / estimate.seconds)
+        if limit <= 0:
+            return None
+        finding = _find(replace(case, policy=replace(policy, max_rewrite_bytes=limit)))
+        if finding.work is None:
+            return None
+        estimate = with_cost(case.own.action, finding.work, case.record)
+        if estimate.seconds <= within.total_seconds():
+            return finding, estimate
+    return None
 
 
 def _given_options(case: Case) -> dict[str, object]:

@@ -11,7 +11,8 @@ from health_world import MIB, NOW, TABLE, health, partition, policy
 from airflow_snowpack.daily_window import DailyWindow
 from airflow_snowpack.iceberg.health import Ref
 from airflow_snowpack.jobs.action_history import ActionHistory, ActionRecord
-from airflow_snowpack.maintenance.planning import Cause, Decision, TablePlan, WriterHold, plan_table
+from airflow_snowpack.maintenance.planning import Cause, Decision, TablePlan, plan_table
+from airflow_snowpack.maintenance.writers import Producer, TableWriters
 
 DATA, DELETES, MANIFESTS = "rewrite_data_files", "rewrite_position_delete_files", "rewrite_manifests"
 SNAPSHOTS, ORPHANS = "expire_snapshots", "remove_orphan_files"
@@ -229,13 +230,79 @@ def test_a_policy_can_forbid_a_needed_action(rules: Any, cause: Cause, reason: s
     assert decision.evidence.endswith(reason)
 
 
-def test_a_rewrite_waits_for_a_writer_and_other_actions_do_not() -> None:
-    hold, ages = WriterHold("DAG 'ingest' writes at 03:10", NOW + timedelta(minutes=20)), [timedelta(days=9)] * 6
+def written_by(*producers: Producer) -> Any:
+    return lambda needs: TableWriters(producers).clear(needs, NOW)
 
-    plan = plan_table(health(SICK, ages=ages), policy(), now=NOW, writers=lambda _: hold)
 
-    assert (plan.of(DATA).cause, plan.of(DATA).reconsider_at) == ("writing", hold.until)
+def test_a_rewrite_waits_for_a_dag_that_writes_to_the_table_and_other_actions_do_not() -> None:
+    ingest = Producer("ingest", running_since=NOW - timedelta(minutes=12), usual_duration=timedelta(minutes=20))
+
+    plan = plan_table(
+        health(SICK, ages=[timedelta(days=9)] * 6), policy(), now=NOW, writers=written_by(Producer("other"), ingest)
+    )
+
+    decision = plan.of(DATA)
+    assert (decision.cause, decision.reconsider_at) == ("writing", NOW + timedelta(minutes=8))
+    assert decision.evidence == (
+        "120 of 120 files below 384.0 MiB in 2 of 2 partitions; threshold 100; "
+        "DAG 'ingest', which writes to the table, has been running for 12 min and usually takes 20 min"
+    )
     assert plan.actions == (SNAPSHOTS,)
+
+
+def test_a_rewrite_that_would_not_end_before_a_writer_is_due_takes_what_fits() -> None:
+    small = [partition(day, small_files=100, small_bytes=GIB) for day in range(20_000, 20_020)]
+    due = Producer("ingest", next_due=NOW + timedelta(minutes=4), usual_duration=timedelta(minutes=3))
+    whole = decide(DATA, health(small), policy(max_rewrite_bytes=20 * GIB))
+
+    part = decide(DATA, health(small), policy(max_rewrite_bytes=20 * GIB), writers=written_by(due))
+
+    assert whole.estimate is not None
+    assert part.estimate is not None
+    assert whole.estimate.seconds > 600
+    assert 120 < part.estimate.seconds <= 240
+    assert part.options["where"].count("DATE") * GIB == part.estimate.bytes_rewritten < whole.estimate.bytes_rewritten
+    assert part.evidence.endswith(
+        "DAG 'ingest', which writes to the table, is due at 2026-11-23 03:04:00 UTC, so only what takes 4 min is rewritten before"
+    )
+    assert part.reconsider_at == NOW + timedelta(minutes=7)
+
+
+def test_a_rewrite_of_which_no_part_fits_before_a_writer_is_due_waits_until_the_writer_should_be_done() -> None:
+    wide = partition(20_000, small_files=5, small_bytes=100 * GIB, data_files=5, large_files=100, large_bytes=9_000 * GIB)
+    due = Producer("ingest", next_due=NOW + timedelta(minutes=3), usual_duration=timedelta(minutes=20))
+
+    decision = decide(DATA, health([wide]), writers=written_by(due))
+
+    assert (decision.verdict, decision.cause, decision.reconsider_at) == ("skip", "writing", NOW + timedelta(minutes=23))
+
+
+def test_deletes_of_the_same_plan_wait_too_if_the_data_files_take_the_time_until_a_writer_is_due() -> None:
+    small = [partition(day, small_files=100, small_bytes=GIB) for day in range(20_000, 20_004)]
+    kept = partition(20_100, data_files=2, bytes=GIB, position_delete_files=12, delete_bytes=12 * MIB)
+    seconds = decide(DATA, health([*small, kept])).estimate.seconds  # type: ignore[union-attr]  # it runs
+
+    due = written_by(Producer("ingest", next_due=NOW + timedelta(seconds=seconds + 1)))
+    plan = plan_table(health([*small, kept]), policy(), now=NOW, writers=due)
+
+    assert (plan.of(DATA).verdict, plan.of(DELETES).verdict, plan.of(DELETES).cause) == ("run", "skip", "writing")
+
+
+def test_past_its_deadline_a_rewrite_does_not_wait_for_a_dag_that_writes_to_the_table() -> None:
+    ingest, overdue = Producer("ingest", running_since=NOW), policy({DATA: {"deadline": timedelta(days=7)}})
+
+    record = ActionRecord(last_success_at=NOW - timedelta(days=8))
+
+    assert decide(DATA, health(SICK), overdue, record, writers=written_by(ingest)).verdict == "run"
+
+
+def test_a_plan_without_knowledge_of_writers_runs_and_says_so() -> None:
+    unknown = TableWriters(unknown="Airflow's REST API is not configured")
+
+    decision = decide(DATA, health(SICK), writers=lambda needs: unknown.clear(needs, NOW))
+
+    assert decision.verdict == "run"
+    assert decision.evidence.endswith("; the DAGs that write to the table are unknown: Airflow's REST API is not configured")
 
 
 def test_an_estimate_is_corrected_by_what_earlier_runs_took() -> None:

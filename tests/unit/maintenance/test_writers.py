@@ -1,0 +1,86 @@
+"""Whether a rewrite waits for the DAGs that write to its table."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from airflow_snowpack.iceberg import TableName
+from airflow_snowpack.maintenance.writers import CLEAR, DagsOfTables, Producer, TableWriters
+
+NOW = datetime(2026, 11, 23, 3, 0, tzinfo=UTC)
+TEN_MINUTES = timedelta(minutes=10)
+
+
+def test_a_rewrite_that_ends_before_any_writer_is_due_runs() -> None:
+    idle = (Producer("manual"), Producer("hourly", next_due=NOW + TEN_MINUTES))
+
+    assert TableWriters(idle).clear(TEN_MINUTES, NOW) == CLEAR
+    assert TableWriters().clear(timedelta(days=1), NOW) == CLEAR
+
+
+def test_a_rewrite_waits_for_the_last_of_the_dags_that_run() -> None:
+    short = Producer("short", running_since=NOW - timedelta(minutes=4), usual_duration=timedelta(minutes=5))
+    long = Producer("long", running_since=NOW - timedelta(minutes=1), usual_duration=timedelta(hours=1))
+
+    clearance = TableWriters((long, short)).clear(TEN_MINUTES, NOW)
+
+    assert clearance.waits
+    assert clearance.until == NOW + timedelta(minutes=59)
+    assert "DAG 'long'" in clearance.reason
+
+
+@pytest.mark.parametrize("usual", [None, timedelta(minutes=2)])
+def test_a_run_of_unknown_length_is_checked_again_soon(usual: timedelta | None) -> None:
+    running = Producer("ingest", running_since=NOW - timedelta(minutes=30), usual_duration=usual)
+
+    assert TableWriters((running,)).clear(TEN_MINUTES, NOW).until == NOW + timedelta(minutes=15)
+
+
+def test_a_rewrite_gets_the_time_before_the_first_writer_that_is_due() -> None:
+    later = Producer("later", next_due=NOW + timedelta(minutes=9))
+    first = Producer("first", next_due=NOW + timedelta(minutes=6), usual_duration=timedelta(minutes=2))
+
+    clearance = TableWriters((later, first)).clear(TEN_MINUTES, NOW)
+
+    assert (clearance.within, clearance.until) == (timedelta(minutes=6), NOW + timedelta(minutes=8))
+    assert not clearance.waits
+
+
+@pytest.mark.parametrize("due", [NOW + timedelta(seconds=30), NOW - timedelta(minutes=1)])
+def test_a_rewrite_waits_for_a_writer_that_is_due_at_once(due: datetime) -> None:
+    clearance = TableWriters((Producer("ingest", next_due=due),)).clear(TEN_MINUTES, NOW)
+
+    assert clearance.waits
+    assert clearance.reason.endswith("and the rewrite takes 10 min")
+
+
+def test_a_rewrite_does_not_wait_for_a_dag_that_runs_all_the_time() -> None:
+    minutely = Producer(
+        "minutely", running_since=NOW, next_due=NOW, usual_duration=timedelta(seconds=40), usual_interval=timedelta(minutes=1)
+    )
+
+    clearance = TableWriters((minutely,)).clear(TEN_MINUTES, NOW)
+
+    assert clearance.within is None
+    assert clearance.reason == "DAG 'minutely' writes to the table every 1 min, so the rewrite does not wait for it"
+
+
+def test_a_rewrite_does_not_wait_for_a_run_that_seems_never_to_end() -> None:
+    clearance = TableWriters((Producer("stream", running_since=NOW - timedelta(days=3)),)).clear(TEN_MINUTES, NOW)
+
+    assert clearance.within is None
+    assert clearance.reason == (
+        "DAG 'stream', which writes to the table, has been running for 3 d, so the rewrite does not wait for it"
+    )
+
+
+def test_tables_are_found_by_the_address_of_their_asset() -> None:
+    ingest = Producer("ingest")
+    dags = DagsOfTables({"iceberg://lake/db/events": (ingest,)}, {"iceberg://lake/db/events": 2.5})
+    events, other = TableName("lake", "db", "events", "id"), TableName("lake", "db", "other", "id")
+
+    assert (dags.writers(events).producers, dags.reads(events)) == ((ingest,), 2.5)
+    assert (dags.writers(other).producers, dags.reads(other)) == ((), 0.0)
+    assert DagsOfTables(unknown="no answer").writers(events).clear(TEN_MINUTES, NOW).reason.endswith("unknown: no answer")
