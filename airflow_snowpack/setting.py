@@ -101,6 +101,14 @@ def read_setting(key: str, parse: Callable[[str], T], options: Options | None = 
         raise InvalidSetting(key, text, str(problem).rstrip(".")) from problem
 
 
+def home_folder(options: Options) -> Path:
+    """Return the folder of the embedded catalog and warehouse, and of what processes of a machine share."""
+    from pathlib import Path
+
+    text = setting_text("home", options)
+    return Path(text).expanduser().absolute() if text else options.home / "snowpack"
+
+
 def read_optional(text: str) -> str | None:
     """Return the text, or ``None`` if it is empty."""
     return text or None

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 from airflow_snowpack.setting import (
     AirflowOptions,
     InvalidSetting as InvalidSetting,
+    home_folder,
     read_execution,
     read_level,
     read_optional,
@@ -89,7 +90,7 @@ class Settings:
         options = options or AirflowOptions()
         airflow_home = options.home
         read = partial(read_setting, options=options)
-        home = read("home", lambda text: Path(text).expanduser().absolute() if text else airflow_home / "snowpack")
+        home = home_folder(options)
         return cls(
             store_conn_id=read("store_conn_id", read_optional),
             store_path=airflow_home / "snowpack.db",

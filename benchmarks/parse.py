@@ -16,7 +16,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from benchmarks import parse_forks
+from benchmarks import parse_forks, parse_many
 from benchmarks.results import Finding, Results
 
 BARE = """
@@ -51,6 +51,7 @@ def run(results: Results, *, rounds: int) -> None:
         environment = _environment(folder)
         _imports(results, bare, ours, environment)
         parse_forks.run(results, environment, folder, rounds=rounds)
+        parse_many.run(results, environment, folder / "many", rounds=rounds)
         _ratio(results, "CPU to parse a DAG file: with our operators / with an empty @task", environment, rounds, bare, ours)
         _seconds(environment, ours, "sweep")  # the embedded store makes its tables once
         what = "CPU of a task process: SweepOperator on an empty store / an empty @task"

@@ -9,7 +9,6 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 from airflow_snowpack.daily_window import DailyWindow, check_zone, parse_minute
@@ -178,6 +177,8 @@ class Given:
 
 def nearest(word: str, known: Iterable[str]) -> str | None:
     """Return the known word with the most similar spelling; ``None`` when none is similar."""
+    from difflib import get_close_matches
+
     return next(iter(get_close_matches(word, list(known), n=1, cutoff=0.7)), None)
 
 

@@ -48,9 +48,11 @@ class Policies:
         self._merged: dict[tuple[tuple[int, ...], frozenset[tuple[str, str]]], dict[str, Any]] = {}
 
     @classmethod
-    def load(cls, path: Path | str) -> Policies:
+    def load(cls, path: Path | str, *, only_tables: bool = False) -> Policies:
         """Read ``policies.yaml``, or the object ``policies`` of a Python file.
 
+        :param only_tables: for DAG files, which Airflow parses again and again: read of a YAML file only which tables are
+            maintained, without the values of actions, whose modules take longer to load than the file to read.
         :raises PoliciesNotFound: the file cannot be read.
         :raises InvalidPolicies: the file has problems; the message names the line of each.
         """
@@ -63,7 +65,7 @@ class Policies:
             text = path.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
             raise PoliciesNotFound(str(path), getattr(error, "strerror", None) or str(error)) from error
-        rules, faults = read_rules(text, path.name)
+        rules, faults = read_rules(text, path.name, only_tables=only_tables)
         if faults:
             raise InvalidPolicies(faults)
         return cls(rules)
@@ -90,6 +92,20 @@ class Policies:
     def excludes(self, table: TableName) -> bool:
         """Whether the rules exclude the table from maintenance whatever its properties are."""
         return any("skip" in self.rules[number].values for number in self.matching(table))
+
+    def maintains(self, table: TableName) -> bool:
+        """Whether the rules alone let the table be maintained; its properties may change that in both directions."""
+        enabled = True
+        for number in self.matching(table):
+            values = self.rules[number].values
+            if "skip" in values:
+                return False
+            enabled = values["enabled"].value if "enabled" in values else enabled
+        return enabled
+
+    def names(self, table: TableName) -> bool:
+        """Whether a rule other than the default of the file applies to the table."""
+        return any(not self.rules[number].is_default for number in self.matching(table))
 
     def matching(self, table: TableName) -> tuple[int, ...]:
         """Return the positions of the rules that apply to a table, the most specific one last."""

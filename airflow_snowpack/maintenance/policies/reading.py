@@ -35,10 +35,11 @@ DEEPEST = 12
 """How deep the mappings and lists of a file may be nested; an alias may nest into itself."""
 
 
-def read_rules(text: str, file: str) -> tuple[list[Rule], list[Fault]]:
+def read_rules(text: str, file: str, *, only_tables: bool = False) -> tuple[list[Rule], list[Fault]]:
     """Read a YAML text.
 
     :param file: the name of the file, without folders.
+    :param only_tables: read only which tables are maintained.
     :returns: the rules that can be used in their order, and what cannot be used.
     """
     faults: list[Fault] = []
@@ -54,24 +55,30 @@ def read_rules(text: str, file: str) -> tuple[list[Rule], list[Fault]]:
         if key not in TOP_LEVEL:
             faults.append(Fault(file, lines[(key,)], unknown("The key", str(key), TOP_LEVEL)))
     if "default" in written:
-        rules.append(_read_default(written["default"], file, _lines_below(lines, ("default",)), faults))
+        rules.append(_read_default(written["default"], file, _lines_below(lines, ("default",)), faults, only_tables))
     listed = [] if written.get("rules") is None else written["rules"]
     if not isinstance(listed, list):
         faults.append(Fault(file, lines[("rules",)], f"'rules' must be a list, not {listed!r:.60}."))
         listed = []
     for number, rule in enumerate(listed):
-        rules.append(Rule.from_file(rule, file, _lines_below(lines, ("rules", number)), faults))
+        line_of = _lines_below(lines, ("rules", number))
+        rules.append(Rule.from_file(rule, file, line_of, faults, only_tables=only_tables))
     return [rule for rule in rules if rule is not None], faults
 
 
-def _read_default(written: object, file: str, line_of: Callable[[Place], int], faults: list[Fault]) -> Rule | None:
+def _read_default(
+    written: object, file: str, line_of: Callable[[Place], int], faults: list[Fault], only_tables: bool
+) -> Rule | None:
     if isinstance(written, dict):
         for key in ("tables", "exclude"):
             if key in written:
                 faults.append(Fault(file, line_of((key,)), f"'default' is for every table; move {key!r} to a rule."))
                 return None
         written = {"tables": EVERYTHING, **written}
-    return Rule.from_file(written, file, line_of, faults)
+    rule = Rule.from_file(written, file, line_of, faults, only_tables=only_tables)
+    if rule is not None:
+        rule.is_default = True
+    return rule
 
 
 def _lines_below(lines: dict[Place, int], top: Place) -> Callable[[Place], int]:

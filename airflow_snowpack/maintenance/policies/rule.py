@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     Place = tuple[str | int, ...]
 
 NAMES = ("tables", "exclude")
+MAINTAINED = ("enabled", "skip")
 KEYS = (*NAMES, *TABLE_KEYS, *EACH_ACTION, "actions")
 OF_ACTION = (*ACTION_KEYS, "thresholds", "options")
 
@@ -78,18 +79,30 @@ class Rule:
             raise InvalidPolicies(faults)
 
     @classmethod
-    def from_file(cls, written: object, file: str, line_of: Callable[[Place], int], faults: list[Fault]) -> Rule | None:
+    def from_file(
+        cls,
+        written: object,
+        file: str,
+        line_of: Callable[[Place], int],
+        faults: list[Fault],
+        *,
+        only_tables: bool = False,
+    ) -> Rule | None:
         """Read a rule as a file has it.
 
         :param file: its name, without folders.
         :param line_of: returns the line of a part of the rule.
         :param faults: receives what cannot be used.
+        :param only_tables: read only which tables are maintained.
         :returns: ``None`` when something cannot be used.
         """
         rule = cls.__new__(cls)
-        found = rule._read(written, file, line_of)
+        found = rule._read(written, file, line_of, only_tables=only_tables)
         faults += found
         return None if found else rule
+
+    is_default = False
+    """Whether it is the ``default`` of a file, which is for every table."""
 
     @property
     def name(self) -> str:
@@ -118,7 +131,7 @@ class Rule:
     def __repr__(self) -> str:
         return f"Rule({self.name!r})"
 
-    def _read(self, written: object, file: str, line_of: Callable[[Place], int]) -> list[Fault]:
+    def _read(self, written: object, file: str, line_of: Callable[[Place], int], *, only_tables: bool = False) -> list[Fault]:
         self._line_of, self._faults, self._flat = line_of, list[Fault](), dict[str, Given]()
         self._origin = Origin("rule", file, line_of(()))
         self.patterns: tuple[Pattern, ...] = ()
@@ -126,21 +139,28 @@ class Rule:
         if not isinstance(written, Mapping):
             self._fault((), f"A rule must be a mapping with the key 'tables', not {written!r:.60}.")
         else:
-            self._read_keys(written)
+            self._read_tables(written)
+            if not only_tables:
+                self._read_values(written)
         self.values: Mapping[str, Given] = self._flat
         faults = self._faults
         del self._line_of, self._faults, self._flat
         return faults
 
-    def _read_keys(self, written: Mapping[str, Any]) -> None:
+    def _read_tables(self, written: Mapping[str, Any]) -> None:
         self.patterns = self._patterns(written, "tables")
         self.exclude = self._patterns(written, "exclude")
         self._origin = Origin(f"rule {self.name!r}", self._origin.file, self._origin.line)
         for key in written:
             if key not in KEYS:
                 self._fault((key,), unknown("The key", str(key), KEYS))
+        for key in MAINTAINED:
+            self._set(key, TABLE_KEYS[key], written, (key,))
+
+    def _read_values(self, written: Mapping[str, Any]) -> None:
         for key, of_table in TABLE_KEYS.items():
-            self._set(key, of_table, written, (key,))
+            if key not in MAINTAINED:
+                self._set(key, of_table, written, (key,))
         actions = written.get("actions", {})
         if not isinstance(actions, Mapping):
             self._fault(("actions",), f"'actions' must be a mapping of names of actions, not {actions!r:.60}.")
