@@ -30,7 +30,8 @@ DESCRIPTION = (
     "Schedules: declare when DAGs run, and see why one has not run. "
     "Registered runs: start a DAG by name, with its default conf or another one. "
     "Builds: see what is published, roll back, and clean up. "
-    "Images: see which images workers build, and why one is not ready."
+    "Images: see which images workers build, and why one is not ready. "
+    "Removals: see what would be deleted, and approve, reject and run it."
 )
 PARSED_BY_ROUTES: Mapping[str, type[BaseModel]] = {
     "Problem": ProblemShape,
@@ -41,7 +42,7 @@ DESCRIPTIONS: Mapping[int, str] = {
     400: "No action, an unknown action, or an option that cannot be used.",
     401: "Authentication required.",
     403: "Permission denied.",
-    404: "The job, table, schedule, dataset, run or image does not exist.",
+    404: "The job, table, schedule, dataset, run, image or removal does not exist.",
     409: "The state of the job, table or dataset does not allow it, or the name exists already.",
     422: "A name, a parameter or the body is malformed.",
     500: "An error in the server; its log has the details.",

@@ -15,6 +15,7 @@ ACTIONS = ("rewrite_data_files", "rewrite_position_delete_files", "rewrite_manif
 IMAGE_STATES = ("waiting", "building", "ready", "failed")
 INTERIM_STATES = ("writing", "ready", "dropping")
 PRESERVATIONS = ("NONE", "FULL")
+REMOVAL_STATES = ("planned", "awaiting_approval", "approved", "rejected", "deleting", "deleted", "expired", "failed")
 PENDING_STATES = ("pending_trigger", "pending_constraint", "pending_launch")
 STATUSES = ("pending", "running", "completed", "failed", "cancelled")
 
@@ -133,7 +134,10 @@ FORCE = arg("--force", action="store_true", help="Even if the worker of a cancel
 REASON = arg("--reason", metavar="TEXT", help="Shown to users whose submissions are refused")
 SUBJECT = arg(
     "--subject", metavar="WHAT",
-    help="Only changes of this: a job's id, a table, drain, queue, schedule:NAME, run:NAME, build:DATASET, interim:ID, image:KEY",
+    help=(
+        "Only changes of this: a job's id, a table, drain, queue, schedule:NAME, run:NAME, build:DATASET, interim:ID, image:KEY, "
+        "removal:ID"
+    ),
 )  # fmt: skip
 BEFORE = arg("--before", type=_COUNT, metavar="ID", help="Only entries older than the one of this id")
 
@@ -249,6 +253,17 @@ IMAGE_TIMEOUT = arg(
     "--timeout", metavar="PERIOD",
     help="Wait for another process no longer than this (30s, 5m, 2h), then end with exit code 124",
 )  # fmt: skip
+
+# removals
+REMOVAL = arg("removal", metavar="REMOVAL", help="A removal's id, or at least its first 8 characters")
+REMOVAL_STATE = arg(
+    "-s", "--state", choices=REMOVAL_STATES, metavar="STATE",
+    help=f"Only removals in this state. One of: {', '.join(REMOVAL_STATES)}",
+)  # fmt: skip
+REMOVALS_OF = arg("-t", "--table", metavar="DATABASE.TABLE", help="Only removals of this table")
+ITEMS = arg("--items", action="store_true", help="Print the list itself: its files or snapshots, with the outcome of each")
+START = arg("--start", type=int, default=0, metavar="N", help="With --items, the position of the first one (default: 0)")
+COMMENT = arg("--comment", metavar="TEXT", help="For the record")
 
 # the store
 PRUNED_AGE = arg(

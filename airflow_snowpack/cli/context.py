@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from airflow_snowpack.inventory import Inventory
     from airflow_snowpack.jobs import Job, Jobs
     from airflow_snowpack.maintenance.policies import Policies
+    from airflow_snowpack.maintenance.removals.records import Removals
     from airflow_snowpack.runners.images import ImageBuilds, ImageRecords
     from airflow_snowpack.scheduling import RegisteredRuns, Schedules
     from airflow_snowpack.store import Actor, AuditTrail
@@ -115,6 +116,11 @@ class CommandContext:
         :raises ConnectionNotFound, UnsuitableConnection, IncompleteConnection: from the registry's Airflow connection.
         """
         return self._hook.installation.image_builds
+
+    @property
+    def removals(self) -> Removals:
+        """The lists of files and snapshots that are deleted after an approval."""
+        return self._hook.installation.removals
 
     @property
     def image_records(self) -> ImageRecords:

@@ -218,6 +218,23 @@ IMAGES = (
             example="images forget 9f86d081884c --yes"),
 )  # fmt: skip
 
+REMOVALS = (
+    command("list", "removals.list_removals", "List removals, the latest plan first",
+            a.REMOVALS_OF, a.REMOVAL_STATE, a.LIMIT, a.CURSOR, a.CATALOG_CONN_ID, a.OUTPUT,
+            example="removals list --state awaiting_approval"),
+    command("show", "removals.show", "Show a removal, or the list of what it deletes",
+            a.REMOVAL, a.ITEMS, a.START, a.LIMIT, a.OUTPUT,
+            example="removals show 4f1c2b9a6d0e --items"),
+    command("approve", "removals.approve", "Approve a removal; nothing is deleted before it is run",
+            a.REMOVAL, a.COMMENT, a.YES, a.OUTPUT,
+            example="removals approve 4f1c2b9a6d0e --comment 'leftovers of the failed import' --yes"),
+    command("reject", "removals.reject", "Reject a removal for good", a.REMOVAL, a.COMMENT, a.YES, a.OUTPUT,
+            example="removals reject 4f1c2b9a6d0e --yes"),
+    command("run", "removals.run", "Delete an approved list, by a job that a worker runs",
+            a.REMOVAL, a.YES, a.WAIT, a.TIMEOUT, a.WATCH_POLL, a.OUTPUT,
+            example="removals run 4f1c2b9a6d0e --wait --yes"),
+)  # fmt: skip
+
 DB = (
     command("upgrade", "db.upgrade", "Run the migrations that this version needs",
             example="db upgrade --store-conn-id snowpack_store"),
@@ -252,6 +269,7 @@ def get_cli_commands() -> list[CLICommand]:
                 GroupCommand(name="builds", help="Builds: what is published, and rollbacks", subcommands=BUILDS),
                 GroupCommand(name="interim", help="Interim tables, which tasks pass to each other", subcommands=INTERIM),
                 GroupCommand(name="images", help="Images that workers build from Git repositories", subcommands=IMAGES),
+                GroupCommand(name="removals", help="Lists of files and snapshots that await approval", subcommands=REMOVALS),
                 GroupCommand(name="db", help="The tables of the store", subcommands=DB),
                 command("queue", "queue.show", "Show how many jobs wait and run", a.OUTPUT, example="queue"),
                 command("sweep", "queue.sweep", "Requeue the jobs of dead workers", a.OUTPUT, example="sweep"),

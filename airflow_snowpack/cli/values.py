@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from airflow_snowpack.jobs import Job, Jobs
+    from airflow_snowpack.maintenance.removals.model import Removal
+    from airflow_snowpack.maintenance.removals.records import Removals
     from airflow_snowpack.runners.images import ImageRecord, ImageRecords
 
 ID_LENGTH = 32
@@ -119,6 +121,24 @@ def find_image(records: ImageRecords, given: str) -> ImageRecord:
     if key is None:
         raise ImageBuildNotFound(given)
     return records.get(key)
+
+
+def find_removal(removals: Removals, given: str) -> Removal:
+    """Return the removal of an id, or the only removal whose id begins with the text.
+
+    :raises RemovalNotFound: there is no such removal.
+    :raises AmbiguousId: there are several.
+    :raises UsageProblem: the text has less than 8 characters.
+    """
+    from airflow_snowpack.maintenance.removals.errors import RemovalNotFound
+
+    def beginning(text: str) -> Sequence[str]:
+        return removals.ids_beginning(text, limit=MATCHES_SHOWN + 1)
+
+    removal_id = _whole_id(given, beginning, ID_LENGTH, "a removal id")
+    if removal_id is None:
+        raise RemovalNotFound(given)
+    return removals.get(removal_id)
 
 
 def _whole_id(given: str, beginning: Callable[[str], Sequence[str]], length: int, what: str) -> str | None:

@@ -65,6 +65,7 @@ MENU = (
         (
             Place("Queue", "/ui/queue", "q", ("queue",)),
             Place("Locks", "/ui/locks", "l", ("locks",)),
+            Place("Removals", "/ui/removals", "d", ("removals", "removal")),
             Place("Images", "/ui/images", "m", ("images", "image")),
             Place("Audit trail", "/ui/audit", "a", ("audit",)),
         ),

@@ -55,6 +55,8 @@ WORDS = {
     "adopt_interim": "taken over",
     "build_image": "requested",
     "forget_image": "forgot",
+    "approve_removal": "approved",
+    "reject_removal": "rejected",
 }
 
 router = APIRouter(route_class=PageRoute)

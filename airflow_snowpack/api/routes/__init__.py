@@ -2,7 +2,7 @@
 
 from fastapi import APIRouter
 
-from airflow_snowpack.api.routes import builds, images, interim, jobs, lineage, queue, schedules, service, tables
+from airflow_snowpack.api.routes import builds, images, interim, jobs, lineage, queue, removals, schedules, service, tables
 
 ROUTERS: tuple[APIRouter, ...] = (
     jobs.router,
@@ -15,6 +15,7 @@ ROUTERS: tuple[APIRouter, ...] = (
     lineage.router,
     interim.router,
     images.router,
+    removals.router,
     service.probes,
     service.router,
 )

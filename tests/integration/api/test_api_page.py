@@ -14,10 +14,12 @@ from api_process import TOKEN
 from bounded import PATIENCE_S
 from interim_world import handed_on, holder
 from made_images import make_images
+from planned_removals import plan_removal
 from published_builds import publish_build
 
 from airflow_snowpack.builds.registry.runs import BuildRegistry
 from airflow_snowpack.builds.storage import Storage
+from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.interim.registry import InterimRegistry
 from airflow_snowpack.preservation import Preservation
 
@@ -51,7 +53,13 @@ def images(app: FastAPI) -> None:
     make_images(app.state.services.get().jobs.store)
 
 
-@pytest.mark.usefixtures("flights_by_tail", "interim", "images")
+@pytest.fixture
+def removal(app: FastAPI) -> None:
+    """A removal that awaits approval."""
+    plan_removal(app.state.services.get().jobs.store, TableName("lake", "demo", "leftovers"))
+
+
+@pytest.mark.usefixtures("flights_by_tail", "interim", "images", "removal")
 def test_every_command_of_the_page_runs(api: httpx.Client) -> None:
     script = "set -eu -o pipefail\n" + "\n".join(BLOCKS).replace("curl -sS", "curl -sS --fail-with-body")
     environment = {"PATH": os.environ["PATH"], "SNOWPACK": str(api.base_url).rstrip("/"), "TOKEN": TOKEN}

@@ -1,0 +1,75 @@
+"""The pages of removals: what awaits approval, and one list with the outcome of each item."""
+
+from fastapi import APIRouter
+from fastapi.responses import HTMLResponse
+
+from airflow_snowpack.api.pages.navigation import task_link
+from airflow_snowpack.api.pages.operations import WORDS
+from airflow_snowpack.api.pages.page import Here, PageRoute
+from airflow_snowpack.api.routes.removals import RemovalId
+from airflow_snowpack.humanize import SHORT_ID
+from airflow_snowpack.maintenance.removals.model import ItemOutcome, RemovalState
+from airflow_snowpack.maintenance.removals.records import audit_subject
+from airflow_snowpack.store import AuditTrail
+
+PAGE = 50
+ITEMS = 200
+CHANGES = 20
+TONES = {
+    RemovalState.PLANNED: "pending",
+    RemovalState.AWAITING_APPROVAL: "conflict",
+    RemovalState.APPROVED: "pending",
+    RemovalState.REJECTED: "cancelled",
+    RemovalState.DELETING: "running",
+    RemovalState.DELETED: "succeeded",
+    RemovalState.EXPIRED: "cancelled",
+    RemovalState.FAILED: "failed",
+}
+OUTCOMES = {
+    ItemOutcome.STARTED: "running",
+    ItemOutcome.DELETED: "succeeded",
+    ItemOutcome.GONE: "cancelled",
+    ItemOutcome.LEFT_OUT: "conflict",
+}
+
+router = APIRouter(route_class=PageRoute)
+
+
+@router.get("/removals")
+def removals(page: Here) -> HTMLResponse:
+    asked = {"state": page.choice("state", list(RemovalState))}
+    records, state = page.services.installation.removals, RemovalState(asked["state"]) if asked["state"] else None
+    found = page.listed(lambda cursor: records.list(limit=PAGE, cursor=cursor, state=state))
+    return page.render(
+        "removals.html",
+        "Removals",
+        asked,
+        removals=found.items,
+        next=found.next,
+        cursor=page.asked("cursor"),
+        states=list(RemovalState),
+        tones=TONES,
+        short=SHORT_ID,
+    )
+
+
+@router.get("/removals/{removal_id}")
+def removal(page: Here, removal_id: RemovalId) -> HTMLResponse:
+    records = page.services.installation.removals
+    found, start = records.get(removal_id), page.number("start", digits=9) or 0
+    items = records.some_items(removal_id, start=start, limit=ITEMS)
+    return page.render(
+        "removal.html",
+        f"Removal {removal_id[:SHORT_ID]}",
+        removal=found,
+        task=task_link(found.requested_by, page.airflow),
+        items=items,
+        start=start,
+        previous=max(0, start - ITEMS) if start else None,
+        next=start + ITEMS if start + ITEMS < found.item_count else None,
+        tones=TONES,
+        outcomes=OUTCOMES,
+        short=SHORT_ID,
+        words=WORDS,
+        audit=AuditTrail(records.store).latest(CHANGES, subject=audit_subject(removal_id)),
+    )

@@ -1,0 +1,134 @@
+"""``airflow snowpack removals``: lists of files and snapshots; list, show, approve, reject and run them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rich.text import Text
+
+from airflow_snowpack.cli.changes import confirm
+from airflow_snowpack.cli.commands.jobs import print_job
+from airflow_snowpack.cli.commands.watch import read_periods, watch_job
+from airflow_snowpack.cli.context import ends_cleanly, open_context
+from airflow_snowpack.cli.output import DATA, filled, is_for_people, print_data, print_one, print_page
+from airflow_snowpack.cli.values import find_removal
+from airflow_snowpack.humanize import SHORT_ID, ago, number, short_id, size
+from airflow_snowpack.wire.removal import ITEMS, REMOVALS, RemovalShape, state_style
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from collections.abc import Callable
+    from datetime import datetime
+
+    from airflow_snowpack.cli.context import CommandContext
+    from airflow_snowpack.exit_code import ExitCode
+    from airflow_snowpack.maintenance.removals.model import Removal
+
+
+@ends_cleanly
+def list_removals(args: Namespace) -> ExitCode | None:
+    """``removals list``"""
+    from airflow_snowpack.maintenance.removals.model import RemovalState
+
+    with open_context(args) as here:
+        table = None if args.table is None else here.table(args.table)
+        state = None if args.state is None else RemovalState(args.state)
+        page = here.removals.list(limit=args.limit, cursor=args.cursor, table=table, state=state)
+        print_page(args, REMOVALS, page.items, page.next, here.now, filters=(args.table, args.state))
+    return None
+
+
+@ends_cleanly
+def show(args: Namespace) -> ExitCode | None:
+    """``removals show``"""
+    with open_context(args) as here:
+        removal = find_removal(here.removals, args.removal)
+        if args.items:
+            found = here.removals.some_items(removal.removal_id, start=args.start, limit=args.limit + 1)
+            more = args.start + args.limit if len(found) > args.limit else None
+            print_page(args, ITEMS, found[: args.limit], more, here.now, option="--start")
+            return None
+        print_one(args.output, RemovalShape.encode(removal), filled(_fields(removal, here.now)))
+    return None
+
+
+@ends_cleanly
+def approve(args: Namespace) -> ExitCode | None:
+    """``removals approve``"""
+    with open_context(args) as here:
+        removals = here.removals
+        _decide(args, here, "Approve", lambda key: removals.approve(key, actor=here.actor, comment=args.comment))
+    return None
+
+
+@ends_cleanly
+def reject(args: Namespace) -> ExitCode | None:
+    """``removals reject``"""
+    with open_context(args) as here:
+        removals = here.removals
+        _decide(args, here, "Reject", lambda key: removals.reject(key, actor=here.actor, comment=args.comment))
+    return None
+
+
+def _decide(args: Namespace, here: CommandContext, verb: str, change: Callable[[str], Removal]) -> None:
+    removal = find_removal(here.removals, args.removal)
+    confirm(f"{verb} the removal of {_what(removal)}?", yes=args.yes)
+    decided = change(removal.removal_id)
+    if args.output in DATA:
+        print_data(args.output, RemovalShape.encode(decided))
+        return
+    people = is_for_people(args.output)
+    print(f"The removal of {_what(decided)} is {decided.state.value}." if people else decided.removal_id)
+    if people and verb == "Approve":
+        print(f"Run it with: airflow snowpack removals run {decided.removal_id[:SHORT_ID]}")
+
+
+@ends_cleanly
+def run(args: Namespace) -> ExitCode | None:
+    """``removals run``"""
+    from airflow_snowpack.maintenance.removals.request import request_of
+    from airflow_snowpack.maintenance.submit import refuse_if_draining
+
+    read_periods(args)  # before the job is submitted
+    with open_context(args) as here:
+        removal = find_removal(here.removals, args.removal)
+        refuse_if_draining(here.jobs)
+        request = request_of(removal)
+        confirm(f"Delete {_what(removal)}?", yes=args.yes)
+        job = here.jobs.submit(request.table, request.actions, options=request.options, actor=here.actor)
+        if is_for_people(args.output):
+            print(f"Job {short_id(job.job_id)} deletes {_what(removal)}.")
+        if args.wait:
+            return watch_job(args, here, job)
+        print_job(args.output, job)
+    return None
+
+
+def _what(removal: Removal) -> str:
+    noun = {"orphans": "orphan file", "snapshots": "snapshot"}[removal.kind]
+    total = "" if removal.bytes is None else f" of {size(removal.bytes)}"
+    items = f"{number(removal.item_count)} {noun}{'' if removal.item_count == 1 else 's'}"
+    return f"{items}{total} of {removal.table.dotted}"
+
+
+def _fields(removal: Removal, now: datetime) -> dict[str, object]:
+    return {
+        "removal": removal.removal_id,
+        "table": removal.table.dotted,
+        "kind": removal.kind.value,
+        "state": Text(removal.state.value, state_style(removal)),
+        "items": number(removal.item_count),
+        "size": None if removal.bytes is None else size(removal.bytes),
+        "planned": ago(removal.planned_at, now),
+        "planned by": removal.planned_by_job,
+        "requested by": removal.requested_by,
+        "expires": None if removal.state.is_terminal else ago(removal.expires_at, now),
+        "decided": None if removal.decided_at is None else ago(removal.decided_at, now),
+        "decided by": removal.decided_by,
+        "comment": removal.comment,
+        "job": removal.job_id,
+        "deleted": number(removal.deleted_count) if removal.job_id else None,
+        "already gone": number(removal.gone_count) if removal.gone_count else None,
+        "left out": number(removal.left_out_count) if removal.left_out_count else None,
+        "error": removal.error,
+    }

@@ -1,0 +1,145 @@
+"""The REST API and the pages of removals, through the app itself on a real store."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from html import unescape
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from app_client import AppClient
+from pages_world import SomebodyIs, World, open_world
+from planned_removals import STRANGE, plan_removal
+
+from airflow_snowpack.api import User
+from airflow_snowpack.iceberg import TableName
+from airflow_snowpack.jobs import Jobs
+from airflow_snowpack.maintenance.removals.records import Removals
+from airflow_snowpack.store import AuditTrail
+from airflow_snowpack.wire.removal import RemovalItemsShape, RemovalsShape
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    import httpx
+    from fastapi import FastAPI
+
+    from airflow_snowpack.maintenance.removals.model import Removal
+
+pytestmark = pytest.mark.one_database
+ORDERS = TableName("lake", "db", "orders")
+
+
+@pytest.fixture
+def world(tmp_path: Path, sqlite_url: str) -> Iterator[World]:
+    opened = open_world(tmp_path, url=sqlite_url)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def planned(world: World) -> Removal:
+    return plan_removal(world.store, ORDERS)
+
+
+@pytest.fixture
+def ask(app: FastAPI) -> AppClient:
+    return AppClient(app)
+
+
+def ok(answer: httpx.Response, status: int = 200) -> Any:
+    assert answer.status_code == status, answer.text
+    return answer.json()
+
+
+def refused(answer: httpx.Response, status: int, error: str) -> str:
+    assert (answer.status_code, answer.json()["error"]) == (status, error), answer.text
+    return str(answer.json()["detail"])
+
+
+def words(answer: httpx.Response) -> str:
+    assert answer.status_code == 200, answer.text
+    return re.sub(r"\s+", " ", unescape(re.sub(r"<[^>]*>", " ", answer.text)))
+
+
+def test_removals_are_listed_with_their_items_page_by_page(ask: AppClient, planned: Removal, world: World) -> None:
+    other = plan_removal(world.store, TableName("lake", "db", "other"), files=1)
+    first = ok(ask("GET", "/removals?limit=1"))
+    rest = ok(ask("GET", f"/removals?cursor={first['next']}"))
+    listed = [each["removal_id"] for page in (first, rest) for each in page["removals"]]
+    assert sorted(listed) == sorted([other.removal_id, planned.removal_id])
+    RemovalsShape.model_validate_json(json.dumps(first))
+    assert ok(ask("GET", "/removals?state=approved"))["removals"] == []
+    assert ok(ask("GET", f"/removals/{planned.removal_id}"))["items"] == 3
+
+    path = f"/removals/{planned.removal_id}/items"
+    page = ok(ask("GET", f"{path}?limit=2"))
+    RemovalItemsShape.model_validate_json(json.dumps(page))
+    assert (page["items"][0]["name"], page["next"]) == (STRANGE, 2)
+    assert ok(ask("GET", f"{path}?start=2"))["next"] is None
+    downloaded = ask("GET", f"{path}.csv")
+    assert downloaded.headers["content-disposition"] == f'attachment; filename="removal-{planned.removal_id}.csv"'
+    rows = list(csv.reader(io.StringIO(downloaded.text, newline="")))
+    assert [row[0] for row in rows] == ["name", STRANGE, "s3://lake/orders/data/1.parquet", "s3://lake/orders/data/2.parquet"]
+
+
+def test_an_approved_removal_is_run_by_a_job_and_each_change_is_audited(ask: AppClient, planned: Removal, world: World) -> None:
+    path = f"/removals/{planned.removal_id}"
+    assert "awaits approval" in refused(ask("POST", f"{path}/run"), 409, "removal_not_possible")
+    approved = ok(ask("POST", f"{path}/approve?comment=fine"))
+    assert (approved["state"], approved["comment"]) == ("approved", "fine")
+    assert ok(ask("POST", f"{path}/approve"))["comment"] == "fine", "the same user may repeat it"
+
+    answer = ask("POST", f"{path}/run")
+    job = ok(answer, 202)
+    assert answer.headers["location"] == f"/jobs/{job['job_id']}"
+    assert Jobs(world.store).get(job["job_id"]).options == {"remove_orphan_files": {"removal_id": planned.removal_id}}
+    refused(ask("POST", f"{path}/run"), 409, "table_locked")
+    assert [entry.change for entry in AuditTrail(world.store).of(f"removal:{planned.removal_id}")] == ["approve_removal"]
+    assert ok(ask("POST", f"{path}/reject"))["state"] == "rejected"
+    assert "was rejected" in refused(ask("POST", f"{path}/approve"), 409, "removal_not_possible")
+
+
+def test_a_viewer_reads_the_list_and_decides_nothing(ask: AppClient, planned: Removal, auth: SomebodyIs, world: World) -> None:
+    auth.user = User("rudi", may_edit=False)
+    path = f"/removals/{planned.removal_id}"
+    ok(ask("GET", path))
+    for change in ("approve", "reject", "run"):
+        refused(ask("POST", f"{path}/{change}"), 403, "forbidden")
+    assert Removals(world.store).get(planned.removal_id).decided_by is None
+    for page in ("/ui/removals", f"/ui{path}"):
+        html = ask("GET", page, accept="text/html").text
+        assert "data-url" not in html
+        assert "read-only access" in html
+
+
+@pytest.mark.parametrize("removal_id", ["0" * 32, "0" * 31, "A" * 32, "no%00id", ""])
+def test_a_missing_removal_is_a_404_however_its_id_is_spelt(ask: AppClient, planned: Removal, removal_id: str) -> None:
+    for path in (f"/removals/{removal_id}", f"/removals/{removal_id}/items", f"/removals/{removal_id}/items.csv"):
+        refused(ask("GET", path), 404, "removal_not_found")
+    refused(ask("POST", f"/removals/{removal_id}/approve"), 404, "removal_not_found")
+
+
+def test_the_pages_show_what_would_be_deleted_and_what_a_person_may_do(ask: AppClient, world: World) -> None:
+    empty = words(ask("GET", "/ui/removals", accept="text/html"))
+    assert "No removals" in empty
+    removal = plan_removal(world.store, ORDERS, files=450)
+    listed = words(ask("GET", "/ui/removals", accept="text/html"))
+    assert f"{removal.removal_id[:12]} db.orders awaiting approval 450 orphan files, 450.0 KiB" in listed
+    assert "No matching removals" in words(ask("GET", "/ui/removals?state=failed", accept="text/html"))
+
+    page = ask("GET", f"/ui/removals/{removal.removal_id}", accept="text/html")
+    assert "<script>alert" not in page.text
+    assert f'data-url="/removals/{removal.removal_id}/approve"' in page.text
+    assert 'href="?start=200"' in page.text
+    last = ask("GET", f"/ui/removals/{removal.removal_id}?start=400", accept="text/html").text
+    assert (last.count("data-key="), 'href="?start=200"' in last, 'rel="next"' in last) == (50, True, False)
+
+    ok(ask("POST", f"/removals/{removal.removal_id}/approve"))
+    page = ask("GET", f"/ui/removals/{removal.removal_id}", accept="text/html")
+    assert f'data-url="/removals/{removal.removal_id}/run"' in page.text
+    assert "approved it" in words(page)

@@ -1,0 +1,79 @@
+"""``airflow snowpack removals``: list, show, approve, reject and run."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from planned_removals import STRANGE, plan_removal
+
+from airflow_snowpack.cli.arguments import REMOVAL_STATES
+from airflow_snowpack.maintenance.removals.model import RemovalState
+from airflow_snowpack.store import AuditTrail
+
+if TYPE_CHECKING:
+    from command_line import Run
+
+    from airflow_snowpack.iceberg import TableName
+    from airflow_snowpack.jobs import Jobs
+    from airflow_snowpack.maintenance.removals.model import Removal
+
+pytestmark = pytest.mark.one_database
+
+
+@pytest.fixture
+def planned(jobs: Jobs, flights: TableName) -> Removal:
+    return plan_removal(jobs.store, flights)
+
+
+def test_the_states_of_the_option_are_those_of_removals() -> None:
+    assert tuple(state.value for state in RemovalState) == REMOVAL_STATES
+
+
+def test_removals_are_a_table_for_people_and_data_for_programs(snowpack: Run, planned: Removal) -> None:
+    listed = snowpack("removals", "list").out
+    assert all(text in listed for text in (planned.removal_id[:12], "demo.flights", "awaiting_approval", "3.0 KiB"))
+    (body,) = snowpack("removals", "list", "--table", "demo.flights", "-o", "json").json["removals"]
+    assert (body["removal_id"], body["bytes"]) == (planned.removal_id, 3072)
+    assert snowpack("removals", "list", "--state", "failed").out == "No removals match the filter.\n"
+    shown = snowpack("removals", "show", planned.removal_id[:8]).out
+    assert "clean/manual__1/plan" in shown
+    first = snowpack("removals", "show", planned.removal_id, "--items", "--limit", "2", "-o", "json").json
+    assert (first["items"][0]["name"], first["next"]) == (STRANGE, 2)
+    rest = snowpack("removals", "show", planned.removal_id, "--items", "--start", "2", "-o", "json").json
+    assert len(rest["items"]) == 1
+    assert snowpack("removals", "show", "0" * 32).code == 4
+
+
+def test_a_removal_is_approved_and_run_after_confirmations(snowpack: Run, planned: Removal, jobs: Jobs) -> None:
+    key = planned.removal_id[:12]
+    assert snowpack("removals", "run", key, "--yes").code == 1
+    unasked = snowpack("removals", "approve", key)
+    assert (unasked.code, "Approve the removal of 3 orphan files of 3.0 KiB of demo.flights?" in unasked.err) == (2, True)
+    approved = snowpack("removals", "approve", key, "--comment", "fine", "--yes").out
+    assert "The removal of 3 orphan files of 3.0 KiB of demo.flights is approved." in approved
+    job = snowpack("removals", "run", key, "--yes", "-o", "json").json
+    assert jobs.get(job["job_id"]).options == {"remove_orphan_files": {"removal_id": planned.removal_id}}
+    (entry,) = AuditTrail(jobs.store).of(f"removal:{planned.removal_id}")
+    assert (entry.actor, entry.via, entry.detail["comment"]) == ("ann", "cli", "fine")
+
+
+def test_the_commands_of_the_page_end_well(snowpack: Run, planned: Removal, jobs: Jobs) -> None:
+    page = (Path(__file__).parents[3] / "docs" / "removals.md").read_text()
+    lines = [line for block in re.findall(r"```bash\n(.*?)```", page, re.DOTALL) for line in block.splitlines()]
+    assert len(lines) == 6
+    for line in lines:
+        program, group, *arguments = shlex.split(line.replace("4f1c2b9a6d0e", planned.removal_id[:12]))
+        assert (program, group) == ("airflow", "snowpack")
+        answer = snowpack(*arguments)
+        assert answer.code == 0, f"{line}\n{answer.err}"
+    assert [entry.change for entry in AuditTrail(jobs.store).latest()] == ["reject_removal", "submit", "approve_removal"]
+
+
+def test_a_removal_is_rejected_for_good(snowpack: Run, planned: Removal) -> None:
+    assert snowpack("removals", "reject", planned.removal_id, "--yes", "-o", "json").json["state"] == "rejected"
+    refused = snowpack("removals", "approve", planned.removal_id, "--yes")
+    assert (refused.code, "it was rejected by ann" in refused.err) == (1, True)
