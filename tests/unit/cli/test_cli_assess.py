@@ -17,7 +17,6 @@ from pseudo_terminal import PseudoTerminal
 from table_zoo import Zoo, append, commit_times
 
 from airflow_snowpack import hooks
-from airflow_snowpack.cli.progress import ProgressLine
 
 if TYPE_CHECKING:
     from command_line import Run
@@ -209,6 +208,8 @@ def test_the_report_is_one_file_that_loads_nothing(snowpack: Run, tables: Zoo, i
 
 
 def test_progress_is_shown_on_a_terminal_alone(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    from airflow_snowpack.cli.progress import ProgressLine
+
     with ProgressLine("tables") as line:
         line.show(1, 2, "db.first")
     assert capsys.readouterr().err == ""

@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 import sys
 from textwrap import dedent
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from bounded import output_of
 
-from airflow_snowpack.hooks import IcebergCatalogHook, SnowpackHook
-from airflow_snowpack.hooks.table_names import stored_table_names
+from airflow_snowpack import hooks
 from airflow_snowpack.inventory import Inventory
 from airflow_snowpack.maintenance.policies import InvalidPolicies, PoliciesNotFound
 from airflow_snowpack.store import StoreError
@@ -31,6 +30,12 @@ rules:
   - {tables: analytics.users, skip: migration}
   - {tables: shop.orders, cadence: 1h}
 """
+
+
+def stored_table_names(**given: Any) -> list[str]:
+    from airflow_snowpack.hooks.table_names import stored_table_names
+
+    return stored_table_names(**given)
 
 
 class Listing:
@@ -61,8 +66,8 @@ def folder(installation: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def list_catalog(*tables: str) -> None:
     """Store an inventory of these tables."""
-    catalog_id = IcebergCatalogHook().config.catalog_id
-    with SnowpackHook() as hook:
+    catalog_id = hooks.IcebergCatalogHook().config.catalog_id
+    with hooks.SnowpackHook() as hook:
         Inventory(hook.store(), "lake", lambda: Listing(*tables), lambda: catalog_id).refresh()  # type: ignore[arg-type, return-value]
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from airflow_snowpack.hooks import SnowpackHook
+from airflow_snowpack import hooks
 from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.maintenance.policies import InvalidPolicies, Policies, PoliciesFile, PoliciesNotFound
 from airflow_snowpack.settings import InvalidSetting, Settings
@@ -36,7 +36,7 @@ def cadence(policies: Policies) -> timedelta | None:
 
 @pytest.mark.usefixtures("folder")
 def test_without_a_file_the_defaults_hold() -> None:
-    assert SnowpackHook().policies().rules == ()
+    assert hooks.SnowpackHook().policies().rules == ()
 
 
 def test_the_file_is_in_the_dags_folder_or_in_the_bundle_of_a_task(folder: Path) -> None:
@@ -45,22 +45,22 @@ def test_the_file_is_in_the_dags_folder_or_in_the_bundle_of_a_task(folder: Path)
     (folder / "policies.yaml").write_text(every(1))
     (bundle / "policies.yaml").write_text(every(2))
 
-    assert cadence(SnowpackHook().policies()) == timedelta(hours=1)
-    assert cadence(SnowpackHook().policies(bundle)) == timedelta(hours=2)
+    assert cadence(hooks.SnowpackHook().policies()) == timedelta(hours=1)
+    assert cadence(hooks.SnowpackHook().policies(bundle)) == timedelta(hours=2)
 
 
 def test_a_setting_names_another_file(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (folder / "rules.yml").write_text(every(3))
     for setting in ("rules.yml", str(folder / "rules.yml")):
         monkeypatch.setenv("AIRFLOW__SNOWPACK__POLICIES", setting)
-        assert cadence(SnowpackHook().policies()) == timedelta(hours=3)
+        assert cadence(hooks.SnowpackHook().policies()) == timedelta(hours=3)
 
 
 @pytest.mark.usefixtures("folder")
 def test_a_file_that_is_named_must_exist(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AIRFLOW__SNOWPACK__POLICIES", "absent.yaml")
     with pytest.raises(PoliciesNotFound, match=r"absent\.yaml cannot be read"):
-        SnowpackHook().policies()
+        hooks.SnowpackHook().policies()
 
 
 @pytest.mark.parametrize("text", ["", "policies", "policies.json"])
@@ -93,5 +93,5 @@ def test_the_services_of_an_installation_have_its_policies(
 
     settle(sqlite_url, tmp_path, monkeypatch)
     (folder / "policies.yaml").write_text(every(5))
-    with SnowpackHook() as hook:
+    with hooks.SnowpackHook() as hook:
         assert cadence(hook.installation.policies) == timedelta(hours=5)
