@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 import pytest
 from planned_removals import STRANGE, plan_removal
 
-from airflow_snowpack.cli.arguments import REMOVAL_STATES
 from airflow_snowpack.maintenance.removals.model import RemovalState
 from airflow_snowpack.store import AuditTrail
 
@@ -30,6 +29,8 @@ def planned(jobs: Jobs, flights: TableName) -> Removal:
 
 
 def test_the_states_of_the_option_are_those_of_removals() -> None:
+    from airflow_snowpack.cli.arguments import REMOVAL_STATES
+
     assert tuple(state.value for state in RemovalState) == REMOVAL_STATES
 
 
