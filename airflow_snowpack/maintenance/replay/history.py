@@ -85,6 +85,14 @@ class TableHistory:
     earlier: tuple[tuple[int, datetime], ...]
     commits: tuple[Commit, ...]
 
+    @property
+    def compaction_ratio(self) -> float:
+        """What the table's recorded compactions wrote, as a share of what they read; 1 without any."""
+        compactions = [commit for commit in self.commits if commit.is_maintenance]
+        read = sum(file.bytes for commit in compactions for file in commit.removed if isinstance(file, LiveFile))
+        written = sum(file.bytes for commit in compactions for file in commit.added if isinstance(file, LiveFile))
+        return written / read if read and written else 1.0
+
 
 def key_of(file: File) -> Key:
     """Return what a file is known by: one file may have the deletion vectors of several data files."""

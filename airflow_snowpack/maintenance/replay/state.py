@@ -90,6 +90,7 @@ class SimulatedTable:
 
     def __init__(self, history: TableHistory) -> None:
         self.table = history.table
+        self._ratio = history.compaction_ratio
         self.data: dict[str, LiveFile] = {}
         self.deletes: dict[Key, LiveDelete] = {}
         self.manifests: dict[str, HeldManifest] = {}
@@ -153,7 +154,8 @@ class SimulatedTable:
         sources = {name for path in paths for name in self._sources_in.pop(path, ())}
         for key in (*paths, *applied):
             self.drop(key)
-        place = (round(size * left / outputs), round(records * left / outputs), first.spec_id, first.partition, self.sequence)
+        share = left * self._ratio if len(group) > outputs else left
+        place = (round(size * share / outputs), round(records * left / outputs), first.spec_id, first.partition, self.sequence)
         written = [LiveFile(f"simulated-{next(self._names)}", *place) for _ in range(outputs)]
         for file in written:
             self.add(file.path, file, snapshot)
@@ -161,7 +163,7 @@ class SimulatedTable:
         for name in sources:
             source = self._sources[name]
             inside = len(source.inside & paths) / len(source.inside)
-            source.bytes *= 1 - (1 - left) * inside
+            source.bytes *= 1 - (1 - share) * inside
             source.records *= 1 - (1 - left) * inside
             source.inside = (source.inside - paths) | {file.path for file in written}
         return written

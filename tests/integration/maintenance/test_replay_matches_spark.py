@@ -1,0 +1,130 @@
+"""What a replay says about a table is what becomes of another one, with the same commits, on which Spark runs the actions."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from table_zoo import append, commit_times
+
+from airflow_snowpack.iceberg.health import read_health
+from airflow_snowpack.maintenance.policies import Policies, Rule
+from airflow_snowpack.maintenance.replay import read_history, recorded, simulate
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyiceberg.table import Table
+    from pyspark.sql import SparkSession
+    from table_zoo import Zoo
+
+    from airflow_snowpack.iceberg import TableName
+    from airflow_snowpack.jobs.model import Job
+    from airflow_snowpack.maintenance import SparkEngine
+
+BEGIN = datetime(2026, 11, 1, tzinfo=UTC)
+DAY = timedelta(days=1)
+PASSES = (BEGIN + DAY * 2.5, BEGIN + DAY * 5.5)
+"""After the third and after the sixth day."""
+OPTIONS: dict[str, dict[str, Any]] = {
+    # One commit: with several, the second one of Iceberg 1.12 may want to remove a delete file that the first one has removed.
+    "rewrite_data_files": {"min_input_files": 2, "partial_progress": False},
+    "rewrite_position_delete_files": {"min_input_files": 2},
+    "expire_snapshots": {"max_age": "0s", "retain_last": 2},
+}
+THRESHOLDS = {
+    "rewrite_data_files": "small_files",
+    "rewrite_position_delete_files": "delete_files",
+    "expire_snapshots": "old_snapshots",
+}
+BYTES_TOLERANCE = 0.15
+"""Spark compresses in another way than PyIceberg, and one large file better than several small ones."""
+
+
+def write_day(spark: SparkSession, table: Table, day: int) -> None:
+    """Write rows into two partitions, and delete a row of the first one on the second day."""
+    append(table, [1] * 10_000 + [2] * 10_000, start=day * 20_000)
+    if day == 1:
+        spark.sql(f"DELETE FROM {'.'.join(('lake', *table.name()))} WHERE id = 7")
+
+
+@pytest.fixture
+def new(zoo: Zoo) -> Callable[[], TableName]:
+    """Make an empty table with two partitions."""
+    from pyiceberg.transforms import IdentityTransform
+    from pyiceberg.types import LongType
+
+    def make() -> TableName:
+        name = zoo.named(f"replayed_{len(zoo.catalog.list_tables('zoo'))}")
+        zoo.create(name.table, LongType(), IdentityTransform(), **{"write.delete.mode": "merge-on-read"})
+        return name
+
+    return make
+
+
+def test_a_replay_agrees_with_the_actions_that_really_ran(
+    zoo: Zoo, new: Callable[[], TableName], engine: SparkEngine, job_for: Callable[..., Job]
+) -> None:
+    replayed, maintained = new(), new()
+    real: list[dict[str, Any]] = []
+    for day in range(6):
+        write_day(zoo.session, zoo.load(replayed), day)
+        write_day(zoo.session, zoo.load(maintained), day)
+        if day in (2, 5):
+            real.append(run_all(engine, job_for(maintained, **OPTIONS)) | numbers(zoo.load(maintained)))
+    times = [BEGIN + DAY * each for each in (0, 1, 1.1, 2, 3, 4, 5)]
+    commit_times(zoo, replayed, times)
+
+    found = simulate(read_history(zoo.load(replayed), BEGIN - DAY), policy(replayed), PASSES, label="new")
+
+    for at, what in zip(PASSES, real, strict=True):
+        runs = {run.action: run for run in found.runs if run.at == at}
+        point = next(point for point in reversed(found.points) if point.at == at)
+        compacted, expired = runs["rewrite_data_files"], runs["expire_snapshots"]
+        assert (compacted.files_removed, compacted.files_added) == (what["removed"], what["added"])
+        assert compacted.bytes_rewritten == pytest.approx(what["bytes"], rel=BYTES_TOLERANCE)
+        assert expired.snapshots_expired == what["expired"]
+        assert (point.data_files, point.delete_files, point.snapshots) == (what["data"], what["deletes"], what["snapshots"])
+
+
+def test_recorded_maintenance_is_left_out_and_what_writers_remove_is_found_in_it(
+    zoo: Zoo, new: Callable[[], TableName], engine: SparkEngine, job_for: Callable[..., Job]
+) -> None:
+    name = new()
+    for day in range(3):
+        append(zoo.load(name), [1] * 400 + [2] * 400, start=day * 800)
+    engine.run(job_for(name, **OPTIONS), "rewrite_data_files")
+    zoo.load(name).delete("value = 1")  # a whole compacted file
+    history = read_history(zoo.load(name), BEGIN)
+    until = history.commits[-1].at
+
+    with_it, without = recorded(history, until, maintained=True), recorded(history, until, maintained=False)
+
+    assert [point.files for point in with_it.points] == [2, 4, 6, 2, 1, 1]
+    assert [point.files for point in without.points] == [2, 4, 6, 3, 3]
+    assert 0 < history.compaction_ratio < 1
+
+
+def run_all(engine: SparkEngine, job: Job) -> dict[str, Any]:
+    """Run the actions on the real table."""
+    data = engine.run(job, "rewrite_data_files").metrics
+    engine.run(job, "rewrite_position_delete_files")
+    expired = engine.run(job, "expire_snapshots").metrics
+    return {
+        "removed": data["rewritten_data_files_count"],
+        "added": data["added_data_files_count"],
+        "bytes": data["rewritten_bytes_count"],
+        "expired": expired["expired_snapshots_count"],
+    }
+
+
+def numbers(table: Table) -> dict[str, int]:
+    health = read_health(table, now=datetime.now(UTC))
+    return {"data": health.data_files, "deletes": health.delete_files, "snapshots": len(health.snapshots)}
+
+
+def policy(name: TableName) -> Any:
+    """A policy that runs whatever has something to do."""
+    actions = {action: {"options": options, "thresholds": {THRESHOLDS[action]: 1}} for action, options in OPTIONS.items()}
+    return Policies([Rule("**", cadence="1h", actions={**actions, "rewrite_manifests": {"enabled": False}})]).of(name, {})
