@@ -18,7 +18,7 @@ from airflow_snowpack.errors import Kind, SnowpackError
 
 if TYPE_CHECKING:
     from collections import Counter
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from airflow_snowpack.builds.registry.runs import BuildRegistry
     from airflow_snowpack.interim.registry import InterimRegistry
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from airflow_snowpack.jobs.model import LifecyclePolicy
     from airflow_snowpack.jobs.rescuer import Orphans
     from airflow_snowpack.maintenance.fleet.passes import FleetPasses
+    from airflow_snowpack.maintenance.planning import Planner
     from airflow_snowpack.maintenance.policies import Policies, PoliciesFile
     from airflow_snowpack.maintenance.removals.records import Removals
     from airflow_snowpack.runners.images.records import ImageRecords
@@ -159,6 +160,16 @@ class Installation:
         from airflow_snowpack.inventory import HealthRecords
 
         return HealthRecords(self.store)
+
+    def planner(self, order: Sequence[str] = (), policies: Policies | None = None) -> Planner:
+        """Return the planner of single tables.
+
+        :param order: the installation's order of actions.
+        :param policies: ``None`` for :attr:`policies`.
+        """
+        from airflow_snowpack.maintenance.planning.planner import Planner
+
+        return Planner(self.policies if policies is None else policies, self.health_records, self.jobs, order)
 
     def schedules(self, actor: Actor | None = None) -> Schedules:
         """Return the schedules.

@@ -38,6 +38,7 @@ from airflow_snowpack.store.worker import Worker
 if TYPE_CHECKING:
     from airflow_snowpack.builds.manager import BuildManager
     from airflow_snowpack.builds.storage import Storage
+    from airflow_snowpack.maintenance.planning import Planner
 
 T = TypeVar("T")
 
@@ -88,6 +89,10 @@ class Services:
     def jobs(self) -> Jobs:
         """The lifecycle of jobs."""
         return self.installation.jobs
+
+    def planner(self) -> "Planner":
+        """Return the planner of single tables."""
+        return self.installation.planner(self.order)
 
     def schedules(self, actor: Actor | None = None) -> Schedules:
         """Return the schedules; ``actor`` is recorded for each change."""

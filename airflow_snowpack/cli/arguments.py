@@ -53,6 +53,7 @@ SPARK_CONN_ID = conn_id("spark", "the Spark cluster", "spark_conn_id", "a sessio
 NO_SPARK = arg("--no-spark", action="store_true", help="Do not start Spark, which takes some seconds")
 
 TABLE = arg("table", metavar="DATABASE.TABLE", help="The table, without its catalog")
+PLANNED_TABLES = arg("tables", metavar="DATABASE.TABLE", nargs="+", help="The tables, without their catalog")
 JOB_ID = arg("job_id", metavar="JOB", help="A job's id, or at least its first 8 characters")
 JOB_IDS = arg("job_ids", metavar="JOB", nargs="+", help="Jobs' ids, or at least the first 8 characters of each")
 
@@ -63,8 +64,9 @@ STORED = arg("--stored", action="store_true", help="Take the properties of the s
 
 # submit
 ACTION = arg(
-    "-a", "--action", action="append", choices=ACTIONS, metavar="ACTION",
-    help=f"An action to run; may be repeated. Without it, all of:\n{', '.join(ACTIONS)}.\nThey run in the installation's order",
+    "-a", "--action", action="append", choices=(*ACTIONS, "auto"), metavar="ACTION",
+    help=f"An action to run; may be repeated. Without it, all of:\n{', '.join(ACTIONS)}.\nThey run in the installation's order. "
+    "auto: those that the plan of the table runs",
 )  # fmt: skip
 OPTIONS = arg("--options", metavar="JSON", help="Options of the actions: a JSON object with an object for each action")
 WHERE = arg("--where", metavar="PREDICATE", help='A Spark predicate that narrows the rewrites, such as "month = 3"')

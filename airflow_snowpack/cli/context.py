@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from airflow_snowpack.interim.registry import InterimRegistry
     from airflow_snowpack.inventory import Inventory
     from airflow_snowpack.jobs import Job, Jobs
+    from airflow_snowpack.maintenance.planning import Planner
     from airflow_snowpack.maintenance.policies import Policies
     from airflow_snowpack.maintenance.removals.records import Removals
     from airflow_snowpack.runners.images import ImageBuilds, ImageRecords
@@ -71,6 +72,11 @@ class CommandContext:
     def installation(self) -> Installation:
         """:raises StoreUnreachable, SchemaOutOfDate, UnknownRevision: as :meth:`SnowpackHook.store`."""
         return self._hook.installation
+
+    @property
+    def planner(self) -> Planner:
+        """:raises StoreUnreachable, PoliciesNotFound, InvalidPolicies: the store or the policies cannot be read."""
+        return self.installation.planner(self.settings.action_order)
 
     @property
     def jobs(self) -> Jobs:

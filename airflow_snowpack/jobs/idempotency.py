@@ -30,6 +30,7 @@ KEYS = Kind(
     age=idempotency_keys.c.at,
     order=(idempotency_keys.c.at, idempotency_keys.c.actor, idempotency_keys.c.key),
 )
+PLANNED = ("auto",)
 KEY = re.compile(r"[\x20-\x7e]{1,255}")
 
 
@@ -83,10 +84,16 @@ class RequestKey:
         priority: int = DEFAULT_PRIORITY,
         *,
         dry_run: bool,
+        planned: bool = False,
     ) -> RequestKey:
-        """:raises InvalidKey: the key has not 1 to 255 printable ASCII characters."""
+        """Return the key of a request.
+
+        :param planned: a plan chooses the actions and options, so that they may differ when the same request comes again.
+        :raises InvalidKey: the key has not 1 to 255 printable ASCII characters.
+        """
         if not KEY.fullmatch(key):
             raise InvalidKey(key)
+        actions, options = (PLANNED, None) if planned else (actions, options)
         parts: list[Any] = [table.lock_key, sorted(str(action) for action in actions), options or {}, dry_run]
         # Left out where it is the default, so that keys from before there were priorities still match.
         parts += [] if priority == DEFAULT_PRIORITY else [priority]

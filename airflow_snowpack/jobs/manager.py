@@ -185,8 +185,8 @@ class Jobs(Claims):
         :raises DrainModeOn, TableLocked: as :meth:`submit`; nothing was written.
         :raises InvalidKey, KeyUsedBefore: the key cannot be used for this request.
         """
-        dry = results is not None
-        request = None if key is None else RequestKey.of(actor, key, table, actions, options, priority, dry_run=dry)
+        wanted, dry, planned = (table, actions, options, priority), results is not None, plan is not None
+        request = None if key is None else RequestKey.of(actor, key, *wanted, dry_run=dry, planned=planned)
         if request is not None and (before := self.submitted_before(request)) is not None:
             return Submission(before, again=True)
         try:

@@ -47,3 +47,13 @@ class InvalidPredicate(InvalidOption, kind=Kind.INVALID):
 
     def __init__(self, action: str, table: str, where: str, problem: str) -> None:
         SnowpackError.__init__(self, f"The predicate {where[:200]!r} of {action} cannot be evaluated on {table}: {problem}.")
+
+
+class PlanTakesNoOptions(SnowpackError, kind=Kind.INVALID):
+    """Options beside planned actions."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(
+            f"{name} cannot be given with the actions 'auto': the table's policy has the options of a plan. Set it in the "
+            "policy, or name the actions. `airflow snowpack policies explain` shows the policy of a table."
+        )

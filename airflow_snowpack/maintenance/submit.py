@@ -20,7 +20,7 @@ from airflow_snowpack.iceberg.names import TableName
 from airflow_snowpack.maintenance.action import Action, in_order
 from airflow_snowpack.maintenance.condition import check_condition, has_column
 from airflow_snowpack.maintenance.condition_tokens import UnusableCondition
-from airflow_snowpack.maintenance.errors import InvalidOption, InvalidPredicate
+from airflow_snowpack.maintenance.errors import InvalidOption, InvalidPredicate, PlanTakesNoOptions
 from airflow_snowpack.maintenance.options import option_names, parse_all_options, parse_options, refused, usable_actions
 
 if TYPE_CHECKING:
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 
 ALL_ACTIONS: tuple[str, ...] = tuple(action.value for action in Action)
+AUTO = "auto"
+"""In place of actions: those that the plan of the table runs, with the options of its policy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +78,8 @@ class MaintenanceRequest:
             its own options differ.
         :param priority: from -1000 to 1000.
         :param order: the installation's order of actions.
+        :param actions: ``auto`` alone leaves them to a plan, see :attr:`is_auto`.
+        :raises PlanTakesNoOptions: the request has options beside ``auto``.
         :raises InvalidTableName: a name that is not one.
         :raises UnknownAction, NoActions: as :func:`~airflow_snowpack.maintenance.action.in_order`.
         :raises InvalidOption: an option that is not known or not usable, or a ``where`` that narrows none of the actions.
@@ -84,7 +88,10 @@ class MaintenanceRequest:
         from airflow_snowpack.jobs import check_priority
 
         name = TableName.parse(table, catalog=catalog, catalog_id=catalog_id)
-        asked = in_order(actions, order)
+        if (asked := tuple(actions)) == (AUTO,):
+            _check_beside_auto(options=options, where=where, only_if_needed=not only_if_needed)
+            return cls(name, asked, priority=check_priority(priority))
+        asked = in_order(asked, order)
         given = {action: dict((options or {})[action]) for action in parse_all_options(options or {})}
         for action in _narrowed(asked, where):
             given.setdefault(action, {}).setdefault("where", where)
@@ -98,8 +105,14 @@ class MaintenanceRequest:
         return cls(name, asked, options, check_priority(priority))
 
     @property
+    def is_auto(self) -> bool:
+        """Whether a plan has yet to choose the actions, see :meth:`.planning.Planner.planned`."""
+        return self.actions == (AUTO,)
+
+    @property
     def rest(self) -> dict[str, Any]:
         """The arguments of a submit after table and actions."""
+        assert not self.is_auto, "a plan has chosen the actions"
         return {"options": self.options, "priority": self.priority, "plan": self.plan}
 
     @property
@@ -165,7 +178,7 @@ def submit_once(jobs: Jobs, catalog: Catalog, request: MaintenanceRequest, *, ow
 
 
 def submit_own(jobs: Jobs, catalog: Catalog, request: MaintenanceRequest, *, owner: str, submitted_by: str | None = None) -> Job:
-    """Return the owner's active queued job if it has this request; otherwise submit a new one.
+    """Return the owner's active queued job if it has this request, or runs an earlier plan; otherwise submit a new one.
 
     A job that runs keeps its priority. Any other active job of the owner is cancelled first: its request is out of date, or the
     process that ran it is gone.
@@ -179,7 +192,8 @@ def submit_own(jobs: Jobs, catalog: Catalog, request: MaintenanceRequest, *, own
     if own is not None:
         wanted = request.table, request.actions, request.options
         ranked = own.priority == request.priority or own.status is JobStatus.RUNNING
-        if not own.inline and ranked and (own.table, own.actions, own.options) == wanted:
+        planned = own.plan is not None and request.plan is not None and own.table == request.table
+        if not own.inline and ranked and (planned or (own.table, own.actions, own.options) == wanted):
             return own
         refuse_if_draining(jobs)
         with suppress(JobAlreadyFinished):  # it ended between the two looks
@@ -254,7 +268,10 @@ def plan_request(jobs: Jobs, catalog: Catalog, request: MaintenanceRequest) -> l
     from airflow_snowpack.inventory import stored_locations
     from airflow_snowpack.maintenance.action_run import Planning
     from airflow_snowpack.maintenance.plan import plan_action, reader_for
+    from airflow_snowpack.maintenance.planning.preview import planned_results
 
+    if request.plan is not None:
+        return planned_results(request.plan)
     table = load_table(catalog, request.table)
     check_against(table, request.table.dotted, request.options)
     parsed = parse_all_options(request.options)
@@ -283,6 +300,12 @@ def check_options(catalog: Callable[[], Catalog], request: MaintenanceRequest) -
 
     if request.depends_on_table:
         check_against(load_table(catalog(), request.table), request.table.dotted, request.options)
+
+
+def _check_beside_auto(**given: object) -> None:
+    for name, value in given.items():
+        if value:
+            raise PlanTakesNoOptions(name)
 
 
 def _narrowed(asked: Sequence[str], where: str | None) -> tuple[str, ...]:

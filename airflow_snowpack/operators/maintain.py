@@ -78,6 +78,8 @@ class RequestsMaintenance(WaitsForTable):
             refuse_if_draining(jobs, owner=owner)
             catalog_hook = self.catalog_hook()
             request = self._request(hook, catalog_hook.config.catalog_id)
+            if request.is_auto:
+                request = self._planned(context, hook, catalog_hook.catalog, request)
             if not read_flag("dry_run", self.dry_run):
                 return self.request(context, hook, catalog_hook.catalog, request)
             job = dry_run(jobs, catalog_hook.catalog, request, submitted_by=owner)
@@ -85,6 +87,17 @@ class RequestsMaintenance(WaitsForTable):
             for result in job.results:
                 self.log.info("%s: %s", result.action, result.message)
             return job_report(job)
+
+    def _planned(self, context: Context, hook: SnowpackHook, catalog: Catalog, request: MaintenanceRequest) -> MaintenanceRequest:
+        from airflow_snowpack.hooks.dag_files import bundle_folder
+        from airflow_snowpack.iceberg import load_table
+
+        planner = hook.installation.planner(hook.settings.action_order, hook.policies(bundle_folder(context)))
+        planned = planner.planned(request, load_table(catalog, request.table))
+        if not read_flag("dry_run", self.dry_run):
+            for decision in (planned.plan or {})["decisions"]:
+                self.log.info("%s: %s, %s", decision["action"], decision["verdict"], decision["evidence"])
+        return planned
 
     def request(self, context: Context, hook: SnowpackHook, catalog: Catalog, request: MaintenanceRequest) -> dict[str, Any]:
         """Submit the request, and return its job."""
@@ -121,7 +134,8 @@ class MaintainTableOperator(RequestsMaintenance, QueuesJob):
     killed, marked or cleared while it waits, or exceeds its ``execution_timeout``, its job is cancelled.
 
     :param table: ``database.table``.
-    :param actions: names of actions, in any order: a list, a JSON array, or text with commas; ``None`` for all five.
+    :param actions: names of actions, in any order: a list, a JSON array, or text with commas; ``None`` for all five. ``"auto"``:
+        those that the plan of the table runs now, with the options of its policy.
     :param options: per action, a dictionary or a JSON object.
     :param where: a Spark predicate that limits the rewrites, such as ``month = 3``.
     :param only_if_needed: skip, without Spark, each action that has nothing to do by the table's metadata; ``False`` runs all.

@@ -41,8 +41,9 @@ class SubmitBody(Shape):
     )
 
     actions: list[str] = Field(
-        description="The actions to run, at least one. They run in the installation's order, whatever the order here.",
-        json_schema_extra={"items": {"type": "string", "enum": list(action_names())}, "minItems": 1},
+        description="The actions to run, at least one. They run in the installation's order, whatever the order here. "
+        "`auto` alone: those that the plan of the table runs, with the options of its policy.",
+        json_schema_extra={"items": {"type": "string", "enum": [*action_names(), "auto"]}, "minItems": 1},
     )
     dry_run: bool = Field(False, description="Only report what each action would do, from the table's metadata, at once.")
     options: dict[str, dict[str, Any]] = Field(

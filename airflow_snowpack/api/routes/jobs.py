@@ -15,7 +15,7 @@ from airflow_snowpack.api.parameters import Cursor, Database, Filter, JobId, Lim
 from airflow_snowpack.api.routing import Strict, link_to, link_to_next
 from airflow_snowpack.api.services import Acting, Open, Services
 from airflow_snowpack.errors import SnowpackError
-from airflow_snowpack.iceberg import CatalogUnreachable, TableName
+from airflow_snowpack.iceberg import CatalogUnreachable, TableName, load_table
 from airflow_snowpack.jobs import ActionResult, DrainModeOn, Job, JobFilter, RequestKey, Submission, explain
 from airflow_snowpack.jobs.listing import NEWEST_FIRST
 from airflow_snowpack.maintenance.submit import MaintenanceRequest, check_options, plan_request, refuse_if_draining
@@ -85,7 +85,9 @@ class Submitter:
             before = None if key is None else self._submitted_before(request, key, body.dry_run)
             if before is None:
                 self._require(name)
-                if not body.dry_run:
+                if request.is_auto:
+                    request = self._planned(request)
+                elif not body.dry_run:
                     self._check_options(request)
         if before is not None:
             refuse_if_draining(self._services.jobs)
@@ -96,8 +98,7 @@ class Submitter:
             request.actions,
             key=key,
             actor=self._actor,
-            options=request.options,
-            priority=request.priority,
+            **request.rest,
             results=results,
         )
 
@@ -118,8 +119,7 @@ class Submitter:
             job.table,
             request.actions,
             self._plan(request),
-            options=request.options,
-            priority=request.priority,
+            **request.rest,
             actor=self._actor,
         )
 
@@ -137,7 +137,9 @@ class Submitter:
 
     def _submitted_before(self, request: MaintenanceRequest, key: str, dry_run: bool) -> Job | None:
         wanted = request.table, request.actions, request.options, request.priority
-        return self._services.jobs.submitted_before(RequestKey.of(self._actor, key, *wanted, dry_run=dry_run))
+        return self._services.jobs.submitted_before(
+            RequestKey.of(self._actor, key, *wanted, dry_run=dry_run, planned=request.is_auto)
+        )
 
     def _require(self, table: TableName) -> None:
         inventory = self._services.inventory
@@ -147,6 +149,10 @@ class Submitter:
     def _check_options(self, request: MaintenanceRequest) -> None:
         if request.depends_on_table:  # only then is the catalog needed, which may not answer
             self._services.ask_catalog(lambda: check_options(self._services.inventory.catalog, request))
+
+    def _planned(self, request: MaintenanceRequest) -> MaintenanceRequest:
+        inventory, planner = self._services.inventory, self._services.planner()
+        return self._services.ask_catalog(lambda: planner.planned(request, load_table(inventory.catalog(), request.table)))
 
     def _plan(self, request: MaintenanceRequest) -> list[ActionResult]:
         inventory, jobs = self._services.inventory, self._services.jobs

@@ -13,6 +13,7 @@ from airflow_snowpack.api.services import Acting, Open, Services
 from airflow_snowpack.iceberg import CatalogUnreachable, TableHealth, TableName, TableUnreadable, load_table
 from airflow_snowpack.jobs import explain_tables
 from airflow_snowpack.wire.listing import cut
+from airflow_snowpack.wire.plan import PlanShape
 from airflow_snowpack.wire.shape import seconds_since
 from airflow_snowpack.wire.table import TABLES, InventoryCountShape, InventoryShape, TableHealthShape, TablesShape
 
@@ -55,6 +56,18 @@ def get(name: NamedTable, services: Open) -> JSONResponse:
     health, problem = _health(services, name)
     explained = explain_tables(services.jobs, [name])[name]
     return JSONResponse(TableHealthShape.encode(explained, health=health, problem=problem))
+
+
+@router.get(
+    "/tables/{database:name}/{table:name}/plan", **documented("get_table_plan", "Get the plan of a table", PlanShape, 404)
+)
+def get_plan(name: NamedTable, services: Open) -> JSONResponse:
+    """Returns which actions the table needs now and why, what those take, and why the others are skipped. The metadata is read
+    only if the table has changed since its health was stored."""
+    inventory, planner = services.inventory, services.planner()
+    services.ask_catalog(lambda: inventory.require(name))
+    plan = services.ask_catalog(lambda: planner.plan(load_table(inventory.catalog(), name), name))
+    return JSONResponse(PlanShape.encode(plan))
 
 
 def _health(services: Services, name: TableName) -> tuple[TableHealth | None, str | None]:

@@ -124,9 +124,7 @@ def _rerun(here: CommandContext, job: Job) -> Job:
         check_options(here.inventory.catalog, request)
         return here.jobs.rerun(job.job_id, actor=here.actor)
     results = plan_request(here.jobs, here.inventory.catalog(), request)
-    return here.jobs.record_dry_run(
-        job.table, request.actions, results, options=request.options, priority=request.priority, actor=here.actor
-    )
+    return here.jobs.record_dry_run(job.table, request.actions, results, **request.rest, actor=here.actor)
 
 
 def _change(args: Namespace, question: str | None, change: Callable[[CommandContext, Job], Job], done: str) -> ExitCode:

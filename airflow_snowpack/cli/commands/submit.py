@@ -82,21 +82,25 @@ def _read_request(args: Namespace, here: CommandContext) -> MaintenanceRequest:
 
 
 def _ask(args: Namespace, here: CommandContext, request: MaintenanceRequest) -> Submission:
+    from airflow_snowpack.iceberg import load_table
     from airflow_snowpack.jobs import RequestKey, Submission
     from airflow_snowpack.maintenance.submit import check_options, plan_request
 
-    key, results, wanted = args.idempotency_key, None, (request.table, request.actions)
+    key, results = args.idempotency_key, None
     if key is not None:
-        known = RequestKey.of(here.actor, key, *wanted, request.options, request.priority, dry_run=args.dry_run)
+        wanted = (request.table, request.actions, request.options, request.priority)
+        known = RequestKey.of(here.actor, key, *wanted, dry_run=args.dry_run, planned=request.is_auto)
         if (before := here.jobs.submitted_before(known)) is not None:
             return Submission(before, again=True)
+    if request.is_auto:
+        here.inventory.require(request.table)
+        request = here.planner.planned(request, load_table(here.inventory.catalog(), request.table))
     if args.dry_run:
         results = plan_request(here.jobs, here.inventory.catalog(), request)
     else:
         here.inventory.require(request.table)
         check_options(here.inventory.catalog, request)
-    asked: dict[str, Any] = {"options": request.options, "priority": request.priority}
-    return here.jobs.submit_once(*wanted, key=key, actor=here.actor, **asked, results=results)
+    return here.jobs.submit_once(request.table, request.actions, key=key, actor=here.actor, **request.rest, results=results)
 
 
 def _read_options(text: str | None) -> dict[str, Any]:

@@ -5,4 +5,5 @@ from .model import (
     TablePlan as TablePlan,
     Verdict as Verdict,
 )
+from .planner import Planner as Planner
 from .table_plan import plan_table as plan_table

@@ -84,6 +84,22 @@ def test_a_dry_run_is_done_at_once_and_locks_nothing(api: httpx.Client) -> None:
     assert "retry-after" not in api.get(answer.headers["location"]).headers
 
 
+def test_a_request_with_auto_runs_the_plan_of_the_table(api: httpx.Client) -> None:
+    plan = api.get(SUBMIT.replace("/maintenance", "/plan"))
+    assert (plan.status_code, plan.json()["table_name"]) == (200, "page_views")
+    first = plan.json()["decisions"][0]
+    assert (first["action"], first["verdict"], first["cause"]) == ("rewrite_data_files", "skip", "healthy")
+
+    dry = api.post(SUBMIT, json={"actions": ["auto"], "dry_run": True}, headers={"Idempotency-Key": "d"})
+    again = api.post(SUBMIT, json={"actions": ["auto"], "dry_run": True}, headers={"Idempotency-Key": "d"})
+    assert dry.json()["results"][0]["message"] == f"Skipped by the plan: {first['evidence']}"
+    assert again.json()["job_id"] == dry.json()["job_id"]
+    submitted = api.post(SUBMIT, json={"actions": ["auto"]})
+    assert (submitted.status_code, submitted.json()["status"]) == (202, "pending")
+    refused = api.post(SUBMIT, json={"actions": ["auto"], "where": "month = 3"})
+    assert (refused.status_code, refused.json()["error"]) == (422, "plan_takes_no_options")
+
+
 def test_a_request_says_that_actions_run_in_any_case(api: httpx.Client) -> None:
     own = {"expire_snapshots": {"only_if_needed": True}}
     body = {"actions": ["rewrite_manifests", "expire_snapshots"], "only_if_needed": False, "options": own}

@@ -237,3 +237,19 @@ def numbers(run_operator: Runner) -> dict[str, Any]:
     from handed_tables import NUMBERS, handed
 
     return handed(run_operator, NUMBERS)
+
+
+@pytest.fixture
+def spark_sessions(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The tables' catalogs for which a Spark session was requested; requesting one fails."""
+    from airflow_snowpack.connections.spark import Spark
+    from airflow_snowpack.spark import SparkUnavailable
+
+    requested: list[str] = []
+
+    def session(spark: Spark) -> None:
+        requested.append(spark.config.app_name)
+        raise SparkUnavailable("Spark starts")
+
+    monkeypatch.setattr(Spark, "session", session)
+    return requested

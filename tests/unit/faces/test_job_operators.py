@@ -234,22 +234,6 @@ def test_a_dry_run_reports_what_it_would_do_and_leaves_no_lock_and_no_event(
     assert jobs.queue_depth() == 0
 
 
-@pytest.fixture
-def spark_sessions(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The tables' catalogs for which a Spark session was requested; requesting one fails."""
-    from airflow_snowpack.connections.spark import Spark
-    from airflow_snowpack.spark import SparkUnavailable
-
-    requested: list[str] = []
-
-    def session(spark: Spark) -> None:
-        requested.append(spark.config.app_name)
-        raise SparkUnavailable("Spark starts")
-
-    monkeypatch.setattr(Spark, "session", session)
-    return requested
-
-
 def test_a_task_whose_table_needs_nothing_starts_no_spark(
     run_operator: Runner, jobs: Jobs, flights: TableName, spark_sessions: list[str]
 ) -> None:

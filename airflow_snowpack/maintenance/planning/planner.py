@@ -1,0 +1,66 @@
+"""Plans single tables on request: from their stored health while it is that of now, or else from their metadata.
+
+planner = Planner(policies, health_records, jobs, order)
+plan = planner.plan(load_table(catalog, name), name)
+request = planner.planned(request, load_table(catalog, name))       # of one whose actions are "auto"
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from airflow_snowpack.iceberg.health import read_health
+from airflow_snowpack.maintenance.planning.table_plan import plan_table
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyiceberg.table import Table
+
+    from airflow_snowpack.iceberg.health import TableHealth
+    from airflow_snowpack.iceberg.names import TableName
+    from airflow_snowpack.inventory import HealthRecords
+    from airflow_snowpack.jobs import Jobs
+    from airflow_snowpack.maintenance.planning.model import TablePlan
+    from airflow_snowpack.maintenance.policies import Policies, TablePolicy
+    from airflow_snowpack.maintenance.submit import MaintenanceRequest
+    from airflow_snowpack.maintenance.writers import Writers
+
+
+class Planner:
+    """Plans tables.
+
+    :param records: the stored health.
+    :param jobs: what past jobs did to each table.
+    :param order: the installation's order of actions.
+    """
+
+    def __init__(self, policies: Policies, records: HealthRecords, jobs: Jobs, order: Sequence[str] = ()) -> None:
+        self._policies = policies
+        self._records = records
+        self._jobs = jobs
+        self._order = tuple(order)
+
+    def plan(self, table: Table, name: TableName, *, writers: Writers | None = None) -> TablePlan:
+        """Plan a table as it was loaded.
+
+        :raises TableUnreadable: its stored health is not that of now, and a file that the metadata names cannot be read.
+        """
+        policy, now = self._policies.of(name, table.properties), self._jobs.store.clock()
+        health, history = self._health(table, name, policy), self._jobs.action_histories([name])[name]
+        return plan_table(health, policy, now=now, history=history, writers=writers, order=self._order)
+
+    def planned(self, request: MaintenanceRequest, table: Table) -> MaintenanceRequest:
+        """Return a request whose actions are ``auto`` with those of the plan; raises as :meth:`plan`.
+
+        :param table: of the request, as it was loaded.
+        """
+        return self.plan(table, request.table).request(priority=request.priority, order=self._order)
+
+    def _health(self, table: Table, name: TableName, policy: TablePolicy) -> TableHealth:
+        record = self._records.current(name, table.metadata_location, policy.bounds)
+        if record is not None and record.health is not None:
+            return record.health
+        health = read_health(table, now=self._jobs.store.clock(), bounds=policy.bounds)
+        self._records.put(name, health)
+        return health

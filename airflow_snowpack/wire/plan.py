@@ -1,0 +1,71 @@
+"""Plans: what a table needs now, and why."""
+
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from airflow_snowpack.humanize import duration, number, size
+from airflow_snowpack.maintenance.planning import Cause, Decision, Estimate, TablePlan
+from airflow_snowpack.wire.listing import Column, Listing
+from airflow_snowpack.wire.shape import Database, From, Level, Moment, Shape
+
+NOW = "now"
+
+
+class EstimateShape(Shape):
+    """What an action takes, by estimate."""
+
+    files_removed: int
+    files_added: int
+    bytes_rewritten: int
+    bytes_freed: int
+    snapshots_expired: int
+    gb_hours: float = Field(description="GB of memory times hours of Spark work.")
+    seconds: float
+
+
+class DecisionShape(Shape):
+    """What the plan does with one action, and why."""
+
+    action: str
+    verdict: Literal["run", "skip"]
+    cause: Annotated[str, Field(json_schema_extra={"enum": [cause.value for cause in Cause]})]
+    evidence: str = Field(examples=["847 of 1,284 files below 384.0 MiB in 3 of 90 partitions; threshold 100"])
+    metrics: dict[str, int | float] = Field(description="The numbers of the evidence by name.")
+    estimate: EstimateShape | None = Field(description="Null when the action is skipped.")
+    options: dict[str, Any] = Field(description="The action's options; a predicate that selects the partitions is among them.")
+    reconsider_at: Moment = Field(description="When a skip may change without a commit to the table; null: it may not.")
+
+
+class PlanShape(Shape):
+    """What a table needs now, from its metadata and its policy."""
+
+    database: Annotated[Database, From("table.database")]
+    table_name: Annotated[Level, From("table.table")]
+    metadata_location: str
+    made_at: datetime
+    score: int = Field(description="The table's health, from 0 (sick) to 100 (healthy).", ge=0, le=100)
+    decisions: list[DecisionShape] = Field(description="One for each action, in the order in which they run.")
+
+
+def _work(estimate: Estimate | None) -> str:
+    if estimate is None:
+        return ""
+    parts = [f"{number(estimate.files_removed)} files"] if estimate.files_removed else []
+    parts += [size(estimate.bytes_rewritten)] if estimate.bytes_rewritten else []
+    return ", ".join([*parts, duration(estimate.seconds)])
+
+
+DECISIONS: Listing[Decision] = Listing(
+    "decisions",
+    DecisionShape.encode,
+    (
+        Column("action", "action"),
+        Column("verdict", "verdict", style=lambda decision: "bold green" if decision.runs else "dim"),
+        Column("evidence", "evidence"),
+        Column("estimate", lambda decision: decision.estimate and decision.estimate.seconds, lambda each: _work(each.estimate)),
+        Column("reconsidered", "reconsider_at"),
+    ),
+)
+PLANS: Listing[TablePlan] = Listing("plans", PlanShape.encode, (Column("table", "table.dotted"), Column("score", "score")))

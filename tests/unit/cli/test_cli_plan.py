@@ -1,0 +1,113 @@
+"""``airflow snowpack tables plan``, ``jobs submit --action auto`` and docs/plans.md."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from datetime import date
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from airflow_snowpack import hooks
+from airflow_snowpack.iceberg.health import SpecField
+from airflow_snowpack.maintenance.planning.where import where_of
+
+if TYPE_CHECKING:
+    from command_line import Run
+
+    from airflow_snowpack.iceberg import TableName
+    from airflow_snowpack.jobs import Jobs
+
+PAGE = (Path(__file__).parents[3] / "docs" / "plans.md").read_text()
+EVIDENCE = "6 of 6 files below 384.0 MiB; threshold 100"
+
+
+def test_a_plan_shows_each_action_with_its_numbers(snowpack: Run, flights: TableName) -> None:
+    said = snowpack("tables", "plan", "demo.flights")
+
+    assert said.code == 0, said.err
+    assert said.out.startswith("demo.flights: score ")
+    assert EVIDENCE in said.out
+    assert "disabled by default" in said.out  # orphan files
+
+
+def test_the_plans_of_several_tables_are_one_document(snowpack: Run, flights: TableName) -> None:
+    said = snowpack("tables", "plan", "demo.flights", "demo.flights", "-o", "json")
+
+    (plan,) = json.loads(said.out)["plans"]
+    assert plan["table_name"] == "flights"
+    assert plan["decisions"][0] | {"metrics": {}} == {
+        "action": "rewrite_data_files",
+        "verdict": "skip",
+        "cause": "healthy",
+        "evidence": EVIDENCE,
+        "metrics": {},
+        "estimate": None,
+        "options": {},
+        "reconsider_at": None,
+    }
+
+
+def test_a_table_that_is_missing_ends_with_an_error(snowpack: Run, flights: TableName) -> None:
+    said = snowpack("tables", "plan", "demo.airports")
+
+    assert said.code != 0
+    assert "airports" in said.err
+
+
+def test_a_submit_with_auto_runs_the_plan_and_repeats_with_its_key(snowpack: Run, jobs: Jobs, flights: TableName) -> None:
+    first = snowpack("jobs", "submit", "demo.flights", "--action", "auto", "--idempotency-key", "k")
+    again = snowpack("jobs", "submit", "demo.flights", "--action", "auto", "--idempotency-key", "k")
+
+    assert (first.code, again.code) == (0, 0), first.err + again.err
+    (job,) = jobs.list()
+    assert job.plan is not None
+    assert job.plan["decisions"][0]["evidence"] == EVIDENCE
+
+
+def test_a_dry_run_with_auto_is_the_plan(snowpack: Run, flights: TableName) -> None:
+    said = snowpack("jobs", "submit", "demo.flights", "--action", "auto", "--dry-run")
+
+    assert f"Skipped by the plan: {EVIDENCE}" in " ".join(said.out.split())
+
+
+class TestPage:
+    """docs/plans.md."""
+
+    @pytest.fixture(autouse=True)
+    def sick(self, flights: TableName) -> None:
+        """The table of the page: six small files are too many."""
+        with hooks.IcebergCatalogHook().catalog.load_table(flights.identifier).transaction() as change:
+            change.set_properties({"snowpack.rewrite_data_files.thresholds.small_files": "6"})
+
+    def test_its_plan_is_what_the_command_prints(self, snowpack: Run) -> None:
+        (shown,) = re.findall(r"```text\n(demo\.flights: .*?)```", PAGE, re.DOTALL)
+        printed = snowpack("tables", "plan", "demo.flights").out
+
+        first, *rows = [line for line in shown.splitlines() if "=+=" not in line]
+        assert printed.startswith(first.rpartition(" score ")[0])
+        assert len(rows) == 6
+        for row in rows:
+            cells = [cell.strip() for cell in row.split("|")[:3]]
+            assert any(cells == [cell.strip() for cell in line.split("|")[:3]] for line in printed.splitlines()), cells
+
+    def test_its_commands_run(self, snowpack: Run) -> None:
+        commands = re.findall(r"^airflow snowpack (.*)$", PAGE, re.MULTILINE)
+        assert len(commands) == 3
+        for command in (*commands[::2], commands[1]):  # a dry run before the job that locks the table
+            said = snowpack(*shlex.split(command))
+            assert said.code == 0, said.err
+
+    def test_its_operator_can_be_made(self) -> None:
+        (code,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+        names: dict[str, Any] = {}
+        exec(code, names)
+        assert names["maintain"].actions == "auto"
+
+    def test_its_predicate_is_the_generated_one(self) -> None:
+        (where,) = re.findall(r"```sql\n(.*?)\n```", PAGE, re.DOTALL)
+        days = [(date(2026, 11, day) - date(1970, 1, 1)).days for day in (19, 20)]
+        assert where_of([SpecField("ts", "timestamptz", "day", "ts_day")], [(day,) for day in days], catalog="lake") == where

@@ -1,0 +1,86 @@
+"""``actions="auto"`` in a task: the plan of the table decides."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from airflow_snowpack import hooks, operators
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pytest
+    from conftest import Runner
+
+    from airflow_snowpack.iceberg import TableName
+    from airflow_snowpack.jobs import Jobs
+
+SKIPPED = "Skipped by the plan: "
+
+
+def sick(table: TableName) -> None:
+    """Let six small files be too many, by a property of the table."""
+    with hooks.IcebergCatalogHook().catalog.load_table(table.identifier).transaction() as change:
+        change.set_properties({"snowpack.rewrite_data_files.thresholds.small_files": "6"})
+
+
+def auto(**arguments: object) -> operators.MaintainTableOperator:
+    return operators.MaintainTableOperator(task_id="maintain", table="demo.flights", actions="auto", **arguments)  # type: ignore[arg-type]
+
+
+def test_a_healthy_table_is_left_alone_without_a_jvm_and_the_job_shows_why(
+    run_operator: Runner, jobs: Jobs, flights: TableName, spark_sessions: list[str]
+) -> None:
+    outcome = run_operator(auto())
+
+    assert outcome.state == "success", outcome.error
+    assert spark_sessions == []
+    (job,) = jobs.list()
+    assert [result.outcome for result in job.results] == ["skipped"] * 5
+    assert job.results[0].message == SKIPPED + "6 of 6 files below 384.0 MiB; threshold 100"
+    assert outcome.xcom["before"] == outcome.xcom["after"]
+
+
+def test_a_dry_run_is_the_plan(run_operator: Runner, jobs: Jobs, flights: TableName) -> None:
+    sick(flights)
+
+    outcome = run_operator(auto(dry_run=True))
+
+    messages = [result["message"] for result in outcome.xcom["results"]]
+    assert messages[0] == "Would run: 6 of 6 files below 384.0 MiB; threshold 6"
+    assert all(message.startswith(SKIPPED) for message in messages[1:])
+    (job,) = jobs.list()
+    assert job.plan is not None
+    assert [decision["verdict"] for decision in job.plan["decisions"]] == ["run", "skip", "skip", "skip", "skip"]
+
+
+def test_a_submitted_plan_has_the_options_of_the_policy(run_operator: Runner, jobs: Jobs, flights: TableName) -> None:
+    sick(flights)
+
+    submit = operators.SubmitMaintenanceOperator(task_id="submit", table="demo.flights", actions="auto", priority=7)
+    outcome = run_operator(submit)
+
+    assert outcome.state == "success", outcome.error
+    (job,) = jobs.list()
+    assert (job.status, job.priority) == ("pending", 7)
+    assert job.options["rewrite_data_files"]["min_input_files"] == 5
+
+
+def test_the_policies_of_the_dags_folder_decide(
+    run_operator: Runner, jobs: Jobs, flights: TableName, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AIRFLOW__CORE__DAGS_FOLDER", str(tmp_path))
+    (tmp_path / "policies.yaml").write_text("rules:\n  - tables: demo.*\n    skip: moves to another catalog\n")
+
+    run_operator(auto(dry_run=True))
+
+    (job,) = jobs.list()
+    (message,) = {result.message for result in job.results}
+    assert message.startswith(SKIPPED + "excluded by the policy: moves to another catalog (rule 'demo.*'")
+
+
+def test_options_beside_auto_are_refused(run_operator: Runner, flights: TableName) -> None:
+    outcome = run_operator(auto(where="month = 3"))
+
+    assert outcome.state == "failed"
+    assert "where cannot be given with the actions 'auto'" in str(outcome.error)
