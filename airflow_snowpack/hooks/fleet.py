@@ -11,13 +11,13 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from airflow_snowpack.hooks.iceberg_catalog import IcebergCatalogHook
     from airflow_snowpack.hooks.store import SnowpackHook
-    from airflow_snowpack.iceberg import TableName
     from airflow_snowpack.maintenance.fleet.fleet import Fleet
+    from airflow_snowpack.maintenance.writers import DagsOfTables
 
 
 @contextmanager
@@ -26,12 +26,12 @@ def open_fleet(
     catalog_hook: IcebergCatalogHook,
     *,
     root: Path | None = None,
-    reads_per_day: Mapping[TableName, float] | None = None,
+    dags_of_tables: Callable[[], DagsOfTables] | None = None,
 ) -> Iterator[Fleet]:
     """Return the fleet of the catalog. Nothing is connected before it is needed.
 
     :param root: the folder that a relative ``[snowpack] policies`` starts from; ``None`` for the DAGs folder.
-    :param reads_per_day: how often Airflow reads each table, for the ranking.
+    :param dags_of_tables: returns the DAGs that write to and read tables; ``None``: they do not matter.
     :raises PoliciesNotFound, InvalidPolicies: the policies cannot be used.
     """
     from airflow_snowpack.iceberg.broker import shared_broker
@@ -51,7 +51,7 @@ def open_fleet(
             hook.policies(root),
             list_tables=partial(list_catalog, broker, catalog, catalog_id, partial(list_names, config, catalog, catalog_id)),
             histories=installation.jobs.action_histories,
-            reads_per_day=reads_per_day,
+            dags_of_tables=dags_of_tables,
             order=hook.settings.action_order,
         )
         work = PassWork(passes, installation.jobs)

@@ -1,6 +1,6 @@
 """Plans a pass: lists the catalog once, reads what has changed, plans what may need work, and chooses what the budget allows.
 
-    planner = FleetPlanner(passes, broker, records, policies, list_tables=list_tables)
+    planner = FleetPlanner(passes, broker, records, policies, list_tables=list_tables, histories=jobs.action_histories)
     planned = planner.plan(planning)
 
 A table costs nothing but its row in the listing while its metadata location and the policies are those of its last plan, that
@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from functools import cache
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     from airflow_snowpack.inventory.health_records import HealthRecords
     from airflow_snowpack.maintenance.planning import TablePlan
     from airflow_snowpack.maintenance.policies import Policies, TablePolicy
-    from airflow_snowpack.maintenance.writers import Writers
+    from airflow_snowpack.maintenance.writers import Clearance, DagsOfTables, Writers
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -58,8 +59,12 @@ Listing = Mapping[TableName, str | None]
 
 @dataclass
 class _Found:
-    """What planning has found so far."""
+    """What planning has found so far.
 
+    :param dags: returns the DAGs that write to and read tables; ``None``: they do not matter.
+    """
+
+    dags: Callable[[], DagsOfTables] | None = None
     counts: Counter[str] = field(default_factory=Counter)
     plans: dict[TableName, TablePlan] = field(default_factory=dict)
     candidates: list[Candidate] = field(default_factory=list)
@@ -74,8 +79,7 @@ class FleetPlanner:
     :param broker: reads tables of the catalog.
     :param list_tables: returns all tables of the catalog; see :func:`.listing.list_catalog`.
     :param histories: returns what past jobs did to tables, in one statement.
-    :param writers: returns what is known of the DAGs that write to a table.
-    :param reads_per_day: how often Airflow reads a table.
+    :param dags_of_tables: returns the DAGs that write to and read tables; called once for a pass in which a table needs work.
     :param order: the installation's order of actions.
     """
 
@@ -88,8 +92,7 @@ class FleetPlanner:
         *,
         list_tables: Callable[[], Listing],
         histories: Callable[[Collection[TableName]], Mapping[TableName, ActionHistory]],
-        writers: Callable[[TableName], Writers | None] = lambda _: None,
-        reads_per_day: Mapping[TableName, float] | None = None,
+        dags_of_tables: Callable[[], DagsOfTables] | None = None,
         order: Sequence[str] = (),
     ) -> None:
         self._passes = passes
@@ -100,8 +103,7 @@ class FleetPlanner:
         self._digest = digest_of(policies)
         self._list_tables = list_tables
         self._histories = histories
-        self._writers = writers
-        self._reads = reads_per_day or {}
+        self._dags_of_tables = dags_of_tables
         self._order = tuple(order)
 
     def plan(self, planning: Planning) -> Pass:
@@ -125,7 +127,7 @@ class FleetPlanner:
         return bool(found.candidates)
 
     def _plan(self, planning: Planning) -> Pass:
-        this, found = planning.planned, _Found()
+        this, found = planning.planned, _Found(self._dags_of_tables and cache(self._dags_of_tables))
         listing, last = self._list_tables(), self._passes.last_plans(this.catalog, this.catalog_id)
         to_read = self._plan_stored(listing, last, found)
         self._read(to_read, found, last)
@@ -232,7 +234,8 @@ class FleetPlanner:
         now, histories = self._store.clock(), self._histories(healths.keys())
         for table, health in healths.items():
             policy, history = self._policies.of(table, health.properties), histories.get(table, ActionHistory())
-            plan = plan_table(health, policy, now=now, history=history, writers=self._writers(table), order=self._order)
+            writers = None if found.dags is None else _writers(found.dags, table, now)
+            plan = plan_table(health, policy, now=now, history=history, writers=writers, order=self._order)
             row = last.get(table.lock_key)
             waited = 0 if row is None else row.passes_waited
             held = held_reason(plan)
@@ -254,7 +257,7 @@ class FleetPlanner:
     ) -> None:
         if plan.actions:
             found.plans[table] = plan
-            reads = self._reads.get(table, 0.0)
+            reads = found.dags().reads(table) if found.dags else 0.0
             found.candidates.append(candidate_of(plan, policy, history, reads_per_day=reads, passes_waited=waited))
         elif policy.skip is not None:
             found.counts["excluded"] += 1
@@ -278,6 +281,15 @@ class FleetPlanner:
         found.planned = [_aged(each) if each.table in aged else each for each in found.planned]
         found.counts["chosen"] = len(selection.chosen)
         return [*entries, *_after(len(entries), [*found.held, *found.unreadable])]
+
+
+def _writers(dags: Callable[[], DagsOfTables], table: TableName, now: datetime) -> Writers:
+    """Return the writers of a table; Airflow is read when a rewrite needs them."""
+
+    def clear(needs: timedelta) -> Clearance:
+        return dags().writers(table).clear(needs, now)
+
+    return clear
 
 
 def digest_of(policies: Policies) -> str:

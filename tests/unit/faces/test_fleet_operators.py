@@ -125,3 +125,15 @@ def test_drain_mode_is_reported_before_anything_is_read(run_operator: Runner, jo
     jobs.set_drain(True, by="me")
     outcome = run_operator(plan())
     assert (outcome.state, "Drain mode is on" in str(outcome.error)) == ("up_for_retry", True)
+
+
+@pytest.mark.usefixtures("flights", "engines")
+def test_without_a_connection_to_airflow_a_pass_runs_and_its_plan_says_that_the_writers_are_unknown(
+    run_operator: Runner, jobs: Jobs
+) -> None:
+    assert run_operator(plan()).state == "success"
+
+    (job,) = jobs.list()
+    assert job.plan is not None
+    (decision,) = [each for each in job.plan["decisions"] if each["action"] == "rewrite_data_files"]
+    assert decision["evidence"].endswith("the DAGs that write to the table are unknown: [snowpack] airflow_conn_id is empty")

@@ -14,6 +14,7 @@ from airflow_snowpack.iceberg import CatalogConfig, CatalogUnreachable
 from airflow_snowpack.iceberg.broker import Broker
 from airflow_snowpack.maintenance.fleet import Budget, EntryState, Pass
 from airflow_snowpack.maintenance.policies import Policies, Rule
+from airflow_snowpack.maintenance.writers import DagsOfTables
 
 if TYPE_CHECKING:
     from airflow_snowpack.store import Store
@@ -119,7 +120,7 @@ def test_what_does_not_fit_waits_and_comes_first_in_the_next_pass(fleet: FleetLa
 @pytest.mark.one_database
 def test_a_table_that_airflow_reads_often_comes_first(fleet: FleetLake) -> None:
     archive, hourly = fleet.make("archive", commits=9), fleet.make("hourly", commits=5)
-    planned = fleet.plan(reads_per_day={hourly: 24.0})
+    planned = fleet.plan(dags_of_tables=lambda: DagsOfTables(reads_per_day={hourly.asset_uri: 24.0}))
     assert [entry.table for entry in fleet.passes.entries(planned.pass_id)] == [hourly, archive]
 
 

@@ -1,0 +1,271 @@
+"""Which DAGs write to Iceberg tables and which read them, from Airflow's REST API, with few requests for a whole catalog.
+
+    dags = read_dags_of_tables(settings)
+    dags.writers(table).clear(timedelta(minutes=12), now)      # may a rewrite run now?
+    dags.reads(table)                                          # runs per day of the DAGs that read the table
+
+A DAG writes to a table if one of its tasks has the table's asset (:func:`~airflow_snowpack.assets.iceberg_asset`) as an outlet;
+tasks of this package maintain it and do not count. A DAG reads a table if it is scheduled on one of the table's assets, or one of
+its tasks names one as an inlet. The number of requests follows that of pages of assets and DAGs; everything else has a limit. The
+invariant: if Airflow does not answer, the result reports the DAGs as unknown, and no maintenance fails for that.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+from statistics import median
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl, quote, urlsplit
+
+from airflow_snowpack.errors import SnowpackError
+from airflow_snowpack.hooks.errors import AirflowRefuses
+from airflow_snowpack.maintenance.writers import DagsOfTables, Producer
+
+if TYPE_CHECKING:
+    from airflow_snowpack.hooks.api_client import AirflowRest
+    from airflow_snowpack.settings import Settings
+
+log = logging.getLogger(__name__)
+
+PAGE = 100
+WINDOW = timedelta(days=7)
+"""Runs in this time before now are counted."""
+MAX_RUN_PAGES = 50
+"""Pages of runs in the window; if there are more runs, the rates are those of the shorter time that the newest ones cover."""
+HORIZON = timedelta(hours=6)
+"""A DAG that is due later delays no rewrite."""
+MAX_TASK_LISTS = 50
+"""DAGs whose tasks are read, to distinguish writers from maintenance; all tasks of further DAGs count as writers."""
+LEAST_STARTS = 3
+"""Of fewer runs, the usual interval is unknown."""
+OWN_MODULES = "airflow_snowpack."
+NOT_CONFIGURED = "[snowpack] airflow_conn_id is empty"
+NO_ANSWER = "Airflow's REST API did not answer as expected; see the log"
+
+Task = tuple[str, str]
+"""The ids of a DAG and a task."""
+
+
+def read_dags_of_tables(
+    settings: Settings,
+    *,
+    catalog_conn_id: str | None = None,
+    own_run: tuple[str, str] | None = None,
+    now: datetime | None = None,
+) -> DagsOfTables:
+    """Return which DAGs write to and read the tables of a catalog; that nothing is known if Airflow cannot be read.
+
+    :param catalog_conn_id: of the catalog; ``None`` for the installation's.
+    :param own_run: the ids of the DAG and the run of the task that asks; it does not count as a writer that runs.
+    :param now: the current time; ``None``: read the clock.
+    """
+    from airflow_snowpack.hooks.api_client import AirflowRest
+
+    if settings.airflow_conn_id is None:
+        return DagsOfTables(unknown=NOT_CONFIGURED)
+    other = catalog_conn_id if catalog_conn_id != settings.catalog_conn_id else None
+    try:
+        with AirflowRest.from_connection(settings.airflow_conn_id) as rest:
+            return TableDags(rest, other, own_run).read(now or datetime.now(UTC))
+    except SnowpackError as problem:
+        log.warning("dags_of_tables_unknown: maintenance does not wait for the DAGs that write to tables: %s", problem)
+        return DagsOfTables(unknown=NO_ANSWER)
+
+
+@dataclass
+class _Uses:
+    """What the assets of the tables name, by the address of the table."""
+
+    writing: defaultdict[str, set[Task]] = field(default_factory=lambda: defaultdict(set))
+    reading: defaultdict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
+
+    @property
+    def writers(self) -> set[str]:
+        """The DAGs that write to any table."""
+        return {dag_id for tasks in self.writing.values() for dag_id, _ in tasks}
+
+    @property
+    def readers(self) -> set[str]:
+        """The DAGs that read any table."""
+        return {dag_id for dag_ids in self.reading.values() for dag_id in dag_ids}
+
+
+@dataclass(frozen=True)
+class _Runs:
+    """The newest runs of the DAGs.
+
+    :param since: the start of the time that they cover.
+    """
+
+    since: datetime
+    starts: Mapping[str, list[datetime]]
+    durations: Mapping[str, list[timedelta]]
+
+    def producer(self, dag_id: str, running_since: datetime | None, next_due: datetime | None) -> Producer:
+        """Return a DAG with what its runs usually take."""
+        starts, durations = sorted(self.starts.get(dag_id, ())), self.durations.get(dag_id)
+        gaps = [later - earlier for earlier, later in pairwise(starts)] if len(starts) >= LEAST_STARTS else []
+        return Producer(dag_id, running_since, next_due, median(durations) if durations else None, median(gaps) if gaps else None)
+
+
+class TableDags:
+    """Reads the DAGs of tables.
+
+    :param catalog_conn_id: of the catalog, if it is not the installation's.
+    :param own_run: the ids of a DAG and a run that does not count as a writer that runs.
+    """
+
+    def __init__(self, rest: AirflowRest, catalog_conn_id: str | None = None, own_run: tuple[str, str] | None = None) -> None:
+        self._rest = rest
+        self._conn_id = catalog_conn_id
+        self._own_run = own_run
+
+    def read(self, now: datetime) -> DagsOfTables:
+        """Return the DAGs of all tables of the catalog.
+
+        :raises AirflowUnreachable: Airflow does not answer, or not as its API is documented.
+        """
+        try:
+            return self._read(now)
+        except (AttributeError, KeyError, TypeError, ValueError) as problem:
+            raise AirflowRefuses(f"{self._rest.where} answered with something else than Airflow's API: {problem!r}") from problem
+
+    def _read(self, now: datetime) -> DagsOfTables:
+        uses = self._uses()
+        if not uses.writing and not uses.reading:
+            return DagsOfTables()
+        runs = self._runs(sorted(uses.writers | uses.readers), now)
+        active, due = self._active(uses.writers), self._due(uses.writers)
+        running = {dag_id: since for dag_id, since in active.items() if since is not None}
+        due |= {dag_id: now for dag_id, since in active.items() if since is None}
+        concerned = {dag_id for dag_id in uses.writers if dag_id in running or due.get(dag_id, now + HORIZON) < now + HORIZON}
+        maintenance = self._maintenance(sorted(concerned))
+        producers = {}
+        for address, tasks in uses.writing.items():
+            dag_ids = sorted({dag_id for dag_id, _ in tasks - maintenance} & concerned)
+            producers[address] = tuple(runs.producer(dag_id, running.get(dag_id), due.get(dag_id)) for dag_id in dag_ids)
+        return DagsOfTables({address: found for address, found in producers.items() if found}, _rates(uses, runs, now))
+
+    def _uses(self) -> _Uses:
+        uses = _Uses()
+        for asset in self._pages("/assets", "assets", uri_prefix_pattern="iceberg://", order_by="id"):
+            address = _table_of(asset["uri"], self._conn_id)
+            if address is None:
+                continue
+            for task in asset["producing_tasks"]:
+                uses.writing[address].add((task["dag_id"], task["task_id"]))
+            for reader in (*asset["scheduled_dags"], *asset["consuming_tasks"]):
+                uses.reading[address].add(reader["dag_id"])
+        return uses
+
+    def _runs(self, dag_ids: list[str], now: datetime) -> _Runs:
+        """Return the newest runs that have started in the window."""
+        since, starts, durations = now - WINDOW, defaultdict(list), defaultdict(list)
+        last = now
+        wanted = {"dag_ids": dag_ids, "start_date_gte": since.isoformat(), "order_by": "-start_date"}
+        for number, page in enumerate(self._batches(wanted), start=1):
+            for run in page:
+                dag_id, last = run["dag_id"], _moment(run["start_date"]) or last
+                starts[dag_id].append(last)
+                ended = _moment(run["end_date"])
+                if ended is not None and run["state"] == "success":
+                    durations[dag_id].append(ended - last)
+            if number == MAX_RUN_PAGES:
+                since = last
+                break
+        return _Runs(since, starts, durations)
+
+    def _active(self, dag_ids: Iterable[str]) -> dict[str, datetime | None]:
+        """Return the DAGs with a run that has not ended, and when the oldest one began; ``None`` if none has begun yet."""
+        active: dict[str, datetime | None] = {}
+        wanted = {"dag_ids": sorted(dag_ids), "states": ["running", "queued"], "order_by": "id"}
+        if not wanted["dag_ids"]:
+            return active
+        for page in self._batches(wanted):
+            for run in page:
+                dag_id, began = run["dag_id"], _moment(run["start_date"])
+                if (dag_id, run["dag_run_id"]) == self._own_run:
+                    continue
+                begun = [moment for moment in (began, active.get(dag_id)) if moment is not None]
+                active[dag_id] = min(begun, default=None)
+        return active
+
+    def _due(self, dag_ids: set[str]) -> dict[str, datetime]:
+        """Return when the timetables of these DAGs start their next runs."""
+        if not dag_ids:
+            return {}
+        listed = self._pages("/dags", "dags", paused=False, order_by="dag_id")
+        moments = {dag["dag_id"]: _moment(dag["next_dagrun_run_after"]) for dag in listed if dag["dag_id"] in dag_ids}
+        return {dag_id: moment for dag_id, moment in moments.items() if moment is not None}
+
+    def _maintenance(self, dag_ids: list[str]) -> set[Task]:
+        """Return the tasks of these DAGs that are this package's own."""
+        if len(dag_ids) > MAX_TASK_LISTS:
+            log.warning("All tasks of %d DAGs count as writers, since only %d are read", len(dag_ids), MAX_TASK_LISTS)
+        own: set[Task] = set()
+        for dag_id in dag_ids[:MAX_TASK_LISTS]:
+            path = f"/dags/{quote(dag_id, safe='')}/tasks"
+            answer = self._rest.ask("GET", path)
+            if not answer.is_ok:
+                log.warning("All tasks of the DAG %s count as writers: GET %s: %s", dag_id, path, answer.reason)
+                continue
+            for task in answer.body["tasks"]:
+                if str((task["class_ref"] or {}).get("module_path")).startswith(OWN_MODULES):
+                    own.add((dag_id, task["task_id"]))
+        return own
+
+    def _pages(self, path: str, key: str, **params: Any) -> Iterator[Any]:
+        """Yield the entries of a list. Pages may be shorter than requested: Airflow has a limit."""
+        seen = 0
+        while True:
+            body = self._ask("GET", path, params={"limit": PAGE, "offset": seen, **params})
+            yield from body[key]
+            seen += len(body[key])
+            if not body[key] or seen >= body["total_entries"]:
+                return
+
+    def _batches(self, wanted: Mapping[str, Any]) -> Iterator[list[Any]]:
+        """Yield pages of runs."""
+        seen = 0
+        while True:
+            body = self._ask("POST", "/dags/~/dagRuns/list", body={**wanted, "page_limit": PAGE, "page_offset": seen})
+            yield body["dag_runs"]
+            seen += len(body["dag_runs"])
+            if not body["dag_runs"] or seen >= body["total_entries"]:
+                return
+
+    def _ask(self, method: str, path: str, **arguments: Any) -> Any:
+        answer = self._rest.ask(method, path, **arguments)
+        if not answer.is_ok:
+            raise AirflowRefuses(f"{method} {path} was refused: {answer.reason}")
+        return answer.body
+
+
+def _usual(spans: Collection[timedelta]) -> timedelta | None:
+    return timedelta(seconds=median(span.total_seconds() for span in spans)) if spans else None
+
+
+def _rates(uses: _Uses, runs: _Runs, now: datetime) -> dict[str, float]:
+    """Return how often each table is read, in runs per day."""
+    counts = Counter({dag_id: len(starts) for dag_id, starts in runs.starts.items()})
+    days = max((now - runs.since) / timedelta(days=1), 1 / 24)
+    rates = {address: sum(counts[dag_id] for dag_id in dag_ids) / days for address, dag_ids in uses.reading.items()}
+    return {address: rate for address, rate in rates.items() if rate}
+
+
+def _table_of(uri: str, catalog_conn_id: str | None) -> str | None:
+    """Return the address of the table that an asset is about; ``None``: of no table of this catalog."""
+    parts = urlsplit(uri)
+    query = dict(parse_qsl(parts.query))
+    if parts.scheme != "iceberg" or query.get("catalog_conn_id") != catalog_conn_id:
+        return None
+    return f"{parts.scheme}://{parts.netloc}{parts.path}"
+
+
+def _moment(text: str | None) -> datetime | None:
+    return None if text is None else datetime.fromisoformat(text)

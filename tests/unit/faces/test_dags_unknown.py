@@ -1,0 +1,93 @@
+"""Maintenance goes on where Airflow's REST API is not there, and says that the DAGs of tables are unknown."""
+
+from __future__ import annotations
+
+import json
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from airflow_snowpack.hooks.table_dags import NO_ANSWER, NOT_CONFIGURED, read_dags_of_tables
+from airflow_snowpack.settings import Settings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@pytest.fixture
+def answers() -> list[tuple[int, bytes]]:
+    """What the server answers, one request after the other; the last answer repeats."""
+    return [(200, b'{"assets": [], "total_entries": 0}')]
+
+
+@pytest.fixture
+def served(answers: list[tuple[int, bytes]], monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A server at the address of the installation's connection to Airflow."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            status, body = answers.pop(0) if len(answers) > 1 else answers[0]
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+        _connect(monkeypatch, server.server_address[1])
+        yield
+        server.shutdown()
+
+
+def _connect(monkeypatch: pytest.MonkeyPatch, port: int) -> None:
+    connection = {"conn_type": "http", "host": "127.0.0.1", "port": port, "extra": {"token": "t"}}
+    monkeypatch.setenv("AIRFLOW_CONN_OUR_AIRFLOW", json.dumps(connection))
+    monkeypatch.setenv("AIRFLOW__SNOWPACK__AIRFLOW_CONN_ID", "our_airflow")
+
+
+def test_without_a_connection_nothing_is_known() -> None:
+    assert read_dags_of_tables(Settings.load()).unknown == NOT_CONFIGURED
+
+
+@pytest.mark.usefixtures("served")
+def test_an_airflow_without_assets_knows_of_no_dag_that_writes_or_reads() -> None:
+    found = read_dags_of_tables(Settings.load())
+
+    assert (found.unknown, found.producers, found.reads_per_day) == (None, {}, {})
+
+
+@pytest.mark.usefixtures("served")
+@pytest.mark.parametrize(
+    "answer",
+    [
+        (500, b"{}"),
+        (403, b'{"detail": "not for you"}'),
+        (200, b"<h1>Welcome to the proxy</h1>"),
+        (200, b'{"assets": [{"uri": "iceberg://lake/db/t"}], "total_entries": 1}'),
+        (200, b"[]"),
+    ],
+)
+def test_an_answer_that_is_not_airflows_is_logged_and_nothing_is_known(
+    answers: list[tuple[int, bytes]], answer: tuple[int, bytes], caplog: pytest.LogCaptureFixture
+) -> None:
+    answers[:] = [answer]
+
+    assert read_dags_of_tables(Settings.load()).unknown == NO_ANSWER
+    assert "dags_of_tables_unknown" in caplog.text
+
+
+@pytest.mark.parametrize("conn", ["closed port", "missing connection"])
+def test_an_airflow_that_cannot_be_reached_fails_no_pass(
+    conn: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    _connect(monkeypatch, 1)
+    if conn == "missing connection":
+        monkeypatch.setenv("AIRFLOW__SNOWPACK__AIRFLOW_CONN_ID", "not_there")
+
+    assert read_dags_of_tables(Settings.load()).unknown == NO_ANSWER
+    assert "dags_of_tables_unknown" in caplog.text
