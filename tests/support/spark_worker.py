@@ -9,6 +9,8 @@ from pathlib import Path
 from airflow_snowpack.iceberg import CatalogConfig
 from airflow_snowpack.jobs import Jobs, JobWorker, LifecyclePolicy
 from airflow_snowpack.maintenance import SparkEngine
+from airflow_snowpack.maintenance.removals import orphan_files
+from airflow_snowpack.maintenance.removals.records import Removals
 from airflow_snowpack.spark import SparkConfig, local_session
 from airflow_snowpack.store import open_store
 
@@ -19,11 +21,16 @@ def main(url: str, home: str, lease: str) -> int:
     local_session(config)
     print("ready", flush=True)
     period = timedelta(seconds=float(lease))
+    # A removal is deleted in many small batches, so that a test can kill the worker between two of them.
+    orphan_files.BATCH_PARTS = 1
     policy = LifecyclePolicy(lease=period, heartbeat=period / 3, fence_check=timedelta(seconds=0.5))
     jobs = Jobs(open_store(url), policy)
-    return JobWorker(
-        jobs, lambda: SparkEngine(lambda: local_session(config), lake.load), "spark-worker", poll=timedelta(seconds=0.2)
-    ).run_forever()
+    removals = Removals(jobs.store)
+
+    def engine() -> SparkEngine:
+        return SparkEngine(lambda: local_session(config), lake.load, removals=removals)
+
+    return JobWorker(jobs, engine, "spark-worker", poll=timedelta(seconds=0.2)).run_forever()
 
 
 if __name__ == "__main__":

@@ -84,6 +84,8 @@ class ExpireSnapshots(ActionOptions):
     def plan(self, planning: Planning) -> Effect:
         reader = planning.reader
         table = reader.table
+        if self.removal_id:
+            return refused_plan(f"a list is shown by: airflow snowpack removals show {self.removal_id} --items")
         if is_protected(table):
             return refused_plan(f"the table's property {GC_PROPERTY} is false, so Iceberg deletes no files of it")
         expiry = self._expiry(table, planning.now)
@@ -138,9 +140,11 @@ class ExpireSnapshots(ActionOptions):
     def _keep_list(self, run: ActionRun, table: Table) -> Effect:
         """Keep the plan in the store, and expire it unless it needs an approval."""
         from airflow_snowpack.maintenance.removals.of_job import ApprovalLimit
-        from airflow_snowpack.maintenance.removals.running import planned_removal, removals_of
-        from airflow_snowpack.maintenance.removals.snapshots import planned_snapshots
+        from airflow_snowpack.maintenance.removals.running import planned_removal, removals_of, resumed
+        from airflow_snowpack.maintenance.removals.snapshots import Snapshots, planned_snapshots
 
+        if effect := resumed(run, Snapshots(self._expire_only)):
+            return effect
         expiry = self._expiry(table, run.now)
         reader = MetadataReader(table)
         files = sum(count for name, count in _files_of_expired(reader, expiry).items() if name.startswith("deleted_"))

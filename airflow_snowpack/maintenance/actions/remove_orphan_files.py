@@ -106,6 +106,8 @@ class RemoveOrphanFiles(ActionOptions):
     def plan(self, planning: Planning) -> Effect:
         reader, catalog, now = planning.reader, planning.catalog, planning.now
         table = reader.table
+        if self.removal_id:
+            return refused_plan(f"a list is shown by: airflow snowpack removals show {self.removal_id} --items")
         if is_protected(table):
             return refused_plan(f"the table's property {GC_PROPERTY} is false, so Iceberg deletes no files of it")
         *levels, last = table.name()
@@ -147,6 +149,8 @@ class RemoveOrphanFiles(ActionOptions):
         """
         if self.removal_id:
             return self._delete_listed(run, self.removal_id)
+        if self._keeps_list() and (effect := self._resumed(run)):
+            return effect
         table = run.table()
         location = table.location()
         if self.location and not is_inside(self.location, location):
@@ -193,6 +197,12 @@ class RemoveOrphanFiles(ActionOptions):
         if removal is None:
             return Effect(ActionOutcome.SUCCEEDED, "No orphan files", {"planned_files_count": 0, "removed_files_count": 0})
         return planned_removal(removal) or self._delete_listed(run, removal.removal_id)
+
+    def _resumed(self, run: ActionRun) -> Effect | None:
+        from airflow_snowpack.maintenance.removals.orphan_files import OrphanFiles
+        from airflow_snowpack.maintenance.removals.running import resumed
+
+        return resumed(run, OrphanFiles(self._remove_listed))
 
     def _delete_listed(self, run: ActionRun, removal_id: str) -> Effect:
         from airflow_snowpack.maintenance.removals.orphan_files import OrphanFiles

@@ -10,7 +10,7 @@ from airflow_snowpack.maintenance.removals.model import VALID_FOR, Removal, Remo
 from airflow_snowpack.store import new_id
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from pyiceberg.table import Table
 
@@ -80,6 +80,10 @@ class JobRemovals:
             return limit.is_exceeded(planned.item_count if files is None else files, planned.bytes)
 
         return self.records.plan(draft, items, needs_approval=needs_approval)
+
+    def planned(self, kind: RemovalKind) -> Sequence[Removal]:
+        """Return what attempts at this job have planned, the latest first."""
+        return [removal for removal in reversed(self.records.planned_by(self.job.job_id)) if removal.kind is kind]
 
     def begin(self, removal_id: str, kind: RemovalKind) -> Removal:
         """Begin to delete a removal, or return it as it is if this job has deleted it.

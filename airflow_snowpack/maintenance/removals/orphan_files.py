@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from airflow_snowpack.maintenance.action_run import ActionRun
     from airflow_snowpack.maintenance.removals.model import Removal
 
+BATCH_PARTS = 20
 AGE_FLOOR = timedelta(hours=24)
 STATS_PER_CALL = 1_000
 UNKNOWN_TIME = "the storage does not report when it was last modified"
@@ -64,7 +65,11 @@ class OrphanFiles:
 
     remove: Callable[[ActionRun, Mapping[str, Any], Sequence[str]], Collection[str]]
     kind: RemovalKind = RemovalKind.ORPHANS
-    batch_parts: int = 20
+
+    @property
+    def batch_parts(self) -> int:
+        """Return how many parts one call of the procedure gets: for each call, it reads the metadata of the whole table."""
+        return BATCH_PARTS
 
     def guard(self, run: ActionRun, removal: Removal, table: Table, items: Sequence[RemovalItem]) -> list[RemovalItem]:
         """Pass the files that are still the listed ones.

@@ -28,6 +28,7 @@ from airflow_snowpack.maintenance.removals.errors import (
     RemovalRefused,
     RemovalsNotKept,
     RemovalTakenOver,
+    state_of,
 )
 from airflow_snowpack.maintenance.removals.model import ItemOutcome, RemovalKind, RemovalState
 
@@ -79,13 +80,29 @@ def removals_of(run: ActionRun) -> JobRemovals:
     return run.removals
 
 
+def resumed(run: ActionRun, deletion: Deletion) -> Effect | None:
+    """Return the result of the list that an earlier attempt at this job has planned; ``None`` if the job has to plan.
+
+    A list that the earlier attempt was deleting is deleted to its end. One that awaits a decision, or has one, is left alone.
+    """
+    for removal in removals_of(run).planned(deletion.kind):
+        match removal.state:
+            case RemovalState.DELETING if removal.decided_by is None:
+                return carry_out(run, removal.removal_id, deletion)
+            case RemovalState.DELETED:
+                return _done(removal)
+            case RemovalState.AWAITING_APPROVAL | RemovalState.APPROVED | RemovalState.REJECTED | RemovalState.DELETING:
+                return planned_removal(removal)
+    return None
+
+
 def planned_removal(removal: Removal) -> Effect | None:
-    """Return the result of an action whose list awaits approval; ``None`` for one that needs no approval."""
-    if removal.state is not RemovalState.AWAITING_APPROVAL:
+    """Return the result of an action that deletes nothing of its list now; ``None`` for a list that needs no approval."""
+    if removal.state is RemovalState.PLANNED:
         return None
     noun, total = NOUNS[removal.kind], removal.bytes or 0
     what = f"{plural(removal.item_count, noun)} of {size(total)}"
-    message = f"The removal of {what} awaits approval: removal {removal.removal_id}"
+    message = f"The removal of {what} {state_of(removal)}: removal {removal.removal_id}"
     metrics = {f"planned_{noun}s_count": removal.item_count, "planned_bytes_count": total, DELETED[removal.kind]: 0}
     return Effect(ActionOutcome.SUCCEEDED, message, metrics)
 

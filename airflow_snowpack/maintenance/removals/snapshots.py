@@ -41,7 +41,11 @@ class Snapshots:
 
     expire: Callable[[ActionRun, Mapping[str, Any], Sequence[int]], None]
     kind: RemovalKind = RemovalKind.SNAPSHOTS
-    batch_parts: int = 1
+
+    @property
+    def batch_parts(self) -> int:
+        """Return how many parts one call of the procedure gets: each id is an argument of its own."""
+        return 1
 
     def guard(self, run: ActionRun, removal: Removal, table: Table, items: Sequence[RemovalItem]) -> list[RemovalItem]:
         """Pass the snapshots that would be expired by the table's branches and tags of now.

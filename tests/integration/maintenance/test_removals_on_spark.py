@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlparse
@@ -15,6 +17,7 @@ from airflow_snowpack.jobs import Attempt, JobStatus
 from airflow_snowpack.maintenance import Action, SparkEngine
 from airflow_snowpack.maintenance.removals.model import ItemOutcome, RemovalState
 from airflow_snowpack.maintenance.removals.orphan_files import NAMED_NOW, REPLACED
+from airflow_snowpack.maintenance.removals.records import Removals
 from airflow_snowpack.maintenance.removals.snapshots import NEEDED_NOW
 from airflow_snowpack.store import Actor, open_store
 
@@ -24,9 +27,8 @@ if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
     from pyspark.sql import SparkSession
 
-    from airflow_snowpack.jobs import Job
+    from airflow_snowpack.jobs import Claim, Job
     from airflow_snowpack.maintenance.removals.model import Removal
-    from airflow_snowpack.maintenance.removals.records import Removals
 
 pytestmark = pytest.mark.one_database
 VERA = Actor("vera", "page")
@@ -43,12 +45,16 @@ class Lake:
         self.spark = spark
         self.catalog = catalog
 
-    def run(self, table: TableName, action: str, **options: Any) -> Job:
+    def engine(self, later: timedelta = timedelta(0)) -> SparkEngine:
+        clock = partial(later_than_now, later)
+        return SparkEngine(lambda: self.spark, lambda: self.catalog, removals=self.removals, now=clock)
+
+    def run(self, table: TableName, action: str, *, later: timedelta = timedelta(0), **options: Any) -> Job:
         jobs = self.installation.jobs
         jobs.submit(table, [action], options={action: {"only_if_needed": False, **options}})
         claim = jobs.claim("w")
         assert claim is not None
-        return Attempt(jobs, claim, SparkEngine(lambda: self.spark, lambda: self.catalog, removals=self.removals)).run()
+        return Attempt(jobs, claim, self.engine(later)).run()
 
     def planned(self, table: TableName, action: str = Action.REMOVE_ORPHAN_FILES, **options: Any) -> Removal:
         job = self.run(table, action, **(ALWAYS | options))
@@ -59,8 +65,8 @@ class Lake:
     def approved(self, table: TableName, action: str = Action.REMOVE_ORPHAN_FILES, **options: Any) -> Removal:
         return self.removals.approve(self.planned(table, action, **options).removal_id, actor=VERA)
 
-    def delete(self, removal: Removal, action: str = Action.REMOVE_ORPHAN_FILES) -> Job:
-        return self.run(removal.table, action, removal_id=removal.removal_id)
+    def delete(self, removal: Removal, action: str = Action.REMOVE_ORPHAN_FILES, later: timedelta = timedelta(0)) -> Job:
+        return self.run(removal.table, action, later=later, removal_id=removal.removal_id)
 
     def outcomes(self, removal: Removal) -> Mapping[str, tuple[ItemOutcome | None, str | None]]:
         return {Path(item.name).name: (item.outcome, item.reason) for item in self.removals.items(removal.removal_id)}
@@ -74,6 +80,10 @@ class Lake:
         path.write_bytes(content)
         age(path)
         return path
+
+
+def later_than_now(later: timedelta) -> datetime:
+    return datetime.now(UTC) + later
 
 
 def age(path: Path, seconds: int = WEEK) -> None:
@@ -222,3 +232,112 @@ def test_exactly_the_approved_snapshots_are_expired_unless_a_tag_needs_one_now(
     assert {ids[1], ids[3]} < left
     assert len(left) == 3, "ids[3] would be due now, and was not approved"
     assert len(catalog.load_table(table.identifier).scan(snapshot_id=ids[1]).to_arrow()) == 2
+
+
+class Killed(BaseException):
+    """The process is gone: nothing after it runs, and nothing is written."""
+
+
+def killed_while(lake_jobs: Lake, monkeypatch: pytest.MonkeyPatch, claim: Claim, writes: int) -> None:
+    """Run the claimed job until it has written outcomes so often, and kill it before the next time."""
+    record, left = Removals.record, [writes]
+
+    def record_or_die(*arguments: Any) -> None:
+        if left[0] == 0:
+            raise Killed
+        left[0] -= 1
+        record(*arguments)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Removals, "record", record_or_die)
+        with pytest.raises(Killed):
+            lake_jobs.engine().run(claim.job, claim.job.actions[0])
+
+
+@pytest.mark.parametrize("writes", [0, 1])
+def test_what_a_killed_attempt_had_begun_to_expire_counts_as_expired_and_the_rest_follows(
+    lake_jobs: Lake,
+    new_table: Callable[..., TableName],
+    append: Callable[..., None],
+    catalog: Catalog,
+    monkeypatch: pytest.MonkeyPatch,
+    writes: int,
+) -> None:
+    table = new_table("id BIGINT")
+    for number in range(3):
+        append(table, id=[number])
+    removal = lake_jobs.approved(table, Action.EXPIRE_SNAPSHOTS, max_age="0s", retain_last=1)
+    jobs, options = lake_jobs.installation.jobs, {"expire_snapshots": {"removal_id": removal.removal_id}}
+    job = jobs.submit(table, ["expire_snapshots"], options=options, owner="a task")
+    claim = jobs.claim("w", job_id=job.job_id)
+    assert claim is not None
+    killed_while(lake_jobs, monkeypatch, claim, writes)
+    assert len(catalog.load_table(table.identifier).snapshots()) == (3 if writes == 0 else 1)
+
+    again = jobs.take_over(job.job_id, "w2", owner="a task")
+    assert Attempt(jobs, again, lake_jobs.engine()).run().status is JobStatus.COMPLETED
+
+    done = lake_jobs.removals.get(removal.removal_id)
+    assert (done.state, done.deleted_count, done.gone_count) == (RemovalState.DELETED, 2, 0)
+
+
+def test_a_list_that_needs_no_approval_is_deleted_to_its_end_by_the_next_attempt_at_its_job(
+    lake_jobs: Lake, new_table: Callable[..., TableName], append: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = new_table("id BIGINT")
+    append(table, id=[1])
+    stray = lake_jobs.stray(table, "stray.parquet")
+    jobs, options = lake_jobs.installation.jobs, {"remove_orphan_files": {"approve_above_files": 9}}
+    job = jobs.submit(table, ["remove_orphan_files"], options=options, owner="a task")
+    claim = jobs.claim("w", job_id=job.job_id)
+    assert claim is not None
+    killed_while(lake_jobs, monkeypatch, claim, writes=1)
+    later = lake_jobs.stray(table, "later.parquet")
+
+    ended = Attempt(jobs, jobs.take_over(job.job_id, "w2", owner="a task"), lake_jobs.engine()).run()
+
+    assert ended.results[0].message == "Removed 1 of 1 file of the list"
+    assert (stray.exists(), later.exists()) == (False, True)
+    assert [each.state for each in lake_jobs.removals.planned_by(job.job_id)] == [RemovalState.DELETED]
+
+
+@pytest.mark.parametrize(
+    ("later", "state", "why"),
+    [
+        (timedelta(days=-30), RemovalState.FAILED, "is behind the plan"),
+        (timedelta(days=30), RemovalState.APPROVED, "Cannot remove orphan files with an interval less than 24 hours"),
+    ],
+)
+def test_a_worker_whose_clock_is_wrong_deletes_nothing(
+    lake_jobs: Lake,
+    new_table: Callable[..., TableName],
+    append: Callable[..., None],
+    later: timedelta,
+    state: RemovalState,
+    why: str,
+) -> None:
+    table = new_table("id BIGINT")
+    append(table, id=[1])
+    stray = lake_jobs.stray(table, "stray.parquet")
+    removal = lake_jobs.approved(table)
+
+    job = lake_jobs.delete(removal, later=later)
+
+    assert why in str(job.error)
+    assert stray.exists()
+    assert lake_jobs.removals.get(removal.removal_id).state is state
+
+
+def test_a_list_is_deleted_by_a_job_of_its_own_table_alone(
+    lake_jobs: Lake, new_table: Callable[..., TableName], append: Callable[..., None]
+) -> None:
+    table, other = new_table("id BIGINT"), new_table("id BIGINT")
+    append(table, id=[1])
+    stray = lake_jobs.stray(table, "stray.parquet")
+    removal = lake_jobs.approved(table)
+
+    job = lake_jobs.run(other, Action.REMOVE_ORPHAN_FILES, removal_id=removal.removal_id)
+
+    assert f"is a list of orphans of {table.dotted}, and this job is of {other.dotted}" in str(job.error)
+    assert stray.exists()
+    assert lake_jobs.removals.get(removal.removal_id).state is RemovalState.APPROVED

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
@@ -16,15 +17,20 @@ from bounded import PATIENCE_S, started
 from kill_interim import ShiftedClock
 
 from airflow_snowpack.jobs import Jobs, JobStatus, JobWorker, LifecyclePolicy
-from airflow_snowpack.store import open_store
+from airflow_snowpack.maintenance import SparkEngine
+from airflow_snowpack.maintenance.removals import records
+from airflow_snowpack.maintenance.removals.model import RemovalState
+from airflow_snowpack.maintenance.removals.request import request_of
+from airflow_snowpack.store import Actor, open_store
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from pyiceberg.catalog import Catalog
     from pyiceberg.table import Table
+    from pyspark.sql import SparkSession
 
     from airflow_snowpack.iceberg import CatalogConfig, TableName
-    from airflow_snowpack.maintenance import SparkEngine
 
 SCRIPT = Path(__file__).parents[2] / "support" / "spark_worker.py"
 LEASE = timedelta(minutes=1)
@@ -164,3 +170,63 @@ def test_a_cancel_and_a_sigterm_end_the_rewrite_itself(
     assert jobs.locks.get(name) is None
     assert table_of(name).metadata.current_snapshot_id == head
     assert content_of(name) == before
+
+
+@pytest.mark.one_database
+@pytest.mark.timeout(LONGEST_S + 240)
+def test_the_list_of_a_killed_worker_is_deleted_to_its_end_and_nothing_else(
+    jobs: Jobs,
+    clock: ShiftedClock,
+    store_url: str,
+    lake: CatalogConfig,
+    spark: SparkSession,
+    catalog: Catalog,
+    new_table: Callable[..., TableName],
+    append: Callable[..., None],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    record_property: Callable[[str, int], None],
+) -> None:
+    record_property("faults", 1)
+    name = new_table("id BIGINT")
+    append(name, id=[1])
+    folder = Path(catalog.load_table(name.identifier).location().removeprefix("file:").removeprefix("//")) / "data"
+    listed = [stray_file(folder / f"stray {number}.parquet") for number in range(60)]
+    monkeypatch.setattr(records, "PART_SIZE", 5)
+    removals = records.Removals(jobs.store)
+
+    def next_worker() -> JobWorker:
+        return JobWorker(jobs, lambda: SparkEngine(lambda: spark, lambda: catalog, removals=removals), "next")
+
+    planning = jobs.submit(name, ["remove_orphan_files"], options={"remove_orphan_files": {"approve_above_files": 0}})
+    assert next_worker().run_once() is JobStatus.COMPLETED
+    (removal,) = removals.planned_by(planning.job_id)
+    removals.approve(removal.removal_id, actor=Actor("vera", "page"))
+    later = [stray_file(folder / f"later {number}.parquet") for number in range(3)]
+    request = request_of(removals.get(removal.removal_id))
+
+    with worker_process(store_url, lake, tmp_path / "worker.log") as process:
+        job = jobs.submit(request.table, request.actions, options=request.options)
+        eventually(lambda: removals.get(removal.removal_id).deleted_count)
+        process.kill()
+        process.wait(PATIENCE_S)
+    killed = removals.get(removal.removal_id)
+    assert killed.state is RemovalState.DELETING
+    assert 0 < killed.deleted_count < 60
+
+    clock.ahead += LEASE
+    assert jobs.sweep().requeued == (job.job_id,)
+    clock.ahead += LEASE
+    assert next_worker().run_once() is JobStatus.COMPLETED
+
+    done = removals.get(removal.removal_id)
+    assert (done.state, done.deleted_count, done.gone_count, done.left_out_count) == (RemovalState.DELETED, 60, 0, 0)
+    assert not any(path.exists() for path in listed)
+    assert all(path.exists() for path in later), "they were not in the approved list"
+
+
+def stray_file(path: Path) -> Path:
+    path.write_bytes(b"stray")
+    moment = path.stat().st_mtime - timedelta(days=9).total_seconds()
+    os.utime(path, (moment, moment))
+    return path

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from airflow_snowpack.iceberg import LocationOutsideTable, Relation, TableName, TableNotFound, find_orphans, location_conflicts
+from airflow_snowpack.iceberg.orphans import _inner_path, _stored
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -156,3 +157,24 @@ def test_a_table_whose_name_we_would_refuse_is_looked_at_all_the_same(flights: F
 def test_conflicts_of_a_table_that_is_not_there_cannot_be_told(catalog: Catalog) -> None:
     with pytest.raises(TableNotFound):
         location_conflicts(catalog, TableName.parse("db.nowhere", catalog="lake"))
+
+
+def test_a_file_whose_modification_time_is_unknown_has_none_and_no_age() -> None:
+    from pyarrow.fs import FileInfo, FileType
+
+    assert _stored("s3://lake/a", FileInfo("lake/a", FileType.File, size=3, mtime_ns=0)).modified_at is None
+    assert _stored("s3://lake/a", FileInfo("lake/a", FileType.File, size=3)).modified_at is None
+
+
+@pytest.mark.parametrize(
+    ("scheme", "path", "inner"),
+    [
+        ("file", "file:/lake/a b#c?d%20e", "/lake/a b#c?d%20e"),
+        ("file", "file:///lake/a:b", "/lake/a:b"),
+        ("file", "/lake/a", "/lake/a"),
+        ("s3", "s3a://bucket/key#1/x?y", "bucket/key#1/x?y"),
+        ("hdfs", "hdfs://name:8020/lake/a", "/lake/a"),
+    ],
+)
+def test_the_characters_of_a_path_are_taken_as_they_are(scheme: str, path: str, inner: str) -> None:
+    assert _inner_path(scheme, path) == inner
