@@ -22,6 +22,7 @@ from benchmarks import (
     builds_cleanup,
     builds_read,
     builds_write,
+    fleet,
     interim_collector,
     interim_handover,
     lifecycle,
@@ -43,7 +44,7 @@ from benchmarks.year_fill import Sizes
 HERE = Path(__file__).parent
 PARTS = [
     *("lifecycle", "pressure", "queued", "queued_airflow", "queued_tables", "api", "schedules", "schedule_latency", "parse"),
-    *("plugin", "maintain_table"),
+    *("plugin", "maintain_table", "fleet"),
     *("builds_cleanup", "builds_read", "builds_write", "interim_handover", "interim_collector", "year"),
 ]
 ON_POSTGRES = {"lifecycle", "pressure", "queued", "api", "schedules", "interim_handover", "interim_collector"}
@@ -82,6 +83,8 @@ def main() -> int:
         parse.run(results, rounds=max(arguments.rounds, 5))
     if "plugin" in arguments.parts:
         plugin_cost.run(results, rounds=arguments.rounds)
+    if "fleet" in arguments.parts:
+        fleet.run(results)
     if "maintain_table" in arguments.parts:
         maintain_table.run(results, rounds=max(arguments.rounds, 6))
     if "builds_cleanup" in arguments.parts:
