@@ -110,7 +110,7 @@ class _Runs:
         """Return a DAG with what its runs usually take."""
         starts, durations = sorted(self.starts.get(dag_id, ())), self.durations.get(dag_id)
         gaps = [later - earlier for earlier, later in pairwise(starts)] if len(starts) >= LEAST_STARTS else []
-        return Producer(dag_id, running_since, next_due, median(durations) if durations else None, median(gaps) if gaps else None)
+        return Producer(dag_id, running_since, next_due, _usual(durations or ()), _usual(gaps))
 
 
 class TableDags:
