@@ -113,7 +113,7 @@ class _Use:
         policy = self._policies.of(table, {})
         # Of a table without maintenance, only what keeps maintenance away has an effect.
         used = set(policy.origins.values()) if policy.skip is None else {policy.origin("skip")}
-        for number in self._policies.candidates(table):
+        for number in {number for _, _, number in self._policies.candidates(table)}:
             rule = self._policies.rules[number]
             self._matched |= {
                 (number, pattern.text) for pattern in (*rule.patterns, *rule.exclude) if pattern.matches(table.dotted)

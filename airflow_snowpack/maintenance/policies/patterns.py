@@ -1,6 +1,6 @@
 """Patterns of table names, and which of several is the most specific.
 
-    >>> Pattern.parse("analytics.*").matches("analytics.page_views")
+    >>> bool(Pattern.parse("analytics.*").matches("analytics.page_views"))
     True
     >>> Pattern.parse("analytics.page_*").specificity > Pattern.parse("analytics.*").specificity
     True
@@ -13,6 +13,7 @@ table is more specific than any other pattern that matches it.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 LEVEL = re.compile(r"[A-Za-z0-9_*-]+")
@@ -21,12 +22,15 @@ EVERYTHING = "**"
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """A pattern of ``database.table``. Use :meth:`parse`."""
+    """A pattern of ``database.table``. Use :meth:`parse`.
+
+    :param matches: whether it matches ``database.table``; a match of the whole name, or ``None``.
+    """
 
     text: str
     levels: tuple[str, ...]
     specificity: tuple[int, int, int]
-    _expression: re.Pattern[str] = field(repr=False, compare=False)
+    matches: Callable[[str], object] = field(repr=False, compare=False)
 
     @classmethod
     def parse(cls, text: object) -> Pattern:
@@ -47,7 +51,9 @@ class Pattern:
         literal = [level for level in levels if "*" not in level]
         characters = sum(len(level.replace("*", "")) for level in levels)
         expression = r"\.".join(".+" if level == EVERYTHING else _level(level) for level in levels)
-        return cls(".".join(levels), levels, (len(literal), characters, -levels.count(EVERYTHING)), re.compile(expression))
+        return cls(
+            ".".join(levels), levels, (len(literal), characters, -levels.count(EVERYTHING)), re.compile(expression).fullmatch
+        )
 
     @property
     def database(self) -> str | None:
@@ -58,10 +64,6 @@ class Pattern:
     def is_name(self) -> bool:
         """Whether it is the name of one table."""
         return "*" not in self.text
-
-    def matches(self, dotted: str) -> bool:
-        """Whether it matches ``database.table``."""
-        return self._expression.fullmatch(dotted) is not None
 
 
 def _level(level: str) -> str:

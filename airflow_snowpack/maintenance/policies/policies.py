@@ -14,21 +14,21 @@ from collections import defaultdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from airflow_snowpack.maintenance.errors import InvalidOption
-from airflow_snowpack.maintenance.options import option_readers, parse_options, usable_actions
-from airflow_snowpack.maintenance.policies.definitions import DELETES_FILES, TABLE_DEFAULTS, THRESHOLDS, Given, default_value
 from airflow_snowpack.maintenance.policies.errors import Fault, InvalidPolicies, PoliciesNotFound
-from airflow_snowpack.maintenance.policies.model import ActionPolicy, Origin, TablePolicy, TableProblem
-from airflow_snowpack.maintenance.policies.properties import FromProperties, is_relevant, read_properties
+from airflow_snowpack.maintenance.policies.merging import Merged, add_properties, merge_rules
+from airflow_snowpack.maintenance.policies.model import TablePolicy
+from airflow_snowpack.maintenance.policies.properties import is_relevant
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from airflow_snowpack.iceberg.names import TableName
-    from airflow_snowpack.maintenance.options import ActionOptions
     from airflow_snowpack.maintenance.policies.rule import Rule
 
+    _Entry = tuple[Callable[[str], object], tuple[int, int, int], int]
+
 PYTHON_NAME = "policies"
+LEAST_SPECIFIC = (-1, 0, 0)
 REMEMBERED = 10_000
 """Combinations of rules and properties whose merged values are kept."""
 
@@ -41,11 +41,12 @@ class Policies:
 
     def __init__(self, rules: Sequence[Rule] = ()) -> None:
         self.rules = tuple(rules)
-        self._by_database: dict[str | None, list[int]] = defaultdict(list)
+        self._by_database: dict[str | None, list[_Entry]] = defaultdict(list)
         for number, rule in enumerate(self.rules):
-            for database in {pattern.database for pattern in rule.patterns}:
-                self._by_database[database].append(number)
-        self._merged: dict[tuple[tuple[int, ...], frozenset[tuple[str, str]]], dict[str, Any]] = {}
+            for pattern in rule.patterns:
+                self._by_database[pattern.database].append((pattern.matches, pattern.specificity, number))
+        self._of_rules: dict[tuple[int, ...], Merged] = {}
+        self._fields: dict[tuple[tuple[int, ...], frozenset[tuple[str, str]]], dict[str, Any]] = {}
 
     @classmethod
     def load(cls, path: Path | str, *, only_tables: bool = False) -> Policies:
@@ -81,13 +82,12 @@ class Policies:
         :param properties: the table's, of which ``snowpack.*`` and ``compaction_skip`` count.
         """
         rules = self.matching(table)
-        own = frozenset((name, text) for name, text in properties.items() if is_relevant(name))
-        key = (rules, own)
-        if key not in self._merged:
-            if len(self._merged) >= REMEMBERED:
-                self._merged.clear()
-            self._merged[key] = _merge([self.rules[number] for number in rules], own)
-        return TablePolicy(table=table, **self._merged[key])
+        key = rules, frozenset((name, text) for name, text in properties.items() if is_relevant(name))
+        if key not in self._fields:
+            if len(self._fields) >= REMEMBERED:
+                self._fields.clear()
+            self._fields[key] = self._merge(*key)
+        return TablePolicy(table=table, **self._fields[key])
 
     def excludes(self, table: TableName) -> bool:
         """Whether the rules exclude the table from maintenance whatever its properties are."""
@@ -109,14 +109,23 @@ class Policies:
 
     def matching(self, table: TableName) -> tuple[int, ...]:
         """Return the positions of the rules that apply to a table, the most specific one last."""
-        dotted = table.dotted
-        found = [(self.rules[number].specificity_for(dotted), number) for number in self.candidates(table)]
-        return tuple(number for specificity, number in sorted(each for each in found if each[0] is not None))
+        dotted, best = table.dotted, dict[int, tuple[int, int, int]]()
+        for matches, specificity, number in self.candidates(table):
+            if matches(dotted) and specificity > best.get(number, LEAST_SPECIFIC):
+                best[number] = specificity
+        applying = (number for number in best if not any(each.matches(dotted) for each in self.rules[number].exclude))
+        return tuple(sorted(applying, key=lambda number: (best[number], number)))
 
-    def candidates(self, table: TableName) -> Iterable[int]:
-        """Return the positions of the rules whose patterns are compared with a table's name."""
+    def candidates(self, table: TableName) -> Sequence[_Entry]:
+        """Return the patterns that a table's name is compared with, each with its specificity and its rule's position."""
         database = table.database.partition(".")[0]
-        return {*self._by_database.get(database, ()), *self._by_database.get(None, ())}
+        return [*self._by_database.get(database, ()), *self._by_database.get(None, ())]
+
+    def _merge(self, rules: tuple[int, ...], properties: frozenset[tuple[str, str]]) -> dict[str, Any]:
+        if rules not in self._of_rules:
+            self._of_rules[rules] = merge_rules(self.rules[number] for number in rules)
+        merged = self._of_rules[rules]
+        return (add_properties(merged, properties) if properties else merged).fields
 
 
 def _load_python(path: Path) -> Policies:
@@ -134,93 +143,3 @@ def _load_python(path: Path) -> Policies:
         message = f"The file must name its policies {PYTHON_NAME!r}: {PYTHON_NAME} = Policies([Rule(…), …])."
         raise InvalidPolicies([Fault(path.name, 0, message)])
     return found
-
-
-def _merge(rules: Sequence[Rule], properties: frozenset[tuple[str, str]]) -> dict[str, Any]:
-    """Return the fields of a :class:`TablePolicy`, except for the table."""
-    values: dict[str, Given] = {}
-    for rule in rules:
-        values |= rule.values
-    own = read_properties(properties)
-    problems = [*own.problems]
-    actions, origins = {}, dict[str, Origin]()
-    for action in usable_actions():
-        actions[action] = _action(action, values, own, origins, problems)
-    values |= own.values
-    skip = own.skip or _skip(values)
-    origins |= {path: given.origin for path, given in values.items()}
-    if skip is not None:
-        origins["skip"] = skip.origin
-    table = {path: values[path].value if path in values else default for path, default in TABLE_DEFAULTS.items()}
-    return {
-        "actions": actions,
-        "skip": None if skip is None else skip.value,
-        "frozen_until": table["frozen_until"],
-        "quiet": table["quiet"],
-        "max_rewrite_bytes": table["max_rewrite_bytes"],
-        "origins": origins | {f"{action}.enabled": origin for action, origin in own.stopped.items()},
-        "problems": tuple(problems),
-    }
-
-
-def _skip(values: Mapping[str, Given]) -> Given | None:
-    if "skip" in values:
-        skip = values["skip"]
-        return Given(f"{skip.value} ({skip.origin})", skip.origin)
-    enabled = values.get("enabled")
-    if enabled is not None and not enabled.value:
-        return Given(f"maintenance is disabled ({enabled.origin})", enabled.origin)
-    return None
-
-
-def _action(
-    action: str,
-    values: Mapping[str, Given],
-    own: FromProperties,
-    origins: dict[str, Origin],
-    problems: list[TableProblem],
-) -> ActionPolicy:
-    def value(path: str) -> Any:
-        given = own.values.get(path) or values.get(path)
-        return default_value(path) if given is None else given.value
-
-    options, stopped_by = _options(action, values, own, problems)
-    if stopped_by is not None:
-        own.stopped.setdefault(action, stopped_by)
-    return ActionPolicy(
-        action,
-        bool(value(f"{action}.enabled")) and action not in own.stopped,
-        options,
-        value(f"{action}.cadence"),
-        value(f"{action}.deadline"),
-        {name: value(f"{action}.thresholds.{name}") for name in THRESHOLDS.get(action, {})},
-    )
-
-
-def _options(
-    action: str, values: Mapping[str, Given], own: FromProperties, problems: list[TableProblem]
-) -> tuple[ActionOptions, Origin | None]:
-    """Return the merged options, and why the action must not run with them: where an option that does not fit came from."""
-    of_rules, of_table = _given_options(action, values), _given_options(action, own.values)
-    try:
-        return parse_options(action, {name: given.value for name, given in (of_rules | of_table).items()}), None
-    except InvalidOption as error:
-        problem = str(error)
-    last = next(reversed((of_rules | of_table).values())).origin
-    safe = of_table and action in THRESHOLDS and action not in DELETES_FILES
-    instead = f"{action} is disabled until this is corrected."
-    try:
-        below = parse_options(action, {name: given.value for name, given in of_rules.items()})
-        instead = "The values below it hold." if safe else instead
-    except InvalidOption:
-        below, safe = parse_options(action, {}), False
-    problems.append(TableProblem(str(last), "", f"{problem} This comes from {last}. {instead}"))
-    if safe:
-        for path in [path for path in own.values if path.startswith(f"{action}.options.")]:
-            del own.values[path]
-    return below, None if safe else last
-
-
-def _given_options(action: str, values: Mapping[str, Given]) -> dict[str, Given]:
-    paths = {name: f"{action}.options.{name}" if name != "where" else f"{action}.where" for name in option_readers(action)}
-    return {name: values[path] for name, path in paths.items() if path in values}

@@ -119,15 +119,6 @@ class Rule:
         """The name of the file with the rule."""
         return self._origin.file
 
-    def specificity_for(self, dotted: str) -> tuple[int, int, int] | None:
-        """Return the specificity of the rule's most specific pattern that matches a table; ``None`` when the rule does not apply.
-
-        :param dotted: ``database.table``.
-        """
-        if any(pattern.matches(dotted) for pattern in self.exclude):
-            return None
-        return max((pattern.specificity for pattern in self.patterns if pattern.matches(dotted)), default=None)
-
     def __repr__(self) -> str:
         return f"Rule({self.name!r})"
 
