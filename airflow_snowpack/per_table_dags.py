@@ -39,7 +39,7 @@ def per_table_dags(
     dag_args: Mapping[str, Any] | None = None,
     **operator_args: Any,
 ) -> list[DAG]:
-    """Make a DAG for each table that the policies maintain; its one task runs each action that has something to do.
+    """Make a DAG for each table that the policies maintain; its one task runs what the plan of the table needs.
 
     The tables are those that a rule names, and those of the stored inventory that the pattern of a rule matches, unless the rules
     skip or disable them. A rule for every table counts, ``default`` does not. Parsing reads neither the catalog nor a table, and
@@ -64,7 +64,7 @@ def per_table_dags(
         conn_ids = (operator_args.get("store_conn_id"), operator_args.get("catalog_conn_id"))
         names = _maintained(file, conn_ids, catalog)
     arguments = {"catchup": False, "max_active_runs": 1, "tags": TAGS, **(dag_args or {})}
-    make = _DagMaker(prefix, schedule, arguments, operator_args)
+    make = _DagMaker(prefix, schedule, arguments, {"policies": file, **operator_args})
     return [make(name) for name in names]
 
 
@@ -103,7 +103,7 @@ class _DagMaker:
     def __init__(self, prefix: str, schedule: Any, arguments: Mapping[str, Any], operator_args: Mapping[str, Any]) -> None:
         self._prefix, self._schedule = prefix, schedule
         self._arguments = dict(arguments)
-        self._operator_args = {"task_id": "maintain", **operator_args}
+        self._operator_args = {"task_id": "maintain", "actions": "auto", **operator_args}
         self._timetables: dict[str, Any] = {}
 
     def __call__(self, table: str) -> DAG:

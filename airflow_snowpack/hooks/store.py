@@ -125,13 +125,19 @@ class SnowpackHook(BaseHook):
             )
         return self._installation
 
-    def policies(self, root: Path | None = None) -> Policies:
+    def policies(self, root: Path | None = None, file: Path | str | None = None) -> Policies:
         """Return the policies of maintenance.
 
-        :param root: the folder that a relative ``[snowpack] policies`` starts from; ``None`` for the DAGs folder.
-        :raises PoliciesNotFound: the file is missing, and the setting is not the default.
+        :param root: the folder that a relative path starts from; ``None`` for the DAGs folder.
+        :param file: ``None`` for the file of ``[snowpack] policies``.
+        :raises PoliciesNotFound: the file is missing, and it is not the default of the setting.
         :raises InvalidPolicies: the file has problems.
         """
+        if file is not None:
+            from airflow_snowpack.hooks.dag_files import dags_folder
+            from airflow_snowpack.maintenance.policies import Policies
+
+            return Policies.load((root or dags_folder()) / file)
         return self._policies_file(root).policies()
 
     def _policies_file(self, root: Path | None = None) -> PoliciesFile:

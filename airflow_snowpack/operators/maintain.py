@@ -14,6 +14,7 @@ from airflow_snowpack.operators.queued import QueuesJob
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
     from airflow.sdk import Asset, AssetAlias, Context
     from pyiceberg.catalog import Catalog
@@ -53,6 +54,7 @@ class RequestsMaintenance(WaitsForTable):
         only_if_needed: bool | str = True,
         dry_run: bool | str = False,
         priority: int | str = 0,
+        policies: str | Path | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -63,6 +65,7 @@ class RequestsMaintenance(WaitsForTable):
         self.only_if_needed = only_if_needed
         self.dry_run = dry_run  # type: ignore[assignment, method-assign]  # BaseOperator has a debugging method of this name
         self.priority = priority
+        self.policies = policies
         self._outlet = self.declare_events()
 
     def declare_events(self) -> Asset | AssetAlias | None:
@@ -92,7 +95,7 @@ class RequestsMaintenance(WaitsForTable):
         from airflow_snowpack.hooks.dag_files import bundle_folder
         from airflow_snowpack.iceberg import load_table
 
-        planner = hook.installation.planner(hook.settings.action_order, hook.policies(bundle_folder(context)))
+        planner = hook.installation.planner(hook.settings.action_order, hook.policies(bundle_folder(context), self.policies))
         planned = planner.planned(request, load_table(catalog, request.table))
         if not read_flag("dry_run", self.dry_run):
             for decision in (planned.plan or {})["decisions"]:
@@ -141,6 +144,8 @@ class MaintainTableOperator(RequestsMaintenance, QueuesJob):
     :param only_if_needed: skip, without Spark, each action that has nothing to do by the table's metadata; ``False`` runs all.
     :param dry_run: report, from metadata, what each action would do; no lock and no JVM.
     :param priority: from -1000 to 1000; of the jobs that wait for a worker, those with the highest one run first.
+    :param policies: the policies file for ``actions="auto"``, absolute or relative to the DAG bundle; ``None`` for
+        ``[snowpack] policies``.
     :param store_conn_id: the Airflow connection of the store; ``None`` for the installation's. Likewise ``catalog_conn_id`` and
         ``spark_conn_id``.
     :param if_locked: what to do when another process has locked the table: ``fail``, ``skip``, or ``wait`` in the triggerer.

@@ -89,10 +89,11 @@ def test_each_table_that_a_rule_names_or_matches_has_a_dag_unless_it_is_left_out
     assert set(parsed(folder)) == {"maintain.analytics.page_views", "maintain.shop.orders"}
 
 
-def test_the_task_of_a_dag_maintains_its_table(folder: Path) -> None:
+def test_the_task_of_a_dag_runs_the_plan_of_its_table_by_the_same_policies(folder: Path) -> None:
     [dag] = parsed(folder, "rules: [{tables: shop.orders, cadence: 1h}]").values()
     [task] = dag.tasks
-    assert (task.task_id, task.table, task.only_if_needed) == ("maintain", "shop.orders", True)
+    assert (task.task_id, task.table, task.actions) == ("maintain", "shop.orders", "auto")
+    assert task.policies == folder / "policies.yaml"
     assert dag.fileloc == str(folder / "all_tables.py")
     assert (dag.catchup, dag.max_active_runs, dag.tags) == (False, 1, {"snowpack", "maintenance"})
 

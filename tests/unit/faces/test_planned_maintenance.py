@@ -79,6 +79,22 @@ def test_the_policies_of_the_dags_folder_decide(
     assert message.startswith(SKIPPED + "excluded by the policy: moves to another catalog (rule 'demo.*'")
 
 
+def test_a_task_may_name_another_file_of_policies(
+    run_operator: Runner, jobs: Jobs, flights: TableName, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AIRFLOW__CORE__DAGS_FOLDER", str(tmp_path))
+    (tmp_path / "policies.yaml").write_text("rules: [{tables: demo.*, skip: by the setting}]")
+    (tmp_path / "own.yaml").write_text("rules: [{tables: demo.*, skip: by the task}]")
+
+    for file in ("own.yaml", tmp_path / "own.yaml"):
+        run_operator(auto(dry_run=True, policies=file))
+    assert all("by the task" in result.message for job in jobs.list() for result in job.results)
+
+    outcome = run_operator(auto(policies="absent.yaml"))
+    assert outcome.state == "failed"
+    assert "absent.yaml cannot be read" in str(outcome.error)
+
+
 def test_options_beside_auto_are_refused(run_operator: Runner, flights: TableName) -> None:
     outcome = run_operator(auto(where="month = 3"))
 
