@@ -102,6 +102,7 @@ class PlanRemovalOperator(MaintainTableOperator, SkipMixin):
                 sample = [item.name for item in records.some_items(removal.removal_id, limit=SAMPLE_SIZE)]
                 report |= removal_report(removal) | {"sample": sample}
         self.log.info("Planned the removal of %s", report["summary"])
+        context["ti"].xcom_push("removal_id", report["removal_id"])  # which plan.output["removal_id"] reads
         if report.get("state") != RemovalState.AWAITING_APPROVAL:
             self._skip_next(context, report)
         return report

@@ -75,6 +75,8 @@ def test_a_task_plans_a_person_approves_and_another_task_deletes(
     assert planned.xcom["summary"] == f"1 orphan file of 5 B of {small_files.dotted}"
     assert [Path(path).name for path in planned.xcom["sample"]] == ["stray.parquet"]
     assert skipped(planned) == []
+    (pushed,) = [each.value for each in planned.sent if type(each).__name__ == "SetXCom" and each.key == "removal_id"]
+    assert pushed == planned.xcom["removal_id"], 'plan.output["removal_id"] is an XCom of its own'
     assert stray.exists()
 
     done = run_operator(delete(planned.xcom["removal_id"], decision=APPROVED))

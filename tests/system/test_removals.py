@@ -1,0 +1,60 @@
+"""The example DAG of removals in a running Airflow: a person responds through Airflow's API, as its UI does."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+
+from airflow_snowpack.maintenance.removals.model import RemovalState
+from airflow_snowpack.maintenance.removals.records import Removals
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyiceberg.table import Table
+
+    from airflow_snowpack.iceberg import TableName
+    from airflow_snowpack.jobs import Jobs
+    from tests.system.conftest import RunningAirflow
+
+DAG = "snowpack_remove_orphans"
+WEEK = 7 * 24 * 3600
+
+
+@pytest.fixture
+def with_orphan(new_table: Callable[..., TableName], load: Callable[[TableName], Table]) -> tuple[TableName, Path]:
+    """A table, and an orphan file of it."""
+    table = new_table([pa.table({"id": pa.array(range(10))})])
+    orphan = Path(load(table).location().removeprefix("file://")) / "data" / "orphan.parquet"
+    orphan.write_bytes(b"orphan")
+    moment = orphan.stat().st_mtime - WEEK
+    os.utime(orphan, (moment, moment))
+    return table, orphan
+
+
+def test_the_listed_files_are_deleted_after_a_person_has_approved_them(
+    airflow: RunningAirflow, with_orphan: tuple[TableName, Path], jobs: Jobs
+) -> None:
+    table, orphan = with_orphan
+    run = airflow.trigger(DAG, {"table": table.dotted})
+    airflow.task_becomes(run, "approve", "awaiting_input")
+    planned = airflow.result(run, "plan")
+    removals = Removals(jobs.store)
+    request = airflow.call("GET", f"{run.path}/taskInstances/approve/-1/hitlDetails")
+    assert request["subject"] == f"Delete 1 orphan file of 6 B of {table.dotted}?"
+    assert str(orphan) in request["body"]
+    assert removals.get(planned["removal_id"]).state is RemovalState.AWAITING_APPROVAL
+    assert orphan.exists()
+
+    response = {"chosen_options": ["Approve"], "params_input": {"comment": "a leftover"}}
+    airflow.call("PATCH", f"{run.path}/taskInstances/approve/-1/hitlDetails", response)
+
+    assert airflow.ended(run) == "success"
+    removal = removals.get(planned["removal_id"])
+    assert (removal.state, removal.deleted_count) == (RemovalState.DELETED, 1)
+    assert (removal.decided_by, removal.comment) == ("admin", "a leftover")
+    assert not orphan.exists()
