@@ -23,6 +23,7 @@ from benchmarks import (
     builds_read,
     builds_write,
     fleet,
+    health,
     interim_collector,
     interim_handover,
     lifecycle,
@@ -44,7 +45,7 @@ from benchmarks.year_fill import Sizes
 HERE = Path(__file__).parent
 PARTS = [
     *("lifecycle", "pressure", "queued", "queued_airflow", "queued_tables", "api", "schedules", "schedule_latency", "parse"),
-    *("plugin", "maintain_table", "fleet"),
+    *("plugin", "maintain_table", "fleet", "health"),
     *("builds_cleanup", "builds_read", "builds_write", "interim_handover", "interim_collector", "year"),
 ]
 ON_POSTGRES = {"lifecycle", "pressure", "queued", "api", "schedules", "interim_handover", "interim_collector"}
@@ -87,6 +88,8 @@ def main() -> int:
         fleet.run(results)
     if "maintain_table" in arguments.parts:
         maintain_table.run(results, rounds=max(arguments.rounds, 6))
+    if "health" in arguments.parts:
+        health.run(results, rounds=max(arguments.rounds, 5))
     if "builds_cleanup" in arguments.parts:
         builds_cleanup.run(results, rounds=arguments.rounds)
     if "builds_read" in arguments.parts:

@@ -1,17 +1,21 @@
 """Reads a few columns of an Avro file of Iceberg's, such as a manifest, and skips the others without making objects of them.
 
     reader = AvroColumns((STATUS, RECORDS, BYTES))
-    for status, records, bytes_ in reader.rows(io.new_input(manifest.manifest_path)):
+    for status, records, bytes_ in reader.rows(read_blocks(io.new_input(manifest.manifest_path))):
         ...
 
-PyIceberg makes an object of every value of an entry, statistics of each column included, which takes about 140 µs for a file with
-ten columns; this takes about 5 µs. Columns are named by their Iceberg field ids, wherever in the record they are. A column that
-the file does not have is ``None``. The invariant: what is not understood is an error, never a wrong number.
+PyIceberg makes an object of every value of an entry, statistics of each column included. This compiles the schema of a file into
+one Python function that calls PyIceberg's decoder, as ``dataclasses`` compiles methods: an entry has about fifty values, and
+calling a function for each of them costs more than decoding it. Columns are named by their Iceberg field ids, wherever in the
+record they are. A column that the file does not have is ``None``. The invariant: what is not understood is an error, never a
+wrong number.
 """
 
 from __future__ import annotations
 
 import json
+from collections import deque
+from dataclasses import dataclass
 from decimal import Decimal
 from functools import lru_cache
 from math import nan
@@ -24,21 +28,78 @@ if TYPE_CHECKING:
     from pyiceberg.avro.decoder import BinaryDecoder
     from pyiceberg.io import InputFile
 
-    Read = Callable[[BinaryDecoder], Any]
-    Step = tuple[Read, int | None]
-    """What to do with the next field, and where its value goes; ``None`` for a field that is skipped."""
+    Rows = Callable[[BinaryDecoder, int], Iterator[tuple[Any, ...]]]
 
 MAGIC = b"Obj\x01"
 SYNC_BYTES = 16
 CODEC, SCHEMA = "avro.codec", "avro.schema"
 INTEGERS = ("int", "long")
 TEXTS = ("string", "bytes")
+MOST_ITEMS = 2**24
+"""Of an array: it has one item for each column or row group, at most."""
 METHODS = {
     **dict.fromkeys(INTEGERS, "int"),
     **{name: name for name in ("boolean", "float", "double", "bytes")},
     "string": "utf8",
 }
 """How PyIceberg's decoders name Avro's types."""
+
+
+@dataclass
+class AvroBlocks:
+    """An Avro file, decompressed.
+
+    :param blocks: how many rows each block has, and its bytes.
+    """
+
+    location: str
+    schema: str
+    blocks: deque[tuple[int, bytes]]
+
+
+def read_blocks(file: InputFile) -> AvroBlocks:
+    """Read an Avro file. Threads can do that at the same time: it hardly needs the interpreter.
+
+    :raises OSError: the file cannot be opened.
+    :raises ValueError: it is not an Avro file.
+    """
+    from pyiceberg.avro.decoder import new_decoder
+
+    with file.open() as stream:
+        content = stream.read()
+    try:
+        return _read_blocks(file.location, new_decoder(content), len(content))
+    except (EOFError, KeyError, UnicodeDecodeError) as error:
+        raise _invalid(file.location, error) from error
+
+
+def _read_blocks(location: str, decoder: BinaryDecoder, length: int) -> AvroBlocks:
+    from pyiceberg.avro.codecs import KNOWN_CODECS
+
+    if decoder.read(len(MAGIC)) != MAGIC:
+        raise _invalid(location, "it does not begin with Avro's magic bytes")
+    header, sync = _header(decoder), decoder.read(SYNC_BYTES)
+    codec = KNOWN_CODECS[header.get(CODEC, "null")]  # type: ignore[index]  # a codec that is not known is a KeyError
+    if decoder.tell() > length:
+        raise EOFError("its header is cut off")
+    blocks = deque[tuple[int, bytes]]()
+    while decoder.tell() < length:
+        count, size = decoder.read_int(), decoder.read_int()
+        # PyIceberg's decoder does not notice when it reads beyond the end.
+        if not 0 <= size <= length - decoder.tell() - SYNC_BYTES:
+            raise EOFError("it is cut off")
+        block = decoder.read(size)
+        try:
+            blocks.append((count, block if codec is None else codec.decompress(block)))
+        except Exception as error:  # each codec has errors of its own
+            raise _invalid(location, error) from error
+        if decoder.read(SYNC_BYTES) != sync:
+            raise _invalid(location, "a block does not end with the file's sync marker")
+    return AvroBlocks(location, header[SCHEMA], blocks)
+
+
+def _invalid(location: str, reason: object) -> ValueError:
+    return ValueError(f"{location} is not a valid Avro file: {reason!r}")
 
 
 class AvroColumns:
@@ -50,45 +111,24 @@ class AvroColumns:
     def __init__(self, field_ids: tuple[int, ...]) -> None:
         self._field_ids = field_ids
 
-    def rows(self, file: InputFile) -> Iterator[list[Any]]:
-        """Return the rows of a file, one after the other; one block of it is decoded at a time.
+    def rows(self, file: AvroBlocks) -> Iterator[tuple[Any, ...]]:
+        """Return the rows of a file, one after the other. Each block is dropped once its rows were read.
 
-        :raises OSError: the file cannot be opened.
-        :raises ValueError: it is not an Avro file that Iceberg could have written.
+        :raises ValueError: it is not a file that Iceberg could have written.
         """
         from pyiceberg.avro.decoder import new_decoder
 
-        with file.open() as stream:
-            content = stream.read()
         try:
-            yield from self._decoded(new_decoder(content), len(content))
+            rows = _compiled(file.schema, self._field_ids)
+            while file.blocks:
+                count, block = file.blocks.popleft()
+                decoder = new_decoder(block)
+                yield from rows(decoder, count)
+                # PyIceberg's decoder does not notice when it reads beyond the end.
+                if decoder.tell() != len(block):
+                    raise EOFError(f"{decoder.tell()} of {len(block)} bytes were read")
         except (EOFError, KeyError, IndexError, UnicodeDecodeError, json.JSONDecodeError) as error:
-            raise ValueError(f"{file.location} is not a valid Avro file: {error!r}") from error
-
-    def _decoded(self, decoder: BinaryDecoder, length: int) -> Iterator[list[Any]]:
-        from pyiceberg.avro.codecs import KNOWN_CODECS
-        from pyiceberg.avro.decoder import new_decoder
-
-        if decoder.read(len(MAGIC)) != MAGIC:
-            raise ValueError("It does not begin with Avro's magic bytes")
-        header = _header(decoder)
-        sync = decoder.read(SYNC_BYTES)
-        steps = _steps(header[SCHEMA], self._field_ids)
-        codec = KNOWN_CODECS[header.get(CODEC, "null")]  # type: ignore[index]  # a codec that is not known is a KeyError
-        width = len(self._field_ids)
-        while decoder.tell() < length:
-            count, block = decoder.read_int(), decoder.read_bytes()
-            entries = new_decoder(block if codec is None else codec.decompress(block))
-            for _ in range(count):
-                row: list[Any] = [None] * width
-                for run, place in steps:
-                    if place is None:
-                        run(entries)
-                    else:
-                        row[place] = run(entries)
-                yield row
-            if decoder.read(SYNC_BYTES) != sync:
-                raise ValueError("A block does not end with the file's sync marker")
+            raise _invalid(file.location, error) from error
 
 
 def _header(decoder: BinaryDecoder) -> dict[str, str]:
@@ -103,143 +143,189 @@ def _header(decoder: BinaryDecoder) -> dict[str, str]:
 
 
 @lru_cache(maxsize=64)
-def _steps(schema: str, field_ids: tuple[int, ...]) -> tuple[Step, ...]:
+def _compiled(schema: str, field_ids: tuple[int, ...]) -> Rows:
     """Compile a schema: manifests of one partition spec have the same text."""
-    return tuple(_record_steps(json.loads(schema), {field_id: place for place, field_id in enumerate(field_ids)}))
+    compiler = _Compiler({field_id: f"column_{place}" for place, field_id in enumerate(field_ids)})
+    return compiler.function(json.loads(schema))
 
 
-def _record_steps(record: dict[str, Any], places: dict[int, int]) -> Iterator[Step]:
-    for field in record["fields"]:
-        kind, field_id = field["type"], field.get("field-id")
-        if field_id in places:
-            yield _reader(kind), places[field_id]
-        elif isinstance(kind, dict) and kind["type"] == "record":
-            yield from _record_steps(kind, places)
-        else:
-            yield _skipper(kind), None
+class _Compiler:
+    """Writes the source of a function that reads rows. Nothing of a file gets into it but types and sizes that are known.
 
+    :param columns: the variable of each column, by field id.
+    """
 
-def _reader(kind: Any) -> Read:
-    """Return a function that reads a value of this Avro type."""
-    if isinstance(kind, list):
-        return _union([_reader(each) for each in kind])
-    name = kind if isinstance(kind, str) else kind["type"]
-    logical = {} if isinstance(kind, str) else kind
-    match logical.get("logicalType"), name:
-        case "decimal", _:
-            read, scale = _bytes_of(name, logical), logical.get("scale", 0)
-            return lambda decoder: Decimal(int.from_bytes(read(decoder), "big", signed=True)).scaleb(-scale)
-        case "uuid", "fixed":
-            return lambda decoder: UUID(bytes=decoder.read(16))
-        case _, "array":
-            return _array_reader(kind)
-        case _, "record":
-            readers = [_reader(field["type"]) for field in kind["fields"]]
-            return lambda decoder: tuple([read(decoder) for read in readers])
-        case _, "fixed":
-            return _bytes_of(name, logical)
-        case _, ("float" | "double"):
-            return _float_reader(name)
-    return _method("read", name)
+    def __init__(self, columns: dict[int, str]) -> None:
+        self._columns = columns
+        self._lines: list[str] = []
+        self._indent = 2
+        self._variables = 0
 
+    def function(self, record: dict[str, Any]) -> Rows:
+        """Return the function for a record of this Avro schema."""
+        self._record(record)
+        verbs = [f"{verb}_{name}" for verb in ("read", "skip") for name in sorted(set(METHODS.values()))]
+        bound = [f"    {name} = decoder.{name}" for name in ("read", "skip", "read_ints", "read_int_bytes_dict", *verbs)]
+        empty = [f"        {' = '.join(self._columns.values())} = None"] if self._columns else []
+        row = f"({''.join(f'{name}, ' for name in self._columns.values())})"
+        source = ["def rows(decoder, count):", *bound, "    for _ in range(count):", *empty, *self._lines, f"        yield {row}"]
+        names: dict[str, Any] = {"decimal": _decimal, "as_uuid": _as_uuid, "number": _number, "check_negative": _check_negative}
+        exec("\n".join(source), names)
+        function: Rows = names["rows"]
+        return function
 
-def _union(branches: list[Read]) -> Read:
-    """Return a function for a union; the branch comes first."""
+    def _add(self, line: str) -> None:
+        self._lines.append("    " * self._indent + line)
 
-    def run(decoder: BinaryDecoder) -> Any:
-        return branches[decoder.read_int()](decoder)
+    def _new(self) -> str:
+        self._variables += 1
+        return f"value_{self._variables}"
 
-    return run
-
-
-def _method(verb: str, name: str) -> Read:
-    """Return the decoder's own method for a primitive type, with no function around it: each field of each row calls it."""
-    from pyiceberg.avro.decoder import new_decoder
-
-    if name == "null":
-        return lambda decoder: None
-    method: Read = getattr(type(new_decoder(b"")), f"{verb}_{METHODS[name]}")
-    return method
-
-
-def _bytes_of(name: str, kind: dict[str, Any]) -> Read:
-    if name == "fixed":
-        size = int(kind["size"])
-        return lambda decoder: decoder.read(size)
-    return lambda decoder: decoder.read_bytes()
-
-
-def _float_reader(name: str) -> Read:
-    """Return one object for every NaN, which equals itself in a tuple: it is part of a key."""
-
-    def read(decoder: BinaryDecoder) -> float:
-        value = decoder.read_float() if name == "float" else decoder.read_double()
-        return value if value == value else nan
-
-    return read
-
-
-def _array_reader(kind: dict[str, Any]) -> Read:
-    """Return a reader of arrays; a map with whole numbers as keys is an array of pairs in Avro."""
-    read = _reader(kind["items"])
-
-    def read_all(decoder: BinaryDecoder) -> list[Any]:
-        values = []
-        while count := decoder.read_int():
-            if count < 0:
-                decoder.read_int()
-            values += [read(decoder) for _ in range(abs(count))]
-        return values
-
-    return read_all
-
-
-def _skipper(kind: Any) -> Read:
-    """Return a function that passes over a value of this Avro type."""
-    if isinstance(kind, list):
-        return _union([_skipper(each) for each in kind])
-    name = kind if isinstance(kind, str) else kind["type"]
-    match name:
-        case "fixed":
-            size = int(kind["size"])
-            return lambda decoder: decoder.skip(size)
-        case "array":
-            return _array_skipper(_items_skipper(kind["items"]))
-        case "record":
-            skips = [_skipper(field["type"]) for field in kind["fields"]]
-
-            def skip_fields(decoder: BinaryDecoder) -> None:
-                for skip in skips:
-                    skip(decoder)
-
-            return skip_fields
-    return _method("skip", name)
-
-
-def _array_skipper(skip_items: Callable[[BinaryDecoder, int], Any]) -> Read:
-    def skip(decoder: BinaryDecoder) -> None:
-        while count := decoder.read_int():
-            if count < 0:  # the size of the block in bytes follows
-                decoder.skip(decoder.read_int())
+    def _record(self, record: dict[str, Any]) -> None:
+        for field in record["fields"]:
+            kind, column = field["type"], self._columns.get(field.get("field-id"))
+            if column is not None:
+                self._read(kind, column)
+            elif _name(kind) == "record":
+                self._record(kind)
             else:
-                skip_items(decoder, count)
+                self._skip(kind)
 
-    return skip
+    def _branches(self, kinds: list[Any], act: Callable[[Any], None]) -> None:
+        """Add the branches of a union; their number comes first. Nothing has to be done for null."""
+        branch, word = self._new(), "if"
+        self._add(f"{branch} = read_int()")
+        for place, kind in enumerate(kinds):
+            if kind != "null":
+                self._add(f"{word} {branch} == {place}:")
+                self._indent += 1
+                act(kind)
+                self._indent -= 1
+                word = "elif"
+        null = kinds.index("null") if "null" in kinds else -1
+        self._add(f"{word} {branch} != {null}: raise IndexError('a union has no such branch')")
+
+    def _read(self, kind: Any, into: str) -> None:
+        """Add what reads a value of this type into a variable, which is ``None`` before."""
+        if isinstance(kind, list):
+            self._branches(kind, lambda branch: self._read(branch, into))
+            return
+        match _logical(kind), _name(kind):
+            case "decimal", name:
+                self._add(f"{into} = decimal({_bytes(name, kind)}, {int(kind.get('scale', 0))})")
+            case "uuid", "fixed":
+                self._add(f"{into} = as_uuid(read(16))")
+            case _, "array":
+                self._read_array(kind["items"], into)
+            case _, "record":
+                values = [self._new() for _ in kind["fields"]]
+                for value, field in zip(values, kind["fields"], strict=True):
+                    self._add(f"{value} = None")
+                    self._read(field["type"], value)
+                self._add(f"{into} = ({''.join(f'{value}, ' for value in values)})")
+            case _, "fixed":
+                self._add(f"{into} = {_bytes('fixed', kind)}")
+            case _, ("float" | "double") as name:
+                self._add(f"{into} = number(read_{name}())")
+            case _, name:
+                self._add(f"{into} = read_{METHODS[name]}()")
+
+    def _read_array(self, items: Any, into: str) -> None:
+        """Add what reads an array; a map with whole numbers as keys is an array of pairs in Avro."""
+        count, item = self._new(), self._new()
+        self._add(f"{into} = []")
+        self._add(f"while {count} := read_int():")
+        self._indent += 1
+        self._add(f"if {count} < 0: read_int()  # the size of the block")
+        self._add(f"for _ in range(abs({count})):")
+        self._indent += 1
+        self._add(f"{item} = None")
+        self._read(items, item)
+        self._add(f"{into}.append({item})")
+        self._indent -= 2
+
+    def _skip(self, kind: Any) -> None:
+        """Add what passes over a value of this type."""
+        if isinstance(kind, list):
+            self._branches(kind, self._skip)
+            return
+        match _name(kind):
+            case "fixed":
+                self._add(f"skip({int(kind['size'])})")
+            case "array":
+                self._skip_array(kind["items"])
+            case "record":
+                for field in kind["fields"]:
+                    self._skip(field["type"])
+            case name:
+                self._add(f"skip_{METHODS[name]}()")
+
+    def _skip_array(self, items: Any) -> None:
+        """Add what passes over an array; the decoder does it at once for numbers and for the statistics of columns."""
+        count = self._new()
+        self._add(f"{count} = read_int()")
+        self._add(f"while {count}:")
+        self._indent += 1
+        self._add(f"if not 0 < {count} < {MOST_ITEMS}:")
+        self._add(f"    check_negative({count})")
+        self._add("    skip(read_int())  # the size of the block")
+        self._add(f"    {count} = read_int()")
+        self._add("    continue")
+        width, rest = _whole_numbers(items)
+        if rest:
+            self._add(f"read_int_bytes_dict({count}, {{}})")
+            self._add(f"{count} = read_int()")
+        elif width:
+            # The count of the next block, which ends the array when it is 0, is one more whole number.
+            self._add(f"{count} = read_ints({width} * {count} + 1)[-1]")
+        else:
+            self._add(f"for _ in range({count}):")
+            self._indent += 1
+            self._skip(items)
+            self._indent -= 1
+            self._add(f"{count} = read_int()")
+        self._indent -= 1
 
 
-def _items_skipper(kind: Any) -> Callable[[BinaryDecoder, int], Any]:
-    """Return a function that passes over so many items; the decoder does it at once for numbers and for statistics of columns."""
-    if kind in INTEGERS:
-        return lambda decoder, count: decoder.read_ints(count)
-    types = [field["type"] for field in kind["fields"]] if isinstance(kind, dict) and kind["type"] == "record" else []
-    if len(types) == 2 and types[0] in INTEGERS and types[1] in INTEGERS:
-        return lambda decoder, count: decoder.read_ints(2 * count)
-    if len(types) == 2 and types[0] in INTEGERS and types[1] in TEXTS:
-        return lambda decoder, count: decoder.read_int_bytes_dict(count, {})
-    skip = _skipper(kind)
+def _whole_numbers(items: Any) -> tuple[int, bool]:
+    """Return how many whole numbers an item consists of, 0 for other items, and whether bytes follow a single one."""
+    kinds = [items] if _name(items) != "record" else [field["type"] for field in items["fields"]]
+    if all(kind in INTEGERS for kind in kinds):
+        return len(kinds), False
+    if len(kinds) == 2 and kinds[0] in INTEGERS and kinds[1] in TEXTS:
+        return 1, True
+    return 0, False
 
-    def skip_each(decoder: BinaryDecoder, count: int) -> None:
-        for _ in range(count):
-            skip(decoder)
 
-    return skip_each
+def _name(kind: Any) -> str:
+    """Return the name of an Avro type, ``union`` for a union."""
+    if isinstance(kind, list):
+        return "union"
+    return str(kind if isinstance(kind, str) else kind["type"])
+
+
+def _logical(kind: Any) -> str | None:
+    return kind.get("logicalType") if isinstance(kind, dict) else None
+
+
+def _bytes(name: str, kind: dict[str, Any]) -> str:
+    return f"read({int(kind['size'])})" if name == "fixed" else "read_bytes()"
+
+
+def _decimal(unscaled: bytes, scale: int) -> Decimal:
+    return Decimal(int.from_bytes(unscaled, "big", signed=True)).scaleb(-scale)
+
+
+def _as_uuid(value: bytes) -> UUID:
+    return UUID(bytes=value)
+
+
+def _check_negative(count: int) -> None:
+    """Refuse more items than a file of Iceberg's can have. ``read_ints`` returns a negative count as an unsigned number."""
+    if 0 < count < 2**63:
+        raise IndexError(f"an array has {count} items")
+
+
+def _number(value: float) -> float:
+    """Return one object for every NaN: partition values are the keys of dictionaries, where only the same NaN is found again."""
+    return value if value == value else nan

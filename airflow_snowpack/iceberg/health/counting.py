@@ -21,9 +21,9 @@ from airflow_snowpack.iceberg.health.file_counts import FileCounts
 from airflow_snowpack.iceberg.metadata_reader import DELETE_PATH_FIELD, REFERENCED_DATA_FILE_FIELD
 
 if TYPE_CHECKING:
-    from pyiceberg.io import InputFile
     from pyiceberg.manifest import ManifestFile
 
+    from airflow_snowpack.iceberg.avro_columns import AvroBlocks
     from airflow_snowpack.iceberg.health.bounds import HealthBounds
     from airflow_snowpack.iceberg.metadata_reader import PartitionKey
 
@@ -64,7 +64,7 @@ class Counting:
         self._sizes = [0] * 64
         self.deleted_positions = self.deleted_equalities = 0
 
-    def add_deletes(self, manifest: ManifestFile, file: InputFile) -> None:
+    def add_deletes(self, manifest: ManifestFile, file: AvroBlocks) -> None:
         """Count the live entries of a delete manifest."""
         index = self._deletes = self._deletes or DeleteIndex(self._bounds)
         spec_id, partitions, added_by = manifest.partition_spec_id, self._of_spec(manifest), manifest.added_snapshot_id or 0
@@ -92,7 +92,7 @@ class Counting:
             else:
                 index.add_for_partition(key, sequence, equality=False)
 
-    def add_data(self, manifest: ManifestFile, file: InputFile) -> None:
+    def add_data(self, manifest: ManifestFile, file: AvroBlocks) -> None:
         """Count the live entries of a data manifest."""
         deletes, committed_ms, sizes = self._deletes, self._committed_ms, self._sizes
         low, high = self._bounds.min_file_size_bytes, self._bounds.max_file_size_bytes

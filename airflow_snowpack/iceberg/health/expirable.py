@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from airflow_snowpack.iceberg.avro_columns import AvroColumns
+from airflow_snowpack.iceberg.avro_columns import AvroColumns, read_blocks
 from airflow_snowpack.iceberg.health.counting import BYTES, DELETED, PATH, STATUS
 
 if TYPE_CHECKING:
@@ -40,6 +40,6 @@ def read_expirable_bytes(table: Table, expired: Collection[int]) -> int:
 
 def _live_files(io: FileIO, manifests: Iterable[ManifestFile]) -> Iterable[tuple[str, int]]:
     for manifest in manifests:
-        for status, path, size in READER.rows(io.new_input(manifest.manifest_path)):
+        for status, path, size in READER.rows(read_blocks(io.new_input(manifest.manifest_path))):
             if status != DELETED:
                 yield path, size

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import deque
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, replace
 from decimal import Decimal
-from itertools import islice
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
+from airflow_snowpack.iceberg.avro_columns import AvroBlocks, read_blocks
 from airflow_snowpack.iceberg.catalog import unreadable_errors
 from airflow_snowpack.iceberg.errors import TableUnreadable
 from airflow_snowpack.iceberg.health.bounds import HealthBounds
@@ -41,7 +41,9 @@ if TYPE_CHECKING:
 MANIFEST_TARGET_PROPERTY = "commit.manifest.target-size-bytes"
 MANIFEST_TARGET = 8 * 1024**2
 READERS = 4
-"""How many manifests are fetched from the storage at once. Those that wait to be counted are in memory, compressed."""
+"""How many manifests are fetched from the storage at once, if they have no more than :data:`READ_AHEAD_BYTES` together."""
+READ_AHEAD_BYTES = 16 * 1024**2
+"""Compressed; what has been read ahead is in memory decompressed."""
 PROPERTIES = ("snowpack.", "write.", "history.", "commit.", "gc.enabled", "compaction_skip")
 NOT_PROPERTIES = "write.metadata.metrics."
 """A wide table may have one of these for each column, and no maintenance depends on them."""
@@ -127,22 +129,22 @@ def _count(io: FileIO, manifests: Sequence[ManifestFile], bounds: HealthBounds, 
     return counting
 
 
-def _read_ahead(io: FileIO, manifests: Sequence[ManifestFile]) -> Iterator[tuple[ManifestFile, InputFile]]:
-    """Fetch the next manifests while one is counted: most of the time of a remote storage is its latency."""
-    from airflow_snowpack.iceberg.read_once import KeptFile
+def _read_ahead(io: FileIO, manifests: Sequence[ManifestFile]) -> Iterator[tuple[ManifestFile, AvroBlocks]]:
+    """Fetch and decompress the next manifests while one is counted."""
 
-    def fetch(manifest: ManifestFile) -> tuple[ManifestFile, InputFile]:
-        with io.new_input(manifest.manifest_path).open() as stream:
-            return manifest, KeptFile(manifest.manifest_path, stream.read())
+    def fetch(manifest: ManifestFile) -> tuple[ManifestFile, AvroBlocks]:
+        return manifest, read_blocks(io.new_input(manifest.manifest_path))
 
+    coming, bytes_ahead = deque(manifests), 0
+    ahead: deque[Future[tuple[ManifestFile, AvroBlocks]]] = deque()
     with ThreadPoolExecutor(READERS, thread_name_prefix="snowpack-manifests") as pool:
-        coming = iter(manifests)
-        ahead = deque(pool.submit(fetch, manifest) for manifest in islice(coming, READERS))
-        while ahead:
-            read = ahead.popleft().result()
-            if (following := next(coming, None)) is not None:
-                ahead.append(pool.submit(fetch, following))
-            yield read
+        while coming or ahead:
+            while coming and len(ahead) < READERS and (not ahead or bytes_ahead + coming[0].manifest_length <= READ_AHEAD_BYTES):
+                bytes_ahead += coming[0].manifest_length
+                ahead.append(pool.submit(fetch, coming.popleft()))
+            manifest, blocks = ahead.popleft().result()
+            bytes_ahead -= manifest.manifest_length
+            yield manifest, blocks
 
 
 def _improvable(counts: list[int], bounds: HealthBounds) -> tuple[int, int]:

@@ -1,0 +1,213 @@
+"""Reading columns of Avro files, in every form that the Avro specification allows and PyIceberg itself does not write."""
+
+from __future__ import annotations
+
+import io
+import json
+import zlib
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+import pytest
+from pyiceberg.avro.encoder import BinaryEncoder
+
+from airflow_snowpack.iceberg.avro_columns import AvroColumns, read_blocks
+from airflow_snowpack.iceberg.read_once import KeptFile
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    Write = Callable[[BinaryEncoder], None]
+
+SYNC = b"0123456789abcdef"
+LOCATION = "s3://lake/m.avro"
+
+
+def encoded(write: Write) -> bytes:
+    """Return what the encoder writes."""
+    stream = io.BytesIO()
+    write(BinaryEncoder(stream))
+    return stream.getvalue()
+
+
+def avro(fields: list[dict[str, Any]], *rows: Write, codec: str = "null", sync: bytes = SYNC) -> KeptFile:
+    """Return an Avro file with one block of these rows."""
+    schema = json.dumps({"type": "record", "name": "entry", "fields": fields})
+    block = b"".join(encoded(row) for row in rows)
+    if codec == "deflate":
+        block = zlib.compress(block)[2:-4]
+
+    def write(encoder: BinaryEncoder) -> None:
+        encoder.write(b"Obj\x01")
+        encoder.write_int(2)
+        for key, value in (("avro.schema", schema), ("avro.codec", codec)):
+            encoder.write_utf8(key)
+            encoder.write_utf8(value)
+        encoder.write_int(0)
+        encoder.write(SYNC)
+        encoder.write_int(len(rows))
+        encoder.write_bytes(block)
+        encoder.write(sync)
+
+    return KeptFile(LOCATION, encoded(write))
+
+
+def read(file: KeptFile, *field_ids: int) -> list[tuple[Any, ...]]:
+    """Return these columns of all rows."""
+    return list(AvroColumns(field_ids).rows(read_blocks(file)))
+
+
+def field(field_id: int, kind: Any) -> dict[str, Any]:
+    """Return a field of a record."""
+    return {"name": f"f{field_id}", "type": kind, "field-id": field_id}
+
+
+def numbers(*values: int) -> Write:
+    """Write whole numbers, one after the other."""
+    return lambda encoder: [encoder.write_int(value) for value in values] and None
+
+
+LAST = field(9, "long")
+"""Is read correctly only if all before it was skipped correctly."""
+
+
+def array(items: Any) -> dict[str, Any]:
+    return {"type": "array", "items": items}
+
+
+def pair(of: str) -> dict[str, Any]:
+    return {"type": "record", "name": "pair", "fields": [{"name": "key", "type": "int"}, {"name": "value", "type": of}]}
+
+
+def test_columns_come_in_the_requested_order_and_missing_ones_are_none() -> None:
+    file = avro([field(1, "int"), field(2, "long"), LAST], numbers(10, 20, 30), numbers(11, 21, 31))
+
+    assert read(file, 9, 7, 1) == [(30, None, 10), (31, None, 11)]
+
+
+def test_no_columns_are_as_many_empty_rows() -> None:
+    assert read(avro([LAST], numbers(1), numbers(2))) == [(), ()]
+
+
+@pytest.mark.parametrize(("union", "null"), [(["null", "long"], 0), (["long", "null"], 1)])
+def test_null_may_be_either_branch_of_a_union(union: list[str], null: int) -> None:
+    file = avro([field(1, union), LAST], numbers(null, 5), numbers(1 - null, 7, 6))
+
+    assert read(file, 1, 9) == [(None, 5), (7, 6)]
+    assert read(file, 9) == [(5,), (6,)]
+
+
+def test_a_union_of_several_types_is_read_and_skipped() -> None:
+    def text(encoder: BinaryEncoder) -> None:
+        encoder.write_int(2)
+        encoder.write_utf8("été")
+        encoder.write_int(2)
+
+    file = avro([field(1, ["null", "long", "string"]), LAST], numbers(1, 7, 1), text)
+
+    assert read(file, 1, 9) == [(7, 1), ("été", 2)]
+    assert read(file, 9) == [(1,), (2,)]
+
+
+@pytest.mark.parametrize("items", ["long", pair("long"), pair("bytes"), "string", array("int")], ids=str)
+def test_arrays_are_skipped_in_blocks_with_and_without_their_size(items: Any) -> None:
+    def write_item(encoder: BinaryEncoder) -> None:
+        if items in ("long", "string"):
+            encoder.write_int(3) if items == "long" else encoder.write_utf8("abc")
+        elif items == array("int"):
+            numbers(1, 4, 0)(encoder)
+        else:
+            encoder.write_int(1)
+            encoder.write_int(2) if items == pair("long") else encoder.write_bytes(b"xyz")
+
+    def row(encoder: BinaryEncoder) -> None:
+        encoder.write_int(2)
+        write_item(encoder)
+        write_item(encoder)
+        one = encoded(write_item)
+        numbers(-1, len(one))(encoder)
+        encoder.write(one)
+        encoder.write_int(1)
+        write_item(encoder)
+        numbers(0, 42)(encoder)
+
+    file = avro([field(1, array(items)), LAST], row, row)
+
+    assert read(file, 9) == [(42,), (42,)]
+    assert [len(values) for values, _ in read(file, 1, 9)] == [4, 4]
+
+
+def test_a_map_of_statistics_is_read_as_pairs() -> None:
+    def row(encoder: BinaryEncoder) -> None:
+        numbers(1, 2, 100)(encoder)
+        encoder.write_bytes(b"low")
+        encoder.write_int(101)
+        encoder.write_bytes(b"")
+        encoder.write_int(0)
+
+    assert read(avro([field(1, ["null", array(pair("bytes"))])], row), 1) == [([(100, b"low"), (101, b"")],)]
+
+
+def test_partition_values_are_what_pyiceberg_reads() -> None:
+    kinds = [
+        {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2},
+        {"type": "fixed", "name": "d", "size": 2, "logicalType": "decimal", "precision": 4, "scale": 1},
+        {"type": "fixed", "name": "u", "size": 16, "logicalType": "uuid"},
+        {"type": "fixed", "name": "b", "size": 3},
+        "boolean",
+        "double",
+        "float",
+        {"type": "int", "logicalType": "date"},
+    ]
+    known = UUID("6b1f8e4c-6a5e-4a6f-9a51-8f8c2b1d9e00")
+
+    def row(encoder: BinaryEncoder) -> None:
+        encoder.write_bytes((-12345).to_bytes(3, "big", signed=True))
+        encoder.write((77).to_bytes(2, "big", signed=True))
+        encoder.write(known.bytes)
+        encoder.write(b"abc")
+        encoder.write_boolean(True)
+        encoder.write_double(float("nan"))
+        encoder.write_float(0.5)
+        encoder.write_int(20_000)
+        encoder.write_int(1)
+
+    record = {"type": "record", "name": "r", "fields": [field(1000 + place, kind) for place, kind in enumerate(kinds)]}
+    file = avro([field(102, record), LAST], row, row)
+
+    (values, last), (again, _) = read(file, 102, 9)
+    assert values == (Decimal("-123.45"), Decimal("7.7"), known, b"abc", True, values[5], 0.5, 20_000)
+    assert values[5] != values[5]
+    assert (again, last) == (values, 1)
+    assert {values: 1}[again] == 1, "NaN is the same key in each row"
+    assert read(file, 9) == [(1,), (1,)]
+
+
+def test_compressed_blocks_are_read() -> None:
+    assert read(avro([LAST], numbers(7), codec="deflate"), 9) == [(7,)]
+
+
+@pytest.mark.parametrize(
+    "damaged",
+    [
+        KeptFile(LOCATION, b"PAR1 is not Avro"),
+        KeptFile(LOCATION, b""),
+        KeptFile(LOCATION, avro([LAST], numbers(1))._content[:-20]),
+        avro([LAST], numbers(1), sync=b"fedcba9876543210"),
+        avro([LAST], numbers(1), codec="lzma"),
+        avro([field(1, ["null", "long"]), LAST], numbers(5, 1)),
+        avro([field(1, {"type": "map", "values": "long"}), LAST], numbers(0, 1)),
+        avro([LAST, LAST], numbers(1)),
+        avro([LAST], numbers(1, 2)),
+        avro([field(1, array("long")), LAST], numbers(2**30, 1)),
+        KeptFile(LOCATION, avro([LAST], numbers(1))._content.replace(b"null", b"zstd").replace(b"zstd", b"\x00" * 4)),
+    ],
+    ids=[
+        *("another format", "empty", "cut off", "sync marker", "codec", "branch", "type", "too short", "too long"),
+        *("too many items", "name of a codec"),
+    ],
+)
+def test_a_damaged_file_is_an_error_that_names_it(damaged: KeptFile) -> None:
+    with pytest.raises(ValueError, match=f"{LOCATION} is not a valid Avro file: "):
+        read(damaged, 9, 1)
