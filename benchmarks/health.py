@@ -2,8 +2,8 @@
 
 The entries of the manifests name data files that do not exist, because neither way opens one. They have the statistics of ten
 columns, as Iceberg writes them by default, and Spark has written the manifests, as ``rewrite_manifests`` does. Spark answers five
-queries for what health has: counts by partition, when each partition was last written to, manifests, snapshots, branches and tags;
-the histogram of sizes is left out. Both run in turns on the same table in one process:
+queries for what health has: counts by partition, when each partition was last written to, manifests, snapshots, branches and
+tags; the histogram of sizes is left out. Both run in turns on the same table in one process:
 `python -m benchmarks.health beside results.json 3`.
 """
 
