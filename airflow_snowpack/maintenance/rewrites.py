@@ -7,8 +7,8 @@
 The invariant: "succeeded" means that nothing that was planned got lost on the way. With partial progress Iceberg swallows
 commits that fail, returns as usual and counts them nowhere (``failed_data_files_count`` is about files that could not be
 written). So after each call the table's own history is read: if another writer removed files meanwhile, or Spark worked and
-nothing was committed, the call is repeated. When nothing is left to do that costs one read of the manifests; otherwise it is the
-retry that was needed.
+nothing was committed, the call is repeated. If by the table's metadata the writer left nothing to do, the rest of the rewrite is
+worthless: the action ends with that evidence, and Spark is not called again.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from airflow_snowpack.errors import SnowpackError
+from airflow_snowpack.iceberg import MetadataReader
 from airflow_snowpack.jobs.model import ActionOutcome
 from airflow_snowpack.maintenance.action_run import Effect, counted
 from airflow_snowpack.maintenance.commits import failed_commits, is_conflict, is_refused
@@ -27,6 +28,8 @@ from airflow_snowpack.spark import SparkFailed, SparkInterrupted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from pyiceberg.table import Table
 
     from airflow_snowpack.iceberg.names import TableName
     from airflow_snowpack.maintenance.action_run import ActionRun
@@ -120,10 +123,30 @@ def rewrite(run: ActionRun, options: Rewrite) -> Effect:
         if tried.doubt is None:
             break
         log.warning("Try %d of %d of %s on %s: %s", number, run.tries, run.action, run.name, tried.doubt)
-        trail = run.trail(run.table(), branch)
+        table = run.table()
+        if tried.outraced and number < run.tries and (nothing := _nothing_left(run, options, table)) is not None:
+            return _made_worthless(shape, counts, nothing)
+        trail = run.trail(table, branch)
     if number > 1:
         counts[TRIES] = number
     return _conclude(shape, counts, tried)
+
+
+def _nothing_left(run: ActionRun, options: Rewrite, table: Table) -> Effect | None:
+    """Return why nothing is left to do after a writer's commits; ``None`` if something is, or that is unknown."""
+    if not options.only_if_needed:
+        return None
+    try:
+        return options.nothing_to_do(lambda: MetadataReader(table), now=run.now)
+    except Exception as problem:  # noqa: BLE001 - whatever the planner cannot read, Spark may
+        log.warning("plan_failed: Spark tries %s on %s again without a plan: %s", run.action, run.name, problem)
+        return None
+
+
+def _made_worthless(shape: Shape, counts: Mapping[str, int], nothing: Effect) -> Effect:
+    """Return the end of a rewrite whose remaining files a writer has replaced."""
+    done = _summary(shape, counts) if counts[shape.before] else f"No {shape.noun} was {shape.participle}"
+    return Effect(ActionOutcome.SUCCEEDED, f"{done}; a concurrent writer replaced the rest. {nothing.message}", dict(counts))
 
 
 def _try(run: ActionRun, options: Rewrite, trail: CommitTrail, *, strict: bool) -> Try:

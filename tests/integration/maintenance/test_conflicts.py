@@ -96,6 +96,29 @@ def test_another_try_works_with_what_the_writer_left(
     assert new_rows(spark, name) == 4
 
 
+def test_a_rewrite_whose_rest_a_writer_has_replaced_ends_instead_of_trying_again(
+    engine: SparkEngine,
+    job_for: Callable[..., Job],
+    rewritable: Callable[..., TableName],
+    table_of: Callable[[TableName], Table],
+    spark: SparkSession,
+    meanwhile: Callable[..., Any],
+) -> None:
+    name = rewritable(commits=3, parts=1, deletes=0)
+    with meanwhile(lambda: table_of(name).overwrite(ROWS)):
+        job = job_for(name, rewrite_data_files={**COMPACT, "only_if_needed": True})
+        result = engine.run(job, Action.REWRITE_DATA_FILES)
+
+    assert result.outcome is ActionOutcome.SUCCEEDED
+    assert result.message == (
+        "No file was compacted; a concurrent writer replaced the rest. "
+        "Nothing to do: 1 data file, 1 of them too small or too large, and no partition has enough of those"
+    )
+    assert "tries" not in result.metrics
+    assert engine._work.calls == 1
+    assert new_rows(spark, name) == 2
+
+
 def test_what_other_partitions_had_committed_counts_when_one_is_lost(
     spark: SparkSession,
     catalog: Catalog,
