@@ -256,6 +256,13 @@ IMAGE_TIMEOUT = arg(
     help="Wait for another process no longer than this (30s, 5m, 2h), then end with exit code 124",
 )  # fmt: skip
 
+# fleet
+PASS = arg("fleet_pass", metavar="PASS", help="A pass's id, or at least its first 8 characters")
+GB_HOURS = arg("--gb-hours", type=float, metavar="N", help="GB·h of Spark work at most, by estimate")
+FLEET_BYTES = arg("--bytes", metavar="SIZE", help="Bytes rewritten at most, by estimate, such as '500 GiB'")
+FLEET_TABLES = arg("--tables", type=_COUNT, metavar="N", help="How many tables at most")
+FLEET_TIME = arg("--time", metavar="PERIOD", help="Start no table that is not estimated to end within this time, such as 4h")
+
 # removals
 REMOVAL = arg("removal", metavar="REMOVAL", help="A removal's id, or at least its first 8 characters")
 REMOVAL_STATE = arg(

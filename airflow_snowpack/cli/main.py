@@ -221,6 +221,16 @@ IMAGES = (
             example="images forget 9f86d081884c --yes"),
 )  # fmt: skip
 
+FLEET = (
+    command("list", "fleet.list_passes", "List passes over all tables, the newest first", a.LIMIT, a.CURSOR, a.OUTPUT,
+            example="fleet list --limit 7"),
+    command("show", "fleet.show", "Show a pass: its report, and the state and reason of each table", a.PASS, a.OUTPUT,
+            example="fleet show 4f1c2b9a6d0e"),
+    command("run", "fleet.run", "Plan a pass, maintain its tables in this process, and print its report",
+            a.GB_HOURS, a.FLEET_BYTES, a.FLEET_TABLES, a.FLEET_TIME, a.CATALOG_CONN_ID, a.SPARK_CONN_ID, a.OUTPUT,
+            example="fleet run --tables 5 --time 30m"),
+)  # fmt: skip
+
 REMOVALS = (
     command("list", "removals.list_removals", "List removals, the latest plan first",
             a.REMOVALS_OF, a.REMOVAL_STATE, a.LIMIT, a.CURSOR, a.CATALOG_CONN_ID, a.OUTPUT,
@@ -272,6 +282,7 @@ def get_cli_commands() -> list[CLICommand]:
                 GroupCommand(name="builds", help="Builds: what is published, and rollbacks", subcommands=BUILDS),
                 GroupCommand(name="interim", help="Interim tables, which tasks pass to each other", subcommands=INTERIM),
                 GroupCommand(name="images", help="Images that workers build from Git repositories", subcommands=IMAGES),
+                GroupCommand(name="fleet", help="Passes over all tables of the catalog", subcommands=FLEET),
                 GroupCommand(name="removals", help="Lists of files and snapshots that await approval", subcommands=REMOVALS),
                 GroupCommand(name="db", help="The tables of the store", subcommands=DB),
                 command("queue", "queue.show", "Show how many jobs wait and run", a.OUTPUT, example="queue"),

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from airflow_snowpack.jobs import Job, Jobs
+    from airflow_snowpack.maintenance.fleet import Pass
+    from airflow_snowpack.maintenance.fleet.passes import FleetPasses
     from airflow_snowpack.maintenance.removals.model import Removal
     from airflow_snowpack.maintenance.removals.records import Removals
     from airflow_snowpack.runners.images import ImageRecord, ImageRecords
@@ -139,6 +141,24 @@ def find_removal(removals: Removals, given: str) -> Removal:
     if removal_id is None:
         raise RemovalNotFound(given)
     return removals.get(removal_id)
+
+
+def find_pass(passes: FleetPasses, given: str) -> Pass:
+    """Return the pass of an id, or the only pass whose id begins with the text.
+
+    :raises PassNotFound: there is no such pass.
+    :raises AmbiguousId: there are several.
+    :raises UsageProblem: the text has less than 8 characters.
+    """
+    from airflow_snowpack.maintenance.fleet.errors import PassNotFound
+
+    def beginning(text: str) -> Sequence[str]:
+        return passes.ids_beginning(text, limit=MATCHES_SHOWN + 1)
+
+    pass_id = _whole_id(given, beginning, ID_LENGTH, "a pass id")
+    if pass_id is None:
+        raise PassNotFound(given)
+    return passes.get(pass_id)
 
 
 def _whole_id(given: str, beginning: Callable[[str], Sequence[str]], length: int, what: str) -> str | None:

@@ -76,9 +76,14 @@ class Drain:
         ended: Counter[JobStatus] = Counter()
         # Without a choice, the worker only resumes what an earlier try of its task has claimed.
         self._count(ended, worker.run_once())
+        refused = None
         while not self._jobs.drain().on and (entry := self._choose()) is not None:
+            if entry.job_id == refused:
+                break  # it can be claimed and was not: the worker is leaving
             self._next = entry
-            self._count(ended, worker.run_once())
+            status = worker.run_once()
+            refused = entry.job_id if status is None else None
+            self._count(ended, status)
         return ended
 
     def _count(self, ended: Counter[JobStatus], status: JobStatus | None) -> None:

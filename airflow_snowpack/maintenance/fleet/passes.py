@@ -168,6 +168,13 @@ class FleetPasses:
             raise PassNotFound(pass_id)
         return pass_from(row)
 
+    def ids_beginning(self, beginning: str, *, limit: int = 10) -> Sequence[str]:
+        """Return the ids that begin with the short id of a list."""
+        beginning = storable(beginning)
+        query = sa.select(PASS.pass_id).where(PASS.pass_id >= beginning, PASS.pass_id < f"{beginning}g")
+        found = self.store.scalars(query.order_by(PASS.pass_id).limit(limit))
+        return [each for each in found if each.startswith(beginning)]
+
     def list(self, *, limit: int = PAGE_SIZE, cursor: str | None = None) -> Page[Pass]:
         """List the passes, the newest first.
 

@@ -40,6 +40,15 @@ BY_PART = PartitionSpec(PartitionField(source_id=1, field_id=1000, transform=Ide
 PARTS = Schema(NestedField(1, "part", LongType()))
 FIRST_DAGS = {README: "first_of_readme.py", GETTING_STARTED: "first_of_getting_started.py"}
 
+ONLY_FLEET = """
+rules:
+  - {{tables: "**", exclude: {table}, skip: other tests look at it}}
+  - tables: {table}
+    actions:
+      rewrite_data_files: {{thresholds: {{small_files: 5}}}}
+      remove_orphan_files: {{enabled: false}}
+"""
+
 
 @dataclass(frozen=True)
 class Examples:
@@ -47,6 +56,7 @@ class Examples:
 
     flights: TableName
     arrived: TableName
+    fleet: TableName
     anywhere: Path
     output: str
 
@@ -95,6 +105,8 @@ def examples(airflow_home: AirflowHome, jobs: Jobs, catalog: Catalog, new_table:
     consumer.look("an earlier run", lambda name: catalog.load_table(name.identifier))
     for part in parts:
         catalog.load_table(arrived.identifier).append(part)
+    fleet = new_table(parts)
+    (airflow_home.dags / "policies.yaml").write_text(ONLY_FLEET.format(table=fleet.dotted))
     anywhere = airflow_home.home / "anywhere.json"
     for page, file in FIRST_DAGS.items():
         (block,) = python_blocks(page)
@@ -124,7 +136,8 @@ def examples(airflow_home: AirflowHome, jobs: Jobs, catalog: Catalog, new_table:
         dags_test("snowpack_build_shards", "snowpack_build_shards.py"),
         dags_test("snowpack_map_reduce", "snowpack_map_reduce.py", fan_in=100),
         dags_test("snowpack_entries", "snowpack_entries.py", days=2, limit=2),
+        dags_test("snowpack_maintain_fleet", "snowpack_maintain_fleet.py"),
     )
     config = embedded_config(airflow_home)
     flights = TableName("lake", "demo", "flights", config.catalog_id)
-    return Examples(flights, arrived, anywhere, output)
+    return Examples(flights, arrived, fleet, anywhere, output)

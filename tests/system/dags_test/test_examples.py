@@ -15,6 +15,8 @@ from airflow_snowpack.builds.registry.model import RunStatus
 from airflow_snowpack.builds.registry.runs import BuildRegistry
 from airflow_snowpack.interim import InterimRegistry
 from airflow_snowpack.jobs import ActionOutcome, JobStatus
+from airflow_snowpack.maintenance.fleet import PassState
+from airflow_snowpack.maintenance.fleet.passes import FleetPasses
 from airflow_snowpack.scheduling import GateState
 from airflow_snowpack.store.tables.schedules import gated_runs
 from tests.system.dags_test.conftest import QUEUED
@@ -89,6 +91,21 @@ def test_the_worker_dag_runs_all_jobs_of_the_queue(examples: Examples, jobs: Job
         assert (job.status, job.error) == (JobStatus.COMPLETED, None)
         assert claimed.detail["worker"].startswith("snowpack_workers/")
     assert jobs.queue_depth() == 0
+
+
+def test_dags_test_of_the_fleet_maintains_the_tables_that_its_policies_name(
+    examples: Examples, jobs: Jobs, load: Callable[[TableName], Table]
+) -> None:
+    """Planned, maintained in a mapped task, and reported."""
+    (job,) = jobs.list(table=examples.fleet)
+    (done,) = FleetPasses(jobs.store).list().items
+    assert (job.status, job.error) == (JobStatus.COMPLETED, None)
+    assert str(job.submitted_by).startswith("snowpack_maintain_fleet/")
+    assert len(load(examples.fleet).inspect.files()) == 1
+    assert done.state is PassState.ENDED
+    assert done.report is not None
+    assert done.report["text"].splitlines()[0] in examples.output
+    assert done.counts["excluded"] > 3
 
 
 def test_with_nothing_configured_the_dag_that_also_runs_on_a_cluster_hands_its_table_on(examples: Examples) -> None:

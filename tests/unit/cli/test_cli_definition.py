@@ -51,6 +51,7 @@ def test_every_command_is_there() -> None:
         "builds list", "builds show", "builds verify", "builds publish", "builds rollback", "builds cleanup",
         "interim list", "interim show", "interim collect", "interim sweep", "interim adopt", "interim drop",
         "images list", "images show", "images build", "images forget",
+        "fleet list", "fleet show", "fleet run",
         "removals list", "removals show", "removals approve", "removals reject", "removals run",
         "drain on", "drain off", "drain status", "db upgrade", "db check",
         "db prune", "queue", "sweep", "audit", "lineage", "worker", "api",

@@ -1,0 +1,92 @@
+"""Passes over the fleet, and the tables in them."""
+
+from datetime import datetime
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from airflow_snowpack.humanize import SHORT_ID, plural, size
+from airflow_snowpack.maintenance.fleet.model import EntryState, Pass, PassEntry, PassState
+from airflow_snowpack.wire.listing import Column, Elapsed, Listing
+from airflow_snowpack.wire.shape import CatalogId, Database, From, Level, Moment, Shape
+
+STYLES = {
+    EntryState.MAINTAINED: "green",
+    EntryState.FAILED: "bold red",
+    EntryState.UNREADABLE: "bold red",
+    EntryState.WAITING: "yellow",
+    EntryState.GONE: "dim",
+}
+
+
+class PassShape(Shape):
+    """A pass over the tables of a catalog."""
+
+    pass_id: str = Field(examples=["4f1c2b9a6d0e4c7f8a3b5d1e9c2f7a60"])
+    owner: str = Field(description="The task instance that planned it.", examples=["snowpack_maintain_fleet/scheduled__1/plan"])
+    catalog: str = Field(examples=["lake"])
+    catalog_id: CatalogId
+    state: PassState
+    budget: Annotated[dict[str, Any], From(lambda pass_: pass_.budget.to_json())] = Field(description="Null: no limit.")
+    workers: int = Field(description="How many tables are maintained at a time.")
+    started_at: datetime
+    planned_at: Moment
+    ended_at: Moment
+    counts: dict[str, int] = Field(description="Tables that were `listed`, `unchanged`, `healthy` and so on.")
+    report: dict[str, Any] | None = Field(description="Null until the pass was reported.")
+
+
+class PassEntryShape(Shape):
+    """A table of a pass that needs maintenance or cannot be read."""
+
+    database: Annotated[Database, From("table.database")]
+    table_name: Annotated[Level, From("table.table")]
+    place: int = Field(description="In the order of the pass, from 0.")
+    state: EntryState
+    reason: str | None = Field(description="Why it waits, failed or cannot be read.")
+    evidence: dict[str, str] = Field(description="Why each action runs, by its name.")
+    gb_hours: Annotated[float, From("cost.gb_hours")] = Field(description="By estimate.")
+    bytes: Annotated[int, From("cost.bytes")] = Field(description="That are rewritten, by estimate.")
+    files_removed: int = Field(description="By estimate.")
+    deadline: Moment
+    passes_waited: int = Field(description="In how many passes before this one it did not fit.")
+    job_id: str | None
+
+
+def entry_style(entry: PassEntry) -> str:
+    """Return the terminal style of an entry's state."""
+    return STYLES.get(entry.state, "cyan")
+
+
+def _outcome(planned: Pass) -> str | None:
+    counts = (planned.report or {}).get("counts")
+    return counts and f"{counts['maintained']} maintained, {counts['failed']} failed, {counts['waiting']} waiting"
+
+
+PASSES: Listing[Pass] = Listing(
+    "passes",
+    PassShape.encode,
+    (
+        Column("pass", "pass_id", lambda planned: planned.pass_id[:SHORT_ID]),
+        Column("started", "started_at"),
+        Column("state", "state.value"),
+        Column("took", lambda planned: planned.ended_at and Elapsed(planned.started_at, planned.ended_at)),
+        Column("tables", lambda planned: planned.counts.get("listed", 0)),
+        Column("outcome", _outcome),
+        Column("owner", "owner"),
+    ),
+)
+
+ENTRIES: Listing[PassEntry] = Listing(
+    "tables",
+    PassEntryShape.encode,
+    (
+        Column("table", "table.dotted"),
+        Column("state", "state.value", style=entry_style),
+        Column("actions", lambda entry: tuple(entry.actions)),
+        Column("removes", "files_removed", lambda entry: plural(entry.files_removed, "file")),
+        Column("rewrites", "cost.bytes", lambda entry: size(entry.cost.bytes)),
+        Column("GB·h", "cost.gb_hours", lambda entry: f"{entry.cost.gb_hours:.2f}"),
+        Column("reason", "reason"),
+    ),
+)

@@ -1,0 +1,68 @@
+"""``airflow snowpack fleet``: list, show and run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from airflow_snowpack.maintenance.fleet import Budget, EntryState, PassEntry
+from airflow_snowpack.maintenance.fleet.budget import Cost
+from airflow_snowpack.maintenance.fleet.model import Planning
+from airflow_snowpack.maintenance.fleet.passes import FleetPasses
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from command_line import Run
+
+    from airflow_snowpack.iceberg import TableName
+    from airflow_snowpack.jobs import Jobs
+    from airflow_snowpack.maintenance.fleet import Pass
+
+pytestmark = pytest.mark.one_database
+
+
+@pytest.fixture
+def planned(jobs: Jobs, flights: TableName) -> Pass:
+    passes = FleetPasses(jobs.store)
+    planning = passes.begin("nightly/run/plan", "lake", flights.catalog_id, Budget(tables=1), workers=2, holder="worker-1")
+    assert isinstance(planning, Planning)
+    reason = "The budget of 1 table is used by tables that come first."
+    evidence = {"rewrite_data_files": "6 of 6 files are small"}
+    entry = PassEntry(flights, 0, EntryState.WAITING, reason, evidence, cost=Cost(1.5, 3072, 60.0), files_removed=5)
+    return passes.plan(planning, [entry], [], {"listed": 7, "healthy": 6})
+
+
+def test_passes_are_a_table_for_people_and_data_for_programs(snowpack: Run, planned: Pass) -> None:
+    listed = snowpack("fleet", "list").out
+    assert all(text in listed for text in (planned.pass_id[:12], "running", "nightly/run/plan"))
+    (body,) = snowpack("fleet", "list", "-o", "json").json["passes"]
+    assert (body["pass_id"], body["budget"]["tables"], body["counts"]["listed"]) == (planned.pass_id, 1, 7)
+
+
+def test_a_pass_is_shown_with_the_reason_of_each_table(snowpack: Run, planned: Pass) -> None:
+    shown = snowpack("fleet", "show", planned.pass_id[:8]).out
+    assert "7 tables: 0 unchanged, 6 healthy, 0 maintained, 0 failed, 1 waiting" in shown
+    assert "Waiting: 1 table: demo.flights: The budget of 1 table is used by tables that come first." in shown
+    body = snowpack("fleet", "show", planned.pass_id, "-o", "json").json
+    assert (body["tables"][0]["state"], body["tables"][0]["gb_hours"]) == ("waiting", 1.5)
+    assert body["tables"][0]["evidence"] == {"rewrite_data_files": "6 of 6 files are small"}
+    missing = snowpack("fleet", "show", "0" * 32)
+    assert (missing.code, "`airflow snowpack fleet list` shows the passes" in missing.err) == (4, True)
+
+
+def test_a_budget_that_cannot_be_read_is_refused_before_anything_is_planned(snowpack: Run, jobs: Jobs) -> None:
+    refused = snowpack("fleet", "run", "--bytes", "many")
+    assert (refused.code, "Use a size such as 500 GiB" in refused.err) == (2, True)
+    assert not FleetPasses(jobs.store).list().items
+
+
+@pytest.mark.usefixtures("flights")
+def test_a_pass_over_a_healthy_fleet_ends_without_spark(snowpack: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Six small files are below the default threshold, and the weekly search for orphan files is disabled."""
+    (tmp_path / "policies.yaml").write_text("default: {actions: {remove_orphan_files: {enabled: false}}}")
+    monkeypatch.setenv("AIRFLOW__SNOWPACK__POLICIES", str(tmp_path / "policies.yaml"))
+    monkeypatch.setattr("airflow_snowpack.worker.process.engines", None)
+    report = snowpack("fleet", "run", "--tables", "3", "-o", "json").json
+    assert (report["ended"], report["counts"]["listed"], report["counts"]["healthy"]) == (True, 1, 1)
