@@ -6,3 +6,9 @@ from .inventory import (
     refresher as refresher,
 )
 from .stored_locations import StoredLocations as StoredLocations, stored_locations as stored_locations
+from .table_scores import (
+    Condition as Condition,
+    ScoreCounts as ScoreCounts,
+    TableScore as TableScore,
+    TableScores as TableScores,
+)

@@ -183,16 +183,22 @@ class Inventory:
         :param after: ``database.table``: only those that come later, for the next page.
         """
         t = inventory_tables.c
-        query = sa.select(inventory_tables).where(t.catalog == self._key)
-        if database is not None:
-            query = query.where(t.database_name == storable(database))
-        if search:
-            dotted = t.database_name + "." + t.table_name
-            query = query.where(sa.func.lower(dotted).contains(storable(search).lower(), autoescape=True))
+        query = sa.select(inventory_tables).where(*self.conditions(database, search))
         if after is not None:
             query = query.where(t.table_key > f"{self._key}.{storable(after)}")
         rows = self._store.all(query.order_by(t.table_key).limit(limit))
         return [self.table(row.database_name, row.table_name) for row in rows]
+
+    def conditions(self, database: str | None, search: str | None) -> list[sa.ColumnElement[bool]]:
+        """Return the conditions for the rows of this catalog that match a filter, as :meth:`tables` has it."""
+        t = inventory_tables.c
+        where = [t.catalog == self._key]
+        if database is not None:
+            where.append(t.database_name == storable(database))
+        if search:
+            dotted = t.database_name + "." + t.table_name
+            where.append(sa.func.lower(dotted).contains(storable(search).lower(), autoescape=True))
+        return where
 
     def state(self) -> InventoryState:
         """How old the listing is, and what was wrong with the last try."""

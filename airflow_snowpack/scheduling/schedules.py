@@ -10,18 +10,22 @@ generation that stores its time and the newest event, and discards the pending r
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
 from airflow_snowpack.scheduling.errors import InvalidSchedule, ScheduleNotFound, ScheduleNotReadable
 from airflow_snowpack.scheduling.schedule import Schedule
 from airflow_snowpack.scheduling.schedule_writer import Origin, ScheduleWriter
+from airflow_snowpack.scheduling.triggers.trigger import table_key
 from airflow_snowpack.store import Actor, IdMaker, Store, new_id, storable
-from airflow_snowpack.store.tables.schedules import schedules
+from airflow_snowpack.store.tables.schedules import schedule_triggers, schedules
+
+if TYPE_CHECKING:
+    from airflow_snowpack.iceberg.names import TableName
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +131,11 @@ class Schedules:
         """
         query = matching(sa.select(schedules), dag_id=dag_id, enabled=enabled, search=search, after=after).limit(limit)
         return [_stored_from(row) for row in self.store.all(query)]
+
+    def of_table(self, table: TableName) -> Sequence[str]:
+        """Return the names of the schedules that listen to a table."""
+        listening = sa.select(schedule_triggers.c.schedule).where(schedule_triggers.c.event_key == table_key(table))
+        return self.store.scalars(listening.distinct().order_by(schedule_triggers.c.schedule))
 
     def count(self) -> dict[bool, int]:
         """Return the numbers of enabled (``True``) and suspended schedules."""

@@ -64,3 +64,28 @@ def made_health(**changes: Any) -> TableHealth:
         specs={0: (SpecField("month", "long", "identity", "month"),)},
     )
     return replace(health, **changes)
+
+
+def sick_health(partitions: int = 3, small: int = 400) -> TableHealth:
+    """Return the health of a table with so many small files in each of so many partitions, and ten good ones."""
+    parts = tuple(
+        made_partition(
+            values=(month,),
+            label=f"month={month}",
+            data_files=small + 10,
+            small_files=small,
+            small_bytes=small * MIB,
+            bytes=small * MIB + 5120 * MIB,
+            newest_at=None,
+        )
+        for month in range(1, partitions + 1)
+    )
+    return made_health(
+        data_files=sum(each.data_files for each in parts),
+        small_files=small * partitions,
+        small_bytes=small * partitions * MIB,
+        bytes=sum(each.bytes for each in parts),
+        partitions=parts,
+        partition_count=partitions,
+        file_sizes=(0, small * partitions, 0, 0, 0, 0, 0, 0, 0, 0, 10 * partitions),
+    )

@@ -29,7 +29,8 @@ def addresses(world: World) -> dict[str, str]:
 
     made = world.made
     return {
-        "tables": "/ui/",
+        "tables": "/ui/tables",
+        "table": "/ui/tables/payments/refunds",
         "jobs": "/ui/jobs?period=24h",
         "job-completed": f"/ui/jobs/{made['done'].job_id}",
         "job-running": f"/ui/jobs/{made['running'].job_id}",
@@ -71,6 +72,7 @@ def serve(world: World) -> str:
 def take(folder: Path, names: list[str], width: int = WIDTH) -> None:
     """Write ``<name>-light.png`` and ``<name>-dark.png``."""
     from builds_world import make_builds
+    from health_pages_world import make_month
     from interim_world import make_interim
     from lineage_world import make_lineage
     from made_images import make_images
@@ -90,6 +92,7 @@ def take(folder: Path, names: list[str], width: int = WIDTH) -> None:
         world.clock.moment = utc_now() - timedelta(minutes=130)
         make_images(world.store, world.clock.move)
         world.clock.let_go()
+        make_month(world)
         base = serve(world)
         chromium = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=ARGUMENTS.split())
         for scheme in ("light", "dark"):

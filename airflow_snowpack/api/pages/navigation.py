@@ -42,7 +42,7 @@ class Group(NamedTuple):
 
 # In the order in which people look for something.
 MENU = (
-    Group("Tables", (Place("Tables", "/ui/", "t", ("tables",)),)),
+    Group("Tables", (Place("Tables", "/ui/tables", "t", ("tables", "table")),)),
     Group("Jobs", (Place("Jobs", "/ui/jobs", "j", ("jobs", "job")),)),
     Group(
         "Schedules",

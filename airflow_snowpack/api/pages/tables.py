@@ -1,12 +1,15 @@
-"""The page of tables: each with its last maintenance, what comes next and who holds it."""
+"""The page of tables, those that need maintenance most first: each with its score, last job, next step and lock."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 
 from fastapi import APIRouter
 from fastapi.responses import HTMLResponse
 
-from airflow_snowpack.api.pages.page import Here, PageRoute, search_pages
+from airflow_snowpack.api.pages.page import Found, Here, PageRoute, search_pages
+from airflow_snowpack.inventory import TableScore, TableScores
 from airflow_snowpack.jobs import PRIORITIES, Job, JobStatus, TableExplanation, explain_tables
 from airflow_snowpack.maintenance import Action
 
@@ -23,17 +26,35 @@ SHOWN: dict[str, tuple[str, Fits]] = {
     "running": ("Waiting or running", lambda each: each.last is not None and not each.last.status.is_terminal),
 }
 
+ORDERS = {"": "Need", "name": "Name"}
+
 router = APIRouter(route_class=PageRoute)
 
 
-@router.get("/")
-def tables(page: Here) -> HTMLResponse:
-    asked = page.filter("database", "search") | {"show": page.choice("show", SHOWN)}
-    services, after = page.services, page.asked("after")
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A table in the list."""
 
-    def read(place: str | None) -> list[TableExplanation]:
+    explained: TableExplanation
+    score: TableScore
+
+
+@router.get("/")
+@router.get("/tables")
+def tables(page: Here) -> HTMLResponse:
+    asked = page.filter("database", "search") | {"show": page.choice("show", SHOWN), "order": page.choice("order", ORDERS)}
+    services, by_name = page.services, asked["order"] == "name"
+    scores, fits = TableScores(services.jobs.store, services.inventory), SHOWN[asked["show"]][1]
+
+    def read(cursor: str | None) -> list[Row]:
         which = {"database": asked["database"] or None, "search": asked["search"] or None}
-        return [*explain_tables(services.jobs, services.inventory.tables(**which, after=place, limit=PAGE + 1)).values()]
+        found = scores.page(**which, by_name=by_name, cursor=cursor, limit=PAGE + 1).items
+        explained = explain_tables(services.jobs, [each.table for each in found])
+        return [Row(explained[each.table], each) for each in found]
+
+    def search(cursor: str | None) -> Found[Row, str]:
+        place_of = partial(scores.cursor_after, by_name=by_name)
+        return search_pages(read, lambda row: place_of(row.score), lambda row: fits(row.explained), cursor, PAGE, LOOKED_AT)
 
     state = services.inventory.state()
     return page.render(
@@ -42,8 +63,9 @@ def tables(page: Here) -> HTMLResponse:
         asked,
         state=state,
         stale=state.refreshed_at is not None and (page.now - state.refreshed_at).total_seconds() > STALE_AFTER_S,
-        found=search_pages(read, lambda each: each.table.dotted, SHOWN[asked["show"]][1], after or None, PAGE, LOOKED_AT),
-        after=after,
+        found=page.listed(search, "after"),
+        after=page.asked("after"),
+        orders=list(ORDERS.items()),
         shown=[(value, label) for value, (label, _) in SHOWN.items()],
         actions=services.order,
         priorities=PRIORITIES,

@@ -6,17 +6,16 @@ from collections import Counter
 from itertools import zip_longest
 from typing import TYPE_CHECKING
 
+from airflow_snowpack.api.pages.drawing import ColumnChart, column_chart, counted, size_chart
 from airflow_snowpack.api.pages.figures import FULL, LEAST, Bar, Figure
-from airflow_snowpack.cli.reports.drawing import ColumnChart, column_chart, counted
 from airflow_snowpack.cli.reports.page import render
-from airflow_snowpack.humanize import number, size
+from airflow_snowpack.humanize import number
 from airflow_snowpack.maintenance.assessment.model import State
 
 if TYPE_CHECKING:
     from airflow_snowpack.maintenance.assessment import Assessment, TableAssessment
 
 MOST_FIGURES = 12
-MIB = 1024**2
 
 
 def assessment_page(found: Assessment, summary: str) -> str:
@@ -43,12 +42,7 @@ def _scores(found: Assessment) -> ColumnChart:
 
 def _sizes(found: Assessment) -> ColumnChart:
     totals = [sum(counts) for counts in zip_longest(*(row.health.file_sizes for row in found.rows if row.health), fillvalue=0)]
-    return column_chart([counted(_range(place), count, "data files") for place, count in enumerate(totals)])
-
-
-def _range(place: int) -> str:
-    """Return the sizes of a place of :attr:`TableHealth.file_sizes`."""
-    return "<1 MiB" if place == 0 else f"≥{size(2 ** (place - 1) * MIB)}".replace(".0 ", " ")
+    return size_chart(totals)
 
 
 def _figures(found: Assessment) -> list[Figure]:

@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from airflow_snowpack import humanize
@@ -19,7 +19,8 @@ from airflow_snowpack.cli.errors import UsageProblem
 @cache
 def _environment() -> Environment:
     environment = Environment(
-        loader=PackageLoader("airflow_snowpack.cli.reports"),
+        # The charts are those of the pages.
+        loader=ChoiceLoader([PackageLoader("airflow_snowpack.cli.reports"), PackageLoader("airflow_snowpack.api.pages")]),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,

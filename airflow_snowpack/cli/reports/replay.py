@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from airflow_snowpack.cli.reports.drawing import LineChart, Series, line_chart
+from airflow_snowpack.api.pages.drawing import LineChart, Series, line_chart
 from airflow_snowpack.cli.reports.page import render
 
 if TYPE_CHECKING:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 from datetime import timedelta
 from typing import TYPE_CHECKING, NoReturn
@@ -11,6 +10,7 @@ import httpx
 import pytest
 import sqlalchemy as sa
 from app_client import AppClient
+from page_reading import HOSTILE, Browser, words
 from pages_world import SPARK_ERROR, SomebodyIs, World, app_of, compacted, did, expired, open_world
 
 from airflow_snowpack.api import build_app
@@ -25,28 +25,8 @@ if TYPE_CHECKING:
 
     from fastapi import FastAPI
 
-HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>"
 TABLES = ("analytics.page_views", "analytics.sessions", "payments.refunds")
 EVERY_PAGE = ("/ui/", "/ui/jobs", "/ui/locks", "/ui/queue", "/ui/audit")
-
-
-class Browser:
-    """Asks the app for pages, without a network between them."""
-
-    def __init__(self, app: object, root_path: str = "") -> None:
-        self._transport = httpx.ASGITransport(app=app, root_path=root_path)  # type: ignore[arg-type]
-
-    def get(self, path: str) -> httpx.Response:
-        async def ask() -> httpx.Response:
-            async with httpx.AsyncClient(transport=self._transport, base_url="http://snowpack.test") as client:
-                return await client.get(path, headers={"Accept": "text/html"})
-
-        return asyncio.run(ask())
-
-    def text(self, path: str) -> str:
-        answer = self.get(path)
-        assert answer.status_code == 200, answer.text
-        return answer.text
 
 
 @pytest.fixture
@@ -59,12 +39,6 @@ def world(tmp_path: Path, sqlite_url: str) -> Iterator[World]:
 @pytest.fixture
 def browser(app: FastAPI) -> Browser:
     return Browser(app)
-
-
-def words(page: str) -> str:
-    """What a person reads: no tags, no runs of spaces."""
-    body = re.sub(r"<(script|style)\b.*?</\1>", "", page, flags=re.DOTALL)
-    return " ".join(re.sub(r"<[^>]+>", " ", body).split())
 
 
 @pytest.mark.parametrize("path", EVERY_PAGE)
@@ -123,11 +97,11 @@ def test_tables_that_need_attention_can_be_shown_alone(world: World, browser: Br
 
 def test_tables_come_in_pages(world: World, browser: Browser, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("airflow_snowpack.api.pages.tables.PAGE", 2)
-    first = browser.text("/ui/?database=analytics&search=")
+    first = browser.text("/ui/tables?database=analytics&search=")
     assert "after=" not in first
-    first = browser.text("/ui/")
+    first = browser.text("/ui/tables")
     (after,) = re.findall(r'href="\?after=([^"]+)"', first)
-    second = browser.text(f"/ui/?after={after}")
+    second = browser.text(f"/ui/tables?after={after}")
     keys = re.findall(r'<tr data-key="([^"]+)"', first + second)
     assert keys == [f"lake.{name}" for name in TABLES]
 

@@ -348,6 +348,7 @@ function onButton(button) {
 
 /** What a change of builds came to, where it is not what was hoped for. */
 function outcomeOf(answer) {
+  if (typeof answer?.problem === "string") return answer.problem;
   if (answer?.moved === false) return answer.reason;
   if (answer?.done === false) return "This takes a while and continues in the background.";
   if (answer?.failed) return `${answer.failed.toLocaleString("en")} deletions failed. The next cleanup retries them.`;

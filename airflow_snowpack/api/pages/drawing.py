@@ -11,13 +11,14 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from airflow_snowpack.api.pages.charts import HEIGHT, RIGHT, TOP, WIDTH, Chart, rounded_up
-from airflow_snowpack.humanize import number
+from airflow_snowpack.humanize import number, size
 
 LEFT, BELOW = 62, 22
 LEAST = 1.0
 """What is not zero can be seen."""
 LABELS = 8
 GAP, WIDEST = 4, 160.0
+MIB = 1024**2
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,3 +129,16 @@ def _axis(most: float) -> tuple[Callable[[float], float], tuple[tuple[int, float
 def counted(label: str, count: int, noun: str) -> tuple[str, float, str]:
     """Return a column of a count."""
     return label, count, f"{label}: {number(count)} {noun}"
+
+
+def size_chart(file_sizes: Sequence[int]) -> ColumnChart:
+    """Draw how many data files there are by size.
+
+    :param file_sizes: as :attr:`TableHealth.file_sizes` has them.
+    """
+    return column_chart([counted(size_range(place), count, "data files") for place, count in enumerate(file_sizes)])
+
+
+def size_range(place: int) -> str:
+    """Return the sizes of a place of :attr:`TableHealth.file_sizes`."""
+    return "<1 MiB" if place == 0 else f"≥{size(2 ** (place - 1) * MIB)}".replace(".0 ", " ")

@@ -1,0 +1,127 @@
+"""The page of a table: its score and what lowers it, its files and partitions, its plan, and what happened to it.
+
+All of it is from stored rows, by a bounded number of statements: a catalog that does not answer slows the page down no more than
+a table with a million files does. The button "Read again" reads the metadata.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from fastapi import APIRouter
+from fastapi.responses import HTMLResponse
+
+from airflow_snowpack.api.pages.drawing import LineChart, Series, line_chart, size_chart
+from airflow_snowpack.api.pages.figures import FULL
+from airflow_snowpack.api.pages.page import Here, Page, PageRoute
+from airflow_snowpack.api.pages.tables import did, ended, suggested
+from airflow_snowpack.api.parameters import NamedTable
+from airflow_snowpack.humanize import duration, plural, size
+from airflow_snowpack.iceberg import TableHealth, TableName, TableNotFound
+from airflow_snowpack.inventory import Condition, HealthPoint
+from airflow_snowpack.jobs import PRIORITIES, JobFilter, explain_tables
+from airflow_snowpack.lineage.graph import Lineage, LineageGraph
+from airflow_snowpack.maintenance.planning import Estimate, TablePlan
+from airflow_snowpack.maintenance.planning.table_plan import plan_table
+from airflow_snowpack.maintenance.policies import InvalidPolicies, PoliciesNotFound
+
+TREND_DAYS = 30
+PARTITIONS = 10
+JOBS = 8
+
+router = APIRouter(route_class=PageRoute)
+
+
+@router.get("/tables/{database:name}/{table:name}")
+def table(page: Here, name: NamedTable) -> HTMLResponse:
+    services = page.services
+    records, jobs = services.installation.health_records, services.jobs
+    record = records.get([name]).get(name)
+    is_listed = services.inventory.has(name)
+    latest = jobs.page(JobFilter(table=name), limit=JOBS).items
+    if not is_listed and record is None and not latest:
+        raise TableNotFound(name.dotted, name.catalog)
+    health = None if record is None else record.health
+    history = records.history(name, TREND_DAYS)
+    planned = _plan(page, name, health) if health else None
+    lineage = Lineage(jobs.store).graph(str(name), depth=1)
+    return page.render(
+        "table.html",
+        name.dotted,
+        table=name,
+        is_listed=is_listed,
+        record=record,
+        health=health,
+        score=record.score if record else None,
+        condition=Condition.of(record.score.total if record and record.score else None, record.problem if record else None),
+        sizes=size_chart(health.file_sizes) if health and health.data_files else None,
+        score_trend=line_chart([_series("score", "running", history)]) if history else None,
+        files_trend=_files_trend(history) if history else None,
+        points=list(reversed(history)),
+        partitions=[each for each in health.partitions if each.label][:PARTITIONS] if health else [],
+        planned=planned,
+        work=work,
+        explained=explain_tables(jobs, [name])[name],
+        jobs=latest,
+        schedules=services.schedules().of_table(name),
+        upstream=_neighbours(lineage, -1),
+        downstream=_neighbours(lineage, 1),
+        full=FULL,
+        did=did,
+        ended=ended,
+        actions=services.order,
+        priorities=PRIORITIES,
+        suggested=suggested,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """The plan of a table from its stored health.
+
+    :param plan: ``None`` when there is a problem.
+    :param problem: why the policies cannot be used.
+    :param is_inexact: the health was read with other bounds than those of the policy.
+    """
+
+    plan: TablePlan | None
+    problem: str | None = None
+    is_inexact: bool = False
+
+
+def _plan(page: Page, name: TableName, health: TableHealth) -> Planned:
+    services = page.services
+    try:
+        policy = services.installation.policies.of(name, health.properties)
+    except (InvalidPolicies, PoliciesNotFound) as problem:
+        return Planned(None, str(problem))
+    history = services.jobs.action_histories([name])[name]
+    plan = plan_table(health, policy, now=page.now, history=history, order=services.order)
+    return Planned(plan, is_inexact=policy.bounds != health.bounds)
+
+
+def work(estimate: Estimate) -> str:
+    """What an action takes, in a line."""
+    removed = estimate.files_removed - estimate.files_added
+    parts = [
+        f"{plural(removed, 'file')} fewer" if removed > 0 else "",
+        f"{size(estimate.bytes_rewritten)} rewritten" if estimate.bytes_rewritten else "",
+        f"{size(estimate.bytes_freed)} freed" if estimate.bytes_freed else "",
+        plural(estimate.snapshots_expired, "snapshot") if estimate.snapshots_expired else "",
+        f"about {duration(estimate.seconds)}",
+        f"{estimate.gb_hours:.2f} GB·h" if estimate.gb_hours >= 0.005 else "",
+    ]
+    return ", ".join(part for part in parts if part)
+
+
+def _series(label: str, tone: str, history: Sequence[HealthPoint]) -> Series:
+    name = label.replace(" ", "_")
+    return Series(label, tone, [(point.read_at, getattr(point, name)) for point in history])
+
+
+def _files_trend(history: Sequence[HealthPoint]) -> LineChart:
+    tones = {"data files": "running", "small files": "waiting", "delete files": "deletes"}
+    return line_chart([_series(label, tone, history) for label, tone in tones.items()])
+
+
+def _neighbours(graph: LineageGraph, depth: int) -> list[str]:
+    return [node.name for node in graph.nodes if node.depth == depth]

@@ -1,0 +1,167 @@
+"""The tables of a catalog by their need of maintenance, from stored health alone.
+
+    scores = TableScores(store, inventory)
+    scores.page(database="analytics", limit=50).items[0].score      # that of the table which needs it most
+    scores.counts().sick
+
+A table that cannot be read comes first, then the lowest score; tables whose health was never read come last. A score changes
+when a table is read again: a table may then move from one page to another while somebody turns the pages.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, cast
+
+import sqlalchemy as sa
+
+from airflow_snowpack.iceberg.names import TableName
+from airflow_snowpack.store import Keyset, Page
+from airflow_snowpack.store.tables.health import table_health
+from airflow_snowpack.store.tables.jobs import inventory_tables
+
+if TYPE_CHECKING:
+    from airflow_snowpack.inventory.inventory import Inventory
+    from airflow_snowpack.store import Store
+
+HEALTHY_FROM = 80
+SICK_BELOW = 50
+UNREADABLE, NOT_READ = -1, 101
+"""Places before the lowest and after the highest score."""
+BY_NEED, BY_NAME = ("need", "row_key"), ("row_key",)
+
+
+class Condition(StrEnum):
+    """A table by its score: ``SICK`` below 50, ``FAIR`` below 80, or ``HEALTHY``.
+
+    ``UNREADABLE``: its metadata could not be read. ``NOT_READ``: no health is stored.
+    """
+
+    UNREADABLE = "unreadable"
+    SICK = "sick"
+    FAIR = "fair"
+    HEALTHY = "healthy"
+    NOT_READ = "not_read"
+
+    @classmethod
+    def of(cls, score: int | None, problem: str | None = None) -> Condition:
+        """Return the condition of a table with this score, or with this problem instead."""
+        if score is None:
+            return cls.NOT_READ if problem is None else cls.UNREADABLE
+        return cls.SICK if score < SICK_BELOW else cls.FAIR if score < HEALTHY_FROM else cls.HEALTHY
+
+
+@dataclass(frozen=True, slots=True)
+class TableScore:
+    """What the store has of one table.
+
+    :param score: from 0 (sick) to 100 (healthy); ``None`` when the table was never read, or could not be read.
+    :param problem: why it could not be read.
+    :param read_at: when that was; ``None`` for never.
+    :param need: its place in the order, from ``-1``; ``row_key`` orders tables of one need.
+    """
+
+    table: TableName
+    score: int | None
+    problem: str | None
+    read_at: datetime | None
+    need: int
+    row_key: str
+
+    @property
+    def condition(self) -> Condition:
+        return Condition.of(self.score, self.problem)
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreCounts:
+    """The tables of a catalog by their condition.
+
+    :param oldest_read_at: when the health that is oldest was read; ``None`` without any.
+    """
+
+    by_condition: dict[Condition, int]
+    oldest_read_at: datetime | None = None
+
+    @property
+    def sick(self) -> int:
+        """Tables with a score below 50."""
+        return self.by_condition[Condition.SICK]
+
+    @property
+    def unreadable(self) -> int:
+        """Tables whose metadata could not be read."""
+        return self.by_condition[Condition.UNREADABLE]
+
+    @property
+    def not_read(self) -> int:
+        """Tables without stored health."""
+        return self.by_condition[Condition.NOT_READ]
+
+
+class TableScores:
+    """The scores of the listed tables of one catalog."""
+
+    def __init__(self, store: Store, inventory: Inventory) -> None:
+        self._store = store
+        self._inventory = inventory
+
+    def page(
+        self,
+        *,
+        database: str | None = None,
+        search: str | None = None,
+        by_name: bool = False,
+        cursor: str | None = None,
+        limit: int = 100,
+    ) -> Page[TableScore]:
+        """Return a page of the tables, those that need maintenance most first, in one statement.
+
+        :param search: part of ``database.table``, upper and lower case alike.
+        :param by_name: in the order of their names instead.
+        :param cursor: ``next`` of the page before.
+        :raises InvalidCursor: no page returned it.
+        """
+        tables = self._scored(database, search)
+        order = Keyset(*(cast("sa.Column[Any]", tables.c[name]) for name in (BY_NAME if by_name else BY_NEED)))
+        query = sa.select(tables).where(*order.beyond(cursor)).order_by(*order.order()).limit(limit + 1)
+        return order.page(self._store.all(query), limit, self._score)
+
+    @staticmethod
+    def cursor_after(last: TableScore, *, by_name: bool = False) -> str:
+        """Return the cursor of the page that begins after this table."""
+        return Keyset.cursor(*(getattr(last, name) for name in (BY_NAME if by_name else BY_NEED)))
+
+    def counts(self) -> ScoreCounts:
+        """Count the tables by their condition, in one statement."""
+        tables = self._scored(None, None)
+        number, oldest = sa.func.count().label("number"), sa.func.min(tables.c.read_at).label("oldest")
+        grouped = sa.select(tables.c.need, number, oldest).group_by(tables.c.need)
+        found, oldest_read_at = dict.fromkeys(Condition, 0), list[datetime]()
+        for row in self._store.all(grouped):
+            found[_condition(row.need)] += row.number
+            oldest_read_at += [row.oldest] if row.oldest is not None else []
+        return ScoreCounts(found, min(oldest_read_at, default=None))
+
+    def _scored(self, database: str | None, search: str | None) -> sa.Subquery:
+        """Select the listed tables with their stored health."""
+        t, h = inventory_tables.c, table_health.c
+        prefix = self._inventory.table("a", "a").lock_key.removesuffix("a.a")
+        health_key = sa.literal(prefix) + t.database_name + "." + t.table_name
+        need = sa.case((h.problem.is_not(None), UNREADABLE), else_=sa.func.coalesce(h.score, NOT_READ))
+        columns = (t.database_name, t.table_name, h.score, h.problem, h.read_at)
+        query = sa.select(t.table_key.label("row_key"), *columns, sa.type_coerce(need, sa.Integer).label("need"))
+        listed = query.select_from(inventory_tables.outerjoin(table_health, h.table_key == health_key))
+        return listed.where(*self._inventory.conditions(database, search)).subquery("scored")
+
+    def _score(self, row: Any) -> TableScore:
+        table = self._inventory.table(row.database_name, row.table_name)
+        return TableScore(table, row.score, row.problem, row.read_at, row.need, row.row_key)
+
+
+def _condition(need: int) -> Condition:
+    if need == UNREADABLE:
+        return Condition.UNREADABLE
+    return Condition.of(None if need == NOT_READ else need)

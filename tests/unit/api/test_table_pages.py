@@ -1,0 +1,190 @@
+"""The page of a table, and the list of tables by their need: from stored rows, whatever the catalog does."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from typing import TYPE_CHECKING, NoReturn
+
+import pytest
+import sqlalchemy as sa
+from health_pages_world import keep
+from made_health import made_health, sick_health
+from page_reading import HOSTILE, Browser, words
+from pages_world import World, compacted, open_world
+
+from airflow_snowpack.iceberg import CatalogUnreachable
+from airflow_snowpack.inventory import Condition, TableScores
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from fastapi import FastAPI
+
+
+TABLES = ("analytics.page_views", "analytics.sessions", "payments.refunds", "payments.transactions")
+PAGE = "/ui/tables/analytics/page_views"
+MOST_STATEMENTS = 40
+"""Of the page of a table with the frame around it."""
+
+
+@pytest.fixture
+def world(tmp_path: Path, sqlite_url: str) -> Iterator[World]:
+    opened = open_world(tmp_path, tables=TABLES, url=sqlite_url)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def browser(app: FastAPI) -> Browser:
+    return Browser(app)
+
+
+def test_a_table_shows_its_score_its_partitions_and_a_plan_with_reasons(world: World, browser: Browser) -> None:
+    keep(world, "analytics.page_views", sick_health())
+    page = browser.text(PAGE)
+    said = words(page)
+    assert "1,200 of 1,230 data files below 384.0 MiB" in said
+    assert "Rewrite data files run 1,200 of 1,230 files below 384.0 MiB" in said
+    assert "Expire snapshots skip" in said
+    assert [each for each in ("month=1", "month=2", "month=3") if each in said] == ["month=1", "month=2", "month=3"]
+    assert "≥512 MiB: 30 data files" in page
+    assert page.count('<path class="line-running"') == 2
+    assert 'data-actions="rewrite_data_files' in page
+
+
+def test_the_trend_has_a_point_for_each_reading_of_30_days(world: World, browser: Browser) -> None:
+    for small in (400, 300, 20):
+        keep(world, "analytics.page_views", sick_health(small=small))
+        world.clock.move(days=1)
+    (table,) = re.findall(r"<summary>Show as a table</summary>.*?</table>", browser.text(PAGE), re.DOTALL)
+    assert table.count("<tr><td>") == 3
+    world.clock.move(days=29)
+    assert browser.text(PAGE).count("<tr><td><time") == 1
+
+
+def test_the_page_names_the_schedules_the_lock_and_the_jobs_of_its_table(world: World, browser: Browser) -> None:
+    from airflow_snowpack.scheduling import Schedule, parse_trigger
+
+    job = world.submit("analytics.page_views")
+    world.run(job, [compacted(1284, 93, 521)])
+    world.jobs.locks.acquire(world.table("analytics.page_views"), "etl/close", ttl=timedelta(hours=1))
+    arrival = {"bytes_added": {"table": "analytics.page_views", "size": "1.5GB"}}
+    world.services.schedules().create(Schedule(name="views", dag_id="compact", enabled=True, trigger=parse_trigger(arrival)))
+    said = words(browser.text(PAGE))
+    assert "Locked by etl/close" in said
+    assert "Schedules that listen to it views" in said
+    assert f"{job.job_id[:8]} completed Compacted 1,284 files into 93" in said
+    assert "No health is stored yet" in said
+
+
+def test_a_table_that_could_not_be_read_shows_the_reason(world: World, browser: Browser) -> None:
+    world.installation.health_records.unreadable(world.table("analytics.page_views"), "", HOSTILE)
+    page = browser.text(PAGE)
+    assert "The metadata could not be read" in words(page)
+    assert HOSTILE not in page
+    assert "&lt;script&gt;" in page
+
+
+def test_a_table_of_which_nothing_is_known_is_not_found(browser: Browser) -> None:
+    answer = browser.get("/ui/tables/analytics/page_vews")
+    assert answer.status_code == 404
+    assert "has no table &#39;analytics.page_vews&#39;" in answer.text
+    assert browser.get("/ui/tables/analytics/no.name").status_code == 422
+
+
+def test_a_table_that_was_dropped_keeps_its_page(world: World, browser: Browser) -> None:
+    keep(world, "analytics.dropped", sick_health())
+    assert "The list of tables does not have this table" in words(browser.text("/ui/tables/analytics/dropped"))
+
+
+def test_policies_that_cannot_be_used_are_shown_in_place_of_the_plan(world: World, browser: Browser, tmp_path: Path) -> None:
+    from airflow_snowpack.maintenance.policies import PoliciesFile
+
+    keep(world, "analytics.page_views", sick_health())
+    (tmp_path / "policies.yaml").write_text("rules: 7\n")
+    object.__setattr__(world.installation, "policies_file", PoliciesFile(tmp_path / "policies.yaml"))
+    assert "The policies cannot be used." in words(browser.text(PAGE))
+
+
+def test_the_page_of_a_table_asks_no_catalog_and_a_bounded_number_of_statements(
+    world: World, browser: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> NoReturn:
+        raise CatalogUnreachable("lake", OSError("The catalog is down"))
+
+    def statements() -> int:
+        seen: list[str] = []
+
+        def note(conn: object, cursor: object, statement: str, *rest: object) -> None:
+            seen.append(statement)
+
+        sa.event.listen(world.store.engine, "before_cursor_execute", note)
+        browser.text(PAGE)
+        sa.event.remove(world.store.engine, "before_cursor_execute", note)
+        return len([each for each in seen if "inventory_refreshes" not in each])  # listed anew by a thread of its own
+
+    keep(world, "analytics.page_views", sick_health(partitions=1))
+    browser.text(PAGE)
+    monkeypatch.setattr(world.inventory, "_load_catalog", refuse)
+    monkeypatch.setattr(world.inventory, "_catalog", None)
+    few = statements()
+    for day in range(20):
+        keep(world, "analytics.page_views", sick_health(partitions=150, small=10 + day))
+        world.run(world.submit("analytics.page_views"), [compacted(10, 1, 2)])
+        world.clock.move(days=1)
+    assert statements() <= few + 1  # one to read what the newest job did
+    assert few <= MOST_STATEMENTS
+
+
+def test_tables_come_by_their_need_those_that_cannot_be_read_first(world: World, browser: Browser) -> None:
+    keep(world, "payments.refunds", sick_health())
+    keep(world, "analytics.page_views", made_health())
+    world.installation.health_records.unreadable(world.table("payments.transactions"), "", "A manifest is missing.")
+
+    def listed(query: str = "") -> list[str]:
+        return re.findall(r'<tr data-key="lake\.([^"]+)"', browser.text(f"/ui/tables{query}"))
+
+    by_need = ["payments.transactions", "payments.refunds", "analytics.page_views", "analytics.sessions"]
+    assert listed() == by_need
+    assert listed("?database=payments") == by_need[:2]
+    assert listed("?order=name") == sorted(TABLES)
+    said = words(browser.text("/ui/tables"))
+    assert "payments . transactions \N{EN DASH} cannot be read" in said
+    assert "analytics . sessions \N{EN DASH} not read yet" in said
+
+
+@pytest.mark.parametrize("order", ["", "name"])
+def test_each_table_is_on_one_page_in_either_order(
+    world: World, browser: Browser, monkeypatch: pytest.MonkeyPatch, order: str
+) -> None:
+    monkeypatch.setattr("airflow_snowpack.api.pages.tables.PAGE", 1)
+    keep(world, "payments.refunds", sick_health())
+    path, seen = f"/ui/tables?order={order}", list[str]()
+    while path:
+        page = browser.text(path)
+        seen += re.findall(r'<tr data-key="lake\.([^"]+)"', page)
+        following = re.findall(r'href="(\?[^"]*after=[^"]+)"', page)
+        path = f"/ui/tables{following[0].replace('&amp;', '&')}" if following else ""
+    assert sorted(seen) == sorted(TABLES)
+
+
+def test_tables_are_counted_by_their_condition_in_one_statement(world: World) -> None:
+    keep(world, "payments.refunds", sick_health(partitions=1, small=900))
+    world.clock.move(hours=1)
+    keep(world, "analytics.page_views", made_health())
+    keep(world, "analytics.dropped", sick_health())
+    world.installation.health_records.unreadable(world.table("payments.transactions"), "", "A manifest is missing.")
+    counts = TableScores(world.store, world.inventory).counts()
+    assert sum(counts.by_condition.values()) == len(TABLES)
+    assert (counts.unreadable, counts.not_read, counts.by_condition[Condition.HEALTHY]) == (1, 1, 1)
+    assert counts.oldest_read_at == world.clock() - timedelta(hours=1)
+
+
+@pytest.mark.parametrize(
+    ("score", "condition"),
+    [(0, "sick"), (49, "sick"), (50, "fair"), (79, "fair"), (80, "healthy"), (100, "healthy"), (None, "not_read")],
+)
+def test_a_score_stands_for_a_condition(score: int | None, condition: str) -> None:
+    assert Condition.of(score) == condition
