@@ -6,7 +6,6 @@ Rules and table properties are kept flat: one value for each dotted path, such a
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -188,7 +187,3 @@ def unknown(what: str, word: str, known: Iterable[str]) -> str:
     near = nearest(word, names)
     hint = f"did you mean {near!r}?" if near else f"use {', '.join(names)}."
     return f"{what} {word[:80]!r} is not known; {hint}"
-
-
-Report = Callable[[tuple[str, ...], str], None]
-"""Takes the path of a faulty part and the message."""
