@@ -71,7 +71,9 @@ def report(results: Results, measured: dict[str, Any]) -> None:
     what = f"CPU of a pass over {tables:,} tables of which {sick} need work / the five procedures on each"
     results.find(Finding(what, one_pass / all_tables, at_most=SHARE_AT_MOST, says=says))
     nothing = measured["next"]
-    says = f"{nothing['statements']} catalog statements, {nothing['loads']} metadata files, {nothing['manifests']} manifests"
+    says = (
+        f"{nothing['statements']} catalog statement, {nothing['loads']} metadata files, {nothing['manifests']} manifests"
+    )
     what = f"ms of CPU a table of the next pass over {tables:,}, which has nothing to do"
     results.find(Finding(what, nothing["plan_cpu_s"] * 1_000 / tables, at_most=NEXT_PASS_AT_MOST_MS, says=says))
     stored = measured["stored"]
@@ -215,7 +217,7 @@ def _procedures(home: Path, noted: Path) -> None:
     before = cpu_s()
     for name in names:
         for procedure in PROCEDURES:
-            session.sql(f"CALL {lake.name}.system.{procedure.format(table=name)}").collect()
+            session.sql(f"CALL {lake.name}.system.{procedure.format(table=f'{lake.name}.{name}')}").collect()
     noted.write_text(json.dumps({"calls_s": cpu_s() - before}))
     session.stop()
 
