@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 SESSION_GB = 4.0
 """Until an outcome shows more: the memory of the Spark session, in GB."""
-EXACT = frozenset({Action.REWRITE_DATA_FILES, Action.REWRITE_POSITION_DELETE_FILES, Action.REWRITE_MANIFESTS})
-"""Their files and bytes follow from metadata; a factor would only repeat what a concurrent writer changed the last time."""
+EXACT = frozenset({Action.REWRITE_DATA_FILES, Action.REWRITE_POSITION_DELETE_FILES})
+"""Their files follow from metadata; a factor would only repeat what a concurrent writer changed the last time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Rate:
 RATES = {
     Action.REWRITE_DATA_FILES: Rate(3.0, per_gib=30.0, per_file=0.01),
     Action.REWRITE_POSITION_DELETE_FILES: Rate(3.0, per_gib=60.0, per_file=0.01),
-    Action.REWRITE_MANIFESTS: Rate(1.0, per_gib=120.0, per_file=0.01),
+    Action.REWRITE_MANIFESTS: Rate(1.0, per_file=0.02),
     Action.EXPIRE_SNAPSHOTS: Rate(3.0, per_file=0.005),
     Action.REMOVE_ORPHAN_FILES: Rate(2.0, per_file=0.005),
 }

@@ -6,14 +6,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from airflow_snowpack.humanize import duration, number, plural, timestamp
+from airflow_snowpack.maintenance.action import Action
 from airflow_snowpack.maintenance.actions.expire_snapshots import ExpireSnapshots
 from airflow_snowpack.maintenance.actions.rewrite_manifests import MANIFEST_TARGET, MANIFEST_TARGET_PROPERTY
-from airflow_snowpack.maintenance.expiry import plan_expiry
+from airflow_snowpack.maintenance.expiry import MAIN, plan_expiry
 from airflow_snowpack.maintenance.plan import GC_PROPERTY
 from airflow_snowpack.maintenance.planning.finding import Finding
 from airflow_snowpack.maintenance.planning.model import Cause, Estimate
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from airflow_snowpack.iceberg.health import TableHealth
     from airflow_snowpack.maintenance.planning.finding import Case
 
@@ -22,24 +25,32 @@ FILES_PER_SNAPSHOT = 2
 
 
 def find_manifests(case: Case) -> Finding:
-    """Return what ``rewrite_manifests`` would do."""
+    """Return what ``rewrite_manifests`` would do, after the rewrites of the same plan."""
     health = case.health
     small, threshold = health.small_manifests, case.threshold("small_manifests")
     target = int(health.properties.get(MANIFEST_TARGET_PROPERTY, MANIFEST_TARGET))
+    kinds = (
+        health.data_manifests + _commits(case, Action.REWRITE_DATA_FILES),
+        health.delete_manifests + _commits(case, Action.REWRITE_POSITION_DELETE_FILES),
+    )
     manifests = health.data_manifests + health.delete_manifests
     metrics = {"manifests": manifests, "small_manifests": small}
-    share = health.manifests_bytes * health.data_manifests // max(manifests, 1)
-    outputs = -(-share // target) + -(-(health.manifests_bytes - share) // target)
-    taken = sum(each for each in (health.data_manifests, health.delete_manifests) if each > 1)
-    if small < 2 or not taken:
+    if small < 2 or max(kinds) < 2:
         return Finding(f"{plural(manifests, 'manifest')}, {number(small)} of them small", metrics)
+    shares = (health.manifests_bytes * each // sum(kinds) for each in kinds)
+    outputs = sum(-(-share // target) for share in shares)
     return Finding(
         f"{number(small)} of {plural(manifests, 'manifest')} small; threshold {number(threshold)}",
         metrics,
-        Estimate(taken, outputs, health.manifests_bytes),
+        Estimate(sum(each for each in kinds if each > 1), outputs),
         small >= threshold,
         commits=1,
     )
+
+
+def _commits(case: Case, action: str) -> int:
+    """How many commits an earlier action of the plan makes: each of them writes a manifest."""
+    return case.before[action].commits if action in case.before else 0
 
 
 def find_snapshots(case: Case) -> Finding:
@@ -54,9 +65,8 @@ def find_snapshots(case: Case) -> Finding:
     aged_refs = any(ref.max_ref_age_ms or ref.max_snapshot_age_ms for ref in health.refs)
     expired = 0
     if aged_refs or (oldest is not None and oldest < cutoff):
-        # The commits of the same plan come first, and are among those that stay whatever their age.
-        retain_last = max(options.retain_last - new, 1)
-        expired = len(plan_expiry(_Snapshots.of(health), older_than=cutoff, retain_last=retain_last, now=case.now).snapshots)
+        stored = _Snapshots.of(health, new, case.now)
+        expired = len(plan_expiry(stored, older_than=cutoff, retain_last=options.retain_last, now=case.now).snapshots)
     if not expired:
         at = None if oldest is None or total <= options.retain_last else max(oldest + options.max_age, case.now)
         return Finding(f"{plural(total, 'snapshot')}, none of them due to expire", metrics, reconsider_at=at)
@@ -116,11 +126,15 @@ class _Snapshots:
     properties: Any
 
     @classmethod
-    def of(cls, health: TableHealth) -> Any:
+    def of(cls, health: TableHealth, new: int, now: datetime) -> Any:
+        """:param new: how many commits the same plan makes before; the snapshot that is now the newest may then expire."""
         log = health.snapshots
         snapshots = list(map(_Snapshot, log.ids, log.parents, log.committed_ms))
         ages = ("max_ref_age_ms", "max_snapshot_age_ms", "min_snapshots_to_keep")
         refs = {ref.name: _Ref(ref.snapshot_id, ref.kind, *(getattr(ref, age) for age in ages)) for ref in health.refs}
+        for commit in range(1, new + 1) if MAIN in refs else ():
+            snapshots.append(_Snapshot(-commit, refs[MAIN].snapshot_id, int(now.timestamp() * 1000)))
+            refs[MAIN] = refs[MAIN]._replace(snapshot_id=-commit)
         return cls(refs, snapshots, {each.snapshot_id: each for each in snapshots}, health.properties)
 
     def snapshot_by_id(self, snapshot_id: int) -> _Snapshot | None:

@@ -1,0 +1,108 @@
+"""Plans that Spark runs: what they select is rewritten, nothing else is, and the numbers turn out as estimated."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+import pytest
+from health_world import policy
+
+from airflow_snowpack.iceberg import MetadataReader, TableName
+from airflow_snowpack.iceberg.health import read_health
+from airflow_snowpack.jobs import Jobs
+from airflow_snowpack.maintenance.planning import plan_table
+from airflow_snowpack.store import open_store
+from benchmarks.estimates import BYTES_OFF, EXACT, FILES_OFF, make_older, make_table, name_of, off, run_plan
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from conftest import Content
+    from pyiceberg.catalog import Catalog
+    from pyiceberg.table import Table
+    from pyspark.sql import SparkSession
+    from table_zoo import Zoo
+
+    from airflow_snowpack.jobs.model import Job
+    from airflow_snowpack.maintenance import SparkEngine
+
+DATABASE = "db"
+DATA = "rewrite_data_files"
+LATER = datetime.now(UTC) + timedelta(days=1)
+"""When no partition counts as being written to."""
+ANY_FILE = {"options": {"min_input_files": 2}, "thresholds": {"small_files": 1, "large_files": 1, "files_with_deletes": 1}}
+
+
+def files_by_partition(table: Table) -> dict[tuple[object, ...], set[str]]:
+    found: dict[tuple[object, ...], set[str]] = {}
+    for file in MetadataReader(table).files().data:
+        found.setdefault((file.spec_id, *file.partition), set()).add(file.path)
+    return found
+
+
+def test_only_the_sick_partitions_that_no_writer_adds_to_are_rewritten(
+    new_table: Callable[..., TableName],
+    append: Callable[..., None],
+    table_of: Callable[[TableName], Table],
+    content_of: Callable[[TableName], Content],
+    engine: SparkEngine,
+    job_for: Callable[..., Job],
+) -> None:
+    name = new_table("id BIGINT, part STRING", "part")
+    for number in range(3):
+        append(name, id=range(number * 3, number * 3 + 3), part=["it's", "b", None])
+    append(name, id=[9], part=["healthy"])
+    health, before, rows = read_health(table_of(name), now=LATER), files_by_partition(table_of(name)), content_of(name)
+    written_to = [replace(each, newest_at=LATER) if each.values == ("b",) else each for each in health.partitions]
+
+    decision = plan_table(replace(health, partitions=tuple(written_to)), policy({DATA: ANY_FILE}), now=LATER).of(DATA)
+    result = engine.run(job_for(name, rewrite_data_files=decision.options), DATA)
+
+    after = files_by_partition(table_of(name))
+    assert {key[1] for key in before if before[key] != after[key]} == {"it's", None}
+    assert decision.estimate is not None
+    assert result.metrics["rewritten_data_files_count"] == decision.estimate.files_removed == 6
+    assert result.metrics["rewritten_bytes_count"] == decision.estimate.bytes_rewritten
+    assert content_of(name) == rows
+
+
+@pytest.mark.parametrize("kind", ["evolved_spec", "void"])
+def test_files_of_older_specs_are_rewritten_with_the_whole_table(
+    zoo: Zoo, kind: str, engine: SparkEngine, job_for: Callable[..., Job], content_of: Callable[[TableName], Content]
+) -> None:
+    name = zoo.new(kind)
+    decision = plan_table(read_health(zoo.load(name), now=LATER), policy({DATA: ANY_FILE}), now=LATER).of(DATA)
+    rows = content_of(name)
+
+    result = engine.run(job_for(name, rewrite_data_files=decision.options), DATA)
+
+    assert decision.estimate is not None
+    assert "where" not in decision.options
+    assert result.metrics["rewritten_data_files_count"] == decision.estimate.files_removed
+    assert content_of(name) == rows
+
+
+def test_estimates_are_what_spark_does_and_the_cost_is_corrected(
+    spark: SparkSession, catalog: Catalog, tmp_path: Path, content_of: Callable[[TableName], Content]
+) -> None:
+    found = []
+    with Jobs(open_store(f"sqlite:///{tmp_path}/store.db")) as jobs:
+        for seed in (1, 2):
+            name = TableName("lake", DATABASE, f"{name_of(seed)}_{uuid4().hex[:6]}")
+            make_table(spark, name, seed, commits=(4, 4))
+            make_older(catalog, name)
+            rows = content_of(name)
+            found += run_plan(spark, catalog, jobs, name)
+            assert content_of(name) == rows
+        records = jobs.action_histories([name])[name].records
+
+    assert {each.action for each in found} >= {DATA, "rewrite_position_delete_files", "expire_snapshots"}
+    exact = [each for each in found if each.action in EXACT]
+    assert off(exact, "files_removed") <= FILES_OFF
+    assert off(exact, "bytes_rewritten") <= BYTES_OFF
+    assert off(found, "snapshots_expired") == 0
+    assert all(record.runs == 1 and record.cost_factor != 1 for record in records.values())
