@@ -22,6 +22,7 @@ from benchmarks import (
     builds_cleanup,
     builds_read,
     builds_write,
+    estimates,
     fleet,
     health,
     interim_collector,
@@ -45,7 +46,7 @@ from benchmarks.year_fill import Sizes
 HERE = Path(__file__).parent
 PARTS = [
     *("lifecycle", "pressure", "queued", "queued_airflow", "queued_tables", "api", "schedules", "schedule_latency", "parse"),
-    *("plugin", "maintain_table", "fleet", "health"),
+    *("plugin", "maintain_table", "fleet", "health", "estimates"),
     *("builds_cleanup", "builds_read", "builds_write", "interim_handover", "interim_collector", "year"),
 ]
 ON_POSTGRES = {"lifecycle", "pressure", "queued", "api", "schedules", "interim_handover", "interim_collector"}
@@ -88,6 +89,8 @@ def main() -> int:
         fleet.run(results)
     if "maintain_table" in arguments.parts:
         maintain_table.run(results, rounds=max(arguments.rounds, 6))
+    if "estimates" in arguments.parts:
+        estimates.run(results)
     if "health" in arguments.parts:
         health.run(results, rounds=max(arguments.rounds, 5))
     if "builds_cleanup" in arguments.parts:

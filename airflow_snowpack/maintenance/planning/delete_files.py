@@ -44,7 +44,8 @@ def _left_by_data_files(case: Case) -> list[PartitionHealth]:
 
 
 def _found(case: Case, sick: Sequence[PartitionHealth], metrics: Mapping[str, int | float]) -> Finding:
-    health = case.health
+    health, options = case.health, case.own.options
+    assert isinstance(options, RewritePositionDeleteFiles)
     files, threshold = sum(each.position_delete_files for each in sick), case.threshold("delete_files")
     evidence = f"{_files(files)}{of_partitions(len(sick), health)}; threshold {number(threshold)}"
     where, partitions = case.own.where, tuple(sick)
@@ -62,7 +63,7 @@ def _found(case: Case, sick: Sequence[PartitionHealth], metrics: Mapping[str, in
         files >= threshold,
         options={"where": where} if where else {},
         partitions=partitions,
-        commits=1,
+        commits=min(len(sick), options.partial_progress_max_commits) if options.partial_progress else 1,
     )
 
 
