@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 STRANGE = 's3://lake/orders/data/<script>alert("1")</script>, "a"\nb=c.parquet'
 
 
-def plan_removal(store: Store, table: TableName, *, files: int = 3, kind: RemovalKind = RemovalKind.ORPHANS) -> Removal:
+def plan_removal(store: Store, table: TableName, *, files: int = 3, first: str = STRANGE) -> Removal:
     """Plan a removal that awaits approval; the name of its first file has characters that a page has to escape."""
     now = store.clock()
     draft = Removal(
         removal_id=uuid4().hex,
         table=table,
-        kind=kind,
+        kind=RemovalKind.ORPHANS,
         state=RemovalState.PLANNED,
         planned_at=now,
         expires_at=now + VALID_FOR,
@@ -32,7 +32,7 @@ def plan_removal(store: Store, table: TableName, *, files: int = 3, kind: Remova
         location="s3://lake/orders",
         requested_by="clean/manual__1/plan",
     )
-    paths = [STRANGE, *(f"s3://lake/orders/data/{number}.parquet" for number in range(1, files))]
+    paths = [first, *(f"s3://lake/orders/data/{number}.parquet" for number in range(1, files))]
     items = [RemovalItem(path, 1024, now - timedelta(days=9)) for path in paths]
     planned = Removals(store).plan(draft, items, needs_approval=lambda _: True)
     assert planned is not None

@@ -1,4 +1,4 @@
-"""Pages of interim tables, registered runs and images in a real browser: by keys, in light and dark, with hostile names."""
+"""Pages of interim tables, runs, images and removals in a real browser: by keys, in light and dark, with hostile names."""
 
 from __future__ import annotations
 
@@ -12,10 +12,13 @@ from contrast import CONTRAST
 from interim_world import HOSTILE, MadeInterim, handed_on, holder, make_interim
 from made_images import ImageMaker, MadeImages, make_images
 from pages_world import SomebodyIs, World, app_of, open_world
+from planned_removals import plan_removal
 from schedules_world import register_runs
 
+from airflow_snowpack.iceberg import TableName
+from airflow_snowpack.maintenance.removals.records import Removals
 from airflow_snowpack.scheduling import RegisteredRun
-from airflow_snowpack.store import AuditTrail
+from airflow_snowpack.store import Actor, AuditTrail
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -231,3 +234,30 @@ def test_the_pages_of_images_can_be_read_by_everybody_and_are_run_by_nobody(imag
     for key in images.keys:
         if images.builds.get(key).dockerfile == HOSTILE:
             looks_right(page, f"/ui/images/{key}")
+
+
+def test_a_removal_is_approved_and_run_by_keys(world: World, page: Page) -> None:
+    from playwright.sync_api import expect
+
+    removal = plan_removal(world.store, TableName("lake", "analytics", "orders"))
+    page.goto("/ui/")
+    press(page, "g", "d")
+    page.wait_for_url("**/ui/removals")
+    press(page, "j", "Enter")
+    page.wait_for_url(f"**/ui/removals/{removal.removal_id}")
+    for name, message in (("Approve…", "Nothing is deleted before"), ("Run…", "Deleted files cannot be restored")):
+        page.get_by_role("button", name=name).focus()
+        press(page, "Enter")
+        expect(page.locator("#confirm-text")).to_contain_text(message)
+        page.locator("#confirm-go").click()
+    page.wait_for_url("**/ui/jobs/*")
+    changes = [(entry.actor, entry.via, entry.change) for entry in AuditTrail(world.store).latest()]
+    assert changes == [("vera", "page", "submit"), ("vera", "page", "approve_removal")]
+
+
+def test_the_pages_of_removals_can_be_read_by_everybody_and_are_run_by_nobody(world: World, page: Page) -> None:
+    table = TableName("lake", "analytics", "orders")
+    hostile = plan_removal(world.store, table, first=f"s3://lake/{HOSTILE}{'x' * 300}")
+    Removals(world.store).reject(hostile.removal_id, actor=Actor(HOSTILE, "cli"), comment=HOSTILE)
+    looks_right(page, "/ui/removals")
+    looks_right(page, f"/ui/removals/{hostile.removal_id}")

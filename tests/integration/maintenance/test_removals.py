@@ -79,8 +79,14 @@ def planned(
     return removal
 
 
-def claimed(store: Store) -> Claim:
+@pytest.fixture
+def jobs(store: Store) -> Iterator[Jobs]:
     jobs = Jobs(store)
+    yield jobs
+    jobs.flush()
+
+
+def claimed(jobs: Jobs) -> Claim:
     jobs.submit(TABLE, ["remove_orphan_files"])
     claim = jobs.claim("w", catalog_id=TABLE.catalog_id)
     assert claim is not None
@@ -145,11 +151,11 @@ def test_a_plan_expires_without_any_process(removals: Removals, clock: MovedCloc
     assert AuditTrail(store).latest() == []
 
 
-def test_an_approval_expires_too(removals: Removals, clock: MovedClock, store: Store) -> None:
+def test_an_approval_expires_too(removals: Removals, clock: MovedClock, jobs: Jobs) -> None:
     removal = planned(removals, clock)
     removals.approve(removal.removal_id, actor=VERA)
     clock.now += VALID_FOR
-    claim = claimed(store)
+    claim = claimed(jobs)
 
     with pytest.raises(RemovalNotPossible, match="has expired"):
         removals.begin(removal.removal_id, claim.job.job_id, claim.attempt_id)
@@ -186,9 +192,9 @@ def ends_early() -> Iterator[RemovalItem]:
     raise RuntimeError("killed")
 
 
-def test_only_the_attempt_that_has_the_job_deletes(removals: Removals, clock: MovedClock, store: Store) -> None:
+def test_only_the_attempt_that_has_the_job_deletes(removals: Removals, clock: MovedClock, jobs: Jobs) -> None:
     removal = planned(removals, clock)
-    claim = claimed(store)
+    claim = claimed(jobs)
     with pytest.raises(RemovalNotPossible, match="cannot be run: it awaits approval"):
         removals.begin(removal.removal_id, claim.job.job_id, claim.attempt_id)
     removals.approve(removal.removal_id, actor=VERA)
@@ -215,21 +221,21 @@ def test_only_the_attempt_that_has_the_job_deletes(removals: Removals, clock: Mo
 
 
 def test_the_next_attempt_continues_and_two_jobs_never_delete_one_removal(
-    removals: Removals, clock: MovedClock, store: Store
+    removals: Removals, clock: MovedClock, jobs: Jobs
 ) -> None:
-    removal, claim = planned(removals, clock), claimed(store)
+    removal, claim = planned(removals, clock), claimed(jobs)
     removals.approve(removal.removal_id, actor=VERA)
     first = removals.begin(removal.removal_id, claim.job.job_id, claim.attempt_id)
-    other = Jobs(store).submit(replace(TABLE, table="other"), ["remove_orphan_files"])
-    elsewhere = Jobs(store).claim("w", job_id=other.job_id, catalog_id=TABLE.catalog_id)
+    other = jobs.submit(replace(TABLE, table="other"), ["remove_orphan_files"])
+    elsewhere = jobs.claim("w", job_id=other.job_id, catalog_id=TABLE.catalog_id)
     assert elsewhere is not None
     with pytest.raises(RemovalNotPossible, match="is being deleted by job"):
         removals.begin(removal.removal_id, other.job_id, elsewhere.attempt_id)
 
     clock.now += timedelta(hours=1)
-    Jobs(store).sweep()
+    jobs.sweep()
     clock.now += timedelta(hours=1)
-    again = Jobs(store).claim("w2", job_id=claim.job.job_id, catalog_id=TABLE.catalog_id)
+    again = jobs.claim("w2", job_id=claim.job.job_id, catalog_id=TABLE.catalog_id)
     assert again is not None
     second = removals.begin(removal.removal_id, again.job.job_id, again.attempt_id)
 
@@ -240,9 +246,9 @@ def test_the_next_attempt_continues_and_two_jobs_never_delete_one_removal(
 
 
 def test_old_removals_go_with_their_lists_and_one_that_is_being_deleted_stays(
-    removals: Removals, clock: MovedClock, store: Store
+    removals: Removals, clock: MovedClock, store: Store, jobs: Jobs
 ) -> None:
-    old, claim = planned(removals, clock), claimed(store)
+    old, claim = planned(removals, clock), claimed(jobs)
     running = planned(removals, clock, approval=False, job_id=claim.job.job_id)
     removals.begin(running.removal_id, claim.job.job_id, claim.attempt_id)
     clock.now += timedelta(days=31)
