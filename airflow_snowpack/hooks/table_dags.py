@@ -27,7 +27,8 @@ from airflow_snowpack.hooks.errors import AirflowRefuses
 from airflow_snowpack.maintenance.writers import DagsOfTables, Producer
 
 if TYPE_CHECKING:
-    from airflow_snowpack.hooks.api_client import AirflowRest
+    from airflow_snowpack.hooks.api_client import AirflowRest, Answer
+    from airflow_snowpack.iceberg.names import TableName
     from airflow_snowpack.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -41,6 +42,8 @@ HORIZON = timedelta(hours=6)
 """A DAG that is due later delays no rewrite."""
 MAX_TASK_LISTS = 50
 """DAGs whose tasks are read, to distinguish writers from maintenance; all tasks of further DAGs count as writers."""
+FEW_DAGS = 5
+"""So many DAGs are read one by one, instead of all pages of DAGs."""
 LEAST_STARTS = 3
 """Of fewer runs, the usual interval is unknown."""
 OWN_MODULES = "airflow_snowpack."
@@ -53,6 +56,7 @@ Task = tuple[str, str]
 
 def read_dags_of_tables(
     settings: Settings,
+    table: TableName | None = None,
     *,
     catalog_conn_id: str | None = None,
     own_run: tuple[str, str] | None = None,
@@ -60,6 +64,7 @@ def read_dags_of_tables(
 ) -> DagsOfTables:
     """Return which DAGs write to and read the tables of a catalog; that nothing is known if Airflow cannot be read.
 
+    :param table: only of this table; ``None``: of all.
     :param catalog_conn_id: of the catalog; ``None`` for the installation's.
     :param own_run: the ids of the DAG and the run of the task that asks; it does not count as a writer that runs.
     :param now: the current time; ``None``: read the clock.
@@ -71,7 +76,7 @@ def read_dags_of_tables(
     other = catalog_conn_id if catalog_conn_id != settings.catalog_conn_id else None
     try:
         with AirflowRest.from_connection(settings.airflow_conn_id) as rest:
-            return TableDags(rest, other, own_run).read(now or datetime.now(UTC))
+            return TableDags(rest, other, own_run, only=table).read(now or datetime.now(UTC))
     except SnowpackError as problem:
         log.warning("dags_of_tables_unknown: maintenance does not wait for the DAGs that write to tables: %s", problem)
         return DagsOfTables(unknown=NO_ANSWER)
@@ -118,10 +123,19 @@ class TableDags:
 
     :param catalog_conn_id: of the catalog, if it is not the installation's.
     :param own_run: the ids of a DAG and a run that does not count as a writer that runs.
+    :param only: a table; ``None``: all of the catalog.
     """
 
-    def __init__(self, rest: AirflowRest, catalog_conn_id: str | None = None, own_run: tuple[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        rest: AirflowRest,
+        catalog_conn_id: str | None = None,
+        own_run: tuple[str, str] | None = None,
+        *,
+        only: TableName | None = None,
+    ) -> None:
         self._rest = rest
+        self._only = None if only is None else only.asset_uri
         self._conn_id = catalog_conn_id
         self._own_run = own_run
 
@@ -153,9 +167,9 @@ class TableDags:
 
     def _uses(self) -> _Uses:
         uses = _Uses()
-        for asset in self._pages("/assets", "assets", uri_prefix_pattern="iceberg://", order_by="id"):
+        for asset in self._pages("/assets", "assets", uri_prefix_pattern=self._only or "iceberg://", order_by="id"):
             address = _table_of(asset["uri"], self._conn_id)
-            if address is None:
+            if address is None or self._only not in (None, address):
                 continue
             for task in asset["producing_tasks"]:
                 uses.writing[address].add((task["dag_id"], task["task_id"]))
@@ -199,9 +213,19 @@ class TableDags:
         """Return when the timetables of these DAGs start their next runs."""
         if not dag_ids:
             return {}
-        listed = self._pages("/dags", "dags", paused=False, order_by="dag_id")
-        moments = {dag["dag_id"]: _moment(dag["next_dagrun_run_after"]) for dag in listed if dag["dag_id"] in dag_ids}
+        if len(dag_ids) <= FEW_DAGS:
+            listed: Iterable[Any] = [dag for dag_id in sorted(dag_ids) if (dag := self._dag(dag_id)) is not None]
+        else:
+            listed = self._pages("/dags", "dags", order_by="dag_id")
+        active = [dag for dag in listed if dag["dag_id"] in dag_ids and not (dag["is_paused"] or dag["is_stale"])]
+        moments = {dag["dag_id"]: _moment(dag["next_dagrun_run_after"]) for dag in active}
         return {dag_id: moment for dag_id, moment in moments.items() if moment is not None}
+
+    def _dag(self, dag_id: str) -> Any:
+        """Return a DAG; ``None`` if Airflow has none with this id."""
+        path = f"/dags/{quote(dag_id, safe='')}"
+        answer = self._rest.ask("GET", path)
+        return None if answer.reports_missing(dag_id) else _body(answer, "GET", path)
 
     def _maintenance(self, dag_ids: list[str]) -> set[Task]:
         """Return the tasks of these DAGs that are this package's own."""
@@ -240,14 +264,17 @@ class TableDags:
                 return
 
     def _ask(self, method: str, path: str, **arguments: Any) -> Any:
-        answer = self._rest.ask(method, path, **arguments)
-        if not answer.is_ok:
-            raise AirflowRefuses(f"{method} {path} was refused: {answer.reason}")
-        return answer.body
+        return _body(self._rest.ask(method, path, **arguments), method, path)
 
 
 def _usual(spans: Collection[timedelta]) -> timedelta | None:
     return timedelta(seconds=median(span.total_seconds() for span in spans)) if spans else None
+
+
+def _body(answer: Answer, method: str, path: str) -> Any:
+    if not answer.is_ok:
+        raise AirflowRefuses(f"{method} {path} was refused: {answer.reason}")
+    return answer.body
 
 
 def _rates(uses: _Uses, runs: _Runs, now: datetime) -> dict[str, float]:

@@ -5,8 +5,9 @@
     # Clearance(within=10 min, until=in 15 min, reason="… is due at 03:10, so only what takes 10 min is rewritten before")
 
 A commit that removes files makes Iceberg refuse the rewrite of these files, and a commit that adds files leaves them for the next
-rewrite. So a rewrite waits for a DAG that runs, and has to end before the next run of a DAG. The invariant: no table waits for
-ever. If the runs of a DAG leave no time between them, or one run goes on for more than a day, the rewrite does not wait for it.
+rewrite. So a rewrite waits for a DAG that runs, and has to end before the next run of a DAG. If the runs of a DAG leave no time
+between them, or one run goes on for more than a day, the rewrite does not wait for it. Plans bound the rest: a rewrite beyond its
+deadline does not wait, nor one of a table that has waited in several passes.
 """
 
 from __future__ import annotations
@@ -130,6 +131,18 @@ class DagsOfTables:
     def reads(self, table: TableName) -> float:
         """Return how often DAGs read a table, in runs per day."""
         return self.reads_per_day.get(table.asset_uri, 0.0)
+
+
+def writers_of(table: TableName, read: Callable[[], DagsOfTables], now: datetime) -> Writers:
+    """Return the writers of a table; the DAGs are read when a rewrite depends on them.
+
+    :param read: called for each rewrite; cache what it returns.
+    """
+
+    def clear(needs: timedelta) -> Clearance:
+        return read().writers(table).clear(needs, now)
+
+    return clear
 
 
 def _due_at(producer: Producer) -> datetime:

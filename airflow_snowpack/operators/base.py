@@ -8,6 +8,7 @@ import sys
 import threading
 from contextlib import contextmanager
 from datetime import timedelta
+from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 from airflow.sdk import BaseOperator
@@ -16,7 +17,7 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException, Airfl
 from airflow_snowpack.errors import Kind, SnowpackError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from airflow.providers.openlineage.extractors import OperatorLineage
     from airflow.sdk import Context
@@ -24,8 +25,10 @@ if TYPE_CHECKING:
 
     from airflow_snowpack.hooks.iceberg_catalog import IcebergCatalogHook
     from airflow_snowpack.hooks.store import SnowpackHook
+    from airflow_snowpack.iceberg import TableName
     from airflow_snowpack.jobs import TableLocked
     from airflow_snowpack.lineage.operation import DatasetAt, TableAt
+    from airflow_snowpack.maintenance.writers import DagsOfTables
 
     Lineage = OperatorLineage[Any, Any] | None
     IfLocked = Literal["fail", "skip", "wait"]
@@ -120,6 +123,17 @@ class UsesCatalog(UsesStore):
         from airflow_snowpack.hooks.iceberg_catalog import IcebergCatalogHook
 
         return IcebergCatalogHook(self.catalog_conn_id)
+
+    def dags_of_tables(self, context: Context, hook: SnowpackHook, table: TableName | None = None) -> Callable[[], DagsOfTables]:
+        """Return a function that reads, once, which DAGs write to and read the tables of the catalog, or only this table.
+
+        The run of the task itself does not count as a writer that runs.
+        """
+        from airflow_snowpack.hooks.table_dags import read_dags_of_tables
+
+        own_run = (context["ti"].dag_id, context["ti"].run_id)
+        conn_id = self.catalog_conn_id
+        return cache(lambda: read_dags_of_tables(hook.settings, table, catalog_conn_id=conn_id, own_run=own_run))
 
 
 class WaitsForTable(UsesCatalog):

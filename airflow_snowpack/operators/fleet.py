@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from airflow_snowpack.operators.arguments import read_number, read_object, read_text
@@ -29,10 +28,8 @@ class UsesFleet(UsesCatalog):
         """Open the fleet, with the policies of the DAG's own bundle."""
         from airflow_snowpack.hooks.dag_files import bundle_folder
         from airflow_snowpack.hooks.fleet import open_fleet
-        from airflow_snowpack.hooks.table_dags import read_dags_of_tables
 
-        own_run = (context["ti"].dag_id, context["ti"].run_id)
-        dags = partial(read_dags_of_tables, hook.settings, catalog_conn_id=self.catalog_conn_id, own_run=own_run)
+        dags = self.dags_of_tables(context, hook)
         return open_fleet(hook, self.catalog_hook(), root=bundle_folder(context), dags_of_tables=dags)
 
     def start(self, context: Context, fleet: Fleet, budget: Limits, workers: int | str) -> Pass:

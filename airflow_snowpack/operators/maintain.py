@@ -94,9 +94,12 @@ class RequestsMaintenance(WaitsForTable):
     def _planned(self, context: Context, hook: SnowpackHook, catalog: Catalog, request: MaintenanceRequest) -> MaintenanceRequest:
         from airflow_snowpack.hooks.dag_files import bundle_folder
         from airflow_snowpack.iceberg import load_table
+        from airflow_snowpack.maintenance.writers import writers_of
 
         planner = hook.installation.planner(hook.settings.action_order, hook.policies(bundle_folder(context), self.policies))
-        planned = planner.planned(request, load_table(catalog, request.table))
+        dags, now = self.dags_of_tables(context, hook, request.table), hook.installation.store.clock()
+        writers = writers_of(request.table, dags, now)
+        planned = planner.planned(request, load_table(catalog, request.table), writers=writers)
         if not read_flag("dry_run", self.dry_run):
             for decision in (planned.plan or {})["decisions"]:
                 self.log.info("%s: %s, %s", decision["action"], decision["verdict"], decision["evidence"])

@@ -120,12 +120,14 @@ def due(times: dict[str, datetime]) -> None:
             session.execute(update(DagModel).where(DagModel.dag_id == dag_id).values(next_dagrun_create_after=moment))
 
 
-def read(own_run: tuple[str, str] | None = None, conn_id: str | None = None) -> dict[str, Any]:
+def read(own_run: tuple[str, str] | None = None, conn_id: str | None = None, only: str | None = None) -> dict[str, Any]:
     """What is read, and with which requests."""
     from airflow_snowpack.hooks.table_dags import TableDags
+    from airflow_snowpack.iceberg import TableName
 
     rest = Counting()
-    found = TableDags(rest, conn_id, own_run).read(NOW)  # type: ignore[arg-type]  # all that is asked of it
+    table = None if only is None else TableName.parse(only, catalog="lake")
+    found = TableDags(rest, conn_id, own_run, only=table).read(NOW)  # type: ignore[arg-type]  # all that is asked of it
     producers = {address: [dataclasses.asdict(each) for each in of] for address, of in found.producers.items()}
     return {"producers": producers, "reads": dict(found.reads_per_day), "paths": rest.paths}
 
@@ -141,6 +143,7 @@ def main(folder: Path) -> None:
     answers["idle"] = read()
     due({"ingest": NOW + timedelta(minutes=20), "compact": NOW + timedelta(minutes=5), "elsewhere": NOW})
     answers["due"], answers["other_catalog"] = read(), read(conn_id="another")
+    answers["one_table"] = read(only="db.events")
     with create_session() as session:
         make_run(session, "ingest", "now", NOW - timedelta(minutes=4), None)
     answers["running"], answers["own_run"] = read(), read(("ingest", "now"))

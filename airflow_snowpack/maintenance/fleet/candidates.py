@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 BYTES_PER_FILE = 128 * 1024**2
 """Freed bytes that are worth as much as one file that readers need not open."""
-HELD = frozenset({Cause.QUIET, Cause.WRITING})
+HELD = frozenset({Cause.QUIET, Cause.WRITING, Cause.PRODUCER})
 """Why an action waits although the table needs it."""
 
 
@@ -55,3 +55,8 @@ def held_reason(plan: TablePlan) -> str | None:
     if plan.actions:
         return None
     return next((decision.evidence for decision in plan.decisions if decision.cause in HELD), None)
+
+
+def waits_for_producers(plan: TablePlan) -> bool:
+    """Return whether an action that the table needs waits for a DAG that writes to the table."""
+    return any(decision.cause is Cause.PRODUCER for decision in plan.decisions)

@@ -21,17 +21,19 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from airflow_snowpack import __version__
+from airflow_snowpack.humanize import plural
 from airflow_snowpack.iceberg.broker import raise_outage
 from airflow_snowpack.iceberg.errors import TableNotFound
 from airflow_snowpack.iceberg.health import TableHealth, read_health
 from airflow_snowpack.iceberg.locations import UNIQUE_FILE
 from airflow_snowpack.iceberg.names import TableName
 from airflow_snowpack.jobs.action_history import ActionHistory
-from airflow_snowpack.maintenance.fleet.candidates import candidate_of, held_reason
+from airflow_snowpack.maintenance.fleet.candidates import candidate_of, held_reason, waits_for_producers
 from airflow_snowpack.maintenance.fleet.model import EntryState, Pass, PassEntry, PlannedTable, Planning
 from airflow_snowpack.maintenance.fleet.passes import PLANNING_LEASE, FleetPasses
 from airflow_snowpack.maintenance.fleet.ranking import Candidate, rank, select
 from airflow_snowpack.maintenance.planning.table_plan import plan_table
+from airflow_snowpack.maintenance.writers import Clearance, writers_of
 from airflow_snowpack.store.keep_alive import KeepAlive
 
 if TYPE_CHECKING:
@@ -41,7 +43,7 @@ if TYPE_CHECKING:
     from airflow_snowpack.inventory.health_records import HealthRecords
     from airflow_snowpack.maintenance.planning import TablePlan
     from airflow_snowpack.maintenance.policies import Policies, TablePolicy
-    from airflow_snowpack.maintenance.writers import Clearance, DagsOfTables, Writers
+    from airflow_snowpack.maintenance.writers import DagsOfTables, Writers
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -51,6 +53,8 @@ BATCH_SIZE = 200
 USUAL_PERIOD = timedelta(days=1)
 """From one pass to the next, before there were two."""
 LONGEST_PERIOD = timedelta(days=7)
+MAX_PASSES_WAITED = 3
+"""A table that has waited in so many passes in a row does not wait for the DAGs that write to it any more."""
 BEAT = timedelta(minutes=1)
 
 Listing = Mapping[TableName, str | None]
@@ -234,13 +238,14 @@ class FleetPlanner:
         now, histories = self._store.clock(), self._histories(healths.keys())
         for table, health in healths.items():
             policy, history = self._policies.of(table, health.properties), histories.get(table, ActionHistory())
-            writers = None if found.dags is None else _writers(found.dags, table, now)
-            plan = plan_table(health, policy, now=now, history=history, writers=writers, order=self._order)
             row = last.get(table.lock_key)
             waited = 0 if row is None else row.passes_waited
+            writers = None if found.dags is None else _writers(table, waited, found.dags, now)
+            plan = plan_table(health, policy, now=now, history=history, writers=writers, order=self._order)
             held = held_reason(plan)
             self._sort(table, plan, policy, history, waited, held, found)
             needs_work = bool(plan.actions) or held is not None
+            waited += not plan.actions and waits_for_producers(plan)
             found.planned.append(
                 PlannedTable(table, plan.metadata_location, self._digest, needs_work, plan.reconsider_at, waited)
             )
@@ -283,13 +288,13 @@ class FleetPlanner:
         return [*entries, *_after(len(entries), [*found.held, *found.unreadable])]
 
 
-def _writers(dags: Callable[[], DagsOfTables], table: TableName, now: datetime) -> Writers:
-    """Return the writers of a table; Airflow is read when a rewrite needs them."""
-
-    def clear(needs: timedelta) -> Clearance:
-        return dags().writers(table).clear(needs, now)
-
-    return clear
+def _writers(table: TableName, waited: int, dags: Callable[[], DagsOfTables], now: datetime) -> Writers:
+    """Return the writers of a table that has waited in so many passes in a row."""
+    if waited < MAX_PASSES_WAITED:
+        return writers_of(table, dags, now)
+    passes = plural(waited, "pass", "passes")
+    text = f"it has waited in {passes}, so the rewrite does not wait for the DAGs that write to the table"
+    return lambda _: Clearance(text)
 
 
 def digest_of(policies: Policies) -> str:

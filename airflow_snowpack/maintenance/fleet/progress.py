@@ -26,9 +26,11 @@ from airflow_snowpack.jobs.model import TERMINAL
 from airflow_snowpack.jobs.rows import job_from
 from airflow_snowpack.jobs.withdrawal import withdraw
 from airflow_snowpack.maintenance.fleet.budget import Budget
+from airflow_snowpack.maintenance.fleet.candidates import waits_for_producers
 from airflow_snowpack.maintenance.fleet.model import EntryState, Pass, PassEntry
 from airflow_snowpack.maintenance.fleet.passes import FleetPasses
 from airflow_snowpack.maintenance.fleet.rows import BY_PLACE, ENTRY, TABLE, entry_from
+from airflow_snowpack.maintenance.planning.model import TablePlan
 from airflow_snowpack.store import storable
 from airflow_snowpack.store.tables.fleet import fleet_entries, fleet_tables
 from airflow_snowpack.store.tables.jobs import job_queue, jobs as job_rows
@@ -186,7 +188,7 @@ class PassWork:
             "removed": sum(each.files_removed for each in outcomes),
         }
         mine = _entry(planned.pass_id, table_key, EntryState.SUBMITTED)
-        waited = TABLE.passes_waited + 1 if state is EntryState.WAITING else 0
+        waited = TABLE.passes_waited + 1 if state is EntryState.WAITING or _has_waited_for_producers(job) else 0
         aged = sa.update(fleet_tables).where(TABLE.table_key == table_key).values(passes_waited=waited)
 
         def write(conn: sa.Connection) -> bool:
@@ -226,6 +228,11 @@ def _is_within(budget: Budget, gb_hours: float, rewritten: int) -> bool:
     return (budget.bytes is None or rewritten <= budget.bytes) and (
         budget.gb_hours is None or gb_hours <= budget.gb_hours * (1 + 1e-9)
     )
+
+
+def _has_waited_for_producers(job: Job) -> bool:
+    """Whether an action that the table needed waited for a DAG that writes to the table, while others ran."""
+    return job.plan is not None and waits_for_producers(TablePlan.from_json(job.table, job.plan))
 
 
 def _outcome(job: Job) -> tuple[EntryState, str | None]:

@@ -29,9 +29,9 @@ class Cause(StrEnum):
 
     ``NEEDED``: a threshold is reached. ``DEADLINE``: the policy wants it at least this often. ``HEALTHY``: no threshold is
     reached. ``NOT_DUE``: the policy's cadence has not elapsed. ``QUIET``: a quiet window. ``FROZEN``, ``EXCLUDED`` and
-    ``DISABLED``: by the policy. ``WRITING``: the partitions that need it are being written to, or a DAG that writes to the table
-    runs or is due. ``UNSUPPORTED``: it cannot be done, such as a partition that no predicate selects. ``PROTECTED``: the table
-    forbids to delete files.
+    ``DISABLED``: by the policy. ``WRITING``: the partitions that need it are being written to. ``PRODUCER``: a DAG that
+    writes to the table runs or is due. ``UNSUPPORTED``: it cannot be done, such as a partition that no predicate selects.
+    ``PROTECTED``: the table forbids to delete files.
     """
 
     NEEDED = "needed"
@@ -43,6 +43,7 @@ class Cause(StrEnum):
     EXCLUDED = "excluded"
     DISABLED = "disabled"
     WRITING = "writing"
+    PRODUCER = "producer"
     UNSUPPORTED = "unsupported"
     PROTECTED = "protected"
 

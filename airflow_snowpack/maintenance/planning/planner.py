@@ -50,12 +50,12 @@ class Planner:
         health, history = self._health(table, name, policy), self._jobs.action_histories([name])[name]
         return plan_table(health, policy, now=now, history=history, writers=writers, order=self._order)
 
-    def planned(self, request: MaintenanceRequest, table: Table) -> MaintenanceRequest:
+    def planned(self, request: MaintenanceRequest, table: Table, *, writers: Writers | None = None) -> MaintenanceRequest:
         """Return a request whose actions are ``auto`` with those of the plan; raises as :meth:`plan`.
 
         :param table: of the request, as it was loaded.
         """
-        return self.plan(table, request.table).request(priority=request.priority, order=self._order)
+        return self.plan(table, request.table, writers=writers).request(priority=request.priority, order=self._order)
 
     def _health(self, table: Table, name: TableName, policy: TablePolicy) -> TableHealth:
         record = self._records.current(name, table.metadata_location, policy.bounds)

@@ -108,7 +108,7 @@ def _decide(case: Case, finding: Finding, writers: Writers | None, begins_after:
         if clearance.within is not None:
             smaller = _smaller(case, estimate, clearance.within - begins_after)
             if smaller is None:
-                return finding, _skipped(case, finding, Cause.WRITING, clearance.until, clearance.reason)
+                return finding, _skipped(case, finding, Cause.PRODUCER, clearance.until, clearance.reason)
             finding, estimate = smaller
     evidence = finding.evidence
     if not finding.needed:

@@ -91,3 +91,11 @@ def test_the_number_of_requests_follows_the_pages_of_assets_and_dags_and_not_the
 def test_where_the_tasks_of_a_dag_are_beyond_the_limit_the_dag_counts_as_a_writer(read: dict[str, Any]) -> None:
     assert [path for path in read["limited"]["paths"] if path.endswith("/tasks")] == ["/dags/compact/tasks"]
     assert producers(read["limited"]) == ["ingest"]
+
+
+def test_one_table_takes_few_requests_however_many_assets_and_dags_there_are(read: dict[str, Any]) -> None:
+    whole, one = read["due"], read["one_table"]
+    assert one["producers"] == {EVENTS: whole["producers"][EVENTS]}
+    assert one["reads"] == whole["reads"]
+    writers = ["/dags/ingest", "/dags/compact", "/dags/weekly", "/dags/ingest/tasks", "/dags/compact/tasks"]
+    assert Counter(one["paths"]) == {"/assets": 1, "/dags/~/dagRuns/list": 2, **dict.fromkeys(writers, 1)}

@@ -6,12 +6,15 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from fleet_lake import FleetLake
+from fleet_lake import SMALL, FleetLake
 
 from airflow_snowpack.iceberg import CatalogConfig
-from airflow_snowpack.maintenance.fleet import EntryState
+from airflow_snowpack.jobs import JobStatus
+from airflow_snowpack.maintenance.fleet import EntryState, PassEntry
+from airflow_snowpack.maintenance.policies import Policies, Rule
 from airflow_snowpack.maintenance.writers import DagsOfTables, Producer
 from airflow_snowpack.store import Store
+from tests.integration.maintenance.fleet.conftest import MovedClock
 
 
 @pytest.fixture
@@ -63,3 +66,40 @@ def test_airflow_is_not_asked_if_no_table_needs_work(fleet: FleetLake) -> None:
     fleet.plan(dags_of_tables=airflow)
 
     assert airflow.asked == 0
+
+
+@pytest.mark.one_database
+def test_a_table_that_has_waited_in_three_passes_does_not_wait_for_its_writer_any_more(fleet: FleetLake) -> None:
+    table = fleet.make("written", commits=5)
+    runs = DagsOfTables({table.asset_uri: (Producer("ingest", running_since=fleet.store.clock()),)})
+
+    def state(night: int) -> PassEntry:
+        (entry,) = fleet.passes.entries(fleet.plan(f"night-{night}", dags_of_tables=Airflow(runs)).pass_id)
+        return entry
+
+    assert [state(night).state for night in range(3)] == [EntryState.WAITING] * 3
+    fourth = state(3)
+    assert fourth.state is EntryState.CHOSEN
+    assert fourth.evidence["rewrite_data_files"].endswith(
+        "it has waited in 3 passes, so the rewrite does not wait for the DAGs that write to the table"
+    )
+
+
+@pytest.mark.one_database
+def test_a_table_whose_rewrite_waits_while_other_actions_run_has_waited_in_the_pass(fleet: FleetLake, clock: MovedClock) -> None:
+    table = fleet.make("written", commits=5)
+    clock.move(timedelta(days=1))
+    expiry = {"thresholds": {"old_snapshots": 1}, "options": {"max_age": "1h", "retain_last": 1}}
+    fleet.policies = Policies([Rule("**", actions={**SMALL, "expire_snapshots": expiry})])
+    runs = DagsOfTables({table.asset_uri: (Producer("ingest", running_since=clock()),)})
+    planned = fleet.plan(dags_of_tables=Airflow(runs))
+    (entry,) = fleet.passes.entries(planned.pass_id)
+    assert entry.actions == ("expire_snapshots",)
+
+    fleet.work.submit(planned)
+    claim = fleet.jobs.claim("pod-1", catalog_id=planned.catalog_id)
+    assert claim is not None
+    fleet.jobs.finish(claim, JobStatus.COMPLETED, [])
+    fleet.work.settle(planned)
+
+    assert fleet.passes.plan_of(table)[table.lock_key].passes_waited == 1

@@ -242,7 +242,7 @@ def test_a_rewrite_waits_for_a_dag_that_writes_to_the_table_and_other_actions_do
     )
 
     decision = plan.of(DATA)
-    assert (decision.cause, decision.reconsider_at) == ("writing", NOW + timedelta(minutes=8))
+    assert (decision.cause, decision.reconsider_at) == ("producer", NOW + timedelta(minutes=8))
     assert decision.evidence == (
         "120 of 120 files below 384.0 MiB in 2 of 2 partitions; threshold 100; "
         "DAG 'ingest', which writes to the table, has been running for 12 min and usually takes 20 min"
@@ -274,7 +274,7 @@ def test_a_rewrite_of_which_no_part_fits_before_a_writer_is_due_waits_until_the_
 
     decision = decide(DATA, health([wide]), writers=written_by(due))
 
-    assert (decision.verdict, decision.cause, decision.reconsider_at) == ("skip", "writing", NOW + timedelta(minutes=23))
+    assert (decision.verdict, decision.cause, decision.reconsider_at) == ("skip", "producer", NOW + timedelta(minutes=23))
 
 
 def test_deletes_of_the_same_plan_wait_too_if_the_data_files_take_the_time_until_a_writer_is_due() -> None:
@@ -285,7 +285,7 @@ def test_deletes_of_the_same_plan_wait_too_if_the_data_files_take_the_time_until
     due = written_by(Producer("ingest", next_due=NOW + timedelta(seconds=seconds + 1)))
     plan = plan_table(health([*small, kept]), policy(), now=NOW, writers=due)
 
-    assert (plan.of(DATA).verdict, plan.of(DELETES).verdict, plan.of(DELETES).cause) == ("run", "skip", "writing")
+    assert (plan.of(DATA).verdict, plan.of(DELETES).verdict, plan.of(DELETES).cause) == ("run", "skip", "producer")
 
 
 def test_past_its_deadline_a_rewrite_does_not_wait_for_a_dag_that_writes_to_the_table() -> None:
