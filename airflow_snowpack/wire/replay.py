@@ -1,12 +1,12 @@
 """A replay: what policies would have done to tables."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Annotated
 
 from pydantic import Field
 
 from airflow_snowpack.humanize import size
-from airflow_snowpack.maintenance.replay import Outcome, Replay, TableReplay
+from airflow_snowpack.maintenance.replay import Outcome, TableReplay
 from airflow_snowpack.wire.listing import Column, Listing
 from airflow_snowpack.wire.shape import From, Moment, Shape
 
@@ -79,11 +79,6 @@ class ReplayShape(Shape):
     ]
 
 
-def encode_replay(replay: Replay) -> dict[str, object]:
-    """Return the JSON of a replay."""
-    return ReplayShape.encode(replay)
-
-
 OUTCOMES: Listing[Outcome] = Listing(
     "outcomes",
     OutcomeShape.encode,
@@ -95,7 +90,6 @@ OUTCOMES: Listing[Outcome] = Listing(
         Column("files on average", "average_files", lambda outcome: round(outcome.average_files)),
         Column("at most", "most_files"),
         Column("at the end", "last_files"),
-        Column("files over time", lambda outcome: "", lambda outcome: sparkline(outcome)),
     ),
 )
 REPLAYED: Listing[TableReplay] = Listing(
@@ -115,10 +109,19 @@ BLOCKS = "▁▂▃▄▅▆▇█"
 WIDTH = 40
 
 
-def sparkline(outcome: Outcome) -> str:
-    """Return the files over time as a line of blocks, from none to the most that there were."""
+def over_time(outcomes: Sequence[Outcome]) -> Column[Outcome]:
+    """Return the column with the files over time, on one scale for these outcomes."""
+    most = max(outcome.most_files for outcome in outcomes)
+    return Column("files over time", lambda outcome: sparkline(outcome, most))
+
+
+def sparkline(outcome: Outcome, top: int) -> str:
+    """Return the files over time as a line of blocks.
+
+    :param top: how many files the highest block stands for.
+    """
     points = outcome.points
-    if not points or not outcome.most_files:
+    if not points or not top:
         return ""
     first, span = points[0].at, (points[-1].at - points[0].at) / WIDTH
     line, place = [], 0
@@ -128,7 +131,7 @@ def sparkline(outcome: Outcome) -> str:
             most = max(most, points[place].files)
             place += 1
         most = max(most, points[place].files)
-        line.append(BLOCKS[min(most * len(BLOCKS) // (outcome.most_files + 1), len(BLOCKS) - 1)])
+        line.append(BLOCKS[min(most * len(BLOCKS) // (top + 1), len(BLOCKS) - 1)])
     return "".join(line)
 
 

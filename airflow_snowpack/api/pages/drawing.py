@@ -51,7 +51,7 @@ class ColumnChart(Chart):
 class Series:
     """Values over time, each of which holds until the next one.
 
-    :param tone: the style of its line: ``waiting``, ``running`` or ``average``.
+    :param tone: the style of its line: ``off``, ``waiting``, ``running`` or ``changed``.
     """
 
     label: str

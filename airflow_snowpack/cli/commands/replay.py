@@ -62,7 +62,7 @@ def _policies(args: Namespace) -> dict[str, Policies]:
 
 
 def _report(args: Namespace, found: Replay, every: timedelta) -> None:
-    from airflow_snowpack.wire.replay import OUTCOMES, REPLAYED, ReplayShape
+    from airflow_snowpack.wire.replay import OUTCOMES, REPLAYED, ReplayShape, over_time
 
     if args.html:
         from airflow_snowpack.cli.reports.page import write
@@ -72,7 +72,7 @@ def _report(args: Namespace, found: Replay, every: timedelta) -> None:
     if args.output in DATA:
         print_data(args.output, ReplayShape.encode(found))
     elif found.tables:
-        print_rows(args.output, OUTCOMES.columns, found.all, found.until)
+        print_rows(args.output, (*OUTCOMES.columns, over_time(found.all)), found.all, found.until)
         print()
         largest = sorted(found.tables, key=lambda table: -max(each.bytes_rewritten for each in table.outcomes))
         print_rows(args.output, REPLAYED.columns, largest[: args.limit], found.until)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from airflow_snowpack.maintenance.replay import Outcome, Replay
 
-TONES = ("off", "waiting", "running", "average")
+TONES = ("off", "waiting", "running", "changed")
 """Of what was, of no maintenance, and of at most two policies."""
 MOST_TABLES = 30
 MOST_RUNS = 200

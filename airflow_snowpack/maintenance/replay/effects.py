@@ -13,7 +13,7 @@ from airflow_snowpack.maintenance.actions.rewrite_data_files import RewriteDataF
 from airflow_snowpack.maintenance.actions.rewrite_manifests import MANIFEST_TARGET, MANIFEST_TARGET_PROPERTY
 from airflow_snowpack.maintenance.actions.rewrite_position_delete_files import RewritePositionDeleteFiles, delete_file_groups
 from airflow_snowpack.maintenance.replay.history import key_of
-from airflow_snowpack.maintenance.replay.state import Dead, HeldManifest
+from airflow_snowpack.maintenance.replay.state import Dead
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
@@ -113,10 +113,9 @@ def rewrite_manifests(
         files = [key for each in mine.values() for key in each.files]
         for path in mine:
             del state.manifests[path]
-        snapshot = state.commit(now)
+        state.commit(now)
         for number in range(outputs):
-            held = HeldManifest(total // outputs, is_data, spec_id, set(files[number::outputs]))
-            state.manifests[f"simulated-{snapshot.number}-{is_data}-{number}"] = held
+            state.write_manifest(set(files[number::outputs]), spec_id=spec_id, is_data=is_data, size=total // outputs)
         taken, added, size = taken + len(mine), added + outputs, size + total
     return Effect(taken, added, size)
 
@@ -134,13 +133,12 @@ def expire_snapshots(
         if place < options.retain_last or each.at >= now - options.max_age or each.snapshot_id in named
     ]
     expired = len(state.snapshots) - len(kept)
-    state.snapshots = list(reversed(kept))
-    numbers = [each.number for each in state.snapshots]
+    numbers = sorted(each.number for each in kept)
     needed, freed = list[Dead](), list[Dead]()
     for file in state.dead:
         place = bisect_left(numbers, file.born)
         (needed if place < len(numbers) and numbers[place] < file.died else freed).append(file)
-    state.dead = needed
+    state.expire(list(reversed(kept)), needed)
     return Effect(files_removed=len(freed), bytes_freed=sum(each.bytes for each in freed), snapshots_expired=expired)
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from airflow_snowpack.iceberg.metadata_reader import PartitionKey
-    from airflow_snowpack.maintenance.replay.history import Commit, File, Key, Manifest, TableHistory
+    from airflow_snowpack.maintenance.replay.history import Commit, File, Key, TableHistory
 
 GONE = 1e-6
 """Less of a source than this is a rounding error."""
@@ -100,6 +100,8 @@ class SimulatedTable:
         self.sequence = 0
         self._labels: dict[PartitionKey, str] = {}
         self._born: dict[Key, int] = {}
+        self._manifest_of: dict[Key, str] = {}
+        self._live_bytes = self._dead_bytes = 0
         self._sources: dict[str, Source] = {}
         self._sources_in: dict[str, set[str]] = defaultdict(set)
         self._recorded: dict[str, dict[str, float]] = {}
@@ -112,6 +114,8 @@ class SimulatedTable:
         """Apply a commit of a writer."""
         is_start = not self.manifests and not self.data
         self._add_snapshot(commit.snapshot_id, commit.at, commit.operation)
+        # Manifests of recorded maintenance are not in the simulation, so what replaces them is not new in it.
+        unknown = sum(each.bytes for each in commit.removed_manifests if self.manifests.pop(each.path, None) is None)
         for file in commit.removed:
             if isinstance(file, LiveFile):
                 for source, share in self._recorded.pop(file.path, {file.path: 1.0}).items():
@@ -128,7 +132,7 @@ class SimulatedTable:
                 self._sources_in[file.path] = {file.path}
             else:
                 self.add(key_of(file), replace(file, data_file=self._holder(file.data_file)))
-        self._write_manifests(commit)
+        self._write_manifests(commit, unknown)
 
     def skip(self, commit: Commit) -> None:
         """Leave out recorded maintenance, and remember which sources the files that it wrote are made of."""
@@ -175,34 +179,33 @@ class SimulatedTable:
         else:
             self.deletes[key] = file
         self._born[key] = (snapshot or self.snapshots[-1]).number
+        self._live_bytes += file.bytes
 
     def drop(self, key: Key) -> None:
         """Remove a file from the current snapshot, if it is there."""
         found = self.data.pop(key, None) if isinstance(key, str) else self.deletes.pop(key, None)
         if found is not None:
-            self.dead.append(Dead(found.bytes, self._born.pop(key), self.snapshots[-1].number))
+            self._bury(found.bytes, self._born.pop(key))
+            self._live_bytes -= found.bytes
+            self._drop_entry(key)
 
     def commit(self, at: datetime, operation: str = "replace") -> Snapshot:
         """Begin a snapshot of the simulation."""
         return self._add_snapshot(-next(self._names), at, operation)
 
-    def write_manifest(self, keys: set[Key], *, spec_id: int, is_data: bool) -> None:
-        """Add the manifest of a simulated commit, and take what it replaces out of the others."""
-        if keys:
-            size = SMALLEST_MANIFEST + BYTES_PER_ENTRY * len(keys)
-            self.manifests[f"simulated-{next(self._names)}"] = HeldManifest(size, is_data, spec_id, keys)
-        self.sweep_manifests()
+    def expire(self, kept: list[Snapshot], needed: list[Dead]) -> None:
+        """Leave only these snapshots, and only these of the files that the current one does not have."""
+        self.snapshots, self.dead = kept, needed
+        self._dead_bytes = sum(each.bytes for each in needed)
 
-    def sweep_manifests(self) -> None:
-        """Take files that are not there any more out of the manifests, and drop manifests without files."""
-        live = self.data.keys() | self.deletes.keys()
-        for path, manifest in list(self.manifests.items()):
-            left = manifest.files & live
-            if not left and manifest.files:  # a manifest that lists removed files alone stays until the next commit
-                del self.manifests[path]
-            elif len(left) < len(manifest.files):
-                manifest.bytes = max(manifest.bytes * len(left) // len(manifest.files), min(manifest.bytes, SMALLEST_MANIFEST))
-                manifest.files = left
+    def write_manifest(self, keys: set[Key], *, spec_id: int, is_data: bool, size: int | None = None) -> None:
+        """Add a manifest of a simulated commit.
+
+        :param size: in bytes; ``None`` for a guess.
+        """
+        if keys:
+            size = SMALLEST_MANIFEST + BYTES_PER_ENTRY * len(keys) if size is None else size
+            self._hold(f"simulated-{next(self._names)}", HeldManifest(size, is_data, spec_id, keys))
 
     @property
     def files(self) -> TableFiles:
@@ -221,9 +224,8 @@ class SimulatedTable:
 
     def point(self, at: datetime) -> Point:
         """Return the numbers of now."""
-        live = sum(file.bytes for file in self.data.values()) + sum(file.bytes for file in self.deletes.values())
-        held = sum(each.bytes for each in self.dead)
-        return Point(at, len(self.data), len(self.deletes), len(self.snapshots), len(self.manifests), live + held)
+        stored = self._live_bytes + self._dead_bytes
+        return Point(at, len(self.data), len(self.deletes), len(self.snapshots), len(self.manifests), stored)
 
     def _add_snapshot(self, snapshot_id: int, at: datetime, operation: str) -> Snapshot:
         number = self.snapshots[-1].number + 1 if self.snapshots else 0
@@ -245,30 +247,53 @@ class SimulatedTable:
             return
         taken = min(share, source.share)
         source.share -= taken
-        part = taken / len(source.inside)
-        for path in source.inside:
-            file = self.data[path]
-            size, records = file.bytes - part * source.bytes, file.records - part * source.records
-            self.data[path] = replace(file, bytes=max(round(size), 1), records=max(round(records), 1))
-        if source.share <= GONE:
+        is_gone = source.share <= GONE
+        if is_gone:
             del self._sources[name]
-            for path in source.inside:
+        for path in source.inside:
+            if is_gone:
                 self._sources_in[path].discard(name)
-                if not self._sources_in[path]:
-                    del self._sources_in[path]
-                    self.drop(path)
+            if self._sources_in[path]:
+                part = taken / len(source.inside)
+                self._shrink(path, round(part * source.bytes), round(part * source.records))
+            else:
+                del self._sources_in[path]
+                self.drop(path)
 
-    def _write_manifests(self, commit: Commit) -> None:
-        unknown = 0
-        for manifest in commit.removed_manifests:
-            unknown += manifest.bytes if self.manifests.pop(manifest.path, None) is None else 0
+    def _shrink(self, path: str, size: int, records: int) -> None:
+        file = self.data[path]
+        size = min(size, file.bytes - 1)
+        self.data[path] = replace(file, bytes=file.bytes - size, records=max(file.records - records, 1))
+        self._live_bytes -= size
+        self._bury(size, self._born[path])
+
+    def _bury(self, size: int, born: int) -> None:
+        """Keep bytes that only older snapshots need."""
+        self.dead.append(Dead(size, born, self.snapshots[-1].number))
+        self._dead_bytes += size
+
+    def _write_manifests(self, commit: Commit, unknown: int) -> None:
         for manifest in commit.added_manifests:
-            self.manifests[manifest.path] = _held(manifest, max(manifest.bytes - unknown, SMALLEST_MANIFEST) if unknown else None)
-        self.sweep_manifests()
+            # Files of recorded maintenance are not in the simulation.
+            live = {key for key in manifest.files if key in self._born}
+            if live or not manifest.files:
+                size = max(manifest.bytes - unknown, SMALLEST_MANIFEST) if unknown else manifest.bytes
+                self._hold(manifest.path, HeldManifest(size, manifest.is_data, manifest.spec_id, live))
 
+    def _hold(self, path: str, manifest: HeldManifest) -> None:
+        self.manifests[path] = manifest
+        self._manifest_of.update(dict.fromkeys(manifest.files, path))
 
-def _held(manifest: Manifest, size: int | None) -> HeldManifest:
-    return HeldManifest(manifest.bytes if size is None else size, manifest.is_data, manifest.spec_id, set(manifest.files))
+    def _drop_entry(self, key: Key) -> None:
+        """Take a file out of its manifest, and drop a manifest without files."""
+        path = self._manifest_of.pop(key, "")
+        manifest = self.manifests.get(path)
+        if manifest is None or key not in manifest.files:
+            return
+        manifest.bytes = max(manifest.bytes - manifest.bytes // len(manifest.files), min(manifest.bytes, SMALLEST_MANIFEST))
+        manifest.files.discard(key)
+        if not manifest.files:
+            del self.manifests[path]
 
 
 def _by_partition(files: Iterable[File]) -> dict[PartitionKey, list[LiveFile]]:

@@ -84,7 +84,7 @@ def test_the_report_has_a_line_for_each_policy(snowpack: Run, zoo: Zoo, installa
     assert snowpack("policies", "replay", *both, "--html", "replay.html").code == 0
 
     page = (installation / "replay.html").read_text()
-    assert re.findall(r'<path class="line-(\w+)"', page) == ["off", "waiting", "running", "average"] * 2
+    assert re.findall(r'<path class="line-(\w+)"', page) == ["off", "waiting", "running", "changed"] * 2
     assert not re.search(r"(?:src|href)=|url\(|@import", page)
     assert "zoo.never_written" in page
 

@@ -152,6 +152,21 @@ def test_what_a_writer_removes_shrinks_the_file_that_it_was_compacted_into(daily
     assert sum(file.bytes for file in found) == pytest.approx(0.8 * 10 * history.start.added[0].bytes, rel=0.01)
 
 
+def test_bytes_that_a_writer_removed_are_stored_until_their_snapshots_expire(daily: Table, zoo: Zoo) -> None:
+    name = name_of(daily)
+    daily.delete("id < 20")
+    commit_times(zoo, name, [*(NOW - DAY * 9.5 + DAY * each for each in range(10)), NOW - timedelta(hours=1)])
+    history = read_history(zoo.load(name), NOW - DAY * 10)
+    removed = sum(file.bytes for file in history.commits[-1].removed)
+    keeping = {"thresholds": {"old_snapshots": 1}, "options": {"max_age": "0s", "retain_last": 1}}
+
+    kept = recorded(history, NOW, maintained=True).points[-1]
+    [run] = simulate(history, policy(name, expire_snapshots=keeping), [NOW], label="new").runs
+
+    assert kept.stored_bytes == sum(file.bytes for commit in (history.start, *history.commits) for file in commit.added)
+    assert (run.snapshots_expired, run.bytes_freed) == (10, removed)
+
+
 def _left(history: Any, until: datetime) -> list[Any]:
     """The data files of a simulation in which all were compacted six hours before now."""
     from airflow_snowpack.maintenance.actions.rewrite_data_files import RewriteDataFiles
