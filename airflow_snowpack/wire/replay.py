@@ -118,7 +118,7 @@ def over_time(outcomes: Sequence[Outcome]) -> Column[Outcome]:
 def sparkline(outcome: Outcome, top: int) -> str:
     """Return the files over time as a line of blocks.
 
-    :param top: how many files the highest block stands for.
+    :param top: how many files the highest block means.
     """
     points = outcome.points
     if not points or not top:
