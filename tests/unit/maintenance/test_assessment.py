@@ -33,8 +33,8 @@ def clock() -> datetime:
     return datetime.now(UTC)
 
 
-def walk(zoo: Zoo, **more: int) -> Walk:
-    return Walk(lambda: zoo.catalog, EAGER, clock, **more)
+def walk(zoo: Zoo, concurrency: int = 8) -> Walk:
+    return Walk(lambda: zoo.catalog, EAGER, clock, concurrency=concurrency)
 
 
 def test_every_kind_of_table_is_a_row(zoo: Zoo) -> None:
