@@ -71,9 +71,7 @@ def report(results: Results, measured: dict[str, Any]) -> None:
     what = f"CPU of a pass over {tables:,} tables of which {sick} need work / the five procedures on each"
     results.find(Finding(what, one_pass / all_tables, at_most=SHARE_AT_MOST, says=says))
     nothing = measured["next"]
-    says = (
-        f"{nothing['statements']} catalog statement, {nothing['loads']} metadata files, {nothing['manifests']} manifests"
-    )
+    says = f"{nothing['statements']} catalog statement, {nothing['loads']} metadata files, {nothing['manifests']} manifests"
     what = f"ms of CPU a table of the next pass over {tables:,}, which has nothing to do"
     results.find(Finding(what, nothing["plan_cpu_s"] * 1_000 / tables, at_most=NEXT_PASS_AT_MOST_MS, says=says))
     stored = measured["stored"]

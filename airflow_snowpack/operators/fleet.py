@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from airflow_snowpack.operators.arguments import read_number, read_object, read_text
+from airflow_snowpack.operators.arguments import UnreadableArgument, read_number, read_object, read_text
 from airflow_snowpack.operators.base import UsesCatalog, owner_of, worker_of
 from airflow_snowpack.operators.workers import WorksForQueue
 
@@ -110,13 +110,13 @@ class MaintainFleetOperator(WorksForQueue, UsesFleet):
         super().__init__(**kwargs)
         self.pass_id = pass_id
         self.budget = budget
+        self._names_a_pass = pass_id is not None
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Maintain tables until none is left that the pass allows."""
         with self.installation() as hook, self.fleet(context, hook) as fleet:
-            pass_id = read_text(self.pass_id)
-            if pass_id is not None:
-                return self._drain(context, hook, fleet, fleet.passes.get(pass_id))
+            if self._names_a_pass:
+                return self._drain(context, hook, fleet, fleet.passes.get(_read_pass(self.pass_id)))
             planned = self.start(context, fleet, self.budget, 1)
             if fleet.workers_needed(planned):
                 self._drain(context, hook, fleet, planned)
@@ -150,7 +150,14 @@ class ReportFleetOperator(UsesFleet):
     def execute(self, context: Context) -> dict[str, Any]:
         """End the pass."""
         with self.installation() as hook, self.fleet(context, hook) as fleet:
-            return self.report(fleet, self.pass_id)
+            return self.report(fleet, _read_pass(self.pass_id))
+
+
+def _read_pass(pass_id: str | None) -> str:
+    given = read_text(pass_id)
+    if given is None:
+        raise UnreadableArgument("pass_id", pass_id, "the id of a pass; the task that plans it has returned none")
+    return given
 
 
 def _read_budget(budget: Limits) -> Budget:

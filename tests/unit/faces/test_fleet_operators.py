@@ -120,6 +120,15 @@ def test_a_budget_that_cannot_be_read_fails_the_task_without_a_retry(
     assert (outcome.state, str(outcome.error)) == ("failed", problem)
 
 
+@pytest.mark.usefixtures("flights", "engines")
+@pytest.mark.parametrize("name", ["MaintainFleetOperator", "ReportFleetOperator"])
+def test_the_id_of_a_pass_that_was_not_planned_is_refused(run_operator: Runner, name: str, jobs: Jobs) -> None:
+    """A template that renders to nothing must not begin a pass of its own."""
+    outcome = run_operator(getattr(operators, name)(task_id="task", pass_id="None"))
+    assert (outcome.state, "the task that plans it has returned none" in str(outcome.error)) == ("failed", True)
+    assert not jobs.list()
+
+
 @pytest.mark.usefixtures("engines")
 def test_drain_mode_is_reported_before_anything_is_read(run_operator: Runner, jobs: Jobs, flights: TableName) -> None:
     jobs.set_drain(True, by="me")
