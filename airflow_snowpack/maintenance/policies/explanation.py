@@ -61,7 +61,8 @@ def _of_action(policy: ActionPolicy) -> Iterator[tuple[str, Any]]:
     for threshold, number in policy.thresholds.items():
         yield f"{name}.thresholds.{threshold}", number
     for option, value in options.items():
-        yield f"{name}.options.{option}", value
+        exact = getattr(policy.options, option)
+        yield f"{name}.options.{option}", exact if isinstance(exact, timedelta) else value
 
 
 def _plain(value: Any) -> Any:

@@ -60,7 +60,7 @@ class TestExplain:
         said = snowpack("policies", "explain", "demo.flights")
         assert said.code == 0
         lines = {line.split("|")[0].strip(): [cell.strip() for cell in line.split("|")[1:]] for line in said.out.splitlines()}
-        assert lines["expire_snapshots.options.max_age"] == ["P10D", "rule 'demo.*' (policies.yaml:6)"]
+        assert lines["expire_snapshots.options.max_age"] == ["10 d", "rule 'demo.*' (policies.yaml:6)"]
         assert lines["rewrite_manifests.cadence"] == ["12 h", "rule '**' (policies.yaml:2)"]
         assert lines["rewrite_data_files.deadline"] == ["2 d", "table property snowpack.rewrite_data_files.deadline"]
         assert lines["max_rewrite_bytes"] == ["10.0 GiB", "default"]
