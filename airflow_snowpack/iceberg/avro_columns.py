@@ -34,7 +34,6 @@ MAGIC = b"Obj\x01"
 SYNC_BYTES = 16
 CODEC, SCHEMA = "avro.codec", "avro.schema"
 INTEGERS = ("int", "long")
-TEXTS = ("string", "bytes")
 MOST_ITEMS = 2**24
 """Of an array: it has one item for each column or row group, at most."""
 METHODS = {
@@ -165,7 +164,7 @@ class _Compiler:
         """Return the function for a record of this Avro schema."""
         self._record(record)
         verbs = [f"{verb}_{name}" for verb in ("read", "skip") for name in sorted(set(METHODS.values()))]
-        bound = [f"    {name} = decoder.{name}" for name in ("read", "skip", "read_ints", "read_int_bytes_dict", *verbs)]
+        bound = [f"    {name} = decoder.{name}" for name in ("read", "skip", "read_ints", *verbs)]
         empty = [f"        {' = '.join(self._columns.values())} = None"] if self._columns else []
         row = f"({''.join(f'{name}, ' for name in self._columns.values())})"
         source = ["def rows(decoder, count):", *bound, "    for _ in range(count):", *empty, *self._lines, f"        yield {row}"]
@@ -261,7 +260,7 @@ class _Compiler:
                 self._add(f"skip_{METHODS[name]}()")
 
     def _skip_array(self, items: Any) -> None:
-        """Add what passes over an array; the decoder does it at once for numbers and for the statistics of columns."""
+        """Add what passes over an array; the decoder does it at once for numbers."""
         count = self._new()
         self._add(f"{count} = read_int()")
         self._add(f"while {count}:")
@@ -271,11 +270,7 @@ class _Compiler:
         self._add("    skip(read_int())  # the size of the block")
         self._add(f"    {count} = read_int()")
         self._add("    continue")
-        width, rest = _whole_numbers(items)
-        if rest:
-            self._add(f"read_int_bytes_dict({count}, {{}})")
-            self._add(f"{count} = read_int()")
-        elif width:
+        if width := _whole_numbers(items):
             # The count of the next block, which ends the array when it is 0, is one more whole number.
             self._add(f"{count} = read_ints({width} * {count} + 1)[-1]")
         else:
@@ -287,14 +282,10 @@ class _Compiler:
         self._indent -= 1
 
 
-def _whole_numbers(items: Any) -> tuple[int, bool]:
-    """Return how many whole numbers an item consists of, 0 for other items, and whether bytes follow a single one."""
+def _whole_numbers(items: Any) -> int:
+    """Return how many whole numbers an item consists of; 0 for an item of anything else."""
     kinds = [items] if _name(items) != "record" else [field["type"] for field in items["fields"]]
-    if all(kind in INTEGERS for kind in kinds):
-        return len(kinds), False
-    if len(kinds) == 2 and kinds[0] in INTEGERS and kinds[1] in TEXTS:
-        return 1, True
-    return 0, False
+    return len(kinds) if all(kind in INTEGERS for kind in kinds) else 0
 
 
 def _name(kind: Any) -> str:
