@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from airflow_snowpack.inventory.inventory import LeftOut
     from airflow_snowpack.maintenance.assessment import Assessment, Progress, ResumeFile
 
+ANSWER_WITHIN = timedelta(minutes=1)
+"""How long a REST catalog may take for each answer. The metadata of a table with many snapshots is large."""
 RESUME_FILE = "snowpack-assess.resume"
 
 
@@ -36,7 +39,13 @@ def assess(args: Namespace) -> ExitCode | None:
     left_out: list[LeftOut] = []
     tables = named_tables(hook, args, left_out)
     resume = ResumeFile.open(_resume_path(args), hook.config.catalog_id)
-    walk = Walk(hook.config.load, policies, _now, concurrency=args.concurrency, old_snapshots=args.old_snapshots)
+    walk = Walk(
+        partial(hook.config.load, limit=ANSWER_WITHIN),
+        policies,
+        _now,
+        concurrency=args.concurrency,
+        old_snapshots=args.old_snapshots,
+    )
     try:
         with ProgressLine("tables") as line:
             found = walk.assess(hook.settings.catalog_name, tables, progress=lambda each: _show(line, each), resume=resume)

@@ -49,11 +49,15 @@ class ResumeFile:
         """
         header = {"snowpack_assessment": FORMAT, "catalog_id": catalog_id}
         try:
-            lines = path.read_text().splitlines() if path.exists() else []
+            text = path.read_text() if path.exists() else ""
+            lines = text.splitlines()
             if not lines:
                 path.write_text(json.dumps(header) + "\n")
             elif json.loads(lines[0]) != header:
                 raise UnusableResumeFile(path, "it is of another catalog or another release")
+            elif not text.endswith("\n"):
+                with path.open("a") as file:
+                    file.write("\n")  # the line that was cut off must not take the next one with it
         except (OSError, ValueError) as error:
             raise UnusableResumeFile(path, str(error)) from error
         return cls(path, dict(_complete(lines[1:])))

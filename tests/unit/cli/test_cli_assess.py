@@ -162,6 +162,8 @@ def test_a_line_that_was_cut_off_does_not_count(snowpack: Run, tables: Zoo, inst
     file.write_text(file.read_text()[:-cut])
 
     assert by_name(snowpack(*ASSESS, "--resume", "kept.resume", "-o", "json").json) == first
+    lines = file.read_text().splitlines()
+    assert len([line for line in lines if line.startswith("[") and line.endswith("]")]) >= 3
 
 
 def test_a_file_that_is_no_resume_file_is_refused_and_kept(snowpack: Run, tables: Zoo, installation: Path) -> None:
