@@ -7,6 +7,7 @@ from airflow_snowpack.api.routes import builds, images, interim, jobs, lineage, 
 ROUTERS: tuple[APIRouter, ...] = (
     jobs.router,
     tables.router,
+    removals.router,
     queue.router,
     schedules.router,
     schedules.events,
@@ -15,7 +16,6 @@ ROUTERS: tuple[APIRouter, ...] = (
     lineage.router,
     interim.router,
     images.router,
-    removals.router,
     service.probes,
     service.router,
 )

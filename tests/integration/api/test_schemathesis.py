@@ -19,10 +19,12 @@ from api_process import TOKEN
 from effort import rounds
 from interim_world import handed_on, holder
 from made_images import ImageMaker
+from planned_removals import plan_removal
 from published_builds import publish_build
 
 from airflow_snowpack.builds.registry.runs import BuildRegistry
 from airflow_snowpack.builds.storage import Storage
+from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.interim.registry import InterimRegistry
 from airflow_snowpack.preservation import Preservation
 
@@ -85,8 +87,9 @@ def test_no_answer_is_one_that_the_document_does_not_name(
     interim = handed_on(InterimRegistry(registry.store), holder("clean"), rows=1, preservation=Preservation.FULL)
     image = ImageMaker(registry.store).request()
     names = {"name": SCHEDULE["name"], "run": REGISTERED["name"], "table_id": interim.table_id, "key": image}
-    known = {**REAL_TABLE, **names, "job_id": job, "dataset": "flights", "run_id": built.run_id}
-    assert len(operations) == 61
+    removal = plan_removal(registry.store, TableName("lake", "analytics", "leftovers")).removal_id
+    known = {**REAL_TABLE, **names, "job_id": job, "dataset": "flights", "run_id": built.run_id, "removal_id": removal}
+    assert len(operations) == 69
     for operation in operations:
         named = {name: known[name] for name in _path_parameters(operation)}
         if mode == "NEGATIVE" and not {"parameters", "requestBody"} & operation.definition.raw.keys():
