@@ -184,6 +184,13 @@ def test_partition_values_are_what_pyiceberg_reads() -> None:
     assert read(file, 9) == [(1,), (1,)]
 
 
+def test_a_double_is_not_rounded_to_a_float() -> None:
+    record = {"type": "record", "name": "r", "fields": [field(1000, "double")]}
+    file = avro([field(102, record)], lambda encoder: encoder.write_double(1.1), lambda encoder: encoder.write_double(1e300))
+
+    assert read(file, 102) == [((1.1,),), ((1e300,),)]
+
+
 def test_compressed_blocks_are_read() -> None:
     assert read(avro([LAST], numbers(7), codec="deflate"), 9) == [(7,)]
 
