@@ -178,7 +178,8 @@ CONFIG: dict[str, Any] = {
             "airflow_conn_id": _option(
                 "The Airflow connection (`http`: address, user and password, or extra `token`) of Airflow's REST API. "
                 "Required by `airflow snowpack scheduler` and `airflow snowpack interim collect`; the dispatcher DAG needs it "
-                "for pool constraints and to find DAG runs whose end was not recorded.",
+                "for pool constraints and to find DAG runs whose end was not recorded; plans of maintenance need it to find the "
+                "DAGs that write to and read tables.",
                 default="",
                 example="snowpack_airflow",
             ),

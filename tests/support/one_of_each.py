@@ -22,7 +22,14 @@ if TYPE_CHECKING:
 
 SPARK_FOLDERS = {"spark", "maintenance", "faces"}
 # The files in these folders that do not use Spark: each is one group, for the sake of its fixtures.
-WITHOUT_SPARK = ("test_docker_runner", "test_entries_", "test_entry_", "test_kubernetes_runner", "test_run_states_")
+WITHOUT_SPARK = (
+    "test_dags_of_tables",
+    "test_docker_runner",
+    "test_entries_",
+    "test_entry_",
+    "test_kubernetes_runner",
+    "test_run_states_",
+)
 # The folders below tests/system that do not use the running Airflow.
 SYSTEM_FOLDERS = {"dags_test", "demo"}
 LONGEST_FIRST = ("airflow", "spark", "dags_test", "demo")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 
@@ -10,6 +12,7 @@ from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.maintenance.writers import CLEAR, DagsOfTables, Producer, TableWriters
 
 NOW = datetime(2026, 11, 23, 3, 0, tzinfo=UTC)
+PAGE = Path(__file__).parents[3] / "docs" / "plans.md"
 TEN_MINUTES = timedelta(minutes=10)
 
 
@@ -46,6 +49,13 @@ def test_a_rewrite_gets_the_time_before_the_first_writer_that_is_due() -> None:
 
     assert (clearance.within, clearance.until) == (timedelta(minutes=6), NOW + timedelta(minutes=8))
     assert not clearance.waits
+
+
+def test_the_page_on_plans_shows_the_reason_of_a_rewrite_that_is_made_smaller() -> None:
+    (shown,) = re.findall(r"```text\n(847 of .*)\n```", PAGE.read_text())
+    ingest = Producer("ingest", next_due=NOW + TEN_MINUTES)
+
+    assert shown.endswith(f"; threshold 100; {TableWriters((ingest,)).clear(timedelta(minutes=12), NOW).reason}")
 
 
 @pytest.mark.parametrize("due", [NOW + timedelta(seconds=30), NOW - timedelta(minutes=1)])
