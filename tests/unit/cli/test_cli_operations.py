@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import pytest
+from counted_reads import counted_reads
 
 from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.jobs import Jobs, LifecyclePolicy, explain_tables
@@ -77,6 +78,20 @@ def test_a_table_is_shown_in_numbers_from_its_metadata(snowpack: Run, jobs: Jobs
     said = snowpack("tables", "show", "demo.flights")
     assert "6 (100%)" in said.out
     assert job.job_id[:12] in said.out
+
+
+def test_an_unchanged_table_is_shown_again_without_opening_a_manifest(snowpack: Run, flights: TableName) -> None:
+    first = snowpack("tables", "show", "demo.flights", "-o", "json").json["health"]
+
+    with counted_reads() as reads:
+        again = snowpack("tables", "show", "demo.flights", "-o", "json").json["health"]
+        shown = snowpack("tables", "show", "demo.flights").out
+
+    assert reads.manifests == []
+    assert again == first
+    assert sum(part["points"] for part in again["score_parts"]) == again["score"]
+    assert f"{again['score']} of 100, from metadata read " in shown
+    assert again["score_parts"][0]["evidence"] in shown
 
 
 @pytest.fixture
