@@ -48,14 +48,17 @@ class RemovalState(StrEnum):
         return not self.successors
 
 
-# From each state, the states that may follow. DELETING may follow itself: another attempt continues, and the fence moves.
+# From each state, the states that may follow. DELETING may follow itself: another attempt continues, and the fence moves. It is
+# rejected only if its job was cancelled.
 TRANSITIONS: Mapping[RemovalState, frozenset[RemovalState]] = {
     RemovalState.PLANNED: frozenset(
         {RemovalState.AWAITING_APPROVAL, RemovalState.DELETING, RemovalState.EXPIRED, RemovalState.FAILED}
     ),
     RemovalState.AWAITING_APPROVAL: frozenset({RemovalState.APPROVED, RemovalState.REJECTED, RemovalState.EXPIRED}),
     RemovalState.APPROVED: frozenset({RemovalState.DELETING, RemovalState.REJECTED, RemovalState.EXPIRED, RemovalState.FAILED}),
-    RemovalState.DELETING: frozenset({RemovalState.DELETING, RemovalState.APPROVED, RemovalState.DELETED, RemovalState.FAILED}),
+    RemovalState.DELETING: frozenset(
+        {RemovalState.DELETING, RemovalState.APPROVED, RemovalState.DELETED, RemovalState.FAILED, RemovalState.REJECTED}
+    ),
     RemovalState.REJECTED: frozenset(),
     RemovalState.DELETED: frozenset(),
     RemovalState.EXPIRED: frozenset(),

@@ -183,10 +183,10 @@ class Removals:
         return self._decide(removal_id, RemovalState.APPROVED, actor, comment)
 
     def reject(self, removal_id: str, *, actor: Actor, comment: str | None = None) -> Removal:
-        """Reject a removal for good, also one that was approved and has not begun. The same actor may repeat it.
+        """Reject a removal for good, also one that was approved, or whose job was cancelled. The same actor may repeat it.
 
         :raises RemovalNotFound: there is no such removal.
-        :raises RemovalNotPossible: it is being deleted, or has ended.
+        :raises RemovalNotPossible: a job deletes it, or it has ended.
         """
         return self._decide(removal_id, RemovalState.REJECTED, actor, comment)
 
@@ -197,8 +197,10 @@ class Removals:
             found = self._locked(conn, removal_id)
             if (found.state, found.decided_by) == (state, actor.name):
                 return
-            # An attempt that failed has begun to delete what was approved, and a second approval would hide that.
-            if state not in found.state.successors or found.state is RemovalState.DELETING:
+            running = found.state is RemovalState.DELETING
+            # Only an attempt that ends returns a removal that it was deleting to APPROVED.
+            busy = running and (state is RemovalState.APPROVED or _is_live(conn, found.job_id, found.attempt_id))
+            if busy or state not in found.state.successors:
                 raise RemovalNotPossible(found, state.value)
             decision = {"state": state.value, "decided_at": self.store.clock(), "decided_by": actor.name}
             text = None if comment is None else storable(comment)

@@ -245,6 +245,23 @@ def test_the_next_attempt_continues_and_two_jobs_never_delete_one_removal(
     assert removals.begin(removal.removal_id, again.job.job_id, again.attempt_id).started_at == NOW
 
 
+def test_what_a_killed_worker_was_deleting_can_be_rejected_when_its_job_is_cancelled(
+    removals: Removals, clock: MovedClock, jobs: Jobs
+) -> None:
+    removal, claim = planned(removals, clock), claimed(jobs)
+    removals.approve(removal.removal_id, actor=VERA)
+    begun = removals.begin(removal.removal_id, claim.job.job_id, claim.attempt_id)
+    with pytest.raises(RemovalNotPossible, match="is being deleted by job"):
+        removals.reject(removal.removal_id, actor=ANN)
+
+    jobs.cancel(claim.job.job_id)
+    with pytest.raises(RemovalNotPossible, match="cannot be approved"):
+        removals.approve(removal.removal_id, actor=ANN)
+    assert removals.reject(removal.removal_id, actor=ANN).state is RemovalState.REJECTED
+    with pytest.raises(RemovalTakenOver):
+        removals.record(begun, {}, {})
+
+
 def test_old_removals_go_with_their_lists_and_one_that_is_being_deleted_stays(
     removals: Removals, clock: MovedClock, store: Store, jobs: Jobs
 ) -> None:
