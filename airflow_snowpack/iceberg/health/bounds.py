@@ -6,11 +6,15 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from airflow_snowpack.iceberg.health.file_counts import FileCounts
 
 TARGET_FILE_SIZE = 512 * 1024 * 1024
 MIN_SIZE_SHARE = 0.75
 MAX_SIZE_SHARE = 1.8
+MANIFEST_TARGET_PROPERTY = "commit.manifest.target-size-bytes"
+MANIFEST_TARGET = 8 * 1024**2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,3 +57,9 @@ class HealthBounds:
     def to_json(self) -> dict[str, Any]:
         """Return plain values; ``HealthBounds(**values)`` gives equal bounds."""
         return asdict(self)
+
+
+def manifest_target(properties: Mapping[str, str]) -> int:
+    """Return the size of a good manifest by the table's property; Iceberg's default when that is not a positive whole number."""
+    text = properties.get(MANIFEST_TARGET_PROPERTY, "")
+    return int(text) if text.isdecimal() and int(text) > 0 else MANIFEST_TARGET

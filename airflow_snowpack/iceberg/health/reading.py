@@ -13,7 +13,7 @@ from uuid import UUID
 from airflow_snowpack.iceberg.avro_columns import AvroBlocks, read_blocks
 from airflow_snowpack.iceberg.catalog import unreadable_errors
 from airflow_snowpack.iceberg.errors import TableUnreadable
-from airflow_snowpack.iceberg.health.bounds import HealthBounds
+from airflow_snowpack.iceberg.health.bounds import HealthBounds, manifest_target
 from airflow_snowpack.iceberg.health.counting import NEWEST, Counting, total
 from airflow_snowpack.iceberg.health.expirable import read_expirable_bytes
 from airflow_snowpack.iceberg.health.model import (
@@ -38,8 +38,6 @@ if TYPE_CHECKING:
 
     from airflow_snowpack.iceberg.metadata_reader import PartitionKey
 
-MANIFEST_TARGET_PROPERTY = "commit.manifest.target-size-bytes"
-MANIFEST_TARGET = 8 * 1024**2
 READERS = 4
 """How many manifests are fetched from the storage at once, if they have no more than :data:`READ_AHEAD_BYTES` together."""
 READ_AHEAD_BYTES = 16 * 1024**2
@@ -197,7 +195,7 @@ def _size(file: InputFile) -> int | None:
 def _manifest_numbers(table: Table, manifests: Sequence[ManifestFile]) -> dict[str, Any]:
     from pyiceberg.manifest import ManifestContent
 
-    small = int(table.properties.get(MANIFEST_TARGET_PROPERTY, MANIFEST_TARGET)) / 2
+    small = manifest_target(table.properties) / 2
     data = sum(manifest.content == ManifestContent.DATA for manifest in manifests)
     return {
         "data_manifests": data,

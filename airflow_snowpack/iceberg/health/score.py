@@ -14,6 +14,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from airflow_snowpack.humanize import number, plural, size
+from airflow_snowpack.iceberg.health.bounds import manifest_target
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,8 +29,6 @@ MANY = 100
 MANY_SNAPSHOTS = 5_000
 MANY_EQUALITY_DELETES = 10
 MANY_DELETED_ROWS = 0.3
-MANIFEST_TARGET_PROPERTY = "commit.manifest.target-size-bytes"
-MANIFEST_TARGET = 8 * 1024**2
 SNAPSHOT_AGE = timedelta(days=5)
 
 
@@ -107,7 +106,7 @@ def _deletes(health: TableHealth) -> ScorePart:
 
 def _manifests(health: TableHealth) -> ScorePart:
     count = health.data_manifests + health.delete_manifests
-    target = _whole(health.properties.get(MANIFEST_TARGET_PROPERTY), MANIFEST_TARGET)
+    target = manifest_target(health.properties)
     kinds = (health.data_manifests > 0) + (health.delete_manifests > 0)
     fewest = max(-(-health.manifests_bytes // target), kinds)
     evidence = f"{plural(count, 'manifest')} of {size(health.manifests_bytes)} together"
@@ -137,8 +136,3 @@ def _loss(improvable: int, total: int) -> float:
 
 def _part(name: str, of: int, lost: float, evidence: str) -> ScorePart:
     return ScorePart(name, of - round(of * min(max(lost, 0.0), 1.0)), of, evidence)
-
-
-def _whole(text: str | None, default: int) -> int:
-    """Return a property's positive whole number; Iceberg refuses any other, and the default is then as good as it."""
-    return int(text) if text is not None and text.isdecimal() and int(text) > 0 else default

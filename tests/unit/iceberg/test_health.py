@@ -214,3 +214,14 @@ def test_the_example_of_the_page_runs(flights: Flights, tmp_path: Path, capsys: 
 
     shown = capsys.readouterr().out.splitlines()
     assert shown == ["3 of 3 data files are small; score 100", "month=3 2 0", "month=4 1 0"]
+
+
+@pytest.mark.parametrize(("target", "small"), [("nonsense", 2), ("0", 2), ("100", 0)])
+def test_a_manifest_is_small_below_half_of_the_target_and_a_wrong_target_is_the_default(
+    flights: Flights, target: str, small: int
+) -> None:
+    table = flights(3, 4, properties={"commit.manifest.target-size-bytes": target, "commit.manifest-merge.enabled": "false"})
+
+    health = read_health(table, now=datetime.now(UTC))
+
+    assert (health.data_manifests, health.small_manifests) == (2, small)
