@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from airflow_snowpack.humanize import duration, number, plural, timestamp
+from airflow_snowpack.iceberg.health.bounds import manifest_target
 from airflow_snowpack.maintenance.action import Action
 from airflow_snowpack.maintenance.actions.expire_snapshots import ExpireSnapshots
-from airflow_snowpack.maintenance.actions.rewrite_manifests import MANIFEST_TARGET, MANIFEST_TARGET_PROPERTY
-from airflow_snowpack.maintenance.expiry import MAIN, plan_expiry
+from airflow_snowpack.maintenance.expiry import MAIN, MAX_REF_AGE_PROPERTY, plan_expiry
 from airflow_snowpack.maintenance.plan import GC_PROPERTY
 from airflow_snowpack.maintenance.planning.finding import Finding
 from airflow_snowpack.maintenance.planning.model import Cause, Estimate
@@ -28,7 +28,7 @@ def find_manifests(case: Case) -> Finding:
     """Return what ``rewrite_manifests`` would do, after the rewrites of the same plan."""
     health = case.health
     small, threshold = health.small_manifests, case.threshold("small_manifests")
-    target = int(health.properties.get(MANIFEST_TARGET_PROPERTY, MANIFEST_TARGET))
+    target = manifest_target(health.properties)
     kinds = (
         health.data_manifests + _commits(case, Action.REWRITE_DATA_FILES),
         health.delete_manifests + _commits(case, Action.REWRITE_POSITION_DELETE_FILES),
@@ -135,7 +135,10 @@ class _Snapshots:
         for commit in range(1, new + 1) if MAIN in refs else ():
             snapshots.append(_Snapshot(-commit, refs[MAIN].snapshot_id, int(now.timestamp() * 1000)))
             refs[MAIN] = refs[MAIN]._replace(snapshot_id=-commit)
-        return cls(refs, snapshots, {each.snapshot_id: each for each in snapshots}, health.properties)
+        # Iceberg refuses an age that is not a number when it runs; that is no reason not to plan the table.
+        age = health.properties.get(MAX_REF_AGE_PROPERTY, "")
+        properties = {MAX_REF_AGE_PROPERTY: age} if age.isdecimal() else {}
+        return cls(refs, snapshots, {each.snapshot_id: each for each in snapshots}, properties)
 
     def snapshot_by_id(self, snapshot_id: int) -> _Snapshot | None:
         return self.by_id.get(snapshot_id)

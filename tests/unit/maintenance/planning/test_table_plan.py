@@ -193,6 +193,14 @@ def test_a_table_that_forbids_to_delete_files_keeps_its_snapshots() -> None:
     assert decision.cause == Cause.PROTECTED
 
 
+def test_properties_that_are_not_numbers_keep_no_table_from_being_planned() -> None:
+    junk = {"commit.manifest.target-size-bytes": "8 MiB", "history.expire.max-ref-age-ms": "a week"}
+    ages = [timedelta(days=days) for days in range(20, 0, -1)]
+    table = health(HEALTHY, ages=ages, data_manifests=40, small_manifests=38, manifests_bytes=9 * MIB, properties=junk)
+
+    assert plan_table(table, policy(), now=NOW).actions == (MANIFESTS, SNAPSHOTS)
+
+
 def test_orphan_files_are_searched_for_by_the_deadline() -> None:
     weekly, table = policy({ORPHANS: {"enabled": True, "deadline": timedelta(days=7)}}), health(HEALTHY)
     recent = ActionRecord(last_run_at=NOW - timedelta(days=2), last_success_at=NOW - timedelta(days=2))
