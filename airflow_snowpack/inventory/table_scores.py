@@ -5,7 +5,7 @@
     scores.counts().sick
 
 A table that cannot be read comes first, then the lowest score; tables whose health was never read come last. A score changes
-when a table is read again: a table may then move from one page to another while somebody turns the pages.
+when a table is read again, so a table may move from one page of the list to another between two requests.
 """
 
 from __future__ import annotations
@@ -31,6 +31,10 @@ SICK_BELOW = 50
 UNREADABLE, NOT_READ = -1, 101
 """Places before the lowest and after the highest score."""
 BY_NEED, BY_NAME = ("need", "row_key"), ("row_key",)
+
+_NEED = sa.case(
+    (table_health.c.problem.is_not(None), sa.literal(UNREADABLE)), else_=sa.func.coalesce(table_health.c.score, NOT_READ)
+)
 
 
 class Condition(StrEnum):
@@ -135,8 +139,18 @@ class TableScores:
         return Keyset.cursor(*(getattr(last, name) for name in (BY_NAME if by_name else BY_NEED)))
 
     def counts(self) -> ScoreCounts:
-        """Count the tables by their condition, in one statement."""
-        tables = self._scored(None, None)
+        """Count the tables by their condition, in one statement.
+
+        While the catalog was never listed, the tables with stored health are counted, in a second one.
+        """
+        counts = self._count(self._scored(None, None))
+        if any(counts.by_condition.values()):
+            return counts
+        h, example = table_health.c, self._inventory.table("a", "a")
+        stored = sa.select(_NEED.label("need"), h.read_at).where(h.catalog == (example.catalog_id or example.catalog))
+        return self._count(stored.subquery("stored"))
+
+    def _count(self, tables: sa.Subquery) -> ScoreCounts:
         number, oldest = sa.func.count().label("number"), sa.func.min(tables.c.read_at).label("oldest")
         grouped = sa.select(tables.c.need, number, oldest).group_by(tables.c.need)
         found, oldest_read_at = dict.fromkeys(Condition, 0), list[datetime]()
@@ -150,9 +164,8 @@ class TableScores:
         t, h = inventory_tables.c, table_health.c
         prefix = self._inventory.table("a", "a").lock_key.removesuffix("a.a")
         health_key = sa.literal(prefix) + t.database_name + "." + t.table_name
-        need = sa.case((h.problem.is_not(None), UNREADABLE), else_=sa.func.coalesce(h.score, NOT_READ))
         columns = (t.database_name, t.table_name, h.score, h.problem, h.read_at)
-        query = sa.select(t.table_key.label("row_key"), *columns, sa.type_coerce(need, sa.Integer).label("need"))
+        query = sa.select(t.table_key.label("row_key"), *columns, _NEED.label("need"))
         listed = query.select_from(inventory_tables.outerjoin(table_health, h.table_key == health_key))
         return listed.where(*self._inventory.conditions(database, search)).subquery("scored")
 

@@ -31,6 +31,7 @@ from airflow_snowpack.jobs.listing import (
     read_page,
 )
 from airflow_snowpack.jobs.model import DrainState, HistoryEntry, Job, JobStatus, QueuePlace, QueueSample, QueueState
+from airflow_snowpack.jobs.recent import RecentJob, read_recent
 from airflow_snowpack.jobs.rows import job_from
 from airflow_snowpack.jobs.statements import draining
 from airflow_snowpack.store import Store, row_mapper, storable
@@ -151,6 +152,10 @@ class JobReader:
         recent = sa.and_(IS_LIVE, jobs.c.submitted_at >= self.store.clock() - period)
         newest = sa.select(jobs.c.status).where(recent).order_by(*NEWEST_FIRST.order()).limit(at_most).subquery()
         return self.store.read(lambda conn: count_by_status(conn, newest))
+
+    def recent(self, since: datetime, *, at_most: int) -> list[RecentJob]:
+        """Return the jobs that are active or ended since this moment, newest first, in one statement; no dry runs."""
+        return read_recent(self.store, since, at_most)
 
     def latest(self, tables: Iterable[TableName], *, dry_run: bool = False) -> dict[TableName, Job]:
         """Return the newest job of each table that has one.

@@ -45,11 +45,16 @@ class UsesFleet(UsesCatalog):
         return planned
 
     def report(self, fleet: Fleet, pass_id: str) -> dict[str, Any]:
-        """End the pass, and log and return its report."""
-        report = fleet.report(fleet.passes.get(pass_id))
-        for line in report.lines():
+        """End the pass, and log and return its report, with the digest of the last 24 hours."""
+        from airflow_snowpack.inventory import Inventory, TableScores
+        from airflow_snowpack.maintenance.digest import read_digest
+
+        report, store = fleet.report(fleet.passes.get(pass_id)), fleet.passes.store
+        inventory = Inventory(store, fleet.catalog, fleet.connect, lambda: fleet.catalog_id)
+        digest = read_digest(fleet.jobs, TableScores(store, inventory))
+        for line in (*report.lines(), *digest.lines):
             self.log.info("%s", line)
-        return report.to_json()
+        return {**report.to_json(), "digest": digest.text}
 
 
 class PlanFleetOperator(UsesFleet):
@@ -137,7 +142,8 @@ class ReportFleetOperator(UsesFleet):
     :param pass_id: the pass.
     :param store_conn_id: the Airflow connection of the store; ``None`` for the installation's. Likewise ``catalog_conn_id``.
 
-    Returns the report; its ``text`` is ready for a notifier.
+    Returns the report, with texts that are ready for a notifier: ``text`` about the pass, and ``digest`` about all jobs of the
+    last 24 hours.
     """
 
     template_fields: Sequence[str] = ("pass_id", "store_conn_id", "catalog_conn_id")

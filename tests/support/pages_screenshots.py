@@ -29,6 +29,7 @@ def addresses(world: World) -> dict[str, str]:
 
     made = world.made
     return {
+        "home": "/ui/",
         "tables": "/ui/tables",
         "table": "/ui/tables/payments/refunds",
         "jobs": "/ui/jobs?period=24h",

@@ -11,7 +11,19 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import HTMLResponse, RedirectResponse
 
 from airflow_snowpack.api.auth import COOKIE, NotAuthenticated, Reader, TokenAuth
-from airflow_snowpack.api.pages import builds, images, interim, jobs, lineage, operations, removals, schedules, table, tables
+from airflow_snowpack.api.pages import (
+    builds,
+    home,
+    images,
+    interim,
+    jobs,
+    lineage,
+    operations,
+    removals,
+    schedules,
+    table,
+    tables,
+)
 from airflow_snowpack.api.pages.markup import content
 from airflow_snowpack.api.pages.page import PageRoute, not_a_page, root_of
 from airflow_snowpack.api.parameters import read_body
@@ -20,7 +32,7 @@ KINDS: Final = {"page.css": "text/css", "page.js": "text/javascript", "theme.js"
 FOR_GOOD = "private, max-age=31536000, immutable"
 
 router = APIRouter(prefix="/ui", include_in_schema=False, route_class=PageRoute)
-for each in (tables, table, jobs, schedules, builds, lineage, interim, images, removals, operations):
+for each in (home, tables, table, jobs, schedules, builds, lineage, interim, images, removals, operations):
     router.include_router(each.router)
 
 

@@ -106,7 +106,7 @@ def work(estimate: Estimate) -> str:
         f"{plural(removed, 'file')} fewer" if removed > 0 else "",
         f"{size(estimate.bytes_rewritten)} rewritten" if estimate.bytes_rewritten else "",
         f"{size(estimate.bytes_freed)} freed" if estimate.bytes_freed else "",
-        plural(estimate.snapshots_expired, "snapshot") if estimate.snapshots_expired else "",
+        f"{plural(estimate.snapshots_expired, 'snapshot')} expired" if estimate.snapshots_expired else "",
         f"about {duration(estimate.seconds)}",
         f"{estimate.gb_hours:.2f} GB·h" if estimate.gb_hours >= 0.005 else "",
     ]

@@ -39,7 +39,6 @@ class Row:
     score: TableScore
 
 
-@router.get("/")
 @router.get("/tables")
 def tables(page: Here) -> HTMLResponse:
     asked = page.filter("database", "search") | {"show": page.choice("show", SHOWN), "order": page.choice("order", ORDERS)}

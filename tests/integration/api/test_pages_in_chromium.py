@@ -125,7 +125,7 @@ def many_jobs(world: World, many: int, status: JobStatus = JobStatus.PENDING) ->
 def test_from_the_list_of_tables_to_a_job(world: World, page: Page) -> None:
     job = world.submit("analytics.page_views", by="jana")
     world.run(job, [compacted(1284, 93, 521), expired(362, 1190, 44)])
-    page.goto("/ui/")
+    page.goto("/ui/tables")
     page.get_by_role("link", name="completed").click()
     page.wait_for_url(f"**/ui/jobs/{job.job_id}")
     assert page.locator("figure").count() == 4
@@ -133,6 +133,35 @@ def test_from_the_list_of_tables_to_a_job(world: World, page: Page) -> None:
     page.get_by_role("link", name="analytics.page_views").first.click()
     page.wait_for_url("**/ui/jobs?table=analytics.page_views")
     assert rows(page) == [job.job_id]
+
+
+def test_a_group_of_failures_is_run_again_by_one_click_and_a_locked_table_is_named(world: World, page: Page) -> None:
+    error = "Disk full on 10.0.0.{}"
+    broken = did(Action.REWRITE_DATA_FILES, "Failed", 4, {}, ActionOutcome.FAILED, "Disk full")
+    for place, dotted in enumerate(TABLES):
+        world.run(world.submit(dotted), [broken], error.format(place))
+    world.jobs.locks.acquire(world.table("payments.refunds"), "etl/close", ttl=timedelta(hours=1))
+    page.goto("/ui/")
+    page.get_by_role("button", name="Re-run 3 jobs").click()
+    page.locator("#confirm-report").wait_for()
+    told = page.locator("#confirm-report").inner_text()
+    assert "2 jobs re-run, 1 refused:" in told
+    assert "payments.refunds" in told
+    pending = world.jobs.page(JobFilter(statuses=frozenset({JobStatus.PENDING}))).items
+    assert {job.table.dotted for job in pending} == set(TABLES[:2])
+    changes = [entry for entry in AuditTrail(world.store).latest() if entry.change == "rerun"]
+    assert {(entry.actor, entry.via) for entry in changes} == {("vera", "page")}
+    page.get_by_role("button", name="Close").first.click()
+    refresh(page)
+    assert page.locator("[data-rerun]").get_attribute("data-rerun").count(" ") == 0  # type: ignore[union-attr]
+
+
+def test_the_metadata_of_a_table_is_read_on_request(world: World, page: Page) -> None:
+    page.goto("/ui/tables/analytics/page_views")
+    assert "No health is stored yet" in page.locator("main").inner_text()
+    page.get_by_role("button", name="Read again").click()
+    page.get_by_text("File sizes").wait_for(timeout=60_000)
+    assert page.locator("h1 .score").inner_text() == "100"
 
 
 def test_typing_filters_the_list_and_the_address_and_the_address_filters_the_list(world: World, page: Page) -> None:
@@ -250,7 +279,7 @@ def test_on_a_phone_each_row_is_a_card_and_nothing_sticks_out(world: World, page
     world.clock.move(minutes=20)
     page.set_viewport_size({"width": 400, "height": 800})
     labels = {
-        "/ui/": "Next step",
+        "/ui/tables": "Next step",
         "/ui/jobs": "Submitted",
         "/ui/locks": "Expires",
         "/ui/queue": "Instances",
@@ -298,7 +327,7 @@ def test_a_failed_job_is_run_again_as_a_new_job(world: World, page: Page) -> Non
 
 
 def test_a_dry_run_is_asked_for_and_its_plan_is_shown(world: World, page: Page) -> None:
-    page.goto("/ui/")
+    page.goto("/ui/tables")
     page.get_by_role("button", name="Dry run of analytics.page_views").click()
     page.wait_for_url("**/ui/jobs/*")
     assert page.get_by_role("heading", name="Preview").is_visible()
@@ -306,7 +335,7 @@ def test_a_dry_run_is_asked_for_and_its_plan_is_shown(world: World, page: Page) 
 
 
 def test_maintenance_is_dry_unless_that_is_taken_away(world: World, page: Page) -> None:
-    page.goto("/ui/")
+    page.goto("/ui/tables")
     page.get_by_role("button", name="Maintain payments.refunds").click()
     dialog = page.get_by_role("dialog")
     assert dialog.get_by_role("checkbox", name="Dry run").is_checked()
@@ -320,7 +349,7 @@ def test_maintenance_is_dry_unless_that_is_taken_away(world: World, page: Page) 
 
 
 def test_maintenance_is_requested_with_a_priority_and_a_bad_one_is_refused_in_the_dialog(world: World, page: Page) -> None:
-    page.goto("/ui/")
+    page.goto("/ui/tables")
     page.get_by_role("button", name="Maintain payments.refunds").click()
     dialog = page.get_by_role("dialog")
     dialog.get_by_role("checkbox", name="Dry run").uncheck()
@@ -371,7 +400,7 @@ def test_everything_can_be_done_with_the_keyboard(world: World, page: Page) -> N
     first, second = world.submit("analytics.page_views"), None
     world.clock.move(seconds=1)
     second = world.submit("payments.refunds")
-    page.goto("/ui/")
+    page.goto("/ui/tables")
     keys = page.keyboard
     keys.press("Tab")
     assert page.evaluate("document.activeElement.textContent") == "Skip to the content"
@@ -486,7 +515,7 @@ def test_what_people_wrote_runs_nowhere(world: World, page: Page) -> None:
     world.run(job, [did(Action.REWRITE_DATA_FILES, HOSTILE, 1, {}, ActionOutcome.FAILED, HOSTILE + "!")], HOSTILE, worker=HOSTILE)
     world.jobs.locks.acquire(world.table("payments.refunds"), HOSTILE, ttl=timedelta(hours=1))
     world.jobs.set_drain(True, reason=HOSTILE, actor=world.actor(HOSTILE))
-    for path in ("/ui/", "/ui/jobs", f"/ui/jobs/{job.job_id}", "/ui/locks", "/ui/queue", "/ui/audit"):
+    for path in ("/ui/", "/ui/tables", "/ui/jobs", f"/ui/jobs/{job.job_id}", "/ui/locks", "/ui/queue", "/ui/audit"):
         page.goto(path)
         refresh(page)
         assert HOSTILE[:30] in page.locator("body").inner_text()
@@ -513,7 +542,9 @@ def test_all_text_stands_out_from_its_background_in_light_and_dark(world: World,
     world.jobs.set_drain(True, reason="an upgrade", actor=world.actor())
     page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
     jobs = ["jobs", f"jobs/{done.job_id}", f"jobs/{failed.job_id}"]
-    for path in [f"/ui/{rest}" for rest in ("", *jobs, "locks", "queue", "audit", "nothing")]:
+    for path in [
+        f"/ui/{rest}" for rest in ("", "tables", "tables/analytics/page_views", *jobs, "locks", "queue", "audit", "nothing")
+    ]:
         page.goto(path)
         ground = page.evaluate("getComputedStyle(document.body).backgroundColor")
         assert (ground == "rgb(255, 255, 255)") is (scheme == "light")

@@ -38,7 +38,16 @@ def browser(tmp_path: Path, postgres_database: str, serve_app: Serve) -> Iterato
 
 def test_every_page_is_made_on_postgres(browser: httpx.Client) -> None:
     ids = [job["job_id"] for job in browser.get("/jobs").json()]
-    for path in ["", "jobs", *(f"jobs/{job_id}" for job_id in ids), "locks", "queue", "audit"]:
+    for path in [
+        "",
+        "tables",
+        "tables/analytics/page_views",
+        "jobs",
+        *(f"jobs/{job_id}" for job_id in ids),
+        "locks",
+        "queue",
+        "audit",
+    ]:
         answer = browser.get(f"/ui/{path}")
         assert answer.status_code == 200, answer.text
         assert "Drain mode is on" in answer.text
@@ -48,8 +57,8 @@ def test_every_page_is_made_on_postgres(browser: httpx.Client) -> None:
 @pytest.mark.parametrize(
     "query",
     [
-        "?search={0}&database={0}&after={0}",
-        "?show=failed&after={0}",
+        "tables?search={0}&database={0}&after={0}",
+        "tables?show=failed&after={0}&order={0}",
         "jobs?search={0}&dag_id={0}",
         "jobs?table={0}",
         "locks?search={0}",

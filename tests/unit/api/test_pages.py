@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from fastapi import FastAPI
 
 TABLES = ("analytics.page_views", "analytics.sessions", "payments.refunds")
-EVERY_PAGE = ("/ui/", "/ui/jobs", "/ui/locks", "/ui/queue", "/ui/audit")
+EVERY_PAGE = ("/ui/", "/ui/tables", "/ui/jobs", "/ui/locks", "/ui/queue", "/ui/audit")
 
 
 @pytest.fixture
@@ -45,7 +45,8 @@ def browser(app: FastAPI) -> Browser:
 def test_a_page_of_an_empty_installation_says_why_it_is_empty_and_what_to_do(browser: Browser, path: str) -> None:
     page = browser.text(path)
     told = {
-        "/ui/": "No maintenance yet. Start with a dry run.",
+        "/ui/": "No job has ended in the last 24 h.",
+        "/ui/tables": "No maintenance yet. Start with a dry run.",
         "/ui/jobs": "Jobs come from a DAG",
         "/ui/locks": "A job locks its table from submission until it ends.",
         "/ui/queue": "No jobs in the last 24 hours.",
@@ -69,7 +70,7 @@ def test_a_catalog_that_was_never_listed_is_not_taken_for_one_without_tables(tmp
 
     world = open_world(tmp_path, url=sqlite_url)
     world.inventory = Inventory(world.store, "lake", broken)  # type: ignore[arg-type]
-    page = words(Browser(app_of(world, SomebodyIs())).text("/ui/"))
+    page = words(Browser(app_of(world, SomebodyIs())).text("/ui/tables"))
     world.close()
     assert "The catalog has not been listed yet" in page
 
@@ -77,7 +78,7 @@ def test_a_catalog_that_was_never_listed_is_not_taken_for_one_without_tables(tmp
 def test_a_table_shows_its_last_job_what_it_did_and_what_comes_next(world: World, browser: Browser) -> None:
     job = world.submit("analytics.page_views", by="anton")
     world.run(job, [compacted(1284, 93, 521), expired(362, 1190, 44)])
-    page = words(browser.text("/ui/?search=page_views"))
+    page = words(browser.text("/ui/tables?search=page_views"))
     assert "completed" in page
     assert "anton" in page
     assert "Compacted 1,284 files into 93; Expired 362 snapshots" in page
@@ -91,7 +92,7 @@ def test_a_table_shows_its_last_job_what_it_did_and_what_comes_next(world: World
 def test_tables_that_need_attention_can_be_shown_alone(world: World, browser: Browser, show: str, shown: str) -> None:
     world.run(world.submit("analytics.sessions"), [], "it broke")
     world.start(world.submit("analytics.page_views"))
-    keys = re.findall(r'<tr data-key="([^"]+)"', browser.text(f"/ui/?show={show}"))
+    keys = re.findall(r'<tr data-key="([^"]+)"', browser.text(f"/ui/tables?show={show}"))
     assert keys == [f"lake.{shown}"]
 
 
@@ -115,7 +116,7 @@ def test_a_listing_that_failed_is_told_with_its_reason_and_the_tables_stay(world
 
     with pytest.raises(CatalogUnreachable):
         Inventory(world.store, "lake", broken).refresh()  # type: ignore[arg-type]
-    page = words(browser.text("/ui/"))
+    page = words(browser.text("/ui/tables"))
     assert "The catalog could not be listed" in page
     assert "connection refused" in page
     assert "page_views" in page
@@ -421,7 +422,8 @@ def test_the_files_of_the_pages_are_served_and_kept(browser: Browser) -> None:
 
 
 @pytest.mark.parametrize(
-    "path", ["/ui/?search={}&database={}&after={}", "/ui/jobs?search={}&dag_id={}", "/ui/locks?search={}", "/ui/audit?actor={}"]
+    "path",
+    ["/ui/tables?search={}&database={}&after={}", "/ui/jobs?search={}&dag_id={}", "/ui/locks?search={}", "/ui/audit?actor={}"],
 )
 def test_what_no_database_takes_is_left_out_of_what_is_searched_for(browser: Browser, path: str) -> None:
     assert browser.get(path.replace("{}", "%00%ff%ed%a0%80")).status_code == 200
@@ -481,10 +483,10 @@ def _copy_jobs(world: World, many: int) -> None:
 
 
 def test_tables_with_names_that_cannot_be_handled_are_counted_and_named(world: World, browser: Browser, app: FastAPI) -> None:
-    assert "not listed" not in browser.text("/ui/")
+    assert "not listed" not in browser.text("/ui/tables")
     left_out = {"count": 52, "first": [["sales.2024 totals", "Each part must start with a letter"], [HOSTILE, "No"]]}
     world.store.transact(lambda conn: conn.execute(sa.update(inventory_refreshes).values(left_out=left_out)))
-    page = browser.text("/ui/")
+    page = browser.text("/ui/tables")
 
     assert "52 entries of the catalog are not listed" in words(page)
     assert "sales.2024 totals Each part must start with a letter." in words(page)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import threading
 from datetime import timedelta
 from typing import TYPE_CHECKING, NoReturn
 
@@ -118,14 +119,16 @@ def test_the_page_of_a_table_asks_no_catalog_and_a_bounded_number_of_statements(
         seen: list[str] = []
 
         def note(conn: object, cursor: object, statement: str, *rest: object) -> None:
-            seen.append(statement)
+            if not threading.current_thread().name.startswith("snowpack-"):  # the tables are listed anew by a thread of its own
+                seen.append(statement)
 
         sa.event.listen(world.store.engine, "before_cursor_execute", note)
         browser.text(PAGE)
         sa.event.remove(world.store.engine, "before_cursor_execute", note)
-        return len([each for each in seen if "inventory_refreshes" not in each])  # listed anew by a thread of its own
+        return len(seen)
 
     keep(world, "analytics.page_views", sick_health(partitions=1))
+    world.run(world.submit("analytics.page_views"), [compacted(10, 1, 2)])
     browser.text(PAGE)
     monkeypatch.setattr(world.inventory, "_load_catalog", refuse)
     monkeypatch.setattr(world.inventory, "_catalog", None)
@@ -134,7 +137,7 @@ def test_the_page_of_a_table_asks_no_catalog_and_a_bounded_number_of_statements(
         keep(world, "analytics.page_views", sick_health(partitions=150, small=10 + day))
         world.run(world.submit("analytics.page_views"), [compacted(10, 1, 2)])
         world.clock.move(days=1)
-    assert statements() <= few + 1  # one to read what the newest job did
+    assert statements() == few
     assert few <= MOST_STATEMENTS
 
 

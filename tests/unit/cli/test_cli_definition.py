@@ -54,7 +54,7 @@ def test_every_command_is_there() -> None:
         "fleet list", "fleet show", "fleet run",
         "removals list", "removals show", "removals approve", "removals reject", "removals run",
         "drain on", "drain off", "drain status", "db upgrade", "db check",
-        "db prune", "queue", "sweep", "audit", "lineage", "worker", "api",
+        "db prune", "digest", "queue", "sweep", "audit", "lineage", "worker", "api",
         "doctor",
     }  # fmt: skip
 

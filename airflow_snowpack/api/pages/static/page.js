@@ -438,23 +438,24 @@ function onPick(box) {
   showSelection();
 }
 
-function onBatch(what) {
+/** Change the selected jobs, or these; a change of given jobs begins at once. */
+function onBatch(what, chosen = null) {
   const batch = find("#batch");
   const verb = verbs[what];
-  const ids = everything ? null : pickedFor(what);
-  const howOften = everything ? `all ${howMany(batch)} jobs ${batch.dataset.what}` : counted(ids.length);
-  const query = batch.dataset.query;
-  const total = everything ? Number(batch.dataset.total) : ids.length;
+  const ids = chosen ?? (everything ? null : pickedFor(what));
+  const howOften = ids ? counted(ids.length) : `all ${howMany(batch)} jobs ${batch.dataset.what}`;
+  const query = batch?.dataset.query;
+  const total = ids ? ids.length : Number(batch.dataset.total);
   const bar = find("#confirm-progress");
-  const state = { done: 0, refused: [], cursor: null, left: ids };
-  ask({ danger: what !== "rerun", title: `${verb.do} ${howOften}?`, text: verb.note, go: `${verb.do} ${everything ? `all ${howMany(batch)}` : counted(total)}` }, async () => {
+  const state = { done: 0, refused: [], cursor: null, left: ids && [...ids] };
+  ask({ danger: what !== "rerun", title: `${verb.do} ${howOften}?`, text: verb.note, go: `${verb.do} ${ids ? counted(total) : `all ${howMany(batch)}`}` }, async () => {
     bar.hidden = false;
     bar.max = total;
     const closed = new Promise((resolve) => confirm.addEventListener("close", () => resolve("closed"), { once: true }));
     let open = true;
     closed.then(() => { open = false; });
     try {
-      const step = everything ? () => batchStep(what, query, state) : () => oneByOne(verb, state);
+      const step = !ids ? () => batchStep(what, query, state) : () => oneByOne(verb, state);
       let more = true;
       while (more && open) {
         more = await step();
@@ -471,6 +472,7 @@ function onBatch(what) {
     if (!state.refused.length) return void toast(`${counted(state.done)} ${verb.done}.`);
     return { text: `${counted(state.done)} ${verb.done}, ${state.refused.length.toLocaleString("en")} refused:`, lines: refusals(state.refused) };
   });
+  if (chosen) find("#confirm-go").click();
 }
 
 async function batchStep(what, query, state) {
@@ -659,6 +661,7 @@ document.addEventListener("click", (event) => {
   else if ("batch" in has) onBatch(has.batch);
   else if ("pick" in has || target.id === "pick-all") onPick(target);
   else if ("maintain" in has) openMaintain(has);
+  else if ("rerun" in has) onBatch("rerun", has.rerun.split(" "));
   else if ("dryRun" in has) busy(target, () => submit(has.dryRun, { actions: all("[name=actions]", maintain).map((box) => box.value), dry_run: true }));
   else if ("method" in has) onButton(target);
   else if (target === liveButton) setPaused(!paused);

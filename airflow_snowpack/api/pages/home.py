@@ -1,0 +1,42 @@
+"""The home page: what maintenance did last night, what failed and for which cause, and which tables need it most."""
+
+from fastapi import APIRouter
+from fastapi.responses import HTMLResponse
+
+from airflow_snowpack.api.pages.page import Here, Page, PageRoute
+from airflow_snowpack.inventory import TableScores
+from airflow_snowpack.maintenance.digest import PERIOD, Digest, read_digest
+
+EXPENSIVE_JOBS = 1_000
+"""The digest of more jobs is kept for a minute: a page that is open refreshes itself."""
+NEEDIEST = 5
+MOST_NAMED = 20
+
+router = APIRouter(route_class=PageRoute)
+
+
+@router.get("/")
+def home(page: Here) -> HTMLResponse:
+    digest = _digest(page)
+    scores = TableScores(page.services.jobs.store, page.services.inventory)
+    passes = page.services.installation.fleet_passes.list(limit=1).items
+    return page.render(
+        "home.html",
+        "Last night",
+        digest=digest,
+        hours=int(PERIOD.total_seconds() // 3600),
+        most=MOST_NAMED,
+        needy=[each for each in scores.page(limit=NEEDIEST).items if each.condition in ("unreadable", "sick", "fair")],
+        last_pass=passes[0] if passes else None,
+        table_path=lambda dotted: "/ui/tables/" + "/".join(dotted.rpartition(".")[::2]),
+    )
+
+
+def _digest(page: Page) -> Digest:
+    state, now = page.request.app.state, page.now
+    kept: Digest | None = getattr(state, "digest", None)
+    if kept is not None and kept.jobs > EXPENSIVE_JOBS and 0 <= (now - kept.until).total_seconds() < 60:
+        return kept
+    services = page.services
+    digest = state.digest = read_digest(services.jobs, TableScores(services.jobs.store, services.inventory))
+    return digest

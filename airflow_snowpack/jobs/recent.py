@@ -1,0 +1,51 @@
+"""The jobs of a period, with as little of each as a report needs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
+
+import sqlalchemy as sa
+
+from airflow_snowpack.jobs.listing import IS_LIVE, NEWEST_FIRST
+from airflow_snowpack.jobs.model import ActionResult, JobStatus
+from airflow_snowpack.jobs.rows import results_from_json, table_from
+from airflow_snowpack.store import row_mapper
+from airflow_snowpack.store.tables.jobs import jobs
+
+if TYPE_CHECKING:
+    from airflow_snowpack.iceberg.names import TableName
+    from airflow_snowpack.store import Store
+
+LONGEST_WAIT = timedelta(days=1)
+"""A job that was submitted longer than this before the period is not found."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecentJob:
+    """A job without its options and its plan; see :class:`~airflow_snowpack.jobs.model.Job`."""
+
+    job_id: str
+    table: TableName
+    status: JobStatus
+    submitted_at: datetime
+    completed_at: datetime | None
+    error: str | None
+    results: tuple[ActionResult, ...]
+
+
+_recent = row_mapper(RecentJob, {"status": JobStatus, "results": results_from_json}, table=table_from)
+J = jobs.c
+COLUMNS = (
+    *(J.job_id, J.catalog, J.catalog_id, J.database_name, J.table_name),
+    *(J.status, J.submitted_at, J.completed_at, J.error, J.results),
+)
+
+
+def read_recent(store: Store, since: datetime, at_most: int) -> list[RecentJob]:
+    """Return the jobs that are active or ended since a moment, newest first, in one statement; no dry runs."""
+    submitted = J.submitted_at >= since - LONGEST_WAIT
+    ended = sa.or_(J.completed_at.is_(None), J.completed_at >= since)
+    query = sa.select(*COLUMNS).where(IS_LIVE, ~J.dry_run, submitted, ended).order_by(*NEWEST_FIRST.order()).limit(at_most)
+    return [_recent(row) for row in store.all(query)]

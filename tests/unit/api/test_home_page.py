@@ -1,0 +1,93 @@
+"""The home page: what happened last night, failures by cause with what can be run again, and the tables in need."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import pytest
+from health_pages_world import keep
+from made_health import made_health, sick_health
+from page_reading import HOSTILE, Browser, words
+from pages_world import SomebodyIs, World, compacted, did, open_world
+
+from airflow_snowpack.jobs import ActionOutcome
+from airflow_snowpack.maintenance import Action
+from airflow_snowpack.maintenance.fleet.budget import Budget
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from fastapi import FastAPI
+
+    from airflow_snowpack.jobs import Job
+
+TABLES = ("analytics.page_views", "analytics.sessions", "payments.refunds", "payments.transactions")
+
+
+@pytest.fixture
+def world(tmp_path: Path, sqlite_url: str) -> Iterator[World]:
+    opened = open_world(tmp_path, tables=TABLES, url=sqlite_url)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def browser(app: FastAPI) -> Browser:
+    return Browser(app)
+
+
+def fail(world: World, dotted: str, error: str) -> Job:
+    job = world.submit(dotted)
+    world.run(job, [did(Action.REWRITE_DATA_FILES, "Failed", 4, {}, ActionOutcome.FAILED, error)], error)
+    return job
+
+
+def test_the_home_page_says_what_happened_and_links_to_it(world: World, browser: Browser) -> None:
+    world.run(world.submit(TABLES[0]), [compacted(1284, 93, 521)])
+    fail(world, TABLES[1], "Disk full on 10.0.0.7")
+    keep(world, TABLES[2], sick_health(partitions=2, small=4_000))
+    keep(world, TABLES[0], made_health())
+    page = browser.text("/ui/")
+    said = words(page)
+    assert "2 jobs, 1 failed for one cause, 900.0 MiB rewritten, no table sick." in said
+    assert "Disk full on ….….….…" in said
+    assert re.findall(r'href="(/ui/tables/[^"]+)"', page) == ["/ui/tables/analytics/sessions", "/ui/tables/payments/refunds"]
+    assert "No pass yet." in said
+
+
+def test_a_group_of_failures_is_run_again_with_the_jobs_that_no_newer_job_has_replaced(world: World, browser: Browser) -> None:
+    failed = [fail(world, dotted, "Disk full") for dotted in TABLES[:3]]
+    world.run(world.submit(TABLES[0]), [compacted(10, 1, 2)])
+    world.jobs.locks.acquire(world.table(TABLES[1]), "etl/close", ttl=timedelta(hours=1))
+    page = browser.text("/ui/")
+    (ids,) = re.findall(r'data-rerun="([^"]+)"', page)
+    assert set(ids.split()) == {job.job_id for job in failed[1:]}
+    assert "Re-run 2 jobs" in words(page)
+    assert "1 job of a table with a newer job is left out of the re-run." in words(page)
+    assert f"Locked now, so that a re-run is refused: {TABLES[1]}." in words(page)
+
+
+def test_a_reader_sees_the_failures_and_no_button(world: World, auth: SomebodyIs, browser: Browser) -> None:
+    fail(world, TABLES[0], HOSTILE)
+    auth.user = SomebodyIs("rita", may_edit=False).user
+    page = browser.text("/ui/")
+    assert "data-rerun" not in page
+    assert HOSTILE not in page
+    assert "&lt;script&gt;" in page
+
+
+def test_the_report_of_the_last_pass_is_on_the_home_page(world: World, browser: Browser) -> None:
+    from airflow_snowpack.maintenance.fleet.model import Planning
+    from airflow_snowpack.maintenance.fleet.report import PassReport
+
+    passes = world.installation.fleet_passes
+    planning = passes.begin("nightly/run/plan", "lake", "", Budget(), workers=1, holder="pod-1")
+    assert isinstance(planning, Planning)
+    planned = passes.plan(planning, [], [], {"listed": 4, "healthy": 4})
+    passes.keep_report(planned, PassReport.of(planned, [], world.clock()).to_json())
+    said = words(browser.text("/ui/"))
+    assert "Running, started just now by nightly/run/plan" in said
+    assert "4 tables: 0 unchanged, 4 healthy, 0 maintained" in said
