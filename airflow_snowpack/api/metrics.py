@@ -18,6 +18,7 @@ from prometheus_client.registry import Collector
 
 from airflow_snowpack.api.roles import read_roles
 from airflow_snowpack.api.services import Services
+from airflow_snowpack.inventory import TableScores
 from airflow_snowpack.scheduling import PendingQueue
 from airflow_snowpack.scheduling.events.event_log import read_backlog
 from airflow_snowpack.scheduling.schedules import Schedules
@@ -68,6 +69,8 @@ class _StoreMetrics(Collector):
         yield from self._queue()
         yield from self._jobs()
         yield from self._inventory()
+        yield from self._health()
+        yield from self._last_pass()
         yield from self._size()
         yield from self._roles()
         yield from _schedule_metrics(self._services.schedules())
@@ -96,6 +99,22 @@ class _StoreMetrics(Collector):
         if (age := seconds_since(state.refreshed_at, now)) is not None:
             yield _gauge("snowpack_inventory_age_seconds", "Age of the last listing of the catalog.", age)
         yield _gauge("snowpack_inventory_failing", "1 when the last listing failed.", int(state.problem is not None))
+
+    def _health(self) -> Iterator[Metric]:
+        store = self._services.jobs.store
+        counts = TableScores(store, self._services.inventory).counts()
+        yield _by_label(
+            "snowpack_tables", "Tables by the condition that their stored health shows.", "condition", counts.by_condition
+        )
+        if (age := seconds_since(counts.oldest_read_at, store.clock())) is not None:
+            yield _gauge("snowpack_table_health_oldest_seconds", "Age of the oldest health that is stored of a table.", age)
+
+    def _last_pass(self) -> Iterator[Metric]:
+        for last in self._services.installation.fleet_passes.list(limit=1).items:
+            counts = last.counts if last.report is None else last.report["counts"]
+            yield _by_label("snowpack_pass_tables", "Tables of the last pass over the fleet, by outcome.", "outcome", counts)
+            age = seconds_since(last.started_at, self._services.jobs.store.clock()) or 0
+            yield _gauge("snowpack_pass_age_seconds", "Time since the last pass over the fleet was started.", age)
 
     def _roles(self) -> Iterator[Metric]:
         instances = GaugeMetricFamily("snowpack_role_instances", "Running instances of a background role.", labels=["role"])
