@@ -65,7 +65,7 @@ def name_of(seed: int) -> str:
     return f"{'deletes' if seed % 3 == 2 else 'table'}_{seed}"
 
 
-def make_table(spark: SparkSession, name: TableName, seed: int, *, commits: tuple[int, int] = (6, 14)) -> None:
+def make_table(spark: SparkSession, name: TableName, seed: int, *, commits: tuple[int, int] = (6, 14), deletes: int = 5) -> None:
     """Make a table whose shape follows from the seed."""
     draw = random.Random(seed)
     partitions = PARTITIONED_BY[seed % len(PARTITIONED_BY)]
@@ -82,7 +82,7 @@ def make_table(spark: SparkSession, name: TableName, seed: int, *, commits: tupl
         source = f"range({first}, {first + rows}, 1, {draw.randint(1, 2)})"
         spark.sql(f"INSERT INTO {name.quoted} SELECT id, cast(id % {days} AS INT), {notes} FROM {source}")
         first += rows
-    for number in range(5 if name.table.startswith("deletes") else draw.choice((0, 0, 2))):
+    for number in range(deletes if name.table.startswith("deletes") else draw.choice((0, 0, 2))):
         spark.sql(f"DELETE FROM {name.quoted} WHERE id % 50 = {number}")
 
 

@@ -93,7 +93,7 @@ def test_estimates_are_what_spark_does_and_the_cost_is_corrected(
     with Jobs(open_store(f"sqlite:///{tmp_path}/store.db")) as jobs:
         for seed in (1, 2):
             name = TableName("lake", DATABASE, f"{name_of(seed)}_{uuid4().hex[:6]}")
-            make_table(spark, name, seed, commits=(4, 4))
+            make_table(spark, name, seed, commits=(4, 4), deletes=2)
             make_older(catalog, name)
             rows = content_of(name)
             found += run_plan(spark, catalog, jobs, name)
