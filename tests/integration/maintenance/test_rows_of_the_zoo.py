@@ -1,0 +1,97 @@
+"""No action changes the rows of any kind of table, at each snapshot that is kept and on each branch and tag.
+
+PyIceberg reads the table after each action, and Spark before the first and after the last one; what PyIceberg cannot read, Spark
+reads each time. Rows are compared as text, because no NaN equals another.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from table_zoo import rows
+
+from airflow_snowpack.jobs.model import ActionOutcome
+from airflow_snowpack.maintenance import Action
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark.sql import SparkSession
+    from table_zoo import Zoo
+
+    from airflow_snowpack.iceberg import TableName
+    from airflow_snowpack.jobs.model import Job
+    from airflow_snowpack.maintenance import SparkEngine
+
+    At = dict[int, list[str]]
+
+KINDS = (
+    "evolved_spec",
+    "evolved_schema",
+    "format_version_1",
+    "upgraded_to_version_2",
+    "position_deletes",
+    "mixed_deletes",
+    "deletion_vectors",
+    "never_written",
+    "emptied",
+    "branches_and_tags",
+    "without_gc",
+    "nan_partitions",
+    "bucket_of_decimal",
+    "hour_of_timestamptz",
+)
+"""Kinds that differ in more than the transform of their partitions."""
+ONLY_SPARK_READS = {"mixed_deletes"}
+REFUSED = {("without_gc", Action.EXPIRE_SNAPSHOTS), ("without_gc", Action.REMOVE_ORPHAN_FILES)}
+OPTIONS = {
+    "rewrite_data_files": {"rewrite_all": True},
+    "rewrite_position_delete_files": {"rewrite_all": True},
+    "expire_snapshots": {"max_age": "0s", "retain_last": 2},
+}
+
+
+def read_by_pyiceberg(zoo: Zoo, name: TableName) -> At:
+    table = zoo.load(name)
+    return {each.snapshot_id: list(map(repr, rows(table, each.snapshot_id))) for each in table.metadata.snapshots}
+
+
+def read_by_spark(spark: SparkSession, zoo: Zoo, name: TableName) -> At:
+    found: At = {}
+    for snapshot in zoo.load(name).metadata.snapshots:
+        frame = spark.sql(f"SELECT * FROM {name.quoted} VERSION AS OF {snapshot.snapshot_id}")
+        found[snapshot.snapshot_id] = sorted(repr(tuple(row)) for row in frame.collect())
+    return found
+
+
+def heads(zoo: Zoo, name: TableName) -> dict[str, int]:
+    return {ref: of.snapshot_id for ref, of in zoo.load(name).metadata.refs.items()}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_action_changes_rows(
+    zoo: Zoo, kind: str, spark: SparkSession, engine: SparkEngine, job_for: Callable[..., Job]
+) -> None:
+    name = zoo.new(kind)
+
+    def read_again(known: At, refs: dict[str, int], read: Callable[[Zoo, TableName], At]) -> None:
+        """Compare what is read now, at each snapshot and on each ref, with what was read before."""
+        found, kept = read(zoo, name), heads(zoo, name)
+        assert kept.keys() == refs.keys()
+        assert {ref: found[snapshot] for ref, snapshot in kept.items()} == {ref: known[was] for ref, was in refs.items()}
+        both = found.keys() & known.keys()
+        assert {each: found[each] for each in both} == {each: known[each] for each in both}
+
+    def by_spark(zoo: Zoo, name: TableName) -> At:
+        return read_by_spark(spark, zoo, name)
+
+    after_each = by_spark if kind in ONLY_SPARK_READS else read_by_pyiceberg
+    seen_by_spark, seen, refs = by_spark(zoo, name), after_each(zoo, name), heads(zoo, name)
+    job = job_for(name, **OPTIONS)
+    for action in Action:
+        result = engine.run(job, action)
+        expected = ActionOutcome.FAILED if (kind, action) in REFUSED else ActionOutcome.SUCCEEDED
+        assert result.outcome is expected, (action, result.message, result.error)
+        read_again(seen, refs, after_each)
+    read_again(seen_by_spark, refs, by_spark)
