@@ -38,7 +38,11 @@ class TableAssessmentShape(Shape):
     metadata_location: str
     files: int = Field(description="Data and delete files now.")
     files_saved: int
-    planning_saved: float = Field(description="The share of the planning work of a query over the whole table, from 0 to 1.")
+    manifests: int = Field(description="Manifests of the current snapshot.")
+    manifests_saved: int
+    planning_saved: float = Field(
+        description="The share of the files and manifests that a query over the whole table plans with, from 0 to 1."
+    )
     bytes_freed: int
     bytes_rewritten: int
     needs: list[NeededActionShape]
@@ -77,8 +81,7 @@ ASSESSED: Listing[TableAssessment] = Listing(
         Column("table", "table"),
         Column("score", "score", style=_score_style),
         Column("wrong", lambda row: "; ".join(row.wrong), lambda row: row.wrong[0] if row.wrong else ""),
-        Column("files saved", "files_saved", lambda row: f"{row.files_saved:,} ({row.planning_saved:.0%})"),
-        Column("freed", "bytes_freed", lambda row: size(row.bytes_freed)),
+        Column("saves", lambda row: ", ".join(row.savings)),
         Column("rewritten", "bytes_rewritten", lambda row: size(row.bytes_rewritten)),
         Column("blocked by", lambda row: "; ".join(row.blockers), lambda row: "; ".join(row.blockers)),
     ),

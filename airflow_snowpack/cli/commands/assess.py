@@ -134,5 +134,6 @@ def summary_of(found: Assessment) -> str:
     if unreadable:
         tables += f", and {number(unreadable)} cannot be read"
     files = f"{number(found.files_saved)} of {plural(found.files, 'file')}"
+    manifests = f"{number(found.manifests_saved)} of {plural(found.manifests, 'manifest')}"
     freed, rewritten = size(found.estimate.bytes_freed), size(found.estimate.bytes_rewritten)
-    return f"{tables}. Maintenance would remove {files} and free {freed}; it would rewrite {rewritten}."
+    return f"{tables}. Maintenance would save {files} and {manifests}, and free {freed}; it would rewrite {rewritten}."

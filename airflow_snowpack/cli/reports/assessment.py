@@ -59,4 +59,4 @@ def _figure(row: TableAssessment, most: int) -> Figure:
         Bar("now" if tone == "before" else "then", number(value), max(round(FULL * value / most), LEAST if value else 0), tone)
         for tone, value in bars
     )
-    return Figure(row.table, drawn, f"\N{MINUS SIGN}{row.planning_saved * 100:.0f} %")
+    return Figure(row.table, drawn, f"\N{MINUS SIGN}{row.files_saved / row.files:.0%}")

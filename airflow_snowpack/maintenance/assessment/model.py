@@ -8,6 +8,7 @@ from enum import StrEnum
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from airflow_snowpack.humanize import number, plural, size
 from airflow_snowpack.maintenance.action import Action
 from airflow_snowpack.maintenance.planning import Estimate
 
@@ -95,9 +96,33 @@ class TableAssessment:
         return max(sum(each.files_removed - each.files_added for each in found), 0)
 
     @property
+    def manifests(self) -> int:
+        """Manifests of the current snapshot: a query over the whole table opens each of them."""
+        return self.health.data_manifests + self.health.delete_manifests if self.health else 0
+
+    @cached_property
+    def manifests_saved(self) -> int:
+        """By how many the manifests become fewer. Those that the same maintenance writes first do not count as saved."""
+        found = (need.estimate for need in self.needs if need.action == Action.REWRITE_MANIFESTS)
+        return max(sum(min(each.files_removed, self.manifests) - each.files_added for each in found), 0)
+
+    @property
     def planning_saved(self) -> float:
-        """Which share of the planning work of a query over the whole table is saved, from 0 to 1."""
-        return self.files_saved / self.files if self.files else 0.0
+        """Which share of the files and manifests that a query over the whole table plans with is saved, from 0 to 1."""
+        work = self.files + self.manifests
+        return (self.files_saved + self.manifests_saved) / work if work else 0.0
+
+    @property
+    def savings(self) -> tuple[str, ...]:
+        """What maintenance would save, for people: each of its numbers that is not zero."""
+        total = len(self.health.snapshots) if self.health else 0
+        counts = (
+            (self.files_saved, self.files, "file"),
+            (self.manifests_saved, self.manifests, "manifest"),
+            (self.estimate.snapshots_expired, total, "snapshot"),
+        )
+        counted = tuple(f"{number(saved)} of {plural(before, noun)}" for saved, before, noun in counts if saved)
+        return (*counted, size(self.bytes_freed)) if self.bytes_freed else counted
 
     @property
     def bytes_rewritten(self) -> int:
@@ -151,12 +176,22 @@ class Assessment:
         """By how many the files of all tables become fewer."""
         return sum(row.files_saved for row in self.rows)
 
+    @cached_property
+    def manifests(self) -> int:
+        """Manifests of all tables."""
+        return sum(row.manifests for row in self.rows)
+
+    @cached_property
+    def manifests_saved(self) -> int:
+        """By how many the manifests of all tables become fewer."""
+        return sum(row.manifests_saved for row in self.rows)
+
 
 def ranked(rows: list[TableAssessment]) -> tuple[TableAssessment, ...]:
-    """Sort rows by need: the lowest score first, and of equal ones that which saves most files."""
+    """Sort rows by need: the lowest score first, and of equal ones that which saves most files and manifests."""
     order = {State.SICK: 0, State.UNREADABLE: 1, State.HEALTHY: 2}
 
     def need(row: TableAssessment) -> tuple[int, int, int, str]:
-        return order[row.state], row.score if row.score is not None else 0, -row.files_saved, row.table
+        return order[row.state], row.score if row.score is not None else 0, -row.files_saved - row.manifests_saved, row.table
 
     return tuple(sorted(rows, key=need))

@@ -61,6 +61,7 @@ def test_the_sick_table_is_listed_and_the_unreadable_one_has_its_reason(snowpack
     assert said.code == 0
     assert re.search(r"zoo\.unpartitioned +\| \d+", said.out)
     assert "6 of 6 data files below 384.0 MiB" in said.out
+    assert "5 of 6 files" in said.out
     assert "zoo.healthy" not in said.out
     assert re.search(r"zoo\.missing_manifest +\| The metadata of table", said.out)
     assert "1 of 4 tables need maintenance, and 1 cannot be read" in said.err
@@ -71,7 +72,8 @@ def test_json_has_every_table_with_its_estimates(snowpack: Run, tables: Zoo) -> 
 
     assert [each["state"] for each in found.values()] == ["sick", "unreadable", "healthy", "healthy"]
     sick = found["zoo.unpartitioned"]
-    assert (sick["files"], sick["files_saved"], sick["planning_saved"]) == (6, 5, pytest.approx(5 / 6))
+    assert (sick["files"], sick["files_saved"], sick["manifests"], sick["manifests_saved"]) == (6, 5, 6, 0)
+    assert sick["planning_saved"] == pytest.approx(5 / 12)
     [need] = [each for each in sick["needs"] if each["action"] == "rewrite_data_files"]  # type: ignore[attr-defined]
     assert need["estimate"]["bytes_rewritten"] == sick["bytes_rewritten"] > 0  # type: ignore[operator]
     assert sum(part["points"] for part in sick["score_parts"]) == sick["score"]  # type: ignore[attr-defined]
@@ -117,6 +119,40 @@ def test_what_an_excluded_table_would_save_is_counted_all_the_same(snowpack: Run
     zoo.new("skipped", "skipped")
 
     assert by_name(snowpack(*ASSESS, "-o", "json").json)["zoo.skipped"]["files_saved"] == 5
+
+
+ONLY_MANIFESTS = """
+rules:
+  - tables: "**"
+    actions:
+      rewrite_data_files: {enabled: false}
+      rewrite_manifests: {thresholds: {small_manifests: 2}}
+"""
+
+
+def test_a_table_whose_manifests_alone_are_rewritten_saves_planning_work(snowpack: Run, zoo: Zoo, installation: Path) -> None:
+    zoo.new("unpartitioned", "unpartitioned")
+    (installation / "policies.yaml").write_text(ONLY_MANIFESTS)
+
+    listed, row = snowpack(*ASSESS, "--html", "report.html"), by_name(snowpack(*ASSESS, "-o", "json").json)["zoo.unpartitioned"]
+
+    assert (row["files_saved"], row["manifests_saved"], row["planning_saved"]) == (0, 5, pytest.approx(5 / 12))
+    assert "5 of 6 manifests" in listed.out
+    assert "0 of 6 files and 5 of 6 manifests" in listed.err
+    page = (installation / "report.html").read_text()
+    assert "<div>5 of 6 manifests</div>" in page
+    assert "42% of planning" in page
+
+
+def test_files_that_are_compacted_first_do_not_count_twice_among_manifests(snowpack: Run, zoo: Zoo, installation: Path) -> None:
+    zoo.new("unpartitioned", "unpartitioned")
+    both = LOW_THRESHOLD + "      rewrite_manifests: {thresholds: {small_manifests: 2}}\n"
+    (installation / "policies.yaml").write_text(both)
+
+    row = by_name(snowpack(*ASSESS, "-o", "json").json)["zoo.unpartitioned"]
+
+    assert (row["files_saved"], row["manifests_saved"]) == (5, 5)
+    assert row["planning_saved"] == pytest.approx(10 / 12)
 
 
 @pytest.mark.parametrize(("option", "freed"), [("--old-snapshots", True), ("--no-old-snapshots", False)])
