@@ -69,7 +69,7 @@ class PlanFleetOperator(UsesFleet):
 
     :param budget: the limits of the pass, as a dictionary or a JSON object: ``gb_hours``, ``bytes`` (such as ``500 GiB``),
         ``tables`` and ``time`` (such as ``4h``). What is left out has no limit.
-    :param workers: how many tasks maintain tables at a time.
+    :param workers: how many tasks maintain tables at a time, at most: each has two minutes of estimated work or more.
     :param store_conn_id: the Airflow connection of the store; ``None`` for the installation's. Likewise ``catalog_conn_id``.
 
     Returns the id of the pass once for each worker that has something to do, to expand :class:`MaintainFleetOperator` over; an

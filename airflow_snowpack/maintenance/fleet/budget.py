@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
+from math import isfinite
 from typing import Any, Self
 
 from airflow_snowpack.durations import parse_duration
@@ -53,7 +54,7 @@ class Budget:
     :param bytes: bytes rewritten, by estimate.
     :param tables: tables maintained.
     :param time: from the start of the pass; a worker starts no table that is not estimated to end before.
-    :raises InvalidBudget: a limit is zero or negative.
+    :raises InvalidBudget: a limit is zero, negative or infinite.
     """
 
     gb_hours: float | None = None
@@ -65,7 +66,7 @@ class Budget:
         limits = {"gb_hours": self.gb_hours, "bytes": self.bytes, "tables": self.tables}
         limits["time"] = None if self.time is None else self.time.total_seconds()
         for limit, value in limits.items():
-            if value is not None and not value > 0:
+            if value is not None and not (value > 0 and isfinite(value)):
                 raise InvalidBudget(limit, value)
 
     @classmethod
@@ -80,7 +81,7 @@ class Budget:
         given = {limit: value for limit, value in limits.items() if value is not None}
         try:
             return cls(**{(name := limit): READERS[limit](value) for limit, value in given.items()})
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             raise InvalidBudget(name, limits[name]) from None
 
     def to_json(self) -> dict[str, float | int | None]:

@@ -41,7 +41,12 @@ def candidate_of(
 
 
 def deadline_of(plan: TablePlan, policy: TablePolicy, history: ActionHistory) -> datetime | None:
-    """Return the earliest deadline of the actions that run; now for one that has a deadline and has never run."""
+    """Return the earliest deadline of the actions that run; now for one that has a deadline and has never run.
+
+    ``None`` if the last run of one of them failed: a table that fails in each pass would come before all others for ever.
+    """
+    if any(history.of(action).failures for action in plan.actions):
+        return None
     deadlines = []
     for action in plan.actions:
         period, last = policy.actions[action].deadline, history.of(action).last_success_at

@@ -23,8 +23,6 @@ from airflow_snowpack.maintenance.fleet.model import EntryState
 from airflow_snowpack.maintenance.submit import check_against
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from pyiceberg.catalog import Catalog
 
     from airflow_snowpack.jobs import Claim, Jobs, JobStatus, JobWorker
@@ -97,10 +95,10 @@ class Drain:
     def _choose(self) -> PassEntry | None:
         """Return the first entry whose table is as its plan needs it; end those whose table is not."""
         while True:
-            entries: Sequence[PassEntry] = self._work.claimable(self._pass)
-            if not entries:
+            first = self._work.claimable(self._pass, limit=1)
+            if not first:
                 return None
-            entry = entries[0]
+            (entry,) = first
             problem = self._problem(entry)
             if problem is None:
                 return entry

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.maintenance.fleet.drain import Drain
 from airflow_snowpack.maintenance.fleet.model import EntryState, Pass, PassEntry, PassState, Planning
+from airflow_snowpack.maintenance.fleet.ranking import workers_worth
 from airflow_snowpack.maintenance.fleet.report import PassReport
 from airflow_snowpack.maintenance.submit import refuse_if_draining
 
@@ -72,8 +73,12 @@ class Fleet:
         return planned
 
     def workers_needed(self, planned: Pass) -> int:
-        """Return how many workers have something to claim or to resume: at most those of the pass, none when nothing is left."""
-        return min(planned.workers, len(self.passes.entries(planned.pass_id, [EntryState.SUBMITTED])))
+        """Return how many workers what is left of a pass is worth: at most those of the pass, none when nothing is left.
+
+        See :func:`.ranking.workers_worth`.
+        """
+        left = self.passes.entries(planned.pass_id, [EntryState.SUBMITTED])
+        return workers_worth([entry.cost.seconds for entry in left], most=planned.workers, within=planned.budget.time)
 
     def drain(self, planned: Pass, worker_id: str) -> Drain:
         """Return what chooses the jobs of one worker. The health of each table is read again after its job."""

@@ -146,8 +146,9 @@ class FleetPasses:
             if plans:
                 changed = [name for name in plans[0] if name != "table_key"]
                 conn.execute(upsert(fleet_tables, changed), plans)
-            for key in sorted(gone):
-                conn.execute(sa.delete(fleet_tables).where(TABLE.table_key == key))
+            if gone:
+                forget = sa.delete(fleet_tables).where(TABLE.table_key == sa.bindparam("b_key"))
+                conn.execute(forget, [{"b_key": key} for key in sorted(gone)])
             return pass_from(conn.execute(this).one())
 
         def planned_before(conn: sa.Connection) -> Pass | None:

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from airflow_snowpack import __version__
 from airflow_snowpack.humanize import plural
 from airflow_snowpack.iceberg.broker import raise_outage
-from airflow_snowpack.iceberg.errors import TableNotFound
+from airflow_snowpack.iceberg.errors import CatalogUnreachable, TableNotFound
 from airflow_snowpack.iceberg.health import TableHealth, read_health
 from airflow_snowpack.iceberg.locations import UNIQUE_FILE
 from airflow_snowpack.iceberg.names import TableName
@@ -227,7 +227,8 @@ class FleetPlanner:
     def _note_unreadable(self, table: TableName, problem: Exception, found: _Found) -> None:
         reason = str(problem) or type(problem).__name__
         log.warning("table_unreadable: %s: %s", table, reason)
-        self._records.unreadable(table, "", reason)
+        if not isinstance(problem, CatalogUnreachable):  # which is no fault of the table: its stored health may be that of now
+            self._records.unreadable(table, "", reason)
         now = self._store.clock()
         found.unreadable.append(PassEntry(table, 0, EntryState.UNREADABLE, reason=reason, ended_at=now))
 

@@ -102,20 +102,20 @@ class PassWork:
                 submitted += 1
         return submitted
 
-    def claimable(self, planned: Pass) -> Sequence[PassEntry]:
+    def claimable(self, planned: Pass, *, limit: int | None = None) -> Sequence[PassEntry]:
         """Return the entries whose jobs a worker may claim now, in the order of the pass.
 
         When the budget has a time, these are only the tables that are estimated to end within it.
+
+        :param limit: how many of them; ``None`` for all.
         """
         now = self._store.clock()
         due = sa.and_(job_queue.c.claimed_at.is_(None), job_queue.c.visible_at <= now)
         query = sa.select(fleet_entries).join(job_queue, job_queue.c.job_id == ENTRY.job_id)
         query = query.where(ENTRY.pass_id == planned.pass_id, ENTRY.state == EntryState.SUBMITTED.value, due)
-        entries = [entry_from(row) for row in self._store.all(query.order_by(*BY_PLACE.order()))]
-        if planned.ends_at is None:
-            return entries
-        left = (planned.ends_at - now).total_seconds()
-        return [entry for entry in entries if entry.cost.seconds <= left]
+        if planned.ends_at is not None:
+            query = query.where(ENTRY.seconds <= (planned.ends_at - now).total_seconds())
+        return [entry_from(row) for row in self._store.all(query.order_by(*BY_PLACE.order()).limit(limit))]
 
     def settle(self, planned: Pass) -> Sequence[PassEntry]:
         """Record the entries whose jobs have ended; return those that this call recorded."""
@@ -129,8 +129,8 @@ class PassWork:
         return [entry_from(row) for row in self._store.all(_entries(planned).where(ENTRY.table_key.in_(settled)))]
 
     def leave(self, planned: Pass, entry: PassEntry, reason: str, state: EntryState = EntryState.WAITING) -> bool:
-        """End an entry that is not maintained; ``False`` when it has ended before."""
-        mine = _entry(planned.pass_id, entry.table.lock_key, EntryState.CHOSEN, EntryState.SUBMITTED)
+        """End an entry that is not maintained; ``False`` when it is not in the state that it was read in any more."""
+        mine = _entry(planned.pass_id, entry.table.lock_key, entry.state)
         values = {"state": state.value, "reason": storable(reason), "ended_at": self._store.clock()}
         aged = sa.update(fleet_tables).where(TABLE.table_key == entry.table.lock_key)
 

@@ -14,9 +14,10 @@ tables before it have left. So the first table is left out only if the whole bud
 from __future__ import annotations
 
 import heapq
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 
 LEAST_GB_HOURS = 0.001
 """What each table costs at least in the ranking: its job has to be claimed, and its metadata read."""
+WORK_PER_WORKER = timedelta(minutes=2)
+"""Estimated work that is worth a further worker."""
 NEVER = datetime.max.replace(tzinfo=UTC)
 
 
@@ -111,6 +114,30 @@ def select(ranked: Sequence[Candidate], budget: Budget, *, workers: int = 1) -> 
         gb_hours, rewritten = gb_hours + Fraction(cost.gb_hours), rewritten + cost.bytes
         heapq.heapreplace(busy, until)
     return Selection(tuple(chosen), tuple(waiting), Cost(float(gb_hours), rewritten, max(busy)))
+
+
+def workers_worth(seconds: Sequence[float], *, most: int, within: timedelta | None = None) -> int:
+    """Return how many workers these tables are worth: one for each :data:`WORK_PER_WORKER`, and more if they end too late.
+
+    Each further worker is a further Spark session, whose start takes longer than the maintenance of a few small tables.
+
+    :param seconds: the estimate of each table, in the order of the pass.
+    :param most: the most workers that are returned.
+    :param within: the time that the tables have; ``None`` for any.
+    """
+    most = min(most, len(seconds))
+    needed = min(most, math.ceil(sum(seconds) / WORK_PER_WORKER.total_seconds()) or 1)
+    while needed < most and within is not None and _ends_after(seconds, needed) > within.total_seconds():
+        needed += 1
+    return needed
+
+
+def _ends_after(seconds: Iterable[float], workers: int) -> float:
+    """Return after how many seconds so many workers have maintained these tables."""
+    busy = [0.0] * workers
+    for each in seconds:
+        heapq.heapreplace(busy, busy[0] + each)
+    return max(busy)
 
 
 @dataclass(frozen=True, slots=True)

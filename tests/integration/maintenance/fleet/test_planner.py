@@ -12,6 +12,7 @@ from fleet_lake import SMALL, FleetLake
 
 from airflow_snowpack.iceberg import CatalogConfig, CatalogUnreachable
 from airflow_snowpack.iceberg.broker import Broker
+from airflow_snowpack.jobs.action_history import ActionHistory, ActionRecord
 from airflow_snowpack.maintenance.fleet import Budget, EntryState, Pass
 from airflow_snowpack.maintenance.policies import Policies, Rule
 from airflow_snowpack.maintenance.writers import DagsOfTables
@@ -122,6 +123,21 @@ def test_a_table_that_airflow_reads_often_comes_first(fleet: FleetLake) -> None:
     archive, hourly = fleet.make("archive", commits=9), fleet.make("hourly", commits=5)
     planned = fleet.plan(dags_of_tables=lambda: DagsOfTables(reads_per_day={hourly.asset_uri: 24.0}))
     assert [entry.table for entry in fleet.passes.entries(planned.pass_id)] == [hourly, archive]
+
+
+@pytest.mark.one_database
+def test_a_late_table_that_fails_in_each_pass_does_not_come_before_the_others_for_ever(
+    fleet: FleetLake, clock: MovedClock
+) -> None:
+    failing, late = fleet.make("failing", commits=4), fleet.make("late", commits=4)
+    fleet.policies = Policies([Rule("**", deadline="1d", actions=SMALL)])
+    last = {failing: (timedelta(days=9), 8), late: (timedelta(days=3), 0)}
+    history = {
+        table: ActionHistory({"rewrite_data_files": ActionRecord(clock.now, clock.now - ago, failures=failures)})
+        for table, (ago, failures) in last.items()
+    }
+    planned = fleet.plan(budget=Budget(tables=1), histories=lambda tables: history)
+    assert [entry.table for entry in fleet.passes.entries(planned.pass_id)] == [late, failing]
 
 
 @pytest.mark.one_database

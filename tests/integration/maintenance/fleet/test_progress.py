@@ -170,6 +170,27 @@ def test_a_table_that_was_not_submitted_is_named_when_the_pass_ends(passes: Flee
 
 
 @pytest.mark.one_database
+def test_a_table_whose_job_is_submitted_while_the_pass_ends_is_not_left_with_its_job(
+    passes: FleetPasses, work: PassWork, jobs: Jobs
+) -> None:
+    """Nothing would claim or withdraw the job, and the table would stay locked."""
+    this = planned(passes, "a")
+    (read_before,) = passes.entries(this.pass_id)
+    work.submit(this)
+    assert not work.leave(this, read_before, "Its job was not submitted before the pass ended.")
+    assert work.close(this)
+    assert jobs.locks.get(table("a")) is None
+    assert reasons(passes, this) == {"a": NOT_CLAIMED}
+
+
+@pytest.mark.one_database
+def test_a_worker_that_needs_one_table_reads_one_entry(passes: FleetPasses, work: PassWork) -> None:
+    this = planned(passes, "a", "b", "c")
+    work.submit(this)
+    assert [entry.table.table for entry in work.claimable(this, limit=1)] == ["a"]
+
+
+@pytest.mark.one_database
 def test_failures_are_grouped_by_their_cause(passes: FleetPasses, work: PassWork, jobs: Jobs, store: Store) -> None:
     this = planned(passes, "a", "b", "c", "d")
     work.submit(this)

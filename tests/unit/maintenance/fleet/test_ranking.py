@@ -11,7 +11,7 @@ import pytest
 from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.iceberg.names import TableName
 from airflow_snowpack.maintenance.fleet.budget import Budget, Cost, InvalidBudget
-from airflow_snowpack.maintenance.fleet.ranking import Candidate, Selection, rank, select
+from airflow_snowpack.maintenance.fleet.ranking import Candidate, Selection, rank, select, workers_worth
 from tests.support import effort
 
 NOW = datetime(2026, 11, 23, 2, tzinfo=UTC)
@@ -79,7 +79,32 @@ def test_the_time_of_a_pass_is_that_of_all_its_workers() -> None:
     assert len(select(tables, Budget(time=timedelta(hours=1)), workers=2).chosen) == 4
 
 
-@pytest.mark.parametrize("budget", [{"gb_hours": 0}, {"tables": -1}, {"bytes": 0}, {"time": timedelta(0)}])
+@pytest.mark.parametrize(
+    ("seconds", "workers"),
+    [
+        ([], 0),
+        ([0.0], 1),
+        ([2.0] * 4, 1),
+        ([60.0, 60.0], 1),
+        ([60.0, 61.0], 2),
+        ([30.0] * 13, 4),
+        ([5_000.0], 1),
+        ([5_000.0, 1.0], 2),
+        ([100.0] * 50, 4),
+    ],
+)
+def test_a_further_worker_needs_two_more_minutes_of_work(seconds: list[float], workers: int) -> None:
+    assert workers_worth(seconds, most=4) == workers
+
+
+def test_more_workers_share_little_work_if_it_would_end_after_the_time_of_the_pass() -> None:
+    assert workers_worth([30.0] * 4, most=4, within=timedelta(seconds=60)) == 2
+    assert workers_worth([30.0] * 4, most=4, within=timedelta(seconds=30)) == 4
+
+
+@pytest.mark.parametrize(
+    "budget", [{"gb_hours": 0}, {"gb_hours": float("inf")}, {"tables": -1}, {"bytes": 0}, {"time": timedelta(0)}]
+)
 def test_a_budget_without_anything_in_it_is_refused(budget: dict[str, object]) -> None:
     with pytest.raises(InvalidBudget, match="or leave it out for no limit"):
         Budget(**budget)  # type: ignore[arg-type]
@@ -96,7 +121,9 @@ def test_a_budget_is_read_as_people_write_it() -> None:
     assert Budget.parse({"tables": None}) == Budget()
 
 
-@pytest.mark.parametrize("limits", [{"hours": 3}, {"bytes": "many"}, {"time": 4}, {"tables": "a few"}, {"gb_hours": []}])
+@pytest.mark.parametrize(
+    "limits", [{"hours": 3}, {"bytes": "many"}, {"time": 4}, {"tables": "a few"}, {"gb_hours": []}, {"gb_hours": "inf"}]
+)
 def test_a_limit_that_cannot_be_read_is_named(limits: dict[str, object]) -> None:
     with pytest.raises(SnowpackError, match=next(iter(limits))):
         Budget.parse(limits)
