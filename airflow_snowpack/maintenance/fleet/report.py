@@ -27,12 +27,14 @@ MAX_NAMED = 3
 """How many tables of one cause a line names."""
 VARIABLE = re.compile(r"'[^']*'|\"[^\"]*\"|`[^`]*`|\b[a-z0-9]+://\S+|(?<![\w.])/[\w./=%+-]+|\b[0-9a-f]{8}[0-9a-f-]{8,}\b|\d+")
 """What differs between errors of one cause: quoted names, addresses, paths, ids and numbers."""
+PARTED = re.compile(r"…(?:[.:/-]?…)+")
+"""What is left of an IP address, a time or a version."""
 
 
 def cause_of(error: str, table: TableName) -> str:
     """Return an error without what is particular to one table, so that errors of one cause are equal."""
     line = error.strip().partition("\n")[0]
-    return VARIABLE.sub("…", line.replace(str(table), "…").replace(table.dotted, "…"))[:200]
+    return PARTED.sub("…", VARIABLE.sub("…", line.replace(str(table), "…").replace(table.dotted, "…")))[:200]
 
 
 @dataclass(frozen=True, slots=True)

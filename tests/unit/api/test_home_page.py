@@ -53,7 +53,7 @@ def test_the_home_page_says_what_happened_and_links_to_it(world: World, browser:
     page = browser.text("/ui/")
     said = words(page)
     assert "2 jobs, 1 failed for one cause, 900.0 MiB rewritten, no table sick." in said
-    assert "Disk full on ….….….…" in said
+    assert "Disk full on …" in said
     assert re.findall(r'href="(/ui/tables/[^"]+)"', page) == ["/ui/tables/analytics/sessions", "/ui/tables/payments/refunds"]
     assert "No pass yet." in said
 

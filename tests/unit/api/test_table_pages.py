@@ -185,6 +185,15 @@ def test_tables_are_counted_by_their_condition_in_one_statement(world: World) ->
     assert counts.oldest_read_at == world.clock() - timedelta(hours=1)
 
 
+def test_stored_health_is_counted_while_the_catalog_was_never_listed(tmp_path: Path, sqlite_url: str) -> None:
+    world = open_world(tmp_path, url=sqlite_url)
+    assert not any(TableScores(world.store, world.inventory).counts().by_condition.values())
+    keep(world, "analytics.page_views", made_health())
+    counts = TableScores(world.store, world.inventory).counts()
+    assert (counts.by_condition[Condition.HEALTHY], counts.oldest_read_at) == (1, world.clock())
+    world.close()
+
+
 @pytest.mark.parametrize(
     ("score", "condition"),
     [(0, "sick"), (49, "sick"), (50, "fair"), (79, "fair"), (80, "healthy"), (100, "healthy"), (None, "not_read")],
