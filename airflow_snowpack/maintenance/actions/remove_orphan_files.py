@@ -38,12 +38,12 @@ from airflow_snowpack.maintenance.removals.model import RemovalKind
 from airflow_snowpack.maintenance.removals.options import check_removal_options
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from pyiceberg.table import Table
-    from pyspark.sql import DataFrame
 
     from airflow_snowpack.iceberg import MetadataReader
+    from airflow_snowpack.maintenance.removals.model import RemovalItem
 
 log = logging.getLogger(__name__)
 
@@ -161,10 +161,10 @@ class RemoveOrphanFiles(ActionOptions):
         if prefix_listing is None:
             prefix_listing = not location.startswith(HADOOP_LISTS)
         planning = self.planning_call(run.name, run.job_id, now=run.now, prefix_listing=prefix_listing)
-        plan = run.frame(planning)
+        items = self._planned(run, table, planning)
         if self._keeps_list():
-            return self._keep_list(run, table, plan)
-        planned = sorted(row[PATH_COLUMN] for row in plan.collect())
+            return self._keep_list(run, table, items)
+        planned = [item.name for item in items]
         _log_plan(run, planned)
         if not planned:
             return Effect(ActionOutcome.SUCCEEDED, "No orphan files", {"planned_files_count": 0, "removed_files_count": 0})
@@ -174,26 +174,30 @@ class RemoveOrphanFiles(ActionOptions):
         except SnowpackError as refused:
             metrics = {"planned_files_count": len(planned), "removed_files_count": 0}
             return Effect(ActionOutcome.FAILED, "Failed before anything was removed", metrics, str(refused))
-        removed = len(self._remove(run, plan, planned))
+        removed = len(self._remove(run, planned))
         metrics = {"planned_files_count": len(planned), "removed_files_count": removed}
         return Effect(ActionOutcome.SUCCEEDED, f"Removed {counted(removed, 'orphan file')}", metrics)
 
     def _keeps_list(self) -> bool:
         return self.approve_above_files is not None or self.approve_above_bytes is not None
 
-    def _keep_list(self, run: ActionRun, table: Table, plan: DataFrame) -> Effect:
-        """Keep the plan in the store, and delete it unless it needs an approval."""
-        from airflow_snowpack.maintenance.removals.of_job import ApprovalLimit
+    def _planned(self, run: ActionRun, table: Table, planning: Call) -> Iterator[RemovalItem]:
+        """List the orphans with Spark, and return those that the storage still has and reports to be old enough."""
         from airflow_snowpack.maintenance.removals.orphan_files import planned_files
-        from airflow_snowpack.maintenance.removals.running import planned_removal, removals_of
 
         skipped: Counter[str] = Counter()
-        paths = (row[PATH_COLUMN] for row in plan.orderBy(PATH_COLUMN).toLocalIterator())
-        items = planned_files(table, paths, older_than=run.now - self.older_than, skipped=skipped)
-        limit = ApprovalLimit(self.approve_above_files, self.approve_above_bytes)
-        removal = removals_of(run).plan(RemovalKind.ORPHANS, table, items, settings=self.to_json(), limit=limit)
+        paths = (row[PATH_COLUMN] for row in run.frame(planning).orderBy(PATH_COLUMN).toLocalIterator())
+        yield from planned_files(table, paths, older_than=run.now - self.older_than, skipped=skipped)
         for reason, count in skipped.items():
             log.info("Not listed for %s: %s: %s", run.name, counted(count, "file"), reason)
+
+    def _keep_list(self, run: ActionRun, table: Table, items: Iterable[RemovalItem]) -> Effect:
+        """Keep the plan in the store, and delete it unless it needs an approval."""
+        from airflow_snowpack.maintenance.removals.of_job import ApprovalLimit
+        from airflow_snowpack.maintenance.removals.running import planned_removal, removals_of
+
+        limit = ApprovalLimit(self.approve_above_files, self.approve_above_bytes)
+        removal = removals_of(run).plan(RemovalKind.ORPHANS, table, items, settings=self.to_json(), limit=limit)
         if removal is None:
             return Effect(ActionOutcome.SUCCEEDED, "No orphan files", {"planned_files_count": 0, "removed_files_count": 0})
         return planned_removal(removal) or self._delete_listed(run, removal.removal_id)
@@ -213,17 +217,16 @@ class RemoveOrphanFiles(ActionOptions):
     def _remove_listed(self, run: ActionRun, settings: Mapping[str, Any], paths: Sequence[str]) -> list[str]:
         planned_by = parse_options(self.action, settings)
         assert isinstance(planned_by, RemoveOrphanFiles)
+        return planned_by._remove(run, paths)
+
+    def _remove(self, run: ActionRun, planned: Sequence[str]) -> list[str]:
+        """Remove the files of the plan that no metadata names by now; return their paths."""
         # A catalog of the session that caches tables would compare the files with metadata from before the last commits.
         run.session.catalog.refreshTable(run.name.quoted)
-        frame = run.session.createDataFrame([(path,) for path in paths], f"{PATH_COLUMN} STRING")
-        return planned_by._remove(run, frame, paths)
-
-    def _remove(self, run: ActionRun, plan: DataFrame, planned: Sequence[str]) -> list[str]:
-        """Remove the files of the plan that no metadata names by now; return their paths."""
         view = f"snowpack_orphans_{uuid4().hex}"
         # The plan has only files that were old enough; the procedure's own check of their age needs some moment before that.
-        old = plan.selectExpr(f"{PATH_COLUMN} AS file_path", "timestamp_seconds(0) AS last_modified")
-        old.createOrReplaceTempView(view)
+        frame = run.session.createDataFrame([(path,) for path in planned], "file_path STRING")
+        frame.selectExpr("file_path", "timestamp_seconds(0) AS last_modified").createOrReplaceTempView(view)
         # The procedure takes only files whose path begins with its location, and Hadoop spells file:/ where the table has file:///.
         # Any prefix will do, also one that ends in the middle of a name.
         location = commonprefix(list(planned))  # noqa: RUF071 - characters and not folders are meant

@@ -76,6 +76,21 @@ def test_old_strays_go_and_everything_else_stays(
     assert sum("stray" in message for message in caplog.messages) == 3
 
 
+def test_a_file_whose_modification_time_is_not_known_stays(
+    engine: SparkEngine, job_for: Callable[..., Job], one_commit: TableName, catalog: Catalog
+) -> None:
+    """Some storages report the epoch, or nothing, which Spark's own listing takes for a very old file."""
+    folder = folder_of(catalog, one_commit)
+    unknown, stray = stray_file(folder, "unknown.parquet"), stray_file(folder, "old.parquet")
+    os.utime(unknown, (0, 0))
+
+    result = engine.run(job_for(one_commit), Action.REMOVE_ORPHAN_FILES)
+
+    assert result.metrics == {"planned_files_count": 1, "removed_files_count": 1}
+    assert (unknown.exists(), stray.exists()) == (True, False)
+    unknown.unlink()
+
+
 def test_a_folder_inside_the_table_can_be_named(
     engine: SparkEngine, job_for: Callable[..., Job], fragmented: Callable[..., TableName], catalog: Catalog
 ) -> None:
