@@ -16,6 +16,15 @@ class PassNotFound(FleetError, kind=Kind.NOT_FOUND):
         super().__init__(f"There is no pass {pass_id}. `airflow snowpack fleet list` shows the passes.")
 
 
+class PassOfOtherCatalog(FleetError, kind=Kind.INVALID):
+    """A pass cannot be maintained with the connection of another catalog."""
+
+    def __init__(self, pass_id: str, catalog: str) -> None:
+        super().__init__(
+            f"Pass {pass_id} was planned for a catalog other than {catalog}. Use the same catalog_conn_id as for its plan."
+        )
+
+
 class PassTakenOver(FleetError, kind=Kind.CONFLICT):
     """Another process plans the pass."""
 

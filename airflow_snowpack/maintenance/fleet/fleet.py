@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.maintenance.fleet.drain import Drain
+from airflow_snowpack.maintenance.fleet.errors import PassOfOtherCatalog
 from airflow_snowpack.maintenance.fleet.model import EntryState, Pass, PassEntry, PassState, Planning
 from airflow_snowpack.maintenance.fleet.ranking import workers_worth
 from airflow_snowpack.maintenance.fleet.report import PassReport
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 ABANDONED_AFTER = timedelta(days=2)
-"""After this time, a pass of another DAG counts as abandoned."""
+"""After this time, or the time of its budget if that is longer, a pass of another DAG counts as abandoned."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +82,12 @@ class Fleet:
         return workers_worth([entry.cost.seconds for entry in left], most=planned.workers, within=planned.budget.time)
 
     def drain(self, planned: Pass, worker_id: str) -> Drain:
-        """Return what chooses the jobs of one worker. The health of each table is read again after its job."""
+        """Return what chooses the jobs of one worker. The health of each table is read again after its job.
+
+        :raises PassOfOtherCatalog: none of its tables would be found.
+        """
+        if planned.catalog_id != self.catalog_id:
+            raise PassOfOtherCatalog(planned.pass_id, self.catalog)
         return Drain(self.work, self.jobs, planned, self.connect, worker_id, after=self._read_again)
 
     def report(self, planned: Pass) -> PassReport:
@@ -99,7 +105,8 @@ class Fleet:
         for earlier in self.passes.open(self.catalog, self.catalog_id):
             if earlier.owner == owner:
                 continue
-            if earlier.owner.partition("/")[0] == dag or earlier.started_at < now - ABANDONED_AFTER:
+            abandoned_at = max(earlier.started_at + ABANDONED_AFTER, earlier.ends_at or earlier.started_at)
+            if earlier.owner.partition("/")[0] == dag or abandoned_at < now:
                 log.warning("Pass %s of %s was left open; it ends now", earlier.pass_id, earlier.owner)
                 self.report(earlier)
 

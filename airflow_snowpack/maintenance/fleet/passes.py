@@ -108,10 +108,15 @@ class FleetPasses:
             self.store.execute(upsert(fleet_tables, [name for name in rows[0] if name != "table_key"]), rows)
 
     def previous(self, planning: Planning) -> datetime | None:
-        """Return when the pass before this one over the same catalog began; ``None`` for none."""
+        """Return when the pass before this one of the same DAG over the same catalog began; ``None`` for none.
+
+        A pass of the same run counts no more than one that a person has started: the next run is not earlier because of it.
+        """
         this = planning.planned
         same = sa.and_(PASS.catalog == this.catalog, PASS.catalog_id == this.catalog_id, PASS.started_at < this.started_at)
-        query = sa.select(PASS.started_at).where(same, PASS.pass_id != this.pass_id).order_by(PASS.started_at.desc()).limit(1)
+        of_dag = PASS.owner.startswith(this.owner.partition("/")[0] + "/", autoescape=True)
+        earlier = sa.and_(same, of_dag, PASS.owner != this.owner)
+        query = sa.select(PASS.started_at).where(earlier).order_by(PASS.started_at.desc()).limit(1)
         began: datetime | None = self.store.scalar(query)
         return began
 

@@ -240,7 +240,7 @@ def _outcome(job: Job) -> tuple[EntryState, str | None]:
         case JobStatus.COMPLETED:
             return EntryState.MAINTAINED, None
         case JobStatus.CANCELLED:
-            by = f" by {job.cancelled_by}" if job.cancelled_by else ""
-            return EntryState.WAITING, f"Its job was cancelled{by}: {job.error}"
+            how = f" by {job.cancelled_by}." if job.cancelled_by else f": {job.error}"
+            return EntryState.WAITING, f"Its job was cancelled{how}"
         case _:
             return EntryState.FAILED, job.error

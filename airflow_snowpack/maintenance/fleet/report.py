@@ -90,7 +90,8 @@ class PassReport:
         """Return the report of a pass as it is now."""
         states = Counter(entry.state for entry in entries)
         planned_counts = {name: planned.counts.get(name, 0) for name in ("listed", "excluded", "unchanged", "healthy")}
-        ended = [entry for entry in entries if entry.spent is not None]
+        # A job that was cancelled has an outcome too, in which none of its work was done.
+        ended = [entry for entry in entries if entry.spent is not None and entry.state is not EntryState.WAITING]
         return cls(
             pass_id=planned.pass_id,
             started_at=planned.started_at,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ from scripted_engine import ScriptedEngine
 from airflow_snowpack.iceberg import CatalogConfig
 from airflow_snowpack.jobs import JobStatus, JobWorker
 from airflow_snowpack.maintenance.fleet import EntryState
+from airflow_snowpack.maintenance.fleet.errors import PassOfOtherCatalog
 
 if TYPE_CHECKING:
     from airflow_snowpack.maintenance.fleet.drain import Drain
@@ -96,3 +98,13 @@ def test_a_worker_of_the_queue_may_run_jobs_of_a_pass_too(fleet: FleetLake) -> N
     drain = drain_of(fleet, "pod-1")
     assert drain.run(worker_of(fleet, drain, "pod-1")).total() == TABLES - 1
     assert states(fleet) == [EntryState.MAINTAINED] * TABLES
+
+
+@pytest.mark.one_database
+def test_a_pass_is_not_maintained_with_the_connection_of_another_catalog(fleet: FleetLake) -> None:
+    """All of its tables would seem to have been dropped."""
+    (planned,) = fleet.passes.list().items
+    other = replace(fleet.fleet, catalog="archive", catalog_id="another")
+    with pytest.raises(PassOfOtherCatalog, match="Use the same catalog_conn_id as for its plan"):
+        other.drain(planned, "pod-1")
+    assert states(fleet) == [EntryState.SUBMITTED] * TABLES

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -12,6 +14,9 @@ from airflow_snowpack.maintenance.fleet.budget import Cost
 from airflow_snowpack.maintenance.fleet.errors import PassNotFound, PassTakenOver
 from airflow_snowpack.maintenance.fleet.model import PlannedTable, Planning
 from airflow_snowpack.maintenance.fleet.passes import FleetPasses
+
+if TYPE_CHECKING:
+    from tests.integration.maintenance.fleet.conftest import MovedClock
 
 BUDGET = Budget(gb_hours=10, tables=5)
 OWNER = "snowpack_maintain_fleet/scheduled__2026-11-23/plan"
@@ -78,6 +83,22 @@ def test_another_owner_begins_another_pass(passes: FleetPasses) -> None:
     assert isinstance(other, Planning)
     assert len(passes.open("lake", "c0ffee")) == 2
     assert passes.open("lake", "another catalog") == []
+
+
+@pytest.mark.one_database
+def test_the_next_pass_of_a_dag_is_expected_after_as_long_as_the_last_one_of_that_dag(
+    passes: FleetPasses, clock: MovedClock
+) -> None:
+    """Neither a pass that a person starts shortly before, nor one of a cleared run, moves the deadlines that count."""
+    first, night = clock.now, timedelta(hours=23)
+    begun(passes)
+    clock.move(night)
+    begin(passes, "command-1/run")
+    begin(passes, OWNER.replace("fleet", "fleet_2"))
+    clock.move(timedelta(minutes=1))
+    second = begin(passes, OWNER.replace("11-23", "11-24"))
+    assert isinstance(second, Planning)
+    assert passes.previous(second) == first
 
 
 @pytest.mark.one_database

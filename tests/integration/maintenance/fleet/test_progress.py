@@ -170,6 +170,21 @@ def test_a_table_that_was_not_submitted_is_named_when_the_pass_ends(passes: Flee
 
 
 @pytest.mark.one_database
+def test_a_job_that_a_user_cancels_is_named_and_neither_estimated_nor_done_in_the_report(
+    passes: FleetPasses, work: PassWork, jobs: Jobs, store: Store
+) -> None:
+    this = planned(passes, "a", "b")
+    work.submit(this)
+    first, second = work.claimable(this)
+    jobs.cancel(first.job_id or "", by="ann")
+    end(jobs, second, rewritten_data_files_count=11)
+    assert work.close(this)
+    assert reasons(passes, this) == {"a": "Its job was cancelled by ann."}
+    report = PassReport.of(this, passes.entries(this.pass_id), store.clock())
+    assert (report.estimated_removed, report.removed, report.estimated) == (11, 11, HOUR)
+
+
+@pytest.mark.one_database
 def test_a_table_whose_job_is_submitted_while_the_pass_ends_is_not_left_with_its_job(
     passes: FleetPasses, work: PassWork, jobs: Jobs
 ) -> None:
