@@ -25,9 +25,11 @@ help: ## say what there is
 demo: $(READY) ## watch a fragmented Iceberg table become healthy through an Airflow DAG
 	@$(BIN)/python -m examples.demo $(DEMO)
 
+# In memory where there is enough of it; TMPDIR=/tmp keeps what the tests write on the disk.
 test: $(READY) ## unit, integration and system tests, four at a time; TESTS=path or TESTS="-k words" for some of them
 	$(ARCHIVE_CLASSES)
-	$(BIN)/python -m pytest --numprocesses 4 $(TESTS)
+	@folder=$$($(BIN)/python tests/support/memory_folder.py); trap 'case "$$folder" in /dev/shm/*) rm -rf "$$folder";; esac' EXIT; \
+	TMPDIR=$$folder $(BIN)/python -m pytest --numprocesses 4 $(TESTS)
 
 soak: $(READY) ## long randomized and crash tests; the report goes to benchmarks/SOAK.md
 	$(ARCHIVE_CLASSES)
