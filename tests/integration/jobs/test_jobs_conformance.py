@@ -58,6 +58,7 @@ if TYPE_CHECKING:
 
 VERA = Actor("vera", via="api")
 ACTIONS = ["rewrite_data_files", "expire_snapshots"]
+OUTCOMES = (ActionOutcome.SUCCEEDED, ActionOutcome.FAILED)
 DONE = ActionResult("rewrite_data_files", ActionOutcome.SUCCEEDED, "Compacted 87 files into 12", 1.5, metrics={"files": 87})
 STATUSES = list(JobStatus)
 HOUR = timedelta(hours=1)
@@ -1047,6 +1048,30 @@ def test_counts_by_status_leave_deleted_jobs_out(jobs: Jobs) -> None:
     assert sum(jobs.count_recent(timedelta(hours=1), at_most=4).values()) == 4
     later = JobFilter(since=job.submitted_at + timedelta(seconds=1))
     assert jobs.count(later).by_status == dict.fromkeys(STATUSES, 0)
+
+
+def test_recent_jobs_are_active_or_ended_within_the_period_newest_first(jobs: Jobs, clock: MovedClock) -> None:
+    make(jobs, numbered(1), JobStatus.COMPLETED)
+    clock.forward(seconds=10)
+    since = clock()
+    ended = make(jobs, numbered(2), JobStatus.FAILED)
+    clock.forward(seconds=1)
+    pending = jobs.submit(numbered(3), ACTIONS)
+    jobs.record_dry_run(numbered(4), ACTIONS, [])
+
+    assert [job.job_id for job in jobs.recent(since, at_most=10)] == [pending.job_id, ended.job_id]
+    assert [job.job_id for job in jobs.recent(since, at_most=1)] == [pending.job_id]
+
+
+def test_the_history_of_a_table_knows_when_each_action_last_succeeded(jobs: Jobs, table: TableName, clock: MovedClock) -> None:
+    done, failed = (ActionResult(action, outcome, "", 1.0) for action, outcome in zip(ACTIONS, OUTCOMES, strict=True))
+    claim = jobs.submit_and_claim(table, ACTIONS, "w")
+    jobs.finish(claim, JobStatus.FAILED, [done, failed], "no")
+
+    histories = jobs.action_histories([table, numbered(1)])
+    assert histories[table].of(ACTIONS[0]).last_success_at == clock()
+    assert (histories[table].of(ACTIONS[1]).last_success_at, histories[table].of(ACTIONS[1]).failures) == (None, 1)
+    assert histories[numbered(1)].of(ACTIONS[0]).last_run_at is None
 
 
 # -- the queue ------------------------------------------------------------------------------------------------------------------
