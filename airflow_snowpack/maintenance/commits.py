@@ -55,7 +55,11 @@ class Commits:
 
     def total(self, key: str) -> int:
         """The sum of a number in the summaries of our commits."""
-        return sum(int(_property(snapshot, key) or 0) for snapshot in self.own)
+        return _sum(self.own, key)
+
+    def total_of_all(self, key: str) -> int:
+        """The same of all commits."""
+        return _sum(self.own + self.others, key)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +139,10 @@ def _operation(snapshot: Snapshot) -> str:
 
 def _property(snapshot: Snapshot, key: str) -> str | None:
     return snapshot.summary.additional_properties.get(key) if snapshot.summary else None
+
+
+def _sum(snapshots: tuple[Snapshot, ...], key: str) -> int:
+    return sum(int(_property(snapshot, key) or 0) for snapshot in snapshots)
 
 
 COMMIT_FAILED = "org.apache.iceberg.exceptions.CommitFailedException"

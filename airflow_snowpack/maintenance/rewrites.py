@@ -7,7 +7,8 @@
 The invariant: "succeeded" means that nothing that was planned got lost on the way. With partial progress Iceberg swallows
 commits that fail, returns as usual and counts them nowhere (``failed_data_files_count`` is about files that could not be
 written). So after each call the table's own history is read: if another writer removed files meanwhile, or Spark worked and
-nothing was committed, the call is repeated. If by the table's metadata the writer left nothing to do, the rest of the rewrite is
+nothing was committed, the call is repeated; also if a commit dropped delete files, and fewer files were rewritten than a plan
+from the metadata from before the call names. If by the table's metadata a writer left nothing to do, the rest of the rewrite is
 worthless: the action ends with that evidence, and Spark is not called again.
 """
 
@@ -21,9 +22,10 @@ from typing import TYPE_CHECKING, ClassVar
 from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.iceberg import MetadataReader
 from airflow_snowpack.jobs.model import ActionOutcome
-from airflow_snowpack.maintenance.action_run import Effect, counted
+from airflow_snowpack.maintenance.action_run import Effect, Planning, counted
 from airflow_snowpack.maintenance.commits import failed_commits, is_conflict, is_refused
 from airflow_snowpack.maintenance.options import ActionOptions
+from airflow_snowpack.maintenance.plan import reader_for
 from airflow_snowpack.spark import SparkFailed, SparkInterrupted
 
 if TYPE_CHECKING:
@@ -40,6 +42,7 @@ log = logging.getLogger(__name__)
 
 FAILED_FILES = "failed_data_files_count"
 TRIES = "tries"
+REMOVED_DELETES = "removed-delete-files"
 COMMITS_FAILED = (
     "Files were rewritten, but not all of them could be committed; see Spark's log at 'Failure during rewrite commit'."
 )
@@ -99,18 +102,18 @@ class Try:
 
 
 def rewrite(run: ActionRun, options: Rewrite) -> Effect:
-    """Rewrite until nothing is lost to another writer, or the tries are used up.
+    """Rewrite until nothing is lost, or the tries are used up.
 
     :raises TableNotFound, TableUnreadable, CatalogUnreachable: from the catalog, before anything was done.
     """
     shape = options.shape
     counts: Counter[str] = Counter()
-    branch = getattr(options, "branch", None)
-    start = trail = run.trail(run.table(), branch)
-    tried = Try({})
+    base = run.table()
+    start = run.trail(base, _branch(options))
+    tried, outraced = Try({}), False
     for number in range(1, run.tries + 1):
         try:
-            tried = _try(run, options, trail, strict=number > 1)
+            tried = _try(run, options, base, strict=number > 1)
         except SparkInterrupted as stop:
             return _stopped(shape, _committed_since(run, start, shape), ActionOutcome.INTERRUPTED, str(stop))
         except SparkFailed as failure:
@@ -120,16 +123,16 @@ def rewrite(run: ActionRun, options: Rewrite) -> Effect:
         # What one try could not write, the next one tries again.
         counts.pop(FAILED_FILES, None)
         counts.update(tried.counts)
+        outraced = outraced or tried.outraced
         if tried.doubt is None:
             break
         log.warning("Try %d of %d of %s on %s: %s", number, run.tries, run.action, run.name, tried.doubt)
-        table = run.table()
-        if tried.outraced and number < run.tries and (nothing := _nothing_left(run, options, table)) is not None:
+        base = run.table()
+        if tried.outraced and number < run.tries and (nothing := _nothing_left(run, options, base)) is not None:
             return _made_worthless(shape, counts, nothing)
-        trail = run.trail(table, branch)
     if number > 1:
         counts[TRIES] = number
-    return _conclude(shape, counts, tried)
+    return _conclude(shape, counts, tried, outraced=outraced)
 
 
 def _nothing_left(run: ActionRun, options: Rewrite, table: Table) -> Effect | None:
@@ -149,8 +152,12 @@ def _made_worthless(shape: Shape, counts: Mapping[str, int], nothing: Effect) ->
     return Effect(ActionOutcome.SUCCEEDED, f"{done}; a concurrent writer replaced the rest. {nothing.message}", dict(counts))
 
 
-def _try(run: ActionRun, options: Rewrite, trail: CommitTrail, *, strict: bool) -> Try:
-    shape = options.shape
+def _branch(options: Rewrite) -> str | None:
+    return getattr(options, "branch", None)
+
+
+def _try(run: ActionRun, options: Rewrite, base: Table, *, strict: bool) -> Try:
+    shape, trail = options.shape, run.trail(base, _branch(options))
     jobs_before = run.jobs_run()
     try:
         (row,) = run.call(options.call(run.name, run.job_id, strict=strict))
@@ -162,20 +169,36 @@ def _try(run: ActionRun, options: Rewrite, trail: CommitTrail, *, strict: bool) 
             raise
         return _after_failed_commits(error, commits, options)
     counts = {column: int(value or 0) for column, value in row.items()}
-    worked_for_nothing = not any(counts.values()) and jobs_before != run.jobs_run()
-    return _after_return(run, options, counts, trail, strict=strict, worked_for_nothing=worked_for_nothing)
-
-
-def _after_return(
-    run: ActionRun, options: Rewrite, counts: Mapping[str, int], trail: CommitTrail, *, strict: bool, worked_for_nothing: bool
-) -> Try:
-    """A normal return: all is there, unless partial progress may have swallowed a commit."""
-    swallows = getattr(options, "partial_progress", False)
-    if not swallows or (strict and options.strict_reports_all):
+    # A normal return: all is there, unless partial progress may have swallowed a commit.
+    if not getattr(options, "partial_progress", False) or (strict and options.strict_reports_all):
         return Try(counts)
-    if trail.since(run.table()).overwriting:
+    commits = trail.since(run.table())
+    if commits.overwriting:
         return Try(counts, LOST_TO_WRITER, outraced=True)
-    return Try(counts, COMMITS_FAILED if worked_for_nothing else None)
+    if not any(counts.values()):
+        return Try(counts, COMMITS_FAILED if jobs_before != run.jobs_run() else None)
+    lost = _dropped_other_deletes(commits, shape, counts) and _fewer_than_planned(run, options, base, counts)
+    return Try(counts, COMMITS_FAILED if lost else None)
+
+
+def _dropped_other_deletes(commits: Commits, shape: Shape, counts: Mapping[str, int]) -> bool:
+    """Return whether a commit dropped delete files that no data file needed any more, beside those that the rewrite was about.
+
+    File groups commit at the same time, and each commit of Iceberg drops such files. One that has to be repeated because another
+    was faster still requires the files that it wanted to drop, and fails with "Missing required files to delete".
+    """
+    counted_already = sum(counts.get(column, 0) for column, key in shape.summary.items() if key == REMOVED_DELETES)
+    return commits.total_of_all(REMOVED_DELETES) > counted_already
+
+
+def _fewer_than_planned(run: ActionRun, options: Rewrite, base: Table, counts: Mapping[str, int]) -> bool:
+    """Return whether the metadata from before the call shows more to rewrite than was; also if it cannot be planned from."""
+    try:
+        plan = options.plan(Planning(reader_for(base, [options]), run.catalog, run.now))
+    except Exception as problem:  # noqa: BLE001 - whatever the planner cannot read, Spark may
+        log.warning("plan_failed: Spark tries %s on %s again without a plan: %s", run.action, run.name, problem)
+        return True
+    return plan.metrics.get(options.shape.before, 0) > counts[options.shape.before] + counts.get(FAILED_FILES, 0)
 
 
 def _after_failed_commits(error: SparkFailed, commits: Commits, options: Rewrite) -> Try:
@@ -210,7 +233,7 @@ def _stopped(shape: Shape, counts: Mapping[str, int], outcome: ActionOutcome, er
     return Effect(outcome, f"{how} after it had {_summary(shape, counts, shape.participle)}", counts, error)
 
 
-def _conclude(shape: Shape, counts: Mapping[str, int], last: Try) -> Effect:
+def _conclude(shape: Shape, counts: Mapping[str, int], last: Try, *, outraced: bool) -> Effect:
     done = bool(counts[shape.before])
     if last.doubt is not None:
         lost = "lost to a concurrent writer" if last.outraced else "could not be committed"
@@ -225,7 +248,7 @@ def _conclude(shape: Shape, counts: Mapping[str, int], last: Try) -> Effect:
         return Effect(outcome, f"{_summary(shape, counts)}; {counted(failed, 'file')} failed", dict(counts), error)
     message = _summary(shape, counts) if done else f"No {shape.noun}s needed to be {shape.participle}"
     if TRIES in counts:
-        message += f", in {counts[TRIES]} tries beside a concurrent writer"
+        message += f", in {counts[TRIES]} tries{' beside a concurrent writer' if outraced else ''}"
     return Effect(ActionOutcome.SUCCEEDED, message, dict(counts))
 
 

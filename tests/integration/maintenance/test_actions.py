@@ -101,7 +101,7 @@ def test_groups_that_come_out_even_in_fewer_commits_are_not_mistaken_for_failure
         job_for(name).job_id, name, Action.REWRITE_DATA_FILES, spark, SparkWork(), catalog, datetime.now(UTC), tries=1
     )
     # 5 groups in at most 4 commits are 3 commits; Iceberg expects 4 and says that one failed.
-    tried = _try(run, options, run.trail(run.table()), strict=True)
+    tried = _try(run, options, run.table(), strict=True)
     assert tried.doubt is None
     assert tried.counts["rewritten_data_files_count"] == 10
     assert tried.counts["added_data_files_count"] == 5

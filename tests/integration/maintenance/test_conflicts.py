@@ -1,4 +1,4 @@
-"""A writer commits while a rewrite runs. The writer is PyIceberg, in this process but outside of Spark's JVM."""
+"""Other commits come while a rewrite runs: its own, or those of PyIceberg, in this process but outside of Spark's JVM."""
 
 from __future__ import annotations
 
@@ -135,3 +135,29 @@ def test_what_other_partitions_had_committed_counts_when_one_is_lost(
     assert result.success
     assert result.message == "Compacted 3 files into 1; the rest lost to a concurrent writer"
     assert spark.sql(f"SELECT DISTINCT part FROM {name.quoted}").collect()[0]["part"] == 1
+
+
+@pytest.mark.parametrize("tries", [1, 3])
+def test_file_groups_whose_commits_drop_the_same_delete_file_are_compacted_or_reported(
+    spark: SparkSession,
+    catalog: Catalog,
+    job_for: Callable[..., Job],
+    fragmented: Callable[..., TableName],
+    append: Callable[..., None],
+    table_of: Callable[[TableName], Table],
+    tries: int,
+) -> None:
+    engine = SparkEngine(lambda: spark, lambda: catalog, tries=tries)
+    name = fragmented(commits=1, parts=1, deletes=1)
+    table_of(name).delete("part = 0")  # without the delete file, which every commit of Iceberg's drops from now on
+    for first in (100, 200):
+        append(name, id=range(first, first + 40), part=[number % 4 for number in range(40)], note=["new"] * 40)
+
+    result = engine.run(job_for(name, rewrite_data_files={"min_input_files": 2}), Action.REWRITE_DATA_FILES)
+
+    compacted = result.metrics["rewritten_data_files_count"]
+    assert (result.outcome, compacted == 8) in {(ActionOutcome.SUCCEEDED, True), (ActionOutcome.PARTIAL, False)}
+    if tries > 1:
+        assert result.message.removesuffix(", in 2 tries") == "Compacted 8 files into 4"
+    assert table_of(name).inspect.delete_files().num_rows == 0
+    assert new_rows(spark, name) == 80
