@@ -6,13 +6,14 @@ Trigger it in the UI, or:
 
 The task `plan` lists the files and deletes nothing. The task `approve` waits for a response under **Required Actions**; the whole
 list is on the page **Removals**. The task `delete` deletes exactly the listed files, and leaves out those that are needed then.
+After *Reject*, it records the rejection and is skipped.
 """
 
 from __future__ import annotations
 
 from datetime import timedelta
 
-from airflow.providers.standard.operators.hitl import ApprovalOperator
+from airflow.providers.standard.operators.hitl import HITLOperator
 from airflow.sdk import DAG, Param
 
 from airflow_snowpack.operators import PlanRemovalOperator, RunRemovalOperator
@@ -43,8 +44,10 @@ with DAG(
     },
 ):
     plan = PlanRemovalOperator(task_id="plan", table="{{ params.table }}", if_locked="wait")
-    approve = ApprovalOperator(
+    # An ApprovalOperator would skip `delete` after a rejection, which would then not be recorded.
+    approve = HITLOperator(
         task_id="approve",
+        options=["Approve", "Reject"],
         subject="Delete {{ ti.xcom_pull(task_ids='plan')['summary'] }}?",
         body=BODY,
         response_timeout=timedelta(days=2),

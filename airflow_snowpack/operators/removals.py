@@ -33,7 +33,7 @@ class NoDecision(SnowpackError, kind=Kind.INVALID):
 
     def __init__(self, given: object) -> None:
         super().__init__(
-            f"decision = {given!r:.200} is not the response of a human-in-the-loop task. Pass the output of an ApprovalOperator, "
+            f"decision = {given!r:.200} is not the response of a human-in-the-loop task. Pass the output of a HITLOperator, "
             "or leave decision out for a removal that was approved on its page, by the API or by the command line."
         )
 
@@ -42,7 +42,7 @@ class PlanRemovalOperator(MaintainTableOperator, SkipMixin):
     """Lists the orphan files or old snapshots of a table and deletes nothing, so that a person can decide on the list.
 
         plan = PlanRemovalOperator(task_id="plan", table="demo.flights")
-        approve = ApprovalOperator(task_id="approve", subject="Delete {{ ti.xcom_pull('plan')['summary'] }}?")
+        approve = HITLOperator(task_id="approve", subject="Delete the listed files?", options=["Approve", "Reject"])
         delete = RunRemovalOperator(task_id="delete", removal_id=plan.output["removal_id"], decision=approve.output)
         plan >> approve >> delete
 
@@ -121,8 +121,8 @@ class RunRemovalOperator(MaintainTableOperator):
     All guards run again: a file that the table's metadata names now, or that was written again, is left out and named.
 
     :param removal_id: the removal, as :class:`PlanRemovalOperator` returns it.
-    :param decision: the output of an ``ApprovalOperator``, which is recorded with the name of the person. If it rejects the
-        removal, the task is skipped. ``None``: the removal was approved elsewhere.
+    :param decision: the output of a ``HITLOperator`` with the options ``Approve`` and ``Reject``, which is recorded with the name
+        of the person. After a rejection, the task is skipped. ``None``: the removal was approved elsewhere.
 
     The other arguments are those of :class:`MaintainTableOperator`, without those of the request.
 
@@ -173,14 +173,17 @@ class RunRemovalOperator(MaintainTableOperator):
 
         records, response = hook.installation.removals, self._response()
         removal = records.get(self.removal_id)
-        if response is None or removal.state is not RemovalState.AWAITING_APPROVAL:
+        if response is None:
             return removal
         options, user, comment = response
         actor = Actor(user or f"no response to {owner_of(context)}", "task")
-        if APPROVE in options:
+        if list(options) != [APPROVE]:
+            if removal.state is not RemovalState.REJECTED:
+                records.reject(self.removal_id, actor=actor, comment=comment)
+            raise AirflowSkipException(f"The removal {self.removal_id} was rejected by {actor.name}.")
+        if removal.state is RemovalState.AWAITING_APPROVAL:
             return records.approve(self.removal_id, actor=actor, comment=comment)
-        records.reject(self.removal_id, actor=actor, comment=comment)
-        raise AirflowSkipException(f"The removal {self.removal_id} was rejected by {actor.name}.")
+        return removal
 
     def _response(self) -> tuple[Sequence[str], str | None, str | None] | None:
         """Return the chosen options, the user and the comment of the decision."""

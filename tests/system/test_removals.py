@@ -58,3 +58,18 @@ def test_the_listed_files_are_deleted_after_a_person_has_approved_them(
     assert (removal.state, removal.deleted_count) == (RemovalState.DELETED, 1)
     assert (removal.decided_by, removal.comment) == ("admin", "a leftover")
     assert not orphan.exists()
+
+
+def test_a_rejection_is_recorded_and_nothing_is_deleted(
+    airflow: RunningAirflow, with_orphan: tuple[TableName, Path], jobs: Jobs
+) -> None:
+    table, orphan = with_orphan
+    run = airflow.trigger(DAG, {"table": table.dotted})
+    airflow.task_becomes(run, "approve", "awaiting_input")
+
+    airflow.call("PATCH", f"{run.path}/taskInstances/approve/-1/hitlDetails", {"chosen_options": ["Reject"], "params_input": {}})
+
+    assert airflow.ended(run) == "success"
+    removal = Removals(jobs.store).get(airflow.result(run, "plan")["removal_id"])
+    assert (removal.state, removal.decided_by) == (RemovalState.REJECTED, "admin")
+    assert orphan.exists()

@@ -1,4 +1,4 @@
-"""Planning a removal in a task, deciding on it as Airflow's ApprovalOperator does, and deleting it on Spark in another."""
+"""Planning a removal in a task, deciding on it as Airflow's HITLOperator does, and deleting it on Spark in another."""
 
 from __future__ import annotations
 
@@ -102,6 +102,20 @@ def test_a_rejection_is_recorded_and_skips_the_task(
 
     assert stray.exists()
     assert hook.installation.removals.get(removal_id).state is RemovalState.REJECTED
+
+
+def test_a_rejection_counts_against_an_approval_from_elsewhere(
+    run_operator: Runner, plan: Callable[..., Outcome], small_files: TableName, stray: Path, hook: SnowpackHook
+) -> None:
+    removal_id = plan(small_files).xcom["removal_id"]
+    hook.installation.removals.approve(removal_id, actor=Actor("ann", "page"))
+
+    assert run_operator(delete(removal_id, decision=REJECTED)).state == "skipped"
+
+    assert stray.exists()
+    removal = hook.installation.removals.get(removal_id)
+    assert (removal.state, removal.decided_by) == (RemovalState.REJECTED, "vera")
+    assert run_operator(delete(removal_id, decision=REJECTED), try_number=2).state == "skipped"
 
 
 def test_a_removal_without_a_decision_needs_an_approval_from_elsewhere(
