@@ -8,7 +8,9 @@ PyIceberg makes an object of every value of an entry, statistics of each column 
 one Python function that calls PyIceberg's decoder, as ``dataclasses`` compiles methods: an entry has about fifty values, and
 calling a function for each of them costs more than decoding it. Columns are named by their Iceberg field ids, wherever in the
 record they are. A column that the file does not have is ``None``. The invariant: what is not understood is an error, never a
-wrong number.
+wrong number; and no damage makes it read other memory, which PyIceberg's compiled decoder does beyond the end of its buffer. So
+every length and count is compared with the size of the block before it is used, and zeros follow the block: whatever begins in it
+ends in them.
 """
 
 from __future__ import annotations
@@ -24,26 +26,30 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Collection, Iterator
 
     from pyiceberg.avro.decoder import BinaryDecoder
     from pyiceberg.io import InputFile
 
-    Rows = Callable[[BinaryDecoder, int], Iterator[tuple[Any, ...]]]
+    Rows = Callable[[BinaryDecoder, Callable[[int], bytes], int, int], Iterator[tuple[Any, ...]]]
 
-STRUCT_DOUBLE = Struct("<d")
+STRUCT_FLOAT, STRUCT_DOUBLE = Struct("<f"), Struct("<d")
 MAGIC = b"Obj\x01"
 SYNC_BYTES = 16
 CODEC, SCHEMA = "avro.codec", "avro.schema"
 INTEGERS = ("int", "long")
-MOST_ITEMS = 2**24
-"""Of an array: it has one item for each column or row group, at most."""
-METHODS = {
-    **dict.fromkeys(INTEGERS, "int"),
-    **{name: name for name in ("boolean", "float", "double", "bytes")},
-    "string": "utf8",
+LENGTHS = {"boolean": 1, "float": 4, "double": 8}
+"""How many bytes a value has."""
+ZEROS = bytes(16)
+READ = {
+    **dict.fromkeys(INTEGERS, "read_int()"),
+    "boolean": "take(1) != b'\\0'",
+    "float": "number(single(take(4)))",
+    "double": "number(double(take(8)))",
+    "bytes": "take(read_int())",
+    "string": "take(read_int()).decode()",
 }
-"""How PyIceberg's decoders name Avro's types."""
+"""What reads a value of a type."""
 
 
 @dataclass
@@ -69,34 +75,40 @@ def read_blocks(file: InputFile) -> AvroBlocks:
     with file.open() as stream:
         content = stream.read()
     try:
-        return _read_blocks(file.location, new_decoder(content), len(content))
-    except (EOFError, KeyError, UnicodeDecodeError) as error:
+        return _read_blocks(file.location, new_decoder(content + ZEROS), len(content))
+    except (EOFError, KeyError) as error:
         raise _invalid(file.location, error) from error
 
 
 def _read_blocks(location: str, decoder: BinaryDecoder, length: int) -> AvroBlocks:
     from pyiceberg.avro.codecs import KNOWN_CODECS
 
-    if decoder.read(len(MAGIC)) != MAGIC:
+    take = _taking(decoder, length)
+    if take(len(MAGIC)) != MAGIC:
         raise _invalid(location, "it does not begin with Avro's magic bytes")
-    header, sync = _header(decoder), decoder.read(SYNC_BYTES)
+    header, sync = _header(decoder, take), take(SYNC_BYTES)
     codec = KNOWN_CODECS[header.get(CODEC, "null")]  # type: ignore[index]  # a codec that is not known is a KeyError
-    if decoder.tell() > length:
-        raise EOFError("its header is cut off")
     blocks = deque[tuple[int, bytes]]()
     while decoder.tell() < length:
-        count, size = decoder.read_int(), decoder.read_int()
-        # PyIceberg's decoder does not notice when it reads beyond the end.
-        if not 0 <= size <= length - decoder.tell() - SYNC_BYTES:
-            raise EOFError("it is cut off")
-        block = decoder.read(size)
+        count, block = decoder.read_int(), take(decoder.read_int())
         try:
             blocks.append((count, block if codec is None else codec.decompress(block)))
         except Exception as error:  # each codec has errors of its own
             raise _invalid(location, error) from error
-        if decoder.read(SYNC_BYTES) != sync:
+        if take(SYNC_BYTES) != sync:
             raise _invalid(location, "a block does not end with the file's sync marker")
     return AvroBlocks(location, header[SCHEMA], blocks)
+
+
+def _taking(decoder: BinaryDecoder, length: int) -> Callable[[int], bytes]:
+    """Return a function that reads so many bytes if they are there."""
+
+    def take(size: int) -> bytes:
+        if not 0 <= size <= length - decoder.tell():
+            raise EOFError("it is cut off")
+        return decoder.read(size)
+
+    return take
 
 
 def _invalid(location: str, reason: object) -> ValueError:
@@ -107,10 +119,12 @@ class AvroColumns:
     """Reads these columns of Avro files.
 
     :param field_ids: Iceberg's field ids, in the order in which rows have the values.
+    :param required: those of them without which a file is invalid.
     """
 
-    def __init__(self, field_ids: tuple[int, ...]) -> None:
+    def __init__(self, field_ids: tuple[int, ...], *, required: tuple[int, ...] = ()) -> None:
         self._field_ids = field_ids
+        self._required = frozenset(required)
 
     def rows(self, file: AvroBlocks) -> Iterator[tuple[Any, ...]]:
         """Return the rows of a file, one after the other. Each block is dropped once its rows were read.
@@ -120,66 +134,84 @@ class AvroColumns:
         from pyiceberg.avro.decoder import new_decoder
 
         try:
-            rows = _compiled(file.schema, self._field_ids)
+            rows = _compiled(file.schema, self._field_ids, self._required)
+        except Exception as error:  # a schema may be anything
+            raise _invalid(file.location, error) from error
+        try:
             while file.blocks:
                 count, block = file.blocks.popleft()
-                decoder = new_decoder(block)
-                yield from rows(decoder, count)
-                # PyIceberg's decoder does not notice when it reads beyond the end.
-                if decoder.tell() != len(block):
-                    raise EOFError(f"{decoder.tell()} of {len(block)} bytes were read")
-        except (EOFError, KeyError, IndexError, UnicodeDecodeError, json.JSONDecodeError) as error:
+                size = len(block)
+                if not 0 <= count <= size:
+                    raise IndexError(f"a block has {count} rows")
+                # As many zeros as the block has bytes: so many numbers may be read at once.
+                decoder = new_decoder(block + bytes(size) + ZEROS)
+                yield from rows(decoder, _taking(decoder, size), count, size)
+                if decoder.tell() != size:
+                    raise EOFError(f"{decoder.tell()} of {size} bytes were read")
+        except (ArithmeticError, EOFError, LookupError, UnicodeDecodeError) as error:
             raise _invalid(file.location, error) from error
 
 
-def _header(decoder: BinaryDecoder) -> dict[str, str]:
+def _header(decoder: BinaryDecoder, take: Callable[[int], bytes]) -> dict[str, str]:
     header = {}
     while count := decoder.read_int():
         if count < 0:
             decoder.read_int()
         for _ in range(abs(count)):
-            key = decoder.read_utf8()
-            header[key] = decoder.read_bytes().decode("utf-8", "replace")
+            key = take(decoder.read_int()).decode("utf-8", "replace")
+            header[key] = take(decoder.read_int()).decode("utf-8", "replace")
     return header
 
 
 @lru_cache(maxsize=64)
-def _compiled(schema: str, field_ids: tuple[int, ...]) -> Rows:
+def _compiled(schema: str, field_ids: tuple[int, ...], required: frozenset[int]) -> Rows:
     """Compile a schema: manifests of one partition spec have the same text."""
-    compiler = _Compiler({field_id: f"column_{place}" for place, field_id in enumerate(field_ids)})
-    return compiler.function(json.loads(schema))
+    names: dict[str, Any] = {
+        "decimal": _decimal,
+        "as_uuid": _as_uuid,
+        "number": _number,
+        "single": _single,
+        "double": _double,
+        "check_negative": _check_negative,
+        "cut_off": _cut_off,
+    }
+    exec(source_of(schema, field_ids, required), names)
+    rows: Rows = names["rows"]
+    return rows
+
+
+def source_of(schema: str, field_ids: tuple[int, ...], required: Collection[int] = ()) -> str:
+    """Return the source of the function ``rows`` that reads files of an Avro schema.
+
+    Nothing of the schema gets into it but the types that are known, and whole numbers.
+    """
+    compiler = _Compiler({field_id: f"column_{place}" for place, field_id in enumerate(field_ids)}, required)
+    return compiler.source(json.loads(schema))
 
 
 class _Compiler:
-    """Writes the source of a function that reads rows. Nothing of a file gets into it but types and sizes that are known.
+    """Writes the source of a function that reads rows.
 
     :param columns: the variable of each column, by field id.
     """
 
-    def __init__(self, columns: dict[int, str]) -> None:
+    def __init__(self, columns: dict[int, str], required: Collection[int]) -> None:
         self._columns = columns
+        self._missing = set(required)
         self._lines: list[str] = []
         self._indent = 2
         self._variables = 0
 
-    def function(self, record: dict[str, Any]) -> Rows:
-        """Return the function for a record of this Avro schema."""
+    def source(self, record: dict[str, Any]) -> str:
+        """Return the source for a record of this Avro schema."""
         self._record(record)
-        verbs = [f"{verb}_{name}" for verb in ("read", "skip") for name in sorted(set(METHODS.values()))]
-        bound = [f"    {name} = decoder.{name}" for name in ("read", "skip", "read_ints", *verbs)]
+        if self._missing:
+            raise KeyError(f"it has no field {min(self._missing)}")
+        bound = [f"    {name} = decoder.{name}" for name in ("skip", "read_int", "read_ints")]
         empty = [f"        {' = '.join(self._columns.values())} = None"] if self._columns else []
         row = f"({''.join(f'{name}, ' for name in self._columns.values())})"
-        source = ["def rows(decoder, count):", *bound, "    for _ in range(count):", *empty, *self._lines, f"        yield {row}"]
-        names: dict[str, Any] = {
-            "decimal": _decimal,
-            "as_uuid": _as_uuid,
-            "number": _number,
-            "double": _double,
-            "check_negative": _check_negative,
-        }
-        exec("\n".join(source), names)
-        function: Rows = names["rows"]
-        return function
+        begin = ["def rows(decoder, take, count, size):", *bound, "    for _ in range(count):"]
+        return "\n".join([*begin, *empty, *self._lines, f"        yield {row}"])
 
     def _add(self, line: str) -> None:
         self._lines.append("    " * self._indent + line)
@@ -190,9 +222,13 @@ class _Compiler:
 
     def _record(self, record: dict[str, Any]) -> None:
         for field in record["fields"]:
-            kind, column = field["type"], self._columns.get(field.get("field-id"))
+            kind, field_id = field["type"], field.get("field-id")
+            column = self._columns.get(field_id)
             if column is not None:
                 self._read(kind, column)
+                if field_id in self._missing:
+                    self._missing.remove(field_id)
+                    self._add(f"if {column} is None: raise KeyError('a required field is null')")
             elif _name(kind) == "record":
                 self._record(kind)
             else:
@@ -221,7 +257,7 @@ class _Compiler:
             case "decimal", name:
                 self._add(f"{into} = decimal({_bytes(name, kind)}, {int(kind.get('scale', 0))})")
             case "uuid", "fixed":
-                self._add(f"{into} = as_uuid(read(16))")
+                self._add(f"{into} = as_uuid(take(16))")
             case _, "array":
                 self._read_array(kind["items"], into)
             case _, "record":
@@ -232,13 +268,8 @@ class _Compiler:
                 self._add(f"{into} = ({''.join(f'{value}, ' for value in values)})")
             case _, "fixed":
                 self._add(f"{into} = {_bytes('fixed', kind)}")
-            case _, "float":
-                self._add(f"{into} = number(read_float())")
-            case _, "double":
-                # Not read_double: that of PyIceberg 0.12's compiled decoder rounds to a float.
-                self._add(f"{into} = number(double(read(8)))")
             case _, name:
-                self._add(f"{into} = read_{METHODS[name]}()")
+                self._add(f"{into} = {READ[name]}")
 
     def _read_array(self, items: Any, into: str) -> None:
         """Add what reads an array; a map with whole numbers as keys is an array of pairs in Avro."""
@@ -247,6 +278,7 @@ class _Compiler:
         self._add(f"while {count} := read_int():")
         self._indent += 1
         self._add(f"if {count} < 0: read_int()  # the size of the block")
+        self._add(f"if abs({count}) > size: cut_off()")
         self._add(f"for _ in range(abs({count})):")
         self._indent += 1
         self._add(f"{item} = None")
@@ -261,27 +293,40 @@ class _Compiler:
             return
         match _name(kind):
             case "fixed":
-                self._add(f"skip({int(kind['size'])})")
+                self._skip_bytes(int(kind["size"]))
             case "array":
                 self._skip_array(kind["items"])
             case "record":
                 for field in kind["fields"]:
                     self._skip(field["type"])
+            case "bytes" | "string":
+                length = self._new()
+                self._add(f"{length} = read_int()")
+                self._skip_bytes(length)
+            case name if name in INTEGERS:
+                self._add("read_int()  # not skip_int, which reads beyond the end")
             case name:
-                self._add(f"skip_{METHODS[name]}()")
+                self._add(f"skip({LENGTHS[name]})")
+
+    def _skip_bytes(self, length: int | str) -> None:
+        self._add(f"if {length} > size or {length} < 0: cut_off()")
+        self._add(f"skip({length})")
 
     def _skip_array(self, items: Any) -> None:
         """Add what passes over an array; the decoder does it at once for numbers."""
-        count = self._new()
+        count, length, width = self._new(), self._new(), _whole_numbers(items)
         self._add(f"{count} = read_int()")
         self._add(f"while {count}:")
         self._indent += 1
-        self._add(f"if not 0 < {count} < {MOST_ITEMS}:")
-        self._add(f"    check_negative({count})")
-        self._add("    skip(read_int())  # the size of the block")
-        self._add(f"    {count} = read_int()")
-        self._add("    continue")
-        if width := _whole_numbers(items):
+        self._add(f"if not 0 < {count} * {width or 1} <= size:")
+        self._indent += 1
+        self._add(f"check_negative({count})")
+        self._add(f"{length} = read_int()")
+        self._skip_bytes(length)
+        self._add(f"{count} = read_int()")
+        self._add("continue")
+        self._indent -= 1
+        if width:
             # The count of the next block, which ends the array when it is 0, is one more whole number.
             self._add(f"{count} = read_ints({width} * {count} + 1)[-1]")
         else:
@@ -311,7 +356,7 @@ def _logical(kind: Any) -> str | None:
 
 
 def _bytes(name: str, kind: dict[str, Any]) -> str:
-    return f"read({int(kind['size'])})" if name == "fixed" else "read_bytes()"
+    return f"take({int(kind['size'])})" if name == "fixed" else READ["bytes"]
 
 
 def _decimal(unscaled: bytes, scale: int) -> Decimal:
@@ -323,12 +368,21 @@ def _as_uuid(value: bytes) -> UUID:
 
 
 def _check_negative(count: int) -> None:
-    """Refuse more items than a file of Iceberg's can have. ``read_ints`` returns a negative count as an unsigned number."""
+    """Refuse more items than the block has bytes. ``read_ints`` returns a negative count as an unsigned number."""
     if 0 < count < 2**63:
         raise IndexError(f"an array has {count} items")
 
 
+def _cut_off() -> None:
+    raise EOFError("it is cut off")
+
+
+def _single(four_bytes: bytes) -> float:
+    return float(STRUCT_FLOAT.unpack(four_bytes)[0])
+
+
 def _double(eight_bytes: bytes) -> float:
+    """PyIceberg 0.12's compiled decoder rounds doubles to floats."""
     return float(STRUCT_DOUBLE.unpack(eight_bytes)[0])
 
 

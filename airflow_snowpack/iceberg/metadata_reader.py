@@ -18,6 +18,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote_plus
 
+from airflow_snowpack.iceberg.catalog import connection_errors, unreadable_errors
 from airflow_snowpack.iceberg.locations import normalise
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ class MetadataReader:
         if snapshot is None:
             return ()
         if snapshot.snapshot_id not in self._manifests:
-            self._manifests[snapshot.snapshot_id] = tuple(snapshot.manifests(self.io))
+            self._manifests[snapshot.snapshot_id] = tuple(read_manifest_list(snapshot, self.io))
         return self._manifests[snapshot.snapshot_id]
 
     def contents(self, manifest: ManifestFile) -> tuple[LiveFile | LiveDelete, ...]:
@@ -192,6 +193,19 @@ class TableFiles:
             else:
                 by_partition[delete.partition_key].append(delete)
         return by_path, by_partition, everywhere
+
+
+def read_manifest_list(snapshot: Snapshot, io: FileIO) -> list[ManifestFile]:
+    """Return the manifests of a snapshot.
+
+    :raises ValueError: the manifest list is damaged: PyIceberg raises anything then, such as ``KeyError`` and ``zlib.error``.
+    """
+    try:
+        return snapshot.manifests(io)
+    except (*unreadable_errors(), *connection_errors()):
+        raise
+    except Exception as error:
+        raise ValueError(f"{snapshot.manifest_list} is not a valid manifest list: {error!r}") from error
 
 
 def read_entries(manifest: ManifestFile, io: FileIO, format_version: int) -> tuple[LiveFile | LiveDelete, ...]:

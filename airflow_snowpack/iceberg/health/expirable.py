@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from airflow_snowpack.iceberg.avro_columns import AvroColumns, read_blocks
 from airflow_snowpack.iceberg.health.counting import BYTES, DELETED, PATH, STATUS
+from airflow_snowpack.iceberg.metadata_reader import read_manifest_list
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from pyiceberg.manifest import ManifestFile
     from pyiceberg.table import Table
 
-READER = AvroColumns((STATUS, PATH, BYTES))
+READER = AvroColumns((STATUS, PATH, BYTES), required=(STATUS, PATH, BYTES))
 
 
 def read_expirable_bytes(table: Table, expired: Collection[int]) -> int:
@@ -29,7 +30,7 @@ def read_expirable_bytes(table: Table, expired: Collection[int]) -> int:
     kept: dict[str, ManifestFile] = {}
     for snapshot in table.metadata.snapshots:
         into = gone if snapshot.snapshot_id in expired else kept
-        into.update({manifest.manifest_path: manifest for manifest in snapshot.manifests(table.io)})
+        into.update({manifest.manifest_path: manifest for manifest in read_manifest_list(snapshot, table.io)})
     only_gone = [manifest for path, manifest in gone.items() if path not in kept]
     files = dict(_live_files(table.io, only_gone))
     if files:

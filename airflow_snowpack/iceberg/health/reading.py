@@ -26,7 +26,7 @@ from airflow_snowpack.iceberg.health.model import (
     moment,
 )
 from airflow_snowpack.iceberg.health.numbers import TableNumbers, numbers_of_summary
-from airflow_snowpack.iceberg.metadata_reader import partition_label
+from airflow_snowpack.iceberg.metadata_reader import partition_label, read_manifest_list
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -66,7 +66,7 @@ def read_health(
 
 def _read_health(table: Table, now: datetime, bounds: HealthBounds) -> TableHealth:
     snapshot, metadata = table.current_snapshot(), table.metadata
-    manifests = [] if snapshot is None else snapshot.manifests(table.io)
+    manifests = [] if snapshot is None else read_manifest_list(snapshot, table.io)
     log = _snapshots(table)
     counting = _count(table.io, manifests, bounds, log)
     partitions = dict(counting.partitions())

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import io
 import json
+import random
 import zlib
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from functools import reduce
+from typing import TYPE_CHECKING, Any, cast
 from uuid import UUID
 
 import pytest
 from pyiceberg.avro.encoder import BinaryEncoder
 
-from airflow_snowpack.iceberg.avro_columns import AvroColumns, read_blocks
+from airflow_snowpack.iceberg.avro_columns import AvroColumns, read_blocks, source_of
 from airflow_snowpack.iceberg.read_once import KeptFile
 
 if TYPE_CHECKING:
@@ -218,3 +220,111 @@ def test_compressed_blocks_are_read() -> None:
 def test_a_damaged_file_is_an_error_that_names_it(damaged: KeptFile) -> None:
     with pytest.raises(ValueError, match=f"{LOCATION} is not a valid Avro file: "):
         read(damaged, 9, 1)
+
+
+def lengths(*values: int | bytes) -> Write:
+    """Write whole numbers and bytes as they are."""
+
+    def write(encoder: BinaryEncoder) -> None:
+        for value in values:
+            if isinstance(value, bytes):
+                encoder.write(value)
+            else:
+                encoder.write_int(value)
+
+    return write
+
+
+@pytest.mark.parametrize("column", [1, 9], ids=["read", "skipped"])
+@pytest.mark.parametrize("length", [100, 2**40, 2**62, -1, -(2**40)])
+@pytest.mark.parametrize(
+    ("kind", "before"),
+    [("string", ()), ("bytes", ()), (array("bytes"), (1,)), (array(pair("bytes")), (1, 7)), (array("string"), (-1,))],
+    ids=str,
+)
+def test_a_length_never_leads_out_of_the_block(kind: Any, before: tuple[int, ...], length: int, column: int) -> None:
+    with pytest.raises(ValueError, match=f"{LOCATION} is not a valid Avro file: "):
+        read(avro([field(1, kind), LAST], lengths(*before, length, b"abc", 0, 5)), column)
+
+
+@pytest.mark.parametrize("count", [1_000, 2**40, 2**62, -(2**62)])
+@pytest.mark.parametrize("items", ["long", "bytes", "double", {"type": "record", "name": "e", "fields": []}], ids=str)
+@pytest.mark.parametrize("column", [1, 9], ids=["read", "skipped"])
+def test_an_array_never_has_more_items_than_the_block_has_bytes(items: Any, count: int, column: int) -> None:
+    with pytest.raises(ValueError, match=f"{LOCATION} is not a valid Avro file: "):
+        read(avro([field(1, array(items)), LAST], lengths(count, 3, 0, 5)), column)
+
+
+@pytest.mark.parametrize("count", [2, 2**62, -1])
+def test_a_block_never_has_more_rows_than_bytes(count: int) -> None:
+    file = read_blocks(avro([], numbers(1)))
+    file.blocks[0] = (count, b"\x02")
+
+    with pytest.raises(ValueError, match=f"a block has {count} rows"):
+        list(AvroColumns((9,)).rows(file))
+
+
+def test_any_flipped_bit_is_refused_or_reads_as_some_rows() -> None:
+    record = {"type": "record", "name": "r", "fields": [field(1000, ["null", "string"]), field(1001, "double")]}
+    fields = [field(1, "string"), field(102, record), field(2, ["null", array(pair("bytes"))]), field(3, array("long")), LAST]
+    row = lengths(3, b"abc", 1, 2, b"DE", b"12345678", 1, 1, 7, 4, b"\x90\x01zz", 0, 2, 5, 6, 0, 42)
+    content, chosen = avro(fields, row, row, row)._content, random.Random(18)
+    refused: list[str] = []
+
+    for place in chosen.sample(range(len(content) * 8), 600):
+        damaged = bytearray(content)
+        damaged[place // 8] ^= 1 << place % 8
+        try:
+            rows = list(AvroColumns((9, 102), required=(9, 102)).rows(read_blocks(KeptFile(LOCATION, bytes(damaged)))))
+        except ValueError as error:
+            refused.append(str(error))
+        else:
+            assert len(rows) == 3
+            assert all(isinstance(last, int) and len(values) == 2 for last, values in rows)
+
+    assert 50 < len(refused) < 550
+    assert all(reason.startswith(f"{LOCATION} is not a valid Avro file: ") for reason in refused)
+
+
+@pytest.mark.parametrize("fields", [[field(1, "long")], [field(9, ["null", "long"])]], ids=["missing", "null"])
+def test_a_required_column_that_is_not_there_is_an_error(fields: list[dict[str, Any]]) -> None:
+    with pytest.raises(ValueError, match=f"{LOCATION} is not a valid Avro file: "):
+        list(AvroColumns((9,), required=(9,)).rows(read_blocks(avro(fields, numbers(0)))))
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        '{"type": "record"',
+        json.dumps({"fields": [field(1, reduce(lambda kind, _: array(kind), range(30), cast("Any", "string")))]}),
+        "[" * 100_000,
+        "7",
+        '{"type": "record", "name": "e", "fields": [{"name": "f", "type": {"type": "fixed", "size": "read(9)"}}]}',
+        '{"type": "record", "name": "e", "fields": [{"name": "f", "type": {"type": "fixed", "size": 1e400}}]}',
+        json.dumps({"fields": [field(1, {"type": "__import__('os').abort()"})]}),
+    ],
+    ids=["cut off", "arrays in arrays", "nested too deep", "no record", "size", "infinite size", "code as a type"],
+)
+def test_a_schema_that_is_not_one_is_an_error_that_names_the_file(schema: str) -> None:
+    file = read_blocks(avro([LAST], numbers(1)))
+    file.schema = schema
+
+    with pytest.raises(ValueError, match=f"{LOCATION} is not a valid Avro file: "):
+        list(AvroColumns((9,)).rows(file))
+
+
+def test_names_and_texts_of_a_schema_never_get_into_the_compiled_source() -> None:
+    def schema(text: str) -> str:
+        named = {"name": text, "doc": text, "default": text, "aliases": [text], "namespace": text, text: text}
+        kinds = [
+            {"type": "fixed", "size": 4, "logicalType": text, **named},
+            {"type": "bytes", "logicalType": "decimal", "scale": 2, "precision": text, **named},
+            {"type": "array", "items": {"type": "record", "fields": [{"type": "string", **named}], **named}, **named},
+            {"type": "record", "fields": [{"type": ["null", "double"], "field-id": text, **named}], **named},
+        ]
+        fields = [{"type": kind, "field-id": place, **named} for place, kind in enumerate([*kinds, *kinds])]
+        return json.dumps({"type": "record", "fields": fields, **named})
+
+    hostile = "x')\n__import__('os').abort()  # \\"
+
+    assert source_of(schema(hostile), (0, 1, 2, 3)) == source_of(schema("harmless"), (0, 1, 2, 3))

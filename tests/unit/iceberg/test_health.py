@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from airflow_snowpack.iceberg import HealthBounds, MetadataReader, TableNumbers, read_health, read_numbers
+from airflow_snowpack.iceberg import HealthBounds, MetadataReader, TableNumbers, TableUnreadable, read_health, read_numbers
 from airflow_snowpack.iceberg.health.numbers import _from_manifests
 
 if TYPE_CHECKING:
@@ -225,3 +225,34 @@ def test_a_manifest_is_small_below_half_of_the_target_and_a_wrong_target_is_the_
     health = read_health(table, now=datetime.now(UTC))
 
     assert (health.data_manifests, health.small_manifests) == (2, small)
+
+
+def damage(path: str, written: bytes, damaged: bytes) -> None:
+    """Replace bytes of a file by as many."""
+    file = Path(path.removeprefix("file://"))
+    content = file.read_bytes()
+    assert written in content
+    file.write_bytes(content.replace(written, damaged.ljust(len(written))))
+
+
+@pytest.mark.parametrize(("written", "damaged"), [(b'"type"', b'"tipe"'), (b'"long"', b'"hong"')], ids=str)
+def test_a_damaged_manifest_list_is_an_unreadable_table_and_named(flights: Flights, written: bytes, damaged: bytes) -> None:
+    table = flights(3, 4)
+    snapshot = table.current_snapshot()
+    assert snapshot is not None
+    damage(snapshot.manifest_list, written, damaged)
+
+    with pytest.raises(TableUnreadable, match=re.escape(f"{snapshot.manifest_list} is not a valid manifest list")):
+        read_health(table, now=datetime.now(UTC))
+
+
+@pytest.mark.parametrize("field_id", [0, 102, 103, 104])
+def test_a_manifest_without_a_field_that_health_needs_is_an_unreadable_table(flights: Flights, field_id: int) -> None:
+    table = flights(3, 4)
+    snapshot = table.current_snapshot()
+    assert snapshot is not None
+    path = snapshot.manifests(table.io)[0].manifest_path
+    damage(path, f'"field-id": {field_id},'.encode(), b'"field":0,')
+
+    with pytest.raises(TableUnreadable, match=rf"{re.escape(path)} is not a valid Avro file: .*it has no field {field_id}"):
+        read_health(table, now=datetime.now(UTC))
