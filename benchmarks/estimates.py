@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from airflow_snowpack.maintenance.planning import Estimate
 
 TABLES = 24
+STREAMED = (30, 98, 130)
+"""Commits of tables whose plans rewrite data files and their manifests; from 99 manifests on, the first merges them."""
 AGE = timedelta(days=10)
 FILES_OFF, BYTES_OFF = 0.05, 0.10
 EXACT = ("rewrite_data_files", "rewrite_position_delete_files")
@@ -84,6 +86,16 @@ def make_table(spark: SparkSession, name: TableName, seed: int, *, commits: tupl
         first += rows
     for number in range(deletes if name.table.startswith("deletes") else draw.choice((0, 0, 2))):
         spark.sql(f"DELETE FROM {name.quoted} WHERE id % 50 = {number}")
+
+
+def make_streamed(catalog: Catalog, name: TableName, commits: int, **properties: str) -> None:
+    """Make a table as a stream leaves it: a file and a manifest for each commit, so that a plan rewrites both."""
+    import pyarrow as pa
+
+    rows = pa.table({"id": pa.array([1, 2, 3], pa.int64())})
+    table = catalog.create_table(name.identifier, rows.schema, properties=properties)
+    for _ in range(commits):
+        table.append(rows)
 
 
 def make_older(catalog: Catalog, name: TableName) -> None:
@@ -150,6 +162,11 @@ def run(results: Results) -> None:
                     make_table(spark, name, seed)
                     make_older(catalog, name)
                     rounds[-1] += run_plan(spark, catalog, jobs, name)
+                for commits in STREAMED:
+                    name = TableName(lake.name, "db", f"streamed_{commits}", lake.catalog_id)
+                    spark.sql(f"DROP TABLE IF EXISTS {name.quoted} PURGE")
+                    make_streamed(catalog, name, commits)
+                    rounds[-1] += run_plan(spark, catalog, jobs, name)
     report(results, rounds)
 
 
@@ -165,6 +182,10 @@ def report(results: Results, rounds: list[list[Compared]]) -> None:
                 figures = f"{len(found)} tables; worst {max(off([each], what) for each in found):.1%}"
                 name = f"{action}, {what.replace('_', ' ')}: |estimate - outcome| / outcome"
                 results.find(Finding(name, off(found, what), at_most=limit if exact else None, says=figures))
+    streamed = [each for each in rounds[0] if ".streamed_" in each.table]
+    figures = f"{len(streamed)} actions on {len(STREAMED)} tables, data files and manifests"
+    name = "plans that rewrite both, files removed: |estimate - outcome| / outcome"
+    results.find(Finding(name, off(streamed, "files_removed"), at_most=FILES_OFF, says=figures))
     for number, found in enumerate(rounds, 1):
         name = f"GB·h of round {number}: |estimate - outcome| / outcome"
         results.find(Finding(name, off(found, "gb_hours"), says=f"{len(found)} actions"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -15,11 +16,15 @@ from airflow_snowpack.maintenance.planning.finding import Finding
 from airflow_snowpack.maintenance.planning.model import Cause, Estimate
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from datetime import datetime
 
     from airflow_snowpack.iceberg.health import TableHealth
     from airflow_snowpack.maintenance.planning.finding import Case
 
+MERGE_PROPERTY, MERGED_FROM_PROPERTY = "commit.manifest-merge.enabled", "commit.manifest.min-count-to-merge"
+MERGED_FROM = 100
+"""Iceberg's default: a commit merges the manifests if it finds so many, with its own."""
 FILES_PER_SNAPSHOT = 2
 """Before any outcome: an expired snapshot frees its manifest list and a manifest."""
 
@@ -30,27 +35,51 @@ def find_manifests(case: Case) -> Finding:
     small, threshold = health.small_manifests, case.threshold("small_manifests")
     target = manifest_target(health.properties)
     kinds = (
-        health.data_manifests + _commits(case, Action.REWRITE_DATA_FILES),
-        health.delete_manifests + _commits(case, Action.REWRITE_POSITION_DELETE_FILES),
+        _left_by(case, Action.REWRITE_DATA_FILES, health.data_manifests),
+        0 if _drops_deletes(case) else _left_by(case, Action.REWRITE_POSITION_DELETE_FILES, health.delete_manifests),
     )
     manifests = health.data_manifests + health.delete_manifests
     metrics = {"manifests": manifests, "small_manifests": small}
     if small < 2 or max(kinds) < 2:
-        return Finding(f"{plural(manifests, 'manifest')}, {number(small)} of them small", metrics)
+        merged = "; the rewrite of files merges them" if small > 1 and sum(kinds) < manifests else ""
+        return Finding(f"{plural(manifests, 'manifest')}, {number(small)} of them small{merged}", metrics)
     shares = (health.manifests_bytes * each // sum(kinds) for each in kinds)
     outputs = sum(-(-share // target) for share in shares)
     return Finding(
         f"{number(small)} of {plural(manifests, 'manifest')} small; threshold {number(threshold)}",
         metrics,
         Estimate(sum(each for each in kinds if each > 1), outputs),
-        small >= threshold,
+        min(small, sum(kinds)) >= threshold,
         commits=1,
     )
 
 
-def _commits(case: Case, action: str) -> int:
-    """How many commits an earlier action of the plan makes: each of them writes a manifest."""
-    return case.before[action].commits if action in case.before else 0
+def _left_by(case: Case, action: str, manifests: int) -> int:
+    """Return how many manifests of one kind there are after an earlier action of the plan.
+
+    Each of its commits writes one; the first that finds enough of them merges all, as Iceberg does in every commit.
+    """
+    health, commits = case.health, case.before[action].commits if action in case.before else 0
+    merging = max(_merged_from(health.properties) - manifests, 1)
+    if merging > commits:
+        return manifests + commits
+    total = health.data_manifests + health.delete_manifests
+    merged = -(-health.manifests_bytes * manifests // max(total, 1) // manifest_target(health.properties))
+    return max(merged, 1) + commits - merging
+
+
+def _merged_from(properties: Mapping[str, str]) -> int:
+    """Return from how many manifests on a commit merges them."""
+    if properties.get(MERGE_PROPERTY, "true").lower() == "false":
+        return sys.maxsize
+    text = properties.get(MERGED_FROM_PROPERTY, "")
+    return int(text) if text.isdecimal() else MERGED_FROM
+
+
+def _drops_deletes(case: Case) -> bool:
+    """Whether an earlier action of the plan rewrites all data files: no delete file applies to the new ones."""
+    data = case.before.get(Action.REWRITE_DATA_FILES)
+    return data is not None and data.work is not None and data.work.files_removed == case.health.data_files
 
 
 def find_snapshots(case: Case) -> Finding:

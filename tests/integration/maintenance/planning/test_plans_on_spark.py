@@ -15,7 +15,7 @@ from airflow_snowpack.iceberg.health import read_health
 from airflow_snowpack.jobs import Jobs
 from airflow_snowpack.maintenance.planning import plan_table
 from airflow_snowpack.store import open_store
-from benchmarks.estimates import BYTES_OFF, EXACT, FILES_OFF, make_older, make_table, name_of, off, run_plan
+from benchmarks.estimates import BYTES_OFF, EXACT, FILES_OFF, make_older, make_streamed, make_table, name_of, off, run_plan
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -106,3 +106,20 @@ def test_estimates_are_what_spark_does_and_the_cost_is_corrected(
     assert off(exact, "bytes_rewritten") <= BYTES_OFF
     assert off(found, "snapshots_expired") == 0
     assert all(record.runs == 1 and record.cost_factor != 1 for record in records.values())
+
+
+@pytest.mark.parametrize("merged_from", ["11", "10"])
+def test_manifests_are_estimated_after_the_rewrite_of_data_files_of_the_same_plan(
+    spark: SparkSession, catalog: Catalog, tmp_path: Path, merged_from: str
+) -> None:
+    """The commit of the rewrite makes the tenth manifest, and merges them if the table has them merged from ten on."""
+    name = TableName("lake", DATABASE, f"streamed_{uuid4().hex[:6]}")
+    make_streamed(catalog, name, 9, **{"commit.manifest.min-count-to-merge": merged_from})
+    with Jobs(open_store(f"sqlite:///{tmp_path}/store.db")) as jobs:
+        found = {each.action: (each.estimate, each.outcome) for each in run_plan(spark, catalog, jobs, name)}
+
+    assert {action: estimate.files_removed for action, (estimate, _) in found.items()} == {
+        action: outcome.files_removed for action, (_, outcome) in found.items()
+    }
+    assert ("rewrite_manifests" in found) == (merged_from == "11")
+    assert len(catalog.load_table(name.identifier).inspect.manifests()) == 1

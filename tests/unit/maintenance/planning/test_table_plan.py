@@ -167,6 +167,37 @@ def test_manifests_are_rewritten_from_so_many_small_ones_on() -> None:
     assert (decision.estimate.files_removed, decision.estimate.files_added) == (40, 2)
 
 
+@pytest.mark.parametrize(
+    ("manifests", "properties", "left"),
+    [
+        (60, {}, 61),
+        (99, {}, None),
+        (5_000, {}, None),
+        (40, {"commit.manifest.min-count-to-merge": "20"}, None),
+        (5_000, {"commit.manifest-merge.enabled": "false"}, 5_001),
+    ],
+)
+def test_manifests_that_the_rewrite_of_data_files_merges_are_not_rewritten_again(
+    manifests: int, properties: dict[str, str], left: int | None
+) -> None:
+    table = health(SICK, data_manifests=manifests, small_manifests=manifests, manifests_bytes=MIB, properties=properties)
+    rules = policy({DATA: {"options": {"partial_progress": False}}})
+
+    decision = decide(MANIFESTS, table, rules)
+
+    assert (decision.estimate and decision.estimate.files_removed) == left
+    assert decision.evidence.endswith("merges them") == (left is None)
+
+
+def test_manifests_of_deletes_that_the_rewrite_of_all_data_files_drops_are_not_counted() -> None:
+    table = health(SICK, data_manifests=40, delete_manifests=30, small_manifests=70, manifests_bytes=MIB)
+
+    decision = decide(MANIFESTS, table, policy({DATA: {"options": {"partial_progress": False}}}))
+
+    assert decision.estimate is not None
+    assert decision.estimate.files_removed == 41
+
+
 def test_snapshots_expire_that_no_branch_tag_or_count_keeps() -> None:
     ages = [timedelta(days=days) for days in range(20, 0, -1)]
 
