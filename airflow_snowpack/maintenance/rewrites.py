@@ -8,8 +8,8 @@ The invariant: "succeeded" means that nothing that was planned got lost on the w
 commits that fail, returns as usual and counts them nowhere (``failed_data_files_count`` is about files that could not be
 written). So after each call the table's own history is read: if another writer removed files meanwhile, or Spark worked and
 nothing was committed, the call is repeated; also if a commit dropped delete files, and fewer files were rewritten than a plan
-from the metadata from before the call names. If by the table's metadata a writer left nothing to do, the rest of the rewrite is
-worthless: the action ends with that evidence, and Spark is not called again.
+from the metadata from before the call names. If by the table's metadata a writer left nothing to do, the action ends
+with that evidence, and Spark is not called again.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ def rewrite(run: ActionRun, options: Rewrite) -> Effect:
         log.warning("Try %d of %d of %s on %s: %s", number, run.tries, run.action, run.name, tried.doubt)
         base = run.table()
         if tried.outraced and number < run.tries and (nothing := _nothing_left(run, options, base)) is not None:
-            return _made_worthless(shape, counts, nothing)
+            return _left_nothing(shape, counts, nothing)
     if number > 1:
         counts[TRIES] = number
     return _conclude(shape, counts, tried, outraced=outraced)
@@ -146,10 +146,10 @@ def _nothing_left(run: ActionRun, options: Rewrite, table: Table) -> Effect | No
         return None
 
 
-def _made_worthless(shape: Shape, counts: Mapping[str, int], nothing: Effect) -> Effect:
-    """Return the end of a rewrite whose remaining files a writer has replaced."""
+def _left_nothing(shape: Shape, counts: Mapping[str, int], nothing: Effect) -> Effect:
+    """Return the end of a rewrite beside a writer who left nothing to do, whether or not any of it was lost."""
     done = _summary(shape, counts) if counts[shape.before] else f"No {shape.noun} was {shape.participle}"
-    return Effect(ActionOutcome.SUCCEEDED, f"{done}; a concurrent writer replaced the rest. {nothing.message}", dict(counts))
+    return Effect(ActionOutcome.SUCCEEDED, f"{done} beside a concurrent writer. {nothing.message}", dict(counts))
 
 
 def _branch(options: Rewrite) -> str | None:

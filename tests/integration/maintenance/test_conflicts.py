@@ -111,12 +111,32 @@ def test_a_rewrite_whose_rest_a_writer_has_replaced_ends_instead_of_trying_again
 
     assert result.outcome is ActionOutcome.SUCCEEDED
     assert result.message == (
-        "No file was compacted; a concurrent writer replaced the rest. "
+        "No file was compacted beside a concurrent writer. "
         "Nothing to do: 1 data file, 1 of them too small or too large, and no partition has enough of those"
     )
     assert "tries" not in result.metrics
     assert engine._work.calls == 1
     assert new_rows(spark, name) == 2
+
+
+def test_a_rewrite_that_lost_nothing_does_not_claim_that_a_writer_replaced_any_of_it(
+    engine: SparkEngine,
+    job_for: Callable[..., Job],
+    rewritable: Callable[..., TableName],
+    table_of: Callable[[TableName], Table],
+    meanwhile: Callable[..., Any],
+) -> None:
+    name = rewritable(commits=3, deletes=0)
+    with meanwhile(lambda: table_of(name).delete("part = 1")):
+        job = job_for(name, rewrite_data_files={**COMPACT, "where": "part = 0", "only_if_needed": True})
+        result = engine.run(job, Action.REWRITE_DATA_FILES)
+
+    assert result.outcome is ActionOutcome.SUCCEEDED
+    assert result.message == (
+        "Compacted 3 files into 1 beside a concurrent writer. "
+        "Nothing to do: 1 data file, 1 of them too small or too large, and no partition has enough of those"
+    )
+    assert engine._work.calls == 1
 
 
 def test_what_other_partitions_had_committed_counts_when_one_is_lost(
