@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from airflow_snowpack.iceberg.metadata_reader import DeleteKind, LiveDelete, LiveFile
@@ -12,6 +13,7 @@ from airflow_snowpack.maintenance.actions.expire_snapshots import ExpireSnapshot
 from airflow_snowpack.maintenance.actions.rewrite_data_files import RewriteDataFiles, data_file_groups
 from airflow_snowpack.maintenance.actions.rewrite_manifests import MANIFEST_TARGET, MANIFEST_TARGET_PROPERTY
 from airflow_snowpack.maintenance.actions.rewrite_position_delete_files import RewritePositionDeleteFiles, delete_file_groups
+from airflow_snowpack.maintenance.expiry import MAIN
 from airflow_snowpack.maintenance.replay.history import key_of
 from airflow_snowpack.maintenance.replay.state import Dead
 
@@ -125,13 +127,14 @@ def expire_snapshots(
 ) -> Effect:
     """Expire snapshots by age, and free the files that only they needed. What a branch or a tag names stays."""
     assert isinstance(options, ExpireSnapshots)
-    named = {ref.snapshot_id for ref in state.table.metadata.refs.values()} - {state.table.metadata.current_snapshot_id}
+    refs = dict(state.table.metadata.refs)
+    main = refs.pop(MAIN)
+    named = {ref.snapshot_id for ref in refs.values()}
+    # A branch's own settings go before those of the action.
+    most = options.retain_last if main.min_snapshots_to_keep is None else main.min_snapshots_to_keep
+    age = options.max_age if main.max_snapshot_age_ms is None else timedelta(milliseconds=main.max_snapshot_age_ms)
     newest_first = list(reversed(state.snapshots))
-    kept = [
-        each
-        for place, each in enumerate(newest_first)
-        if place < options.retain_last or each.at >= now - options.max_age or each.snapshot_id in named
-    ]
+    kept = [each for place, each in enumerate(newest_first) if place < most or each.at >= now - age or each.snapshot_id in named]
     expired = len(state.snapshots) - len(kept)
     numbers = sorted(each.number for each in kept)
     needed, freed = list[Dead](), list[Dead]()

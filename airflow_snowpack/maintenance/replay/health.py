@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from airflow_snowpack.iceberg.health import FileCounts, PartitionHealth, SnapshotLog, TableHealth, TableNumbers
@@ -11,12 +12,14 @@ from airflow_snowpack.iceberg.health.model import MAX_PARTITIONS
 from airflow_snowpack.iceberg.health.reading import as_json
 from airflow_snowpack.iceberg.metadata_reader import DeleteKind
 from airflow_snowpack.maintenance.actions.rewrite_manifests import MANIFEST_TARGET, MANIFEST_TARGET_PROPERTY
+from airflow_snowpack.maintenance.expiry import MAIN
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
     from datetime import datetime
 
     from airflow_snowpack.iceberg.health import HealthBounds
+    from airflow_snowpack.iceberg.health.model import Ref
     from airflow_snowpack.iceberg.metadata_reader import LiveDelete, LiveFile, PartitionKey
     from airflow_snowpack.maintenance.replay.state import SimulatedTable
 
@@ -62,7 +65,7 @@ def health_of(state: SimulatedTable, real: TableHealth, bounds: HealthBounds, no
             milliseconds,
             tuple(each.operation for each in state.snapshots),
         ),
-        refs=tuple(ref for ref in real.refs if ref.kind == "tag"),
+        refs=tuple(_refs(state, real)),
         partition_count=len(partitions),
         partitions=tuple(partitions[:MAX_PARTITIONS]),
         rest=_counts(_sum(_counted(each) for each in partitions[MAX_PARTITIONS:])),
@@ -71,6 +74,15 @@ def health_of(state: SimulatedTable, real: TableHealth, bounds: HealthBounds, no
         specs=real.specs,
         spec_id=spec_id,
     )
+
+
+def _refs(state: SimulatedTable, real: TableHealth) -> Iterator[Ref]:
+    """Yield ``main`` with the newest snapshot of the simulation, and the tags; other branches are not replayed."""
+    for ref in real.refs:
+        if ref.name == MAIN:
+            yield replace(ref, snapshot_id=state.snapshots[-1].snapshot_id)
+        elif ref.kind == "tag":
+            yield ref
 
 
 def _count(state: SimulatedTable, bounds: HealthBounds) -> dict[PartitionKey, Counter[str]]:

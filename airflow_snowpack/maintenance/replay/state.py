@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 GONE = 1e-6
 """Less of a source than this is a rounding error."""
+FIRST_ID = -1_000_000
+"""Snapshots of the simulation have ids below this one; a plan numbers the commits that it expects from -1 downwards."""
 SMALLEST_MANIFEST = 4096
 BYTES_PER_ENTRY = 150
 """Of a manifest that the simulation writes."""
@@ -191,7 +193,7 @@ class SimulatedTable:
 
     def commit(self, at: datetime, operation: str = "replace") -> Snapshot:
         """Begin a snapshot of the simulation."""
-        return self._add_snapshot(-next(self._names), at, operation)
+        return self._add_snapshot(FIRST_ID - next(self._names), at, operation)
 
     def expire(self, kept: list[Snapshot], needed: list[Dead]) -> None:
         """Leave only these snapshots, and only these of the files that the current one does not have."""

@@ -56,7 +56,8 @@ def daily(zoo: Zoo) -> Table:
     return zoo.load(name)
 
 
-READABLE = [kind for kind in KINDS if kind not in ("never_written", "branches_and_tags", "many_snapshots", "void")]
+READABLE = [kind for kind in KINDS if kind not in ("never_written", "branches_and_tags")]
+"""A replay follows ``main``: it does not count the snapshots of other branches."""
 
 
 @pytest.mark.parametrize("kind", READABLE)
@@ -136,6 +137,42 @@ def test_expired_snapshots_free_what_compaction_has_replaced(daily: Table) -> No
     assert found.bytes_freed == never.points[-1].stored_bytes - found.points[-1].stored_bytes > 0
     assert found.points[-1].snapshots == 5  # of the last two days: two of the writer, three of the policy
     assert found.points[-1].files == never.points[-1].files
+
+
+@pytest.mark.parametrize(("threshold", "runs"), [(7, 1), (8, 0)])
+def test_snapshots_that_are_kept_whatever_their_age_do_not_count_as_old(daily: Table, threshold: int, runs: int) -> None:
+    expiring = {"thresholds": {"old_snapshots": threshold}, "options": {"max_age": "5d", "retain_last": 3}}
+    history = read_history(daily, NOW - DAY * 10)
+
+    found = simulate(history, policy(name_of(daily), expire_snapshots=expiring), [NOW + DAY * 20], label="new")
+
+    assert [run.snapshots_expired for run in found.runs] == [7] * runs
+
+
+def test_a_tag_keeps_its_snapshot_when_maintenance_has_replaced_it(daily: Table) -> None:
+    snapshot = daily.current_snapshot()
+    assert snapshot is not None
+    daily.manage_snapshots().create_tag(snapshot.snapshot_id, "release").commit()
+    expiring = {"thresholds": {"old_snapshots": 1}, "options": {"max_age": "0s", "retain_last": 1}}
+    both = policy(name_of(daily), rewrite_data_files=COMPACTING, expire_snapshots=expiring)
+
+    found = simulate(read_history(daily, NOW - DAY * 10), both, [NOW], label="new")
+
+    assert [(run.action, run.snapshots_expired) for run in found.runs] == [("rewrite_data_files", 0), ("expire_snapshots", 9)]
+    assert found.points[-1].snapshots == 2
+
+
+def test_the_retention_of_main_goes_before_that_of_the_policy(daily: Table) -> None:
+    metadata = daily.metadata
+    main = metadata.refs["main"].model_copy(update={"min_snapshots_to_keep": 6})
+    daily.metadata = metadata.model_copy(update={"refs": {**metadata.refs, "main": main}})
+    expiring = {"thresholds": {"old_snapshots": 4}, "options": {"max_age": "5d", "retain_last": 1}}
+
+    found = simulate(
+        read_history(daily, NOW - DAY * 10), policy(name_of(daily), expire_snapshots=expiring), [NOW + DAY * 20], label=""
+    )
+
+    assert [run.snapshots_expired for run in found.runs] == [4]
 
 
 def test_what_a_writer_removes_shrinks_the_file_that_it_was_compacted_into(daily: Table, zoo: Zoo) -> None:
