@@ -18,6 +18,8 @@ from airflow_snowpack.humanize import number, plural, size
 if TYPE_CHECKING:
     from argparse import Namespace
 
+    from pyiceberg.catalog import Catalog
+
     from airflow_snowpack.exit_code import ExitCode
     from airflow_snowpack.iceberg import TableName
     from airflow_snowpack.inventory.inventory import LeftOut
@@ -37,7 +39,7 @@ def assess(args: Namespace) -> ExitCode | None:
     hook = IcebergCatalogHook(args.catalog_conn_id)
     policies = Policies.load(Path(args.policies)) if args.policies else SnowpackHook().policies()
     left_out: list[LeftOut] = []
-    tables = named_tables(hook, args, left_out)
+    tables = named_tables(hook, hook.config.load(limit=ANSWER_WITHIN), args, left_out)
     resume = ResumeFile.open(_resume_path(args), hook.config.catalog_id)
     walk = Walk(
         partial(hook.config.load, limit=ANSWER_WITHIN),
@@ -62,16 +64,17 @@ def _now() -> datetime:
     return datetime.now(UTC)
 
 
-def named_tables(hook: IcebergCatalogHook, args: Namespace, left_out: list[LeftOut]) -> list[TableName]:
+def named_tables(hook: IcebergCatalogHook, catalog: Catalog, args: Namespace, left_out: list[LeftOut]) -> list[TableName]:
     """Return the tables that the arguments name, or all of the catalog.
 
+    :param catalog: that the hook names, with a limit for each answer.
     :param left_out: gets what the listing cannot have.
     """
     from airflow_snowpack.inventory.inventory import list_tables
 
     if args.tables:
         return [hook.identified(each) for each in args.tables]
-    listed = list_tables(hook.catalog, hook.settings.catalog_name, left_out)
+    listed = list_tables(catalog, hook.settings.catalog_name, left_out)
     search = (args.search or "").lower()
     return sorted(
         (each for each in listed if args.database in (None, each.database) and search in each.dotted.lower()),
@@ -119,6 +122,8 @@ def _report(args: Namespace, found: Assessment) -> None:
             print()
             print_rows(args.output, UNREADABLE.columns, unreadable, found.made_at)
     note(summary)
+    for name, reason in found.left_out.items():
+        note(f"{name} was not assessed: {reason}")
     if len(found.sick) > args.limit and args.output not in DATA:
         note(f"{plural(len(found.sick) - args.limit, 'more table')} in need: raise --limit, or use --html or --output json.")
     if args.html:

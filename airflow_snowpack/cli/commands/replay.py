@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,6 +20,7 @@ from airflow_snowpack.humanize import duration, plural, timestamp
 if TYPE_CHECKING:
     from argparse import Namespace
 
+    from airflow_snowpack.inventory.inventory import LeftOut
     from airflow_snowpack.maintenance.policies import Policies
     from airflow_snowpack.maintenance.replay import Replay
 
@@ -28,17 +30,19 @@ INSTALLED = "installed policies"
 @ends_cleanly
 def replay(args: Namespace) -> ExitCode | None:
     """``policies replay``"""
-    from airflow_snowpack.cli.commands.assess import named_tables
+    from airflow_snowpack.cli.commands.assess import ANSWER_WITHIN, named_tables
     from airflow_snowpack.maintenance.replay import replay_tables
 
     hook, until, every = IcebergCatalogHook(args.catalog_conn_id), datetime.now(UTC), read_period("--every", args.every)
     if every <= timedelta(0):
         raise UsageProblem("--every must be longer than 0 s.")
     policies = _policies(args)
-    tables = named_tables(hook, args, [])
+    catalog = hook.config.load(limit=ANSWER_WITHIN)
+    left_out: list[LeftOut] = []
+    tables = named_tables(hook, catalog, args, left_out)
     with ProgressLine("tables") as line:
         found = replay_tables(
-            hook.catalog,
+            catalog,
             tables,
             policies,
             since=until - timedelta(days=args.days),
@@ -46,6 +50,7 @@ def replay(args: Namespace) -> ExitCode | None:
             every=every,
             progress=lambda done, table: line.show(done, len(tables), table),
         )
+    found = replace(found, problems={**{each.name: each.reason for each in left_out}, **found.problems})
     _report(args, found, every)
     return None if found.tables or not tables else ExitCode.REFUSED
 
