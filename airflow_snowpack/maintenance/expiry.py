@@ -78,8 +78,9 @@ def _stays(name: str, ref: SnapshotRef, metadata: TableMetadata, now_ms: int) ->
     if name == MAIN:
         return True
     snapshot = metadata.snapshot_by_id(ref.snapshot_id)
-    default = metadata.properties.get(MAX_REF_AGE_PROPERTY)
-    limit = ref.max_ref_age_ms if ref.max_ref_age_ms is not None else int(default) if default else None
+    # With a property that is no number, the branch or tag stays. Iceberg itself refuses to expire snapshots then.
+    default = metadata.properties.get(MAX_REF_AGE_PROPERTY, "")
+    limit = ref.max_ref_age_ms if ref.max_ref_age_ms is not None else int(default) if default.isdecimal() else None
     return snapshot is not None and (limit is None or now_ms - snapshot.timestamp_ms <= limit)
 
 

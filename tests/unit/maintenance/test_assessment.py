@@ -121,3 +121,16 @@ def test_the_resume_file_of_another_catalog_is_refused(tmp_path: Path) -> None:
 
     with pytest.raises(UnusableResumeFile, match="another catalog"):
         ResumeFile.open(tmp_path / "resume", "two")
+
+
+@pytest.mark.parametrize(
+    "name", ["history.expire.max-ref-age-ms", "history.expire.max-snapshot-age-ms", "history.expire.min-snapshots-to-keep"]
+)
+def test_a_property_that_is_no_number_stops_the_assessment_of_no_other_table(zoo: Zoo, name: str) -> None:
+    spoilt = zoo.new("branches_and_tags")
+    with zoo.load(spoilt).transaction() as transaction:
+        transaction.set_properties({name: "5 days"})
+
+    found = walk(zoo).assess("lake", [spoilt, zoo.shared("healthy")])
+
+    assert {row.table for row in found.rows} == {spoilt.dotted, "zoo.healthy"}
