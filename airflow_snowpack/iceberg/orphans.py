@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import posixpath
 import re
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
 
 
+STAT_THREADS = 16
 SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:(?=/)")
 WITHOUT_AUTHORITY = ("hdfs", "viewfs")
 """The schemes whose file systems take paths that do not begin with the authority."""
@@ -82,16 +84,27 @@ def list_storage(reader: MetadataReader, *, older_than: datetime, location: str 
 def stat_files(table: Table, paths: Sequence[str]) -> list[StoredFile | None]:
     """Read the size and the modification time of files; ``None`` for a path where there is no file.
 
+    The modification time of a key with an empty part, such as ``data//1.parquet``, is not known: PyArrow cannot read it.
+
     :param paths: as the storage has them, in the table's own storage; every character in them is taken as it is.
     :raises OSError: the storage does not answer.
     """
+    from pyarrow import ArrowInvalid
     from pyarrow.fs import FileType
 
-    if not paths:
-        return []
     scheme, authority, _ = _parsed(table, table.location())
-    infos = _file_io(table).fs_by_scheme(scheme, authority).get_file_info([_inner_path(scheme, path) for path in paths])
-    return [_stored(path, info) if info.type == FileType.File else None for path, info in zip(paths, infos, strict=True)]
+    storage = _file_io(table).fs_by_scheme(scheme, authority)
+
+    def stat(path: str) -> StoredFile | None:
+        try:
+            info = storage.get_file_info(_inner_path(scheme, path))
+        except ArrowInvalid:
+            return StoredFile(path, 0, None)
+        return _stored(path, info) if info.type == FileType.File else None
+
+    # PyArrow reads a list of paths one after another, each with a request to an object store.
+    with ThreadPoolExecutor(STAT_THREADS) as pool:
+        return list(pool.map(stat, paths))
 
 
 def _inner_path(scheme: str, path: str) -> str:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 BATCH_PARTS = 20
 AGE_FLOOR = timedelta(hours=24)
 STATS_PER_CALL = 1_000
-UNKNOWN_TIME = "the storage does not report when it was last modified"
+UNKNOWN_TIME = "its modification time cannot be read"
 NAMED_NOW = "metadata of the table names it now"
 REPLACED = "it was written again after the plan"
 TOO_YOUNG = "it is younger than 24 h by this worker's clock"

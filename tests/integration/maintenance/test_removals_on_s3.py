@@ -1,0 +1,114 @@
+"""A removal on a real S3 server: keys as S3 lists them, sizes and times as S3 reports them, and exactly the approved objects go.
+
+Spark's part, which compares the list with the metadata and deletes, is done here by PyIceberg's access to the same objects: the
+tests have no JAR of Iceberg for AWS.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, cast
+
+import pyarrow as pa
+import pytest
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.io.pyarrow import PyArrowFileIO
+from s3_server import s3_server
+
+from airflow_snowpack.iceberg import TableName
+from airflow_snowpack.installation import Installation
+from airflow_snowpack.jobs.model import ActionOutcome
+from airflow_snowpack.maintenance.action_run import ActionRun
+from airflow_snowpack.maintenance.removals.model import ItemOutcome, RemovalKind, RemovalState
+from airflow_snowpack.maintenance.removals.of_job import ApprovalLimit, JobRemovals
+from airflow_snowpack.maintenance.removals.orphan_files import REPLACED, UNKNOWN_TIME, OrphanFiles, planned_files
+from airflow_snowpack.maintenance.removals.running import carry_out
+from airflow_snowpack.store import Actor, open_store
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from pyiceberg.table import Table
+
+
+pytestmark = pytest.mark.one_database
+TABLE = TableName("lake", "db", "flights", "0f0f0f0f0f0f")
+NAMES = ["a b#c?d%20é+&=.parquet", "e\u0301.parquet", "\u00e9.parquet", "rewritten.parquet", "gone.parquet"]
+IN_TWO_DAYS = timedelta(days=2)
+
+
+def write(table: Table, name: str, content: bytes = b"stray") -> str:
+    path = f"{table.location()}/data/{name}"
+    with PyArrowFileIO(table.io.properties).fs_by_scheme("s3", "lake").open_output_stream(path.removeprefix("s3://")) as stream:
+        stream.write(content)
+    return path
+
+
+def delete_objects(run: ActionRun, settings: Mapping[str, Any], paths: Sequence[str]) -> Sequence[str]:
+    objects = PyArrowFileIO(run.table().io.properties).fs_by_scheme("s3", "lake")
+    for path in paths:
+        objects.delete_file(path.removeprefix("s3://"))
+    return paths
+
+
+def test_exactly_the_approved_objects_are_deleted(store_url: str, tmp_path: Path) -> None:
+    with s3_server() as options, open_store(store_url, clock=lambda: datetime.now(UTC) + IN_TWO_DAYS) as store:
+        reach = {
+            "s3.endpoint": f"{options['scheme']}://{options['endpoint_override']}",
+            "s3.access-key-id": options["access_key"],
+            "s3.secret-access-key": options["secret_key"],
+            "s3.region": options["region"],
+        }
+        catalog = SqlCatalog("lake", uri=f"sqlite:///{tmp_path}/catalog.db", warehouse="s3://lake/warehouse", **reach)
+        catalog.create_namespace("db")
+        rows = pa.table({"id": pa.array([1, 2, 3])})
+        table = catalog.create_table(TABLE.identifier, rows.schema)
+        table.append(rows)
+        paths = [write(table, name) for name in NAMES]
+        folder, double = f"{table.location()}/data/", f"{table.location()}/data//double.parquet"
+        installation = Installation(store)
+        removals, jobs = installation.removals, installation.jobs
+
+        jobs.submit(TABLE, ["remove_orphan_files"])
+        claim = jobs.claim("w", catalog_id=TABLE.catalog_id)
+        assert claim is not None
+        of_job = JobRemovals(removals, claim.job)
+        nothing = cast("Any", None)  # what deletes here needs no session
+        skipped = Counter[str]()
+        items = planned_files(table, [*paths, folder, double], older_than=store.clock() - timedelta(days=1), skipped=skipped)
+        planned = of_job.plan(RemovalKind.ORPHANS, table, items, settings={}, limit=ApprovalLimit(0, None))
+        assert planned is not None
+        assert (planned.state, planned.item_count, planned.bytes) == (RemovalState.AWAITING_APPROVAL, 5, 25)
+        assert skipped == {"it no longer exists": 1, UNKNOWN_TIME: 1}, "a folder is no object, and PyArrow takes no empty part"
+
+        run = ActionRun("job", TABLE, "remove_orphan_files", nothing, nothing, catalog, store.clock(), 1, removals=of_job)
+        refused = carry_out(run, planned.removal_id, OrphanFiles(delete_objects))
+        assert "cannot be run: it awaits approval" in str(refused.error)
+        removals.approve(planned.removal_id, actor=Actor("vera", "page"))
+        write(table, "rewritten.parquet", b"other content")
+        delete_objects(run, {}, [paths[-1]])
+        later = write(table, "later.parquet")
+        effect = carry_out(run, planned.removal_id, OrphanFiles(delete_objects))
+
+        assert (effect.outcome, effect.message) == (
+            ActionOutcome.SUCCEEDED,
+            "Removed 3 of 5 files of the list; 1 no longer existed; 1 left out",
+        )
+        outcomes = {item.name: (item.outcome, item.reason) for item in removals.items(planned.removal_id)}
+        deleted = dict.fromkeys(paths[:3], (ItemOutcome.DELETED, None))
+        assert outcomes == deleted | {paths[3]: (ItemOutcome.LEFT_OUT, REPLACED), paths[4]: (ItemOutcome.GONE, None)}
+        assert objects_in(table) == sorted([paths[3], later])
+        assert catalog.load_table(TABLE.identifier).scan().to_arrow()["id"].to_pylist() == [1, 2, 3]
+        installation.close()
+
+
+def objects_in(table: Table) -> list[str]:
+    """Return the strays that are left."""
+    from pyarrow.fs import FileSelector, FileType
+
+    objects = PyArrowFileIO(table.io.properties).fs_by_scheme("s3", "lake")
+    found = objects.get_file_info(FileSelector(f"{table.location()}/data".removeprefix("s3://"), recursive=True))
+    named = {task.file.file_path for task in table.scan().plan_files()}
+    return sorted({f"s3://{info.path}" for info in found if info.type == FileType.File} - named)
