@@ -131,6 +131,7 @@ class Removals:
         left unfinished is deleted.
 
         :param needs_approval: called with the planned removal and its totals.
+        :raises RemovalNotFound: a later attempt at the same job plans meanwhile.
         """
         rest = iter(items)
         part = list(islice(rest, PART_SIZE))
@@ -161,16 +162,21 @@ class Removals:
         conn.execute(sa.insert(removals), new_row(draft))
 
     def _end_plan(self, conn: sa.Connection, planned: Removal, state: RemovalState) -> None:
+        totals = {"item_count": planned.item_count, "bytes": planned.bytes, "state": state.value}
+        own = REMOVAL.removal_id == planned.removal_id
+        if conn.execute(sa.update(removals).where(own).values(**totals)).rowcount == 0:
+            # A later attempt at the job has deleted it, and plans itself.
+            conn.execute(sa.delete(removal_parts).where(PART.removal_id == planned.removal_id))
+            return
         if state is RemovalState.AWAITING_APPROVAL:
             older = sa.and_(
                 REMOVAL.table_key == planned.table.lock_key,
                 REMOVAL.kind == planned.kind.value,
                 REMOVAL.state == RemovalState.AWAITING_APPROVAL.value,
+                ~own,
             )
             ended = {"state": RemovalState.EXPIRED.value, "error": SUPERSEDED.format(planned.removal_id)}
             conn.execute(sa.update(removals).where(older).values(**ended, ended_at=self.store.clock()))
-        totals = {"item_count": planned.item_count, "bytes": planned.bytes, "state": state.value}
-        conn.execute(sa.update(removals).where(REMOVAL.removal_id == planned.removal_id).values(**totals))
 
     # --- deciding ---
 

@@ -113,6 +113,24 @@ def test_a_list_comes_back_as_it_was_planned_in_bounded_parts(removals: Removals
     assert removals.planned_by("j") == [removal]
 
 
+def test_a_plan_that_ends_after_a_later_attempt_has_planned_leaves_nothing(
+    removals: Removals, clock: MovedClock, store: Store
+) -> None:
+    later: list[Removal] = []
+
+    def slow() -> Iterator[RemovalItem]:
+        yield from (RemovalItem(path, 10, NOW) for path in PATHS[:1_000])  # the first part, which is written then
+        later.append(planned(removals, clock, job_id="j"))
+
+    late = draft(clock, job_id="j")
+    with pytest.raises(RemovalNotFound):
+        removals.plan(late, slow(), needs_approval=lambda _: True)
+
+    (left,) = removals.list().items
+    assert (left.removal_id, left.state) == (later[0].removal_id, RemovalState.AWAITING_APPROVAL)
+    assert removals.part_numbers(late.removal_id) == []
+
+
 def test_a_plan_without_items_is_no_removal(removals: Removals, clock: MovedClock) -> None:
     assert removals.plan(draft(clock), [], needs_approval=lambda _: True) is None
     assert removals.list().items == ()
