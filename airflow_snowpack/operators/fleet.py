@@ -34,8 +34,14 @@ class UsesFleet(UsesCatalog):
 
     def start(self, context: Context, fleet: Fleet, budget: Limits, workers: int | str) -> Pass:
         """Plan the pass of this task, or resume it, and log what it chose."""
-        limits, number = _read_budget(budget), read_number("workers", workers) or 1
-        planned = fleet.start(owner_of(context), limits, workers=number, holder=worker_of(context))
+        limits, number = _read_budget(budget), read_number("workers", workers)
+        if number is None or number < 1:
+            raise UnreadableArgument("workers", workers, "the most tasks that maintain tables at a time, 1 or more")
+
+        def keep(pass_id: str) -> None:
+            context["ti"].xcom_push(key="pass_id", value=pass_id)
+
+        planned = fleet.start(owner_of(context), limits, workers=number, holder=worker_of(context), begun=keep)
         counts = planned.counts
         self.log.info(
             "Pass %s: %d tables listed, %d unchanged, %d read, %d healthy, %d chosen",
@@ -88,7 +94,6 @@ class PlanFleetOperator(UsesFleet):
         """Plan the pass and submit its jobs."""
         with self.installation() as hook, self.fleet(context, hook) as fleet:
             planned = self.start(context, fleet, self.budget, self.workers)
-            context["ti"].xcom_push(key="pass_id", value=planned.pass_id)
             return [planned.pass_id] * fleet.workers_needed(planned)
 
 
@@ -137,7 +142,8 @@ class ReportFleetOperator(UsesFleet):
     """Ends a pass and reports what it did, what failed and for which cause, and what waits and why.
 
     Jobs that no worker claimed are withdrawn, and their tables come first in the next pass. Give the task
-    ``trigger_rule="all_done"``, so that it also runs if no table needed maintenance, or if a worker failed.
+    ``trigger_rule="all_done"``, so that it also runs if no table needed maintenance, or if a worker or the planning failed. If
+    the planning failed, so does this task, once it has ended the pass.
 
     :param pass_id: the pass.
     :param store_conn_id: the Airflow connection of the store; ``None`` for the installation's. Likewise ``catalog_conn_id``.
@@ -156,7 +162,9 @@ class ReportFleetOperator(UsesFleet):
     def execute(self, context: Context) -> dict[str, Any]:
         """End the pass."""
         with self.installation() as hook, self.fleet(context, hook) as fleet:
-            return self.report(fleet, _read_pass(self.pass_id))
+            report = self.report(fleet, pass_id := _read_pass(self.pass_id))
+            fleet.refuse_if_not_planned(pass_id)
+            return report
 
 
 def _read_pass(pass_id: str | None) -> str:

@@ -25,6 +25,16 @@ class PassOfOtherCatalog(FleetError, kind=Kind.INVALID):
         )
 
 
+class PassNotPlanned(FleetError, kind=Kind.REFUSED):
+    """A pass ended before its plan was made, or before all of its jobs were submitted."""
+
+    def __init__(self, pass_id: str) -> None:
+        super().__init__(
+            f"Pass {pass_id} ended before all of its jobs were submitted: its planning has failed. See the log of the task that "
+            f"plans it, and `airflow snowpack fleet show {pass_id}` for what was done."
+        )
+
+
 class PassTakenOver(FleetError, kind=Kind.CONFLICT):
     """Another process plans the pass."""
 

@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING
 
 from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.maintenance.fleet.drain import Drain
-from airflow_snowpack.maintenance.fleet.errors import PassOfOtherCatalog
+from airflow_snowpack.maintenance.fleet.errors import PassNotPlanned, PassOfOtherCatalog
 from airflow_snowpack.maintenance.fleet.model import EntryState, Pass, PassEntry, PassState, Planning
+from airflow_snowpack.maintenance.fleet.progress import NOT_SUBMITTED
 from airflow_snowpack.maintenance.fleet.ranking import workers_worth
 from airflow_snowpack.maintenance.fleet.report import PassReport
 from airflow_snowpack.maintenance.submit import refuse_if_draining
@@ -57,18 +58,22 @@ class Fleet:
     planner: FleetPlanner
     connect: Callable[[], Catalog]
 
-    def start(self, owner: str, budget: Budget, *, workers: int, holder: str) -> Pass:
+    def start(
+        self, owner: str, budget: Budget, *, workers: int, holder: str, begun: Callable[[str], None] = lambda _: None
+    ) -> Pass:
         """Plan a pass and submit its jobs, or resume the owner's pass that has not ended.
 
         :param owner: such as ``dag/run/task``; what comes before the first slash names the fleet's DAG.
+        :param begun: called with the id of the pass before it is planned, so that it can be ended if the planning fails.
         :raises DrainModeOn: submissions are refused; a retry continues.
         :raises PassTakenOver: another try of the same owner plans the pass.
         :raises CatalogUnreachable: the catalog does not answer; a retry plans the pass.
         """
         refuse_if_draining(self.jobs)
         self._end_earlier(owner)
-        begun = self.passes.begin(owner, self.catalog, self.catalog_id, budget, workers=workers, holder=holder)
-        planned = self.planner.plan(begun) if isinstance(begun, Planning) else begun
+        this = self.passes.begin(owner, self.catalog, self.catalog_id, budget, workers=workers, holder=holder)
+        begun(this.planned.pass_id if isinstance(this, Planning) else this.pass_id)
+        planned = self.planner.plan(this) if isinstance(this, Planning) else this
         submitted = self.work.submit(planned)
         log.info("Pass %s: %d jobs submitted", planned.pass_id, submitted)
         return planned
@@ -99,6 +104,15 @@ class Fleet:
         report = PassReport.of(reported, self.passes.entries(reported.pass_id), now)
         self.passes.keep_report(reported, report.to_json())
         return report
+
+    def refuse_if_not_planned(self, pass_id: str) -> None:
+        """Refuse to count an ended pass as done whose planning failed.
+
+        :raises PassNotPlanned: it was not planned, or some of its jobs were not submitted.
+        """
+        left = self.passes.entries(pass_id, [EntryState.WAITING])
+        if self.passes.get(pass_id).planned_at is None or any(entry.reason == NOT_SUBMITTED for entry in left):
+            raise PassNotPlanned(pass_id)
 
     def _end_earlier(self, owner: str) -> None:
         dag, now = owner.partition("/")[0], self.passes.store.clock()

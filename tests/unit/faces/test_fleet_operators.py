@@ -10,6 +10,8 @@ from scripted_engine import ScriptedEngine
 
 from airflow_snowpack import hooks, operators
 from airflow_snowpack.jobs import JobStatus
+from airflow_snowpack.maintenance.fleet import Budget, PassState
+from airflow_snowpack.maintenance.fleet.model import Planning
 
 if TYPE_CHECKING:
     from airflow_snowpack.iceberg import TableName
@@ -108,6 +110,19 @@ def test_a_pass_that_was_left_open_ends_when_the_next_run_starts(run_operator: R
     assert [job.status for job in jobs.list()] == [JobStatus.PENDING, JobStatus.CANCELLED]
 
 
+@pytest.mark.usefixtures("flights", "engines")
+def test_a_pass_whose_planning_failed_is_ended_by_its_report_which_fails_too(run_operator: Runner) -> None:
+    """Otherwise its tables would stay locked until the next night, or the run would count as a success."""
+    with hooks.SnowpackHook() as hook:
+        catalog, passes = hooks.IcebergCatalogHook().config, hook.installation.fleet_passes
+        planning = passes.begin("dag/run/plan", "lake", catalog.catalog_id, Budget(), workers=1, holder="killed")
+        assert isinstance(planning, Planning)
+        pass_id = planning.planned.pass_id
+        outcome = run_operator(operators.ReportFleetOperator(task_id="report", pass_id=pass_id))
+        assert (outcome.state, "its planning has failed" in str(outcome.error)) == ("failed", True)
+        assert passes.get(pass_id).state is PassState.ENDED
+
+
 @pytest.mark.parametrize(
     ("budget", "problem"),
     [
@@ -120,6 +135,15 @@ def test_a_budget_that_cannot_be_read_fails_the_task_without_a_retry(
 ) -> None:
     outcome = run_operator(plan(budget=budget))
     assert (outcome.state, str(outcome.error)) == ("failed", problem)
+
+
+@pytest.mark.parametrize("workers", [0, -3, "None"])
+def test_a_pass_without_a_worker_is_refused(run_operator: Runner, workers: Any) -> None:
+    outcome = run_operator(plan(workers=workers))
+    assert (outcome.state, "Give the most tasks that maintain tables at a time, 1 or more." in str(outcome.error)) == (
+        "failed",
+        True,
+    )
 
 
 @pytest.mark.usefixtures("flights", "engines")

@@ -12,9 +12,9 @@ from fleet_lake import FleetLake
 from scripted_engine import ScriptedEngine
 
 from airflow_snowpack.iceberg import CatalogConfig
-from airflow_snowpack.jobs import JobStatus, JobWorker
-from airflow_snowpack.maintenance.fleet import EntryState
-from airflow_snowpack.maintenance.fleet.errors import PassOfOtherCatalog
+from airflow_snowpack.jobs import DrainModeOn, JobStatus, JobWorker
+from airflow_snowpack.maintenance.fleet import Budget, EntryState
+from airflow_snowpack.maintenance.fleet.errors import PassNotPlanned, PassOfOtherCatalog
 
 if TYPE_CHECKING:
     from airflow_snowpack.maintenance.fleet.drain import Drain
@@ -108,3 +108,24 @@ def test_a_pass_is_not_maintained_with_the_connection_of_another_catalog(fleet: 
     with pytest.raises(PassOfOtherCatalog, match="Use the same catalog_conn_id as for its plan"):
         other.drain(planned, "pod-1")
     assert states(fleet) == [EntryState.SUBMITTED] * TABLES
+
+
+@pytest.mark.one_database
+def test_the_id_of_a_pass_is_known_before_it_is_planned_and_a_part_of_its_jobs_is_no_success(
+    store: Store, tmp_path: Path
+) -> None:
+    lake, known = FleetLake(CatalogConfig.embedded(tmp_path), store), list[str]()
+    lake.make("t", commits=4)
+    lake.plan("night/1/plan")
+
+    def stop(pass_id: str) -> None:
+        known.append(pass_id)
+        lake.jobs.set_drain(True, by="me")
+
+    with pytest.raises(DrainModeOn):
+        lake.fleet.start("night/1/plan", Budget(tables=100), workers=1, holder="pod-1", begun=stop)
+    (planned,) = lake.passes.list().items
+    assert known == [planned.pass_id]
+    lake.fleet.report(planned)
+    with pytest.raises(PassNotPlanned, match="ended before all of its jobs were submitted"):
+        lake.fleet.refuse_if_not_planned(planned.pass_id)
