@@ -28,7 +28,9 @@ WINDOW_SCHEMA = {
 }
 
 
-MOMENT_SCHEMA = r"^\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:\d\d)$"
+LAST_YEAR = 9999
+"""A moment in it may have no equivalent in another time zone."""
+MOMENT_SCHEMA = r"^(?!9999)\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:\d\d)$"
 
 
 @described(
@@ -43,6 +45,8 @@ def moment(value: object) -> datetime:
             raise ValueError(f'must be a moment such as "2026-12-27T00:00:00Z", not {value!r:.60}') from None
     if not isinstance(value, datetime) or value.tzinfo is None:
         raise ValueError(f'must be a moment with an offset such as "2026-12-27T00:00:00Z", not {str(value)[:60]!r}')
+    if value.year >= LAST_YEAR:
+        raise ValueError(f"must be before the year {LAST_YEAR}, not {str(value)!r}; 'skip' leaves a table out for good")
     return value
 
 

@@ -119,16 +119,26 @@ def _value(loader: Any, node: Node, place: Place, lines: dict[Place, int], file:
     if isinstance(node, yaml.SequenceNode):
         return [_value(loader, each, (*place, number), lines, file, faults) for number, each in enumerate(node.value)]
     if not isinstance(node, yaml.MappingNode):
-        return loader.construct_object(node, deep=True)
+        return _scalar(loader, node)
     _refuse_repeated_keys(node, file, faults)
     loader.flatten_mapping(node)
     mapping = {}
     for key_node, value_node in node.value:
-        key = loader.construct_object(key_node, deep=True)
+        key = _scalar(loader, key_node)
         key = key if isinstance(key, str) else str(key)
         lines[(*place, key)] = key_node.start_mark.line + 1
         mapping[key] = _value(loader, value_node, (*place, key), lines, file, faults)
     return mapping
+
+
+def _scalar(loader: Any, node: Node) -> Any:
+    import yaml
+
+    try:
+        return loader.construct_object(node, deep=True)
+    except (ValueError, OverflowError, AttributeError) as error:  # of what looks like a moment or a number, and is none
+        message = f"{str(node.value)[:60]!r} cannot be read: {error}; put it in quotes, or correct it"
+        raise yaml.MarkedYAMLError(problem=message, problem_mark=node.start_mark) from error
 
 
 def _refuse_repeated_keys(node: Any, file: str, faults: list[Fault]) -> None:

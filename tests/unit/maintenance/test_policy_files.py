@@ -132,6 +132,11 @@ class TestFiles:
             ("rules: &a\n  - *a\n", "policies.yaml:1: This is not valid YAML: it is nested too deep."),
             ("rules:\n  - !!python/object:os.x {}\n", "policies.yaml:2: "),
             ("rules: \x07\n", "policies.yaml: This is not valid YAML: "),
+            (
+                "\ndefault: {frozen_until: 2026-02-30T00:00:00Z}\n",
+                "policies.yaml:2: This is not valid YAML: '2026-02-30T00:00:00Z'",
+            ),
+            ("default: {frozen_until: 9999-12-31T00:00:00Z}\n", "policies.yaml:1: 'frozen_until' must be before the year 9999"),
         ],
     )
     def test_a_file_that_is_no_policies_is_refused(self, tmp_path: Path, text: str, problem: str) -> None:

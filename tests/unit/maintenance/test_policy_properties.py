@@ -99,6 +99,7 @@ class TestProperties:
             ("snowpack.maintenance_enabled", "flase"),
             ("snowpack.maintenance_enable", "false"),
             ("snowpack.frozen_until", "next week"),
+            ("snowpack.frozen_until", "9999-12-31T23:59:59-12:00"),
             ("snowpack.quiet", "8-20"),
             ("snowpack.skip", " "),
         ],
