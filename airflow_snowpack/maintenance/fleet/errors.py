@@ -26,7 +26,7 @@ class PassOfOtherCatalog(FleetError, kind=Kind.INVALID):
 
 
 class PassNotPlanned(FleetError, kind=Kind.REFUSED):
-    """A pass ended before its plan was made, or before all of its jobs were submitted."""
+    """A pass ended before all of its jobs were submitted."""
 
     def __init__(self, pass_id: str) -> None:
         super().__init__(
