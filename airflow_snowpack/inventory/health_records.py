@@ -2,7 +2,7 @@
 
     records = HealthRecords(store)
     record = records.current(table, metadata_location, bounds)       # None: it has to be read
-    records.read(table, loaded, bounds).health                       # the stored health of this metadata, or what is read now
+    records.read(table, loaded, bounds)                              # the stored health of this metadata, or what is read now
     records.get(tables)                                              # of thousands of tables, in one statement
 
 The invariant: a table has one record, of the newest health that was read or of the reason why it could not be read. Health that
@@ -24,6 +24,7 @@ from sqlalchemy.dialects.postgresql import ARRAY
 from airflow_snowpack.iceberg.errors import TableUnreadable
 from airflow_snowpack.iceberg.health import HealthBounds, Score, TableHealth, read_health, score
 from airflow_snowpack.iceberg.health.encoding import FORMAT, decode, encode
+from airflow_snowpack.iceberg.locations import UNIQUE_FILE
 from airflow_snowpack.store import row_mapper, storable, upsert
 from airflow_snowpack.store.retention import Kind
 from airflow_snowpack.store.tables.health import table_health, table_health_history
@@ -101,22 +102,24 @@ class HealthRecords:
         rows = self._store.all(READ.where(self._has_key), {KEYS: self._keys(named)})
         return {named[row.table_key]: _record(row) for row in rows}
 
-    def read(self, name: TableName, table: Table, bounds: HealthBounds | None = None) -> HealthRecord:
+    def read(self, name: TableName, table: Table, bounds: HealthBounds | None = None) -> TableHealth:
         """Return the health of a table as it was loaded: the stored health of this metadata, or else what is read and stored now.
 
         :param bounds: what the health must have been read with; ``None`` accepts any, and reads with the defaults.
         :raises TableUnreadable: a file that the metadata names is missing or damaged; the reason is stored.
         """
         location = table.metadata_location
-        if (stored := self.current(name, location, bounds)) is not None:
-            return stored
+        # A name without a UUID, such as v3.metadata.json, may have been written again for another table.
+        stored = self.current(name, location, bounds) if UNIQUE_FILE.search(location) else None
+        if stored is not None and stored.health is not None:
+            return stored.health
         try:
             health = read_health(table, now=self._store.clock(), bounds=bounds)
         except TableUnreadable as problem:
             self.unreadable(name, location, str(problem))
             raise
         self.put(name, health)
-        return HealthRecord(location, health.read_at, health)
+        return health
 
     def current(self, table: TableName, metadata_location: str, bounds: HealthBounds | None) -> HealthRecord | None:
         """Return the stored record of the table as it is now, so that it need not be read.

@@ -73,6 +73,6 @@ def get_plan(name: NamedTable, services: Open) -> JSONResponse:
 def _health(services: Services, name: TableName) -> tuple[TableHealth | None, str | None]:
     inventory, records = services.inventory, services.installation.health_records
     try:
-        return services.ask_catalog(lambda: records.read(name, load_table(inventory.catalog(), name)).health), None
+        return services.ask_catalog(lambda: records.read(name, load_table(inventory.catalog(), name))), None
     except (CatalogUnreachable, CatalogTooSlow, TableUnreadable) as problem:
         return None, str(problem)

@@ -102,7 +102,7 @@ def _health(here: CommandContext, table: TableName) -> tuple[TableHealth | None,
     from airflow_snowpack.iceberg import CatalogUnreachable, TableUnreadable, load_table
 
     try:
-        return here.installation.health_records.read(table, load_table(here.inventory.catalog(), table)).health, None
+        return here.installation.health_records.read(table, load_table(here.inventory.catalog(), table)), None
     except (CatalogUnreachable, TableUnreadable) as problem:
         return None, str(problem)
 

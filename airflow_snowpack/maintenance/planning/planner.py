@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from airflow_snowpack.iceberg.health import read_health
 from airflow_snowpack.maintenance.planning.table_plan import plan_table
 
 if TYPE_CHECKING:
@@ -17,12 +16,11 @@ if TYPE_CHECKING:
 
     from pyiceberg.table import Table
 
-    from airflow_snowpack.iceberg.health import TableHealth
     from airflow_snowpack.iceberg.names import TableName
     from airflow_snowpack.inventory import HealthRecords
     from airflow_snowpack.jobs import Jobs
     from airflow_snowpack.maintenance.planning.model import TablePlan
-    from airflow_snowpack.maintenance.policies import Policies, TablePolicy
+    from airflow_snowpack.maintenance.policies import Policies
     from airflow_snowpack.maintenance.submit import MaintenanceRequest
     from airflow_snowpack.maintenance.writers import Writers
 
@@ -47,7 +45,7 @@ class Planner:
         :raises TableUnreadable: its stored health is not that of now, and a file that the metadata names cannot be read.
         """
         policy, now = self._policies.of(name, table.properties), self._jobs.store.clock()
-        health, history = self._health(table, name, policy), self._jobs.action_histories([name])[name]
+        health, history = self._records.read(name, table, policy.bounds), self._jobs.action_histories([name])[name]
         return plan_table(health, policy, now=now, history=history, writers=writers, order=self._order)
 
     def planned(self, request: MaintenanceRequest, table: Table, *, writers: Writers | None = None) -> MaintenanceRequest:
@@ -56,11 +54,3 @@ class Planner:
         :param table: of the request, as it was loaded.
         """
         return self.plan(table, request.table, writers=writers).request(priority=request.priority, order=self._order)
-
-    def _health(self, table: Table, name: TableName, policy: TablePolicy) -> TableHealth:
-        record = self._records.current(name, table.metadata_location, policy.bounds)
-        if record is not None and record.health is not None:
-            return record.health
-        health = read_health(table, now=self._jobs.store.clock(), bounds=policy.bounds)
-        self._records.put(name, health)
-        return health

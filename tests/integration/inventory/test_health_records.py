@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -14,6 +15,7 @@ from counted_reads import counted_reads
 from made_health import READ_AT, made_health, made_partition
 
 from airflow_snowpack.iceberg import CatalogConfig, HealthBounds, TableName, TableUnreadable
+from airflow_snowpack.iceberg.health import score
 from airflow_snowpack.iceberg.health.encoding import decode, encode
 from airflow_snowpack.installation import Installation, retained_rows
 from airflow_snowpack.store import Store, open_store
@@ -218,8 +220,7 @@ def test_an_unchanged_table_is_never_read_again(records: HealthRecords, table: T
 
     assert reads.manifests == []
     assert again == first
-    assert again.health is not None
-    assert (again.health.data_files, again.score) == (2, first.score)
+    assert (again.data_files, records.get([TABLE])[TABLE].score) == (2, score(first))
 
 
 def test_a_changed_table_is_read_again(records: HealthRecords, table: Table) -> None:
@@ -227,11 +228,10 @@ def test_a_changed_table_is_read_again(records: HealthRecords, table: Table) -> 
     table.append(table.scan().to_arrow())
 
     with counted_reads() as reads:
-        record = records.read(TABLE, table)
+        health = records.read(TABLE, table)
 
     assert len(reads.manifests) == 3
-    assert record.health is not None
-    assert record.health.metadata_location == table.metadata_location
+    assert health.metadata_location == table.metadata_location
     assert [point.data_files for point in records.history(TABLE, 1)] == [3]  # both were read at the same time of this clock
 
 
@@ -241,11 +241,24 @@ def test_other_bounds_are_read_again_unless_any_will_do(records: HealthRecords, 
 
     with counted_reads() as reads:
         shown = records.read(TABLE, table)
-    assert (reads.manifests, shown.health and shown.health.bounds) == ([], tiny)
+    assert (reads.manifests, shown.bounds) == ([], tiny)
 
     with counted_reads() as reads:
         read = records.read(TABLE, table, HealthBounds())
-    assert (len(reads.manifests), read.health and read.health.bounds) == (2, HealthBounds())
+    assert (len(reads.manifests), read.bounds) == (2, HealthBounds())
+
+
+def test_a_metadata_file_whose_name_may_be_written_again_is_always_read(records: HealthRecords, table: Table) -> None:
+    """As Hadoop catalogs and tables that were registered by hand have them."""
+    reused = Path(table.location().removeprefix("file://")) / "metadata" / "v1.metadata.json"
+    for data_files in (2, 3):
+        shutil.copy(table.metadata_location.removeprefix("file://"), reused)
+        registered = table.catalog.register_table("db.registered", f"file://{reused}")
+
+        assert records.read(TABLE, registered).data_files == data_files
+
+        table.catalog.drop_table("db.registered")
+        table.append(pa.table({"month": [1]}))
 
 
 def test_a_missing_manifest_is_stored_as_the_reason(records: HealthRecords, table: Table) -> None:
