@@ -1,11 +1,12 @@
 """The file that makes an assessment resumable: the health of each table that was read, a line for each.
 
     resume = ResumeFile.open(Path("report.html.resume"), catalog_id)
-    resume.health_of("demo.flights", metadata_location, bounds)      # None: read the table
-    resume.keep("demo.flights", health)
+    resume.health_of("demo.flights", metadata_location, bounds, expired=12)      # None: read the table
+    resume.keep("demo.flights", health, expired=12)
 
-A line counts only for the metadata location and the bounds that it was read with. A line that was cut off, when the process or
-the machine stopped, does not count. Tables that could not be read are not kept: the next run tries them again.
+A line counts only for the metadata location, the bounds and the number of expired snapshots that it was read with. A line that
+was cut off, when the process or the machine stopped, does not count. Tables that could not be read are not kept: the next run
+tries them again.
 """
 
 from __future__ import annotations
@@ -32,10 +33,10 @@ class UnusableResumeFile(SnowpackError, kind=Kind.INVALID):
 class ResumeFile:
     """What earlier runs have read.
 
-    :param kept: the lines by table.
+    :param kept: by table, its health as text, and how many snapshots would have expired.
     """
 
-    def __init__(self, path: Path, kept: dict[str, str]) -> None:
+    def __init__(self, path: Path, kept: dict[str, tuple[str, int]]) -> None:
         self.path = path
         self._kept = kept
         self._lock = threading.Lock()
@@ -62,18 +63,24 @@ class ResumeFile:
             raise UnusableResumeFile(path, str(error)) from error
         return cls(path, dict(_complete(lines[1:])))
 
-    def health_of(self, table: str, metadata_location: str, bounds: HealthBounds) -> TableHealth | None:
-        """Return the health of a table as it is now; ``None`` when it has to be read."""
-        text = self._kept.get(table)
-        if text is None:
+    def health_of(self, table: str, metadata_location: str, bounds: HealthBounds, *, expired: int) -> TableHealth | None:
+        """Return the health of a table as it is now; ``None`` when it has to be read.
+
+        :param expired: how many snapshots would expire now; 0 when the bytes that this frees do not matter.
+        """
+        text, expired_then = self._kept.get(table, ("", 0))
+        if not text or expired not in (0, expired_then):
             return None
         health = decode(text)
         is_current = health.metadata_location == metadata_location and health.bounds == bounds
         return health if is_current else None
 
-    def keep(self, table: str, health: TableHealth) -> None:
-        """Add the health of a table."""
-        line = json.dumps([table, encode(health)])
+    def keep(self, table: str, health: TableHealth, *, expired: int) -> None:
+        """Add the health of a table.
+
+        :param expired: how many snapshots would expire; its ``expirable_bytes`` are about these.
+        """
+        line = json.dumps([table, encode(health), expired])
         with self._lock, self.path.open("a") as file:
             file.write(line + "\n")
 
@@ -82,12 +89,12 @@ class ResumeFile:
         self.path.unlink(missing_ok=True)
 
 
-def _complete(lines: list[str]) -> list[tuple[str, str]]:
+def _complete(lines: list[str]) -> list[tuple[str, tuple[str, int]]]:
     found = []
     for line in lines:
         try:
-            table, text = json.loads(line)
+            table, text, expired = json.loads(line)
         except ValueError:
             continue  # the process stopped while it wrote this line
-        found.append((table, text))
+        found.append((table, (text, expired)))
     return found

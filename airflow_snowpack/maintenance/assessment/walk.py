@@ -131,16 +131,17 @@ class Walk:
     def _health(self, name: TableName, resume: ResumeFile | None) -> tuple[TableHealth, bool]:
         table = load_table(self._catalog(), name)
         policy = self._policies.of(name, table.properties)
-        kept = resume.health_of(name.dotted, table.metadata_location, policy.bounds) if resume else None
         expired = _expired(table, policy, self._clock()) if self._old_snapshots else None
-        if kept is not None and (not expired or kept.expirable_bytes is not None):
+        number = len(expired or ())
+        kept = resume.health_of(name.dotted, table.metadata_location, policy.bounds, expired=number) if resume else None
+        if kept is not None:
             return kept, False
         try:
             health = read_health(table, now=self._clock(), bounds=policy.bounds, expired=expired)
         except unreadable_errors() as error:
             raise TableUnreadable(name.dotted, error) from error
         if resume is not None:
-            resume.keep(name.dotted, health)
+            resume.keep(name.dotted, health, expired=number)
         return health, True
 
     def _catalog(self) -> Catalog:

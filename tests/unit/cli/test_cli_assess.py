@@ -183,6 +183,22 @@ def test_an_unchanged_table_is_not_read_again(snowpack: Run, zoo: Zoo) -> None:
     assert again == first
 
 
+def test_an_unchanged_table_is_read_again_when_other_snapshots_would_expire(snowpack: Run, zoo: Zoo, installation: Path) -> None:
+    table = zoo.create("replaced")
+    for value in ("a", "b", "c"):
+        append(table, [value])
+        table.delete(f"value == '{value}'")
+    commit_times(zoo, zoo.named("replaced"), [LONG_AGO] * len(zoo.load(zoo.named("replaced")).metadata.snapshots))
+    assess = (*ASSESS, "--resume", "kept.resume", "-o", "json")
+    kept_three = by_name(snowpack(*assess).json)["zoo.replaced"]["bytes_freed"]
+    keep_one = LOW_THRESHOLD.replace("old_snapshots: 1}", "old_snapshots: 1}, options: {retain_last: 1}")
+    (installation / "policies.yaml").write_text(keep_one)
+
+    kept_one = by_name(snowpack(*assess).json)["zoo.replaced"]["bytes_freed"]
+
+    assert kept_one > kept_three > 0  # type: ignore[operator]
+
+
 def test_a_changed_table_is_read_again(snowpack: Run, zoo: Zoo) -> None:
     name = zoo.new("unpartitioned", "unpartitioned")
     snowpack(*ASSESS, "--resume", "kept.resume")
