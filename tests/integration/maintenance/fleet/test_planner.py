@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from counted_reads import counted_reads
@@ -12,12 +12,15 @@ from fleet_lake import SMALL, FleetLake
 
 from airflow_snowpack.iceberg import CatalogConfig, CatalogUnreachable
 from airflow_snowpack.iceberg.broker import Broker
+from airflow_snowpack.inventory.health_records import HealthRecords
 from airflow_snowpack.jobs.action_history import ActionHistory, ActionRecord
 from airflow_snowpack.maintenance.fleet import Budget, EntryState, Pass
 from airflow_snowpack.maintenance.policies import Policies, Rule
 from airflow_snowpack.maintenance.writers import DagsOfTables
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from airflow_snowpack.store import Store
     from tests.integration.maintenance.fleet.conftest import MovedClock
 
@@ -191,3 +194,23 @@ def test_a_catalog_that_does_not_answer_is_an_error_and_a_retry_plans_the_pass(f
     away.rename(file)
     assert states(fleet, fleet.plan("night-1")) == {"sick": EntryState.CHOSEN}
     assert len(fleet.passes.list().items) == 1
+
+
+@pytest.mark.one_database
+def test_a_table_whose_catalog_stops_answering_in_the_middle_is_named_and_keeps_its_stored_health(fleet: FleetLake) -> None:
+    class Interrupted(Broker):
+        def read(self, known: Any, process: Any) -> Iterator[Any]:
+            for table, result in super().read(known, process):
+                yield table, CatalogUnreachable("lake", OSError("reset")) if table.table == "second" else result
+
+    first, second = fleet.make("first"), fleet.make("second")
+    fleet.plan("night-1")
+    for table in (first, second):
+        loaded = fleet.catalog.load_table(table.identifier)
+        loaded.append(loaded.scan().to_arrow())
+    fleet.__dict__["broker"] = Interrupted(fleet.config.load)
+    assert states(fleet, fleet.plan("night-2")) == {"second": EntryState.UNREADABLE}
+    stored = HealthRecords(fleet.store).get([first, second])
+    assert [stored[table].health is not None for table in (first, second)] == [True, True]
+    fleet.__dict__["broker"] = Broker(fleet.config.load)
+    assert states(fleet, fleet.plan("night-3")) == {}
