@@ -198,6 +198,7 @@ class _Compiler:
     def __init__(self, columns: dict[int, str], required: Collection[int]) -> None:
         self._columns = columns
         self._missing = set(required)
+        self._fixed: dict[str, Any] = {}
         self._lines: list[str] = []
         self._indent = 2
         self._variables = 0
@@ -234,6 +235,12 @@ class _Compiler:
             else:
                 self._skip(kind)
 
+    def _named(self, kind: Any) -> Any:
+        """Return the type that a name refers to: Avro defines a fixed type, such as a decimal, once, and names it afterwards."""
+        if _name(kind) == "fixed":
+            self._fixed[str(kind.get("name"))] = kind
+        return kind if not isinstance(kind, str) or kind in READ else self._fixed.get(kind, kind)
+
     def _branches(self, kinds: list[Any], act: Callable[[Any], None]) -> None:
         """Add the branches of a union; their number comes first. Nothing has to be done for null."""
         branch, word = self._new(), "if"
@@ -250,6 +257,7 @@ class _Compiler:
 
     def _read(self, kind: Any, into: str) -> None:
         """Add what reads a value of this type into a variable, which is ``None`` before."""
+        kind = self._named(kind)
         if isinstance(kind, list):
             self._branches(kind, lambda branch: self._read(branch, into))
             return
@@ -288,6 +296,7 @@ class _Compiler:
 
     def _skip(self, kind: Any) -> None:
         """Add what passes over a value of this type."""
+        kind = self._named(kind)
         if isinstance(kind, list):
             self._branches(kind, self._skip)
             return

@@ -40,3 +40,16 @@ def test_deletion_vectors_are_counted_with_their_own_bytes(zoo: Zoo) -> None:
 
     assert (health.deletion_vectors, health.delete_bytes, health.totals.position_deletes) == tuple(seen)
     assert (health.position_delete_files, health.equality_delete_files) == (0, 0)
+
+
+def test_two_partition_values_of_one_decimal_type_are_read(zoo: Zoo) -> None:
+    """PyIceberg does not read the manifests of such a table: the type of the second value is the name of the first one's."""
+    name = zoo.named("two_decimals")
+    columns = "low DECIMAL(4, 1), high DECIMAL(4, 1)"
+    zoo.session.sql(f"CREATE TABLE {name.quoted} ({columns}) USING iceberg PARTITIONED BY (low, high)")
+    zoo.session.sql(f"INSERT INTO {name.quoted} VALUES (-1.5, 2.5), (-1.5, NULL)")
+
+    health = read_health(zoo.load(name), now=NOW)
+
+    assert sorted(each.label for each in health.partitions) == ["low=-1.5/high=2.5", "low=-1.5/high=null"]
+    assert {each.values for each in health.partitions} == {("-1.5", "2.5"), ("-1.5", None)}

@@ -186,6 +186,17 @@ def test_partition_values_are_what_pyiceberg_reads() -> None:
     assert read(file, 9) == [(1,), (1,)]
 
 
+def test_a_fixed_type_is_written_once_and_named_afterwards() -> None:
+    """As Iceberg for Java has the second decimal or UUID of a partition."""
+    decimal = {"type": "fixed", "name": "decimal_4_1", "size": 2, "logicalType": "decimal", "precision": 4, "scale": 1}
+    kinds = [["null", decimal], ["null", "decimal_4_1"]]
+    record = {"type": "record", "name": "r", "fields": [field(1000 + place, kind) for place, kind in enumerate(kinds)]}
+    file = avro([field(102, record), field(8, "decimal_4_1"), LAST], lengths(1, b"\x00\x4d", 1, b"\x00\x0c", b"zz", 42))
+
+    assert read(file, 102, 9) == [((Decimal("7.7"), Decimal("1.2")), 42)]
+    assert read(file, 9) == [(42,)]
+
+
 def test_a_double_is_not_rounded_to_a_float() -> None:
     record = {"type": "record", "name": "r", "fields": [field(1000, "double")]}
     file = avro([field(102, record)], lambda encoder: encoder.write_double(1.1), lambda encoder: encoder.write_double(1e300))
