@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import random
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -286,3 +288,17 @@ def test_old_health_is_pruned_with_everything_else(records: HealthRecords, store
     assert (rows["table_health"], rows["table_health_history"]) == (1, 1)
     assert records.get([old, new]).keys() == {new}
     assert store.scalar(sa.select(sa.func.count()).select_from(table_health_history)) == 1
+
+
+def test_of_many_who_store_health_at_once_the_newest_stays(records: HealthRecords, store: Store) -> None:
+    readings = [made_health(read_at=READ_AT + timedelta(minutes=minute), data_files=minute) for minute in range(24)]
+    random.Random(18).shuffle(readings)
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda health: records.put(TABLE, health), readings))
+
+    stored = records.get([TABLE])[TABLE].health
+    assert stored is not None
+    assert stored.data_files == 23
+    last = sa.select(table_health_history.c.data_files).where(table_health_history.c.last_of_day)
+    assert [row.data_files for row in store.all(last)] == [23]

@@ -6,6 +6,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
+from hypothesis import given, strategies as st
 from made_health import MIB, READ_AT, made_health, made_partition
 
 from airflow_snowpack.iceberg import FileCounts, TableHealth, TableNumbers
@@ -132,3 +133,23 @@ def test_the_score_is_never_out_of_bounds() -> None:
 
     assert score(worst).total == 0
     assert all(0 <= each.points <= each.of for each in score(worst).parts)
+
+
+@given(
+    partitions=st.lists(st.tuples(st.integers(0, 1_000), st.integers(0, 500), st.integers(1, 383 * MIB)), min_size=1, max_size=6),
+    size=st.integers(1, 383 * MIB),
+)
+def test_one_more_small_file_never_raises_the_points_by_more_than_rounding(
+    partitions: list[tuple[int, int, int]], size: int
+) -> None:
+    def file_sizes(added: int) -> int:
+        parts = [
+            {"data_files": small + good + now, "small_files": small + now, "small_bytes": small * each + now * size}
+            for place, (small, good, each) in enumerate(partitions)
+            for now in [0 if place else added]
+        ]
+        totals = {name: sum(each[name] for each in parts) for name in parts[0]}
+        listed = tuple(made_partition(**each) for each in parts)
+        return part(made_health(**totals, partitions=listed, partition_count=len(listed)), "file_sizes").points
+
+    assert file_sizes(1) <= file_sizes(0) + 1
