@@ -100,6 +100,11 @@ class ScoreCounts:
         return self.by_condition[Condition.UNREADABLE]
 
     @property
+    def read(self) -> int:
+        """Tables with a score."""
+        return sum(self.by_condition.values()) - self.unreadable - self.not_read
+
+    @property
     def not_read(self) -> int:
         """Tables without stored health."""
         return self.by_condition[Condition.NOT_READ]

@@ -154,7 +154,10 @@ class JobReader:
         return self.store.read(lambda conn: count_by_status(conn, newest))
 
     def recent(self, since: datetime, *, at_most: int) -> list[RecentJob]:
-        """Return the jobs that are active or ended since this moment, newest first, in one statement; no dry runs."""
+        """Return the jobs that are active or ended since this moment, newest first, in one statement; no dry runs.
+
+        :param at_most: how many of those that ended, and how many of those that are active.
+        """
         return read_recent(self.store, since, at_most)
 
     def latest(self, tables: Iterable[TableName], *, dry_run: bool = False) -> dict[TableName, Job]:

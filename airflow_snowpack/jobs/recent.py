@@ -12,14 +12,14 @@ from airflow_snowpack.jobs.listing import IS_LIVE, NEWEST_FIRST
 from airflow_snowpack.jobs.model import ActionResult, JobStatus
 from airflow_snowpack.jobs.rows import results_from_json, table_from
 from airflow_snowpack.store import row_mapper
-from airflow_snowpack.store.tables.jobs import jobs
+from airflow_snowpack.store.tables.jobs import job_queue, jobs
 
 if TYPE_CHECKING:
     from airflow_snowpack.iceberg.names import TableName
     from airflow_snowpack.store import Store
 
 LONGEST_WAIT = timedelta(days=1)
-"""A job that was submitted longer than this before the period is not found."""
+"""A job that ended is not found if it was submitted longer than this before the period."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +44,12 @@ COLUMNS = (
 
 
 def read_recent(store: Store, since: datetime, at_most: int) -> list[RecentJob]:
-    """Return the jobs that are active or ended since a moment, newest first, in one statement; no dry runs."""
-    submitted = J.submitted_at >= since - LONGEST_WAIT
-    ended = sa.or_(J.completed_at.is_(None), J.completed_at >= since)
-    query = sa.select(*COLUMNS).where(IS_LIVE, ~J.dry_run, submitted, ended).order_by(*NEWEST_FIRST.order()).limit(at_most)
-    return [_recent(row) for row in store.all(query)]
+    """Return the jobs that are active or ended since a moment, newest first, in one statement; no dry runs.
+
+    :param at_most: how many of those that ended, and how many of those that are active: a long queue hides no job that ended.
+    """
+    live = sa.select(*COLUMNS).where(IS_LIVE, ~J.dry_run).order_by(*NEWEST_FIRST.order()).limit(at_most)
+    ended = live.where(J.submitted_at >= since - LONGEST_WAIT, J.completed_at >= since)
+    active = live.where(J.completed_at.is_(None), J.job_id.in_(sa.select(job_queue.c.job_id)))
+    found = sa.union_all(*(sa.select(each.subquery()) for each in (ended, active))).subquery()
+    return [_recent(row) for row in store.all(sa.select(found).order_by(*NEWEST_FIRST.order(found)))]

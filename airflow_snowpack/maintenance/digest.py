@@ -5,7 +5,7 @@
     digest.text           # the same, with a line for each cause
 
 The home page, ``airflow snowpack digest`` and the report of a pass show this text. It is made by three statements, whatever the
-number of tables and jobs; of more than :data:`MOST_JOBS` jobs, the newest are counted.
+number of tables and jobs; of more than :data:`MOST_JOBS` jobs that ended, the newest are counted.
 """
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 PERIOD = timedelta(hours=24)
 MOST_JOBS = 10_000
+MOST_CAUSES = 20
+"""The page and the text show so many; the last line of the text counts the rest."""
 SMALL_NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 
 
@@ -53,7 +55,7 @@ class Digest:
     :param files_removed, bytes_rewritten: by the jobs that ended.
     :param failures: by cause, the largest group first.
     :param scores: the tables by their condition, now.
-    :param is_capped: there were more jobs, which are not counted.
+    :param is_capped: more jobs ended, which are not counted.
     """
 
     since: datetime
@@ -82,16 +84,21 @@ class Digest:
         counts = self.scores
         parts = [f"{plural(self.jobs, 'job')}{' or more' if self.is_capped else ''}", self._failed()]
         parts += [f"{size(self.bytes_rewritten)} rewritten"] if self.bytes_rewritten else []
-        parts += [f"{plural(counts.sick, 'table')} still sick" if counts.sick else "no table sick"]
+        parts += [f"{plural(counts.sick, 'table')} still sick" if counts.sick else "no table sick"] if counts.read else []
         parts += [f"{plural(counts.unreadable, 'table')} cannot be read"] if counts.unreadable else []
+        parts += [] if counts.read or counts.unreadable else ["no table health stored yet"]
         return ", ".join(parts)
 
     @property
     def lines(self) -> tuple[str, ...]:
         """The headline, a line for each cause of failures, and what is still active."""
         lines = [f"{self.headline}."]
-        for failure in self.failures:
+        for failure in self.failures[:MOST_CAUSES]:
             lines.append(f"Failed: {plural(len(failure.group.job_ids), 'job')}: {failure.group.line()}")
+        rest = self.failures[MOST_CAUSES:]
+        if rest:
+            jobs = sum(len(failure.group.job_ids) for failure in rest)
+            lines.append(f"Failed: {plural(jobs, 'job')} for {plural(len(rest), 'more cause', 'more causes')}.")
         if self.active:
             lines.append(f"Not ended: {plural(self.active, 'job')} waiting or running.")
         return tuple(lines)
@@ -125,20 +132,20 @@ def digest_of(
     :param found: newest first.
     :param locked: the keys of the locks that there are now.
     """
-    counted = found[:MOST_JOBS]
-    ended = [job for job in counted if job.status.is_terminal]
+    every = [job for job in found if job.status.is_terminal]
+    ended, beyond = every[:MOST_JOBS], {job.job_id for job in every[MOST_JOBS:]}
     outcomes = [Outcome.of(result) for job in ended for result in job.results]
     by_status = {status: sum(job.status is status for job in ended) for status in JobStatus if status.is_terminal}
     return Digest(
         since,
         until,
         by_status,
-        len(counted) - len(ended),
+        len(found) - len(every),
         sum(each.files_removed for each in outcomes),
         sum(each.bytes_rewritten for each in outcomes),
-        group_failures(counted, locked),
+        group_failures((job for job in found if job.job_id not in beyond), locked),
         scores,
-        len(found) > MOST_JOBS,
+        len(every) > MOST_JOBS,
     )
 
 

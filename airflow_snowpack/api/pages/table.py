@@ -20,6 +20,7 @@ from airflow_snowpack.iceberg import TableHealth, TableName, TableNotFound
 from airflow_snowpack.inventory import Condition, HealthPoint
 from airflow_snowpack.jobs import PRIORITIES, JobFilter, explain_tables
 from airflow_snowpack.lineage.graph import Lineage, LineageGraph
+from airflow_snowpack.maintenance.fleet import EntryState, PassEntry
 from airflow_snowpack.maintenance.planning import Estimate, TablePlan
 from airflow_snowpack.maintenance.planning.table_plan import plan_table
 from airflow_snowpack.maintenance.policies import InvalidPolicies, PoliciesNotFound
@@ -60,6 +61,7 @@ def table(page: Here, name: NamedTable) -> HTMLResponse:
         partitions=[each for each in health.partitions if each.label][:PARTITIONS] if health else [],
         planned=planned,
         work=work,
+        waits=_waits(page, name),
         explained=explain_tables(jobs, [name])[name],
         jobs=latest,
         schedules=services.schedules().of_table(name),
@@ -97,6 +99,11 @@ def _plan(page: Page, name: TableName, health: TableHealth) -> Planned:
     history = services.jobs.action_histories([name])[name]
     plan = plan_table(health, policy, now=page.now, history=history, order=services.order)
     return Planned(plan, is_inexact=policy.bounds != health.bounds)
+
+
+def _waits(page: Page, name: TableName) -> PassEntry | None:
+    entry = page.services.installation.fleet_passes.latest_entry(name)
+    return entry if entry is not None and entry.state is EntryState.WAITING else None
 
 
 def work(estimate: Estimate) -> str:

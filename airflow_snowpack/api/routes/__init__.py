@@ -2,11 +2,24 @@
 
 from fastapi import APIRouter
 
-from airflow_snowpack.api.routes import builds, images, interim, jobs, lineage, queue, removals, schedules, service, tables
+from airflow_snowpack.api.routes import (
+    builds,
+    digest,
+    images,
+    interim,
+    jobs,
+    lineage,
+    queue,
+    removals,
+    schedules,
+    service,
+    tables,
+)
 
 ROUTERS: tuple[APIRouter, ...] = (
     jobs.router,
     tables.router,
+    digest.router,
     removals.router,
     queue.router,
     schedules.router,

@@ -201,6 +201,13 @@ class FleetPasses:
         query = query.where(ENTRY.state.in_([state.value for state in states])) if states else query
         return [entry_from(row) for row in self.store.all(query)]
 
+    def latest_entry(self, table: TableName) -> PassEntry | None:
+        """Return the entry of a table in the newest pass over its catalog; ``None`` if that pass has no entry for it."""
+        which = PASS.catalog == table.catalog, PASS.catalog_id == table.catalog_id, PASS.planned_at.is_not(None)
+        newest = sa.select(PASS.pass_id).where(*which).order_by(*NEWEST_FIRST.order()).limit(1).scalar_subquery()
+        row = self.store.first(sa.select(fleet_entries).where(ENTRY.table_key == table.lock_key, ENTRY.pass_id == newest))
+        return None if row is None else entry_from(row)
+
     def entry_of_job(self, job_id: str) -> tuple[str, PassEntry] | None:
         """Return the pass and the entry that submitted a job; ``None`` for a job of no pass."""
         row = self.store.first(sa.select(fleet_entries).where(ENTRY.job_id == storable(job_id)))

@@ -1060,7 +1060,11 @@ def test_recent_jobs_are_active_or_ended_within_the_period_newest_first(jobs: Jo
     jobs.record_dry_run(numbered(4), ACTIONS, [])
 
     assert [job.job_id for job in jobs.recent(since, at_most=10)] == [pending.job_id, ended.job_id]
-    assert [job.job_id for job in jobs.recent(since, at_most=1)] == [pending.job_id]
+    clock.forward(seconds=1)
+    newer = jobs.submit(numbered(5), ACTIONS)
+    assert [job.job_id for job in jobs.recent(since, at_most=1)] == [newer.job_id, ended.job_id]
+    clock.forward(days=9)
+    assert {job.job_id for job in jobs.recent(clock(), at_most=10)} == {newer.job_id, pending.job_id}
 
 
 def test_the_history_of_a_table_knows_when_each_action_last_succeeded(jobs: Jobs, table: TableName, clock: MovedClock) -> None:

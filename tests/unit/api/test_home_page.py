@@ -55,6 +55,8 @@ def test_the_home_page_says_what_happened_and_links_to_it(world: World, browser:
     assert "2 jobs, 1 failed for one cause, 900.0 MiB rewritten, no table sick." in said
     assert "Disk full on …" in said
     assert re.findall(r'href="(/ui/tables/[^"]+)"', page) == ["/ui/tables/analytics/sessions", "/ui/tables/payments/refunds"]
+    assert '<a class="tile" href="#failures"' in page
+    assert 'id="failures"' in page
     assert "No pass yet." in said
 
 
@@ -77,6 +79,20 @@ def test_a_reader_sees_the_failures_and_no_button(world: World, auth: SomebodyIs
     assert "data-rerun" not in page
     assert HOSTILE not in page
     assert "&lt;script&gt;" in page
+
+
+def test_an_address_of_the_list_of_tables_that_was_here_leads_to_it(browser: Browser) -> None:
+    answer = browser.get("/ui/?search=page%20views&show=failed")
+    assert (answer.status_code, answer.headers["location"]) == (307, "/ui/tables?search=page%20views&show=failed")
+
+
+def test_the_digest_of_the_api_has_the_text_of_the_home_page(world: World, browser: Browser) -> None:
+    failed = fail(world, TABLES[1], "Disk full on 10.0.0.7")
+    answer = browser.get("/digest").json()
+    first = answer["text"].splitlines()[0]
+    assert first in words(browser.text("/ui/"))
+    assert answer["jobs"]["failed"] == 1
+    assert [group["to_rerun"] for group in answer["failures"]] == [[failed.job_id]]
 
 
 def test_the_report_of_the_last_pass_is_on_the_home_page(world: World, browser: Browser) -> None:

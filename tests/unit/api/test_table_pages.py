@@ -16,6 +16,8 @@ from pages_world import World, compacted, open_world
 
 from airflow_snowpack.iceberg import CatalogUnreachable
 from airflow_snowpack.inventory import Condition, TableScores
+from airflow_snowpack.maintenance.fleet import Budget, EntryState, PassEntry
+from airflow_snowpack.maintenance.fleet.model import Planning
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -86,6 +88,24 @@ def test_a_table_that_could_not_be_read_shows_the_reason(world: World, browser: 
     assert "The metadata could not be read" in words(page)
     assert HOSTILE not in page
     assert "&lt;script&gt;" in page
+
+
+def test_a_table_that_waits_shows_why_the_last_pass_left_it(world: World, browser: Browser) -> None:
+    passes, name = world.installation.fleet_passes, world.table("analytics.page_views")
+    reason = "The budget of 10 GB·h has 0.4 GB·h left; it takes about 2 GB·h."
+    entry = PassEntry(name, 0, EntryState.WAITING, reason, passes_waited=2)
+
+    def plan(owner: str, entries: list[PassEntry]) -> None:
+        planning = passes.begin(owner, name.catalog, name.catalog_id, Budget(), workers=1, holder="pod-1")
+        assert isinstance(planning, Planning)
+        passes.plan(planning, entries, [], {})
+        world.clock.move(seconds=1)
+
+    plan("monday", [entry])
+    said = words(browser.text(PAGE))
+    assert f"The last pass over the fleet did not maintain it, nor did 2 passes before: {reason}" in said
+    plan("tuesday", [])
+    assert "did not maintain it" not in words(browser.text(PAGE))
 
 
 def test_a_table_of_which_nothing_is_known_is_not_found(browser: Browser) -> None:

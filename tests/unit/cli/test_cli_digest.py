@@ -24,7 +24,7 @@ def test_the_digest_is_a_sentence_with_a_line_for_each_cause(snowpack: Run, jobs
     assert claim is not None
     broken = ActionResult(Action.REWRITE_DATA_FILES, ActionOutcome.FAILED, "Failed", 4.0, "Disk full on 10.0.0.7")
     jobs.finish(claim, JobStatus.FAILED, [broken], "Disk full on 10.0.0.7")
-    text = "1 job, 1 failed for one cause, no table sick.\nFailed: 1 job: demo.flights: Disk full on 10.0.0.7."
+    text = "1 job, 1 failed for one cause, no table health stored yet.\nFailed: 1 job: demo.flights: Disk full on 10.0.0.7."
     assert snowpack("digest").out.strip() == text
     body = snowpack("digest", "-o", "json").json
     assert body["text"] == text

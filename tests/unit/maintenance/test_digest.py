@@ -86,9 +86,9 @@ def test_what_ended_before_and_dry_runs_are_left_out(world: World) -> None:
     fail(world, TABLES[0], "old")
     world.clock.move(hours=24, seconds=1)
     world.jobs.record_dry_run(world.table(TABLES[0]), [Action.REWRITE_DATA_FILES], [], actor=world.actor())
-    assert digest(world).headline == "0 jobs, none failed, no table sick"
+    assert digest(world).headline == "0 jobs, none failed, no table health stored yet"
     fail(world, TABLES[0], "new")
-    assert digest(world).headline == "1 job, 1 failed for one cause, no table sick"
+    assert digest(world).headline == "1 job, 1 failed for one cause, no table health stored yet"
 
 
 def test_a_failure_that_a_newer_job_has_replaced_is_not_run_again(world: World) -> None:
@@ -146,6 +146,26 @@ def test_more_jobs_than_are_counted_are_told_so(world: World, monkeypatch: pytes
         world.run(world.submit(dotted), [compacted(10, 1, 2)])
         world.clock.move(seconds=1)
     assert digest(world).headline.startswith("2 jobs or more, none failed")
+
+
+def test_many_causes_are_counted_and_not_all_listed(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MOST_CAUSES", 1)
+    for dotted, error in zip(TABLES, ("Disk full", "Disk full", "The catalog is down", "No such file"), strict=True):
+        fail(world, dotted, error)
+    lines = digest(world).lines
+    assert [line.partition(":")[0] for line in lines[1:]] == ["Failed", "Failed"]
+    assert lines[-1] == "Failed: 2 jobs for 2 more causes."
+
+
+def test_a_long_queue_hides_no_job_that_ended(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MOST_JOBS", 1)
+    fail(world, TABLES[0], "Disk full")
+    for dotted in TABLES[1:]:
+        world.clock.move(seconds=1)
+        world.submit(dotted)
+    found = digest(world)
+    assert found.headline.startswith("1 job, 1 failed for one cause")
+    assert (found.active, found.is_capped) == (2, False)
 
 
 def test_a_digest_takes_three_statements_whatever_happened(world: World) -> None:
