@@ -369,7 +369,8 @@ def _bytes(name: str, kind: dict[str, Any]) -> str:
 
 
 def _decimal(unscaled: bytes, scale: int) -> Decimal:
-    return Decimal(int.from_bytes(unscaled, "big", signed=True)).scaleb(-scale)
+    sign, digits, _ = Decimal(int.from_bytes(unscaled, "big", signed=True)).as_tuple()
+    return Decimal((sign, digits, -scale))  # scaleb rounds to 28 digits, and Iceberg has 38
 
 
 def _as_uuid(value: bytes) -> UUID:

@@ -40,7 +40,8 @@ class PartitionHealth(FileCounts):
 class SpecField:
     """One field of a partition spec.
 
-    :param source: the source column, with dots for nested ones; ``None`` when the column has been dropped.
+    :param source: the source column, with dots for nested ones; ``None`` when the column has been dropped,
+        or has a dot in its own name.
     :param source_type: its Iceberg type, such as ``timestamptz`` or ``decimal(9, 2)``; ``None`` likewise.
     :param transform: as the specification writes it, such as ``bucket[16]``.
     :param name: of the partition field.

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
     from pyiceberg.io import FileIO, InputFile
     from pyiceberg.manifest import ManifestFile
+    from pyiceberg.schema import Schema
     from pyiceberg.table import Table
 
     from airflow_snowpack.iceberg.metadata_reader import PartitionKey
@@ -234,11 +235,22 @@ def _skew(sizes: Sequence[int]) -> float:
     return round(max(sizes) * len(sizes) / sum(sizes), 3) if sum(sizes) else 0.0
 
 
+def _path(schema: Schema, field_id: int) -> str | None:
+    """Return the name of a column as ``SpecField.source`` has it."""
+    name = schema.find_column_name(field_id)
+    if name is None:
+        return None
+    nested, accessor = 0, schema.accessor_for_field(field_id).inner
+    while accessor is not None:
+        nested, accessor = nested + 1, accessor.inner
+    return name if name.count(".") == nested else None
+
+
 def _fields(table: Table, spec_id: int) -> tuple[SpecField, ...]:
     schema = table.schema()
     fields = []
     for field in table.specs()[spec_id].fields:
-        source = schema.find_column_name(field.source_id)
+        source = _path(schema, field.source_id)
         source_type = None if source is None else str(schema.find_type(field.source_id))
         fields.append(SpecField(source, source_type, str(field.transform), field.name))
     return tuple(fields)

@@ -24,6 +24,7 @@ FUNCTIONS = {"year": "years", "month": "months", "day": "days", "hour": "hours"}
 WITH_WIDTH = re.compile(r"(bucket|truncate)\[(\d+)\]")
 DECIMAL = re.compile(r"decimal\(\s*(\d+)\s*,\s*(\d+)\s*\)")
 FIXED = re.compile(r"fixed\[\d+\]")
+NAN = "NaN"
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 IN_TEXT = str.maketrans({"\\": "\\\\", "'": "\\'", "$": "\\u0024", "\n": "\\n", "\r": "\\r", "\x00": "\\0"})
 """Spark substitutes ``${…}`` inside of texts too, so a dollar sign is written by its number."""
@@ -53,8 +54,10 @@ def where_of(fields: Sequence[SpecField], partitions: Iterable[Sequence[Any]], *
 
 
 def _one_of(term: str, source: str, type_: str, values: list[Any]) -> str:
-    literals = [_literal(type_, value) for value in values if value is not None]
+    literals = [_literal(type_, value) for value in values if value not in (None, NAN)]
     parts = [f"{term} = {literals[0]}"] if len(literals) == 1 else [f"{term} IN ({', '.join(literals)})"] if literals else []
+    if NAN in values:  # Iceberg refuses a list that has it, and takes a comparison
+        parts.append(f"{term} = {_literal(type_, NAN)}")
     if None in values:
         parts.append(f"{source} IS NULL")
     return " OR ".join(parts)
@@ -83,7 +86,9 @@ def _term(field: SpecField, catalog: str) -> tuple[str, str]:
 
 def _source(field: SpecField) -> str:
     if field.source is None:
-        raise NotSelectable(f"the column of the partition field {field.name!r} has been dropped")
+        raise NotSelectable(f"the column of the partition field {field.name!r} has been dropped, or has a dot in its name")
+    if "${" in field.source:
+        raise NotSelectable(f"Spark substitutes a setting in the name of the column {field.source!r}")
     return ".".join(map(_quoted, field.source.split(".")))
 
 

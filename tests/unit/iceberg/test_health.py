@@ -5,11 +5,16 @@ from __future__ import annotations
 import re
 import shutil
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.transforms import IdentityTransform
+from pyiceberg.types import DecimalType, LongType, NestedField, StringType, StructType
 
 from airflow_snowpack.iceberg import HealthBounds, MetadataReader, TableNumbers, TableUnreadable, read_health, read_numbers
 from airflow_snowpack.iceberg.health.numbers import _from_manifests
@@ -17,6 +22,7 @@ from airflow_snowpack.iceberg.health.numbers import _from_manifests
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from pyiceberg.catalog import Catalog
     from pyiceberg.table import Table
 
     Flights = Callable[..., Table]
@@ -148,6 +154,24 @@ def test_a_partition_whose_column_is_gone_can_still_be_named(flights: Flights) -
     (partition,) = read_health(table, now=datetime.now(UTC)).partitions
 
     assert partition.data_files == 1
+
+
+def test_partition_values_have_all_digits_of_a_decimal_and_no_name_for_a_column_with_a_dot(catalog: Catalog) -> None:
+    value = Decimal("12345678901234567890.123456789012345678")
+    schema = Schema(
+        NestedField(1, "amount", DecimalType(38, 18)),
+        NestedField(2, "a.b", LongType()),
+        NestedField(3, "place", StructType(NestedField(4, "city", StringType()))),
+    )
+    spec = PartitionSpec(*(PartitionField(each, 998 + each, IdentityTransform(), f"p{each}") for each in (1, 2, 4)))
+    table = catalog.create_table("db.amounts", schema, partition_spec=spec)
+    rows = [{"amount": value, "a.b": 1, "place": {"city": "Oslo"}}]
+    table.append(pa.Table.from_pylist(rows, schema=table.schema().as_arrow()))
+
+    health = read_health(table, now=datetime.now(UTC))
+
+    assert [each.values for each in health.partitions] == [(str(value), 1, "Oslo")]
+    assert [field.source for field in health.specs[health.spec_id]] == ["amount", None, "place.city"]
 
 
 def test_expirable_bytes_are_those_of_files_that_only_expired_snapshots_need(flights: Flights) -> None:
