@@ -79,12 +79,14 @@ def find_data_files(case: Case) -> Finding:
         return _found(case, [outdated, *sick], _whole_table([outdated, *sick], case, note))
     if not sick:
         return Finding(_nothing(case), _metrics(case, ()))
-    held = [share for share in sick if _is_written(share, case)]
+    held = _held(sick, case)
     free = [share for share in sick if share not in held]
-    if not free:
+    if held and not (free and _reaches(case, free)):
+        if not _reaches(case, sick):
+            return _found(case, sick, _select(sick, (), case))
         ends = [until for share in held if (until := written_until(share.of, case.now, WRITING_WINDOW))]
-        evidence = f"{_counts(case, held)}; writers add files to {_these(held)} now"
-        return Finding(evidence, _metrics(case, held), None, False, Cause.WRITING, reconsider_at=min(ends, default=None))
+        evidence = f"{_counts(case, sick)}; {_thresholds(case, _metrics(case, sick))}; writers add files to {_these(held)} now"
+        return Finding(evidence, _metrics(case, sick), None, False, Cause.WRITING, reconsider_at=min(ends))
     return _found(case, free, _select(free, held, case))
 
 
@@ -112,17 +114,36 @@ def share_of(counts: FileCounts, options: RewriteDataFiles) -> Share | None:
     return Share(counts if isinstance(counts, PartitionHealth) else None, files, taken, bounds.outputs(taken))
 
 
-def _is_written(share: Share, case: Case) -> bool:
-    """Whether writers add files to the partition now. A table without partitions, or an overdue one, does not wait for that."""
-    partitioned = bool(case.health.specs.get(case.health.spec_id))
-    return partitioned and not case.overdue and written_until(share.of, case.now, WRITING_WINDOW) is not None
+def _held(sick: Sequence[Share], case: Case) -> list[Share]:
+    """Return the partitions that writers add files to now: a later plan rewrites them, when the writers have gone on to others.
+
+    None of a table without partitions, or with writers in each of them, such as buckets: no later moment is better. None of an
+    overdue one.
+    """
+    health = case.health
+    if case.overdue or not health.specs.get(health.spec_id):
+        return []
+    if len(health.partitions) == health.partition_count and all(_is_written(each, case) for each in health.partitions):
+        return []
+    return [share for share in sick if _is_written(share.of, case)]
+
+
+def _is_written(partition: PartitionHealth | None, case: Case) -> bool:
+    return written_until(partition, case.now, WRITING_WINDOW) is not None
+
+
+def _reaches(case: Case, shares: Sequence[Share]) -> bool:
+    """Whether the files of these partitions reach a threshold of the policy."""
+    numbers = _metrics(case, shares)
+    return any(numbers[kind] >= case.threshold(kind) for kind in KINDS)
 
 
 def _select(free: list[Share], held: Sequence[Share], case: Case) -> Selection:
     """Choose partitions up to the bytes of one plan, those that save most files for each byte first."""
     most, options = case.policy.max_rewrite_bytes, options_of(case)
     ranked = sorted(free, key=lambda share: -share.gain)
-    if case.record.runs % LARGEST_FIRST_EVERY == LARGEST_FIRST_EVERY - 1:
+    # A rewrite that fails is no outcome, and must not begin each plan from then on.
+    if (case.record.runs + case.record.failures) % LARGEST_FIRST_EVERY == LARGEST_FIRST_EVERY - 1:
         ranked.sort(key=lambda share: share.bytes <= most)
     chosen, room = list[Share](), most
     for share in ranked:
@@ -174,7 +195,6 @@ def _found(case: Case, judged: Sequence[Share], selection: Selection) -> Finding
     """:param judged: the partitions whose files are compared with the thresholds; the selection may be a part of them."""
     whole = any(share.of is None for share in selection.shares)
     numbers = _metrics(case, judged)
-    needed = any(numbers[kind] >= case.threshold(kind) for kind in KINDS)
     options: dict[str, Any] = {"where": selection.where} if selection.where else {}
     if selection.max_files is not None:
         options["max_files_to_rewrite"] = selection.max_files
@@ -183,7 +203,7 @@ def _found(case: Case, judged: Sequence[Share], selection: Selection) -> Finding
         "; ".join((_counts(case, judged), _thresholds(case, numbers), *selection.notes)),
         numbers,
         Estimate(selection.sum("files"), selection.sum("outputs"), selection.sum("bytes")),
-        needed,
+        _reaches(case, judged),
         options=options,
         partitions=None if whole else tuple(share.of for share in selection.shares if share.of is not None),
         commits=min(len(selection.shares), progress.partial_progress_max_commits) if progress.partial_progress else 1,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from airflow_snowpack.humanize import duration, number, plural, timestamp
 from airflow_snowpack.iceberg.health.bounds import manifest_target
+from airflow_snowpack.iceberg.health.model import moment
 from airflow_snowpack.maintenance.action import Action
 from airflow_snowpack.maintenance.actions.expire_snapshots import ExpireSnapshots
 from airflow_snowpack.maintenance.expiry import MAIN, MAX_REF_AGE_PROPERTY, plan_expiry
@@ -17,7 +18,7 @@ from airflow_snowpack.maintenance.planning.model import Cause, Estimate
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from datetime import datetime
+    from datetime import datetime, timedelta
 
     from airflow_snowpack.iceberg.health import TableHealth
     from airflow_snowpack.maintenance.planning.finding import Case
@@ -96,16 +97,23 @@ def find_snapshots(case: Case) -> Finding:
     if aged_refs or (oldest is not None and oldest < cutoff):
         stored = _Snapshots.of(health, new, case.now)
         expired = len(plan_expiry(stored, older_than=cutoff, retain_last=options.retain_last, now=case.now).snapshots)
-    if not expired:
-        at = None if oldest is None or total <= options.retain_last else max(oldest + options.max_age, case.now)
-        return Finding(f"{plural(total, 'snapshot')}, none of them due to expire", metrics, reconsider_at=at)
     threshold = case.threshold("old_snapshots")
+    at = None if total <= options.retain_last else _when_old(health, cutoff, max(int(threshold) - expired, 1), options.max_age)
+    if not expired:
+        return Finding(f"{plural(total, 'snapshot')}, none of them due to expire", metrics, reconsider_at=at)
     return Finding(
         f"{number(expired)} of {plural(total, 'snapshot')} older than {duration(options.max_age)}; threshold {number(threshold)}",
         {**metrics, "expired_snapshots": expired},
         Estimate(expired * FILES_PER_SNAPSHOT, bytes_freed=health.expirable_bytes or 0, snapshots_expired=expired),
         expired >= threshold,
+        reconsider_at=at,
     )
+
+
+def _when_old(health: TableHealth, cutoff: datetime, missing: int, max_age: timedelta) -> datetime | None:
+    """Return when so many more snapshots are old, or all of them; ``None``: all are now."""
+    young = sorted(each for each in health.snapshots.committed_ms if each >= cutoff.timestamp() * 1000)
+    return moment(young[min(missing, len(young)) - 1]) + max_age if young else None
 
 
 def find_orphans(case: Case) -> Finding:

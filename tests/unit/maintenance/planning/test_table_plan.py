@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import time, timedelta
 from typing import Any
 
@@ -19,6 +20,11 @@ SNAPSHOTS, ORPHANS = "expire_snapshots", "remove_orphan_files"
 GIB = 1024**3
 SICK = [partition(day, small_files=60) for day in (20_000, 20_001)]
 HEALTHY = [partition(day, data_files=3, bytes=3 * 512 * MIB) for day in range(20_002, 20_010)]
+
+
+def replace_thresholds(rules: Any, action: str, **thresholds: int) -> Any:
+    own = replace(rules.actions[action], thresholds=thresholds)
+    return replace(rules, actions={**rules.actions, action: own})
 
 
 def decide(action: str, of: Any, rules: Any = None, record: ActionRecord | None = None, **more: Any) -> Decision:
@@ -72,6 +78,36 @@ def test_a_table_whose_only_sick_partition_is_written_to_is_reconsidered_when_th
     assert decision.reconsider_at == NOW + timedelta(minutes=50)
 
 
+def test_a_table_whose_other_partitions_are_below_the_threshold_is_reconsidered_too() -> None:
+    hot = partition(20_777, small_files=200, newest=timedelta(minutes=10))
+
+    decision = decide(DATA, health([hot, SICK[0], *HEALTHY]))
+
+    assert (decision.verdict, decision.cause) == ("skip", "writing")
+    assert decision.evidence == (
+        "260 of 284 files below 384.0 MiB in 2 of 10 partitions; threshold 100; writers add files to 1 partition now"
+    )
+    assert decision.reconsider_at == NOW + timedelta(minutes=50)
+
+
+def test_a_partition_below_the_threshold_that_is_written_to_does_not_make_the_table_wait() -> None:
+    hot = partition(20_777, small_files=20, newest=timedelta(minutes=10))
+
+    decision = decide(DATA, health([hot, SICK[0], *HEALTHY]))
+
+    assert decision.cause == Cause.HEALTHY
+
+
+def test_partitions_that_are_all_written_to_are_rewritten_because_no_later_moment_is_better() -> None:
+    buckets = [partition(bucket, small_files=50, newest=timedelta(minutes=5)) for bucket in range(4)]
+
+    decision = decide(DATA, health(buckets))
+
+    assert decision.verdict == "run"
+    assert decision.estimate is not None
+    assert decision.estimate.files_removed == 200
+
+
 def test_past_its_deadline_a_partition_is_rewritten_although_it_is_written_to() -> None:
     hot = partition(20_777, small_files=20, newest=timedelta(minutes=10))
     overdue = policy({DATA: {"deadline": timedelta(days=7)}})
@@ -115,6 +151,17 @@ def test_smaller_partitions_do_not_hold_up_a_giant_for_ever() -> None:
     ]
 
     assert begun_with == [False, False, False, True]
+
+
+def test_a_giant_whose_rewrite_fails_does_not_hold_up_smaller_partitions_for_ever() -> None:
+    giant = partition(20_100, small_files=100, small_bytes=30 * GIB)
+    others = [partition(day, small_files=200, small_bytes=GIB) for day in range(20_000, 20_020)]
+    begun_with = [
+        "2025-01-12" in decide(DATA, health([giant, *others]), record=ActionRecord(runs=3, failures=failures)).options["where"]
+        for failures in range(3)
+    ]
+
+    assert begun_with == [True, False, False]
 
 
 def test_sick_files_of_an_older_spec_select_the_whole_table() -> None:
@@ -214,6 +261,25 @@ def test_a_young_snapshot_says_when_it_will_expire() -> None:
     decision = decide(SNAPSHOTS, health(HEALTHY, ages=ages))
 
     assert (decision.verdict, decision.reconsider_at) == ("skip", NOW + timedelta(days=1))
+
+
+def test_snapshots_below_the_threshold_are_reconsidered_when_enough_of_them_are_old() -> None:
+    ages = [timedelta(days=days) for days in (7, 6, 4, 3, 2, 1)]
+    rules = replace_thresholds(policy(), SNAPSHOTS, old_snapshots=4)
+
+    decision = decide(SNAPSHOTS, health(HEALTHY, ages=ages), rules)
+
+    assert (decision.verdict, decision.cause) == ("skip", "healthy")
+    assert decision.evidence == "2 of 6 snapshots older than 5 d; threshold 4"
+    assert decision.reconsider_at == NOW + timedelta(days=2)
+
+
+def test_a_snapshot_that_a_tag_keeps_does_not_make_the_table_reconsidered_at_every_pass() -> None:
+    ages = [timedelta(days=days) for days in (9, 3, 2, 1)]
+
+    decision = decide(SNAPSHOTS, health(HEALTHY, ages=ages, refs=[Ref("audit", "tag", 1)]))
+
+    assert (decision.verdict, decision.reconsider_at) == ("skip", NOW + timedelta(days=2))
 
 
 def test_a_table_that_forbids_to_delete_files_keeps_its_snapshots() -> None:
