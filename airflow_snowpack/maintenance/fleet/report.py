@@ -25,6 +25,8 @@ MAX_LISTED = 50
 """How many tables of each outcome a report lists by name; the numbers count all of them."""
 MAX_NAMED = 3
 """How many tables of one cause a line names."""
+MAX_REASON = 500
+"""How many characters of a reason a line has."""
 VARIABLE = re.compile(r"'[^']*'|\"[^\"]*\"|`[^`]*`|\b[a-z0-9]+://\S+|(?<![\w.])/[\w./=%+-]+|\b[0-9a-f]{8}[0-9a-f-]{8,}\b|\d+")
 """What differs between errors of one cause: quoted names, addresses, paths, ids and numbers."""
 PARTED = re.compile(r"…(?:[.:/-]?…)+")
@@ -58,7 +60,8 @@ class Group:
         """Return the group as a line of text."""
         more = len(self.tables) - MAX_NAMED
         named = [*self.tables[:MAX_NAMED], f"{more} more"] if more > 0 else self.tables
-        return f"{join(named)}: {sentence(self.example)}"
+        reason = sentence(self.example)
+        return f"{join(named)}: {reason if len(reason) <= MAX_REASON else f'{reason[:MAX_REASON]}…'}"
 
 
 @dataclass(frozen=True, slots=True)

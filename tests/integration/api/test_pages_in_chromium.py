@@ -275,6 +275,7 @@ def test_on_a_phone_each_row_is_a_card_and_nothing_sticks_out(world: World, page
     world.run(
         failed, [did(Action.REWRITE_DATA_FILES, "Failed", 4, {}, ActionOutcome.FAILED, "no_spaces_" * 40)], "no_spaces_" * 40
     )
+    world.submit(f"analytics.{'x' * 180}")
     world.submit("analytics.page_views", owner="compact_lakehouse/manual__2026-11-21T22:00:00+00:00/maintain_everything[0]")
     world.clock.move(minutes=20)
     page.set_viewport_size({"width": 400, "height": 800})
@@ -295,6 +296,10 @@ def test_on_a_phone_each_row_is_a_card_and_nothing_sticks_out(world: World, page
         shown = page.locator(f".rows [data-label='{label}']").first
         assert shown.evaluate("(cell) => getComputedStyle(cell, '::before').content") == f'"{label}"'
         assert shown.evaluate("(cell) => cell.clientWidth >= 0.9 * (cell.parentNode.clientWidth - 24)"), address
+    for address in ("/ui/", f"/ui/tables/analytics/{'x' * 180}"):
+        page.goto(address)
+        page.locator("h1").wait_for()
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), address
 
 
 def test_times_are_in_the_zone_that_was_chosen_in_airflow(world: World, page: Page) -> None:

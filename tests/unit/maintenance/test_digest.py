@@ -148,6 +148,13 @@ def test_more_jobs_than_are_counted_are_told_so(world: World, monkeypatch: pytes
     assert digest(world).headline.startswith("2 jobs or more, none failed")
 
 
+def test_a_line_of_the_digest_has_the_beginning_of_a_long_error(world: World) -> None:
+    fail(world, TABLES[0], "x" * 10_000)
+    failed = digest(world).failures[0]
+    assert digest(world).lines[1] == f"Failed: 1 job: {TABLES[0]}: {'x' * 500}…"
+    assert len(failed.group.example) == 10_000
+
+
 def test_many_causes_are_counted_and_not_all_listed(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MOST_CAUSES", 1)
     for dotted, error in zip(TABLES, ("Disk full", "Disk full", "The catalog is down", "No such file"), strict=True):
