@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.sdk.bases.skipmixin import SkipMixin
@@ -35,6 +36,17 @@ class NoDecision(SnowpackError, kind=Kind.INVALID):
         super().__init__(
             f"decision = {given!r:.200} is not the response of a human-in-the-loop task. Pass the output of a HITLOperator, "
             "or leave decision out for a removal that was approved on its page, by the API or by the command line."
+        )
+
+
+class StaleDecision(SnowpackError, kind=Kind.REFUSED):
+    """The decision was made on an earlier plan."""
+
+    def __init__(self, removal: Removal, decided_at: datetime) -> None:
+        super().__init__(
+            f"The decision is from {decided_at:%Y-%m-%d %H:%M:%S %Z}, and the removal {removal.removal_id} was planned later, at "
+            f"{removal.planned_at:%Y-%m-%d %H:%M:%S %Z}. Clear the task that waits for the decision, so that a person decides on "
+            "this list."
         )
 
 
@@ -175,26 +187,35 @@ class RunRemovalOperator(MaintainTableOperator):
         removal = records.get(self.removal_id)
         if response is None:
             return removal
-        options, user, comment = response
+        options, user, comment, decided_at = response
         actor = Actor(user or f"no response to {owner_of(context)}", "task")
         if list(options) != [APPROVE]:
             if removal.state is not RemovalState.REJECTED:
                 records.reject(self.removal_id, actor=actor, comment=comment)
             raise AirflowSkipException(f"The removal {self.removal_id} was rejected by {actor.name}.")
         if removal.state is RemovalState.AWAITING_APPROVAL:
+            if decided_at < removal.planned_at:
+                raise StaleDecision(removal, decided_at)
             return records.approve(self.removal_id, actor=actor, comment=comment)
         return removal
 
-    def _response(self) -> tuple[Sequence[str], str | None, str | None] | None:
-        """Return the chosen options, the user and the comment of the decision."""
+    def _response(self) -> tuple[Sequence[str], str | None, str | None, datetime] | None:
+        """Return the chosen options, the user, the comment and the time of the decision."""
+        from airflow.sdk import timezone
+
         if self.decision is None or (isinstance(self.decision, str) and read_text(self.decision) is None):
             return None
         given = self.decision
         if not isinstance(given, dict) or not isinstance(options := given.get("chosen_options"), list):
             raise NoDecision(given)
+        decided_at = given.get("responded_at")
+        if isinstance(decided_at, str):
+            decided_at = timezone.parse(decided_at)
+        if not isinstance(decided_at, datetime):
+            raise NoDecision(given)
         user, form = given.get("responded_by_user") or {}, given.get("params_input") or {}
         comment = form.get("comment")
-        return options, user.get("name") or user.get("id"), None if comment is None else str(comment)
+        return options, user.get("name") or user.get("id"), None if comment is None else str(comment), decided_at
 
     def _is_own(self, context: Context, hook: SnowpackHook, removal: Removal) -> bool:
         job = hook.jobs().find(removal.job_id or "")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -22,7 +23,13 @@ if TYPE_CHECKING:
     from airflow_snowpack.iceberg import TableName
     from tests.unit.faces.conftest import Outcome, Runner
 
-APPROVED = {"chosen_options": ["Approve"], "params_input": {"comment": "fine"}, "responded_by_user": {"id": "7", "name": "vera"}}
+LATER = "2999-01-01T00:00:00+00:00"  # after any plan of these tests
+APPROVED = {
+    "chosen_options": ["Approve"],
+    "params_input": {"comment": "fine"},
+    "responded_at": LATER,
+    "responded_by_user": {"id": "7", "name": "vera"},
+}
 REJECTED = APPROVED | {"chosen_options": ["Reject"]}
 WEEK = 7 * 24 * 3600
 
@@ -125,6 +132,8 @@ def test_a_removal_without_a_decision_needs_an_approval_from_elsewhere(
     refused = run_operator(delete(removal_id))
     assert refused.state == "failed", "a retry would be refused again"
     assert "cannot be run: it awaits approval" in str(refused.error)
+    stale = run_operator(delete(removal_id, decision=APPROVED | {"responded_at": datetime(2026, 1, 2, tzinfo=UTC)}))
+    assert "The decision is from 2026-01-02 00:00:00 UTC, and the removal" in str(stale.error)
     unreadable = run_operator(delete(removal_id, decision={"approved": True}))
     assert "is not the response of a human-in-the-loop task" in str(unreadable.error)
     assert stray.exists()
