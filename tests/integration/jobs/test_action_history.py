@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -104,6 +105,25 @@ def test_a_number_that_is_none_keeps_no_job_from_ending(jobs: Jobs, table: Table
     assert history(jobs, table).of(DATA).runs == 1
 
 
+def test_only_the_attempt_that_ends_a_job_leaves_a_record_and_only_once(jobs: Jobs, table: TableName) -> None:
+    claim = jobs.submit_and_claim(table, [DATA], "w1", plan=plan(**{DATA: "run"}))
+    stale = replace(claim, attempt_id=f"{claim.attempt_id[:-1]}~")
+
+    assert not jobs.finish(stale, JobStatus.COMPLETED, [result(gb_hours=9.0)])
+    assert history(jobs, table).of(DATA) == ActionRecord()
+    for _ in range(2):
+        jobs.finish(claim, JobStatus.COMPLETED, [result()])
+    assert history(jobs, table).of(DATA).runs == 1
+
+
+def test_a_cancelled_job_leaves_no_record(jobs: Jobs, table: TableName) -> None:
+    claim = jobs.submit_and_claim(table, [DATA], "w1", plan=plan(**{DATA: "run"}))
+    jobs.cancel(claim.job.job_id)
+
+    assert not jobs.finish(claim, JobStatus.COMPLETED, [result()])
+    assert history(jobs, table).of(DATA) == ActionRecord()
+
+
 def test_an_action_that_the_plan_skips_reaches_no_engine_and_leaves_no_record(jobs: Jobs, table: TableName) -> None:
     claim = jobs.submit_and_claim(table, [DATA, SNAPSHOTS], "w1", plan=plan(rewrite_data_files="skip", expire_snapshots="run"))
     ran: list[str] = []
@@ -134,6 +154,7 @@ def test_the_histories_of_many_tables_are_one_statement(jobs: Jobs, table: Table
     ended(jobs, table, result())
     tables = [table, other_table, *(TableName("lake", "db", f"t{number}") for number in range(3000))]
 
+    jobs.flush()  # the events of the job, which are written in the background
     statements: list[str] = []
     sa.event.listen(jobs.store.engine, "before_cursor_execute", lambda *heard: statements.append(heard[2]))
     found = jobs.action_histories(tables)
