@@ -13,8 +13,9 @@ invariant: if Airflow does not answer, the result reports the DAGs as unknown, a
 from __future__ import annotations
 
 import logging
+import time
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
@@ -23,7 +24,8 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, quote, urlsplit
 
 from airflow_snowpack.errors import SnowpackError
-from airflow_snowpack.hooks.errors import AirflowRefuses
+from airflow_snowpack.hooks.errors import AirflowRefuses, AirflowUnreachable
+from airflow_snowpack.humanize import duration
 from airflow_snowpack.maintenance.writers import DagsOfTables, Producer
 
 if TYPE_CHECKING:
@@ -42,6 +44,8 @@ HORIZON = timedelta(hours=6)
 """A DAG that is due later delays no rewrite."""
 MAX_TASK_LISTS = 50
 """DAGs whose tasks are read, to distinguish writers from maintenance; all tasks of further DAGs count as writers."""
+LONGEST_READ = timedelta(minutes=2)
+"""A slow Airflow delays maintenance by no more, however many assets and DAGs it has; the DAGs are unknown then."""
 FEW_DAGS = 5
 """So many DAGs are read one by one, instead of all pages of DAGs."""
 LEAST_STARTS = 3
@@ -124,6 +128,7 @@ class TableDags:
     :param catalog_conn_id: of the catalog, if it is not the installation's.
     :param own_run: the ids of a DAG and a run that does not count as a writer that runs.
     :param only: a table; ``None``: all of the catalog.
+    :param clock: seconds that pass.
     """
 
     def __init__(
@@ -133,8 +138,11 @@ class TableDags:
         own_run: tuple[str, str] | None = None,
         *,
         only: TableName | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._rest = rest
+        self._clock = clock
+        self._ends = 0.0
         self._only = None if only is None else only.asset_uri
         self._conn_id = catalog_conn_id
         self._own_run = own_run
@@ -144,6 +152,7 @@ class TableDags:
 
         :raises AirflowUnreachable: Airflow does not answer, or not as its API is documented.
         """
+        self._ends = self._clock() + LONGEST_READ.total_seconds()
         try:
             return self._read(now)
         except (AttributeError, KeyError, TypeError, ValueError) as problem:
@@ -224,7 +233,7 @@ class TableDags:
     def _dag(self, dag_id: str) -> Any:
         """Return a DAG; ``None`` if Airflow has none with this id."""
         path = f"/dags/{quote(dag_id, safe='')}"
-        answer = self._rest.ask("GET", path)
+        answer = self._request("GET", path)
         return None if answer.reports_missing(dag_id) else _body(answer, "GET", path)
 
     def _maintenance(self, dag_ids: list[str]) -> set[Task]:
@@ -234,7 +243,7 @@ class TableDags:
         own: set[Task] = set()
         for dag_id in dag_ids[:MAX_TASK_LISTS]:
             path = f"/dags/{quote(dag_id, safe='')}/tasks"
-            answer = self._rest.ask("GET", path)
+            answer = self._request("GET", path)
             if not answer.is_ok:
                 log.warning("All tasks of the DAG %s count as writers: GET %s: %s", dag_id, path, answer.reason)
                 continue
@@ -264,7 +273,12 @@ class TableDags:
                 return
 
     def _ask(self, method: str, path: str, **arguments: Any) -> Any:
-        return _body(self._rest.ask(method, path, **arguments), method, path)
+        return _body(self._request(method, path, **arguments), method, path)
+
+    def _request(self, method: str, path: str, **arguments: Any) -> Answer:
+        if self._clock() > self._ends:
+            raise AirflowUnreachable(f"{self._rest.where} has not listed its DAGs within {duration(LONGEST_READ)}")
+        return self._rest.ask(method, path, **arguments)
 
 
 def _usual(spans: Collection[timedelta]) -> timedelta | None:

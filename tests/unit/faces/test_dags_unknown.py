@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 import threading
+from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from airflow_snowpack.hooks.table_dags import NO_ANSWER, NOT_CONFIGURED, read_dags_of_tables
+from airflow_snowpack.hooks.api_client import AirflowRest
+from airflow_snowpack.hooks.errors import AirflowUnreachable
+from airflow_snowpack.hooks.table_dags import NO_ANSWER, NOT_CONFIGURED, TableDags, read_dags_of_tables
 from airflow_snowpack.settings import Settings
 
 if TYPE_CHECKING:
@@ -91,3 +95,15 @@ def test_an_airflow_that_cannot_be_reached_fails_no_pass(
 
     assert read_dags_of_tables(Settings.load()).unknown == NO_ANSWER
     assert "dags_of_tables_unknown" in caplog.text
+
+
+@pytest.mark.usefixtures("served")
+def test_an_airflow_that_answers_slowly_is_given_up_after_two_minutes(answers: list[tuple[int, bytes]]) -> None:
+    page = [{"uri": "iceberg://lake/db/t", "producing_tasks": [], "scheduled_dags": [], "consuming_tasks": []}] * 100
+    answers[:] = [(200, json.dumps({"assets": page, "total_entries": 10_000}).encode())]
+    seconds = count(step=14)
+
+    with AirflowRest.from_connection("our_airflow") as rest, pytest.raises(AirflowUnreachable, match="within 2 min"):
+        TableDags(rest, clock=lambda: next(seconds)).read(datetime.now(UTC))
+
+    assert next(seconds) <= 14 * 11
