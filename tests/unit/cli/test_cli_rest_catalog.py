@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 import pytest
 from rest_catalog import FakeRestCatalog, rest_catalog
 
-from airflow_snowpack.cli.commands import assess
 from airflow_snowpack.exit_code import ExitCode
 
 if TYPE_CHECKING:
@@ -25,7 +24,7 @@ COMMANDS = pytest.mark.parametrize("command", [("tables", "assess"), ("policies"
 @pytest.fixture
 def rest(installation: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeRestCatalog]:
     monkeypatch.chdir(installation)
-    monkeypatch.setattr(assess, "ANSWER_WITHIN", timedelta(milliseconds=300))
+    monkeypatch.setattr("airflow_snowpack.cli.commands.assess.ANSWER_WITHIN", timedelta(milliseconds=300))
     with rest_catalog() as running:
         running.tables = {("open",): [], ("closed",): []}
         connection = {"conn_type": "iceberg", "host": running.url}
