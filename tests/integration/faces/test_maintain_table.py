@@ -210,7 +210,7 @@ def test_removing_orphans_of_one_table_again_loads_that_table_alone(
         loaded.clear()
         stray = data / "stray.parquet"
         stray.write_text("stray")
-        os.utime(stray, (0, 0))
+        os.utime(stray, (86_400, 86_400))
         outcome = run_operator(maintain(small_files, actions=["remove_orphan_files"], options=None))
         return str(outcome.xcom["results"][0]["message"])
 
