@@ -54,13 +54,17 @@ class MaintenanceJobTrigger(WaitFor):
         """Cancel the job of a task that was marked or cleared.
 
         Airflow also calls this when another triggerer takes the trigger over; the task is deferred then. An outage of the store
-        may last longer than Airflow waits for this method.
+        may last longer than Airflow waits for this method, and Airflow cancels a trigger again each second until it has ended.
         """
-        if self.owner is not None and not await self._is_deferred():
-            cancelling = asyncio.create_task(self._cancel(self.owner))
+        if self.owner is not None:
+            cancelling = asyncio.create_task(self._cancel_unless_deferred(self.owner))
             _cancelling.add(cancelling)
             cancelling.add_done_callback(_cancelling.discard)
             await asyncio.shield(cancelling)
+
+    async def _cancel_unless_deferred(self, owner: str) -> None:
+        if not await self._is_deferred():
+            await self._cancel(owner)
 
     async def _is_deferred(self) -> bool:
         from airflow_snowpack.airflow.task_ref import TaskRef

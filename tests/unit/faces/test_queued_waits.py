@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import threading
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -43,17 +44,21 @@ class TaskStates:
 
     :ivar state: of every task; an exception is raised.
     :ivar asked: how often it was asked.
+    :ivar ready: it answers when this is set.
     """
 
     def __init__(self) -> None:
         self.state: str | Exception | None = "deferred"
         self.asked = 0
+        self.ready = threading.Event()
+        self.ready.set()
 
     def send(self, message: Any) -> Any:
         from airflow.sdk.execution_time.comms import TaskStatesResult
 
         assert type(message).__name__ == "GetTaskStates", message
         self.asked += 1
+        assert self.ready.wait(LIMIT_S)
         if isinstance(self.state, Exception):
             raise self.state
         (task_id,) = message.task_ids
@@ -208,6 +213,28 @@ def test_tasks_that_are_marked_failed_end_with_their_jobs_in_few_batches(
     assert [jobs.get(job_id).cancelled_by for job_id in job_ids[:2]] == ["guard/run1/maintain[0]", "guard/run1/maintain[1]"]
     assert jobs.holds(claim) is False, "its worker is fenced"
     assert [lock.holder for lock in jobs.locks.list()] == [job_ids[0]], "until its worker has left; the others are free at once"
+
+
+def test_a_trigger_that_is_cancelled_again_while_airflow_is_slow_ends_with_its_job(
+    rounds: TriggerRounds, jobs: Jobs, states: TaskStates
+) -> None:
+    (job_id,) = queued(jobs, 1)
+    states.state = "failed"
+    states.ready.clear()
+
+    async def act(triggerer: Triggerer) -> None:
+        started = await triggerer.start(waiting([job_id]))
+        await rounds.over(1)
+        removing = asyncio.create_task(triggerer.remove(started))
+        while not states.asked:
+            await asyncio.sleep(0.01)
+        await triggerer.remove(started)
+        states.ready.set()
+        await removing
+        while jobs.get(job_id).status is not JobStatus.CANCELLED:
+            await asyncio.sleep(0.01)
+
+    in_triggerer(act)
 
 
 @pytest.mark.parametrize("state", [None, "scheduled", "success", "failed", "removed"])
