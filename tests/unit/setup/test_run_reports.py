@@ -103,7 +103,7 @@ def test_a_soak_report_has_what_the_tests_of_a_promise_have_measured() -> None:
 def test_only_a_soak_run_has_the_tests_that_are_too_long_for_any_other() -> None:
     def chosen(soak: str) -> bool:
         command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "tests/system/test_many_waiting.py"]
-        env = os.environ | {"SNOWPACK_SOAK": soak}
+        env = os.environ | {"SNOWPACK_SOAK": soak, "PYTEST_ADDOPTS": ""}
         done = subprocess.run(command, cwd=TESTS.parent, env=env, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
         return "test_many_waiting.py::" in done.stdout
 
