@@ -39,7 +39,7 @@ def with_orphan(new_table: Callable[..., TableName], load: Callable[[TableName],
 def answered(airflow: RunningAirflow, run: Run, response: dict[str, Any]) -> str:
     """Answer the request of the run, and return the state in which the run ends.
 
-    An answer may come before Airflow has processed that the task waits. Airflow then fails this try, and the next one waits again.
+    An answer may come before Airflow has processed that the task waits. Airflow then fails this try, and the next one waits.
     """
 
     def look() -> str | None:
