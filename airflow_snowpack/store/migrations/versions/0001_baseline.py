@@ -6,8 +6,6 @@ from airflow_snowpack.store.migrations.baseline import builds, interim, jobs, li
 
 revision = "0001_baseline"
 down_revision = None
-branch_labels = None
-depends_on = None
 
 
 def upgrade() -> None:

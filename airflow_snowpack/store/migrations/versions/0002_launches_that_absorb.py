@@ -7,8 +7,6 @@ from alembic import op
 
 revision = "0002_launches_that_absorb"
 down_revision = "0001_baseline"
-branch_labels = None
-depends_on = None
 
 
 def upgrade() -> None:

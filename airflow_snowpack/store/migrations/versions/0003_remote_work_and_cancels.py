@@ -7,8 +7,6 @@ from alembic import op
 
 revision = "0003_remote_work_and_cancels"
 down_revision = "0002_launches_that_absorb"
-branch_labels = None
-depends_on = None
 
 
 def upgrade() -> None:

@@ -7,8 +7,6 @@ from alembic import op
 
 revision = "0004_catalog_identity"
 down_revision = "0003_remote_work_and_cancels"
-branch_labels = None
-depends_on = None
 
 
 def upgrade() -> None:

@@ -9,8 +9,6 @@ from airflow_snowpack.store.dialect import UtcDateTime
 
 revision = "0005_schedule_sources"
 down_revision = "0004_catalog_identity"
-branch_labels = None
-depends_on = None
 
 
 def upgrade() -> None:

@@ -9,8 +9,6 @@ from airflow_snowpack.store.dialect import UtcDateTime
 
 revision = "0006_table_locations"
 down_revision = "0005_schedule_sources"
-branch_labels = None
-depends_on = None
 
 
 def upgrade() -> None:

@@ -9,8 +9,6 @@ from alembic import op
 
 revision = "0007_indexes_for_age_and_owner"
 down_revision = "0006_table_locations"
-branch_labels = None
-depends_on = None
 
 POSITION = {"postgresql": "strpos", "sqlite": "instr"}
 

@@ -9,8 +9,6 @@ from airflow_snowpack.store.dialect import UtcDateTime
 
 revision = "0008_signs_of_life"
 down_revision = "0007_indexes_for_age_and_owner"
-branch_labels = None
-depends_on = None
 
 
 def upgrade() -> None:

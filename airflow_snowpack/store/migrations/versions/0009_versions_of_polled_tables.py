@@ -9,8 +9,6 @@ from airflow_snowpack.store.dialect import UtcDateTime
 
 revision = "0009_versions_of_polled_tables"
 down_revision = "0008_signs_of_life"
-branch_labels = None
-depends_on = None
 
 
 def upgrade() -> None:

@@ -7,8 +7,6 @@ from alembic import op
 
 revision = "0010_gates_in_the_wait_queue"
 down_revision = "0009_versions_of_polled_tables"
-branch_labels = None
-depends_on = None
 
 
 def upgrade() -> None:

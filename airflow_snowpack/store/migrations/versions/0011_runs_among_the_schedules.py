@@ -16,8 +16,6 @@ from airflow_snowpack.store.dialect import UtcDateTime
 
 revision = "0011_runs_among_the_schedules"
 down_revision = "0010_gates_in_the_wait_queue"
-branch_labels = None
-depends_on = None
 
 registered_runs = sa.table(
     "registered_runs",

@@ -7,8 +7,6 @@ from alembic import op
 
 revision = "0012_priorities_and_turns"
 down_revision = "0011_runs_among_the_schedules"
-branch_labels = None
-depends_on = None
 
 # The jobs that wait keep their order within their database. Turn 0 is before every other: a job that a process of the version
 # before submits or requeues meanwhile is next.

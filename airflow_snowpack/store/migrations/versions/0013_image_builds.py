@@ -9,8 +9,6 @@ from airflow_snowpack.store.dialect import UtcDateTime
 
 revision = "0013_image_builds"
 down_revision = "0012_priorities_and_turns"
-branch_labels = None
-depends_on = None
 
 
 def upgrade() -> None:

@@ -9,8 +9,6 @@ from airflow_snowpack.store.dialect import UtcDateTime
 
 revision = "0014_image_waits"
 down_revision = "0013_image_builds"
-branch_labels = None
-depends_on = None
 
 
 def upgrade() -> None:

@@ -9,8 +9,6 @@ from airflow_snowpack.store.dialect import UtcDateTime
 
 revision = "0015_image_attempts"
 down_revision = "0014_image_waits"
-branch_labels = None
-depends_on = None
 
 
 def upgrade() -> None:

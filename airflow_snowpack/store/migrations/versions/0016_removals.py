@@ -9,8 +9,6 @@ from airflow_snowpack.store.dialect import UtcDateTime
 
 revision = "0016_removals"
 down_revision = "0015_image_attempts"
-branch_labels = None
-depends_on = None
 
 
 def upgrade() -> None:

@@ -9,8 +9,6 @@ from airflow_snowpack.store.dialect import UtcDateTime
 
 revision = "0017_fleet_passes"
 down_revision = "0016_removals"
-branch_labels = None
-depends_on = None
 
 
 def upgrade() -> None:

@@ -9,8 +9,6 @@ from airflow_snowpack.store.dialect import UtcDateTime
 
 revision = "0019_plans_of_jobs"
 down_revision = "0018_table_health"
-branch_labels = None
-depends_on = None
 
 
 def upgrade() -> None:
