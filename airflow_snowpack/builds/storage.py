@@ -20,7 +20,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property, partial
@@ -143,7 +143,7 @@ class Storage:
         """
 
         def put() -> None:
-            with self._whole(path) if self.is_local else self._fs.open_output_stream(self._at(path)) as file:
+            with self._opened(path) as file:
                 file.write(data)
 
         self._put(path, put, tries)
@@ -193,12 +193,9 @@ class Storage:
     def upload(self, local: Path, path: str) -> None:
         """Create or replace an object from a local file."""
 
+        # Not by pyarrow's copy_files, which returns without an error when the last request of an upload has failed.
         def put() -> None:
-            if not self.is_local:
-                here = fs.LocalFileSystem()
-                fs.copy_files(str(local), self._at(path), source_filesystem=here, destination_filesystem=self._fs)
-                return
-            with self._whole(path) as file, local.open("rb") as source:
+            with self._opened(path) as file, local.open("rb") as source:
                 shutil.copyfileobj(source, file, CHUNK_BYTES)
 
         self._put(path, put)
@@ -297,6 +294,10 @@ class Storage:
 
     def _put(self, path: str, put: Callable[[], None], tries: int = TRIES) -> None:
         self._tried("write", path, put if self.is_local else partial(_unbroken, put), tries)
+
+    def _opened(self, path: str) -> AbstractContextManager[Any]:
+        """Open an object for writing; an error of the last request is raised when it is closed."""
+        return self._whole(path) if self.is_local else self._fs.open_output_stream(self._at(path))
 
     @contextmanager
     def _whole(self, path: str) -> Iterator[IO[bytes]]:

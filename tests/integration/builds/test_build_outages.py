@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, TypeVar
 import pytest
 from built_runs import DATASET, DAY, MIDNIGHT, MovedClock, begun, built, current_run, folders, published
 from failing_storage import every_third, failing_storage
+from pyarrow import fs
+from s3_server import BUCKET, s3_server
 
 from airflow_snowpack.builds import layout
 from airflow_snowpack.builds.cleanup import cleanup
@@ -67,6 +69,22 @@ def test_a_storage_that_fails_every_third_call_costs_time_and_nothing_else(regis
     assert current_run(sound) == "20260103T000000Z"
     assert folders(sound, "data/") == ["20260103T000000Z", "20260104T000000Z"]
     assert len(list(sound.objects("data/"))) == 2 * 2 * 2, "two runs of two shards, with one attempt each"
+
+
+def test_an_upload_whose_last_request_fails_is_repeated_and_then_raises(tmp_path: Path) -> None:
+    shard = tmp_path / "shard.parquet"
+    shard.write_bytes(b"rows")
+    failures = [True, True, False, True, True, True]
+
+    with s3_server(before=lambda request: request.method != "PUT" or not failures.pop(0)) as options:
+        once = {**options, "retry_strategy": fs.AwsStandardS3RetryStrategy(max_attempts=1)}
+        storage = Storage(f"s3://{BUCKET}/flights", once, sleep=lambda seconds: None)
+        storage.upload(shard, "data/1/shard.parquet")
+        assert storage.read("data/1/shard.parquet") == b"rows"
+        with pytest.raises(StorageFailed, match="SLOW_DOWN"):
+            storage.upload(shard, "data/2/shard.parquet")
+        assert [found.path for found in storage.objects("data/")] == ["data/1/shard.parquet"]
+    assert failures == []
 
 
 def test_a_pointer_that_cannot_be_set_fails_the_run_and_stays_what_it_was(
