@@ -251,7 +251,7 @@ def _compare_in_sql(catalog: SqlCatalog, known: Known) -> tuple[Settled, Changed
             if name.database not in there:
                 there[name.database] = neighbours(catalog, name)
             settled[name] = TableNotFound(name.dotted, catalog.name, there[name.database])
-        elif _is_same(location, version):
+        elif is_same_file(location, version):
             settled[name] = None
         else:
             changed[name] = partial(_read_metadata, catalog, name, location)
@@ -302,15 +302,16 @@ def _read_metadata(catalog: SqlCatalog, name: TableName, location: str) -> Table
         metadata = FromInputFile.table_metadata(load_file_io(catalog.properties, location).new_input(location))
         io = load_file_io({**catalog.properties, **metadata.properties}, location)
     except unreadable_errors() as error:
-        raise TableUnreadable(str(name), error) from error
+        raise TableUnreadable(name.dotted, error) from error
     return Table(name.identifier, metadata, location, io, catalog)
 
 
 def _load_changed(refs: RestCatalog, whole: RestCatalog, name: TableName, version: str | None) -> Table | None:
-    if version is not None and _is_same(load_table(refs, name).metadata_location, version):
+    if version is not None and is_same_file(load_table(refs, name).metadata_location, version):
         return None
     return load_table(whole, name)
 
 
-def _is_same(location: str | None, version: str | None) -> bool:
+def is_same_file(location: str | None, version: str | None) -> bool:
+    """Return whether two locations of metadata are the same file, of a name that is written once."""
     return location is not None and location == version and UNIQUE_FILE.search(location) is not None

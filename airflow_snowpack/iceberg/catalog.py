@@ -266,7 +266,7 @@ def load_table(catalog: Catalog, name: TableName) -> Table:
     except connection_errors() as error:
         raise CatalogUnreachable(catalog.name, error) from error
     except unreadable_errors() as error:
-        raise TableUnreadable(str(name), error) from error
+        raise TableUnreadable(name.dotted, error) from error
 
 
 def with_snapshots(catalog: RestCatalog, mode: str) -> RestCatalog:

@@ -18,22 +18,31 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote_plus
 
+from airflow_snowpack.iceberg.avro_columns import AvroColumns, read_blocks
 from airflow_snowpack.iceberg.catalog import connection_errors, unreadable_errors
 from airflow_snowpack.iceberg.locations import normalise
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from pyiceberg.io import FileIO
-    from pyiceberg.manifest import DataFile, ManifestEntry, ManifestFile
+    from pyiceberg.manifest import ManifestFile
     from pyiceberg.table import Table
     from pyiceberg.table.snapshots import Snapshot
 
     PartitionKey = tuple[int, tuple[Any, ...]]
+    Place = tuple[str, int, int, int, tuple[Any, ...], int]
 
-# The column of a position-delete file that names the data file (Iceberg specification, reserved field ids).
+# Field ids of the Iceberg specification, of manifests and of position-delete files.
+STATUS, SNAPSHOT_ID, SEQUENCE, PATH, FORMAT, PARTITION, RECORDS, BYTES = 0, 1, 3, 100, 101, 102, 103, 104
+LOWER_BOUNDS, UPPER_BOUNDS, CONTENT, REFERENCED_DATA_FILE, CONTENT_BYTES = 125, 128, 134, 143, 145
 DELETE_PATH_FIELD = 2147483546
-REFERENCED_DATA_FILE_FIELD = 143
+DELETED, EQUALITY_DELETES = 2, 2
+REQUIRED = (STATUS, PATH, BYTES, RECORDS, PARTITION)
+COLUMNS = (STATUS, SEQUENCE, PATH, BYTES, RECORDS, PARTITION)
+ABOUT_ONE_FILE = (REFERENCED_DATA_FILE, LOWER_BOUNDS, UPPER_BOUNDS)
+DATA_READER = AvroColumns(COLUMNS, required=REQUIRED)
+DELETE_READER = AvroColumns((*COLUMNS, CONTENT, FORMAT, *ABOUT_ONE_FILE), required=(*REQUIRED, CONTENT, FORMAT))
 
 
 class MetadataReader:
@@ -73,7 +82,7 @@ class MetadataReader:
     def contents(self, manifest: ManifestFile) -> tuple[LiveFile | LiveDelete, ...]:
         """Return the files that are live in a manifest."""
         if manifest.manifest_path not in self._contents:
-            self._contents[manifest.manifest_path] = read_entries(manifest, self.io, self.table.format_version)
+            self._contents[manifest.manifest_path] = read_entries(manifest, self.io)
         return self._contents[manifest.manifest_path]
 
     def files(self, branch: str | None = None) -> TableFiles:
@@ -208,14 +217,47 @@ def read_manifest_list(snapshot: Snapshot, io: FileIO) -> list[ManifestFile]:
         raise ValueError(f"{snapshot.manifest_list} is not a valid manifest list: {error!r}") from error
 
 
-def read_entries(manifest: ManifestFile, io: FileIO, format_version: int) -> tuple[LiveFile | LiveDelete, ...]:
-    """Open a manifest and return its live files; those of a data manifest are data files, the others delete files."""
+def read_entries(manifest: ManifestFile, io: FileIO) -> tuple[LiveFile | LiveDelete, ...]:
+    """Open a manifest and return its live files; those of a data manifest are data files, the others delete files.
+
+    :raises OSError: the manifest cannot be opened.
+    :raises ValueError: it is damaged.
+    """
     from pyiceberg.manifest import ManifestContent
 
+    entries = read_blocks(io.new_input(manifest.manifest_path))
     # Equal and not identical: in format version 1 the content is left out, and PyIceberg reads a bare 0.
     if manifest.content == ManifestContent.DATA:
-        return tuple(_live_file(entry) for entry in manifest.fetch_manifest_entry(io))
-    return tuple(_live_delete(entry, manifest) for entry in _delete_entries(manifest, io, format_version))
+        return tuple(LiveFile(*place) for place, _ in _live(manifest, DATA_READER.rows(entries)))
+    found = list[LiveDelete]()
+    for place, (content, format_, *about) in _live(manifest, DELETE_READER.rows(entries)):
+        kind = kind_of(content, format_)
+        about_one = None if kind is DeleteKind.EQUALITY else only_data_file(*about)
+        found.append(LiveDelete(*place, kind=kind, data_file=about_one))
+    return tuple(found)
+
+
+def _live(manifest: ManifestFile, rows: Iterator[tuple[Any, ...]]) -> Iterator[tuple[Place, tuple[Any, ...]]]:
+    for status, sequence, path, size, records, partition, *rest in rows:
+        if status != DELETED:
+            # Added entries leave it out and have the manifest's (Iceberg specification, sequence number inheritance).
+            sequence = (manifest.sequence_number or 0) if sequence is None else sequence
+            yield (path, size, records, manifest.partition_spec_id, partition, sequence), tuple(rest)
+
+
+def kind_of(content: int, file_format: str) -> DeleteKind:
+    """Return the kind of a delete file."""
+    if content == EQUALITY_DELETES:
+        return DeleteKind.EQUALITY
+    return DeleteKind.VECTOR if file_format.upper() == "PUFFIN" else DeleteKind.POSITION
+
+
+def only_data_file(referenced: str | None, lower: list[tuple[int, bytes]] | None, upper: Any) -> str | None:
+    """Return the one data file of a position-delete file: by its own field, or because its lower and upper path are equal."""
+    if referenced:
+        return referenced
+    lowest, highest = (dict(bounds or ()).get(DELETE_PATH_FIELD) for bounds in (lower, upper))
+    return lowest.decode() if lowest and lowest == highest else None
 
 
 def partition_label(table: Table, key: PartitionKey) -> str:
@@ -224,65 +266,3 @@ def partition_label(table: Table, key: PartitionKey) -> str:
 
     spec_id, values = key
     return unquote_plus(table.specs()[spec_id].partition_to_path(Record(*values), table.schema()))
-
-
-def _live_file(entry: ManifestEntry) -> LiveFile:
-    file = entry.data_file
-    sequence = entry.sequence_number or 0
-    return LiveFile(file.file_path, file.file_size_in_bytes, file.record_count, file.spec_id, _values(file), sequence)
-
-
-def _live_delete(entry: ManifestEntry, manifest: ManifestFile) -> LiveDelete:
-    from pyiceberg.manifest import DataFileContent, FileFormat
-
-    file = entry.data_file
-    if file.content == DataFileContent.EQUALITY_DELETES:
-        kind, about = DeleteKind.EQUALITY, None
-    else:
-        kind = DeleteKind.VECTOR if file.file_format is FileFormat.PUFFIN else DeleteKind.POSITION
-        about = _only_data_file(file)
-    # Added entries leave it out and have the manifest's (Iceberg specification, sequence number inheritance).
-    sequence = manifest.sequence_number if entry.sequence_number is None else entry.sequence_number
-    place = (manifest.partition_spec_id, _values(file), sequence)
-    return LiveDelete(file.file_path, file.file_size_in_bytes, file.record_count, *place, kind, about)
-
-
-def _delete_entries(manifest: ManifestFile, io: FileIO, format_version: int) -> list[ManifestEntry]:
-    """Return the live entries of a delete manifest, with the column that names the data file of a deletion vector."""
-    from pyiceberg.avro.file import AvroFile
-    from pyiceberg.manifest import (
-        MANIFEST_ENTRY_SCHEMAS,
-        DataFile,
-        DataFileContent,
-        FileFormat,
-        ManifestEntry,
-        ManifestEntryStatus,
-    )
-
-    if format_version < 3:
-        return manifest.fetch_manifest_entry(io)
-    # PyIceberg 0.12 reads every manifest with the columns of format version 2, so this reads it with those of version 3.
-    with AvroFile[ManifestEntry](
-        io.new_input(manifest.manifest_path),
-        MANIFEST_ENTRY_SCHEMAS[3],
-        read_types={-1: ManifestEntry, 2: DataFile},
-        read_enums={0: ManifestEntryStatus, 101: FileFormat, 134: DataFileContent},
-    ) as reader:
-        return [entry for entry in reader if entry.status is not ManifestEntryStatus.DELETED]
-
-
-def _only_data_file(file: DataFile) -> str | None:
-    """Return the one data file of a position-delete file: by its own field, or because its lower and upper path are equal."""
-    from pyiceberg.manifest import DATA_FILE_TYPE
-
-    columns = [column.field_id for column in DATA_FILE_TYPE[3].fields]
-    position = columns.index(REFERENCED_DATA_FILE_FIELD)
-    if len(file) > position and file[position]:
-        return str(file[position])
-    lowest = (file.lower_bounds or {}).get(DELETE_PATH_FIELD)
-    highest = (file.upper_bounds or {}).get(DELETE_PATH_FIELD)
-    return lowest.decode() if lowest and lowest == highest else None
-
-
-def _values(file: DataFile) -> tuple[Any, ...]:
-    return tuple(file.partition[position] for position in range(len(file.partition)))

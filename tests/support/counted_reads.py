@@ -8,6 +8,7 @@ assert reads.of_catalog == 1
 
 from __future__ import annotations
 
+import logging
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -55,11 +56,10 @@ def counted_reads(of: sa.Engine | None = None) -> Iterator[Reads]:
     from pyiceberg.manifest import ManifestFile
     from pyiceberg.serializers import FromInputFile
 
-    from airflow_snowpack.iceberg.avro_columns import AvroColumns
+    from airflow_snowpack.iceberg.avro_columns import log as columns_read
 
     reads = Reads()
     read_metadata, read_manifest = FromInputFile.table_metadata, ManifestFile.fetch_manifest_entry
-    read_columns = AvroColumns.rows
 
     def metadata(input_file: Any, *rest: Any) -> Any:
         reads.metadata.append(input_file.location)
@@ -69,21 +69,26 @@ def counted_reads(of: sa.Engine | None = None) -> Iterator[Reads]:
         reads.manifests.append(self.manifest_path)
         return read_manifest(self, *rest, **named)
 
-    def columns(self: AvroColumns, file: Any) -> Any:
-        reads.manifests.append(file.location)
-        return read_columns(self, file)
+    def columns(record: logging.LogRecord) -> bool:
+        reads.manifests.append(record.args[0])  # type: ignore[index, arg-type]
+        return False
 
     def statement(conn: sa.Connection, _cursor: Any, text: str, *_: Any) -> None:
         if of is None or conn.engine.url.database == of.url.database:
             reads.statements.append((conn.engine.url.database, text))
 
     sa.event.listen(sa.Engine, "before_cursor_execute", statement)
+    level = columns_read.level
+    columns_read.setLevel(logging.DEBUG)
+    columns_read.addFilter(columns)
+    assert columns_read.isEnabledFor(logging.DEBUG)
     try:
         with (
             mock.patch.object(FromInputFile, "table_metadata", staticmethod(metadata)),
             mock.patch.object(ManifestFile, "fetch_manifest_entry", manifest),
-            mock.patch.object(AvroColumns, "rows", columns),
         ):
             yield reads
     finally:
+        columns_read.removeFilter(columns)
+        columns_read.setLevel(level)
         sa.event.remove(sa.Engine, "before_cursor_execute", statement)

@@ -15,6 +15,8 @@ MIN_SIZE_SHARE = 0.75
 MAX_SIZE_SHARE = 1.8
 MANIFEST_TARGET_PROPERTY = "commit.manifest.target-size-bytes"
 MANIFEST_TARGET = 8 * 1024**2
+DELETE_TARGET_PROPERTY = "write.delete.target-file-size-bytes"
+DELETE_TARGET = 64 * 1024**2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +62,21 @@ class HealthBounds:
 
 
 def manifest_target(properties: Mapping[str, str]) -> int:
-    """Return the size of a good manifest by the table's property; Iceberg's default when that is not a positive whole number."""
-    text = properties.get(MANIFEST_TARGET_PROPERTY, "")
-    return int(text) if text.isdecimal() and int(text) > 0 else MANIFEST_TARGET
+    """Return the size of a good manifest by the table's property."""
+    return bytes_of(properties, MANIFEST_TARGET_PROPERTY, MANIFEST_TARGET)
+
+
+def bytes_of(properties: Mapping[str, str], name: str, default: int) -> int:
+    """Return a size that a table's property sets; Iceberg's default when that is not a positive whole number."""
+    text = properties.get(name, "")
+    return int(text) if _is_size(text) else default
+
+
+def unusable_sizes(properties: Mapping[str, str]) -> dict[str, str]:
+    """Return the properties with a size that is not one, for which the defaults are used."""
+    names = (MANIFEST_TARGET_PROPERTY, DELETE_TARGET_PROPERTY)
+    return {name: properties[name] for name in names if name in properties and not _is_size(properties[name])}
+
+
+def _is_size(text: str) -> bool:
+    return text.isdecimal() and int(text) > 0

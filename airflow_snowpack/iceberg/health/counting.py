@@ -18,7 +18,24 @@ from airflow_snowpack.iceberg.avro_columns import AvroColumns
 from airflow_snowpack.iceberg.health.deletes import DeleteIndex
 from airflow_snowpack.iceberg.health.encoding import COUNTS
 from airflow_snowpack.iceberg.health.file_counts import FileCounts
-from airflow_snowpack.iceberg.metadata_reader import DELETE_PATH_FIELD, REFERENCED_DATA_FILE_FIELD
+from airflow_snowpack.iceberg.metadata_reader import (
+    ABOUT_ONE_FILE,
+    BYTES,
+    CONTENT,
+    CONTENT_BYTES,
+    DELETED,
+    EQUALITY_DELETES,
+    FORMAT,
+    PARTITION,
+    PATH,
+    RECORDS,
+    SEQUENCE,
+    SNAPSHOT_ID,
+    STATUS,
+    DeleteKind,
+    kind_of,
+    only_data_file,
+)
 
 if TYPE_CHECKING:
     from pyiceberg.manifest import ManifestFile
@@ -27,9 +44,6 @@ if TYPE_CHECKING:
     from airflow_snowpack.iceberg.health.bounds import HealthBounds
     from airflow_snowpack.iceberg.metadata_reader import PartitionKey
 
-# Field ids of the Iceberg specification.
-STATUS, SNAPSHOT_ID, SEQUENCE, PATH, FORMAT, PARTITION, RECORDS, BYTES = 0, 1, 3, 100, 101, 102, 103, 104
-LOWER_BOUNDS, UPPER_BOUNDS, CONTENT, CONTENT_BYTES = 125, 128, 134, 145
 LEFT_OUT = -1
 COLUMNS = (STATUS, SNAPSHOT_ID, SEQUENCE, PARTITION, RECORDS, BYTES)
 REQUIRED = (STATUS, PARTITION, RECORDS, BYTES)
@@ -37,11 +51,9 @@ DATA_READER = AvroColumns((*COLUMNS, LEFT_OUT), required=REQUIRED)
 MATCHED_DATA_READER = AvroColumns((*COLUMNS, PATH), required=(*REQUIRED, PATH))
 """For a snapshot with deletes."""
 DELETE_READER = AvroColumns(
-    (*COLUMNS, CONTENT, FORMAT, CONTENT_BYTES, REFERENCED_DATA_FILE_FIELD, LOWER_BOUNDS, UPPER_BOUNDS),
+    (*COLUMNS, CONTENT, FORMAT, CONTENT_BYTES, *ABOUT_ONE_FILE),
     required=(*REQUIRED, CONTENT, FORMAT),
 )
-DELETED = 2
-EQUALITY_DELETES = 2
 SMALLEST_BUCKET_BITS = 20
 
 PLACES = {name: place for place, name in enumerate(COUNTS)}
@@ -49,9 +61,10 @@ DATA_FILES, DATA_BYTES, DATA_RECORDS = PLACES["data_files"], PLACES["bytes"], PL
 SMALL, LARGE, WITH_DELETES = PLACES["small_files"], PLACES["large_files"], PLACES["with_deletes_files"]
 POSITIONS, EQUALITIES, VECTORS = (PLACES[name] for name in ("position_delete_files", "equality_delete_files", "deletion_vectors"))
 DELETE_BYTES = PLACES["delete_bytes"]
-NEWEST = len(COUNTS)
-"""The place after the counts: when the newest file was committed, in milliseconds; 0 when that is not known."""
-EMPTY = (0,) * (NEWEST + 1)
+NEWEST, DATA_MANIFESTS, DELETE_MANIFESTS, OWN_DELETES = range(len(COUNTS), len(COUNTS) + 4)
+"""The places after the counts: when the newest file was committed, in milliseconds (0 when that is not known), in how many
+manifests files are, and how many data files have delete files of their own."""
+EMPTY = (0,) * (OWN_DELETES + 1)
 
 
 class Counting:
@@ -65,6 +78,7 @@ class Counting:
         self._committed_ms = committed_ms
         self._deletes: DeleteIndex | None = None
         self._specs: dict[int, dict[tuple[Any, ...], list[int]]] = {}
+        self._of_manifest: dict[tuple[Any, ...], list[int]] = {}
         self._sizes = [0] * 64
         self.deleted_positions = self.deleted_equalities = 0
 
@@ -72,10 +86,15 @@ class Counting:
         """Count the live entries of a delete manifest."""
         index = self._deletes = self._deletes or DeleteIndex(self._bounds)
         spec_id, partitions, added_by = manifest.partition_spec_id, self._of_spec(manifest), manifest.added_snapshot_id or 0
+        of_manifest = self._of_manifest
+        of_manifest.clear()
         for status, snapshot_id, sequence, values, records, size, content, format_, part, *about in DELETE_READER.rows(file):
             if status == DELETED:
                 continue
-            counts, key = partitions.setdefault(values, list(EMPTY)), (spec_id, values)
+            counts, key = of_manifest.get(values), (spec_id, values)
+            if counts is None:
+                counts = of_manifest[values] = _counts_of(values, partitions)
+                counts[DELETE_MANIFESTS] += 1
             committed_ms = self._committed_ms.get(snapshot_id or added_by, 0)
             counts[NEWEST] = max(counts[NEWEST], committed_ms)
             # Added entries leave it out and have the manifest's (Iceberg specification, sequence number inheritance).
@@ -86,12 +105,12 @@ class Counting:
                 self.deleted_equalities += records
                 index.add_for_partition(key, sequence, equality=True)
                 continue
-            is_vector = format_.upper() == "PUFFIN"
+            is_vector = kind_of(content, format_) is DeleteKind.VECTOR
             counts[VECTORS if is_vector else POSITIONS] += 1
             # Several deletion vectors share a file.
             counts[DELETE_BYTES] += part if is_vector and part is not None else size
             self.deleted_positions += records
-            if (path := _only_data_file(*about)) is not None:
+            if (path := only_data_file(*about)) is not None:
                 index.add_for_file(path, key, records)
             else:
                 index.add_for_partition(key, sequence, equality=False)
@@ -99,19 +118,25 @@ class Counting:
     def add_data(self, manifest: ManifestFile, file: AvroBlocks) -> None:
         """Count the live entries of a data manifest."""
         deletes, committed_ms, sizes = self._deletes, self._committed_ms, self._sizes
+        named = deletes.named if deletes is not None else ()
         low, high = self._bounds.min_file_size_bytes, self._bounds.max_file_size_bytes
         spec_id, partitions, added_by = manifest.partition_spec_id, self._of_spec(manifest), manifest.added_snapshot_id or 0
         reader = DATA_READER if deletes is None else MATCHED_DATA_READER
+        of_manifest = self._of_manifest
+        of_manifest.clear()
         for status, snapshot_id, sequence, values, records, size, path in reader.rows(file):
             if status == DELETED:
                 continue
-            counts = partitions.get(values)
+            counts = of_manifest.get(values)
             if counts is None:
-                counts = partitions[values] = list(EMPTY)
+                counts = of_manifest[values] = _counts_of(values, partitions)
+                counts[DATA_MANIFESTS] += 1
             counts[DATA_FILES] += 1
             counts[DATA_BYTES] += size
             counts[DATA_RECORDS] += records
             sizes[(size >> SMALLEST_BUCKET_BITS).bit_length()] += 1
+            if named and hash(path) in named:
+                counts[OWN_DELETES] += 1
             if size < low:
                 counts[SMALL] += 1
                 counts[SMALL + 1] += size
@@ -128,7 +153,7 @@ class Counting:
                 counts[NEWEST] = newest
 
     def partitions(self) -> Iterator[tuple[PartitionKey, list[int]]]:
-        """Return the counts of each partition, in the order of :data:`COUNTS` and with :data:`NEWEST`."""
+        """Return the counts of each partition, in the order of :data:`COUNTS`, and what follows them."""
         for spec_id, partitions in self._specs.items():
             for values, counts in partitions.items():
                 yield (spec_id, values), counts
@@ -142,17 +167,16 @@ class Counting:
         return self._specs.setdefault(manifest.partition_spec_id, {})
 
 
+def _counts_of(values: tuple[Any, ...], partitions: dict[tuple[Any, ...], list[int]]) -> list[int]:
+    counts = partitions.get(values)
+    if counts is None:
+        counts = partitions[values] = list(EMPTY)
+    return counts
+
+
 def total(counts: Iterable[list[int]]) -> FileCounts:
     """Return the sum of some partitions."""
     sums = list(EMPTY)
     for each in counts:
         sums = list(map(add, sums, each))
     return FileCounts(**dict(zip(COUNTS, sums, strict=False)))
-
-
-def _only_data_file(referenced: str | None, lower: list[tuple[int, bytes]] | None, upper: Any) -> str | None:
-    """Return the one data file of a position-delete file: by its own field, or because its lower and upper path are equal."""
-    if referenced:
-        return referenced
-    lowest, highest = (dict(bounds or ()).get(DELETE_PATH_FIELD) for bounds in (lower, upper))
-    return lowest.decode() if lowest and lowest == highest else None

@@ -11,6 +11,8 @@ from bisect import bisect_left, bisect_right
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from airflow_snowpack.iceberg.health.bounds import HealthBounds
     from airflow_snowpack.iceberg.metadata_reader import PartitionKey
 
@@ -58,6 +60,11 @@ class DeleteIndex:
         for kind in (self._positions, self._equalities):
             for key, sequences in kind.items():
                 kind[key] = _sorted(sequences)
+
+    @property
+    def named(self) -> Collection[int]:
+        """The hashes of the paths of data files that have a delete file of their own."""
+        return self._by_path.keys()
 
     def is_concerned(self, key: PartitionKey) -> bool:
         """Whether data files of the partition can have deletes; those of other partitions need not be matched."""

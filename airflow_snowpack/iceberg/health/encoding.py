@@ -28,7 +28,7 @@ from airflow_snowpack.iceberg.health.model import (
 )
 from airflow_snowpack.iceberg.health.numbers import TableNumbers
 
-FORMAT = 1
+FORMAT = 2
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MICROSECOND = timedelta(microseconds=1)
 COUNTS = tuple(field.name for field in fields(FileCounts))
@@ -58,7 +58,7 @@ def encode(health: TableHealth) -> str:
         (health.read_at - EPOCH) // MICROSECOND,
         bounds_of(health.bounds),
         totals_of(health.totals),
-        [log.ids, log.parents, log.committed_ms, log.operations],
+        [log.ids, log.parents, log.committed_ms, log.operations, log.added, log.dropped],
         [ref_of(ref) for ref in health.refs],
         health.file_sizes,
         [_encode_partition(partition) for partition in health.partitions],
@@ -90,16 +90,20 @@ def decode(text: str) -> TableHealth:
 
 def _encode_partition(partition: PartitionHealth) -> list[Any]:
     newest_at = partition.newest_at and round(partition.newest_at.timestamp() * 1000)
-    return [partition.spec_id, partition.values, partition.label, newest_at, *counts_of(partition)]
+    own = (partition.data_manifests, partition.delete_manifests, partition.own_deletes_files)
+    return [partition.spec_id, partition.values, partition.label, newest_at, *own, *counts_of(partition)]
 
 
 def _decode_partition(encoded: list[Any]) -> PartitionHealth:
-    spec_id, values, label, newest_at, *counts = encoded
+    spec_id, values, label, newest_at, data_manifests, delete_manifests, own_deletes_files, *counts = encoded
     return PartitionHealth(
         spec_id=spec_id,
         values=tuple(values),
         label=label,
         newest_at=None if newest_at is None else moment(newest_at),
+        data_manifests=data_manifests,
+        delete_manifests=delete_manifests,
+        own_deletes_files=own_deletes_files,
         **dict(zip(COUNTS, counts, strict=True)),
     )
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from airflow_snowpack.iceberg.avro_columns import AvroColumns, read_blocks
-from airflow_snowpack.iceberg.health.counting import BYTES, DELETED, PATH, STATUS
-from airflow_snowpack.iceberg.metadata_reader import read_manifest_list
+from airflow_snowpack.iceberg.metadata_reader import BYTES, DELETED, PATH, STATUS, read_manifest_list
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -28,6 +27,7 @@ def read_expirable_bytes(table: Table, expired: Collection[int]) -> int:
     """
     gone: dict[str, ManifestFile] = {}
     kept: dict[str, ManifestFile] = {}
+    expired = frozenset(expired)
     for snapshot in table.metadata.snapshots:
         into = gone if snapshot.snapshot_id in expired else kept
         into.update({manifest.manifest_path: manifest for manifest in read_manifest_list(snapshot, table.io)})

@@ -28,12 +28,17 @@ class PartitionHealth(FileCounts):
     :param label: such as ``month=3/carrier=UA``; empty for files without partition values.
     :param newest_at: when a writer last committed a file to it that is still there. Commits that only rewrite files do not count.
         ``None`` when the table has forgotten the snapshot.
+    :param data_manifests, delete_manifests: that have files of it.
+    :param own_deletes_files: data files with a delete file that applies to them alone.
     """
 
     spec_id: int
     values: tuple[Any, ...]
     label: str
     newest_at: datetime | None = None
+    data_manifests: int = 0
+    delete_manifests: int = 0
+    own_deletes_files: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,12 +76,16 @@ class SnapshotLog(Sequence[SnapshotHealth]):
     """All snapshots of a table, oldest first, kept as columns: a table may have ten thousand of them.
 
     :param committed_ms: milliseconds since 1970.
+    :param added: how many data files, delete files and manifests each of them has that its parent does not have.
+    :param dropped: how many of its parent's it does not have. Both by the summaries of the commits.
     """
 
     ids: tuple[int, ...] = ()
     parents: tuple[int | None, ...] = ()
     committed_ms: tuple[int, ...] = ()
     operations: tuple[str, ...] = ()
+    added: tuple[int, ...] = ()
+    dropped: tuple[int, ...] = ()
 
     @property
     def oldest_at(self) -> datetime | None:
@@ -128,6 +137,8 @@ class TableHealth(FileCounts):
     :param table: ``database.table``.
     :param read_at: when it was read.
     :param totals: the totals of the current snapshot's summary, as :func:`.read_numbers` returns them.
+    :param empty_data_manifests, empty_delete_manifests: without live files; the next commit drops them.
+    :param outdated_data_manifests, outdated_delete_manifests: of older partition specs.
     :param small_manifests: manifests that are smaller than half of ``commit.manifest.target-size-bytes``.
     :param metadata_bytes: the size of the metadata file; ``None`` when the storage does not report it.
     :param expirable_bytes: bytes of files that only expired snapshots need; ``None`` when that was not requested.
@@ -154,6 +165,10 @@ class TableHealth(FileCounts):
     totals: TableNumbers
     data_manifests: int = 0
     delete_manifests: int = 0
+    empty_data_manifests: int = 0
+    empty_delete_manifests: int = 0
+    outdated_data_manifests: int = 0
+    outdated_delete_manifests: int = 0
     manifests_bytes: int = 0
     small_manifests: int = 0
     metadata_bytes: int | None = None

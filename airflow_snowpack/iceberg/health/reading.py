@@ -14,18 +14,18 @@ from airflow_snowpack.iceberg.avro_columns import AvroBlocks, read_blocks
 from airflow_snowpack.iceberg.catalog import unreadable_errors
 from airflow_snowpack.iceberg.errors import TableUnreadable
 from airflow_snowpack.iceberg.health.bounds import HealthBounds, manifest_target
-from airflow_snowpack.iceberg.health.counting import NEWEST, Counting, total
+from airflow_snowpack.iceberg.health.counting import DATA_MANIFESTS, DELETE_MANIFESTS, NEWEST, OWN_DELETES, Counting, total
 from airflow_snowpack.iceberg.health.expirable import read_expirable_bytes
 from airflow_snowpack.iceberg.health.model import (
     MAX_PARTITIONS,
     PartitionHealth,
     Ref,
-    SnapshotLog,
     SpecField,
     TableHealth,
     moment,
 )
 from airflow_snowpack.iceberg.health.numbers import TableNumbers, numbers_of_summary
+from airflow_snowpack.iceberg.health.snapshots import read_snapshots
 from airflow_snowpack.iceberg.metadata_reader import partition_label, read_manifest_list
 
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from pyiceberg.schema import Schema
     from pyiceberg.table import Table
 
+    from airflow_snowpack.iceberg.health.model import SnapshotLog
     from airflow_snowpack.iceberg.metadata_reader import PartitionKey
 
 READERS = 4
@@ -68,7 +69,7 @@ def read_health(
 def _read_health(table: Table, now: datetime, bounds: HealthBounds) -> TableHealth:
     snapshot, metadata = table.current_snapshot(), table.metadata
     manifests = [] if snapshot is None else read_manifest_list(snapshot, table.io)
-    log = _snapshots(table)
+    log = read_snapshots(metadata)
     counting = _count(table.io, manifests, bounds, log)
     partitions = dict(counting.partitions())
     listed = sorted(partitions, key=lambda key: _improvable(partitions[key], bounds), reverse=True)
@@ -162,6 +163,9 @@ def _listed(
             values=tuple(map(as_json, key[1])),
             label=partition_label(table, key),
             newest_at=moment(counts[key][NEWEST]) if counts[key][NEWEST] else None,
+            data_manifests=counts[key][DATA_MANIFESTS],
+            delete_manifests=counts[key][DELETE_MANIFESTS],
+            own_deletes_files=counts[key][OWN_DELETES],
         )
         for key in keys
     )
@@ -173,6 +177,8 @@ def as_json(value: Any) -> Any:
     match value:
         case float() if not isfinite(value):
             return {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}[str(value)]
+        case float():
+            return float(value)
         case Decimal() | UUID():
             return str(value)
         case bytes():
@@ -196,24 +202,20 @@ def _size(file: InputFile) -> int | None:
 def _manifest_numbers(table: Table, manifests: Sequence[ManifestFile]) -> dict[str, Any]:
     from pyiceberg.manifest import ManifestContent
 
-    small = manifest_target(table.properties) / 2
-    data = sum(manifest.content == ManifestContent.DATA for manifest in manifests)
+    small, spec_id = manifest_target(table.properties) / 2, table.spec().spec_id
+    kinds = {"data": ManifestContent.DATA, "delete": ManifestContent.DELETES}
+    counts: dict[str, int] = {}
+    for kind, content in kinds.items():
+        mine = [manifest for manifest in manifests if manifest.content == content]
+        counts[f"{kind}_manifests"] = len(mine)
+        counts[f"outdated_{kind}_manifests"] = sum(each.partition_spec_id != spec_id for each in mine)
+        # Format version 1 may leave the counts out.
+        counts[f"empty_{kind}_manifests"] = sum(each.added_files_count == each.existing_files_count == 0 for each in mine)
     return {
-        "data_manifests": data,
-        "delete_manifests": len(manifests) - data,
+        **counts,
         "manifests_bytes": sum(manifest.manifest_length for manifest in manifests),
         "small_manifests": sum(manifest.manifest_length < small for manifest in manifests),
     }
-
-
-def _snapshots(table: Table) -> SnapshotLog:
-    snapshots = sorted(table.metadata.snapshots, key=lambda snapshot: snapshot.timestamp_ms)
-    return SnapshotLog(
-        tuple(each.snapshot_id for each in snapshots),
-        tuple(each.parent_snapshot_id for each in snapshots),
-        tuple(each.timestamp_ms for each in snapshots),
-        tuple(each.summary.operation.value if each.summary else "unknown" for each in snapshots),
-    )
 
 
 def _refs(table: Table) -> tuple[Ref, ...]:

@@ -14,7 +14,10 @@ from uuid import UUID
 import pytest
 from pyiceberg.avro.encoder import BinaryEncoder
 
-from airflow_snowpack.iceberg.avro_columns import AvroColumns, read_blocks, source_of
+from airflow_snowpack.iceberg import avro_columns
+from airflow_snowpack.iceberg.avro_columns import AvroColumns, read_blocks
+from airflow_snowpack.iceberg.avro_source import source_of
+from airflow_snowpack.iceberg.avro_tails import FEWEST_ROWS, MAX_PATTERNS, SAMPLE, AvroTail
 from airflow_snowpack.iceberg.read_once import KeptFile
 
 if TYPE_CHECKING:
@@ -204,6 +207,24 @@ def test_a_double_is_not_rounded_to_a_float() -> None:
     assert read(file, 102) == [((1.1,),), ((1e300,),)]
 
 
+def test_zeros_of_both_signs_are_different_partition_values() -> None:
+    record = {"type": "record", "name": "r", "fields": [field(1000, "double")]}
+    file = avro([field(102, record), LAST], *(zero_row(zero) for zero in (0.0, -0.0, -0.0)))
+
+    (zero, _), (negative, _), (again, _) = read(file, 102, 9)
+
+    assert {zero: "zero", negative: "negative"} == {zero: "zero", again: "negative"}
+    assert (str(zero[0]), str(negative[0])) == ("0.0", "-0.0")
+
+
+def zero_row(zero: float) -> Callable[[BinaryEncoder], None]:
+    def row(encoder: BinaryEncoder) -> None:
+        encoder.write_double(zero)
+        encoder.write_int(1)
+
+    return row
+
+
 def test_compressed_blocks_are_read() -> None:
     assert read(avro([LAST], numbers(7), codec="deflate"), 9) == [(7,)]
 
@@ -295,6 +316,88 @@ def test_any_flipped_bit_is_refused_or_reads_as_some_rows() -> None:
 
     assert 50 < len(refused) < 550
     assert all(reason.startswith(f"{LOCATION} is not a valid Avro file: ") for reason in refused)
+
+
+STATISTICS = [
+    LAST,
+    field(1, array(pair("long"))),
+    field(2, ["null", array(pair("bytes"))]),
+    field(3, ["null", "double", "string"]),
+    field(4, {"type": "fixed", "name": "four", "size": 4}),
+    field(5, array({"type": "record", "name": "r", "fields": [field(6, "boolean"), field(7, "float"), field(8, "long")]})),
+]
+
+
+def like_others(number: int, chance: random.Random) -> Write:
+    """Write a row with the columns that other rows have, other numbers, and bounds of a few lengths."""
+    texts = [chance.randbytes(chance.choice((0, 8, 70))) for _ in range(2)]
+    sizes = [chance.choice((1, 300, -7, 2**40)) for _ in range(3)]
+    bounds = [part for column, text in enumerate(texts) for part in (column, len(text), text)]
+    return lengths(
+        *(number, 3, 1, sizes[0], 2, sizes[1], 4, sizes[2], 0),
+        *(1, 2, *bounds, 0, 1, chance.randbytes(8), chance.randbytes(4)),
+        *(1, chance.randbytes(5), sizes[0], 0),
+    )
+
+
+def unlike_others(number: int, chance: random.Random) -> Write:
+    """Write a row with other columns, other branches, and a block with its size."""
+    return lengths(number, 1, 9, 5, -1, 2, 3, 8, 0, 0, 2, 3, chance.randbytes(3), chance.randbytes(4), 0)
+
+
+def many_rows(seed: int) -> list[Write]:
+    chance = random.Random(seed)
+    return [(unlike_others if chance.random() < 0.1 else like_others)(number, chance) for number in range(FEWEST_ROWS)]
+
+
+def test_many_rows_are_read_whether_or_not_they_are_like_the_ones_before() -> None:
+    rows = many_rows(1)
+
+    assert read(avro(STATISTICS, *rows), 9) == [(number,) for number in range(len(rows))]
+
+
+def test_the_pattern_of_some_rows_ends_where_others_like_them_end() -> None:
+    chance = random.Random(2)
+    tail = AvroTail([each["type"] for each in STATISTICS])
+    for _ in range(SAMPLE):
+        match = tail.learn(encoded(like_others(7, chance)), 0)
+    assert match is not None
+
+    for _ in range(100):
+        like, unlike = encoded(like_others(7, chance)), encoded(unlike_others(7, chance))
+        found = match(like + like, 0)
+        assert found is not None
+        assert found.end() == len(like)
+        assert match(unlike + like, 0) is None
+
+
+def test_rows_that_are_never_alike_get_no_further_pattern() -> None:
+    chance, tail = random.Random(3), AvroTail([array("long")])
+    rows = [encoded(numbers(count, *range(count), 0)) for count in range(1, 500)]
+    chance.shuffle(rows)
+
+    matches = [tail.learn(row, 0) for row in rows]
+
+    assert len({id(match) for match in matches if match is not None}) <= MAX_PATTERNS
+    assert matches[-1] is None
+
+
+def test_many_damaged_rows_are_read_or_refused_as_they_are_without_a_pattern(monkeypatch: pytest.MonkeyPatch) -> None:
+    content, chance = avro(STATISTICS, *many_rows(4))._content, random.Random(5)
+
+    def outcome(damaged: bytes) -> object:
+        try:
+            return read(KeptFile(LOCATION, damaged), 9)
+        except ValueError as error:
+            return str(error)
+
+    damaged = [bytearray(content) for _ in range(30)]
+    for each in damaged:
+        each[chance.randrange(len(content))] ^= 1 << chance.randrange(8)
+    with_pattern = [outcome(bytes(each)) for each in damaged]
+    monkeypatch.setattr(avro_columns, "FEWEST_ROWS", 10 * FEWEST_ROWS)
+    assert with_pattern == [outcome(bytes(each)) for each in damaged]
+    assert 2 < sum(isinstance(each, str) for each in with_pattern) < 28
 
 
 @pytest.mark.parametrize("fields", [[field(1, "long")], [field(9, ["null", "long"])]], ids=["missing", "null"])

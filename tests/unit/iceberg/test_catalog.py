@@ -120,7 +120,7 @@ def test_a_table_whose_metadata_file_is_gone_says_so(config: CatalogConfig) -> N
     table = catalog.create_table("flights.departures", SCHEMA)
     os.remove(table.metadata_location.removeprefix("file://"))
 
-    with pytest.raises(TableUnreadable, match=r"metadata of table 'lake\.flights\.departures' cannot be read"):
+    with pytest.raises(TableUnreadable, match=r"metadata of table 'flights\.departures' cannot be read"):
         load_table(catalog, TableName.parse("flights.departures", catalog="lake"))
 
 

@@ -11,13 +11,16 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
+from counted_reads import counted_reads
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
+from pyiceberg.table.snapshots import Operation, Snapshot, Summary
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import DecimalType, LongType, NestedField, StringType, StructType
 
 from airflow_snowpack.iceberg import HealthBounds, MetadataReader, TableNumbers, TableUnreadable, read_health, read_numbers
 from airflow_snowpack.iceberg.health.numbers import _from_manifests
+from airflow_snowpack.iceberg.health.snapshots import read_snapshots
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -103,6 +106,38 @@ def test_snapshots_are_listed_from_the_oldest_to_the_newest(flights: Flights) ->
     assert [each.snapshot_id for each in health.snapshots] == [each.snapshot_id for each in table.snapshots()]
     assert [each.parent_id for each in health.snapshots] == [None, health.snapshots[0].snapshot_id]
     assert health.snapshots.newest_at == health.snapshots[-1].committed_at == committed_at(table)
+
+
+def test_summaries_show_what_each_commit_dropped(flights: Flights) -> None:
+    """As PyIceberg, Spark, PyIceberg and a rewrite of Spark in two commits wrote them; the last one was repeated."""
+    files = ("added-data-files", "deleted-data-files", "added-delete-files", "manifests-created", "manifests-kept")
+    commits = [(2, 0, 0), (2, 0, 0), (0, 0, 1, 1, 2), (2, 0, 0), (1, 3, 0, 4, 1), (1, 3, 0, 4, 2)]
+    snapshots = [
+        Snapshot(
+            snapshot_id=number,
+            parent_snapshot_id=number - 1 or None,
+            timestamp_ms=number,
+            manifest_list="",
+            summary=Summary(Operation.APPEND, **dict(zip(files, map(str, counts), strict=False)), **{"manifests-replaced": "6"}),
+        )
+        for number, counts in enumerate(commits, 1)
+    ]
+
+    log = read_snapshots(flights().metadata.model_copy(update={"snapshots": snapshots}))
+
+    assert log.dropped == (0, 0, 0, 0, 3 + 3, 3 + 3)
+    assert log.added == (2 + 1, 2 + 1, 1 + 1, 2 + 1, 1 + 4, 1 + 4)
+
+
+def test_what_commits_dropped_takes_no_read_of_a_manifest_that_health_does_not_read(flights: Flights) -> None:
+    table = flights(3, 4)
+    table.delete("month = 3")
+
+    with counted_reads() as reads:
+        health = read_health(table, now=datetime.now(UTC))
+
+    assert len(reads.manifests) == health.data_manifests + health.delete_manifests
+    assert health.snapshots.dropped == (0, 0, 2), "a file and its manifest"
 
 
 def test_the_age_of_the_oldest_snapshot_counts_from_the_moment_that_is_given(flights: Flights) -> None:
