@@ -3,7 +3,7 @@
     records = HealthRecords(store)
     record = records.current(table, metadata_location, bounds)       # None: it has to be read
     records.read(table, loaded, bounds)                              # the stored health of this metadata, or what is read now
-    records.get(tables)                                              # of thousands of tables, in one statement
+    records.get(tables)                                              # of thousands of tables, in few statements
 
 The invariant: a table has one record, of the newest health that was read or of the reason why it could not be read. Health that
 was read earlier never replaces newer health. The history has a row for each health that was stored; of days that are more than
@@ -19,7 +19,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
-from sqlalchemy.dialects.postgresql import ARRAY
 
 from airflow_snowpack.iceberg.errors import TableUnreadable
 from airflow_snowpack.iceberg.health import HealthBounds, Score, TableHealth, read_health, score
@@ -27,6 +26,7 @@ from airflow_snowpack.iceberg.health.encoding import FORMAT, decode, encode
 from airflow_snowpack.iceberg.locations import UNIQUE_FILE
 from airflow_snowpack.store import row_mapper, storable, upsert
 from airflow_snowpack.store.retention import Kind
+from airflow_snowpack.store.tables.fleet import fleet_tables
 from airflow_snowpack.store.tables.health import table_health, table_health_history
 
 if TYPE_CHECKING:
@@ -36,7 +36,14 @@ if TYPE_CHECKING:
     from airflow_snowpack.store import Store
 
 THIN_AFTER = timedelta(days=30)
-CURRENT = Kind(table_health, age=table_health.c.read_at, order=(table_health.c.read_at, table_health.c.table_key))
+PLANNED = sa.select(fleet_tables.c.table_key).where(fleet_tables.c.table_key == table_health.c.table_key).scalar_subquery()
+CURRENT = Kind(
+    table_health,
+    age=table_health.c.read_at,
+    order=(table_health.c.read_at, table_health.c.table_key),
+    # A pass over the fleet does not read a table again that has not changed, however long ago it was read.
+    unneeded=PLANNED.is_(None),
+)
 HISTORY = Kind(
     table_health_history,
     age=table_health_history.c.read_at,
@@ -44,7 +51,6 @@ HISTORY = Kind(
 )
 KINDS = (CURRENT, HISTORY)
 """What is deleted when it is old. A table whose health is deleted is read again when its health is needed."""
-KEYS = "b_keys"
 
 
 @dataclass(frozen=True)
@@ -97,10 +103,9 @@ class HealthRecords:
         self._store = store
 
     def get(self, tables: Collection[TableName]) -> dict[TableName, HealthRecord]:
-        """Return what is stored of these tables, in one statement; tables without a record are left out."""
+        """Return what is stored of these tables, in one statement for each thousand; tables without a record are left out."""
         named = {table.lock_key: table for table in tables}
-        rows = self._store.all(READ.where(self._has_key), {KEYS: self._keys(named)})
-        return {named[row.table_key]: _record(row) for row in rows}
+        return {named[row.table_key]: _record(row) for row in self._store.all_by_key(READ, table_health.c.table_key, named)}
 
     def read(self, name: TableName, table: Table, bounds: HealthBounds | None = None) -> TableHealth:
         """Return the health of a table as it was loaded: the stored health of this metadata, or else what is read and stored now.
@@ -155,17 +160,6 @@ class HealthRecords:
         h = table_health_history.c
         query = sa.select(table_health_history).where(h.table_key == table.lock_key, h.read_at >= since).order_by(h.read_at)
         return [_point(row) for row in self._store.all(query)]
-
-    @property
-    def _has_key(self) -> sa.ColumnElement[bool]:
-        key = table_health.c.table_key
-        if self._store.is_postgres:
-            return key == sa.any_(sa.bindparam(KEYS, type_=ARRAY(sa.Text)))
-        each = sa.func.json_each(sa.bindparam(KEYS, type_=sa.JSON)).table_valued("value")
-        return key.in_(sa.select(each.c.value))
-
-    def _keys(self, named: Collection[str]) -> list[str]:
-        return sorted(named)
 
     def _write(
         self,

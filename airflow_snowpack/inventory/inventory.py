@@ -14,7 +14,7 @@ namespaces that the catalog refuses, are logged and reported as left out: no req
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -140,6 +140,7 @@ class Inventory:
             values = {"tried_at": self._store.clock(), "problem": storable(str(problem))}
             self._store.transact(lambda conn: self._write_state(conn, values))
             raise
+        log_left_out(left_out)
         self._replace(listed, left_out)
         return self.state()
 
@@ -182,14 +183,11 @@ class Inventory:
         :param search: part of ``database.table``, upper and lower case alike.
         :param after: ``database.table``: only those that come later, for the next page.
         """
-        t = inventory_tables.c
-        query = sa.select(inventory_tables).where(*self.conditions(database, search))
-        if after is not None:
-            query = query.where(t.table_key > f"{self._key}.{storable(after)}")
-        rows = self._store.all(query.order_by(t.table_key).limit(limit))
+        query = sa.select(inventory_tables).where(*self.conditions(database, search, after))
+        rows = self._store.all(query.order_by(inventory_tables.c.table_key).limit(limit))
         return [self.table(row.database_name, row.table_name) for row in rows]
 
-    def conditions(self, database: str | None, search: str | None) -> list[sa.ColumnElement[bool]]:
+    def conditions(self, database: str | None, search: str | None, after: str | None = None) -> list[sa.ColumnElement[bool]]:
         """Return the conditions for the rows of this catalog that match a filter, as :meth:`tables` has it."""
         t = inventory_tables.c
         where = [t.catalog == self._key]
@@ -198,6 +196,8 @@ class Inventory:
         if search:
             dotted = t.database_name + "." + t.table_name
             where.append(sa.func.lower(dotted).contains(storable(search).lower(), autoescape=True))
+        if after is not None:
+            where.append(t.table_key > f"{self._key}.{storable(after)}")
         return where
 
     def state(self) -> InventoryState:
@@ -277,7 +277,6 @@ def list_tables(catalog: Catalog, catalog_name: str, left_out: list[LeftOut]) ->
             try:
                 identifiers = catalog.list_tables(namespace)
             except ForbiddenError as refusal:
-                log.warning("Left out of the inventory: namespace %s, which is refused: %s", ".".join(namespace), refusal)
                 left_out.append(LeftOut(f"{'.'.join(namespace)}.*", "The catalog refuses to list this namespace"))
                 forbidden = refusal
                 continue
@@ -287,6 +286,12 @@ def list_tables(catalog: Catalog, catalog_name: str, left_out: list[LeftOut]) ->
         raise CatalogUnreachable(catalog.name, error) from error
     if forbidden is not None and not seen:
         raise CatalogUnreachable(catalog.name, forbidden)
+
+
+def log_left_out(left_out: Iterable[LeftOut]) -> None:
+    """Log what a listing cannot have, for a caller that shows it to no one."""
+    for each in left_out:
+        log.warning("table_left_out: %s: %s", each.name, each.reason)
 
 
 def _namespaces(catalog: Catalog, left_out: list[LeftOut]) -> Iterator[Namespace]:
@@ -304,15 +309,13 @@ def _namespaces(catalog: Catalog, left_out: list[LeftOut]) -> Iterator[Namespace
                 yield namespace
             else:
                 left_out.append(LeftOut(f"{'.'.join(namespace)}.*", NAMES))
-                log.warning("Left out of the inventory: namespace %r, which no table name here can have", ".".join(namespace))
 
 
 def _name(identifier: Namespace, catalog_name: str, left_out: list[LeftOut]) -> TableName | None:
     try:
         return TableName(catalog_name, ".".join(identifier[:-1]), identifier[-1])
-    except InvalidTableName as problem:
+    except InvalidTableName:
         left_out.append(LeftOut(".".join(identifier), TOO_LONG if all(map(LEVEL.fullmatch, identifier)) else NAMES))
-        log.warning("Left out of the inventory: %s", problem)
         return None
 
 

@@ -30,7 +30,6 @@ HEALTHY_FROM = 80
 SICK_BELOW = 50
 UNREADABLE, NOT_READ = -1, 101
 """Places before the lowest and after the highest score."""
-BY_NEED, BY_NAME = ("need", "row_key"), ("row_key",)
 
 _NEED = sa.case(
     (table_health.c.problem.is_not(None), sa.literal(UNREADABLE)), else_=sa.func.coalesce(table_health.c.score, NOT_READ)
@@ -78,6 +77,10 @@ class TableScore:
     def condition(self) -> Condition:
         return Condition.of(self.score, self.problem)
 
+    def place(self, *, by_name: bool) -> str:
+        """Return where the page after this table begins: its name, or a cursor for the order by need."""
+        return self.table.dotted if by_name else Keyset.cursor(self.need, self.row_key)
+
 
 @dataclass(frozen=True, slots=True)
 class ScoreCounts:
@@ -123,32 +126,29 @@ class TableScores:
         database: str | None = None,
         search: str | None = None,
         by_name: bool = False,
-        cursor: str | None = None,
+        after: str | None = None,
         limit: int = 100,
     ) -> Page[TableScore]:
         """Return a page of the tables, those that need maintenance most first, in one statement.
 
         :param search: part of ``database.table``, upper and lower case alike.
         :param by_name: in the order of their names instead.
-        :param cursor: ``next`` of the page before.
-        :raises InvalidCursor: no page returned it.
+        :param after: ``next`` of the page before: see :meth:`TableScore.place`.
+        :raises InvalidCursor: no page by need returned it.
         """
-        tables = self._scored(database, search)
-        order = Keyset(*(cast("sa.Column[Any]", tables.c[name]) for name in (BY_NAME if by_name else BY_NEED)))
-        query = sa.select(tables).where(*order.beyond(cursor)).order_by(*order.order()).limit(limit + 1)
-        return order.page(self._store.all(query), limit, self._score)
-
-    @staticmethod
-    def cursor_after(last: TableScore, *, by_name: bool = False) -> str:
-        """Return the cursor of the page that begins after this table."""
-        return Keyset.cursor(*(getattr(last, name) for name in (BY_NAME if by_name else BY_NEED)))
+        tables = self._scored(database, search, after if by_name else None)
+        by_need = Keyset(*(cast("sa.Column[Any]", tables.c[name]) for name in ("need", "row_key")))
+        query = sa.select(tables).where(*by_need.beyond(None if by_name else after))
+        rows = self._store.all(query.order_by(*([tables.c.row_key] if by_name else by_need.order())).limit(limit + 1))
+        shown = tuple(self._score(row) for row in rows[:limit])
+        return Page(shown, shown[-1].place(by_name=by_name) if len(rows) > limit else None)
 
     def counts(self) -> ScoreCounts:
         """Count the tables by their condition, in one statement.
 
         While the catalog was never listed, the tables with stored health are counted, in a second one.
         """
-        counts = self._count(self._scored(None, None))
+        counts = self._count(self._scored())
         if any(counts.by_condition.values()):
             return counts
         h, example = table_health.c, self._inventory.table("a", "a")
@@ -164,7 +164,7 @@ class TableScores:
             oldest_read_at += [row.oldest] if row.oldest is not None else []
         return ScoreCounts(found, min(oldest_read_at, default=None))
 
-    def _scored(self, database: str | None, search: str | None) -> sa.Subquery:
+    def _scored(self, database: str | None = None, search: str | None = None, after: str | None = None) -> sa.Subquery:
         """Select the listed tables with their stored health."""
         t, h = inventory_tables.c, table_health.c
         prefix = self._inventory.table("a", "a").lock_key.removesuffix("a.a")
@@ -172,7 +172,7 @@ class TableScores:
         columns = (t.database_name, t.table_name, h.score, h.problem, h.read_at)
         query = sa.select(t.table_key.label("row_key"), *columns, _NEED.label("need"))
         listed = query.select_from(inventory_tables.outerjoin(table_health, h.table_key == health_key))
-        return listed.where(*self._inventory.conditions(database, search)).subquery("scored")
+        return listed.where(*self._inventory.conditions(database, search, after)).subquery("scored")
 
     def _score(self, row: Any) -> TableScore:
         table = self._inventory.table(row.database_name, row.table_name)

@@ -24,6 +24,7 @@ from airflow_snowpack.store.dialect import UtcDateTime, storable
 from airflow_snowpack.store.errors import InvalidCursor
 
 T = TypeVar("T")
+At = TypeVar("At")
 Place = tuple[Any, ...]
 """The values of a row by which a list is ordered."""
 
@@ -118,6 +119,49 @@ class Keyset:
 
     def _literal(self, place: Place) -> sa.Tuple:
         return sa.tuple_(*(sa.literal(value, column.type) for value, column in zip(place, self.columns, strict=True)))
+
+
+@dataclass(frozen=True, slots=True)
+class Found(Generic[T, At]):
+    """A page of a list that was searched.
+
+    :param next: the place after which the next page begins; ``None`` when there is none.
+    :param looked_at: how many entries were searched.
+    """
+
+    items: tuple[T, ...]
+    next: At | None
+    looked_at: int
+
+
+def search_pages(
+    read: Callable[[At | None, int], Sequence[T]],
+    place_of: Callable[[T], At],
+    fits: Callable[[T], bool],
+    *,
+    after: At | None,
+    limit: int,
+    batch: int,
+    at_most: int,
+) -> Found[T, At]:
+    """Search a list by what a statement cannot select, until a page is full, but not for ever.
+
+    :param read: returns so many entries after a place.
+    :param batch: how many entries are read at a time.
+    :param at_most: how many entries are searched.
+    """
+    chosen: list[T] = []
+    looked_at, more = 0, True
+    while more and looked_at < at_most:
+        entries = read(after, batch + 1)
+        more = len(entries) > batch
+        for entry in entries[:batch]:
+            looked_at, after = looked_at + 1, place_of(entry)
+            if fits(entry):
+                chosen.append(entry)
+            if len(chosen) == limit:
+                return Found(tuple(chosen), after if more or entry is not entries[-1] else None, looked_at)
+    return Found(tuple(chosen), after if more else None, looked_at)
 
 
 def _read(column: sa.Column[Any], value: Any) -> Any:

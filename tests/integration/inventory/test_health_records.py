@@ -20,6 +20,9 @@ from airflow_snowpack.iceberg import CatalogConfig, HealthBounds, TableName, Tab
 from airflow_snowpack.iceberg.health import score
 from airflow_snowpack.iceberg.health.encoding import decode, encode
 from airflow_snowpack.installation import Installation, retained_rows
+from airflow_snowpack.maintenance.fleet.model import PlannedTable
+from airflow_snowpack.maintenance.fleet.passes import FleetPasses
+from airflow_snowpack.maintenance.policies import PoliciesFile
 from airflow_snowpack.store import Store, open_store
 from airflow_snowpack.store.retention import Pruner
 from airflow_snowpack.store.tables.health import table_health, table_health_history
@@ -263,6 +266,23 @@ def test_a_metadata_file_whose_name_may_be_written_again_is_always_read(records:
         table.append(pa.table({"month": [1]}))
 
 
+def test_a_table_that_is_shown_is_read_as_its_policy_plans_it_and_not_once_more(
+    store: Store, table: Table, tmp_path: Path
+) -> None:
+    file = tmp_path / "policies.yaml"
+    file.write_text("default: {actions: {rewrite_data_files: {options: {target_file_size_bytes: 1000000}}}}")
+    installation = Installation(store, policies_file=PoliciesFile(file))
+
+    shown = installation.read_health(TABLE, table)
+    with counted_reads() as reads:
+        installation.planner().plan(table, TABLE)
+    file.write_text("default: 5")
+
+    assert shown.bounds.target_file_size_bytes == 1_000_000
+    assert reads.manifests == []
+    assert installation.read_health(TABLE, table) == shown
+
+
 def test_a_missing_manifest_is_stored_as_the_reason(records: HealthRecords, table: Table) -> None:
     snapshot = table.current_snapshot()
     assert snapshot is not None
@@ -277,16 +297,20 @@ def test_a_missing_manifest_is_stored_as_the_reason(records: HealthRecords, tabl
     assert Path(manifest).name in problem
 
 
-def test_old_health_is_pruned_with_everything_else(records: HealthRecords, store: Store, clock: SetClock) -> None:
-    old, new = replace(TABLE, table="old"), TABLE
-    records.put(old, made_health(read_at=READ_AT))
+def test_old_health_is_pruned_unless_a_pass_over_the_fleet_still_takes_it_for_that_of_now(
+    records: HealthRecords, store: Store, clock: SetClock
+) -> None:
+    old, unchanged, new = replace(TABLE, table="old"), replace(TABLE, table="unchanged"), TABLE
+    for table in (old, unchanged):
+        records.put(table, made_health(read_at=READ_AT))
+    FleetPasses(store).remember([PlannedTable(unchanged, "v1", "policy", needs_work=False)])
     clock.now = READ_AT + 200 * DAY
     records.put(new, made_health(read_at=clock.now))
 
     rows = Pruner(store, retained_rows(store), older_than=180 * DAY).run(sleep=lambda _: None)
 
-    assert (rows["table_health"], rows["table_health_history"]) == (1, 1)
-    assert records.get([old, new]).keys() == {new}
+    assert (rows["table_health"], rows["table_health_history"]) == (1, 2)
+    assert records.get([old, unchanged, new]).keys() == {unchanged, new}
     assert store.scalar(sa.select(sa.func.count()).select_from(table_health_history)) == 1
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 from collections import Counter
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -216,6 +217,22 @@ def test_an_interrupted_engine_neither_skips_nor_starts_spark(flights: Flights, 
     engine = SparkEngine(lambda: pytest.fail("Spark starts"), interrupted_meanwhile)
 
     assert engine.run(job({}), Action.REWRITE_DATA_FILES).outcome is ActionOutcome.INTERRUPTED
+
+
+@pytest.mark.parametrize("only_if_needed", [True, False])
+def test_a_job_that_was_planned_for_another_table_of_this_name_does_nothing(
+    flights: Flights, catalog: Catalog, only_if_needed: bool
+) -> None:
+    planned = str(flights(1, 2).metadata.table_uuid)
+    catalog.drop_table("db.flights")
+    flights(*[1] * 9)
+    engine = SparkEngine(lambda: pytest.fail("Spark starts"), lambda: catalog)
+    planned_job = replace(job({Action.REWRITE_DATA_FILES: {"only_if_needed": only_if_needed}}), plan={"table_uuid": planned})
+
+    result = engine.run(planned_job, Action.REWRITE_DATA_FILES)
+
+    assert (result.outcome, result.final) == (ActionOutcome.FAILED, True)
+    assert str(result.error).startswith("The job was planned for another table of this name: db.flights was dropped")
 
 
 def test_the_actions_of_a_job_open_each_manifest_once(
