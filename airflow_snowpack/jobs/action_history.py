@@ -12,12 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
+from itertools import islice
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
-from sqlalchemy.dialects.postgresql import ARRAY
 
 from airflow_snowpack.jobs.model import ActionOutcome, ActionResult, Job
 from airflow_snowpack.store import Store, row_mapper
@@ -28,7 +28,10 @@ if TYPE_CHECKING:
 
 LEAST_RATIO, MOST_RATIO = 0.05, 20.0
 """One outcome moves a factor by no more, such as that of a run on a machine that was asleep."""
-KEYS = "b_keys"
+FAILURES_IN_A_ROW = 3
+"""After so many failures, plans wait for the next try."""
+FIRST_PAUSE, LONGEST_PAUSE = timedelta(days=1), timedelta(days=7)
+"""The wait after :data:`FAILURES_IN_A_ROW` failures; it doubles with each further one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +42,7 @@ class ActionRecord:
 
     :param last_run_at: when it last ended, whether or not it succeeded; ``None``: never. A run that found nothing to do counts.
     :param last_success_at: when it last succeeded.
-    :param failures: how many runs have failed since then.
+    :param failures: how many runs have failed since then, or lost their worker.
     :param runs: how many outcomes the factors are made of.
     :param cost_factor: of the GB·h.
     :param seconds_factor: of the duration.
@@ -53,6 +56,18 @@ class ActionRecord:
     cost_factor: float = 1.0
     seconds_factor: float = 1.0
     files_factor: float = 1.0
+
+    @property
+    def retry_at(self) -> datetime | None:
+        """When plans run an action again that has failed several times in a row; ``None``: they do not wait.
+
+        A commit to the table does not end the wait: most causes (memory, permissions, missing files) are not in what it adds, and
+        a table that is written to each night would never wait.
+        """
+        further = self.failures - FAILURES_IN_A_ROW
+        if self.last_run_at is None or further < 0:
+            return None
+        return self.last_run_at + min(FIRST_PAUSE * (1 << min(further, 3)), LONGEST_PAUSE)
 
 
 NEVER_RAN = ActionRecord()
@@ -106,21 +121,18 @@ REMOVED = frozenset(
         "removed_files_count",
     }
 )
+LISTED = {"planned_files_count": "removed_files_count", "planned_snapshots_count": "expired_snapshots_count"}
+"""What a list of files or snapshots has, and what of it was deleted: none while the list awaits its approval."""
 ADDED = ("added_data_files_count", "added_delete_files_count", "added_manifests_count")
 
 record_from = row_mapper(ActionRecord)
 
 
 def read_histories(store: Store, tables: Collection[TableName]) -> dict[TableName, ActionHistory]:
-    """Return the history of each table, in one statement, however many they are."""
-    named, key = {table.lock_key: table for table in tables}, action_records.c.table_key
-    if store.is_postgres:
-        wanted = key == sa.any_(sa.bindparam(KEYS, type_=ARRAY(sa.Text)))
-    else:
-        each = sa.func.json_each(sa.bindparam(KEYS, type_=sa.JSON)).table_valued("value")
-        wanted = key.in_(sa.select(each.c.value))
+    """Return the history of each table, in one statement for each thousand."""
+    named = {table.lock_key: table for table in tables}
     found: dict[str, dict[str, ActionRecord]] = {key: {} for key in named}
-    for row in store.all(sa.select(action_records).where(wanted), {KEYS: list(named)}):
+    for row in store.all_by_key(sa.select(action_records), action_records.c.table_key, named):
         found[row.table_key][row.action] = record_from(row)
     return {table: ActionHistory(found[key]) for key, table in named.items()}
 
@@ -154,9 +166,24 @@ def records_of(job: Job, results: Sequence[ActionResult]) -> list[dict[str, Any]
     return records
 
 
+def records_of_lost(job: Job) -> list[dict[str, Any]]:
+    """Return the parameters of ``record_actions`` for the action that ran when the worker of a job was lost: it has failed.
+
+    A table whose job ends its worker each time, such as for lack of memory, is then not tried for ever.
+    """
+    ended = {result.action for result in job.results}
+    left = (action for action in job.actions if action not in ended and skipped_by_plan(job, action) is None)
+    return [record for action in islice(left, 1) for record in records_of(job, [_lost(action)])]
+
+
+def _lost(action: str) -> ActionResult:
+    return ActionResult(action, ActionOutcome.FAILED, "The worker was lost", 0.0)
+
+
 def _ratios(result: ActionResult, estimate: Mapping[str, float]) -> dict[str, float]:
     """Outcome / estimate of an action that did all of its work; of any other, the outcome does not measure the estimate."""
-    if result.outcome is not ActionOutcome.SUCCEEDED:
+    left = any(result.metrics.get(listed, 0) > result.metrics.get(deleted, 0) for listed, deleted in LISTED.items())
+    if left or result.outcome is not ActionOutcome.SUCCEEDED:
         return {}
     outcome, ratios = Outcome.of(result), {}
     for name in ("gb_hours", "seconds", "files_removed"):

@@ -33,6 +33,8 @@ from airflow_snowpack.store.keep_alive import KeepAlive
 from airflow_snowpack.store.signs_of_life import SignOfLife
 
 log = logging.getLogger(__name__)
+Limit = Callable[[Job, float | None], str | None]
+"""Returns why a running job has to stop now, from its GB·h so far, ``None`` where they are not known; ``None``: it goes on."""
 
 INTERRUPT_GRACE_S = 1.0
 ABANDON_LIMIT_S = 4.0
@@ -46,6 +48,7 @@ class Attempt:
     :param engine: does the work; a fresh one for each attempt, since an interrupted engine starts nothing more.
     :param continue_on_error: run the remaining actions after a failed one; the job fails in any case.
     :param sign: the sign of life of the worker, reported while the attempt runs.
+    :param limit: called at each ``fence_check``. A job that it stops ends as cancelled, and the reason is its error.
     """
 
     def __init__(
@@ -56,12 +59,15 @@ class Attempt:
         *,
         continue_on_error: bool = False,
         sign: SignOfLife | None = None,
+        limit: Limit | None = None,
     ) -> None:
         self._jobs = jobs
         self._claim = claim
         self._engine = engine
         self._continue_on_error = continue_on_error
-        self._lease = keep_claim(jobs, claim, on_lost=self._lose, sign=sign)
+        self._lease = keep_claim(jobs, claim, on_lost=self._lose, sign=sign, watch=self._watch)
+        self._limit = limit
+        self._limited: str | None = None  # why the work was stopped before its end
         self._results: list[ActionResult] = []
         self._stop = threading.Event()  # start nothing more
         self._work_left = threading.Event()  # no action is running any more
@@ -90,7 +96,7 @@ class Attempt:
                 finally:
                     self._end_own_work()
                     self._work_left.set()
-                if self._abandoned is None and not self._stop.is_set():
+                if self._abandoned is None and (self._limited is not None or not self._stop.is_set()):
                     self._finished = self._finish(error)
         except LeaseRanOut:
             raise  # the job is left to its successor: this attempt may no longer write
@@ -153,13 +159,29 @@ class Attempt:
         else:
             self._stop_work()
 
+    def _watch(self) -> None:
+        """Stop the work at its limit. The lease is kept, so that this attempt ends the job once its work has ended."""
+        if self._limit is None or self._limited is not None or self._work_left.is_set():
+            return
+        running = self._engine.gb_hours
+        used = None if running is None else running + sum(result.gb_hours or 0.0 for result in self._results)
+        if (reason := self._limit(self._claim.job, used)) is not None:
+            log.warning("job_stopped: job %s: %s", self._claim.job.job_id, reason)
+            self._limited = reason
+            self._stop_work()
+
+    def _may_go_on(self) -> bool:
+        """Renew or check the lease, and check the limit; ``False``: start nothing more."""
+        if self._stop.is_set() or not self._lease.step():
+            self._stop.set()
+        return not self._stop.is_set()
+
     def _end_orphans(self) -> str | None:
         """End what earlier attempts left running on a Spark server, and record this one's server; return why that failed."""
         job, server = self._claim.job, self._engine.server
         give_up_at = time.monotonic() + ORPHAN_LIMIT_S
         while self._left_work:
-            if self._stop.is_set() or not self._lease.step():
-                self._stop.set()
+            if not self._may_go_on():
                 return None
             try:
                 self._jobs.end_work(job, range(1, self._claim.attempt))
@@ -193,8 +215,7 @@ class Attempt:
         error: str | None = None
         actions = self._claim.job.actions
         for place, action in enumerate(actions):
-            if self._stop.is_set() or not self._lease.step():
-                self._stop.set()
+            if not self._may_go_on():
                 return error
             result = self._run_action(action)
             self._results.append(result)
@@ -232,6 +253,10 @@ class Attempt:
     def _finish(self, error: str | None) -> bool:
         """Make the terminal write; it is repeated while the store does not answer, until the lease runs out."""
         status, left = JobStatus.COMPLETED if error is None else JobStatus.FAILED, self._left_work
+        all_ran = error is not None or len(self._results) == len(self._claim.job.actions)
+        interrupted = any(result.outcome is ActionOutcome.INTERRUPTED for result in self._results)
+        if self._limited is not None and (interrupted or not all_ran):
+            status, error = JobStatus.CANCELLED, self._limited
 
         def finish() -> bool:
             return self._jobs.finish(self._claim, status, self._results, error, left_work=left)
@@ -289,10 +314,17 @@ class Attempt:
         raise StaleAttempt(job_id, attempt_id, status)
 
 
-def keep_claim(jobs: Jobs, claim: Claim, on_lost: Callable[[], None], sign: SignOfLife | None = None) -> KeepAlive:
+def keep_claim(
+    jobs: Jobs,
+    claim: Claim,
+    on_lost: Callable[[], None],
+    sign: SignOfLife | None = None,
+    watch: Callable[[], None] = lambda: None,
+) -> KeepAlive:
     """Keep a claim alive: look at the fence at each ``fence_check``, and renew lease and table lock at each ``heartbeat``.
 
     :param sign: the sign of life of the worker, reported with each renewal.
+    :param watch: called at each ``fence_check``.
     """
     policy = jobs.policy
 
@@ -302,13 +334,17 @@ def keep_claim(jobs: Jobs, claim: Claim, on_lost: Callable[[], None], sign: Sign
             sign.beat()
         return renewed
 
+    def holds() -> bool:
+        watch()
+        return jobs.holds(claim)
+
     return KeepAlive(
         renew,
         every=policy.heartbeat,
         lost_after=policy.lease,
         what=f"job {claim.job.job_id}, attempt {claim.attempt_id}",
         on_lost=on_lost,
-        check=lambda: jobs.holds(claim),
+        check=holds,
         check_every=policy.fence_check,
         lease_until=claim.lease_until.timestamp(),
         clock=lambda: jobs.store.clock().timestamp(),

@@ -50,7 +50,7 @@ class Place(NamedTuple):
 
     @property
     def parameters(self) -> Mapping[str, Any]:
-        """The parameters of :data:`FROM_HERE` and :data:`BEFORE`."""
+        """The parameters of :data:`FROM_HERE`."""
         return {"b_rank": self.rank, "b_turn": self.turn, "b_enqueued_at": self.enqueued_at}
 
 
@@ -60,7 +60,6 @@ START = Place(-(2**31), FRONT, EVER)
 _turn = sa.bindparam("b_turn", type_=sa.BigInteger)
 _here = sa.tuple_(sa.bindparam("b_rank", type_=sa.Integer), _turn, sa.bindparam("b_enqueued_at", type_=UtcDateTime))
 FROM_HERE = sa.tuple_(*ORDER) >= _here
-BEFORE = sa.tuple_(*ORDER) < _here
 
 
 def turn_of(moment: datetime) -> int:

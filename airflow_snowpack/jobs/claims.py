@@ -205,13 +205,13 @@ class Claims(JobReader):
     ) -> bool:
         """Write the terminal state, remove the queue row and unlock the table, all fenced and in one transaction.
 
-        :param status: ``COMPLETED`` or ``FAILED``.
+        :param status: ``COMPLETED``, ``FAILED``, or ``CANCELLED`` for a job that its worker stopped at a limit.
         :param error: why it failed. A failed job always has an error, by which lists find it.
         :param left_work: a Spark server may still work for this attempt: the table stays locked until a sweep has ended that.
         :returns: ``False`` when the fence has moved; then nothing was written, and ``writeback_stale_attempt`` is logged.
         """
-        if status not in (JobStatus.COMPLETED, JobStatus.FAILED):
-            raise ValueError(f"An attempt ends as completed or failed, not as {status}.")
+        if not status.is_terminal:
+            raise ValueError(f"An attempt ends as completed, failed or cancelled, not as {status}.")
         if status is JobStatus.FAILED and error is None:
             error = "The worker reported no reason."
         now = self.store.clock()

@@ -14,7 +14,7 @@ from datetime import datetime
 
 from airflow_snowpack.humanize import Text, plural
 from airflow_snowpack.iceberg.names import TableName
-from airflow_snowpack.jobs.manager import Jobs
+from airflow_snowpack.jobs.manager import CANCELLED, Jobs
 from airflow_snowpack.jobs.model import DrainState, Job, JobStatus, QueuePlace, TableLock
 
 
@@ -42,9 +42,9 @@ def explain_tables(jobs: Jobs, tables: Iterable[TableName]) -> dict[TableName, T
     locks = {lock.table: lock for lock in jobs.locks.list()}
     active = [job for job in last.values() if not job.status.is_terminal]
     running, drain = jobs.running_in_workers(), jobs.drain()
-    places = jobs.places(job.job_id for job in active)
-    reasons = {job.table: _active(jobs, job, places.get(job.job_id), running, drain) for job in active}
-    now = jobs.store.clock()
+    places, now = jobs.places(job.job_id for job in active), jobs.store.clock()
+    ahead = _ahead(jobs, places.values(), now)
+    reasons = {job.table: _active(job, places.get(job.job_id), running, drain, ahead, now) for job in active}
 
     def explained(table: TableName) -> TableExplanation:
         about = last.get(table), plans.get(table), locks.get(table)
@@ -57,20 +57,31 @@ def explain(jobs: Jobs, job: Job) -> Text:
     """Explain what a job waits for, how far it is, or how it ended."""
     if job.status.is_terminal:
         return _ended(job)
-    return _active(jobs, job, jobs.places([job.job_id]).get(job.job_id), jobs.running_in_workers(), jobs.drain())
+    places, now = jobs.places([job.job_id]), jobs.store.clock()
+    ahead = _ahead(jobs, places.values(), now)
+    return _active(job, places.get(job.job_id), jobs.running_in_workers(), jobs.drain(), ahead, now)
 
 
-def _active(jobs: Jobs, job: Job, place: QueuePlace | None, running: Mapping[str, int], drain: DrainState) -> Text:
+def _ahead(jobs: Jobs, places: Iterable[QueuePlace], now: datetime) -> Mapping[str, int]:
+    """Return how many jobs are ahead of each that waits for a worker."""
+    waiting = [place.job_id for place in places if place.claimed_at is None and place.visible_at <= now]
+    return jobs.ahead_of(waiting) if waiting else {}
+
+
+def _active(
+    job: Job, place: QueuePlace | None, running: Mapping[str, int], drain: DrainState, ahead_of: Mapping[str, int], now: datetime
+) -> Text:
     if place is None:
         return Text("Ending now.")
-    now = jobs.store.clock()
     if place.claimed_at is not None:
         return _running(job, place, drain, lease_ran_out=place.visible_at <= now)
+    if place.visible_at > now and not place.attempt:
+        return Text("Postponed by its pass until ", place.visible_at, ". `airflow snowpack fleet show` shows the reason.")
     if place.visible_at > now:
         return Text(f"Attempt {place.attempt} was lost. The next attempt starts at ", place.visible_at, " at the earliest.")
     if drain.on:
         return Text("Waiting until drain mode is switched off: no worker claims a job while it is on.")
-    ahead = jobs.ahead_of(place)
+    ahead = ahead_of.get(job.job_id, 0)
     order = f"{plural(ahead, 'job')} ahead" if ahead else "next in the queue"
     waits = f"Waiting with priority {job.priority} for a worker" if job.priority else "Waiting for a worker"
     if busy := running.get(job.table.catalog_id):
@@ -102,7 +113,8 @@ def _ended(job: Job) -> Text:
             return Text("Failed", *at, ". Fix the error below, then re-run the job.")
         case _:
             by = f" by {job.cancelled_by}" if job.cancelled_by else ""
-            return Text(f"Cancelled{by}", *at, ". Re-run the job if the table still needs maintenance.")
+            why = f" {job.error}" if job.error not in (None, CANCELLED) else ""
+            return Text(f"Cancelled{by}", *at, f".{why} Re-run the job if the table still needs maintenance.")
 
 
 def _next_step(last: Job | None, plan: Job | None, lock: TableLock | None, now: datetime) -> Text:

@@ -286,6 +286,11 @@ class Engine(Protocol):
         """The name of the server that continues the work when this process is killed; ``None``: the work ends with it."""
         ...
 
+    @property
+    def gb_hours(self) -> float | None:
+        """GB·h of the running action so far, 0 while none runs; ``None`` where the memory of the session is not known."""
+        ...
+
     def run(self, job: Job, action: str) -> ActionResult:
         """Run the action to its end.
 

@@ -19,10 +19,12 @@ import sqlalchemy as sa
 
 from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.jobs import statements as do
+from airflow_snowpack.jobs.action_history import records_of_lost
 from airflow_snowpack.jobs.drain import read_drain
 from airflow_snowpack.jobs.idempotency import KEPT, KEYS
-from airflow_snowpack.jobs.model import JobStatus, LifecyclePolicy, SweepReport
-from airflow_snowpack.jobs.rows import lock_from
+from airflow_snowpack.jobs.model import Job, JobStatus, LifecyclePolicy, SweepReport
+from airflow_snowpack.jobs.rows import job_from, lock_from
+from airflow_snowpack.jobs.steps_sqlite import keep_records
 from airflow_snowpack.lineage.operations import forget_operations
 from airflow_snowpack.store import Actor, Expired, Store, write_audit
 from airflow_snowpack.store.retention import Pruner
@@ -60,11 +62,13 @@ def rescue(
         # Those that wait for a server are the oldest in each pass, and must not use up the batch.
         waiting = conn.execute(sa.select(sa.func.count()).select_from(spent_on_servers(policy, now).subquery())).scalar_one()
         expired = do.LEASES.expired(conn, now, BATCH_SIZE + waiting)
-        keys = [lease.key for lease in expired]
-        inline, remote = _among(conn, keys, jobs.c.inline), _among(conn, keys, jobs.c.spark_server.is_not(None))
-        left = [lease for lease in expired if lease.key not in inline and lease.attempt < policy.max_attempts]
+        lost = _jobs_of(conn, [lease.key for lease in expired])
+        left = [lease for lease in expired if not lost[lease.key].inline and lease.attempt < policy.max_attempts]
         spent = [lease for lease in expired if lease not in left]
-        spent = [lease for lease in spent if lease.key not in remote or (lease.key, lease.attempt) in ended]
+        spent = [each for each in spent if lost[each.key].spark_server is None or (each.key, each.attempt) in ended]
+        for lease in (*left, *spent):
+            job = lost[lease.key]
+            keep_records(conn, {"b_now": now, "b_records": records_of_lost(job)}, job.table.lock_key)
         for lease in spent:
             _fail(conn, lease, now)
         for lease in left:
@@ -100,11 +104,10 @@ def backoff(policy: LifecyclePolicy, attempt: int) -> timedelta:
     return min(policy.retry_base * (1 << min(attempt, 20)), MAX_BACKOFF)
 
 
-def _among(conn: sa.Connection, keys: list[str], which: sa.ColumnElement[bool]) -> set[str]:
-    """Return those of the jobs that meet the condition."""
+def _jobs_of(conn: sa.Connection, keys: list[str]) -> dict[str, Job]:
     if not keys:
-        return set()
-    return set(conn.execute(sa.select(jobs.c.job_id).where(jobs.c.job_id.in_(keys), which)).scalars())
+        return {}
+    return {row.job_id: job_from(row) for row in conn.execute(sa.select(jobs).where(jobs.c.job_id.in_(keys)))}
 
 
 def _requeue(conn: sa.Connection, lease: Expired, visible_at: datetime) -> None:

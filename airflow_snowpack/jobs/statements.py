@@ -197,6 +197,9 @@ RECORD: dict[str, sa.types.TypeEngine[Any]] = {
 ZERO: sa.ColumnElement[Any] = sa.literal_column("0")
 HALF: sa.ColumnElement[Any] = sa.literal_column("0.5")
 ONE: sa.ColumnElement[Any] = sa.literal_column("1")
+LEAST: sa.ColumnElement[Any] = sa.literal_column("0.001")
+MOST: sa.ColumnElement[Any] = sa.literal_column("10000")
+"""Of a factor. One that no estimate follows moves in one direction for ever, until no database could store it."""
 
 
 def record_actions(ended: sa.FromClause | None = None) -> Any:
@@ -230,6 +233,10 @@ def record_actions(ended: sa.FromClause | None = None) -> Any:
         "last_success_at": sa.func.coalesce(run.last_success_at, old.last_success_at),
         "failures": sa.case((run.failures == ZERO, ZERO), else_=old.failures + ONE),
         "runs": old.runs + run.runs,
-        **{name: old[name] * (ONE + weight * (run[name] - ONE)) for name in FACTORS},
+        **{name: _bounded(old[name] * (ONE + weight * (run[name] - ONE))) for name in FACTORS},
     }
     return new.on_conflict_do_update(index_elements=[old.table_key, old.action], set_=changed)
+
+
+def _bounded(factor: sa.ColumnElement[Any]) -> sa.ColumnElement[Any]:
+    return sa.case((factor < LEAST, LEAST), (factor > MOST, MOST), else_=factor)

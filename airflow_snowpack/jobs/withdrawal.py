@@ -1,42 +1,50 @@
-"""Withdraws a job that waits and is not needed any more.
+"""Withdraws or postpones jobs that wait, in the transaction of the caller.
 
-    withdraw(store, job_id, "The time of the pass was over.")
+    attempts = withdraw(conn, job_ids, "The time of the pass was over.", now)
 
 The invariant: a job that a worker has claimed is left alone. So a withdrawn job has never touched its table in this attempt.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from datetime import datetime
+
 import sqlalchemy as sa
 
 from airflow_snowpack.jobs import statements as do
+from airflow_snowpack.jobs.claim_order import FRONT
 from airflow_snowpack.jobs.model import JobStatus
-from airflow_snowpack.store import Store, repeatable, storable
-from airflow_snowpack.store.tables.jobs import job_queue, jobs
+from airflow_snowpack.store import storable
+from airflow_snowpack.store.tables.jobs import job_queue, jobs, table_locks
+
+Q = job_queue.c
 
 
-def withdraw(store: Store, job_id: str, reason: str) -> bool:
-    """Cancel a job that no worker has claimed, and unlock its table.
+def withdraw(conn: sa.Connection, job_ids: Collection[str], reason: str, now: datetime) -> dict[str, int]:
+    """Cancel those of the jobs that no worker has claimed, and unlock their tables: five statements, however many they are.
 
-    :param reason: becomes the error of the job.
-    :returns: ``False`` when a worker has the job, or it has ended; then nothing was written.
+    :param reason: becomes the error of the jobs.
+    :returns: the jobs that were cancelled, each with the number of its attempts, all of which were lost.
     """
-    now = store.clock()
+    waiting = sa.select(Q.job_id, Q.attempt_count).where(Q.job_id.in_(job_ids), Q.claimed_at.is_(None))
+    # In one order, so that two processes that withdraw the same jobs wait for each other instead of blocking each other.
+    found = {row.job_id: row.attempt_count for row in conn.execute(waiting.order_by(Q.job_id).with_for_update())}
+    if not found:
+        return {}
+    conn.execute(sa.delete(job_queue).where(Q.job_id.in_(list(found))))
     cancelled = {"status": JobStatus.CANCELLED.value, "attempt_id": None, "completed_at": now, "error": storable(reason)}
-    waiting = sa.and_(job_queue.c.job_id == job_id, job_queue.c.claimed_at.is_(None))
+    ended = sa.update(jobs).where(jobs.c.job_id.in_(list(found))).values(cancelled).returning(do.LOCK_KEY)
+    keys = conn.execute(ended).scalars().all()
+    theirs = sa.and_(table_locks.c.table_key.in_(keys), table_locks.c.holder.in_(list(found)))
+    # The work of a lost attempt may still run on a Spark server; the sweep ends that, and then frees the table.
+    conn.execute(sa.update(table_locks).where(theirs, do.holder_left_work).values(expires_at=now))
+    conn.execute(sa.delete(table_locks).where(theirs, ~do.holder_left_work))
+    return found
 
-    def write(conn: sa.Connection) -> bool:
-        if conn.execute(sa.delete(job_queue).where(waiting)).rowcount != 1:
-            return False
-        ended = sa.update(jobs).where(jobs.c.job_id == job_id).values(cancelled)
-        row = conn.execute(ended.returning(do.LOCK_KEY, jobs.c.spark_server)).one()
-        # The work of a lost attempt may still run on a Spark server; the sweep ends that, and then frees the table.
-        unlock = do.unlock_table() if row.spark_server is None else do.expire_lock()
-        conn.execute(unlock, {"b_key": job_id, "b_table": row.lock_key, "b_now": now})
-        return True
 
-    def withdrawn_before(conn: sa.Connection) -> bool:
-        ours = sa.and_(jobs.c.job_id == job_id, jobs.c.status == cancelled["status"], jobs.c.completed_at == now)
-        return conn.execute(sa.select(jobs.c.job_id).where(ours)).first() is not None
-
-    return store.transact(repeatable(write, withdrawn_before))
+def postpone(conn: sa.Connection, job_id: str, until: datetime) -> bool:
+    """Let no worker claim a job before a moment; ``False`` when a worker has it, or it has ended."""
+    waiting = sa.update(job_queue).where(Q.job_id == job_id, Q.claimed_at.is_(None))
+    # Like a job that is requeued: it has had its turn already.
+    return conn.execute(waiting.values(visible_at=until, turn=FRONT)).rowcount == 1

@@ -17,13 +17,14 @@ import os
 import signal
 import socket
 import threading
+from collections import deque
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from datetime import timedelta
 from types import FrameType, TracebackType
 from typing import Self
 
-from airflow_snowpack.jobs.attempt import Attempt
+from airflow_snowpack.jobs.attempt import Attempt, Limit
 from airflow_snowpack.jobs.errors import LeaseRanOut, StaleAttempt
 from airflow_snowpack.jobs.manager import Jobs
 from airflow_snowpack.jobs.model import Claim, Engine, JobStatus
@@ -82,6 +83,7 @@ class ShutdownWatcher:
 
 LEFT_CHECK_INTERVAL = timedelta(minutes=1)
 """How often an idle worker counts the jobs that it leaves to workers of other catalogs."""
+RECENT_JOBS = 1_000
 
 
 class JobWorker:
@@ -100,6 +102,9 @@ class JobWorker:
     :param claim_next: claims the next job, of those that this worker is for; ``None`` for the head of the queue.
     """
 
+    recent: deque[str]
+    """The ids of the jobs that it claimed last, the newest last."""
+
     def __init__(
         self,
         jobs: Jobs,
@@ -114,6 +119,7 @@ class JobWorker:
         claiming: Callable[[], AbstractContextManager[None]] = nullcontext,
         claim_next: Callable[[], Claim | None] | None = None,
     ) -> None:
+        self.recent = deque(maxlen=RECENT_JOBS)
         self._jobs = jobs
         self._resumes = resumes
         self._claiming = claiming
@@ -131,12 +137,13 @@ class JobWorker:
         self._leaving = False
         self._guard = threading.Lock()  # a claim and the attempt that answers for it are one step for the shutdown watcher
 
-    def run_once(self) -> JobStatus | None:
+    def run_once(self, limit: Limit | None = None) -> JobStatus | None:
         """Claim one job and run it to its end; ``None`` when there was nothing to claim.
 
+        :param limit: see :class:`Attempt`.
         :returns: how the job ended; for an attempt that was replaced or lost its lease, what the job is now.
         """
-        attempt = self._next_attempt()
+        attempt = self._next_attempt(limit)
         if attempt is None:
             return None
         try:
@@ -192,15 +199,17 @@ class JobWorker:
             attempt = self._attempt
         return attempt is not None and attempt.abandon(reason)
 
-    def _next_attempt(self) -> Attempt | None:
+    def _next_attempt(self, limit: Limit | None) -> Attempt | None:
         self._engine = self._engine or self._make_engine()
         with self._claiming(), self._guard:
             claim = None if self._leaving else self._claim()
             if claim is None:
                 return None
-            self._attempt = Attempt(self._jobs, claim, self._engine, continue_on_error=self._continue_on_error, sign=self._sign)
+            goes_on, sign = self._continue_on_error, self._sign
+            self._attempt = Attempt(self._jobs, claim, self._engine, continue_on_error=goes_on, sign=sign, limit=limit)
             self._engine = None
         job = claim.job
+        self.recent.append(job.job_id)
         log.info("Job %s, attempt %d, on %s: %s", job.job_id, claim.attempt, job.table, ", ".join(job.actions))
         return self._attempt
 

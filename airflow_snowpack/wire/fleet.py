@@ -5,9 +5,12 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from airflow_snowpack.humanize import SHORT_ID, plural, size
+from airflow_snowpack.humanize import SHORT_ID
+from airflow_snowpack.maintenance.fleet.budget import NOTHING, Cost
 from airflow_snowpack.maintenance.fleet.model import EntryState, Pass, PassEntry, PassState
+from airflow_snowpack.maintenance.planning import Estimate
 from airflow_snowpack.wire.listing import Column, Elapsed, Listing
+from airflow_snowpack.wire.plan import work
 from airflow_snowpack.wire.shape import CatalogId, Database, From, Level, Moment, Shape
 
 STYLES = {
@@ -36,6 +39,13 @@ class PassShape(Shape):
     report: dict[str, Any] | None = Field(description="Null until the pass was reported.")
 
 
+def _outcome_body(entry: PassEntry) -> dict[str, float] | None:
+    if entry.spent is None:
+        return None
+    spent = entry.spent
+    return {"files_removed": entry.removed or 0, "bytes": spent.bytes, "gb_hours": spent.gb_hours, "seconds": spent.seconds}
+
+
 class PassEntryShape(Shape):
     """A table of a pass that needs maintenance or cannot be read."""
 
@@ -48,6 +58,10 @@ class PassEntryShape(Shape):
     gb_hours: Annotated[float, From("cost.gb_hours")] = Field(description="By estimate.")
     bytes: Annotated[int, From("cost.bytes")] = Field(description="That are rewritten, by estimate.")
     files_removed: int = Field(description="By estimate.")
+    seconds: Annotated[float, From("cost.seconds")] = Field(description="By estimate.")
+    outcome: Annotated[dict[str, float] | None, From(_outcome_body)] = Field(
+        description="What its job did, by the names of the estimate; null until it has ended."
+    )
     deadline: Moment
     passes_waited: int = Field(description="In how many passes before this one it did not fit.")
     job_id: str | None
@@ -61,6 +75,12 @@ def entry_style(entry: PassEntry) -> str:
 def _outcome(planned: Pass) -> str | None:
     counts = (planned.report or {}).get("counts")
     return counts and f"{counts['maintained']} maintained, {counts['failed']} failed, {counts['waiting']} waiting"
+
+
+def _work(cost: Cost | None, removed: int | None) -> str:
+    if cost is None or cost == NOTHING:
+        return ""
+    return work(Estimate(removed or 0, bytes_rewritten=cost.bytes, gb_hours=cost.gb_hours, seconds=cost.seconds))
 
 
 PASSES: Listing[Pass] = Listing(
@@ -84,9 +104,8 @@ ENTRIES: Listing[PassEntry] = Listing(
         Column("table", "table.dotted"),
         Column("state", "state.value", style=entry_style),
         Column("actions", lambda entry: tuple(entry.actions)),
-        Column("removes", "files_removed", lambda entry: plural(entry.files_removed, "file")),
-        Column("rewrites", "cost.bytes", lambda entry: size(entry.cost.bytes)),
-        Column("GB·h", "cost.gb_hours", lambda entry: f"{entry.cost.gb_hours:.2f}"),
+        Column("estimate", "cost.gb_hours", lambda entry: _work(entry.cost, entry.files_removed)),
+        Column("outcome", lambda entry: entry.spent and entry.spent.gb_hours, lambda entry: _work(entry.spent, entry.removed)),
         Column("reason", "reason"),
     ),
 )

@@ -10,8 +10,10 @@ from pydantic import ConfigDict, Field
 from airflow_snowpack.humanize import short_id
 from airflow_snowpack.jobs import DEFAULT_PRIORITY, PRIORITIES, ActionResult, Job, JobStatus
 from airflow_snowpack.maintenance import action_names
+from airflow_snowpack.maintenance.planning import TablePlan
 from airflow_snowpack.wire.listing import Column, Elapsed, Listing
 from airflow_snowpack.wire.operations import AuditShape
+from airflow_snowpack.wire.plan import PlanShape
 from airflow_snowpack.wire.shape import CatalogId, Database, From, Level, Moment, Shape
 
 JOB_ID = "a1b2c3d4e5f678901234567890abcdef"
@@ -73,6 +75,12 @@ class ResultShape(Shape):
     message: str = Field(description="For people.", examples=["Compacted 87 files into 12"])
     error: str | None = Field(description="The whole error, unless the action succeeded.")
     elapsed_seconds: float
+    gb_hours: float | None = Field(description="GB of memory times hours of Spark work; null where that is not known.")
+
+
+def plan_of(job: Job) -> TablePlan | None:
+    """Return the plan that a job runs; ``None`` if its actions were requested."""
+    return None if job.plan is None else TablePlan.from_json(job.table, job.plan)
 
 
 class JobShape(Shape):
@@ -91,6 +99,10 @@ class JobShape(Shape):
         description="One entry for each action that ran; null until there is one."
     )
     error: str | None
+    plan: Annotated[PlanShape | None, From(plan_of)] = Field(
+        description="Why each action runs or is skipped, and what that was estimated to take; null if the actions were "
+        "requested. The options of the actions are those of the job."
+    )
 
 
 class PlaceShape(Shape):

@@ -26,8 +26,11 @@ from airflow_snowpack.maintenance.fleet.progress import PassWork
 from airflow_snowpack.maintenance.policies import Policies, Rule
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pyiceberg.catalog import Catalog
 
+    from airflow_snowpack.maintenance.writers import DagsOfTables
     from airflow_snowpack.store import Store
 
 SCHEMA = Schema(NestedField(1, "id", LongType()), NestedField(2, "note", StringType()))
@@ -51,6 +54,7 @@ class FleetLake:
     database: str = "fleet"
     only_own: bool = False
     policies: Policies = field(default_factory=lambda: Policies([Rule("**", actions=SMALL)]))
+    dags_of_tables: Callable[[], DagsOfTables] | None = None
 
     @cached_property
     def catalog(self) -> Catalog:
@@ -107,7 +111,8 @@ class FleetLake:
             return {name: at for name, at in listed.items() if not self.only_own or name.database == self.database}
 
         records = HealthRecords(self.store)
-        given: dict[str, Any] = {"list_tables": listing, "histories": self.jobs.action_histories, **more}
+        given: dict[str, Any] = {"list_tables": listing, "histories": self.jobs.action_histories}
+        given |= {"dags_of_tables": self.dags_of_tables, **more}
         return FleetPlanner(self.passes, self.broker, records, self.policies, **given)
 
     @cached_property

@@ -50,10 +50,10 @@ READERS: Mapping[str, Callable[[Any], Any]] = {
 class Budget:
     """The limits of one pass; ``None`` for no limit. A pass exceeds none of them.
 
-    :param gb_hours: gigabytes of memory times hours of Spark work, by estimate.
+    :param gb_hours: gigabytes of memory times hours of Spark work; a job that would use more is stopped.
     :param bytes: bytes rewritten, by estimate.
     :param tables: tables maintained.
-    :param time: from the start of the pass; a worker starts no table that is not estimated to end before.
+    :param time: from the start of the pass; a worker starts no table that is not estimated to end before, and stops its job then.
     :raises InvalidBudget: a limit is zero, negative or infinite.
     """
 

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from airflow_snowpack.maintenance.fleet.budget import Cost
 from airflow_snowpack.maintenance.fleet.ranking import Candidate
-from airflow_snowpack.maintenance.planning.model import Cause
 
 if TYPE_CHECKING:
     from airflow_snowpack.jobs.action_history import ActionHistory
@@ -16,8 +15,6 @@ if TYPE_CHECKING:
 
 BYTES_PER_FILE = 128 * 1024**2
 """Freed bytes that are worth as much as one file that readers need not open."""
-HELD = frozenset({Cause.QUIET, Cause.WRITING, Cause.PRODUCER})
-"""Why an action waits although the table needs it."""
 
 
 def benefit_of(estimate: Estimate) -> float:
@@ -53,15 +50,3 @@ def deadline_of(plan: TablePlan, policy: TablePolicy, history: ActionHistory) ->
         if period is not None:
             deadlines.append(plan.made_at if last is None else last + period)
     return min(deadlines, default=None)
-
-
-def held_reason(plan: TablePlan) -> str | None:
-    """Return why a table that needs work waits: quiet hours or its writers; ``None`` if an action runs or none is needed."""
-    if plan.actions:
-        return None
-    return next((decision.evidence for decision in plan.decisions if decision.cause in HELD), None)
-
-
-def waits_for_producers(plan: TablePlan) -> bool:
-    """Return whether an action that the table needs waits for a DAG that writes to the table."""
-    return any(decision.cause is Cause.PRODUCER for decision in plan.decisions)

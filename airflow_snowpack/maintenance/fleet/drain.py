@@ -1,31 +1,35 @@
 """A worker of a pass: it claims the jobs of the pass in their order, one after the other.
 
-    drain = Drain(work, jobs, planned, load_catalog, "pod-7")
+    drain = Drain(work, jobs, planned, load_catalog, "pod-7", hold=planner.hold)
     worker = JobWorker(jobs, make_engine, "pod-7", claim_next=drain.claim_next, ...)
     ended = drain.run(worker)                    # until nothing is left to claim
 
 Before a job is claimed, its table is loaded once: a table that was dropped or renamed since it was planned, or whose columns the
-predicate of the plan does not match any more, needs no Spark session to find out. Any number of workers may drain one pass; a
-claim is fenced, so each job runs in one of them at a time.
+predicate of the plan does not match any more, needs no Spark session to find out. A job whose table may not be maintained now is
+postponed, such as until the end of its quiet hours. A running job is stopped at the end of the pass's time, and when the budget
+has no GB·h left for it. Any number of workers may drain one pass; a claim is fenced, so each job runs in one of them at a time.
 """
 
 from __future__ import annotations
 
 import logging
+import threading
 from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from airflow_snowpack.humanize import duration
 from airflow_snowpack.iceberg import TableNotFound, TableUnreadable, load_table
-from airflow_snowpack.jobs.withdrawal import withdraw
 from airflow_snowpack.maintenance.errors import InvalidOption, InvalidPredicate
 from airflow_snowpack.maintenance.fleet.model import EntryState
 from airflow_snowpack.maintenance.submit import check_against
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
+    from pyiceberg.table import Table
 
-    from airflow_snowpack.jobs import Claim, Jobs, JobStatus, JobWorker
+    from airflow_snowpack.jobs import Claim, Job, Jobs, JobStatus, JobWorker
+    from airflow_snowpack.maintenance.fleet.holds import Hold
     from airflow_snowpack.maintenance.fleet.model import Pass, PassEntry
     from airflow_snowpack.maintenance.fleet.progress import PassWork
 
@@ -40,6 +44,7 @@ class Drain:
 
     :param connect: connects to the catalog; called once, when there is something to claim.
     :param worker_id: the name that claims carry.
+    :param hold: returns why the job of an entry does not start now; ``None`` if it may.
     :param after: called with each entry that has ended, such as to read the health of the table again.
     """
 
@@ -51,6 +56,7 @@ class Drain:
         connect: Callable[[], Catalog],
         worker_id: str,
         *,
+        hold: Callable[[Table, PassEntry], Hold | None],
         after: Callable[[PassEntry], None] = lambda _: None,
     ) -> None:
         self._work = work
@@ -59,8 +65,11 @@ class Drain:
         self._connect = connect
         self._catalog: Catalog | None = None
         self._worker_id = worker_id
+        self._hold = hold
         self._after = after
         self._next: PassEntry | None = None
+        self._counting = threading.Lock()
+        self._counted: tuple[str | None, float] = (None, 0.0)  # an attempt, and what lost attempts before it have used
 
     def claim_next(self) -> Claim | None:
         """Claim the job that :meth:`run` has chosen; ``None`` if another worker was first."""
@@ -73,16 +82,31 @@ class Drain:
         """Run jobs until none is left that this pass allows; return how many ended in which status."""
         ended: Counter[JobStatus] = Counter()
         # Without a choice, the worker only resumes what an earlier try of its task has claimed.
-        self._count(ended, worker.run_once())
+        self._count(ended, worker.run_once(self._limit))
         refused = None
         while not self._jobs.drain().on and (entry := self._choose()) is not None:
             if entry.job_id == refused:
                 break  # it can be claimed and was not: the worker is leaving
             self._next = entry
-            status = worker.run_once()
+            status = worker.run_once(self._limit)
             refused = entry.job_id if status is None else None
             self._count(ended, status)
         return ended
+
+    def _limit(self, job: Job, gb_hours: float | None) -> str | None:
+        """Return why a running job has to stop; ``None`` while the budget allows it to go on."""
+        now, ends_at = self._jobs.store.clock(), self._pass.ends_at
+        stopped = f"Stopped after {duration((now - (job.started_at or now)).total_seconds())}"
+        if ends_at is not None and now >= ends_at:
+            return f"{stopped}: the time of the pass is over."
+        if self._pass.budget.gb_hours is None:
+            return None
+        with self._counting:  # the thread of the heartbeat, or that of the job
+            if self._counted[0] != job.attempt_id:
+                self._counted = job.attempt_id, self._work.used_by(self._pass, job)
+            if self._work.allows(self._pass, job, gb_hours, self._counted[1]):
+                return None
+        return f"{stopped}: the GB·h of the budget are used."
 
     def _count(self, ended: Counter[JobStatus], status: JobStatus | None) -> None:
         self._next = None
@@ -93,29 +117,36 @@ class Drain:
             self._after(entry)
 
     def _choose(self) -> PassEntry | None:
-        """Return the first entry whose table is as its plan needs it; end those whose table is not."""
-        while True:
-            first = self._work.claimable(self._pass, limit=1)
-            if not first:
-                return None
+        """Return the first entry whose job may start; end or postpone those before it."""
+        while first := self._work.claimable(self._pass, limit=1):
             (entry,) = first
-            problem = self._problem(entry)
-            if problem is None:
+            if self._may_start(entry):
                 return entry
-            state, reason = problem
-            log.warning("table_left_out: %s: %s", entry.table, reason)
-            if entry.job_id is not None and withdraw(self._jobs.store, entry.job_id, reason):
-                self._work.leave(self._pass, entry, reason, state)
-
-    def _problem(self, entry: PassEntry) -> tuple[EntryState, str] | None:
-        if self._catalog is None:
-            self._catalog = self._connect()
-        try:
-            check_against(load_table(self._catalog, entry.table), entry.table.dotted, entry.options)
-        except TableNotFound:
-            return EntryState.GONE, GONE
-        except TableUnreadable as problem:
-            return EntryState.UNREADABLE, str(problem)
-        except (InvalidPredicate, InvalidOption) as problem:
-            return EntryState.WAITING, CHANGED.format(problem=problem)
         return None
+
+    def _may_start(self, entry: PassEntry) -> bool:
+        """Return whether the table of an entry is as its plan needs it; if it is not, end or postpone its job."""
+        self._catalog = self._catalog or self._connect()
+        try:
+            table = load_table(self._catalog, entry.table)
+            check_against(table, entry.table.dotted, entry.options)
+        except TableNotFound:
+            return self._leave(entry, GONE, EntryState.GONE)
+        except TableUnreadable as problem:
+            return self._leave(entry, str(problem), EntryState.UNREADABLE)
+        except (InvalidPredicate, InvalidOption) as problem:
+            return self._leave(entry, CHANGED.format(problem=problem))
+        hold = self._hold(table, entry)
+        if hold is None:
+            return True
+        if hold.until is None:
+            return self._leave(entry, hold.reason)
+        log.info("table_postponed: %s: %s", entry.table, hold.reason)
+        self._work.postpone(self._pass, entry, hold.reason, hold.until)
+        return False
+
+    def _leave(self, entry: PassEntry, reason: str, state: EntryState = EntryState.WAITING) -> bool:
+        log.warning("table_left_out: %s: %s", entry.table, reason)
+        if entry.job_id is not None:
+            self._work.withdraw(self._pass, [entry.job_id], reason, state)
+        return False

@@ -6,7 +6,7 @@
     fleet.report(planned)                                                                    # ends it
 
 Each of the three can be repeated by the retry of a task whose process was killed. The invariant: a pass that starts ends the
-passes that the same DAG has left open, so that no table stays locked for a job that no worker claims.
+passes that the same DAG or a killed command has left open, so that no table stays locked for a job that no worker claims.
 """
 
 from __future__ import annotations
@@ -20,13 +20,16 @@ from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.maintenance.fleet.drain import Drain
 from airflow_snowpack.maintenance.fleet.errors import PassNotPlanned, PassOfOtherCatalog
 from airflow_snowpack.maintenance.fleet.model import EntryState, Pass, PassEntry, PassState, Planning
+from airflow_snowpack.maintenance.fleet.passes import BEAT, PASS_LEASE
 from airflow_snowpack.maintenance.fleet.progress import NOT_SUBMITTED
 from airflow_snowpack.maintenance.fleet.ranking import workers_worth
 from airflow_snowpack.maintenance.fleet.report import PassReport
 from airflow_snowpack.maintenance.submit import refuse_if_draining
+from airflow_snowpack.store.keep_alive import KeepAlive
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from datetime import datetime
 
     from pyiceberg.catalog import Catalog
 
@@ -40,6 +43,9 @@ log = logging.getLogger(__name__)
 
 ABANDONED_AFTER = timedelta(days=2)
 """After this time, or the time of its budget if that is longer, a pass of another DAG counts as abandoned."""
+COMMAND = "command-"
+"""The owner of a pass begins with this if one process plans, maintains and reports it. The pass is abandoned when the process
+does not renew its lease any more; see :meth:`Fleet.attend`."""
 
 
 @dataclass(frozen=True)
@@ -70,6 +76,7 @@ class Fleet:
         :raises CatalogUnreachable: the catalog does not answer; a retry plans the pass.
         """
         refuse_if_draining(self.jobs)
+        self.jobs.sweep()  # so that what a lost worker had claimed can be withdrawn
         self._end_earlier(owner)
         this = self.passes.begin(owner, self.catalog, self.catalog_id, budget, workers=workers, holder=holder)
         begun(this.planned.pass_id if isinstance(this, Planning) else this.pass_id)
@@ -86,6 +93,11 @@ class Fleet:
         left = self.passes.entries(planned.pass_id, [EntryState.SUBMITTED])
         return workers_worth([entry.cost.seconds for entry in left], most=planned.workers, within=planned.budget.time)
 
+    def attend(self, pass_id: str) -> KeepAlive:
+        """Return a block in which this process keeps a pass of its own alive, from the beginning of the pass to its report."""
+        passes = self.passes
+        return KeepAlive(lambda: passes.keep(pass_id), every=BEAT, lost_after=PASS_LEASE, what=f"pass {pass_id}")
+
     def drain(self, planned: Pass, worker_id: str) -> Drain:
         """Return what chooses the jobs of one worker. The health of each table is read again after its job.
 
@@ -93,7 +105,8 @@ class Fleet:
         """
         if planned.catalog_id != self.catalog_id:
             raise PassOfOtherCatalog(planned.pass_id, self.catalog)
-        return Drain(self.work, self.jobs, planned, self.connect, worker_id, after=self._read_again)
+        hold, after = self.planner.hold, self._read_again
+        return Drain(self.work, self.jobs, planned, self.connect, worker_id, hold=hold, after=after)
 
     def report(self, planned: Pass) -> PassReport:
         """End a pass and return its report. If a worker still has a job, the pass stays open, and the report names the table."""
@@ -119,8 +132,7 @@ class Fleet:
         for earlier in self.passes.open(self.catalog, self.catalog_id):
             if earlier.owner == owner:
                 continue
-            abandoned_at = max(earlier.started_at + ABANDONED_AFTER, earlier.ends_at or earlier.started_at)
-            if earlier.owner.partition("/")[0] == dag or abandoned_at < now:
+            if earlier.owner.partition("/")[0] == dag or _abandoned_at(earlier) < now:
                 log.warning("Pass %s of %s was left open; it ends now", earlier.pass_id, earlier.owner)
                 self.report(earlier)
 
@@ -131,3 +143,10 @@ class Fleet:
             self.planner.refresh(entry.table)
         except SnowpackError as problem:  # the next pass reads it
             log.warning("health_not_read: %s: %s", entry.table, problem)
+
+
+def _abandoned_at(planned: Pass) -> datetime:
+    """Return from when on a pass that has not ended counts as abandoned by the processes that work on it."""
+    if planned.owner.startswith(COMMAND):
+        return planned.leased_until
+    return max(planned.started_at + ABANDONED_AFTER, planned.ends_at or planned.started_at)

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 
 from airflow_snowpack.iceberg.errors import InvalidTableName
 from airflow_snowpack.iceberg.names import TableName
-from airflow_snowpack.inventory.inventory import list_tables
+from airflow_snowpack.inventory.inventory import list_tables, log_left_out
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from airflow_snowpack.iceberg import CatalogConfig
     from airflow_snowpack.iceberg.broker import Broker
+    from airflow_snowpack.inventory.inventory import LeftOut
 
 log = logging.getLogger(__name__)
 
@@ -47,5 +48,7 @@ def list_names(config: CatalogConfig, catalog: str, catalog_id: str) -> list[Tab
     :raises CatalogUnreachable: the catalog does not answer.
     """
     with closing(config.load()) as connected:
-        listed = list_tables(connected, catalog, [])
+        left_out: list[LeftOut] = []
+        listed = list(list_tables(connected, catalog, left_out))
+        log_left_out(left_out)
         return [TableName(catalog, table.database, table.table, catalog_id) for table in listed]

@@ -92,6 +92,7 @@ class Pass:
     :param owner: what resumes it after a kill, such as ``dag/run/task``.
     :param workers: how many tables are maintained at a time.
     :param counts: of tables: ``listed``, ``excluded``, ``unchanged``, ``healthy``, ``unreadable``, ``chosen`` and ``waiting``.
+    :param leased_until: by which the process that plans it, or works on it alone, has to report again.
     :param report: the report of an ended pass, as JSON values.
     """
 
@@ -103,6 +104,7 @@ class Pass:
     budget: Budget
     workers: int
     started_at: datetime
+    leased_until: datetime
     planned_at: datetime | None = None
     ended_at: datetime | None = None
     planned_by: str | None = None

@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 
 PAGE_SIZE = 100
 OPEN = PASS.ended_at.is_(None)
-PLANNING_LEASE = timedelta(minutes=30)
-"""After this time without a plan, a pass counts as abandoned by the process that plans it."""
+BEAT, PASS_LEASE = timedelta(minutes=1), timedelta(minutes=30)
+"""How often the process that plans a pass, or works on it alone, renews its lease, and how long that lasts."""
 
 
 class FleetPasses:
@@ -80,7 +80,7 @@ class FleetPasses:
             row = conn.execute(mine.with_for_update()).one()
             if row.state != PassState.PLANNING.value:
                 return pass_from(row)
-            values = PASSES.claim_values(storable(holder), fence, now, now + PLANNING_LEASE, key=row.pass_id)
+            values = PASSES.claim_values(storable(holder), fence, now, now + PASS_LEASE, key=row.pass_id)
             conn.execute(PASSES.take_over, values)
             return Planning(pass_from(conn.execute(mine).one()), fence)
 
@@ -88,8 +88,14 @@ class FleetPasses:
 
     def renew(self, planning: Planning) -> bool:
         """Renew the lease of the planning; ``False``: another process has taken it over."""
-        until = self.store.clock() + PLANNING_LEASE
+        until = self.store.clock() + PASS_LEASE
         return self.store.transact(lambda conn: PASSES.renew(conn, planning.planned.pass_id, planning.attempt_id, until))
+
+    def keep(self, pass_id: str) -> bool:
+        """Renew the lease of a pass, whether or not it is planned; ``False``: it has ended."""
+        kept = sa.update(fleet_passes).where(PASS.pass_id == pass_id, OPEN)
+        until = self.store.clock() + PASS_LEASE
+        return self.store.single(lambda conn: conn.execute(kept.values(visible_at=until)).rowcount == 1)
 
     def last_plans(self, catalog: str, catalog_id: str) -> dict[str, sa.Row[Any]]:
         """Return the last plan of each table of a catalog by the key of its lock, in one statement."""
@@ -176,10 +182,7 @@ class FleetPasses:
 
     def ids_beginning(self, beginning: str, *, limit: int = 10) -> Sequence[str]:
         """Return the ids that begin with the short id of a list."""
-        beginning = storable(beginning)
-        query = sa.select(PASS.pass_id).where(PASS.pass_id >= beginning, PASS.pass_id < f"{beginning}g")
-        found = self.store.scalars(query.order_by(PASS.pass_id).limit(limit))
-        return [each for each in found if each.startswith(beginning)]
+        return self.store.ids_beginning(PASS.pass_id, beginning, limit)
 
     def list(self, *, limit: int = PAGE_SIZE, cursor: str | None = None) -> Page[Pass]:
         """List the passes, the newest first.
@@ -207,11 +210,6 @@ class FleetPasses:
         newest = sa.select(PASS.pass_id).where(*which).order_by(*NEWEST_FIRST.order()).limit(1).scalar_subquery()
         row = self.store.first(sa.select(fleet_entries).where(ENTRY.table_key == table.lock_key, ENTRY.pass_id == newest))
         return None if row is None else entry_from(row)
-
-    def entry_of_job(self, job_id: str) -> tuple[str, PassEntry] | None:
-        """Return the pass and the entry that submitted a job; ``None`` for a job of no pass."""
-        row = self.store.first(sa.select(fleet_entries).where(ENTRY.job_id == storable(job_id)))
-        return None if row is None else (row.pass_id, entry_from(row))
 
 
 def _table_row(planned: PlannedTable, now: datetime) -> dict[str, Any]:

@@ -16,24 +16,23 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from functools import cache
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from airflow_snowpack import __version__
-from airflow_snowpack.humanize import plural
-from airflow_snowpack.iceberg.broker import raise_outage
+from airflow_snowpack.iceberg.broker import is_same_file, raise_outage
 from airflow_snowpack.iceberg.errors import CatalogUnreachable, TableNotFound
 from airflow_snowpack.iceberg.health import TableHealth, read_health
-from airflow_snowpack.iceberg.locations import UNIQUE_FILE
 from airflow_snowpack.iceberg.names import TableName
 from airflow_snowpack.jobs.action_history import ActionHistory
-from airflow_snowpack.maintenance.fleet.candidates import candidate_of, held_reason, waits_for_producers
+from airflow_snowpack.maintenance.fleet.candidates import candidate_of
+from airflow_snowpack.maintenance.fleet.holds import held_reason, hold_of, waits_for_producers, writers_after
 from airflow_snowpack.maintenance.fleet.model import EntryState, Pass, PassEntry, PlannedTable, Planning
-from airflow_snowpack.maintenance.fleet.passes import PLANNING_LEASE, FleetPasses
+from airflow_snowpack.maintenance.fleet.passes import BEAT, PASS_LEASE, FleetPasses
 from airflow_snowpack.maintenance.fleet.ranking import Candidate, rank, select
 from airflow_snowpack.maintenance.planning.table_plan import plan_table
-from airflow_snowpack.maintenance.writers import Clearance, writers_of
+from airflow_snowpack.maintenance.writers import RecentDags
 from airflow_snowpack.store.keep_alive import KeepAlive
 
 if TYPE_CHECKING:
@@ -41,9 +40,10 @@ if TYPE_CHECKING:
 
     from airflow_snowpack.iceberg.broker import Broker
     from airflow_snowpack.inventory.health_records import HealthRecords
+    from airflow_snowpack.maintenance.fleet.holds import Hold
     from airflow_snowpack.maintenance.planning import TablePlan
     from airflow_snowpack.maintenance.policies import Policies, TablePolicy
-    from airflow_snowpack.maintenance.writers import DagsOfTables, Writers
+    from airflow_snowpack.maintenance.writers import DagsOfTables
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -53,9 +53,6 @@ BATCH_SIZE = 200
 USUAL_PERIOD = timedelta(days=1)
 """From one pass to the next, before there were two."""
 LONGEST_PERIOD = timedelta(days=7)
-MAX_PASSES_WAITED = 3
-"""A table that has waited in so many passes in a row does not wait for the DAGs that write to it any more."""
-BEAT = timedelta(minutes=1)
 
 Listing = Mapping[TableName, str | None]
 """The tables of a catalog, each with the location of its metadata; ``None`` where only loading the table returns it."""
@@ -83,7 +80,8 @@ class FleetPlanner:
     :param broker: reads tables of the catalog.
     :param list_tables: returns all tables of the catalog; see :func:`.listing.list_catalog`.
     :param histories: returns what past jobs did to tables, in one statement.
-    :param dags_of_tables: returns the DAGs that write to and read tables; called once for a pass in which a table needs work.
+    :param dags_of_tables: returns the DAGs that write to and read tables; called if a table needs work, and again only when
+        its answer is minutes old. ``None``: they do not matter.
     :param order: the installation's order of actions.
     """
 
@@ -107,7 +105,7 @@ class FleetPlanner:
         self._digest = digest_of(policies)
         self._list_tables = list_tables
         self._histories = histories
-        self._dags_of_tables = dags_of_tables
+        self._dags = None if dags_of_tables is None else RecentDags(dags_of_tables, self._store.clock)
         self._order = tuple(order)
 
     def plan(self, planning: Planning) -> Pass:
@@ -117,7 +115,7 @@ class FleetPlanner:
         :raises CatalogUnreachable: the catalog does not answer; a retry plans the pass.
         """
         what = f"the planning of pass {planning.planned.pass_id}"
-        with KeepAlive(lambda: self._passes.renew(planning), every=BEAT, lost_after=PLANNING_LEASE, what=what):
+        with KeepAlive(lambda: self._passes.renew(planning), every=BEAT, lost_after=PASS_LEASE, what=what):
             return self._plan(planning)
 
     def refresh(self, table: TableName) -> bool:
@@ -130,8 +128,14 @@ class FleetPlanner:
         self._passes.remember(found.planned)
         return bool(found.candidates)
 
+    def hold(self, table: Table, entry: PassEntry) -> Hold | None:
+        """Return why the job of a table that was planned, perhaps hours ago, does not start now; ``None`` if it may."""
+        now, name = self._store.clock(), entry.table
+        writers = None if self._dags is None else partial(writers_after, name, entry.passes_waited, self._dags)
+        return hold_of(entry, self._policies.of(name, table.properties), writers, now)
+
     def _plan(self, planning: Planning) -> Pass:
-        this, found = planning.planned, _Found(self._dags_of_tables and cache(self._dags_of_tables))
+        this, found = planning.planned, _Found(self._dags)
         listing, last = self._list_tables(), self._passes.last_plans(this.catalog, this.catalog_id)
         to_read = self._plan_stored(listing, last, found)
         self._read(to_read, found, last)
@@ -160,7 +164,7 @@ class FleetPlanner:
                 health = None if record is None else record.health
                 if health is not None and location is None:
                     to_read[table] = health.metadata_location
-                elif health is not None and _is_same(location, health.metadata_location) and self._fits(table, health):
+                elif health is not None and is_same_file(location, health.metadata_location) and self._fits(table, health):
                     current[table] = health
                 else:
                     to_read[table] = None
@@ -169,7 +173,7 @@ class FleetPlanner:
 
     def _is_settled(self, row: Any, location: str | None, now: datetime) -> bool:
         """Whether the last plan of a table holds: nothing to do, and nothing has changed since."""
-        if row.needs_work or row.policy != self._digest or not _is_same(location, row.metadata_location):
+        if row.needs_work or row.policy != self._digest or not is_same_file(location, row.metadata_location):
             return False
         return row.reconsider_at is None or now < row.reconsider_at
 
@@ -184,10 +188,10 @@ class FleetPlanner:
         def process(name: TableName, table: Table) -> TableHealth:
             return read_health(table, now=now, bounds=self._policies.of(name, table.properties).bounds)
 
-        unchanged: list[TableName] = []
+        unchanged: dict[TableName, str | None] = {}
         for table, result in self._broker.read(to_read, process):
             if result is None:
-                unchanged.append(table)
+                unchanged[table] = to_read[table]
             elif isinstance(result, TableNotFound):
                 found.counts["gone"] += 1  # dropped since the listing
             elif isinstance(result, Exception):
@@ -205,13 +209,13 @@ class FleetPlanner:
         self._plan_batch(fresh, found, last)
         self._plan_unchanged(unchanged, found, last)
 
-    def _plan_unchanged(self, tables: Collection[TableName], found: _Found, last: Mapping[str, Any]) -> None:
-        """Plan tables of which only loading them has shown that their stored health is that of now."""
+    def _plan_unchanged(self, tables: Listing, found: _Found, last: Mapping[str, Any]) -> None:
+        """Plan tables of which only loading them has shown that their stored health, of these locations, is that of now."""
         now = self._store.clock()
         doubtful = []
-        for table in tables:
+        for table, location in tables.items():
             row = last.get(table.lock_key)
-            if row is not None and self._is_settled(row, row.metadata_location, now):
+            if row is not None and self._is_settled(row, location, now):
                 found.counts["unchanged"] += 1
             else:
                 doubtful.append(table)
@@ -241,12 +245,19 @@ class FleetPlanner:
             policy, history = self._policies.of(table, health.properties), histories.get(table, ActionHistory())
             row = last.get(table.lock_key)
             waited = 0 if row is None else row.passes_waited
-            writers = None if found.dags is None else _writers(table, waited, found.dags, now)
-            plan = plan_table(health, policy, now=now, history=history, writers=writers, order=self._order)
-            held = held_reason(plan)
+            writers = None if found.dags is None else partial(writers_after, table, waited, found.dags)
+            try:
+                plan = plan_table(health, policy, now=now, history=history, writers=writers, order=self._order)
+            except Exception as problem:  # the metadata of a table may have anything; the others are planned
+                log.warning("table_not_planned: %s", table, exc_info=True)
+                reason = f"It cannot be planned: {type(problem).__name__}: {problem}"
+                found.unreadable.append(PassEntry(table, 0, EntryState.UNREADABLE, reason=reason, ended_at=now))
+                continue
+            runs = bool(plan.actions)
+            held = None if runs else held_reason(plan)
             self._sort(table, plan, policy, history, waited, held, found)
-            needs_work = bool(plan.actions) or held is not None
-            waited += not plan.actions and waits_for_producers(plan)
+            needs_work = runs or held is not None
+            waited = waited + (not runs and waits_for_producers(plan)) if needs_work else 0
             found.planned.append(
                 PlannedTable(table, plan.metadata_location, self._digest, needs_work, plan.reconsider_at, waited)
             )
@@ -287,15 +298,6 @@ class FleetPlanner:
         found.planned = [_aged(each) if each.table in aged else each for each in found.planned]
         found.counts["chosen"] = len(selection.chosen)
         return [*entries, *_after(len(entries), [*found.held, *found.unreadable])]
-
-
-def _writers(table: TableName, waited: int, dags: Callable[[], DagsOfTables], now: datetime) -> Writers:
-    """Return the writers of a table that has waited in so many passes in a row."""
-    if waited < MAX_PASSES_WAITED:
-        return writers_of(table, dags, now)
-    passes = plural(waited, "pass", "passes")
-    text = f"it has waited in {passes}, so the rewrite does not wait for the DAGs that write to the table"
-    return lambda _: Clearance(text)
 
 
 def digest_of(policies: Policies) -> str:
@@ -339,8 +341,3 @@ def _batches(items: Iterable[T], size: int) -> Iterator[list[T]]:
     rest = iter(items)
     while batch := list(islice(rest, size)):
         yield batch
-
-
-def _is_same(location: str | None, known: str | None) -> bool:
-    """Whether two locations are the same file, of a name that is written once."""
-    return location is not None and location == known and UNIQUE_FILE.search(location) is not None

@@ -4,18 +4,22 @@
     work.submit(planned)                        # a job for each chosen table; a retry submits the rest
     work.claimable(planned)                     # what a worker may claim now, in order
     work.settle(planned)                        # records the jobs that have ended
-    work.withdraw(planned, "The time of the pass is over.")
+    work.withdraw(planned, job_ids, "The time of the pass is over.")
 
 The invariants: a chosen table gets one job, because the entry has the id of the job in the transaction that submits it. The
 estimates of the jobs that have not ended and the outcomes of those that have stay within the budget: if outcomes exceed their
-estimates, waiting jobs are withdrawn, the last ones first.
+estimates, waiting jobs are withdrawn, the last ones first, and then a job that runs beyond its estimate is stopped. A job and its
+entry are withdrawn in one transaction, and tables are settled and withdrawn in batches, so that ending a pass does not cost a
+transaction for each table.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import deque
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
@@ -24,9 +28,9 @@ from airflow_snowpack.jobs import JobStatus, TableLocked
 from airflow_snowpack.jobs.action_history import Outcome
 from airflow_snowpack.jobs.model import TERMINAL
 from airflow_snowpack.jobs.rows import job_from
-from airflow_snowpack.jobs.withdrawal import withdraw
+from airflow_snowpack.jobs.withdrawal import postpone, withdraw
 from airflow_snowpack.maintenance.fleet.budget import Budget
-from airflow_snowpack.maintenance.fleet.candidates import waits_for_producers
+from airflow_snowpack.maintenance.fleet.holds import waits_for_producers
 from airflow_snowpack.maintenance.fleet.model import EntryState, Pass, PassEntry
 from airflow_snowpack.maintenance.fleet.passes import FleetPasses
 from airflow_snowpack.maintenance.fleet.rows import BY_PLACE, ENTRY, TABLE, entry_from
@@ -42,11 +46,15 @@ NOT_SUBMITTED = "Its job was not submitted before the pass ended."
 NOT_CLAIMED = "No worker claimed its job before the pass ended."
 OUT_OF_TIME = "The time of the pass was over before a worker claimed its job."
 OVERSPENT = "Earlier tables took more than was estimated, and used its part of the budget."
+LOST = "The worker that maintained it was lost."
+BATCH_SIZE = 500
+"""How many tables one transaction settles or withdraws."""
+RESERVED = sa.and_(ENTRY.state == EntryState.SUBMITTED.value, sa.func.coalesce(ENTRY.spent_gb_hours, 0.0) <= ENTRY.gb_hours)
 USED = sa.select(
-    sa.func.sum(sa.func.coalesce(ENTRY.spent_gb_hours, ENTRY.gb_hours)).label("gb_hours"),
+    sa.func.sum(sa.case((RESERVED, ENTRY.gb_hours), else_=ENTRY.spent_gb_hours)).label("gb_hours"),
     sa.func.sum(sa.func.coalesce(ENTRY.spent_bytes, ENTRY.bytes)).label("bytes"),
-).where(sa.or_(ENTRY.state == EntryState.SUBMITTED.value, ENTRY.spent_seconds.is_not(None)))
-"""The outcomes of the jobs of a pass that have ended, and the estimates of the others."""
+).where(sa.or_(ENTRY.state == EntryState.SUBMITTED.value, ENTRY.spent_gb_hours.is_not(None)))
+"""The outcomes of the jobs of a pass that have ended, and of each other job its estimate, or what it has used beyond."""
 
 
 class _SubmittedBefore(Exception):
@@ -119,108 +127,191 @@ class PassWork:
 
     def settle(self, planned: Pass) -> Sequence[PassEntry]:
         """Record the entries whose jobs have ended; return those that this call recorded."""
-        query = sa.select(job_rows, ENTRY.table_key.label("entry_key")).join(fleet_entries, ENTRY.job_id == job_rows.c.job_id)
-        query = query.where(ENTRY.pass_id == planned.pass_id, ENTRY.state == EntryState.SUBMITTED.value)
-        ended = self._store.all(query.where(job_rows.c.status.in_([status.value for status in TERMINAL])))
-        settled = [row.entry_key for row in ended if self._settle(planned, row.entry_key, job_from(row))]
-        if not settled:
-            return []
-        self._keep_within_budget(planned)
-        return [entry_from(row) for row in self._store.all(_entries(planned).where(ENTRY.table_key.in_(settled)))]
+        settled: list[PassEntry] = []
+        while batch := self._store.transact(lambda conn: _settle(conn, planned)):
+            settled += batch
+            if len(batch) < BATCH_SIZE:
+                break
+        if settled:
+            self._keep_within_budget(planned)
+        return settled
 
-    def leave(self, planned: Pass, entry: PassEntry, reason: str, state: EntryState = EntryState.WAITING) -> bool:
-        """End an entry that is not maintained; ``False`` when it is not in the state that it was read in any more."""
+    def leave(self, planned: Pass, entry: PassEntry, reason: str) -> bool:
+        """End an entry that is not submitted; ``False`` when it is not in the state that it was read in any more."""
         mine = _entry(planned.pass_id, entry.table.lock_key, entry.state)
-        values = {"state": state.value, "reason": storable(reason), "ended_at": self._store.clock()}
-        aged = sa.update(fleet_tables).where(TABLE.table_key == entry.table.lock_key)
+        return bool(self._store.transact(lambda conn: _end(conn, mine, reason, self._store.clock())))
 
-        def write(conn: sa.Connection) -> bool:
-            if conn.execute(sa.update(fleet_entries).where(mine).values(values)).rowcount != 1:
-                return False
-            if state is EntryState.WAITING:
-                conn.execute(aged.values(passes_waited=TABLE.passes_waited + 1))
-            return True
+    def withdraw(
+        self, planned: Pass, job_ids: Collection[str], reason: str, state: EntryState = EntryState.WAITING
+    ) -> Collection[str]:
+        """Withdraw those of the jobs that no worker has claimed, and end their entries; return their ids.
 
-        return self._store.transact(write)
-
-    def withdraw(self, planned: Pass, reason: str, entries: Iterable[PassEntry] | None = None) -> int:
-        """Withdraw the jobs that no worker has claimed; return how many.
-
-        :param entries: only of these; ``None`` for all of the pass.
+        A postponed table keeps the reason why. One whose worker was lost has failed: it does not come first in the next pass.
         """
-        left = 0
-        for entry in self._passes.entries(planned.pass_id, [EntryState.SUBMITTED]) if entries is None else entries:
-            # A process that is killed between the two leaves a cancelled job, which the next settle finds.
-            if entry.job_id is not None and withdraw(self._store, entry.job_id, reason):
-                left += self.leave(planned, entry, reason)
-        return left
+        now, withdrawn = self._store.clock(), dict[str, int]()
+
+        def write(conn: sa.Connection, batch: Sequence[str]) -> dict[str, int]:
+            attempts = withdraw(conn, batch, reason, now)
+            submitted = _in_state(planned, EntryState.SUBMITTED)
+            lost = [job_id for job_id, number in attempts.items() if number and state is EntryState.WAITING]
+            _end(conn, sa.and_(submitted, ENTRY.job_id.in_(lost)), f"{LOST} {reason}", now, EntryState.FAILED)
+            _end(conn, sa.and_(submitted, ENTRY.job_id.in_(attempts.keys() - set(lost))), reason, now, state)
+            return attempts
+
+        for first in range(0, len(rest := list(job_ids)), BATCH_SIZE):
+            withdrawn |= self._store.transact(partial(write, batch=rest[first : first + BATCH_SIZE]))
+        return withdrawn.keys()
+
+    def postpone(self, planned: Pass, entry: PassEntry, reason: str, until: datetime) -> None:
+        """Let no worker claim the job of an entry before a moment, and keep the reason. It does nothing if a worker has it."""
+        assert entry.job_id is not None
+        job_id, mine = entry.job_id, _entry(planned.pass_id, entry.table.lock_key, EntryState.SUBMITTED)
+
+        def write(conn: sa.Connection) -> None:
+            if postpone(conn, job_id, until):
+                conn.execute(sa.update(fleet_entries).where(mine).values(reason=storable(reason)))
+
+        self._store.transact(write)
+
+    def used_by(self, planned: Pass, job: Job) -> float:
+        """Return the GB·h that the attempts at a job have used so far."""
+        query = sa.select(ENTRY.spent_gb_hours).where(_in_state(planned, EntryState.SUBMITTED), ENTRY.job_id == job.job_id)
+        return float(self._store.scalar(query) or 0.0)
+
+    def allows(self, planned: Pass, job: Job, gb_hours: float | None, lost: float) -> bool:
+        """Record what a running job has used, and return whether the budget allows it to go on.
+
+        Beyond its estimate, it takes what jobs have reserved that no worker has claimed, the last ones first.
+
+        :param gb_hours: of this attempt; ``None``: not known, so it is the estimate in proportion to the time.
+        :param lost: of the attempts before.
+        """
+        now, mine = self._store.clock(), sa.and_(_in_state(planned, EntryState.SUBMITTED), ENTRY.job_id == job.job_id)
+        seconds = (now - (job.started_at or now)).total_seconds()
+        in_proportion = ENTRY.gb_hours * seconds / sa.case((ENTRY.seconds > 0, ENTRY.seconds), else_=1.0)
+        spent = lost + (in_proportion if gb_hours is None else gb_hours)
+        used = sa.update(fleet_entries).where(mine).values(spent_gb_hours=spent)
+        beyond = used.returning(ENTRY.spent_gb_hours > ENTRY.gb_hours)
+        is_beyond = self._store.transact(lambda conn: conn.execute(beyond).scalar())
+        return not is_beyond or self._keep_within_budget(planned)
 
     def close(self, planned: Pass) -> bool:
         """Record what has ended, and withdraw what no worker has claimed.
 
         :returns: whether the pass is over; ``False`` while a worker has a job of it.
         """
-        now = self._store.clock()
+        now, chosen = self._store.clock(), _in_state(planned, EntryState.CHOSEN)
         self.settle(planned)
-        for entry in self._passes.entries(planned.pass_id, [EntryState.CHOSEN]):
-            self.leave(planned, entry, NOT_SUBMITTED)
+        some = sa.select(ENTRY.table_key).where(chosen).limit(BATCH_SIZE).correlate(None)
+        while self._store.transact(lambda conn: _end(conn, sa.and_(chosen, ENTRY.table_key.in_(some)), NOT_SUBMITTED, now)):
+            pass
         is_over = planned.ends_at is not None and now >= planned.ends_at
-        self.withdraw(planned, OUT_OF_TIME if is_over else NOT_CLAIMED)
+        self.withdraw(planned, self._unclaimed(planned), OUT_OF_TIME if is_over else NOT_CLAIMED)
         self.settle(planned)
         return not self._passes.entries(planned.pass_id, [EntryState.SUBMITTED])
 
-    def _settle(self, planned: Pass, table_key: str, job: Job) -> bool:
-        state, reason = _outcome(job)
-        outcomes = [Outcome.of(result) for result in job.results]
-        seconds, measured = (
-            sum(each.seconds for each in outcomes),
-            [each.gb_hours for each in outcomes if each.gb_hours is not None],
-        )
-        # Where the memory of the session is not known, the estimate has it.
-        in_proportion = ENTRY.gb_hours * seconds / sa.case((ENTRY.seconds > 0, ENTRY.seconds), else_=1.0)
-        values: dict[str, Any] = {
-            "state": state.value,
-            "reason": reason,
-            "ended_at": job.completed_at,
-            "spent_gb_hours": sum(measured) if measured else in_proportion,
-            "spent_bytes": sum(each.bytes_rewritten for each in outcomes),
-            "spent_seconds": seconds,
-            "removed": sum(each.files_removed for each in outcomes),
-        }
-        mine = _entry(planned.pass_id, table_key, EntryState.SUBMITTED)
-        waited = TABLE.passes_waited + 1 if state is EntryState.WAITING or _has_waited_for_producers(job) else 0
-        aged = sa.update(fleet_tables).where(TABLE.table_key == table_key).values(passes_waited=waited)
+    def _unclaimed(self, planned: Pass) -> Sequence[str]:
+        """Return the jobs that no worker has claimed, the last ones first."""
+        waiting = sa.select(ENTRY.job_id).join(job_queue, job_queue.c.job_id == ENTRY.job_id)
+        waiting = waiting.where(_in_state(planned, EntryState.SUBMITTED), job_queue.c.claimed_at.is_(None))
+        return self._store.scalars(waiting.order_by(ENTRY.place.desc()))
 
-        def write(conn: sa.Connection) -> bool:
-            if conn.execute(sa.update(fleet_entries).where(mine).values(values)).rowcount != 1:
-                return False
-            conn.execute(aged)
-            return True
+    def _keep_within_budget(self, planned: Pass) -> bool:
+        """Withdraw waiting jobs, the last ones first, while outcomes and estimates together are beyond the budget.
 
-        return self._store.transact(write)
-
-    def _keep_within_budget(self, planned: Pass) -> None:
-        """Withdraw waiting jobs, the last ones first, while outcomes and estimates together are beyond the budget."""
+        :returns: whether the GB·h are within the budget now.
+        """
         used = self._store.all(USED.where(ENTRY.pass_id == planned.pass_id))[0]
         gb_hours, rewritten = used.gb_hours or 0.0, used.bytes or 0
         if _is_within(planned.budget, gb_hours, rewritten):
-            return
-        waiting = _entries(planned).where(ENTRY.state == EntryState.SUBMITTED.value)
-        for entry in map(entry_from, reversed(self._store.all(waiting))):
-            if self.withdraw(planned, OVERSPENT, [entry]):
-                gb_hours, rewritten = gb_hours - entry.cost.gb_hours, rewritten - entry.cost.bytes
-            if _is_within(planned.budget, gb_hours, rewritten):
-                return
+            return True
+        columns = sa.select(ENTRY.job_id, ENTRY.gb_hours, ENTRY.bytes).where(_in_state(planned, EntryState.SUBMITTED))
+        waiting = deque(self._store.all(columns.order_by(ENTRY.place.desc())))
+        while waiting and not _is_within(planned.budget, gb_hours, rewritten):
+            enough, left = [], (gb_hours, rewritten)
+            while waiting and not _is_within(planned.budget, *left):
+                enough.append(waiting.popleft())
+                left = left[0] - enough[-1].gb_hours, left[1] - enough[-1].bytes
+            withdrawn = self.withdraw(planned, [row.job_id for row in enough], OVERSPENT)
+            gb_hours -= sum(row.gb_hours for row in enough if row.job_id in withdrawn)
+            rewritten -= sum(row.bytes for row in enough if row.job_id in withdrawn)
+        return _is_within(planned.budget, gb_hours, 0)
 
 
-def _entry(pass_id: str, table_key: str, *states: EntryState) -> sa.ColumnElement[bool]:
-    """Select an entry while it is in one of these states."""
-    this = sa.and_(ENTRY.pass_id == pass_id, ENTRY.table_key == table_key)
-    return sa.and_(this, ENTRY.state.in_([state.value for state in states]))
+def _settle(conn: sa.Connection, planned: Pass) -> list[PassEntry]:
+    """Record a batch of entries whose jobs have ended."""
+    estimate = ENTRY.table_key.label("e_key"), ENTRY.gb_hours.label("e_gb_hours"), ENTRY.seconds.label("e_seconds")
+    used = ENTRY.spent_gb_hours.label("e_used")
+    query = sa.select(job_rows, *estimate, used).join(fleet_entries, ENTRY.job_id == job_rows.c.job_id)
+    query = query.where(_in_state(planned, EntryState.SUBMITTED), job_rows.c.status.in_([status.value for status in TERMINAL]))
+    # One process records each of them, so that a table's waiting is counted once; in one order, so that none blocks another.
+    ended = conn.execute(query.order_by(*BY_PLACE.order()).limit(BATCH_SIZE).with_for_update(of=fleet_entries)).all()
+    outcomes = {row.e_key: (job_from(row), row) for row in ended}
+    if not outcomes:
+        return []
+    mine = sa.update(fleet_entries).where(ENTRY.pass_id == planned.pass_id, ENTRY.table_key == sa.bindparam("b_key"))
+    values = [{"b_key": key, **_outcome_values(job, row)} for key, (job, row) in outcomes.items()]
+    conn.execute(mine, values)
+    waited = {key for key, (job, _) in outcomes.items() if _has_waited(job)}
+    _age(conn, waited)
+    _reset_age(conn, outcomes.keys() - waited)
+    read = sa.select(fleet_entries).where(ENTRY.pass_id == planned.pass_id, ENTRY.table_key.in_(list(outcomes)))
+    return [entry_from(row) for row in conn.execute(read.order_by(*BY_PLACE.order()))]
 
 
-def _entries(planned: Pass) -> sa.Select[Any]:
-    return sa.select(fleet_entries).where(ENTRY.pass_id == planned.pass_id).order_by(*BY_PLACE.order())
+def _outcome_values(job: Job, estimated: Any) -> dict[str, Any]:
+    state, reason = _outcome(job)
+    outcomes = [Outcome.of(result) for result in job.results]
+    seconds = sum(each.seconds for each in outcomes)
+    measured = [each.gb_hours for each in outcomes if each.gb_hours is not None]
+    # Where the memory of the session is not known, the estimate has it.
+    in_proportion = estimated.e_gb_hours * seconds / (estimated.e_seconds or 1.0)
+    return {
+        "state": state.value,
+        "reason": reason,
+        "ended_at": job.completed_at,
+        "spent_gb_hours": max(sum(measured) if measured else in_proportion, estimated.e_used or 0.0),
+        "spent_bytes": sum(each.bytes_rewritten for each in outcomes),
+        "spent_seconds": seconds,
+        "removed": sum(each.files_removed for each in outcomes),
+    }
+
+
+def _end(
+    conn: sa.Connection,
+    which: sa.ColumnElement[bool],
+    reason: str,
+    now: datetime,
+    state: EntryState = EntryState.WAITING,
+) -> Sequence[str]:
+    """End entries whose tables are not maintained; return the keys of the tables."""
+    waits = state is EntryState.WAITING
+    kept = sa.func.coalesce(ENTRY.reason, storable(reason)) if waits else storable(reason)
+    ended = sa.update(fleet_entries).where(which).values(state=state.value, reason=kept, ended_at=now)
+    keys = conn.execute(ended.returning(ENTRY.table_key)).scalars().all()
+    if waits and keys:
+        _age(conn, keys)
+    elif keys and state is EntryState.FAILED:
+        _reset_age(conn, keys)
+    return keys
+
+
+def _age(conn: sa.Connection, keys: Collection[str]) -> None:
+    aged = sa.update(fleet_tables).where(TABLE.table_key.in_(keys))
+    conn.execute(aged.values(passes_waited=TABLE.passes_waited + 1))
+
+
+def _reset_age(conn: sa.Connection, keys: Collection[str]) -> None:
+    conn.execute(sa.update(fleet_tables).where(TABLE.table_key.in_(keys)).values(passes_waited=0))
+
+
+def _entry(pass_id: str, table_key: str, state: EntryState) -> sa.ColumnElement[bool]:
+    """Select an entry while it is in this state."""
+    return sa.and_(ENTRY.pass_id == pass_id, ENTRY.table_key == table_key, ENTRY.state == state.value)
+
+
+def _in_state(planned: Pass, state: EntryState) -> sa.ColumnElement[bool]:
+    return sa.and_(ENTRY.pass_id == planned.pass_id, ENTRY.state == state.value)
 
 
 def _is_within(budget: Budget, gb_hours: float, rewritten: int) -> bool:
@@ -230,9 +321,10 @@ def _is_within(budget: Budget, gb_hours: float, rewritten: int) -> bool:
     )
 
 
-def _has_waited_for_producers(job: Job) -> bool:
-    """Whether an action that the table needed waited for a DAG that writes to the table, while others ran."""
-    return job.plan is not None and waits_for_producers(TablePlan.from_json(job.table, job.plan))
+def _has_waited(job: Job) -> bool:
+    """Whether the table counts as not maintained: a user cancelled the job, or an action waited for a DAG while others ran."""
+    cancelled = job.status is JobStatus.CANCELLED
+    return cancelled or (job.plan is not None and waits_for_producers(TablePlan.from_json(job.table, job.plan)))
 
 
 def _outcome(job: Job) -> tuple[EntryState, str | None]:
@@ -240,7 +332,6 @@ def _outcome(job: Job) -> tuple[EntryState, str | None]:
         case JobStatus.COMPLETED:
             return EntryState.MAINTAINED, None
         case JobStatus.CANCELLED:
-            how = f" by {job.cancelled_by}." if job.cancelled_by else f": {job.error}"
-            return EntryState.WAITING, f"Its job was cancelled{how}"
+            return EntryState.WAITING, f"Its job was cancelled by {job.cancelled_by}." if job.cancelled_by else job.error
         case _:
             return EntryState.FAILED, job.error

@@ -15,7 +15,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Self
 
 from airflow_snowpack.humanize import duration, join, number, plural, sentence, size
-from airflow_snowpack.maintenance.fleet.budget import Cost
+from airflow_snowpack.maintenance.fleet.budget import NOTHING, Cost
 from airflow_snowpack.maintenance.fleet.model import EntryState, Pass, PassEntry
 
 if TYPE_CHECKING:
@@ -25,6 +25,12 @@ MAX_LISTED = 50
 """How many tables of each outcome a report lists by name; the numbers count all of them."""
 MAX_NAMED = 3
 """How many tables of one cause a line names."""
+MAX_CAUSES = 20
+"""How many causes of each outcome a report has; the last line of an outcome counts the others."""
+MAX_CAUSE = 200
+"""How many characters a cause has."""
+MAX_EXAMPLE = 4_000
+"""How many characters of an error the values for XCom have."""
 MAX_REASON = 500
 """How many characters of a reason a line has."""
 VARIABLE = re.compile(r"'[^']*'|\"[^\"]*\"|`[^`]*`|\b[a-z0-9]+://\S+|(?<![\w.])/[\w./=%+-]+|\b[0-9a-f]{8}[0-9a-f-]{8,}\b|\d+")
@@ -36,7 +42,8 @@ PARTED = re.compile(r"…(?:[.:/-]?…)+")
 def cause_of(error: str, table: TableName) -> str:
     """Return an error without what is particular to one table, so that errors of one cause are equal."""
     line = error.strip().partition("\n")[0]
-    return PARTED.sub("…", VARIABLE.sub("…", line.replace(str(table), "…").replace(table.dotted, "…")))[:200]
+    cause = PARTED.sub("…", VARIABLE.sub("…", line.replace(str(table), "…").replace(table.dotted, "…")))
+    return cause if len(cause) <= MAX_CAUSE else f"{cause[: MAX_CAUSE - 1]}…"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +61,7 @@ class Group:
     def to_json(self) -> dict[str, Any]:
         """Return the group as JSON values, with at most :data:`MAX_LISTED` tables."""
         listed = {"tables": list(self.tables[:MAX_LISTED]), "job_ids": list(self.job_ids[:MAX_LISTED])}
-        return {"cause": self.cause, "example": self.example, "count": len(self.tables), **listed}
+        return {"cause": self.cause, "example": self.example[:MAX_EXAMPLE], "count": len(self.tables), **listed}
 
     def line(self) -> str:
         """Return the group as a line of text."""
@@ -93,8 +100,9 @@ class PassReport:
         """Return the report of a pass as it is now."""
         states = Counter(entry.state for entry in entries)
         planned_counts = {name: planned.counts.get(name, 0) for name in ("listed", "excluded", "unchanged", "healthy")}
-        # A job that was cancelled has an outcome too, in which none of its work was done.
-        ended = [entry for entry in entries if entry.spent is not None and entry.state is not EntryState.WAITING]
+        # A job that was cancelled before it ran has an outcome too, in which none of its work was done.
+        spent = [entry for entry in entries if entry.spent is not None]
+        ended = [entry for entry in spent if entry.state is not EntryState.WAITING or entry.spent != NOTHING]
         return cls(
             pass_id=planned.pass_id,
             started_at=planned.started_at,
@@ -120,13 +128,16 @@ class PassReport:
         ]
         if counts["excluded"]:
             lines.append(f"{plural(counts['excluded'], 'table')} excluded by policies")
-        if counts["maintained"] or counts["failed"]:
+        if counts["maintained"] or counts["failed"] or self.spent != NOTHING:
             lines.append(
                 f"{_amounts(self.removed, self.spent)} in {duration(self.seconds)} "
                 f"(estimate: {_amounts(self.estimated_removed, self.estimated)})"
             )
         for label, groups in (("Failed", self.failed), ("Waiting", self.waiting), ("Unreadable", self.unreadable)):
-            lines += [f"{label}: {plural(len(group.tables), 'table')}: {group.line()}" for group in groups]
+            lines += [f"{label}: {plural(len(group.tables), 'table')}: {group.line()}" for group in groups[:MAX_CAUSES]]
+            if rest := groups[MAX_CAUSES:]:
+                tables = plural(sum(len(group.tables) for group in rest), "table")
+                lines.append(f"{label}: {tables} for {plural(len(rest), 'more cause', 'more causes')}")
         if counts["gone"]:
             lines.append(f"Gone: {plural(counts['gone'], 'table')} dropped or renamed after the plan")
         if unfinished:
@@ -147,9 +158,9 @@ class PassReport:
             "estimated": _cost_json(self.estimated),
             "files_removed": self.removed,
             "files_removed_estimated": self.estimated_removed,
-            "failed": [group.to_json() for group in self.failed],
-            "waiting": [group.to_json() for group in self.waiting],
-            "unreadable": [group.to_json() for group in self.unreadable],
+            "failed": [group.to_json() for group in self.failed[:MAX_CAUSES]],
+            "waiting": [group.to_json() for group in self.waiting[:MAX_CAUSES]],
+            "unreadable": [group.to_json() for group in self.unreadable[:MAX_CAUSES]],
             "text": "\n".join(self.lines()),
         }
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from airflow_snowpack.iceberg.names import TableName
+from airflow_snowpack.jobs.rows import table_from
 from airflow_snowpack.maintenance.fleet.budget import Budget, Cost
 from airflow_snowpack.maintenance.fleet.model import EntryState, Pass, PassEntry, PassState
 from airflow_snowpack.store import Keyset, Leases, row_mapper, storable
@@ -27,12 +27,8 @@ KINDS = (
 )
 """Passes that ended are deleted when they are old, with their entries."""
 
-pass_from = row_mapper(Pass, {"state": PassState, "budget": Budget.from_json}, planned_by="claimed_by")
-
-
-def table_from(row: Any) -> TableName:
-    """Return the table that a row names."""
-    return TableName(row.catalog, row.database_name, row.table_name, row.catalog_id)
+renamed = {"planned_by": "claimed_by", "leased_until": "visible_at"}
+pass_from = row_mapper(Pass, {"state": PassState, "budget": Budget.from_json}, **renamed)
 
 
 def _spent(row: Any) -> Cost | None:

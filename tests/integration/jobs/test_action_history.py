@@ -11,6 +11,7 @@ import sqlalchemy as sa
 
 from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.jobs import ActionHistory, ActionOutcome, ActionRecord, ActionResult, Attempt, Jobs, JobStatus
+from airflow_snowpack.store.tables.jobs import action_records
 
 if TYPE_CHECKING:
     from conftest import MovedClock
@@ -87,10 +88,22 @@ def test_what_did_not_run_to_its_end_moves_no_factor(jobs: Jobs, table: TableNam
     clock.forward(hours=1)
     for _ in range(2):
         ended(jobs, table, result(ActionOutcome.FAILED, files=1, gb_hours=9.0))
+    waits = {"planned_snapshots_count": 7, "planned_bytes_count": 0, "expired_snapshots_count": 0}
+    ended(jobs, table, replace(result(action=SNAPSHOTS), metrics=waits))
 
+    assert history(jobs, table).of(SNAPSHOTS).runs == 0, "its list awaits an approval"
     record = history(jobs, table).of(DATA)
     assert (record.runs, record.cost_factor, record.files_factor) == (1, pytest.approx(1), 1)
     assert (record.last_run_at, record.last_success_at, record.failures) == (clock(), succeeded + timedelta(hours=1), 2)
+
+
+def test_a_factor_that_no_estimate_follows_keeps_no_job_from_ending(jobs: Jobs, table: TableName) -> None:
+    ended(jobs, table, result())
+    for far, files, bound in ((1e300, 10_000, 1e4), (1e-300, 1, 1e-3)):
+        jobs.store.execute(sa.update(action_records).values(files_factor=far))
+        ended(jobs, table, result(files=files))
+
+        assert history(jobs, table).of(DATA).files_factor == bound
 
 
 def test_a_job_without_a_plan_is_remembered_too(jobs: Jobs, table: TableName, clock: MovedClock) -> None:
@@ -130,6 +143,7 @@ def test_an_action_that_the_plan_skips_reaches_no_engine_and_leaves_no_record(jo
 
     class Recording:
         server = None
+        gb_hours: float | None = None
 
         def run(self, job: Job, action: str) -> ActionResult:
             ran.append(action)
@@ -150,7 +164,7 @@ def test_a_rerun_has_the_plan_of_the_job(jobs: Jobs, table: TableName) -> None:
     assert jobs.rerun(job.job_id).plan == job.plan
 
 
-def test_the_histories_of_many_tables_are_one_statement(jobs: Jobs, table: TableName, other_table: TableName) -> None:
+def test_the_histories_of_a_thousand_tables_are_one_statement(jobs: Jobs, table: TableName, other_table: TableName) -> None:
     ended(jobs, table, result())
     tables = [table, other_table, *(TableName("lake", "db", f"t{number}") for number in range(3000))]
 
@@ -159,6 +173,6 @@ def test_the_histories_of_many_tables_are_one_statement(jobs: Jobs, table: Table
     sa.event.listen(jobs.store.engine, "before_cursor_execute", lambda *heard: statements.append(heard[2]))
     found = jobs.action_histories(tables)
 
-    assert len(statements) == 1
+    assert len(statements) == 4
     assert len(found) == len(tables)
     assert found[table].of(DATA).runs == 1

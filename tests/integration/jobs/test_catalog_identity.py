@@ -58,7 +58,7 @@ def test_a_long_queue_of_another_catalog_is_not_ahead_of_a_job(jobs: Jobs, clock
     clock.forward(seconds=1)
     mine = jobs.submit(orders(A), ACTIONS)
 
-    assert jobs.ahead_of(jobs.places([mine.job_id])[mine.job_id]) == 0
+    assert jobs.ahead_of([mine.job_id]) == {mine.job_id: 0}
     assert (jobs.queue_depth(), jobs.queue_depth(A), jobs.queue_depth(B)) == (6, 1, 5)
     assert f"If no worker runs for catalog {A}, start one" in str(explain(jobs, mine))
 

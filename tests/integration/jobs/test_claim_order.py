@@ -165,7 +165,7 @@ def test_a_requeued_job_is_the_next_of_its_priority_when_its_back_off_has_elapse
     jobs.sweep()
     last = submit(jobs, "another")
 
-    assert jobs.ahead_of(jobs.places([last.job_id])[last.job_id]) == 3, "those in their back-off are not ahead of it"
+    assert jobs.ahead_of([last.job_id]) == {last.job_id: 3}, "those in their back-off are not ahead of it"
     assert databases(jobs, 1) == ["another"]
     clock.now += timedelta(minutes=2) + RESCAN
     assert [claim(jobs).job.job_id for _ in range(2)] == [urgent.job_id, waiting.job_id]
@@ -260,7 +260,7 @@ def test_no_job_waits_longer_than_its_fair_share(
             job = submit(jobs, database, priority)
             waiting[job.job_id] = job, len(of(database, priority)) + 1, Counter()
     clock.now += RESCAN
-    ahead = {job_id: jobs.ahead_of(place) for job_id, place in jobs.places(waiting).items()}
+    ahead = jobs.ahead_of(waiting)
     for place in range(len(waiting)):
         (next_one,) = [job_id for job_id, number in ahead.items() if number == place]
         assert next_one in waiting

@@ -1113,7 +1113,9 @@ def test_only_what_could_be_claimed_before_it_is_ahead_of_a_job(jobs: Jobs, cloc
     places = jobs.places(job.job_id for job in made)
 
     assert made[2].job_id not in places
-    assert [jobs.ahead_of(places[made[number].job_id]) for number in (0, 3, 4)] == [0, 1, 2]
+    ahead = jobs.ahead_of([made[number].job_id for number in (0, 3, 4)])
+    assert [ahead[made[number].job_id] for number in (0, 3, 4)] == [0, 1, 2]
+    assert jobs.find_all([made[2].job_id, "gone"]) == {made[2].job_id: jobs.get(made[2].job_id)}
     assert (places[made[1].job_id].claimed_by, places[made[1].job_id].attempt) == ("w", 1)
     assert (places[made[0].job_id].claimed_by, places[made[0].job_id].attempt) == (None, 0)
     assert jobs.places([]) == {}

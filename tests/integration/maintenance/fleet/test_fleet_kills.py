@@ -95,6 +95,26 @@ def assert_each_table_is_accounted_for(fleet: FleetLake, owner: str) -> int:
     return sum(each.report["counts"]["maintained"] for each in passes if each.report)
 
 
+def test_the_next_pass_takes_over_the_tables_of_a_command_that_was_killed_when_its_lease_has_expired(
+    fleet: FleetLake, doomed: Callable[[str], str]
+) -> None:
+    """One job was running, and others waited for the process that is gone."""
+    assert doomed("0 command-1/run") == "killed"
+    (left,) = fleet.passes.list().items
+    alive = kill_fleet.run_pass(fleet, "night1/run/plan", "survivor")
+    assert fleet.passes.get(left.pass_id).state is PassState.RUNNING, "the command may still run"
+    assert (alive.counts["maintained"], len(fleet.jobs.locks.list())) == (1, 3), "its tables are left to it"
+
+    clock = fleet.store.clock
+    assert isinstance(clock, ShiftedClock)
+    clock.ahead += LEASE + timedelta(minutes=1)
+    next_night = kill_fleet.run_pass(fleet, "night2/run/plan", "survivor")
+    assert next_night.counts["maintained"] == kill_fleet.BUDGET.tables
+    ended = fleet.passes.get(left.pass_id)
+    assert (ended.state, (ended.report or {})["counts"]["failed"]) == (PassState.ENDED, 1)
+    assert fleet.jobs.locks.list() == []
+
+
 def test_after_a_kill_at_any_moment_each_planned_table_is_maintained_once_or_named_as_waiting(
     fleet: FleetLake, doomed: Callable[[str], str], record_property: Callable[[str, object], None]
 ) -> None:

@@ -10,6 +10,7 @@ import pytest
 from counted_reads import counted_reads
 from fleet_lake import SMALL, FleetLake
 
+from airflow_snowpack.humanize import timestamp
 from airflow_snowpack.iceberg import CatalogConfig, CatalogUnreachable
 from airflow_snowpack.iceberg.broker import Broker
 from airflow_snowpack.inventory.health_records import HealthRecords
@@ -76,6 +77,18 @@ def test_only_what_has_changed_is_read_again(fleet: FleetLake) -> None:
 
 
 @pytest.mark.one_database
+def test_a_table_that_cannot_be_planned_is_an_entry_and_the_others_are_planned(fleet: FleetLake) -> None:
+    fleet.make("odd", commits=5, **{"commit.manifest.min-count-to-merge": "9" * 5000})
+    fleet.make("sick", commits=5)
+    planned = fleet.plan()
+
+    assert states(fleet, planned) == {"sick": EntryState.CHOSEN, "odd": EntryState.UNREADABLE}
+    (_, odd) = fleet.passes.entries(planned.pass_id)
+    assert odd.reason is not None
+    assert odd.reason.startswith("It cannot be planned: ValueError: Exceeds the limit")
+
+
+@pytest.mark.one_database
 def test_other_policies_are_applied_to_stored_health_without_reading_a_table(fleet: FleetLake) -> None:
     fleet.make("sick", commits=3)
     assert states(fleet, fleet.plan("night-1")) == {}
@@ -134,13 +147,48 @@ def test_a_late_table_that_fails_in_each_pass_does_not_come_before_the_others_fo
 ) -> None:
     failing, late = fleet.make("failing", commits=4), fleet.make("late", commits=4)
     fleet.policies = Policies([Rule("**", deadline="1d", actions=SMALL)])
-    last = {failing: (timedelta(days=9), 8), late: (timedelta(days=3), 0)}
+    last = {failing: (timedelta(days=9), 2), late: (timedelta(days=3), 0)}
     history = {
         table: ActionHistory({"rewrite_data_files": ActionRecord(clock.now, clock.now - ago, failures=failures)})
         for table, (ago, failures) in last.items()
     }
     planned = fleet.plan(budget=Budget(tables=1), histories=lambda tables: history)
     assert [entry.table for entry in fleet.passes.entries(planned.pass_id)] == [late, failing]
+
+
+def test_a_table_whose_job_ends_its_worker_each_time_is_named_and_tried_again_after_growing_intervals(
+    fleet: FleetLake, clock: MovedClock
+) -> None:
+    """Such as for lack of memory: no process of the job lives to report the failure."""
+    fleet.make("giant", commits=9)
+    fleet.make("sick", commits=5)
+    fleet.work.submit(fleet.plan("night-1"))
+    for _ in range(3):
+        assert fleet.jobs.claim("pod-1", catalog_id=fleet.config.catalog_id)
+        clock.move(timedelta(minutes=31))
+        assert fleet.jobs.sweep().changed
+        clock.move(timedelta(minutes=5))
+    lost_at = clock() - timedelta(minutes=5)
+    fleet.fleet.report(fleet.passes.list().items[0])
+
+    again = lost_at + timedelta(days=1)
+    assert states(fleet, fleet.plan("night-2")) == {"sick": EntryState.CHOSEN, "giant": EntryState.WAITING}
+    (entry,) = [each for each in fleet.passes.entries(fleet.passes.list().items[0].pass_id) if each.table.table == "giant"]
+    assert (entry.reason or "").endswith(f"failed 3 times in a row, last at {timestamp(lost_at)}; retried at {timestamp(again)}")
+    clock.now = again
+    assert states(fleet, fleet.plan("night-3")) == {"sick": EntryState.CHOSEN, "giant": EntryState.CHOSEN}
+
+
+@pytest.mark.one_database
+def test_a_table_that_has_become_healthy_has_not_waited_any_more(fleet: FleetLake) -> None:
+    """Otherwise it would come first, and not wait for its writers, when it needs maintenance again."""
+    table = fleet.make("sick", commits=5)
+    fleet.make("larger", commits=9)
+    fleet.plan("night-1", Budget(tables=1))
+    assert fleet.passes.plan_of(table)[table.lock_key].passes_waited == 1
+    fleet.policies = Policies([Rule("**", actions={"remove_orphan_files": {"enabled": False}})])
+    fleet.plan("night-2")
+    assert fleet.passes.plan_of(table)[table.lock_key].passes_waited == 0
 
 
 @pytest.mark.one_database
@@ -174,12 +222,18 @@ def test_in_a_catalog_without_a_listing_of_locations_an_unchanged_table_is_loade
     fleet.__dict__["broker"] = Other(fleet.config.load)
     fleet.make("healthy")
     fleet.make("sick", commits=5)
+    grows = fleet.make("grows")
     assert states(fleet, fleet.plan("night-1")) == {"sick": EntryState.CHOSEN}
+    loaded = fleet.catalog.load_table(grows.identifier)
+    for _ in range(4):
+        loaded.append(loaded.scan().to_arrow().slice(0, 1))
+    bounds = fleet.policies.of(grows, loaded.properties).bounds
+    HealthRecords(fleet.store).read(grows, loaded, bounds)  # such as for a plan on the command line
     with counted_reads() as reads:
         planned = fleet.plan("night-2")
     assert reads.manifests == []
     assert planned.counts["unchanged"] == 1
-    assert states(fleet, planned) == {"sick": EntryState.CHOSEN}
+    assert states(fleet, planned) == {"sick": EntryState.CHOSEN, "grows": EntryState.CHOSEN}
 
 
 @pytest.mark.one_database

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import random
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from counted_reads import counted_reads
 
 from airflow_snowpack.iceberg import TableName
-from airflow_snowpack.jobs import ActionOutcome, ActionResult, DrainModeOn, Jobs, JobStatus
+from airflow_snowpack.jobs import ActionOutcome, ActionResult, Claim, DrainModeOn, Jobs, JobStatus
+from airflow_snowpack.jobs.explanation import explain
 from airflow_snowpack.maintenance.fleet import Budget, EntryState, Pass, PassEntry
 from airflow_snowpack.maintenance.fleet.budget import Cost
 from airflow_snowpack.maintenance.fleet.model import PlannedTable, Planning
 from airflow_snowpack.maintenance.fleet.passes import FleetPasses
-from airflow_snowpack.maintenance.fleet.progress import NOT_CLAIMED, OUT_OF_TIME, OVERSPENT, PassWork
+from airflow_snowpack.maintenance.fleet.progress import LOST, NOT_CLAIMED, OUT_OF_TIME, OVERSPENT, PassWork
 from airflow_snowpack.maintenance.fleet.report import PassReport
+from tests.support import effort
 
 if TYPE_CHECKING:
     from airflow_snowpack.store import Store
@@ -37,12 +41,12 @@ def work(passes: FleetPasses, jobs: Jobs) -> PassWork:
     return PassWork(passes, jobs)
 
 
-def planned(passes: FleetPasses, *names: str, budget: Budget | None = None, cost: Cost = HOUR) -> Pass:
-    planning = passes.begin("dag/run/plan", "lake", "c0ffee", budget or Budget(tables=9), workers=2, holder="worker-1")
+def planned(passes: FleetPasses, *names: str, budget: Budget | None = None, owner: str = "dag/run/plan") -> Pass:
+    planning = passes.begin(owner, "lake", "c0ffee", budget or Budget(tables=9), workers=2, holder="worker-1")
     assert isinstance(planning, Planning)
     evidence = {"rewrite_data_files": "12 of 12 files are small"}
     entries = [
-        PassEntry(table(name), place, EntryState.CHOSEN, evidence=evidence, cost=cost, files_removed=11)
+        PassEntry(table(name), place, EntryState.CHOSEN, evidence=evidence, cost=HOUR, files_removed=11)
         for place, name in enumerate(names)
     ]
     return passes.plan(planning, entries, [PlannedTable(table(name), "m1", "p1", True) for name in names], {"listed": 9})
@@ -139,6 +143,68 @@ def test_when_outcomes_exceed_estimates_the_last_tables_are_withdrawn(passes: Fl
     assert waited(passes, "c") == 1
 
 
+def test_what_a_lost_attempt_has_used_counts_beside_the_next_attempt(
+    passes: FleetPasses, work: PassWork, jobs: Jobs, clock: MovedClock
+) -> None:
+    this = planned(passes, "a", budget=Budget(gb_hours=6))
+    work.submit(this)
+    (entry,) = work.claimable(this)
+    lost = jobs.claim("pod-1", job_id=entry.job_id, catalog_id="c0ffee")
+    assert lost is not None
+    assert work.allows(this, lost.job, 3.5, 0.0)
+    clock.move(timedelta(minutes=31))
+    jobs.sweep()
+    clock.move(timedelta(minutes=5))
+    claim = jobs.claim("pod-2", job_id=entry.job_id, catalog_id="c0ffee")
+    assert claim is not None
+    assert work.used_by(this, claim.job) == 3.5
+    clock.move(timedelta(minutes=15))
+    assert work.allows(this, claim.job, None, 3.5)
+    assert work.used_by(this, claim.job) == pytest.approx(4.5), "by the estimate of 4 GB·h in an hour"
+    assert work.allows(this, claim.job, 2.5, 3.5)
+    assert not work.allows(this, claim.job, 2.6, 3.5)
+    result = ActionResult("rewrite_data_files", ActionOutcome.INTERRUPTED, "Interrupted", 60.0, gb_hours=2.6)
+    assert jobs.finish(claim, JobStatus.CANCELLED, [result], "Stopped")
+    (settled,) = work.settle(this)
+    assert settled.spent is not None
+    assert settled.spent.gb_hours == pytest.approx(6.1)
+
+
+@pytest.mark.one_database
+def test_random_outcomes_of_several_workers_never_exceed_the_budget(passes: FleetPasses, work: PassWork, jobs: Jobs) -> None:
+    """Between two checks of its jobs, a pass cannot use more than its workers use in that time."""
+    chance, stopped, most = random.Random(4), 0, 0.5
+    for night in range(effort.rounds(6, soak=500)):
+        budget = Budget(gb_hours=chance.choice([12.0, 14.0, 20.0]))
+        this = planned(passes, *(f"n{night}t{number}" for number in range(3)), budget=budget, owner=f"night{night}/run")
+        work.submit(this)
+        used, running = 0.0, dict[str, tuple[Claim, float, float]]()
+        while (entries := work.claimable(this, limit=1)) or running:
+            if entries and len(running) < 2:
+                claim = jobs.claim("pod-1", job_id=entries[0].job_id, catalog_id="c0ffee")
+                assert claim is not None
+                running[claim.attempt_id] = claim, 0.0, chance.uniform(1.0, 12.0)
+            for fence, (claim, before, whole) in list(running.items()):
+                more = chance.uniform(0.0, most)
+                used, own = used + more, before + more
+                running[fence] = claim, own, whole
+                done = own >= whole
+                if not done and work.allows(this, claim.job, own, 0.0):
+                    continue
+                outcome = ActionOutcome.SUCCEEDED if done else ActionOutcome.INTERRUPTED
+                result = ActionResult("rewrite_data_files", outcome, "Ended", 60.0, gb_hours=own)
+                status, error = (JobStatus.COMPLETED, None) if done else (JobStatus.CANCELLED, "Stopped")
+                assert jobs.finish(claim, status, [result], error)
+                del running[fence]
+                work.settle(this)
+                stopped += not done
+        work.close(this)
+        report = PassReport.of(this, passes.entries(this.pass_id), passes.store.clock())
+        assert report.spent.gb_hours == pytest.approx(used)
+        assert used <= (budget.gb_hours or 0.0) + 2 * most
+    assert stopped
+
+
 def test_a_pass_with_a_job_that_a_worker_has_stays_open_until_it_ends(passes: FleetPasses, work: PassWork, jobs: Jobs) -> None:
     this = planned(passes, "a", "b")
     work.submit(this)
@@ -152,15 +218,67 @@ def test_a_pass_with_a_job_that_a_worker_has_stays_open_until_it_ends(passes: Fl
     assert states(passes, this)["a"] is EntryState.MAINTAINED
 
 
-def test_a_table_whose_job_was_withdrawn_by_a_killed_process_is_named(passes: FleetPasses, work: PassWork, jobs: Jobs) -> None:
-    from airflow_snowpack.jobs.withdrawal import withdraw
+def test_a_table_whose_worker_was_lost_has_failed_and_does_not_come_first_in_the_next_pass(
+    passes: FleetPasses, work: PassWork, jobs: Jobs, clock: MovedClock
+) -> None:
+    this = planned(passes, "a", "b")
+    passes.remember([PlannedTable(table("a"), "m1", "p1", True, passes_waited=2)])
+    work.submit(this)
+    assert jobs.claim("pod-1", catalog_id="c0ffee")
+    clock.move(timedelta(minutes=31))
+    assert jobs.sweep().requeued
+    assert work.close(this)
+    assert states(passes, this) == {"a": EntryState.FAILED, "b": EntryState.WAITING}
+    assert reasons(passes, this) == {"a": f"{LOST} {NOT_CLAIMED}", "b": NOT_CLAIMED}
+    assert (waited(passes, "a"), waited(passes, "b")) == (0, 1)
 
+
+def test_a_postponed_job_is_not_claimed_before_its_time_and_is_named_with_its_reason_when_the_pass_ends(
+    passes: FleetPasses, work: PassWork, jobs: Jobs, clock: MovedClock
+) -> None:
+    this = planned(passes, "a", "b")
+    work.submit(this)
+    first, second = work.claimable(this)
+    until = clock() + timedelta(hours=1)
+    work.postpone(this, first, "Quiet until 03:00", until)
+    assert jobs.claim("pod-1", job_id=first.job_id, catalog_id="c0ffee") is None
+    assert work.claimable(this) == [second]
+    assert "Postponed by its pass until 2026-11-23 03:00" in str(explain(jobs, jobs.get(first.job_id or "")))
+    clock.move(timedelta(hours=1))
+    assert [entry.table.table for entry in work.claimable(this)] == ["a", "b"]
+    assert work.close(this)
+    assert reasons(passes, this) == {"a": "Quiet until 03:00", "b": NOT_CLAIMED}
+
+
+def test_a_job_that_a_worker_has_is_not_postponed(passes: FleetPasses, work: PassWork, jobs: Jobs, clock: MovedClock) -> None:
     this = planned(passes, "a")
     work.submit(this)
-    assert withdraw(jobs.store, work.claimable(this)[0].job_id or "", OUT_OF_TIME)
-    work.settle(this)
-    assert reasons(passes, this) == {"a": f"Its job was cancelled: {OUT_OF_TIME}"}
-    assert waited(passes, "a") == 1
+    (entry,) = work.claimable(this)
+    claim = jobs.claim("pod-1", catalog_id="c0ffee")
+    assert claim is not None
+    work.postpone(this, entry, "Quiet until 03:00", clock() + timedelta(hours=1))
+    assert jobs.holds(claim)
+    assert reasons(passes, this) == {}
+
+
+@pytest.mark.one_database
+@pytest.mark.parametrize("how", ["withdrawn", "ended", "not submitted"])
+def test_the_end_of_a_pass_takes_as_many_statements_for_sixty_tables_as_for_ten(
+    passes: FleetPasses, work: PassWork, jobs: Jobs, how: str
+) -> None:
+    def statements(first: int, last: int) -> int:
+        this = planned(passes, *(f"t{number}" for number in range(first, last)), owner=f"night-{first}")
+        if how != "not submitted":
+            work.submit(this)
+        for entry in work.claimable(this) if how == "ended" else ():
+            end(jobs, entry)
+        jobs.flush()
+        with counted_reads(passes.store.engine) as counted:
+            assert work.close(this)
+        assert not {EntryState.CHOSEN, EntryState.SUBMITTED} & set(states(passes, this).values())
+        return len(counted.of_store)
+
+    assert statements(0, 10) == statements(10, 70) < 25
 
 
 def test_a_table_that_was_not_submitted_is_named_when_the_pass_ends(passes: FleetPasses, work: PassWork) -> None:
@@ -180,6 +298,7 @@ def test_a_job_that_a_user_cancels_is_named_and_neither_estimated_nor_done_in_th
     end(jobs, second, rewritten_data_files_count=11)
     assert work.close(this)
     assert reasons(passes, this) == {"a": "Its job was cancelled by ann."}
+    assert (waited(passes, "a"), waited(passes, "b")) == (1, 0)
     report = PassReport.of(this, passes.entries(this.pass_id), store.clock())
     assert (report.estimated_removed, report.removed, report.estimated) == (11, 11, HOUR)
 

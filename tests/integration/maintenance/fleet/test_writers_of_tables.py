@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 from fleet_lake import SMALL, FleetLake
+from scripted_engine import ScriptedEngine
 
 from airflow_snowpack.iceberg import CatalogConfig
-from airflow_snowpack.jobs import JobStatus
+from airflow_snowpack.jobs import JobStatus, JobWorker
 from airflow_snowpack.maintenance.fleet import EntryState, PassEntry
+from airflow_snowpack.maintenance.fleet.budget import Cost
 from airflow_snowpack.maintenance.policies import Policies, Rule
 from airflow_snowpack.maintenance.writers import DagsOfTables, Producer
 from airflow_snowpack.store import Store
@@ -45,6 +48,63 @@ def test_a_table_whose_writer_runs_waits_with_the_reason_and_the_others_are_chos
     assert entries[written].state is EntryState.WAITING
     assert (entries[written].reason or "").endswith("DAG 'ingest', which writes to the table, has been running for 3 min")
     assert airflow.asked == 1
+
+
+@pytest.mark.one_database
+def test_a_job_whose_writer_has_started_since_the_plan_is_postponed_and_airflow_is_asked_again_after_minutes(
+    fleet: FleetLake, clock: MovedClock
+) -> None:
+    tables = [fleet.make(name, commits=5) for name in ("written", "other", "third")]
+    airflow = Airflow(DagsOfTables())
+    fleet.dags_of_tables = airflow
+    planned = fleet.plan()
+    fleet.work.submit(planned)
+    clock.move(timedelta(hours=1))
+    ingest = Producer("ingest", running_since=clock(), usual_duration=timedelta(minutes=5))
+    airflow.dags, airflow.asked = DagsOfTables({tables[0].asset_uri: (ingest,)}), 0
+    drain = fleet.fleet.drain(planned, "pod-1")
+    catalog_id = fleet.config.catalog_id
+    worker = JobWorker(fleet.jobs, ScriptedEngine, "pod-1", catalog_id=catalog_id, claim_next=drain.claim_next)
+
+    assert drain.run(worker) == {JobStatus.COMPLETED: 2}
+    assert airflow.asked == 1
+    (entry,) = fleet.passes.entries(planned.pass_id, [EntryState.SUBMITTED])
+    assert entry.table == tables[0]
+    assert entry.reason == ("Waits: DAG 'ingest', which writes to the table, has been running for 0 s and usually takes 5 min")
+
+    clock.move(timedelta(minutes=5))
+    assert drain.run(worker).total() == 0, "Airflow's answer of five minutes ago still counts"
+    airflow.dags = DagsOfTables()
+    clock.move(timedelta(minutes=15))
+    assert drain.run(worker) == {JobStatus.COMPLETED: 1}
+    assert airflow.asked == 2
+
+
+@pytest.mark.one_database
+@pytest.mark.parametrize(
+    ("due_in", "deadline", "waited", "waits"),
+    [
+        (timedelta(minutes=10), None, 0, False),
+        (timedelta(minutes=3, seconds=30), None, 0, False),  # the plan has filled the four minutes that were left then
+        (timedelta(minutes=3), None, 0, True),
+        (timedelta(minutes=3), timedelta(0), 0, False),
+        (timedelta(minutes=3), None, 3, False),
+    ],
+)
+def test_a_job_starts_if_it_ends_before_its_writer_is_due_or_has_waited_long_enough(
+    fleet: FleetLake, clock: MovedClock, due_in: timedelta, deadline: timedelta | None, waited: int, waits: bool
+) -> None:
+    table = fleet.name("written")
+    ingest = Producer("ingest", next_due=clock() + due_in)
+    planner = fleet.planner(dags_of_tables=lambda: DagsOfTables({table.asset_uri: (ingest,)}))
+    cost, at = Cost(seconds=240.0), None if deadline is None else clock() + deadline
+    entry = PassEntry(table, 0, EntryState.SUBMITTED, evidence={"rewrite_data_files": "…"}, cost=cost, deadline=at)
+    loaded = fleet.catalog.load_table(fleet.make("written").identifier)
+
+    hold = planner.hold(loaded, replace(entry, passes_waited=waited))
+
+    assert (hold is not None) == waits
+    assert planner.hold(loaded, replace(entry, evidence={"expire_snapshots": "…"})) is None, "its commits do not conflict"
 
 
 @pytest.mark.one_database

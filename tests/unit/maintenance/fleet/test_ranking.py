@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 
@@ -168,8 +169,20 @@ def assert_nothing_took_the_place_of_a_late_table(selection: Selection, budget: 
         assert table not in without_the_others.chosen, f"{table} fits beside those whose deadlines come before its own"
 
 
+def test_each_table_that_the_budget_allows_is_reached_although_more_valuable_ones_arrive_each_night() -> None:
+    chance = random.Random(effort.seed(19))
+    for _ in range(FLEETS // 50):
+        budget = random_budget(chance)
+        waiting = [candidate(f"t{number}", benefit=1.0, cost=random_cost(chance)) for number in range(chance.randrange(1, 10))]
+        waiting = [each for each in waiting if each.cost.beyond(budget) is None]
+        for night in range(len(waiting)):
+            new = [candidate(f"new{night}_{number}", benefit=9e9, cost=random_cost(chance)) for number in range(3 * night)]
+            selection = select(rank([*new, *waiting], due_by=NOW), budget)
+            waiting = [replace(each.candidate, passes_waited=each.candidate.passes_waited + 1) for each in selection.waiting]
+        assert not [each.table.table for each in waiting if each.benefit == 1.0]
+
+
 def test_over_random_fleets_no_budget_is_exceeded_and_no_late_table_waits_for_another() -> None:
-    """One fleet through several passes each: what waits ages, and a late table that the budget allows is reached."""
     chance = random.Random(effort.seed(18))
     chosen_late = waited = 0
     for _ in range(FLEETS):

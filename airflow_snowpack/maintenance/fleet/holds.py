@@ -1,0 +1,85 @@
+"""Why a table that needs maintenance waits: when its pass is planned, and again when its job would start, hours later.
+
+held_reason(plan)                       # '…; quiet until …': nothing of the plan runs now
+hold_of(entry, policy, writers, now)    # None: the job of the entry may start
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
+
+from airflow_snowpack.humanize import plural, timestamp
+from airflow_snowpack.maintenance.planning.model import Cause
+from airflow_snowpack.maintenance.planning.table_plan import LOSE_TO_WRITERS
+from airflow_snowpack.maintenance.writers import RECHECK_INTERVAL
+
+if TYPE_CHECKING:
+    from airflow_snowpack.iceberg.names import TableName
+    from airflow_snowpack.maintenance.fleet.model import PassEntry
+    from airflow_snowpack.maintenance.planning.model import TablePlan
+    from airflow_snowpack.maintenance.policies import TablePolicy
+    from airflow_snowpack.maintenance.writers import DagsOfTables, TableWriters
+
+HELD = frozenset({Cause.QUIET, Cause.WRITING, Cause.PRODUCER, Cause.FAILING})
+"""Why an action waits although the table needs it."""
+MAX_PASSES_WAITED = 3
+"""A table that has waited in so many passes in a row does not wait for the DAGs that write to it any more."""
+LEAST_SHARE = 0.8
+"""A job starts if this share of its estimate fits before the next run of a DAG: the plan may have filled the time to the end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """Why a job does not start now.
+
+    :param until: when to check again; ``None``: not in this pass.
+    """
+
+    reason: str
+    until: datetime | None = None
+
+
+def held_reason(plan: TablePlan) -> str | None:
+    """Return why a table of which no action runs needs work and waits, such as its quiet hours; ``None`` if none is needed."""
+    return next((decision.evidence for decision in plan.decisions if decision.cause in HELD), None)
+
+
+def waits_for_producers(plan: TablePlan) -> bool:
+    """Return whether an action that the table needs waits for a DAG that writes to the table."""
+    return any(decision.cause is Cause.PRODUCER for decision in plan.decisions)
+
+
+def writers_after(table: TableName, waited: int, dags: Callable[[], DagsOfTables]) -> TableWriters:
+    """Return the writers of a table that has waited in so many passes in a row."""
+    writers = dags().writers(table)
+    if waited < MAX_PASSES_WAITED:
+        return writers
+    passes = plural(waited, "pass", "passes")
+    text = f"it has waited in {passes}, so the rewrite does not wait for the DAGs that write to the table"
+    return replace(writers, unknown=None, not_awaited=text)
+
+
+def hold_of(entry: PassEntry, policy: TablePolicy, writers: Callable[[], TableWriters] | None, now: datetime) -> Hold | None:
+    """Return why the job of an entry does not start now; ``None`` if it may.
+
+    :param policy: by the properties that the table has now.
+    :param writers: as for the plan of the table.
+    """
+    if policy.skip is not None:
+        return Hold(f"Excluded by the policy since it was planned: {policy.skip}")
+    if policy.frozen_until is not None and now < policy.frozen_until:
+        return Hold(f"Frozen until {timestamp(policy.frozen_until)}", policy.frozen_until)
+    quiet = policy.quiet_until(now)
+    if quiet is not None:
+        return Hold(f"Quiet until {timestamp(quiet)}", quiet)
+    overdue = entry.deadline is not None and entry.deadline <= now
+    if writers is None or overdue or LOSE_TO_WRITERS.isdisjoint(entry.actions):
+        return None
+    needs = timedelta(seconds=entry.cost.seconds)
+    clearance = writers().clear(needs, now)
+    if clearance.within is None or clearance.within > needs * LEAST_SHARE:
+        return None
+    return Hold(f"Waits: {clearance.reason}", clearance.until or now + RECHECK_INTERVAL)

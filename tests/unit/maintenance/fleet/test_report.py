@@ -1,0 +1,35 @@
+"""What the report of a pass contains, however much went wrong."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+
+from airflow_snowpack.iceberg import TableName
+from airflow_snowpack.maintenance.fleet import Budget, EntryState, Pass, PassEntry
+from airflow_snowpack.maintenance.fleet.model import PassState
+from airflow_snowpack.maintenance.fleet.report import PassReport, cause_of
+
+NOW = datetime(2026, 11, 23, 4, tzinfo=UTC)
+WORDS = ("alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta")
+
+
+def test_a_report_of_hundreds_of_causes_with_long_errors_stays_short() -> None:
+    planned = Pass("p", "dag/run/plan", "lake", "", PassState.RUNNING, Budget(), 4, NOW - timedelta(hours=2), leased_until=NOW)
+    errors = [f"{first} {second} {third} failed" for first in WORDS for second in WORDS for third in WORDS]
+    entries = [
+        PassEntry(TableName("lake", "db", f"t{number}"), number, EntryState.FAILED, reason=f"{error}\n{'x' * 100_000}")
+        for number, error in enumerate(errors)
+    ]
+
+    report = PassReport.of(planned, entries, NOW)
+
+    assert report.lines()[-1] == "Failed: 492 tables for 492 more causes"
+    assert len(report.failed) == 512
+    assert len(json.dumps(report.to_json())) < 150_000
+
+
+def test_a_long_cause_ends_with_an_ellipsis() -> None:
+    cause = cause_of(f"Permission denied {'x' * 300}", TableName("lake", "db", "t"))
+
+    assert (len(cause), cause[-2:]) == (200, "x…")
