@@ -15,7 +15,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Collection, Iterator, Mapping
 
     from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.table.refs import SnapshotRef
@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 DEFAULT_MAX_AGE = timedelta(days=5)
 DEFAULT_RETAIN_LAST = 3
 MAIN = "main"
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+LONG_AGO = datetime(1970, 1, 2, tzinfo=UTC)
+KEEP_ALL = 2**31 - 1
+"""With :data:`LONG_AGO`, only what is named expires, and what is past the age of a branch that also sets how many stay."""
 MAX_REF_AGE_PROPERTY = "history.expire.max-ref-age-ms"
 
 
@@ -47,12 +49,14 @@ def plan_expiry(metadata: TableMetadata, *, older_than: datetime, retain_last: i
     :param retain_last: so many of each branch stay, whatever their age.
     """
     cutoff, now_ms = _milliseconds(older_than), _milliseconds(now)
-    refs = {name: ref for name, ref in metadata.refs.items() if _stays(name, ref, metadata, now_ms)}
+    # PyIceberg goes through all snapshots to find one.
+    by_id = {each.snapshot_id: each for each in metadata.snapshots}
+    refs = {name: ref for name, ref in metadata.refs.items() if _stays(name, ref, by_id, metadata.properties, now_ms)}
     kept: set[int] = {ref.snapshot_id for ref in refs.values()}
     led_to: set[int] = set(kept)
     for ref in refs.values():
         if ref.snapshot_ref_type == "branch":
-            line = list(_ancestors(ref.snapshot_id, metadata))
+            line = list(_ancestors(ref.snapshot_id, by_id))
             led_to |= {snapshot.snapshot_id for snapshot in line}
             kept |= _kept_of_branch(line, ref, cutoff, retain_last, now_ms)
     kept |= {each.snapshot_id for each in metadata.snapshots if each.snapshot_id not in led_to and each.timestamp_ms >= cutoff}
@@ -65,7 +69,7 @@ def plan_expiry(metadata: TableMetadata, *, older_than: datetime, retain_last: i
 
 def plan_expiry_of(metadata: TableMetadata, snapshot_ids: Collection[int], *, now: datetime) -> Expiry:
     """Separate the named snapshots from those that would be kept. Branches and tags go at their own age all the same."""
-    by_age = plan_expiry(metadata, older_than=EPOCH, retain_last=1, now=now)
+    by_age = plan_expiry(metadata, older_than=LONG_AGO, retain_last=KEEP_ALL, now=now)
     gone = {*snapshot_ids, *(snapshot.snapshot_id for snapshot in by_age.snapshots)}
     return Expiry(
         snapshots=tuple(each for each in metadata.snapshots if each.snapshot_id in gone),
@@ -74,12 +78,12 @@ def plan_expiry_of(metadata: TableMetadata, snapshot_ids: Collection[int], *, no
     )
 
 
-def _stays(name: str, ref: SnapshotRef, metadata: TableMetadata, now_ms: int) -> bool:
+def _stays(name: str, ref: SnapshotRef, by_id: Mapping[int, Snapshot], properties: Mapping[str, str], now_ms: int) -> bool:
     if name == MAIN:
         return True
-    snapshot = metadata.snapshot_by_id(ref.snapshot_id)
+    snapshot = by_id.get(ref.snapshot_id)
     # With a property that is no number, the branch or tag stays. Iceberg itself refuses to expire snapshots then.
-    default = metadata.properties.get(MAX_REF_AGE_PROPERTY, "")
+    default = properties.get(MAX_REF_AGE_PROPERTY, "")
     limit = ref.max_ref_age_ms if ref.max_ref_age_ms is not None else int(default) if default.isdecimal() else None
     return snapshot is not None and (limit is None or now_ms - snapshot.timestamp_ms <= limit)
 
@@ -97,11 +101,11 @@ def _kept_of_branch(line: list[Snapshot], ref: SnapshotRef, cutoff: int, retain_
     return kept
 
 
-def _ancestors(snapshot_id: int, metadata: TableMetadata) -> Iterator[Snapshot]:
+def _ancestors(snapshot_id: int, by_id: Mapping[int, Snapshot]) -> Iterator[Snapshot]:
     """From the snapshot back to the oldest that the table still has."""
     following: int | None = snapshot_id
     while following is not None:
-        snapshot = metadata.snapshot_by_id(following)
+        snapshot = by_id.get(following)
         if snapshot is None:
             return
         yield snapshot

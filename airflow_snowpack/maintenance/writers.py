@@ -1,4 +1,4 @@
-"""Whether a rewrite of a table runs now, although DAGs write to the table: run, rewrite less, or wait.
+"""What maintenance of a table does while DAGs write to it: rewrite, rewrite less, or wait; and what it must not delete.
 
     writers = TableWriters((Producer("ingest", next_due=in_ten_minutes, usual_duration=timedelta(minutes=5)),))
     writers.clear(timedelta(minutes=12), now)
@@ -8,10 +8,13 @@ A commit that removes files makes Iceberg refuse the rewrite of these files, and
 rewrite. So a rewrite waits for a DAG that runs, and has to end before the next run of a DAG. If the runs of a DAG leave no time
 between them, or one run goes on for more than a day, the rewrite does not wait for it. Plans bound the rest: a rewrite beyond its
 deadline does not wait, nor one of a table that has waited in several passes.
+
+A run that has not ended may still commit each file that it has written: to the table, these files are orphans until then.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -28,6 +31,11 @@ LONGEST_RUN = timedelta(days=1)
 """A run that is older counts as one that never ends."""
 RECHECK_INTERVAL = timedelta(minutes=15)
 """When to check again where it is unknown how long a run takes."""
+DELETE_MARGIN = timedelta(days=1)
+"""Orphan files are so much older than a run that has not ended: a planned job may wait for as long, and clocks differ."""
+HOUR = timedelta(hours=1)
+RECENT = timedelta(minutes=10)
+"""How long the answer of Airflow counts as that of now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +74,8 @@ class Producer:
 class Clearance:
     """Whether a rewrite may run now.
 
-    :param reason: a clause for the evidence of the plan; empty if there is nothing to explain.
+    :param reason: a clause for the evidence of the plan; empty if there is nothing to explain. ``for_part``: of a plan that
+        rewrites what fits.
     :param within: how long the rewrite may take; ``None``: as long as it needs. Zero: it waits.
     :param until: when the writer that limits the rewrite should be done.
     """
@@ -74,6 +83,7 @@ class Clearance:
     reason: str = ""
     within: timedelta | None = None
     until: datetime | None = None
+    for_part: str = ""
 
     @property
     def waits(self) -> bool:
@@ -82,8 +92,6 @@ class Clearance:
 
 
 CLEAR = Clearance()
-Writers = Callable[[timedelta], Clearance]
-"""Returns whether a rewrite that takes this long may run now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,15 +99,19 @@ class TableWriters:
     """What is known of the DAGs that write to one table.
 
     :param unknown: why nothing is known; ``None``: the producers are all that Airflow knows.
+    :param not_awaited: why a rewrite does not wait for them; ``None``: it does.
     """
 
     producers: tuple[Producer, ...] = ()
     unknown: str | None = None
+    not_awaited: str | None = None
 
     def clear(self, needs: timedelta, now: datetime) -> Clearance:
         """Return whether a rewrite that takes this long may run now."""
         if self.unknown is not None:
             return Clearance(f"the DAGs that write to the table are unknown: {self.unknown}")
+        if self.not_awaited is not None:
+            return Clearance(self.not_awaited)
         constant = next((each for each in self.producers if each.leaves_no_time(now)), None)
         if constant is not None:
             return Clearance(_has_no_gap(constant, now))
@@ -110,6 +122,15 @@ class TableWriters:
         due = [each for each in self.producers if each.next_due is not None and each.next_due < now + needs]
         first = min(due, key=_due_at, default=None)
         return CLEAR if first is None else _before(first, needs, now)
+
+    def protected_age(self, now: datetime) -> tuple[timedelta, str]:
+        """Return up to which age no file is an orphan, because a run that has not ended may still commit it; and the reason."""
+        running = [(each.running_since, each) for each in self.producers if each.running_since is not None]
+        if not running:
+            return timedelta(), ""
+        since, first = min(running, key=lambda pair: pair[0])
+        age = HOUR * math.ceil((now - since + DELETE_MARGIN) / HOUR)
+        return age, f"{_runs(first, now)}, so only files of at least {duration(age)} are removed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,16 +154,19 @@ class DagsOfTables:
         return self.reads_per_day.get(table.asset_uri, 0.0)
 
 
-def writers_of(table: TableName, read: Callable[[], DagsOfTables], now: datetime) -> Writers:
-    """Return the writers of a table; the DAGs are read when a rewrite depends on them.
+class RecentDags:
+    """Reads the DAGs of tables, and again when the last answer is older than :data:`RECENT`."""
 
-    :param read: called for each rewrite; cache what it returns.
-    """
+    def __init__(self, read: Callable[[], DagsOfTables], clock: Callable[[], datetime]) -> None:
+        self._read = read
+        self._clock = clock
+        self._last: tuple[datetime, DagsOfTables] | None = None
 
-    def clear(needs: timedelta) -> Clearance:
-        return read().writers(table).clear(needs, now)
-
-    return clear
+    def __call__(self) -> DagsOfTables:
+        if self._last is None or self._clock() - self._last[0] >= RECENT:
+            dags = self._read()
+            self._last = self._clock(), dags
+        return self._last[1]
 
 
 def _due_at(producer: Producer) -> datetime:
@@ -155,9 +179,10 @@ def _before(producer: Producer, needs: timedelta, now: datetime) -> Clearance:
     due = max(_due_at(producer), now)
     done = due + (producer.usual_duration or RECHECK_INTERVAL)
     text = f"DAG {producer.dag_id!r}, which writes to the table, is due at {timestamp(due)}"
-    if due - now < SHORTEST_WINDOW:
-        return Clearance(f"{text}, and the rewrite takes {duration(needs)}", timedelta(), done)
-    return Clearance(f"{text}, so only what takes {duration(due - now)} is rewritten before", due - now, done)
+    within, reason = due - now, f"{text}, and the rewrite takes {duration(needs)}"
+    if within < SHORTEST_WINDOW:
+        return Clearance(reason, timedelta(), done)
+    return Clearance(reason, within, done, f"{text}, so only what takes {duration(within)} is rewritten before")
 
 
 def _runs(producer: Producer, now: datetime) -> str:

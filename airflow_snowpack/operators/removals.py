@@ -224,10 +224,6 @@ class RunRemovalOperator(MaintainTableOperator):
 
 def removal_report(removal: Removal) -> dict[str, Any]:
     """Return a removal as JSON values, for XCom."""
-    from airflow_snowpack.humanize import plural, size
-
-    noun = {"orphans": "orphan file", "snapshots": "snapshot"}[removal.kind]
-    total = f" of {size(removal.bytes)}" if removal.bytes is not None else ""
     return {
         "removal_id": removal.removal_id,
         "state": removal.state.value,
@@ -235,7 +231,7 @@ def removal_report(removal: Removal) -> dict[str, Any]:
         "table": removal.table.dotted,
         "items": removal.item_count,
         "bytes": removal.bytes,
-        "summary": f"{plural(removal.item_count, noun)}{total} of {removal.table.dotted}",
+        "summary": removal.summary,
         "deleted": removal.deleted_count,
         "gone": removal.gone_count,
         "left_out": removal.left_out_count,

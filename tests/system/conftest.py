@@ -52,6 +52,7 @@ PATIENCE_S = 900.0
 LONGEST_TEST_S = 1500.0
 # Of each log when a test fails. What a report shows may be cut, and more of them would hide the failure itself.
 LOG_TAIL_LINES, LOG_LINE_LENGTH = 30, 300
+WITHOUT_WORKER = ("deferred", "awaiting_input")
 NOISE = ("request finished", "Refreshing bundle", "Searching for files", "Found ")
 
 
@@ -281,10 +282,17 @@ class RunningAirflow:
         return int(self.task(run, task_id)["try_number"]) - late
 
     def task_becomes(self, run: Run, task_id: str, *states: str) -> dict[str, Any]:
-        """Wait for the task to be in one of the states."""
+        """Wait for the task to be in one of the states and, if it waits without a worker, until the scheduler has processed this.
+
+        Airflow fails a task that is resumed before (docs/decisions/0010).
+        """
         found: dict[str, Any] = self.until(
             lambda: (task := self.task(run, task_id))["state"] in states and task, f"{run} {task_id} becomes {states}"
         )
+        if found["state"] in WITHOUT_WORKER:
+            key = f"dag_id={run.dag_id!r}, task_id={task_id!r}, run_id={run.run_id!r}, try_number={found['try_number']}"
+            line = f"Received executor event with state success for task instance TaskInstanceKey({key}, map_index=-1)"
+            self.until(lambda: line in self.log("scheduler").read_text(errors="replace"), f"the scheduler logs {line!r}")
         return found
 
     def result(self, run: Run, task_id: str) -> Any:

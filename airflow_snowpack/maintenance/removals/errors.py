@@ -55,8 +55,8 @@ class RemovalsNotKept(RemovalError, kind=Kind.MISCONFIGURED):
 
     def __init__(self) -> None:
         super().__init__(
-            "A removal that may need an approval is kept in the store, and this engine has none. Run the job in a worker or a "
-            "task, or leave approve_above_files, approve_above_bytes and removal_id out."
+            "The list of what is deleted is kept in the store, and this engine has none. Run the job in a worker or a task, or "
+            "give the engine removals."
         )
 
 

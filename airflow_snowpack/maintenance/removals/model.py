@@ -7,6 +7,8 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
+from airflow_snowpack.humanize import plural, size
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -27,7 +29,8 @@ class RemovalState(StrEnum):
     """The state of a removal. ``REJECTED``, ``DELETED``, ``EXPIRED`` and ``FAILED`` are final.
 
     ``PLANNED``: its list is being written, or is about to be deleted without an approval. ``EXPIRED``: it was not deleted in
-    time, or a newer plan of the table replaces it. ``FAILED``: the table does not allow it any more.
+    time, or a newer plan of the table replaces it. ``FAILED``: the table does not allow it any more, or its attempt failed and it
+    needed no approval: the next plan lists what is left.
     """
 
     PLANNED = "planned"
@@ -79,6 +82,14 @@ class ItemOutcome(StrEnum):
     LEFT_OUT = "left_out"
 
 
+COUNTED = {
+    ItemOutcome.DELETED: "deleted_count",
+    ItemOutcome.GONE: "gone_count",
+    ItemOutcome.LEFT_OUT: "left_out_count",
+}
+"""The totals of a removal, by outcome."""
+
+
 @dataclass(frozen=True, slots=True)
 class RemovalItem:
     """One file or snapshot of a list.
@@ -107,7 +118,7 @@ class Removal:
     :param bytes: the sum over the list; ``None``: not known.
     :param planned_by_job: the job whose plan it is.
     :param job_id: the job that deletes it or did last.
-    :param attempt_id: the fence: that job's attempt, or its last one.
+    :param attempt_id: the fence: that job's attempt, or its last one; of a draft, the attempt that plans it.
     :param deleted_count: how many items are deleted; ``gone_count`` and ``left_out_count`` likewise, see :class:`ItemOutcome`.
     :param error: why it expired or failed, or why its last attempt ended early.
     """
@@ -137,3 +148,10 @@ class Removal:
     gone_count: int = 0
     left_out_count: int = 0
     error: str | None = None
+
+    @property
+    def summary(self) -> str:
+        """What it deletes, such as ``1,284 orphan files of 3.2 GiB of db.orders``."""
+        items = plural(self.item_count, "orphan file" if self.kind is RemovalKind.ORPHANS else "snapshot")
+        total = "" if self.bytes is None else f" of {size(self.bytes)}"
+        return f"{items}{total} of {self.table.dotted}"

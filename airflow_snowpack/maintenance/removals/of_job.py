@@ -20,22 +20,6 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class ApprovalLimit:
-    """Above which size a removal needs an approval; ``None`` for no limit.
-
-    :param files: how many files it deletes at most without one; ``bytes`` likewise.
-    """
-
-    files: int | None
-    bytes: int | None
-
-    def is_exceeded(self, files: int, size: int | None) -> bool:
-        """Return whether a removal of this size needs an approval. An unknown size exceeds any limit of bytes."""
-        too_many = self.files is not None and files > self.files
-        return too_many or (self.bytes is not None and (size is None or size > self.bytes))
-
-
-@dataclass(frozen=True, slots=True)
 class JobRemovals:
     """The removals of the table of a job, for the attempt that runs it."""
 
@@ -49,15 +33,15 @@ class JobRemovals:
         items: Iterable[RemovalItem],
         *,
         settings: Mapping[str, Any],
-        limit: ApprovalLimit,
         files: int | None = None,
         size: int | None = None,
     ) -> Removal | None:
         """Write the list of a plan; ``None`` for an empty one.
 
         :param table: as it was loaded before the list was made.
-        :param settings: the options of the action.
+        :param settings: the options of the action with its limits, and what else the guards need.
         :param files: how many files the removal deletes; ``None``: one for each item. Likewise ``size``, in bytes.
+        :raises RemovalTakenOver: the attempt has lost its job.
         """
         now = self.records.store.clock()
         draft = Removal(
@@ -74,10 +58,12 @@ class JobRemovals:
             settings=settings,
             bytes=size,
             requested_by=self.job.owner or self.job.submitted_by,
+            attempt_id=self.job.attempt_id,
         )
 
         def needs_approval(planned: Removal) -> bool:
-            return limit.is_exceeded(planned.item_count if files is None else files, planned.bytes)
+            too_many = _exceeds(planned.item_count if files is None else files, settings.get("approve_above_files"))
+            return too_many or _exceeds(planned.bytes, settings.get("approve_above_bytes"))
 
         return self.records.plan(draft, items, needs_approval=needs_approval)
 
@@ -97,3 +83,8 @@ class JobRemovals:
         if removal.state is RemovalState.DELETED and removal.job_id == self.job.job_id:
             return removal
         return self.records.begin(removal_id, self.job.job_id, self.job.attempt_id or "")
+
+
+def _exceeds(amount: int | None, limit: int | None) -> bool:
+    """Whether a removal needs an approval for its size. An unknown size exceeds any limit."""
+    return limit is not None and (amount is None or amount > limit)

@@ -6,8 +6,7 @@ of its table names it now, and if no other table has come to keep files in its l
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from datetime import timedelta
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +14,7 @@ from airflow_snowpack.iceberg import location_conflicts, stat_files
 from airflow_snowpack.iceberg.locations import is_inside
 from airflow_snowpack.maintenance.removals.errors import RemovalRefused
 from airflow_snowpack.maintenance.removals.model import ItemOutcome, RemovalItem, RemovalKind
+from airflow_snowpack.maintenance.removals.options import ORPHAN_AGE_FLOOR
 
 if TYPE_CHECKING:
     from collections import Counter
@@ -28,13 +28,26 @@ if TYPE_CHECKING:
     from airflow_snowpack.maintenance.removals.model import Removal
 
 BATCH_PARTS = 20
-AGE_FLOOR = timedelta(hours=24)
 STATS_PER_CALL = 1_000
 UNKNOWN_TIME = "its modification time cannot be read"
 NAMED_NOW = "metadata of the table names it now"
 REPLACED = "it was written again after the plan"
 TOO_YOUNG = "it is younger than 24 h by this worker's clock"
 OUTSIDE = "it is outside the table's location"
+
+
+def refuse_foreign(run: ActionRun, location: str, trust_since: datetime | None = None) -> None:
+    """:param trust_since: what was read of a table since then is not read again.
+
+    :raises RemovalRefused: another table keeps files in the location.
+    """
+    conflicts = location_conflicts(run.catalog, run.name, run.locations, location=location, trust_since=trust_since)
+    if conflicts:
+        raise RemovalRefused(
+            f"Files of other tables lie where {run.name.dotted} keeps its own ({location!r}): "
+            f"{'; '.join(str(conflict) for conflict in conflicts[:5])}. To this table they would be orphans. Move one of the "
+            "tables, or leave remove_orphan_files out."
+        )
 
 
 def planned_files(table: Table, paths: Iterable[str], *, older_than: datetime, skipped: Counter[str]) -> Iterator[RemovalItem]:
@@ -65,6 +78,7 @@ class OrphanFiles:
 
     remove: Callable[[ActionRun, Mapping[str, Any], Sequence[str]], Collection[str]]
     kind: RemovalKind = RemovalKind.ORPHANS
+    files: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def batch_parts(self) -> int:
@@ -76,12 +90,7 @@ class OrphanFiles:
 
         :raises RemovalRefused: another table keeps files in the location now.
         """
-        conflicts = location_conflicts(run.catalog, run.name, run.locations, location=removal.location)
-        if conflicts:
-            raise RemovalRefused(
-                f"Files of other tables lie where {run.name.dotted} keeps its own ({removal.location!r}): "
-                f"{'; '.join(str(conflict) for conflict in conflicts[:5])}. To this table they would be orphans."
-            )
+        refuse_foreign(run, removal.location)
         stored = stat_files(table, [item.name for item in items])
         return [_guarded(item, file, removal, run.now) for item, file in zip(items, stored, strict=True)]
 
@@ -103,7 +112,7 @@ def _guarded(item: RemovalItem, file: StoredFile | None, removal: Removal, now: 
         return _left_out(item, UNKNOWN_TIME)
     if (file.modified_at, file.bytes) != (item.at, item.bytes):
         return _left_out(item, REPLACED)
-    if file.modified_at > now - AGE_FLOOR:
+    if file.modified_at > now - ORPHAN_AGE_FLOOR:
         return _left_out(item, TOO_YOUNG)
     return replace(item, outcome=ItemOutcome.STARTED)
 

@@ -19,8 +19,9 @@ import sqlalchemy as sa
 
 from airflow_snowpack.jobs.model import JobStatus
 from airflow_snowpack.maintenance.removals.errors import RemovalNotFound, RemovalNotPossible, RemovalTakenOver
-from airflow_snowpack.maintenance.removals.model import ItemOutcome, RemovalState
+from airflow_snowpack.maintenance.removals.model import COUNTED, ItemOutcome, RemovalState
 from airflow_snowpack.maintenance.removals.rows import (
+    ABANDONED,
     BY_KEY,
     FENCED,
     NEWEST_FIRST,
@@ -47,11 +48,6 @@ if TYPE_CHECKING:
     from airflow_snowpack.store import Actor, Store
 
 PAGE_SIZE = 100
-COUNTED = {
-    ItemOutcome.DELETED: "deleted_count",
-    ItemOutcome.GONE: "gone_count",
-    ItemOutcome.LEFT_OUT: "left_out_count",
-}
 SUPERSEDED = "a newer plan replaces it: removal {}"
 
 
@@ -95,10 +91,7 @@ class Removals:
 
     def ids_beginning(self, beginning: str, *, limit: int = 10) -> Sequence[str]:
         """Return the ids that begin with the short id of a list."""
-        beginning = storable(beginning)
-        ids = REMOVAL.removal_id
-        query = sa.select(ids).where(ids >= beginning, ids < f"{beginning}g").order_by(ids).limit(limit)
-        return [each for each in self.store.scalars(query) if each.startswith(beginning)]
+        return self.store.ids_beginning(REMOVAL.removal_id, beginning, limit)
 
     def part_numbers(self, removal_id: str) -> Sequence[int]:
         """Return the numbers of the parts of a list, in order."""
@@ -127,23 +120,27 @@ class Removals:
     def plan(self, draft: Removal, items: Iterable[RemovalItem], *, needs_approval: Callable[[Removal], bool]) -> Removal | None:
         """Write the list of a plan, part by part, and return the removal; ``None`` for an empty list.
 
-        A plan that awaits approval replaces earlier ones of the same table and kind that do. What an attempt at the same job has
-        left unfinished is deleted.
+        A plan that awaits approval replaces earlier ones of the same table and kind that do, and any plan replaces a list that
+        needed no approval and whose job has ended without deleting all of it. A plan that an attempt at the same job has left
+        unfinished is deleted.
 
         :param needs_approval: called with the planned removal and its totals.
         :raises RemovalNotFound: a later attempt at the same job plans meanwhile.
+        :raises RemovalTakenOver: the attempt of the draft has lost its job.
         """
         rest = iter(items)
         part = list(islice(rest, PART_SIZE))
         if not part:
             return None
         self.store.transact(lambda conn: self._begin_plan(conn, draft))
-        number, count, size = 0, 0, 0
+        number, count = 0, 0
+        size: int | None = 0
         while part:
             content = {"removal_id": draft.removal_id, "number": number, "content": pack(part)}
             self.store.execute(upsert(removal_parts, ["content"]), content)
             number, count = number + 1, count + len(part)
-            size += sum(item.bytes or 0 for item in part)
+            sizes = [item.bytes for item in part if item.bytes is not None]
+            size = None if size is None or len(sizes) < len(part) else size + sum(sizes)
             part = list(islice(rest, PART_SIZE))
         planned = replace(draft, item_count=count, bytes=size if draft.bytes is None else draft.bytes)
         state = RemovalState.AWAITING_APPROVAL if needs_approval(planned) else RemovalState.PLANNED
@@ -151,32 +148,32 @@ class Removals:
         return self.get(draft.removal_id)
 
     def _begin_plan(self, conn: sa.Connection, draft: Removal) -> None:
+        _refuse_lost(conn, draft)
         unfinished = sa.and_(
             REMOVAL.planned_by_job == draft.planned_by_job,
             REMOVAL.kind == draft.kind.value,
             REMOVAL.state == RemovalState.PLANNED.value,
         )
-        left = conn.execute(sa.select(REMOVAL.removal_id).where(unfinished)).scalars().all()
-        conn.execute(sa.delete(removal_parts).where(PART.removal_id.in_(left)))
-        conn.execute(sa.delete(removals).where(REMOVAL.removal_id.in_(left)))
+        if left := conn.execute(sa.select(REMOVAL.removal_id).where(unfinished)).scalars().all():
+            conn.execute(sa.delete(removal_parts).where(PART.removal_id.in_(left)))
+            conn.execute(sa.delete(removals).where(REMOVAL.removal_id.in_(left)))
         conn.execute(sa.insert(removals), new_row(draft))
 
     def _end_plan(self, conn: sa.Connection, planned: Removal, state: RemovalState) -> None:
         totals = {"item_count": planned.item_count, "bytes": planned.bytes, "state": state.value}
         own = REMOVAL.removal_id == planned.removal_id
+        _refuse_lost(conn, planned)
         if conn.execute(sa.update(removals).where(own).values(**totals)).rowcount == 0:
             # A later attempt at the job has deleted it, and plans itself.
             conn.execute(sa.delete(removal_parts).where(PART.removal_id == planned.removal_id))
             return
+        older = sa.and_(REMOVAL.table_key == planned.table.lock_key, REMOVAL.kind == planned.kind.value, ~own)
+        ended = {"error": SUPERSEDED.format(planned.removal_id), "ended_at": self.store.clock()}
         if state is RemovalState.AWAITING_APPROVAL:
-            older = sa.and_(
-                REMOVAL.table_key == planned.table.lock_key,
-                REMOVAL.kind == planned.kind.value,
-                REMOVAL.state == RemovalState.AWAITING_APPROVAL.value,
-                ~own,
-            )
-            ended = {"state": RemovalState.EXPIRED.value, "error": SUPERSEDED.format(planned.removal_id)}
-            conn.execute(sa.update(removals).where(older).values(**ended, ended_at=self.store.clock()))
+            waits = REMOVAL.state == RemovalState.AWAITING_APPROVAL.value
+            conn.execute(sa.update(removals).where(older, waits).values(state=RemovalState.EXPIRED.value, **ended))
+        unapproved = sa.and_(ABANDONED, REMOVAL.decided_by.is_(None))
+        conn.execute(sa.update(removals).where(older, unapproved).values(state=RemovalState.FAILED.value, **ended))
 
     # --- deciding ---
 
@@ -284,6 +281,11 @@ class Removals:
         if row is None:
             raise RemovalNotFound(removal_id)
         return removal_from(row)
+
+
+def _refuse_lost(conn: sa.Connection, draft: Removal) -> None:
+    if draft.attempt_id is not None and not _is_live(conn, draft.planned_by_job, draft.attempt_id):
+        raise RemovalTakenOver(draft.removal_id)
 
 
 def _is_live(conn: sa.Connection, job_id: str | None, attempt_id: str | None) -> bool:

@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
-from airflow_snowpack.iceberg.names import TableName
+from airflow_snowpack.jobs.model import JobStatus
+from airflow_snowpack.jobs.rows import table_from
 from airflow_snowpack.maintenance.removals.model import ItemOutcome, Removal, RemovalItem, RemovalKind, RemovalState
 from airflow_snowpack.store import Keyset, row_mapper, storable
 from airflow_snowpack.store.dialect import UtcDateTime
 from airflow_snowpack.store.retention import Kind
+from airflow_snowpack.store.tables.jobs import jobs
 from airflow_snowpack.store.tables.removals import removal_parts, removals
 
 if TYPE_CHECKING:
@@ -42,12 +44,16 @@ BY_KEY = REMOVALS.where(REMOVAL.removal_id == KEY)
 FENCED = sa.and_(REMOVAL.removal_id == KEY, REMOVAL.attempt_id == ATTEMPT, REMOVAL.state == RemovalState.DELETING.value)
 PART_NUMBERS = sa.select(PART.number).where(PART.removal_id == KEY).order_by(PART.number)
 
+IS_ACTIVE = jobs.c.status.in_([status.value for status in JobStatus if not status.is_terminal])
+ABANDONED = sa.and_(REMOVAL.state == RemovalState.DELETING.value, ~sa.exists().where(jobs.c.job_id == REMOVAL.job_id, IS_ACTIVE))
+"""No attempt follows the one that was deleting it."""
+
 KINDS = (
     Kind(
         removals,
         age=REMOVAL.planned_at,
         order=(REMOVAL.planned_at, REMOVAL.removal_id),
-        unneeded=REMOVAL.state != sa.literal_column(f"'{RemovalState.DELETING.value}'"),
+        unneeded=sa.or_(REMOVAL.state != RemovalState.DELETING.value, ABANDONED),
         at_least=timedelta(days=30),
         belongings=(PART.removal_id,),
     ),
@@ -55,11 +61,7 @@ KINDS = (
 """What was deleted can be looked up for as long as jobs are kept, and for a month at least."""
 
 
-def _table_from(row: sa.Row[Any]) -> TableName:
-    return TableName(row.catalog, row.database_name, row.table_name, row.catalog_id)
-
-
-removal_from = row_mapper(Removal, {"kind": RemovalKind, "state": RemovalState}, table=_table_from)
+removal_from = row_mapper(Removal, {"kind": RemovalKind, "state": RemovalState}, table=table_from)
 
 
 def new_row(removal: Removal) -> dict[str, Any]:

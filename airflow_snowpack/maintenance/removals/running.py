@@ -1,6 +1,6 @@
-"""Delete the list of a removal, and nothing else.
+"""Plan a removal, and delete its list and nothing else.
 
-    effect = carry_out(run, removal_id, OrphanFiles(options.remove_listed))
+    effect = run_removal(run, OrphanFiles(remove), options.removal_id, plan=lambda: plan_removal(run))
 
 For each batch of the list: guard it, record what is about to be deleted, delete that, record what became of it. So an attempt
 that is killed leaves a record of what it may have deleted, and the next one continues with the rest of the same list.
@@ -30,10 +30,10 @@ from airflow_snowpack.maintenance.removals.errors import (
     RemovalTakenOver,
     state_of,
 )
-from airflow_snowpack.maintenance.removals.model import ItemOutcome, RemovalKind, RemovalState
+from airflow_snowpack.maintenance.removals.model import COUNTED, ItemOutcome, RemovalKind, RemovalState
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from pyiceberg.table import Table
 
@@ -52,6 +52,11 @@ class Deletion(Protocol):
 
     @property
     def kind(self) -> RemovalKind: ...
+
+    @property
+    def files(self) -> Mapping[str, int]:
+        """How many files of each kind went with the items, as the procedure counts them."""
+        ...
 
     @property
     def batch_parts(self) -> int:
@@ -80,7 +85,24 @@ def removals_of(run: ActionRun) -> JobRemovals:
     return run.removals
 
 
-def resumed(run: ActionRun, deletion: Deletion) -> Effect | None:
+def run_removal(run: ActionRun, deletion: Deletion, removal_id: str | None, *, plan: Callable[[], Removal | Effect]) -> Effect:
+    """Plan a removal, and delete its list unless it needs an approval.
+
+    :param removal_id: delete this list, and plan nothing.
+    :param plan: returns the planned removal, or what to report if there is nothing to delete.
+    :raises RemovalsNotKept: the engine has no store.
+    """
+    if removal_id is not None:
+        return carry_out(run, removal_id, deletion)
+    if effect := _resumed(run, deletion):
+        return effect
+    planned = plan()
+    if isinstance(planned, Effect):
+        return planned
+    return _awaiting(planned) or carry_out(run, planned.removal_id, deletion)
+
+
+def _resumed(run: ActionRun, deletion: Deletion) -> Effect | None:
     """Return the result of the list that an earlier attempt at this job has planned; ``None`` if the job has to plan.
 
     A list that the earlier attempt was deleting is deleted to its end. One that awaits a decision, or has one, is left alone.
@@ -90,13 +112,13 @@ def resumed(run: ActionRun, deletion: Deletion) -> Effect | None:
             case RemovalState.DELETING if removal.decided_by is None:
                 return carry_out(run, removal.removal_id, deletion)
             case RemovalState.DELETED:
-                return _done(removal)
+                return _ended(removal, deletion)
             case RemovalState.AWAITING_APPROVAL | RemovalState.APPROVED | RemovalState.REJECTED | RemovalState.DELETING:
-                return planned_removal(removal)
+                return _awaiting(removal)
     return None
 
 
-def planned_removal(removal: Removal) -> Effect | None:
+def _awaiting(removal: Removal) -> Effect | None:
     """Return the result of an action that deletes nothing of its list now; ``None`` for a list that needs no approval."""
     if removal.state is RemovalState.PLANNED:
         return None
@@ -120,18 +142,26 @@ def carry_out(run: ActionRun, removal_id: str, deletion: Deletion) -> Effect:
     except (RemovalNotFound, RemovalNotPossible, RemovalOfAnotherTable) as problem:
         return Effect(ActionOutcome.FAILED, "Failed before anything was removed", error=str(problem), final=True)
     if removal.state is RemovalState.DELETED:
-        return _done(removal)
+        return _ended(removal, deletion)
     records = removals.records
     try:
         with _ends_with_its_error(removals, removal):
             left = _delete_all(run, removals, removal, deletion)
     except (RemovalRefused, TableNotFound) as refused:
         records.end(removal, RemovalState.FAILED, str(refused))
-        return _ended(records.get(removal_id), ActionOutcome.FAILED, str(refused), final=True)
+        # A list that needed no approval is planned again by the next try of its job.
+        return _ended(records.get(removal_id), deletion, str(refused), final=removal.decided_by is not None)
     if left:
-        error = f"{plural(left, NOUNS[removal.kind])} of the list could not be deleted. Run the removal again."
-        return _ended(records.end(removal, _retryable(removal), error), ActionOutcome.FAILED, error)
-    return _done(records.end(removal, RemovalState.DELETED))
+        again = "removal" if removal.decided_by else "action"
+        error = f"{plural(left, NOUNS[removal.kind])} of the list could not be deleted. Run the {again} again."
+        return _ended(records.end(removal, _retryable(removal), error), deletion, error)
+    return _ended(records.end(removal, RemovalState.DELETED), deletion)
+
+
+def refuse_protected(table: Table) -> None:
+    """:raises RemovalRefused: the table may lose no files."""
+    if is_protected(table):
+        raise RemovalRefused(f"The table's property {GC_PROPERTY} is false, so Iceberg deletes no files of it.")
 
 
 def check_table(run: ActionRun, removal: Removal) -> Table:
@@ -145,8 +175,7 @@ def check_table(run: ActionRun, removal: Removal) -> Table:
         raise RemovalRefused(f"{run.name.dotted} was dropped and created again after its removal was planned. {again}")
     if table.location() != removal.location:
         raise RemovalRefused(f"{run.name.dotted} was moved from {removal.location!r} to {table.location()!r}. {again}")
-    if is_protected(table):
-        raise RemovalRefused(f"The table's property {GC_PROPERTY} is false, so Iceberg deletes no files of it.")
+    refuse_protected(table)
     if run.now < removal.planned_at - CLOCK_SKEW:
         raise RemovalRefused(
             f"The clock of this worker, {run.now:%Y-%m-%d %H:%M} UTC, is behind the plan, {removal.planned_at:%Y-%m-%d %H:%M} "
@@ -157,10 +186,12 @@ def check_table(run: ActionRun, removal: Removal) -> Table:
 
 def _delete_all(run: ActionRun, removals: JobRemovals, removal: Removal, deletion: Deletion) -> int:
     """Go through the list; return how many items could not be deleted."""
-    records, counts, left = removals.records, Counter[ItemOutcome](), 0
+    records, left = removals.records, 0
+    counts = Counter({outcome: getattr(removal, column) for outcome, column in COUNTED.items()})
     numbers = iter(records.part_numbers(removal.removal_id))
     while batch := list(islice(numbers, deletion.batch_parts)):
         parts = {number: list(records.part(removal.removal_id, number)) for number in batch}
+        counts -= _counted(parts)  # by earlier attempts
         if _open(parts):
             _replace(parts, deletion.guard(run, removal, check_table(run, removal), _open(parts)))
             records.record(removal, parts, counts + _counted(parts))
@@ -204,21 +235,21 @@ def _retryable(removal: Removal) -> RemovalState:
     return RemovalState.APPROVED if removal.decided_by else RemovalState.FAILED
 
 
-def _done(removal: Removal) -> Effect:
-    return _ended(removal, ActionOutcome.SUCCEEDED)
-
-
-def _ended(removal: Removal, outcome: ActionOutcome, error: str | None = None, *, final: bool = False) -> Effect:
-    noun = NOUNS[removal.kind]
-    parts = [f"Removed {removal.deleted_count:,} of {plural(removal.item_count, noun)} of the list"]
+def _ended(removal: Removal, deletion: Deletion, error: str | None = None, *, final: bool = False) -> Effect:
+    noun, deleted = NOUNS[removal.kind], removal.deleted_count
+    if error and not deleted:
+        parts = ["Failed before anything was removed"]
+    elif removal.kind is RemovalKind.ORPHANS:
+        parts = [f"Removed {plural(deleted, 'orphan file')}"]
+    else:
+        files = f" and deleted {plural(sum(deletion.files.values()), 'file')}" if deletion.files else ""
+        parts = [f"Expired {plural(deleted, noun)}{files}"]
+    metrics = {f"planned_{noun}s_count": removal.item_count, DELETED[removal.kind]: deleted, **deletion.files}
     if removal.gone_count:
         parts.append(f"{removal.gone_count:,} no longer existed")
+        metrics[f"gone_{noun}s_count"] = removal.gone_count
     if removal.left_out_count:
         parts.append(f"{removal.left_out_count:,} left out")
-    metrics = {
-        f"planned_{noun}s_count": removal.item_count,
-        DELETED[removal.kind]: removal.deleted_count,
-        f"gone_{noun}s_count": removal.gone_count,
-        f"left_out_{noun}s_count": removal.left_out_count,
-    }
+        metrics[f"left_out_{noun}s_count"] = removal.left_out_count
+    outcome = ActionOutcome.FAILED if error else ActionOutcome.SUCCEEDED
     return Effect(outcome, "; ".join(parts), metrics, error, final)

@@ -6,73 +6,90 @@ out, and a branch or tag that was not in the plan never goes.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections import Counter
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from airflow_snowpack.durations import parse_duration
-from airflow_snowpack.maintenance.expiry import DEFAULT_MAX_AGE, DEFAULT_RETAIN_LAST, plan_expiry
+from airflow_snowpack.maintenance.expiry import KEEP_ALL, LONG_AGO, plan_expiry
 from airflow_snowpack.maintenance.removals.errors import RemovalRefused
 from airflow_snowpack.maintenance.removals.model import ItemOutcome, RemovalItem, RemovalKind
+from airflow_snowpack.maintenance.removals.running import removals_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from pyiceberg.table import Table
+    from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.table.snapshots import Snapshot
 
     from airflow_snowpack.maintenance.action_run import ActionRun
     from airflow_snowpack.maintenance.removals.model import Removal
 
 NEEDED_NOW = "a branch or tag needs it now"
+DELETED_WITHIN = timedelta(hours=1)
+"""A list that needs no approval is usually deleted in less."""
 
 
-def planned_snapshots(snapshots: Iterable[Snapshot]) -> list[RemovalItem]:
-    """Return the snapshots of a plan."""
-    return [RemovalItem(str(each.snapshot_id), at=datetime.fromtimestamp(each.timestamp_ms / 1000, tz=UTC)) for each in snapshots]
+def planned_snapshots(metadata: TableMetadata, snapshots: Collection[Snapshot], now: datetime) -> list[RemovalItem]:
+    """Return the snapshots of a plan, and those that pass the age of their branch soon: Iceberg expires them with the others.
+
+    The guard leaves out what has not passed it by then.
+    """
+    soon = plan_expiry(metadata, older_than=LONG_AGO, retain_last=KEEP_ALL, now=now + DELETED_WITHIN) if snapshots else None
+    listed = {each.snapshot_id for each in snapshots}
+    more = [each for each in soon.snapshots if each.snapshot_id not in listed] if soon else []
+    return [_item(each) for each in (*snapshots, *more)]
+
+
+def _item(snapshot: Snapshot) -> RemovalItem:
+    return RemovalItem(str(snapshot.snapshot_id), at=datetime.fromtimestamp(snapshot.timestamp_ms / 1000, tz=UTC))
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshots:
     """Guards and expires snapshots.
 
-    :param expire: takes the options of the plan and ids, and expires exactly these snapshots.
+    :param expire: takes the options of the plan and ids, expires exactly these snapshots, and returns how many files went.
     """
 
-    expire: Callable[[ActionRun, Mapping[str, Any], Sequence[int]], None]
+    expire: Callable[[ActionRun, Mapping[str, Any], Sequence[int]], Mapping[str, int]]
     kind: RemovalKind = RemovalKind.SNAPSHOTS
-
-    @property
-    def batch_parts(self) -> int:
-        """Return how many parts one call of the procedure gets: each id is an argument of its own."""
-        return 1
+    batch_parts: int = 1  # each id is an argument of its own of the procedure's call
+    files: Counter[str] = field(default_factory=Counter)
 
     def guard(self, run: ActionRun, removal: Removal, table: Table, items: Sequence[RemovalItem]) -> list[RemovalItem]:
         """Pass the snapshots that would be expired by the table's branches and tags of now.
 
-        :raises RemovalRefused: a branch or tag would go that was not in the plan.
+        :raises RemovalRefused: a branch, tag or snapshot would go that was not in the plan.
         """
-        metadata, settings = table.metadata, removal.settings
-        older_than = removal.planned_at - parse_duration(settings.get("max_age", DEFAULT_MAX_AGE))
-        retain_last = settings.get("retain_last", DEFAULT_RETAIN_LAST)
-        if settings.get("snapshot_ids"):
-            # None that is named by its id is too young, and branches and tags keep what they need all the same.
-            older_than, retain_last = run.now + timedelta(days=1), 1
-        expiry = plan_expiry(metadata, older_than=older_than, retain_last=retain_last, now=run.now)
-        if unplanned := [name for name in expiry.refs if name not in settings.get("expired_refs", ())]:
+        metadata, settings, records = table.metadata, removal.settings, removals_of(run).records
+        now = max(run.now, records.store.clock())  # Iceberg counts ages back from each call
+        anyway = plan_expiry(metadata, older_than=LONG_AGO, retain_last=KEEP_ALL, now=now)
+        listed = {item.name for item in items}
+        unplanned = [f"branch or tag {name!r}" for name in anyway.refs if name not in settings["expired_refs"]]
+        if others := [name for name in _names(anyway.snapshots) if name not in listed]:
+            listed |= {item.name for item in records.items(removal.removal_id)}
+            unplanned += [f"snapshot {name}" for name in others if name not in listed]
+        if unplanned:
             raise RemovalRefused(
-                f"The branch or tag {unplanned[0]!r} of {run.name.dotted} is past its own age now and would go as well. "
-                "Plan the removal again."
+                f"The {unplanned[0]} of {run.name.dotted} is past its own age now and would go as well. Plan the removal again."
             )
-        present = {str(snapshot.snapshot_id) for snapshot in metadata.snapshots}
-        free = {str(snapshot.snapshot_id) for snapshot in expiry.snapshots}
-        return [_guarded(item, item.name in present, item.name in free) for item in items]
+        retain_last = 1 if settings.get("snapshot_ids") else settings["retain_last"]
+        older_than = datetime.fromisoformat(settings["committed_before"])
+        free = plan_expiry(metadata, older_than=older_than, retain_last=retain_last, now=now).snapshots
+        present, expirable = set(_names(metadata.snapshots)), set(_names(free))
+        return [_guarded(item, item.name in present, item.name in expirable) for item in items]
 
     def delete(self, run: ActionRun, removal: Removal, items: Sequence[RemovalItem]) -> list[RemovalItem]:
         """Expire the snapshots, and read which are left."""
-        self.expire(run, removal.settings, [int(item.name) for item in items])
-        present = {str(snapshot.snapshot_id) for snapshot in run.table().metadata.snapshots}
+        self.files.update(self.expire(run, removal.settings, [int(item.name) for item in items]))
+        present = set(_names(run.table().metadata.snapshots))
         return [item if item.name in present else replace(item, outcome=ItemOutcome.DELETED) for item in items]
+
+
+def _names(snapshots: Iterable[Snapshot]) -> list[str]:
+    return [str(snapshot.snapshot_id) for snapshot in snapshots]
 
 
 def _guarded(item: RemovalItem, present: bool, free: bool) -> RemovalItem:

@@ -12,6 +12,7 @@ import pytest
 from airflow_snowpack.jobs.model import ActionOutcome
 from airflow_snowpack.maintenance import Action, RemoveOrphanFiles, SparkEngine
 from airflow_snowpack.maintenance.procedures import Call
+from airflow_snowpack.maintenance.removals.model import ItemOutcome
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
     from airflow_snowpack.iceberg import TableName
     from airflow_snowpack.jobs.model import Job
+    from airflow_snowpack.maintenance.removals.records import Removals
 
 FOUR_DAYS = 4 * 24 * 3600
 
@@ -48,7 +50,7 @@ def test_old_strays_go_and_everything_else_stays(
     fragmented: Callable[..., TableName],
     catalog: Catalog,
     spark: SparkSession,
-    caplog: pytest.LogCaptureFixture,
+    removals: Removals,
 ) -> None:
     name = fragmented(commits=2)
     folder = folder_of(catalog, name)
@@ -58,9 +60,9 @@ def test_old_strays_go_and_everything_else_stays(
     strays = [stray_file(folder, f"stray {number}.parquet") for number in range(3)]
     young = stray_file(folder, "young.parquet", old=False)
     live = {path for path in folder.rglob("*") if path.is_file()} - set(strays)
-    caplog.set_level("INFO", "airflow_snowpack.maintenance.actions.remove_orphan_files")
+    job = job_for(name)
 
-    result = engine.run(job_for(name), Action.REMOVE_ORPHAN_FILES)
+    result = engine.run(job, Action.REMOVE_ORPHAN_FILES)
 
     assert result.outcome is ActionOutcome.SUCCEEDED
     assert result.message == "Removed 3 orphan files"
@@ -72,8 +74,11 @@ def test_old_strays_go_and_everything_else_stays(
         path for path in live if path.suffix != ".crc"
     }
     assert spark.sql(f"SELECT count(*) AS n FROM {name.quoted}").collect()[0]["n"] == 64
-    assert caplog.messages[0] == f"Plan for {name}: remove 3 orphan files"
-    assert sum("stray" in message for message in caplog.messages) == 3
+    (kept,) = removals.planned_by(job.job_id)
+    outcomes = {Path(urlparse(item.name).path): item.outcome for item in removals.items(kept.removal_id)}
+    assert outcomes == dict.fromkeys(strays, ItemOutcome.DELETED)
+    assert engine.run(again := job_for(name), Action.REMOVE_ORPHAN_FILES).message == "No orphan files"
+    assert removals.planned_by(again.job_id) == [], "a night without orphans leaves no list"
 
 
 def test_a_file_whose_modification_time_is_not_known_stays(
@@ -91,15 +96,20 @@ def test_a_file_whose_modification_time_is_not_known_stays(
     unknown.unlink()
 
 
+@pytest.mark.parametrize("prefix_listing", [False, True], ids=["by_hadoop", "by_prefix_as_on_s3"])
 def test_a_folder_inside_the_table_can_be_named(
-    engine: SparkEngine, job_for: Callable[..., Job], fragmented: Callable[..., TableName], catalog: Catalog
+    engine: SparkEngine,
+    job_for: Callable[..., Job],
+    fragmented: Callable[..., TableName],
+    catalog: Catalog,
+    prefix_listing: bool,
 ) -> None:
     name = fragmented(commits=1, deletes=0)
     folder = folder_of(catalog, name)
     outside = stray_file(folder, "outside.parquet")
     (folder / "data" / "part=0").mkdir(exist_ok=True)
     inside = stray_file(folder, "part=0/inside.parquet")
-    options = {"location": f"file://{folder}/data/part=0"}
+    options = {"location": f"file://{folder}/data/part=0", "prefix_listing": prefix_listing}
     assert engine.run(job_for(name, remove_orphan_files=options), Action.REMOVE_ORPHAN_FILES).message == "Removed 1 orphan file"
     assert outside.exists()
     assert not inside.exists()
@@ -180,7 +190,7 @@ def test_a_table_that_moves_before_its_orphans_are_listed_takes_no_files_of_its_
     spark.sql(f"ALTER TABLE {one_commit.quoted} SET LOCATION 'file://{folder}'")
 
     assert (result.outcome, result.metrics) == (ActionOutcome.FAILED, {"planned_files_count": 1, "removed_files_count": 0})
-    assert f"to 'file://{place}' while orphan files were listed" in (result.error or "")
+    assert f"was moved from 'file://{folder}' to 'file://{place}'" in (result.error or "")
     assert live
     assert all(path.exists() for path in live)
     catalog.drop_table(guest)

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
 from uuid import uuid4
 
+import pyarrow as pa
 import pytest
 from built_runs import MovedClock
 
-from airflow_snowpack.iceberg import TableName
+from airflow_snowpack.iceberg import CatalogConfig, TableName
 from airflow_snowpack.installation import Installation, retained_rows
 from airflow_snowpack.jobs import Jobs
-from airflow_snowpack.maintenance.removals.errors import RemovalNotFound, RemovalNotPossible, RemovalTakenOver
+from airflow_snowpack.maintenance.action_run import ActionRun
+from airflow_snowpack.maintenance.removals.errors import RemovalNotFound, RemovalNotPossible, RemovalRefused, RemovalTakenOver
 from airflow_snowpack.maintenance.removals.model import (
     VALID_FOR,
     ItemOutcome,
@@ -22,12 +26,17 @@ from airflow_snowpack.maintenance.removals.model import (
     RemovalKind,
     RemovalState,
 )
+from airflow_snowpack.maintenance.removals.of_job import JobRemovals
 from airflow_snowpack.maintenance.removals.records import Removals
+from airflow_snowpack.maintenance.removals.running import carry_out
+from airflow_snowpack.maintenance.removals.snapshots import Snapshots, planned_snapshots
 from airflow_snowpack.store import Actor, AuditTrail, open_store
 from airflow_snowpack.store.retention import Pruner
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
+
+    from pyiceberg.table import Table
 
     from airflow_snowpack.jobs import Claim
     from airflow_snowpack.store import Store
@@ -205,6 +214,25 @@ def test_what_a_killed_plan_left_is_replaced_by_the_next_attempt_at_its_job(remo
     assert removals.part_numbers(left.removal_id) == []
 
 
+def test_a_list_that_no_attempt_deletes_to_its_end_is_replaced_by_the_next_plan(
+    removals: Removals, clock: MovedClock, jobs: Jobs
+) -> None:
+    claim = claimed(jobs)
+    left = planned(removals, clock, approval=False, job_id=claim.job.job_id)
+    removals.begin(left.removal_id, claim.job.job_id, claim.attempt_id)
+    planned(removals, clock, approval=False, job_id="while it runs")
+    clock.now += timedelta(hours=1)
+    jobs.sweep()
+    planned(removals, clock, approval=False, job_id="before its next attempt")
+    assert removals.get(left.removal_id).state is RemovalState.DELETING
+
+    jobs.cancel(claim.job.job_id)
+    later = planned(removals, clock, approval=False, job_id="after its job")
+
+    ended = removals.get(left.removal_id)
+    assert (ended.state, ended.error) == (RemovalState.FAILED, f"a newer plan replaces it: removal {later.removal_id}")
+
+
 def ends_early() -> Iterator[RemovalItem]:
     yield from (RemovalItem(path) for path in PATHS[:1_500])
     raise RuntimeError("killed")
@@ -263,6 +291,88 @@ def test_the_next_attempt_continues_and_two_jobs_never_delete_one_removal(
     assert removals.begin(removal.removal_id, again.job.job_id, again.attempt_id).started_at == NOW
 
 
+@dataclass(frozen=True)
+class Shelf:
+    """Deletes everything of a list but what is stuck, one part at a time."""
+
+    stuck: set[str]
+    kind: RemovalKind = RemovalKind.ORPHANS
+    batch_parts: int = 1
+    files: Mapping[str, int] = field(default_factory=dict)
+
+    def guard(self, run: ActionRun, removal: Removal, table: Table, items: Sequence[RemovalItem]) -> list[RemovalItem]:
+        return [replace(item, outcome=ItemOutcome.STARTED) for item in items]
+
+    def delete(self, run: ActionRun, removal: Removal, items: Sequence[RemovalItem]) -> list[RemovalItem]:
+        return [item if item.name in self.stuck else replace(item, outcome=ItemOutcome.DELETED) for item in items]
+
+
+@pytest.mark.one_database
+def test_a_removal_that_is_continued_counts_what_earlier_attempts_have_deleted(
+    removals: Removals, jobs: Jobs, clock: MovedClock, tmp_path: Path
+) -> None:
+    catalog, nothing = CatalogConfig.embedded(tmp_path).load(), cast("Any", None)  # what deletes here needs no session
+    catalog.create_namespace("db")
+    table = catalog.create_table("db.orders", pa.schema([("id", pa.int64())]))
+    of_job = JobRemovals(removals, claimed(jobs).job)
+    items = (RemovalItem(path, 10, NOW - timedelta(days=9)) for path in PATHS)
+    removal = of_job.plan(RemovalKind.ORPHANS, table, items, settings={"approve_above_files": 0})
+    assert removal is not None
+    removals.approve(removal.removal_id, actor=VERA)
+    run = ActionRun("job", TABLE, "remove_orphan_files", nothing, nothing, catalog, clock(), 1, removals=of_job)
+
+    first = carry_out(run, removal.removal_id, Shelf(stuck={PATHS[0]}))
+    second = carry_out(run, removal.removal_id, Shelf(stuck=set()))
+
+    assert first.error == "1 file of the list could not be deleted. Run the removal again."
+    assert (first.message, second.message) == ("Removed 2,499 orphan files", "Removed 2,500 orphan files")
+
+
+@pytest.mark.one_database
+def test_a_snapshot_that_passes_the_age_of_its_branch_while_a_list_is_deleted_is_listed_or_stops_the_removal(
+    removals: Removals, jobs: Jobs, clock: MovedClock, tmp_path: Path
+) -> None:
+    clock.now = datetime.now(UTC) + timedelta(minutes=1)
+    catalog, nothing, hour = CatalogConfig.embedded(tmp_path).load(), cast("Any", None), 3_600_000
+    catalog.create_namespace("db")
+    table = catalog.create_table("db.orders", pa.schema([("id", pa.int64())]))
+    for _ in range(3):
+        table.append(pa.table({"id": [1]}))
+    first, second, last = table.snapshots()
+    table.manage_snapshots().create_branch(last.snapshot_id, "main", max_snapshot_age_ms=hour, min_snapshots_to_keep=1).commit()
+    of_job = JobRemovals(removals, claimed(jobs).job)
+    run = ActionRun("job", TABLE, "expire_snapshots", nothing, nothing, catalog, clock(), 1, removals=of_job)
+    settings = {"retain_last": 3, "expired_refs": [], "committed_before": clock().isoformat()}
+
+    def guarded(planned_at: datetime) -> list[ItemOutcome | None]:
+        items = planned_snapshots(table.metadata, [first], planned_at)
+        removal = of_job.plan(RemovalKind.SNAPSHOTS, table, items, settings=settings)
+        assert removal is not None
+        return [item.outcome for item in Snapshots(lambda *_: {}).guard(run, removal, table, items)]
+
+    assert guarded(clock()) == [ItemOutcome.LEFT_OUT] * 2
+    clock.now += timedelta(hours=1)
+    assert guarded(run.now) == [ItemOutcome.STARTED] * 2
+    with pytest.raises(RemovalRefused, match=f"The snapshot {second.snapshot_id} of db.orders is past its own age now"):
+        guarded(run.now - timedelta(hours=1))
+
+
+def test_an_attempt_that_has_lost_its_job_plans_nothing(removals: Removals, clock: MovedClock, jobs: Jobs) -> None:
+    claim, waiting = claimed(jobs), planned(removals, clock, job_id="of another job")
+    live = replace(draft(clock, job_id=claim.job.job_id), attempt_id=claim.attempt_id)
+    stale = replace(live, removal_id=uuid4().hex, attempt_id="an earlier attempt")
+
+    def cancelled_meanwhile() -> Iterator[RemovalItem]:
+        yield from (RemovalItem(path, 10, NOW) for path in PATHS[:1_000])
+        jobs.cancel(claim.job.job_id, by="vera")
+
+    for lost, items in ((stale, iter([RemovalItem(PATHS[0], 10, NOW)])), (live, cancelled_meanwhile())):
+        with pytest.raises(RemovalTakenOver):
+            removals.plan(lost, items, needs_approval=lambda _: True)
+
+    assert removals.list(state=RemovalState.AWAITING_APPROVAL).items == (removals.get(waiting.removal_id),)
+
+
 def test_what_a_killed_worker_was_deleting_can_be_rejected_when_its_job_is_cancelled(
     removals: Removals, clock: MovedClock, jobs: Jobs
 ) -> None:
@@ -284,6 +394,11 @@ def test_old_removals_go_with_their_lists_and_one_that_is_being_deleted_stays(
     removals: Removals, clock: MovedClock, store: Store, jobs: Jobs
 ) -> None:
     old, claim = planned(removals, clock), claimed(jobs)
+    abandoned = planned(removals, clock, approval=False, job_id=claim.job.job_id)
+    removals.begin(abandoned.removal_id, claim.job.job_id, claim.attempt_id)
+    jobs.cancel(claim.job.job_id)
+    clock.now += timedelta(hours=1)
+    claim = claimed(jobs)
     running = planned(removals, clock, approval=False, job_id=claim.job.job_id)
     removals.begin(running.removal_id, claim.job.job_id, claim.attempt_id)
     clock.now += timedelta(days=31)
@@ -292,6 +407,6 @@ def test_old_removals_go_with_their_lists_and_one_that_is_being_deleted_stays(
 
     rows = Pruner(store, retained_rows(store), older_than=timedelta(days=7)).run(sleep=lambda _: None)
 
-    assert (rows["removals"], rows["removal_parts"]) == (1, 1)
+    assert (rows["removals"], rows["removal_parts"]) == (2, 2)
     assert {each.removal_id for each in removals.list().items} == {running.removal_id, kept.removal_id}
-    assert removals.part_numbers(old.removal_id) == []
+    assert removals.part_numbers(old.removal_id) == removals.part_numbers(abandoned.removal_id) == []

@@ -21,8 +21,8 @@ from airflow_snowpack.installation import Installation
 from airflow_snowpack.jobs.model import ActionOutcome
 from airflow_snowpack.maintenance.action_run import ActionRun
 from airflow_snowpack.maintenance.removals.model import ItemOutcome, RemovalKind, RemovalState
-from airflow_snowpack.maintenance.removals.of_job import ApprovalLimit, JobRemovals
-from airflow_snowpack.maintenance.removals.orphan_files import REPLACED, UNKNOWN_TIME, OrphanFiles, planned_files
+from airflow_snowpack.maintenance.removals.of_job import JobRemovals
+from airflow_snowpack.maintenance.removals.orphan_files import OUTSIDE, REPLACED, UNKNOWN_TIME, OrphanFiles, planned_files
 from airflow_snowpack.maintenance.removals.running import carry_out
 from airflow_snowpack.store import Actor, open_store
 
@@ -39,8 +39,8 @@ NAMES = ["a b#c?d%20é+&=.parquet", "e\u0301.parquet", "\u00e9.parquet", "rewrit
 IN_TWO_DAYS = timedelta(days=2)
 
 
-def write(table: Table, name: str, content: bytes = b"stray") -> str:
-    path = f"{table.location()}/data/{name}"
+def write(table: Table, name: str, content: bytes = b"stray", prefix: str | None = None) -> str:
+    path = f"{prefix or table.location()}/data/{name}"
     with PyArrowFileIO(table.io.properties).fs_by_scheme("s3", "lake").open_output_stream(path.removeprefix("s3://")) as stream:
         stream.write(content)
     return path
@@ -77,10 +77,12 @@ def test_exactly_the_approved_objects_are_deleted(store_url: str, tmp_path: Path
         of_job = JobRemovals(removals, claim.job)
         nothing = cast("Any", None)  # what deletes here needs no session
         skipped = Counter[str]()
-        items = planned_files(table, [*paths, folder, double], older_than=store.clock() - timedelta(days=1), skipped=skipped)
-        planned = of_job.plan(RemovalKind.ORPHANS, table, items, settings={}, limit=ApprovalLimit(0, None))
+        neighbour = write(table, "stray.parquet", prefix=f"{table.location()}_too")
+        listed, older_than = [*paths, folder, double, neighbour], store.clock() - timedelta(days=1)
+        items = planned_files(table, listed, older_than=older_than, skipped=skipped)
+        planned = of_job.plan(RemovalKind.ORPHANS, table, items, settings={"approve_above_files": 0})
         assert planned is not None
-        assert (planned.state, planned.item_count, planned.bytes) == (RemovalState.AWAITING_APPROVAL, 5, 25)
+        assert (planned.state, planned.item_count, planned.bytes) == (RemovalState.AWAITING_APPROVAL, 6, 30)
         assert skipped == {"it no longer exists": 1, UNKNOWN_TIME: 1}, "a folder is no object, and PyArrow takes no empty part"
 
         run = ActionRun("job", TABLE, "remove_orphan_files", nothing, nothing, catalog, store.clock(), 1, removals=of_job)
@@ -94,11 +96,12 @@ def test_exactly_the_approved_objects_are_deleted(store_url: str, tmp_path: Path
 
         assert (effect.outcome, effect.message) == (
             ActionOutcome.SUCCEEDED,
-            "Removed 3 of 5 files of the list; 1 no longer existed; 1 left out",
+            "Removed 3 orphan files; 1 no longer existed; 2 left out",
         )
         outcomes = {item.name: (item.outcome, item.reason) for item in removals.items(planned.removal_id)}
         deleted = dict.fromkeys(paths[:3], (ItemOutcome.DELETED, None))
-        assert outcomes == deleted | {paths[3]: (ItemOutcome.LEFT_OUT, REPLACED), paths[4]: (ItemOutcome.GONE, None)}
+        kept = {paths[3]: (ItemOutcome.LEFT_OUT, REPLACED), neighbour: (ItemOutcome.LEFT_OUT, OUTSIDE)}
+        assert outcomes == deleted | kept | {paths[4]: (ItemOutcome.GONE, None)}
         assert objects_in(table) == sorted([paths[3], later])
         assert catalog.load_table(TABLE.identifier).scan().to_arrow()["id"].to_pylist() == [1, 2, 3]
         installation.close()

@@ -121,7 +121,7 @@ def test_a_plan_waits_and_exactly_the_approved_files_are_deleted(
     job = lake_jobs.delete(removal)
 
     assert job.status is JobStatus.COMPLETED, job.error
-    assert job.results[0].message == "Removed 3 of 3 files of the list"
+    assert job.results[0].message == "Removed 3 orphan files"
     assert not any(stray.exists() for stray in strays)
     assert later.exists(), "it was not in the approved list"
     assert lake_jobs.outcomes(removal) == dict.fromkeys(names, (ItemOutcome.DELETED, None))
@@ -148,7 +148,7 @@ def test_files_that_came_to_be_needed_or_were_written_again_are_left_out_and_nam
     gone.unlink()
     job = lake_jobs.delete(removal)
 
-    assert job.results[0].message == "Removed 1 of 4 files of the list; 1 no longer existed; 2 left out"
+    assert job.results[0].message == "Removed 1 orphan file; 1 no longer existed; 2 left out"
     assert lake_jobs.outcomes(removal) == {
         "committed.parquet": (ItemOutcome.LEFT_OUT, NAMED_NOW),
         "rewritten.parquet": (ItemOutcome.LEFT_OUT, REPLACED),
@@ -226,12 +226,75 @@ def test_exactly_the_approved_snapshots_are_expired_unless_a_tag_needs_one_now(
     spark.sql(f"ALTER TABLE {table.quoted} CREATE TAG audit AS OF VERSION {ids[1]}")
     job = lake_jobs.delete(removal, Action.EXPIRE_SNAPSHOTS)
 
-    assert job.results[0].message == "Removed 2 of 3 snapshots of the list; 1 left out"
+    assert job.results[0].message == "Expired 2 snapshots and deleted 2 files; 1 left out"
     assert lake_jobs.outcomes(removal)[str(ids[1])] == (ItemOutcome.LEFT_OUT, NEEDED_NOW)
     left = {snapshot.snapshot_id for snapshot in catalog.load_table(table.identifier).snapshots()}
     assert {ids[1], ids[3]} < left
     assert len(left) == 3, "ids[3] would be due now, and was not approved"
     assert len(catalog.load_table(table.identifier).scan(snapshot_id=ids[1]).to_arrow()) == 2
+
+
+def test_a_branch_whose_own_settings_would_expire_more_than_the_list_stops_the_whole_removal(
+    lake_jobs: Lake, new_table: Callable[..., TableName], append: Callable[..., None], catalog: Catalog
+) -> None:
+    name = new_table("id BIGINT")
+    for number in range(3):
+        append(name, id=[number])
+    table = catalog.load_table(name.identifier)
+    table.manage_snapshots().create_branch(table.snapshots()[-1].snapshot_id, "audit").commit()
+    for _ in range(2):
+        table.append(table.scan().to_arrow().slice(0, 1), branch="audit")
+    removal = lake_jobs.approved(name, Action.EXPIRE_SNAPSHOTS, max_age="0s", retain_last=2)
+    *_, on_branch, head = table.refresh().snapshots()
+    aged = table.manage_snapshots().create_branch(head.snapshot_id, "audit", max_snapshot_age_ms=1, min_snapshots_to_keep=1)
+    aged.commit()
+
+    job = lake_jobs.delete(removal, Action.EXPIRE_SNAPSHOTS)
+
+    assert f"snapshot {on_branch.snapshot_id} of {name.dotted} is past its own age now" in str(job.error)
+    assert len(catalog.load_table(name.identifier).snapshots()) == 5
+    assert lake_jobs.removals.get(removal.removal_id).state is RemovalState.FAILED
+
+
+def test_expiry_without_any_snapshot_still_drops_aged_tags_and_unused_schemas(
+    lake_jobs: Lake, new_table: Callable[..., TableName], append: Callable[..., None], catalog: Catalog, spark: SparkSession
+) -> None:
+    name = new_table("id BIGINT")
+    append(name, id=[1])
+    table = catalog.load_table(name.identifier)
+    table.manage_snapshots().create_tag(table.snapshots()[0].snapshot_id, "aged", max_ref_age_ms=1).commit()
+    for column in ("unused", "current"):
+        spark.sql(f"ALTER TABLE {name.quoted} ADD COLUMN {column} INT")
+
+    job = lake_jobs.run(name, Action.EXPIRE_SNAPSHOTS, clean_expired_metadata=True)
+
+    assert job.results[0].message == "No snapshot was old enough to expire"
+    metadata = catalog.load_table(name.identifier).metadata
+    assert (set(metadata.refs), len(metadata.snapshots)) == ({"main"}, 1)
+    assert [len(schema.fields) for schema in metadata.schemas] == [1, 3]
+    assert lake_jobs.removals.planned_by(job.job_id) == []
+
+
+def test_a_staged_commit_keeps_its_files_and_can_be_published_after_maintenance(
+    lake_jobs: Lake, new_table: Callable[..., TableName], append: Callable[..., None], catalog: Catalog, spark: SparkSession
+) -> None:
+    """Write, audit, publish: no branch or tag leads to the snapshot that waits for its audit."""
+    name = new_table("id BIGINT", **{"write.wap.enabled": "true"})
+    append(name, id=[1])
+    spark.conf.set("spark.wap.id", "audit")
+    spark.sql(f"INSERT INTO {name.quoted} VALUES (2)")
+    spark.conf.unset("spark.wap.id")
+    for path in lake_jobs.folder(name).rglob("*.*"):
+        age(path)
+
+    removed = lake_jobs.run(name, Action.REMOVE_ORPHAN_FILES)
+    expired = lake_jobs.run(name, Action.EXPIRE_SNAPSHOTS, max_age="1h", retain_last=1)
+
+    assert removed.results[0].message == "No orphan files"
+    assert expired.results[0].message == "No snapshot was old enough to expire"
+    assert len(catalog.load_table(name.identifier).scan().to_arrow()) == 1
+    spark.sql(f"CALL {name.catalog}.system.publish_changes('{name.database}.{name.table}', 'audit')")
+    assert sorted(catalog.load_table(name.identifier).scan().to_arrow()["id"].to_pylist()) == [1, 2]
 
 
 class Killed(BaseException):
@@ -281,8 +344,9 @@ def test_what_a_killed_attempt_had_begun_to_expire_counts_as_expired_and_the_res
     assert (done.state, done.deleted_count, done.gone_count) == (RemovalState.DELETED, 2, 0)
 
 
+@pytest.mark.parametrize("more", [True, False])
 def test_a_list_that_needs_no_approval_is_deleted_to_its_end_by_the_next_attempt_at_its_job(
-    lake_jobs: Lake, new_table: Callable[..., TableName], append: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+    lake_jobs: Lake, new_table: Callable[..., TableName], append: Callable[..., None], monkeypatch: pytest.MonkeyPatch, more: bool
 ) -> None:
     table = new_table("id BIGINT")
     append(table, id=[1])
@@ -292,12 +356,14 @@ def test_a_list_that_needs_no_approval_is_deleted_to_its_end_by_the_next_attempt
     claim = jobs.claim("w", job_id=job.job_id)
     assert claim is not None
     killed_while(lake_jobs, monkeypatch, claim, writes=1)
-    later = lake_jobs.stray(table, "later.parquet")
+    assert not stray.exists()
+    if more:
+        lake_jobs.stray(table, "later.parquet")
 
     ended = Attempt(jobs, jobs.take_over(job.job_id, "w2", owner="a task"), lake_jobs.engine()).run()
 
-    assert ended.results[0].message == "Removed 1 of 1 file of the list"
-    assert (stray.exists(), later.exists()) == (False, True)
+    assert ended.results[0].message == "Removed 1 orphan file"
+    assert (lake_jobs.folder(table) / "data" / "later.parquet").exists() == more, "it was not in the list"
     assert [each.state for each in lake_jobs.removals.planned_by(job.job_id)] == [RemovalState.DELETED]
 
 

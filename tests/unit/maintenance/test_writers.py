@@ -52,10 +52,10 @@ def test_a_rewrite_gets_the_time_before_the_first_writer_that_is_due() -> None:
 
 
 def test_the_page_on_plans_shows_the_reason_of_a_rewrite_that_is_made_smaller() -> None:
-    (shown,) = re.findall(r"```text\n(847 of .*)\n```", PAGE.read_text())
+    (shown,) = re.findall(r"```text\n(847 of .*; DAG .*)\n```", PAGE.read_text())
     ingest = Producer("ingest", next_due=NOW + TEN_MINUTES)
 
-    assert shown.endswith(f"; threshold 100; {TableWriters((ingest,)).clear(timedelta(minutes=12), NOW).reason}")
+    assert shown.endswith(f"; threshold 100; {TableWriters((ingest,)).clear(timedelta(minutes=12), NOW).for_part}")
 
 
 @pytest.mark.parametrize("due", [NOW + timedelta(seconds=30), NOW - timedelta(minutes=1)])
