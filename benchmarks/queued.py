@@ -96,6 +96,7 @@ class NothingToDo:
     """An engine whose actions end at once."""
 
     server: str | None = None
+    gb_hours: float | None = None
 
     def run(self, job: Job, action: str) -> ActionResult:
         return ActionResult(action, ActionOutcome.SUCCEEDED, "There was nothing to do", 0.0)

@@ -42,7 +42,7 @@ class ActionRun:
     :param now: the moment that ages are counted back from.
     :param tries: how often a rewrite is tried while other writers' commits win.
     :param locations: where the catalog's tables keep their files, as read before; ``None``: they are all loaded when it matters.
-    :param removals: the lists of files that may need an approval; ``None``: there is no store for them.
+    :param removals: where the lists of what is deleted are kept; ``None``: there is no store for them.
     """
 
     job_id: str
@@ -130,11 +130,6 @@ class Effect:
     def result(self, action: str, elapsed_seconds: float) -> ActionResult:
         """The same as the job keeps it."""
         return ActionResult(action, self.outcome, self.message, elapsed_seconds, self.error, self.metrics, self.final)
-
-
-def counted(number: int, noun: str) -> str:
-    """``1 file``, ``2 files``, ``1,284 files``."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 class ChangeWatch:

@@ -36,9 +36,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-MIN_SIZE_SHARE = 0.75
-MAX_SIZE_SHARE = 1.8
-
 
 class JobOrder(StrEnum):
     """Which file groups a rewrite works on first."""

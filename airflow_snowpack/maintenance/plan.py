@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from pyiceberg.table import Table
 
+    from airflow_snowpack.iceberg.health import TableHealth
     from airflow_snowpack.jobs.model import ActionResult
     from airflow_snowpack.maintenance.options import ActionOptions
 
@@ -54,7 +55,7 @@ def reader_for(table: Table, options: Iterable[ActionOptions]) -> MetadataReader
     return MetadataReader(table, keep_bytes=any(getattr(each, "where", None) for each in options))
 
 
-def is_protected(table: Table) -> bool:
+def is_protected(table: Table | TableHealth) -> bool:
     """Whether the table forbids to delete files of it, so that Iceberg refuses to."""
     return str(table.properties.get(GC_PROPERTY, "true")).lower() == "false"
 

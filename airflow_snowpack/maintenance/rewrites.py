@@ -7,9 +7,9 @@
 The invariant: "succeeded" means that nothing that was planned got lost on the way. With partial progress Iceberg swallows
 commits that fail, returns as usual and counts them nowhere (``failed_data_files_count`` is about files that could not be
 written). So after each call the table's own history is read: if another writer removed files meanwhile, or Spark worked and
-nothing was committed, the call is repeated; also if a commit dropped delete files, and fewer files were rewritten than a plan
-from the metadata from before the call names. If by the table's metadata a writer left nothing to do, the action ends
-with that evidence, and Spark is not called again.
+nothing was committed, the call is repeated; also if fewer files were rewritten than a plan from the metadata from before the
+call names. If by the table's metadata a writer left nothing to do, the action ends with that evidence, and Spark is not called
+again.
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from airflow_snowpack.errors import SnowpackError
+from airflow_snowpack.humanize import plural
 from airflow_snowpack.iceberg import MetadataReader
 from airflow_snowpack.jobs.model import ActionOutcome
-from airflow_snowpack.maintenance.action_run import Effect, Planning, counted
+from airflow_snowpack.maintenance.action_run import Effect, Planning
 from airflow_snowpack.maintenance.commits import failed_commits, is_conflict, is_refused
 from airflow_snowpack.maintenance.options import ActionOptions
 from airflow_snowpack.maintenance.plan import reader_for
@@ -177,7 +178,9 @@ def _try(run: ActionRun, options: Rewrite, base: Table, *, strict: bool) -> Try:
         return Try(counts, LOST_TO_WRITER, outraced=True)
     if not any(counts.values()):
         return Try(counts, COMMITS_FAILED if jobs_before != run.jobs_run() else None)
-    lost = _dropped_other_deletes(commits, shape, counts) and _fewer_than_planned(run, options, base, counts)
+    # Metadata alone may not show what a predicate selects, so there only what makes commits fail is a reason to compare.
+    comparable = getattr(options, "where", None) is None or _dropped_other_deletes(commits, shape, counts)
+    lost = comparable and _fewer_than_planned(run, options, base, counts)
     return Try(counts, COMMITS_FAILED if lost else None)
 
 
@@ -243,9 +246,9 @@ def _conclude(shape: Shape, counts: Mapping[str, int], last: Try, *, outraced: b
         return Effect(outcome, f"Nothing was {shape.participle}: all {lost}", dict(counts), last.doubt)
     failed = counts.get(FAILED_FILES, 0)
     if failed:
-        error = f"{counted(failed, 'data file')} could not be rewritten; see Spark's log at 'Failure during rewrite group'."
+        error = f"{plural(failed, 'data file')} could not be rewritten; see Spark's log at 'Failure during rewrite group'."
         outcome = ActionOutcome.PARTIAL if done else ActionOutcome.FAILED
-        return Effect(outcome, f"{_summary(shape, counts)}; {counted(failed, 'file')} failed", dict(counts), error)
+        return Effect(outcome, f"{_summary(shape, counts)}; {plural(failed, 'file')} failed", dict(counts), error)
     message = _summary(shape, counts) if done else f"No {shape.noun}s needed to be {shape.participle}"
     if TRIES in counts:
         message += f", in {counts[TRIES]} tries{' beside a concurrent writer' if outraced else ''}"
@@ -254,5 +257,5 @@ def _conclude(shape: Shape, counts: Mapping[str, int], last: Try, *, outraced: b
 
 def _summary(shape: Shape, counts: Mapping[str, int], verb: str | None = None) -> str:
     if not counts[shape.after]:
-        return f"{'removed' if verb else 'Removed'} {counted(counts[shape.before], shape.noun)} of which nothing is needed"
-    return f"{verb or shape.verb} {counted(counts[shape.before], shape.noun)} into {counts[shape.after]:,}"
+        return f"{'removed' if verb else 'Removed'} {plural(counts[shape.before], shape.noun)} of which nothing is needed"
+    return f"{verb or shape.verb} {plural(counts[shape.before], shape.noun)} into {counts[shape.after]:,}"

@@ -20,7 +20,7 @@ import time
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
-from functools import cached_property
+from functools import cache, cached_property
 from typing import TYPE_CHECKING
 
 from airflow_snowpack.errors import SnowpackError
@@ -31,6 +31,7 @@ from airflow_snowpack.maintenance.action import parse_actions
 from airflow_snowpack.maintenance.action_run import ActionRun, ChangeWatch, Effect
 from airflow_snowpack.maintenance.commits import is_conflict, is_refused
 from airflow_snowpack.maintenance.options import parse_options
+from airflow_snowpack.maintenance.removals.model import RemovalState
 from airflow_snowpack.spark import (
     ConnectServer,
     SparkFailed,
@@ -59,6 +60,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 TRIES = 3
+NOTHING_DONE = "Failed before anything was done"
 
 
 class SparkEngine:
@@ -70,8 +72,8 @@ class SparkEngine:
     :param catalog: connects to the same catalog with PyIceberg; asked once. Such as ``CatalogConfig.load``.
     :param locations: returns what is remembered of where a catalog's tables keep their files, such as
         ``partial(stored_locations, store)``. Without it, removing orphan files of one table loads all others.
-    :param removals: the lists of files that may need an approval, such as ``installation.removals``. Without them, an action with
-        such an option fails.
+    :param removals: where the lists of what is deleted are kept, such as ``installation.removals``. Without them,
+        ``remove_orphan_files`` and ``expire_snapshots`` fail.
     :param tries: how often a rewrite is tried while other writers' commits win.
     :param now: the clock from which the ages of snapshots and files are counted back.
     """
@@ -96,6 +98,13 @@ class SparkEngine:
         self._now = now
         self._work = SparkWork()
         self._gb_hours: float | None = None
+        self._measuring: tuple[float | None, float] | None = None  # the memory of the session, and since when it works
+
+    @property
+    def gb_hours(self) -> float | None:
+        """GB·h of the running action so far, without the time that it took to start the session; 0 while none runs."""
+        memory, started = self._measuring or (0.0, 0.0)
+        return None if memory is None else memory * (time.monotonic() - started) / 3600
 
     @property
     def server(self) -> str | None:
@@ -125,7 +134,10 @@ class SparkEngine:
         self._work.interrupt()
 
     def _effect(self, job: Job, action: str, options: ActionOptions, watch: ChangeWatch) -> Effect:
-        ended = self._without_spark(job, action, options) if options.only_if_needed and not self._work.interrupted else None
+        read = cache(lambda: self._metadata(job.table))
+        ended = None if self._work.interrupted else _refused(job, read)
+        if ended is None and options.only_if_needed and not self._work.interrupted and not self._has_begun_list(job):
+            ended = self._without_spark(job, action, options, read)
         if self._work.interrupted:
             return Effect(ActionOutcome.INTERRUPTED, "Interrupted before it began", error=str(SparkInterrupted()))
         if ended is not None:
@@ -152,21 +164,27 @@ class SparkEngine:
     @contextmanager
     def _measured(self, session: SparkSession) -> Iterator[None]:
         """Measure what the work takes of the session, without the time that it took to start it."""
-        memory, started = session_gb(session), time.monotonic()
+        self._measuring = session_gb(session), time.monotonic()
         try:
             yield
         finally:
-            self._gb_hours = None if memory is None else memory * (time.monotonic() - started) / 3600
+            self._gb_hours, self._measuring = self.gb_hours, None
 
-    def _without_spark(self, job: Job, action: str, options: ActionOptions) -> Effect | None:
+    def _without_spark(self, job: Job, action: str, options: ActionOptions, read: Callable[[], MetadataReader]) -> Effect | None:
         """The end of an action that has nothing to do, or no table; ``None`` when Spark has to run."""
         try:
-            return options.nothing_to_do(lambda: self._metadata(job.table), now=self._now())
+            return options.nothing_to_do(read, now=self._now())
         except TableNotFound as gone:
             return self._ended_early(gone, self._work.calls)
         except Exception as problem:  # noqa: BLE001 - whatever the planner cannot read, Spark may; if not, its error is the result
             log.warning("plan_failed: Spark runs %s on %s without a plan: %s", action, job.table, problem)
             return None
+
+    def _has_begun_list(self, job: Job) -> bool:
+        """Return whether an earlier attempt at the job was deleting a list: what became of each item is not recorded yet."""
+        if self._removals is None or job.attempt < 2:
+            return False
+        return any(removal.state is RemovalState.DELETING for removal in self._removals.planned_by(job.job_id))
 
     def _metadata(self, name: TableName) -> MetadataReader:
         """Read the table as it is now; while it does not change, from one reader for all actions of the job."""
@@ -189,7 +207,7 @@ class SparkEngine:
     def _ended_early(self, error: SnowpackError, calls_before: int) -> Effect:
         """Return the result of an action of which it is unknown what reached the table."""
         if self._work.calls == calls_before:
-            message = "Failed before anything was done"
+            message = NOTHING_DONE
         elif isinstance(error, TableNotFound):
             message = "The table was dropped while the action ran"
         else:
@@ -207,6 +225,24 @@ class SparkEngine:
             yield session
         finally:
             leave_session(session)
+
+
+def _refused(job: Job, read: Callable[[], MetadataReader]) -> Effect | None:
+    """Return the end of an action that was planned for another table of this name; ``None`` for any other."""
+    planned = (job.plan or {}).get("table_uuid")
+    if planned is None:
+        return None
+    try:
+        found = str(read().table.metadata.table_uuid)
+    except SnowpackError:
+        return None  # the action reports why the table cannot be loaded
+    if found == planned:
+        return None
+    error = (
+        f"The job was planned for another table of this name: {job.table.dotted} was dropped and created again after the plan. "
+        "Plan it again."
+    )
+    return Effect(ActionOutcome.FAILED, NOTHING_DONE, error=error, final=True)
 
 
 def _failed(run: ActionRun, failure: SparkFailed) -> Effect:

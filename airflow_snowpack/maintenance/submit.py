@@ -16,6 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from airflow_snowpack.durations import format_duration
 from airflow_snowpack.iceberg.names import TableName
 from airflow_snowpack.maintenance.action import Action, in_order
 from airflow_snowpack.maintenance.condition import check_condition, has_column
@@ -25,6 +26,7 @@ from airflow_snowpack.maintenance.options import option_names, parse_all_options
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
+    from datetime import timedelta
 
     from pyiceberg.catalog import Catalog
     from pyiceberg.table import Table
@@ -119,6 +121,23 @@ class MaintenanceRequest:
     def depends_on_table(self) -> bool:
         """Whether an option can be checked only against the table, such as ``where``."""
         return any(not TABLE_OPTIONS.isdisjoint(given) for given in self.options.values())
+
+    @property
+    def orphan_age(self) -> timedelta | None:
+        """From which age on files are removed as orphans; ``None``: the request does not list orphan files."""
+        from airflow_snowpack.maintenance.actions.remove_orphan_files import RemoveOrphanFiles
+
+        options = parse_options(Action.REMOVE_ORPHAN_FILES, self.options.get(Action.REMOVE_ORPHAN_FILES, {}))
+        assert isinstance(options, RemoveOrphanFiles)
+        return None if Action.REMOVE_ORPHAN_FILES not in self.actions or options.removal_id else options.older_than
+
+    def without_orphans_below(self, age: timedelta) -> MaintenanceRequest:
+        """Return the request with orphan files of at least this age."""
+        if self.orphan_age is None or age <= self.orphan_age:
+            return self
+        action = Action.REMOVE_ORPHAN_FILES.value
+        older = {**self.options.get(action, {}), "older_than": format_duration(age)}
+        return replace(self, options={**self.options, action: older})
 
     @classmethod
     def again(cls, job: Job, *, order: Sequence[str] = ()) -> MaintenanceRequest:

@@ -5,12 +5,15 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from airflow_snowpack.humanize import duration, number, size
+from airflow_snowpack.humanize import duration, plural, size
+from airflow_snowpack.jobs.action_history import Outcome
 from airflow_snowpack.maintenance.planning import Cause, Decision, Estimate, TablePlan
 from airflow_snowpack.wire.listing import Column, Listing
 from airflow_snowpack.wire.shape import Database, From, Level, Moment, Shape
 
 NOW = "now"
+LEAST_GB_HOURS = 0.005
+"""Less is not shown."""
 
 
 class EstimateShape(Shape):
@@ -49,12 +52,14 @@ class PlanShape(Shape):
     decisions: list[DecisionShape] = Field(description="One for each action, in the order in which they run.")
 
 
-def _work(estimate: Estimate | None) -> str:
-    if estimate is None:
+def work(amount: Estimate | Outcome | None) -> str:
+    """Return what an action removes, rewrites and takes, by estimate or in fact; nothing where that is not known."""
+    if amount is None:
         return ""
-    parts = [f"{number(estimate.files_removed)} files"] if estimate.files_removed else []
-    parts += [size(estimate.bytes_rewritten)] if estimate.bytes_rewritten else []
-    return ", ".join([*parts, duration(estimate.seconds)])
+    parts = [plural(amount.files_removed, "file")] if amount.files_removed else []
+    parts += [size(amount.bytes_rewritten)] if amount.bytes_rewritten else []
+    parts.append(duration(amount.seconds))
+    return ", ".join([*parts, f"{amount.gb_hours:.2f} GB·h"] if (amount.gb_hours or 0) >= LEAST_GB_HOURS else parts)
 
 
 DECISIONS: Listing[Decision] = Listing(
@@ -64,7 +69,7 @@ DECISIONS: Listing[Decision] = Listing(
         Column("action", "action"),
         Column("verdict", "verdict", style=lambda decision: "bold green" if decision.runs else "dim"),
         Column("evidence", "evidence"),
-        Column("estimate", lambda decision: decision.estimate and decision.estimate.seconds, lambda each: _work(each.estimate)),
+        Column("estimate", lambda decision: decision.estimate and decision.estimate.seconds, lambda each: work(each.estimate)),
         Column("reconsidered", "reconsider_at"),
     ),
 )

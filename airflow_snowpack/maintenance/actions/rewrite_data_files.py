@@ -6,10 +6,12 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, ClassVar
 
+from airflow_snowpack.humanize import plural
+from airflow_snowpack.iceberg.health.bounds import MAX_SIZE_SHARE, MIN_SIZE_SHARE
 from airflow_snowpack.maintenance.action import Action
-from airflow_snowpack.maintenance.action_run import Effect, Planning, counted
+from airflow_snowpack.maintenance.action_run import Effect, Planning
 from airflow_snowpack.maintenance.file_groups import NO_LIMIT, FileGroup, SizeBounds, by_partition
-from airflow_snowpack.maintenance.options import MAX_SIZE_SHARE, MIN_SIZE_SHARE, JobOrder, option, refused
+from airflow_snowpack.maintenance.options import JobOrder, option, refused
 from airflow_snowpack.maintenance.plan import planned, select_files, skip
 from airflow_snowpack.maintenance.procedures import Call, procedure_call
 from airflow_snowpack.maintenance.readers import (
@@ -17,9 +19,9 @@ from airflow_snowpack.maintenance.readers import (
     columns,
     flag,
     one_of,
+    predicate,
     ratio,
     sort_order,
-    text,
     whole_number,
 )
 from airflow_snowpack.maintenance.rewrites import Rewrite, Shape
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
 
     from airflow_snowpack.iceberg import LiveDelete, LiveFile, MetadataReader, TableFiles
+    from airflow_snowpack.iceberg.health import HealthBounds
     from airflow_snowpack.iceberg.names import TableName
 
 # Iceberg's name for "how many commits of partial progress may fail before the procedure fails".
@@ -89,7 +92,7 @@ class RewriteDataFiles(Rewrite):
     strategy: Strategy = option(Strategy.BINPACK, one_of(Strategy))
     sort_order: str | None = option(None, sort_order)
     zorder_columns: tuple[str, ...] = option((), columns)
-    where: str | None = option(None, text)
+    where: str | None = option(None, predicate)
     target_file_size_bytes: int = option(536_870_912, whole_number(at_least=1), "target-file-size-bytes")
     min_file_size_bytes: int = option(0, whole_number(at_least=0), "min-file-size-bytes")
     max_file_size_bytes: int = option(0, whole_number(at_least=0), "max-file-size-bytes")
@@ -164,7 +167,7 @@ class RewriteDataFiles(Rewrite):
             "file_groups_count": len(groups),
             "considered_data_files_count": len(files.data) if selection.paths is None else len(selection.paths),
         }
-        message = f"Would compact {counted(taken, 'file')} into {added:,}" if taken else "Would compact no files"
+        message = f"Would compact {plural(taken, 'file')} into {added:,}" if taken else "Would compact no files"
         return planned(message, metrics, selection)
 
     def nothing_to_do(self, read: Callable[[], MetadataReader], *, now: datetime) -> Effect | None:
@@ -188,7 +191,7 @@ class RewriteDataFiles(Rewrite):
         }
         why = f"{off:,} of them too small or too large, and no partition has enough of those"
         none = "none of them too small, too large or with many deletes"
-        return skip(f"{counted(len(files.data), 'data file')}, {why if off else none}", metrics)
+        return skip(f"{plural(len(files.data), 'data file')}, {why if off else none}", metrics)
 
 
 def _has_branch(table: Table, name: str) -> bool:
@@ -211,10 +214,10 @@ def data_file_groups(
     nulls = (None,) * spec_fields
     partitions = by_partition(considered, lambda file: file.partition if file.spec_id == spec_id else nulls)
 
-    def has_many_deletes(file: LiveFile) -> bool:
-        return _has_many_deletes(file, files.deletes_of(file), options)
+    def needs_rewrite(file: LiveFile) -> bool:
+        return has_many_deletes(file, files.deletes_of(file), options)
 
-    groups = [group for partition in partitions for group in bounds.groups(partition, has_many_deletes)]
+    groups = [group for partition in partitions for group in bounds.groups(partition, needs_rewrite)]
     return [bounds.measured(group) for group in _limited(groups, options.max_files_to_rewrite)]
 
 
@@ -243,7 +246,8 @@ def _limited(groups: list[list[LiveFile]], most: int | None) -> list[list[LiveFi
     return taken
 
 
-def _has_many_deletes(file: LiveFile, deletes: Sequence[LiveDelete], options: RewriteDataFiles) -> bool:
+def has_many_deletes(file: LiveFile, deletes: Sequence[LiveDelete], options: RewriteDataFiles | HealthBounds) -> bool:
+    """Return whether a data file is rewritten for its deletes."""
     if len(deletes) >= options.delete_file_threshold:
         return True
     # Only deletes of this one file show how many of its rows are deleted.

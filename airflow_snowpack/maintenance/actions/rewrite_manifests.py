@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
+from airflow_snowpack.humanize import plural
+from airflow_snowpack.iceberg.health.bounds import manifest_target
 from airflow_snowpack.jobs.model import ActionOutcome
 from airflow_snowpack.maintenance.action import Action
-from airflow_snowpack.maintenance.action_run import Effect, Planning, counted
+from airflow_snowpack.maintenance.action_run import Effect, Planning
 from airflow_snowpack.maintenance.options import option
 from airflow_snowpack.maintenance.plan import skip
 from airflow_snowpack.maintenance.procedures import Call, procedure_call
@@ -21,8 +23,6 @@ if TYPE_CHECKING:
     from airflow_snowpack.iceberg import MetadataReader
     from airflow_snowpack.iceberg.names import TableName
 
-MANIFEST_TARGET_PROPERTY = "commit.manifest.target-size-bytes"
-MANIFEST_TARGET = 8 * 1024**2
 SHAPE = Shape(
     "Rewrote",
     "rewritten",
@@ -66,7 +66,7 @@ class RewriteManifests(Rewrite):
             return None
         number = len(reader.manifests(reader.table.current_snapshot()))
         metrics = {"rewritten_manifests_count": 0, "added_manifests_count": 0, "considered_manifests_count": number}
-        return skip(f"{counted(number, 'manifest')}, and none to combine", metrics)
+        return skip(f"{plural(number, 'manifest')}, and none to combine", metrics)
 
     def _plan(self, reader: MetadataReader) -> Effect:
         from pyiceberg.manifest import ManifestContent
@@ -74,7 +74,7 @@ class RewriteManifests(Rewrite):
         table = reader.table
         spec_id = table.spec().spec_id if self.spec_id is None else self.spec_id
         manifests = reader.manifests(table.current_snapshot())
-        target = int(table.properties.get(MANIFEST_TARGET_PROPERTY, MANIFEST_TARGET))
+        target = manifest_target(table.properties)
         taken = added = 0
         for content in ManifestContent:
             matching = [each for each in manifests if each.content == content and each.partition_spec_id == spec_id]
@@ -82,5 +82,5 @@ class RewriteManifests(Rewrite):
             if matching and not (outputs == 1 and len(matching) == 1):
                 taken, added = taken + len(matching), added + outputs
         metrics = {"rewritten_manifests_count": taken, "added_manifests_count": added}
-        message = f"Would rewrite {counted(taken, 'manifest')} into {added:,}" if taken else "Would rewrite no manifests"
+        message = f"Would rewrite {plural(taken, 'manifest')} into {added:,}" if taken else "Would rewrite no manifests"
         return Effect(ActionOutcome.SUCCEEDED, message, metrics)

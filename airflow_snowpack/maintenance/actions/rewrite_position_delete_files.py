@@ -5,14 +5,22 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
+from airflow_snowpack.humanize import plural
 from airflow_snowpack.iceberg import DeleteKind, TableFiles
+from airflow_snowpack.iceberg.health.bounds import (
+    DELETE_TARGET,
+    DELETE_TARGET_PROPERTY,
+    MAX_SIZE_SHARE,
+    MIN_SIZE_SHARE,
+    bytes_of,
+)
 from airflow_snowpack.maintenance.action import Action
-from airflow_snowpack.maintenance.action_run import Effect, Planning, counted
+from airflow_snowpack.maintenance.action_run import Effect, Planning
 from airflow_snowpack.maintenance.file_groups import GROUP_BYTES, NO_LIMIT, FileGroup, SizeBounds, by_partition
-from airflow_snowpack.maintenance.options import MAX_SIZE_SHARE, MIN_SIZE_SHARE, JobOrder, option
+from airflow_snowpack.maintenance.options import JobOrder, option
 from airflow_snowpack.maintenance.plan import planned, select_files, skip
 from airflow_snowpack.maintenance.procedures import Call, procedure_call
-from airflow_snowpack.maintenance.readers import flag, one_of, text, whole_number
+from airflow_snowpack.maintenance.readers import flag, one_of, predicate, whole_number
 from airflow_snowpack.maintenance.rewrites import Rewrite, Shape
 
 if TYPE_CHECKING:
@@ -25,8 +33,6 @@ if TYPE_CHECKING:
     from airflow_snowpack.iceberg.names import TableName
 
 DELETE_GRANULARITY_PROPERTY = "write.delete.granularity"
-DELETE_TARGET_PROPERTY = "write.delete.target-file-size-bytes"
-DELETE_TARGET = 64 * 1024**2
 WITH_VECTORS = 3
 """The format version from which on rows are deleted by deletion vectors."""
 SHAPE = Shape(
@@ -57,7 +63,7 @@ class RewritePositionDeleteFiles(Rewrite):
     action: ClassVar[str] = Action.REWRITE_POSITION_DELETE_FILES
     shape: ClassVar[Shape] = SHAPE
 
-    where: str | None = option(None, text)
+    where: str | None = option(None, predicate)
     target_file_size_bytes: int | None = option(None, whole_number(at_least=1), "target-file-size-bytes")
     min_input_files: int = option(5, whole_number(at_least=1, at_most=2**31 - 1), "min-input-files")
     rewrite_all: bool = option(False, flag, "rewrite-all")
@@ -88,7 +94,7 @@ class RewritePositionDeleteFiles(Rewrite):
             "file_groups_count": len(groups),
         }
         message = (
-            f"Would compact {counted(taken, 'delete file')} into about {added:,}" if taken else "Would compact no delete files"
+            f"Would compact {plural(taken, 'delete file')} into about {added:,}" if taken else "Would compact no delete files"
         )
         return planned(message, metrics, selection)
 
@@ -113,7 +119,7 @@ class RewritePositionDeleteFiles(Rewrite):
         }
         if not positional:
             return skip("no position-delete files", metrics)
-        return skip(f"{counted(positional, 'position-delete file')}, and no partition has enough of them", metrics)
+        return skip(f"{plural(positional, 'position-delete file')}, and no partition has enough of them", metrics)
 
 
 def _delete_outputs(group: FileGroup[LiveDelete], files: TableFiles, table: Table) -> int:
@@ -139,7 +145,7 @@ def delete_file_groups(
     :param only: partitions that the predicate may match; ``None`` for all.
     :param group_bytes: the most that goes into one group.
     """
-    target = options.target_file_size_bytes or int(properties.get(DELETE_TARGET_PROPERTY, DELETE_TARGET))
+    target = options.target_file_size_bytes or bytes_of(properties, DELETE_TARGET_PROPERTY, DELETE_TARGET)
     bounds = SizeBounds(
         target,
         int(target * MIN_SIZE_SHARE),

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_snowpack.humanize import join, number, plural, size
 from airflow_snowpack.iceberg.health import PartitionHealth
 from airflow_snowpack.maintenance.actions.rewrite_data_files import RewriteDataFiles, size_bounds
+from airflow_snowpack.maintenance.planning.commits import commits_of
 from airflow_snowpack.maintenance.planning.finding import Finding, current_partitions, of_partitions, written_until
 from airflow_snowpack.maintenance.planning.model import Cause, Estimate
 from airflow_snowpack.maintenance.planning.where import NotSelectable, where_of
@@ -206,7 +207,9 @@ def _found(case: Case, judged: Sequence[Share], selection: Selection) -> Finding
         _reaches(case, judged),
         options=options,
         partitions=None if whole else tuple(share.of for share in selection.shares if share.of is not None),
-        commits=min(len(selection.shares), progress.partial_progress_max_commits) if progress.partial_progress else 1,
+        commits=commits_of(
+            len(selection.shares), partial_progress=progress.partial_progress, at_most=progress.partial_progress_max_commits
+        ),
     )
 
 
@@ -228,13 +231,14 @@ def _counts(case: Case, shares: Sequence[Share]) -> str:
     numbers, bounds = _metrics(case, shares), case.health.bounds
     low, high = size(bounds.min_file_size_bytes), size(bounds.max_file_size_bytes)
     named = zip(KINDS, (f"below {low}", f"above {high}", "with many deletes"), strict=True)
-    first, *others = [(numbers[kind], name) for kind, name in named if numbers[kind]]
+    counts = [(numbers[kind], name) for kind, name in named if numbers[kind]]
+    first, *others = counts or [(0, "too small, too large or with many deletes; rewrite_all takes all of them")]
     text = f"{number(first[0])} of {plural(case.health.data_files, 'file')} {first[1]}"
     return text + "".join(f", {number(count)} {kind}" for count, kind in others) + of_partitions(len(shares), case.health)
 
 
 def _thresholds(case: Case, numbers: Mapping[str, int | float]) -> str:
-    shown = [number(case.threshold(kind)) for kind in KINDS if numbers[kind]]
+    shown = [number(case.threshold(kind)) for kind in [kind for kind in KINDS if numbers[kind]] or KINDS]
     return f"threshold{'s' if len(shown) > 1 else ''} {join(shown)}"
 
 

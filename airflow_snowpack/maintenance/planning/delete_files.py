@@ -6,7 +6,12 @@ from typing import TYPE_CHECKING
 
 from airflow_snowpack.humanize import number, plural
 from airflow_snowpack.maintenance.action import Action
-from airflow_snowpack.maintenance.actions.rewrite_position_delete_files import WITH_VECTORS, RewritePositionDeleteFiles
+from airflow_snowpack.maintenance.actions.rewrite_position_delete_files import (
+    DELETE_GRANULARITY_PROPERTY,
+    WITH_VECTORS,
+    RewritePositionDeleteFiles,
+)
+from airflow_snowpack.maintenance.planning.commits import commits_of
 from airflow_snowpack.maintenance.planning.finding import Finding, of_partitions
 from airflow_snowpack.maintenance.planning.model import Estimate
 from airflow_snowpack.maintenance.planning.where import NotSelectable, where_of
@@ -14,7 +19,7 @@ from airflow_snowpack.maintenance.planning.where import NotSelectable, where_of
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from airflow_snowpack.iceberg.health import PartitionHealth
+    from airflow_snowpack.iceberg.health import PartitionHealth, TableHealth
     from airflow_snowpack.maintenance.planning.finding import Case
 
 
@@ -25,11 +30,14 @@ def find_delete_files(case: Case) -> Finding:
     metrics = {"position_delete_files": health.position_delete_files, "partitions": health.partition_count}
     if not health.position_delete_files:
         return Finding("no position-delete files", metrics)
-    least = 1 if health.format_version >= WITH_VECTORS or options.rewrite_all else options.min_input_files
-    sick = [each for each in _left_by_data_files(case) if each.position_delete_files >= least]
+    every = health.format_version >= WITH_VECTORS or options.rewrite_all
+    least = 1 if every else options.min_input_files
+    enough = [each for each in _left_by_data_files(case) if each.position_delete_files >= least]
+    sick = [each for each in enough if every or each.position_delete_files > _outputs(each, health)]
     metrics["sick_partitions"] = len(sick)
     if not sick:
-        return Finding(f"{_files(health.position_delete_files)}, and no partition has enough of them to combine", metrics)
+        why = "each of another data file" if enough else "and no partition has enough of them to combine"
+        return Finding(f"{_files(health.position_delete_files)}, {why}", metrics)
     return _found(case, sick, metrics)
 
 
@@ -59,12 +67,18 @@ def _found(case: Case, sick: Sequence[PartitionHealth], metrics: Mapping[str, in
     return Finding(
         evidence,
         metrics,
-        Estimate(files, len(sick), taken),
+        Estimate(files, sum(_outputs(each, health) for each in sick), taken),
         files >= threshold,
         options={"where": where} if where else {},
         partitions=partitions,
-        commits=min(len(sick), options.partial_progress_max_commits) if options.partial_progress else 1,
+        commits=commits_of(len(sick), partial_progress=options.partial_progress, at_most=options.partial_progress_max_commits),
     )
+
+
+def _outputs(partition: PartitionHealth, health: TableHealth) -> int:
+    """Return how many delete files a rewrite leaves: by default, Spark writes one for each data file."""
+    by_partition = health.properties.get(DELETE_GRANULARITY_PROPERTY) == "partition"
+    return 1 if by_partition else max(partition.own_deletes_files, 1)
 
 
 def _files(count: int) -> str:

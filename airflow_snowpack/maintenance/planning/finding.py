@@ -49,6 +49,7 @@ class Case:
     :param policy: of the table, and ``own`` that of the action.
     :param record: of the action's runs on this table.
     :param before: what runs earlier in the same plan, by the name of the action.
+    :param requested: a user or a task requests the maintenance of this table, so failures in a row do not delay it.
     """
 
     health: TableHealth
@@ -57,6 +58,7 @@ class Case:
     now: datetime
     record: ActionRecord
     before: Mapping[str, Finding] = field(default_factory=dict)
+    requested: bool = False
 
     @property
     def overdue(self) -> bool:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
+from datetime import timedelta
+from itertools import repeat
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from airflow_snowpack.humanize import duration, number, plural, timestamp
@@ -12,22 +13,20 @@ from airflow_snowpack.iceberg.health.model import moment
 from airflow_snowpack.maintenance.action import Action
 from airflow_snowpack.maintenance.actions.expire_snapshots import ExpireSnapshots
 from airflow_snowpack.maintenance.expiry import MAIN, MAX_REF_AGE_PROPERTY, plan_expiry
-from airflow_snowpack.maintenance.plan import GC_PROPERTY
+from airflow_snowpack.maintenance.plan import GC_PROPERTY, is_protected
+from airflow_snowpack.maintenance.planning.commits import dropped_by_commits, manifests_left
 from airflow_snowpack.maintenance.planning.finding import Finding
 from airflow_snowpack.maintenance.planning.model import Cause, Estimate
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from datetime import datetime, timedelta
+    from collections.abc import Sequence
+    from datetime import datetime
 
     from airflow_snowpack.iceberg.health import TableHealth
     from airflow_snowpack.maintenance.planning.finding import Case
 
-MERGE_PROPERTY, MERGED_FROM_PROPERTY = "commit.manifest-merge.enabled", "commit.manifest.min-count-to-merge"
-MERGED_FROM = 100
-"""Iceberg's default: a commit merges the manifests if it finds so many, with its own."""
-FILES_PER_SNAPSHOT = 2
-"""Before any outcome: an expired snapshot frees its manifest list and a manifest."""
+REFS_CHECKED = timedelta(days=1)
+"""After so long, snapshots may be due to expire by the own age of a branch or tag."""
 
 
 def find_manifests(case: Case) -> Finding:
@@ -36,75 +35,55 @@ def find_manifests(case: Case) -> Finding:
     small, threshold = health.small_manifests, case.threshold("small_manifests")
     target = manifest_target(health.properties)
     kinds = (
-        _left_by(case, Action.REWRITE_DATA_FILES, health.data_manifests),
-        0 if _drops_deletes(case) else _left_by(case, Action.REWRITE_POSITION_DELETE_FILES, health.delete_manifests),
+        manifests_left(case, Action.REWRITE_DATA_FILES),
+        manifests_left(case, Action.REWRITE_POSITION_DELETE_FILES),
     )
     manifests = health.data_manifests + health.delete_manifests
-    metrics = {"manifests": manifests, "small_manifests": small}
+    metrics, is_after = {"manifests": manifests, "small_manifests": small}, any(each.commits for each in case.before.values())
     if small < 2 or max(kinds) < 2:
-        merged = "; the rewrite of files merges them" if small > 1 and sum(kinds) < manifests else ""
-        return Finding(f"{plural(manifests, 'manifest')}, {number(small)} of them small{merged}", metrics)
-    shares = (health.manifests_bytes * each // sum(kinds) for each in kinds)
+        why = "; the rewrite of files merges them" if is_after else "; those of older partition specs stay"
+        rest = why if small > 1 and sum(kinds) < manifests else ""
+        return Finding(f"{plural(manifests, 'manifest')}, {number(small)} of them small{rest}", metrics)
+    shares = (health.manifests_bytes * each // sum(kinds) for each in kinds if each > 1)
     outputs = sum(-(-share // target) for share in shares)
+    left = min(small, sum(kinds))
+    which = "after the rewrite of files" if is_after else "of the current partition spec"
+    rest = f", {number(left)} {which}" if left < small else ""
     return Finding(
-        f"{number(small)} of {plural(manifests, 'manifest')} small; threshold {number(threshold)}",
+        f"{number(small)} of {plural(manifests, 'manifest')} small{rest}; threshold {number(threshold)}",
         metrics,
         Estimate(sum(each for each in kinds if each > 1), outputs),
-        min(small, sum(kinds)) >= threshold,
+        left >= threshold,
         commits=1,
     )
-
-
-def _left_by(case: Case, action: str, manifests: int) -> int:
-    """Return how many manifests of one kind there are after an earlier action of the plan.
-
-    Each of its commits writes one; the first that finds enough of them merges all, as Iceberg does in every commit.
-    """
-    health, commits = case.health, case.before[action].commits if action in case.before else 0
-    merging = max(_merged_from(health.properties) - manifests, 1)
-    if merging > commits:
-        return manifests + commits
-    total = health.data_manifests + health.delete_manifests
-    merged = -(-health.manifests_bytes * manifests // max(total, 1) // manifest_target(health.properties))
-    return max(merged, 1) + commits - merging
-
-
-def _merged_from(properties: Mapping[str, str]) -> int:
-    """Return from how many manifests on a commit merges them."""
-    if properties.get(MERGE_PROPERTY, "true").lower() == "false":
-        return sys.maxsize
-    text = properties.get(MERGED_FROM_PROPERTY, "")
-    return int(text) if text.isdecimal() else MERGED_FROM
-
-
-def _drops_deletes(case: Case) -> bool:
-    """Whether an earlier action of the plan rewrites all data files: no delete file applies to the new ones."""
-    data = case.before.get(Action.REWRITE_DATA_FILES)
-    return data is not None and data.work is not None and data.work.files_removed == case.health.data_files
 
 
 def find_snapshots(case: Case) -> Finding:
     """Return what ``expire_snapshots`` would do."""
     health, options = case.health, case.own.options
     assert isinstance(options, ExpireSnapshots)
-    if _is_protected(health):
+    if is_protected(health):
         return _protected()
     total, cutoff = len(health.snapshots), case.now - options.max_age
     oldest, metrics = health.snapshots.oldest_at, {"snapshots": len(health.snapshots), "expired_snapshots": 0}
-    new = sum(finding.commits for finding in case.before.values())
-    aged_refs = any(ref.max_ref_age_ms or ref.max_snapshot_age_ms for ref in health.refs)
-    expired = 0
+    aged_refs = any(ref.max_ref_age_ms or ref.max_snapshot_age_ms for ref in health.refs) or (
+        len(health.refs) > 1 and MAX_REF_AGE_PROPERTY in health.properties
+    )
+    expired = freed = 0
     if aged_refs or (oldest is not None and oldest < cutoff):
-        stored = _Snapshots.of(health, new, case.now)
-        expired = len(plan_expiry(stored, older_than=cutoff, retain_last=options.retain_last, now=case.now).snapshots)
+        stored = _Snapshots.of(health, dropped_by_commits(case), case.now)
+        expiry = plan_expiry(stored, older_than=cutoff, retain_last=options.retain_last, now=case.now)
+        expired, freed = len(expiry.snapshots), stored.freed({each.snapshot_id for each in expiry.snapshots})
     threshold = case.threshold("old_snapshots")
     at = None if total <= options.retain_last else _when_old(health, cutoff, max(int(threshold) - expired, 1), options.max_age)
+    if aged_refs:
+        at = min(at or case.now + REFS_CHECKED, case.now + REFS_CHECKED)
     if not expired:
         return Finding(f"{plural(total, 'snapshot')}, none of them due to expire", metrics, reconsider_at=at)
     return Finding(
         f"{number(expired)} of {plural(total, 'snapshot')} older than {duration(options.max_age)}; threshold {number(threshold)}",
         {**metrics, "expired_snapshots": expired},
-        Estimate(expired * FILES_PER_SNAPSHOT, bytes_freed=health.expirable_bytes or 0, snapshots_expired=expired),
+        Estimate(freed, bytes_freed=health.expirable_bytes or 0, snapshots_expired=expired),
         expired >= threshold,
         reconsider_at=at,
     )
@@ -118,7 +97,7 @@ def _when_old(health: TableHealth, cutoff: datetime, missing: int, max_age: time
 
 def find_orphans(case: Case) -> Finding:
     """Return whether the storage should be listed for orphan files: no metadata shows whether there are any."""
-    if _is_protected(case.health):
+    if is_protected(case.health):
         return _protected()
     last = case.record.last_success_at
     searched = "never searched for orphan files" if last is None else f"last searched for orphan files at {timestamp(last)}"
@@ -130,10 +109,6 @@ def by_time(case: Case, evidence: str) -> Finding:
     return Finding(evidence, work=Estimate(), needed=case.own.deadline is None)
 
 
-def _is_protected(health: TableHealth) -> bool:
-    return str(health.properties.get(GC_PROPERTY, "true")).lower() == "false"
-
-
 def _protected() -> Finding:
     evidence = f"the table's property {GC_PROPERTY} is false, so Iceberg deletes no files of it"
     return Finding(evidence, hindrance=Cause.PROTECTED)
@@ -143,6 +118,8 @@ class _Snapshot(NamedTuple):
     snapshot_id: int
     parent_snapshot_id: int | None
     timestamp_ms: int
+    added: int = 0
+    dropped: int = 0
 
 
 class _Ref(NamedTuple):
@@ -163,14 +140,14 @@ class _Snapshots:
     properties: Any
 
     @classmethod
-    def of(cls, health: TableHealth, new: int, now: datetime) -> Any:
-        """:param new: how many commits the same plan makes before; the snapshot that is now the newest may then expire."""
+    def of(cls, health: TableHealth, new: Sequence[int], now: datetime) -> Any:
+        """:param new: what each commit of the same plan drops; the snapshot that is now the newest may then expire."""
         log = health.snapshots
-        snapshots = list(map(_Snapshot, log.ids, log.parents, log.committed_ms))
+        snapshots = list(map(_Snapshot, log.ids, log.parents, log.committed_ms, log.added or repeat(0), log.dropped or repeat(0)))
         ages = ("max_ref_age_ms", "max_snapshot_age_ms", "min_snapshots_to_keep")
         refs = {ref.name: _Ref(ref.snapshot_id, ref.kind, *(getattr(ref, age) for age in ages)) for ref in health.refs}
-        for commit in range(1, new + 1) if MAIN in refs else ():
-            snapshots.append(_Snapshot(-commit, refs[MAIN].snapshot_id, int(now.timestamp() * 1000)))
+        for commit, dropped in enumerate(new if MAIN in refs else (), 1):
+            snapshots.append(_Snapshot(-commit, refs[MAIN].snapshot_id, int(now.timestamp() * 1000), 0, dropped))
             refs[MAIN] = refs[MAIN]._replace(snapshot_id=-commit)
         # Iceberg refuses an age that is not a number when it runs; that is no reason not to plan the table.
         age = health.properties.get(MAX_REF_AGE_PROPERTY, "")
@@ -179,3 +156,27 @@ class _Snapshots:
 
     def snapshot_by_id(self, snapshot_id: int) -> _Snapshot | None:
         return self.by_id.get(snapshot_id)
+
+    def freed(self, expired: set[int]) -> int:
+        """Return how many files only these snapshots need: what the snapshots after them drop, and their manifest lists.
+
+        Between two snapshots that stay, it is at most what was added in between.
+        """
+        freed, seen = len(expired), set[int]()
+        for each in self.snapshots:
+            if each.snapshot_id in expired:
+                continue
+            dropped, added, at = each.dropped, 0, self._parent(each)
+            if at is None or at.snapshot_id not in expired:
+                continue
+            while at is not None and at.snapshot_id in expired and at.snapshot_id not in seen:
+                seen.add(at.snapshot_id)
+                added, parent = added + at.added, self._parent(at)
+                if parent is not None and parent.snapshot_id in expired:
+                    dropped += at.dropped
+                at = parent
+            freed += dropped if at is None else min(dropped, added)
+        return freed
+
+    def _parent(self, snapshot: _Snapshot) -> _Snapshot | None:
+        return None if snapshot.parent_snapshot_id is None else self.by_id.get(snapshot.parent_snapshot_id)

@@ -28,15 +28,16 @@ class Cause(StrEnum):
     """Why an action runs or is skipped, for grouping and filters; the evidence has the numbers.
 
     ``NEEDED``: a threshold is reached. ``DEADLINE``: the policy wants it at least this often. ``HEALTHY``: no threshold is
-    reached. ``NOT_DUE``: the policy's cadence has not elapsed. ``QUIET``: a quiet window. ``FROZEN``, ``EXCLUDED`` and
-    ``DISABLED``: by the policy. ``WRITING``: the partitions that need it are being written to. ``PRODUCER``: a DAG that
-    writes to the table runs or is due. ``UNSUPPORTED``: it cannot be done, such as a partition that no predicate selects.
-    ``PROTECTED``: the table forbids to delete files.
+    reached. ``FAILING``: it has failed several times in a row, and is tried again later. ``NOT_DUE``: the policy's cadence has
+    not elapsed. ``QUIET``: a quiet window. ``FROZEN``, ``EXCLUDED`` and ``DISABLED``: by the policy. ``WRITING``: the
+    partitions that need it are being written to. ``PRODUCER``: a DAG that writes to the table runs or is due. ``UNSUPPORTED``:
+    it cannot be done, such as a partition that no predicate selects. ``PROTECTED``: the table forbids to delete files.
     """
 
     NEEDED = "needed"
     DEADLINE = "deadline"
     HEALTHY = "healthy"
+    FAILING = "failing"
     NOT_DUE = "not_due"
     QUIET = "quiet"
     FROZEN = "frozen"
@@ -135,6 +136,7 @@ class TablePlan:
 
     :param decisions: one per action, in the installation's order of actions.
     :param score: of the health that the plan was made from, 0 to 100.
+    :param table_uuid: of the table that was planned. Its job does nothing to another table of this name.
     """
 
     table: TableName
@@ -142,6 +144,7 @@ class TablePlan:
     made_at: datetime
     decisions: tuple[Decision, ...]
     score: int
+    table_uuid: str | None = None
 
     @property
     def actions(self) -> tuple[str, ...]:
@@ -188,6 +191,7 @@ class TablePlan:
             "metadata_location": self.metadata_location,
             "made_at": self.made_at.isoformat(),
             "score": self.score,
+            "table_uuid": self.table_uuid,
             "decisions": [each.to_json() for each in self.decisions],
         }
 
@@ -195,4 +199,5 @@ class TablePlan:
     def from_json(cls, table: TableName, stored: Mapping[str, Any]) -> TablePlan:
         """Read what :meth:`to_json` returned."""
         decisions = tuple(Decision.from_json(each) for each in stored["decisions"])
-        return cls(table, stored["metadata_location"], datetime.fromisoformat(stored["made_at"]), decisions, stored["score"])
+        made_at = datetime.fromisoformat(stored["made_at"])
+        return cls(table, stored["metadata_location"], made_at, decisions, stored["score"], stored.get("table_uuid"))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from airflow_snowpack.maintenance.planning.table_plan import plan_table
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from pyiceberg.table import Table
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from airflow_snowpack.maintenance.planning.model import TablePlan
     from airflow_snowpack.maintenance.policies import Policies
     from airflow_snowpack.maintenance.submit import MaintenanceRequest
-    from airflow_snowpack.maintenance.writers import Writers
+    from airflow_snowpack.maintenance.writers import TableWriters
 
 
 class Planner:
@@ -39,18 +39,23 @@ class Planner:
         self._jobs = jobs
         self._order = tuple(order)
 
-    def plan(self, table: Table, name: TableName, *, writers: Writers | None = None) -> TablePlan:
-        """Plan a table as it was loaded.
+    def plan(
+        self, table: Table, name: TableName, *, writers: Callable[[], TableWriters] | None = None, requested: bool = False
+    ) -> TablePlan:
+        """Plan a table as it was loaded; see :func:`plan_table`.
 
         :raises TableUnreadable: its stored health is not that of now, and a file that the metadata names cannot be read.
         """
         policy, now = self._policies.of(name, table.properties), self._jobs.store.clock()
         health, history = self._records.read(name, table, policy.bounds), self._jobs.action_histories([name])[name]
-        return plan_table(health, policy, now=now, history=history, writers=writers, order=self._order)
+        return plan_table(health, policy, now=now, history=history, writers=writers, order=self._order, requested=requested)
 
-    def planned(self, request: MaintenanceRequest, table: Table, *, writers: Writers | None = None) -> MaintenanceRequest:
+    def planned(
+        self, request: MaintenanceRequest, table: Table, *, writers: Callable[[], TableWriters] | None = None
+    ) -> MaintenanceRequest:
         """Return a request whose actions are ``auto`` with those of the plan; raises as :meth:`plan`.
 
         :param table: of the request, as it was loaded.
         """
-        return self.plan(table, request.table, writers=writers).request(priority=request.priority, order=self._order)
+        plan = self.plan(table, request.table, writers=writers, requested=True)
+        return plan.request(priority=request.priority, order=self._order)

@@ -1,20 +1,24 @@
 """Decide what a table needs, from its stored health and its policy alone: no I/O, no Spark, about 0.3 ms a table.
 
-For each action, the policy's blocks come first (excluded, frozen, disabled), then what the health shows, then the policy's times
-(cadence, quiet window) and the DAGs that write to the table. An action runs when a threshold is reached, or when its deadline has
-passed and it has anything to do; past its deadline it does not wait for writers.
+For each action, the policy's blocks come first (excluded, frozen, disabled), then what the health shows, then failures in a row,
+the policy's times (cadence, quiet window) and the DAGs that write to the table. An action runs when a threshold is reached, or
+when its deadline has passed and it has anything to do; past its deadline it does not wait for writers. Whatever
+its deadline is, the removal of orphan files leaves those that a running writer may still commit.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 from datetime import timedelta
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from airflow_snowpack.durations import format_duration
 from airflow_snowpack.humanize import duration, timestamp
 from airflow_snowpack.iceberg.health import score
 from airflow_snowpack.jobs.action_history import ActionHistory
 from airflow_snowpack.maintenance.action import Action, in_order
+from airflow_snowpack.maintenance.actions.remove_orphan_files import RemoveOrphanFiles
 from airflow_snowpack.maintenance.planning.costs import with_cost
 from airflow_snowpack.maintenance.planning.data_files import find_data_files
 from airflow_snowpack.maintenance.planning.delete_files import find_delete_files
@@ -24,14 +28,14 @@ from airflow_snowpack.maintenance.planning.model import Cause, Decision, TablePl
 from airflow_snowpack.maintenance.writers import CLEAR
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from datetime import datetime
 
     from airflow_snowpack.iceberg.health import TableHealth
     from airflow_snowpack.maintenance.planning.finding import Finding
     from airflow_snowpack.maintenance.planning.model import Estimate
     from airflow_snowpack.maintenance.policies import TablePolicy
-    from airflow_snowpack.maintenance.writers import Writers
+    from airflow_snowpack.maintenance.writers import TableWriters
 
 NO_HISTORY = ActionHistory()
 FINDERS = {
@@ -52,29 +56,37 @@ def plan_table(
     *,
     now: datetime,
     history: ActionHistory = NO_HISTORY,
-    writers: Writers | None = None,
+    writers: Callable[[], TableWriters] | None = None,
     order: Sequence[str] = (),
+    requested: bool = False,
 ) -> TablePlan:
     """Return a decision for each action of the policy.
 
     :param health: as stored, read with the policy's bounds.
     :param now: the moment that cadences, deadlines, windows and ages count from.
     :param history: when each action last ran, and how its outcomes compare with its estimates.
-    :param writers: returns whether a rewrite may run beside the DAGs that write to the table; ``None``: they do not matter.
+    :param writers: returns the DAGs that write to the table, when an action depends on them; ``None``: they do not matter.
     :param order: the installation's order of actions.
+    :param requested: a user or a task requests the maintenance of this table, so failures in a row do not delay it.
     """
     decisions: list[Decision] = []
     running: dict[str, Finding] = {}
-    for action in in_order(policy.actions, order):
-        case = Case(health, policy, policy.actions[action], now, history.of(action), running)
+    begins_after = timedelta()
+    for action in _in_order(tuple(policy.actions), tuple(order)):
+        case = Case(health, policy, policy.actions[action], now, history.of(action), running, requested)
         decision = _blocked(case)
         if decision is None:
-            begins_after = sum(each.estimate.seconds for each in decisions if each.estimate)
-            finding, decision = _decide(case, _find(case), writers, timedelta(seconds=begins_after))
-            if decision.runs:
+            finding, decision = _decide(case, _find(case), writers, begins_after)
+            if decision.estimate is not None:
                 running[action] = finding
+                begins_after += timedelta(seconds=decision.estimate.seconds)
         decisions.append(decision)
-    return TablePlan(policy.table, health.metadata_location, now, tuple(decisions), score(health).total)
+    location, points = health.metadata_location, score(health).total
+    return TablePlan(policy.table, location, now, tuple(decisions), points, health.table_uuid)
+
+
+_in_order = lru_cache(maxsize=16)(in_order)
+"""The tables of a fleet have the same actions."""
 
 
 def _find(case: Case) -> Finding:
@@ -96,7 +108,9 @@ def _blocked(case: Case) -> Decision | None:
     return None
 
 
-def _decide(case: Case, finding: Finding, writers: Writers | None, begins_after: timedelta) -> tuple[Finding, Decision]:
+def _decide(
+    case: Case, finding: Finding, writers: Callable[[], TableWriters] | None, begins_after: timedelta
+) -> tuple[Finding, Decision]:
     """Return the decision, and the finding that it is about: a smaller one if a writer is due before the rewrite would end."""
     refusal = _refused(case, finding)
     if refusal is not None:
@@ -104,23 +118,34 @@ def _decide(case: Case, finding: Finding, writers: Writers | None, begins_after:
     assert finding.work is not None
     estimate, clearance = with_cost(case.own.action, finding.work, case.record), CLEAR
     if writers is not None and case.own.action in LOSE_TO_WRITERS and not case.overdue:
-        clearance = writers(begins_after + timedelta(seconds=estimate.seconds))
+        clearance = writers().clear(begins_after + timedelta(seconds=estimate.seconds), case.now)
         if clearance.within is not None:
             smaller = _smaller(case, estimate, clearance.within - begins_after)
             if smaller is None:
                 return finding, _skipped(case, finding, Cause.PRODUCER, clearance.until, clearance.reason)
             finding, estimate = smaller
+    if writers is not None and case.own.action == Action.REMOVE_ORPHAN_FILES:
+        finding = _sparing(case, finding, writers())
     evidence = finding.evidence
     if not finding.needed:
         evidence += "; overdue: the deadline is " + duration(case.own.deadline or timedelta())
-    if clearance.reason:
-        evidence += f"; {clearance.reason}"
+    if reason := clearance.for_part or clearance.reason:
+        evidence += f"; {reason}"
     cause = Cause.NEEDED if finding.needed else Cause.DEADLINE
     options = {**_given_options(case), **finding.options}
     decision = Decision(
         case.own.action, Verdict.RUN, cause, evidence, finding.metrics, estimate, options, reconsider_at=clearance.until
     )
     return finding, decision
+
+
+def _sparing(case: Case, finding: Finding, writers: TableWriters) -> Finding:
+    """Return the finding without orphan files that a run of a writer may still commit."""
+    assert isinstance(case.own.options, RemoveOrphanFiles)
+    age, why = writers.protected_age(case.now)
+    if age <= case.own.options.older_than:
+        return finding
+    return replace(finding, evidence=f"{finding.evidence}; {why}", options={"older_than": format_duration(age)})
 
 
 def _refused(case: Case, finding: Finding) -> Decision | None:
@@ -131,6 +156,10 @@ def _refused(case: Case, finding: Finding) -> Decision | None:
     overdue = case.overdue and finding.work is not None
     if finding.work is None or not (finding.needed or overdue):
         return _skipped(case, finding, Cause.HEALTHY, _next_deadline(case, finding))
+    retry_at = None if case.requested else case.record.retry_at
+    if last is not None and retry_at is not None and case.now < retry_at:
+        why = f"failed {case.record.failures} times in a row, last at {timestamp(last)}; retried at {timestamp(retry_at)}"
+        return _skipped(case, finding, Cause.FAILING, retry_at, why)
     if own.cadence is not None and last is not None and case.now < last + own.cadence:
         why = f"last run {duration(case.now - last)} ago, cadence {duration(own.cadence)}"
         return _skipped(case, finding, Cause.NOT_DUE, last + own.cadence, why)

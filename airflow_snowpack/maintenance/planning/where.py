@@ -14,6 +14,8 @@ import re
 from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+from airflow_snowpack.maintenance.readers import MAX_PREDICATE, MAX_TEXT
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
@@ -28,6 +30,8 @@ NAN = "NaN"
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 IN_TEXT = str.maketrans({"\\": "\\\\", "'": "\\'", "$": "\\u0024", "\n": "\\n", "\r": "\\r", "\x00": "\\0"})
 """Spark substitutes ``${…}`` inside of texts too, so a dollar sign is written by its number."""
+LONGEST = MAX_PREDICATE - MAX_TEXT - len("() AND ()")
+"""What an option takes, beside the predicate of a policy."""
 
 
 class NotSelectable(ValueError):
@@ -39,8 +43,15 @@ def where_of(fields: Sequence[SpecField], partitions: Iterable[Sequence[Any]], *
 
     :param partitions: the values of each, as :class:`~airflow_snowpack.iceberg.health.PartitionHealth` has them; at least one.
     :param catalog: the name of the Spark catalog, which has the functions.
-    :raises NotSelectable: a field cannot be expressed, or no field distinguishes the partitions.
+    :raises NotSelectable: a field cannot be expressed, no field distinguishes the partitions, or the predicate is too long.
     """
+    where = _where_of(fields, partitions, catalog)
+    if len(where) > LONGEST:
+        raise NotSelectable(f"the predicate of the partitions would have {len(where):,} characters")
+    return where
+
+
+def _where_of(fields: Sequence[SpecField], partitions: Iterable[Sequence[Any]], catalog: str) -> str:
     terms = [(place, *_term(field, catalog)) for place, field in enumerate(fields) if field.transform != VOID]
     if not terms:
         raise NotSelectable("the partition spec has no field that a predicate can use")

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from airflow_snowpack.iceberg import TableName
     from airflow_snowpack.jobs.model import Job
+    from airflow_snowpack.maintenance.removals.records import Removals
 
 
 def data_files(spark: SparkSession, name: TableName) -> list[Any]:
@@ -175,11 +176,15 @@ def test_expiry_keeps_what_tags_and_branches_need(
 
 
 def test_expiry_keeps_the_newest_whatever_their_age(
-    spark: SparkSession, catalog: Catalog, job_for: Callable[..., Job], fragmented: Callable[..., TableName]
+    spark: SparkSession,
+    catalog: Catalog,
+    removals: Removals,
+    job_for: Callable[..., Job],
+    fragmented: Callable[..., TableName],
 ) -> None:
     name = fragmented(commits=5, deletes=0)
     a_year_on = datetime.now(UTC) + timedelta(days=365)
-    engine = SparkEngine(lambda: spark, lambda: catalog, now=lambda: a_year_on)
+    engine = SparkEngine(lambda: spark, lambda: catalog, removals=removals, now=lambda: a_year_on)
     assert engine.run(job_for(name), Action.EXPIRE_SNAPSHOTS).metrics["expired_snapshots_count"] == 2
 
 

@@ -181,3 +181,18 @@ def test_file_groups_whose_commits_drop_the_same_delete_file_are_compacted_or_re
         assert result.message.removesuffix(", in 2 tries") == "Compacted 8 files into 4"
     assert table_of(name).inspect.delete_files().num_rows == 0
     assert new_rows(spark, name) == 80
+
+
+def test_a_commit_that_loses_to_other_commits_of_the_same_rewrite_is_reported(
+    spark: SparkSession, catalog: Catalog, job_for: Callable[..., Job], rewritable: Callable[..., TableName], table_of: Any
+) -> None:
+    """Groups of files commit at the same time. Without retries of Iceberg's own, most of these commits fail."""
+    engine = SparkEngine(lambda: spark, lambda: catalog, tries=1)
+    name = rewritable(commits=2, parts=8, deletes=0)
+    with table_of(name).transaction() as change:
+        change.set_properties({"commit.retry.num-retries": "0"})
+
+    result = engine.run(job_for(name, rewrite_data_files={"min_input_files": 2}), Action.REWRITE_DATA_FILES)
+
+    compacted = result.metrics["rewritten_data_files_count"]
+    assert (result.outcome, compacted == 16) in {(ActionOutcome.SUCCEEDED, True), (ActionOutcome.PARTIAL, False)}

@@ -21,13 +21,14 @@ if TYPE_CHECKING:
 
     from airflow_snowpack.iceberg import TableName
     from airflow_snowpack.jobs.model import Job
+    from airflow_snowpack.maintenance.removals.records import Removals
 
     Metrics = dict[str, int | float]
     Both = Callable[..., tuple[Metrics, Metrics]]
 
 
 @pytest.fixture
-def both(spark: SparkSession, catalog: Catalog, job_for: Callable[..., Job]) -> Both:
+def both(spark: SparkSession, catalog: Catalog, removals: Removals, job_for: Callable[..., Job]) -> Both:
     """Plan an action, then do it: what both say about the same numbers. ``later`` moves the clock that ages count back from."""
 
     def run(name: TableName, action: Action, *, later: timedelta = timedelta(0), **options: Any) -> tuple[Metrics, Metrics]:
@@ -36,7 +37,7 @@ def both(spark: SparkSession, catalog: Catalog, job_for: Callable[..., Job]) -> 
         parsed = parse_options(action, options)
         planned = plan_action(parsed, Planning(reader_for(table, [parsed]), catalog, now))
         skip = parsed.nothing_to_do(lambda: MetadataReader(table), now=now)
-        engine = SparkEngine(lambda: spark, lambda: catalog, now=lambda: now)
+        engine = SparkEngine(lambda: spark, lambda: catalog, removals=removals, now=lambda: now)
         done = engine.run(job_for(name, **{action.value: options}), action.value)
         assert (planned.success, done.success) == (True, True), f"{planned}\n{done}"
         assert skip is None or not any(done.metrics.values()), f"{skip}\n{done}"

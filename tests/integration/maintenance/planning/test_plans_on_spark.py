@@ -15,7 +15,7 @@ from airflow_snowpack.iceberg.health import read_health
 from airflow_snowpack.jobs import Jobs
 from airflow_snowpack.maintenance.planning import plan_table
 from airflow_snowpack.store import open_store
-from benchmarks.estimates import BYTES_OFF, EXACT, FILES_OFF, make_older, make_streamed, make_table, name_of, off, run_plan
+from benchmarks.estimates import BYTES_OFF, FILES_OFF, make_older, make_streamed, make_table, name_of, off, run_plan
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 DATABASE = "db"
 DATA = "rewrite_data_files"
+EXACT = (DATA, "rewrite_position_delete_files")
 LATER = datetime.now(UTC) + timedelta(days=1)
 """When no partition counts as being written to."""
 ANY_FILE = {"options": {"min_input_files": 2}, "thresholds": {"small_files": 1, "large_files": 1, "files_with_deletes": 1}}

@@ -78,3 +78,17 @@ def test_a_predicate_selects_exactly_the_files_of_its_partitions(
         where = where_of(fields, [partition.values for partition in several], catalog=name.catalog)
         chosen = (files[key_of(partition.label, partition.values)] for partition in several)
         assert selected(name, where) == set().union(*chosen), where
+
+
+def test_a_predicate_of_two_hundred_partitions_with_several_fields_is_one_for_spark(
+    zoo: Zoo, selected: Callable[[TableName, str], set[str]]
+) -> None:
+    name = zoo.shared("two_fields")
+    table = zoo.load(name)
+    health, files = read_health(table, now=datetime.now(UTC)), by_partition(table)
+    one = next(each for each in health.partitions if None not in each.values)
+    others = [(one.values[0], bucket) for bucket in range(1_000, 1_199)]
+
+    where = where_of(health.specs[health.spec_id], [one.values, *others], catalog=name.catalog)
+
+    assert selected(name, where) == files[key_of(one.label, one.values)]

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
-from datetime import time, timedelta
+from datetime import UTC, datetime, time, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 from health_world import MIB, NOW, TABLE, health, partition, policy
 
 from airflow_snowpack.daily_window import DailyWindow
-from airflow_snowpack.iceberg.health import Ref
+from airflow_snowpack.humanize import timestamp
+from airflow_snowpack.iceberg.health import Ref, SpecField
 from airflow_snowpack.jobs.action_history import ActionHistory, ActionRecord
+from airflow_snowpack.maintenance.options import parse_options
 from airflow_snowpack.maintenance.planning import Cause, Decision, TablePlan, plan_table
 from airflow_snowpack.maintenance.writers import Producer, TableWriters
 
 DATA, DELETES, MANIFESTS = "rewrite_data_files", "rewrite_position_delete_files", "rewrite_manifests"
 SNAPSHOTS, ORPHANS = "expire_snapshots", "remove_orphan_files"
 GIB = 1024**3
+ROOT = Path(__file__).parents[4]
 SICK = [partition(day, small_files=60) for day in (20_000, 20_001)]
 HEALTHY = [partition(day, data_files=3, bytes=3 * 512 * MIB) for day in range(20_002, 20_010)]
 
@@ -176,6 +181,41 @@ def test_sick_files_of_an_older_spec_select_the_whole_table() -> None:
     assert "files of older partition specs cannot be selected alone, so the whole table is" in decision.evidence
 
 
+def test_two_hundred_partitions_of_several_fields_are_selected_by_options_that_a_job_takes() -> None:
+    fields = [SpecField("event_date", "date", "identity", "event_date"), SpecField("region", "string", "identity", "region")]
+    sick = [replace(partition(20_000, small_files=9), values=(20_000 + day, f"region-{day % 7}")) for day in range(200)]
+
+    options = decide(DATA, health([*sick, *HEALTHY], spec=fields)).options
+
+    assert parse_options(DATA, options).to_json()["where"].count(" AND ") == 200
+
+
+def test_a_predicate_that_no_job_would_take_gives_way_to_the_whole_table() -> None:
+    fields = [SpecField("note", "string", "identity", "note")]
+    sick = [replace(partition(20_000, small_files=9), values=(f"{day:03}" * 100,)) for day in range(200)]
+
+    decision = decide(DATA, health([*sick, *HEALTHY], spec=fields))
+
+    assert "where" not in parse_options(DATA, decision.options).to_json()
+    assert decision.evidence.endswith("of the partitions would have 60,810 characters, so the whole table is selected")
+
+
+def test_a_policy_that_rewrites_all_files_runs_by_its_deadline_although_each_file_is_good() -> None:
+    all_of_it = {"options": {"rewrite_all": True}, "deadline": timedelta(days=7)}
+    rules, last = policy({DATA: all_of_it}, max_rewrite_bytes=20 * GIB), timedelta(days=6)
+
+    early = decide(DATA, health(HEALTHY), rules, ActionRecord(last_success_at=NOW - last))
+    late = decide(DATA, health(HEALTHY), rules, ActionRecord(last_success_at=NOW - last * 2))
+
+    assert early.evidence == (
+        "0 of 24 files too small, too large or with many deletes; rewrite_all takes all of them in 8 of 8 partitions; "
+        "thresholds 100, 10 and 10"
+    )
+    assert (early.cause, late.cause) == (Cause.HEALTHY, Cause.DEADLINE)
+    assert late.estimate is not None
+    assert late.estimate.files_removed == 24
+
+
 def test_a_good_file_with_many_deletes_makes_its_partition_sick() -> None:
     deleted = partition(20_000, data_files=12, with_deletes_files=12, with_deletes_bytes=6 * GIB)
 
@@ -221,7 +261,7 @@ def test_manifests_are_rewritten_from_so_many_small_ones_on() -> None:
         (99, {}, None),
         (5_000, {}, None),
         (40, {"commit.manifest.min-count-to-merge": "20"}, None),
-        (5_000, {"commit.manifest-merge.enabled": "false"}, 5_001),
+        (60, {"commit.manifest.min-count-to-merge": "20", "commit.manifest-merge.enabled": "false"}, 61),
     ],
 )
 def test_manifests_that_the_rewrite_of_data_files_merges_are_not_rewritten_again(
@@ -236,13 +276,98 @@ def test_manifests_that_the_rewrite_of_data_files_merges_are_not_rewritten_again
     assert decision.evidence.endswith("merges them") == (left is None)
 
 
-def test_manifests_of_deletes_that_the_rewrite_of_all_data_files_drops_are_not_counted() -> None:
+def test_an_overdue_rewrite_of_manifests_names_those_that_the_rewrite_of_files_leaves() -> None:
+    """The evidence would otherwise read as if the threshold was reached and only the deadline counted."""
+    table = health(SICK, data_manifests=90, delete_manifests=8, small_manifests=98, manifests_bytes=MIB)
+    merging = replace(table, properties={"commit.manifest.min-count-to-merge": "20"})
+
+    decision = decide(
+        MANIFESTS, merging, policy({DATA: {"options": {"partial_progress": False}}, MANIFESTS: {"deadline": timedelta(days=7)}})
+    )
+
+    manifests = "98 of 98 manifests small, 9 after the rewrite of files; threshold 10"
+    assert decision.evidence == f"{manifests}; overdue: the deadline is 7 d"
+
+
+@pytest.mark.parametrize(
+    ("outdated", "evidence"),
+    [
+        (35, "38 of 40 manifests small, 5 of the current partition spec; threshold 10"),
+        (39, "40 manifests, 38 of them small; those of older partition specs stay"),
+    ],
+)
+def test_manifests_of_older_partition_specs_are_not_said_to_be_merged(outdated: int, evidence: str) -> None:
+    """`rewrite_manifests` leaves them, and no rewrite of files is in the plan."""
+    table = health(HEALTHY, data_manifests=40, outdated_data_manifests=outdated, small_manifests=38, manifests_bytes=9 * MIB)
+
+    assert decide(MANIFESTS, table).evidence == evidence
+
+
+def test_manifests_of_deletes_stay_when_a_rewrite_of_all_data_files_drops_the_deletes() -> None:
+    """The last commit of the rewrite drops them, and leaves their manifests empty."""
     table = health(SICK, data_manifests=40, delete_manifests=30, small_manifests=70, manifests_bytes=MIB)
 
     decision = decide(MANIFESTS, table, policy({DATA: {"options": {"partial_progress": False}}}))
 
     assert decision.estimate is not None
-    assert decision.estimate.files_removed == 41
+    assert decision.estimate.files_removed == 41 + 30
+
+
+def test_position_deletes_of_which_each_data_file_has_one_are_not_rewritten_again() -> None:
+    """A rewrite writes one for each data file, so it would change nothing, pass after pass."""
+    own = partition(20_000, data_files=20, bytes=20 * GIB, position_delete_files=12, delete_bytes=MIB, own_deletes_files=12)
+    shared = replace(own, own_deletes_files=0)
+
+    assert decide(DELETES, health([own])).evidence == "12 position-delete files, each of another data file"
+    assert decide(DELETES, health([own], properties={"write.delete.granularity": "partition"})).verdict == "run"
+    assert decide(DELETES, health([shared])).verdict == "run"
+    assert decide(DELETES, health([own], format_version=3)).verdict == "run", "they become deletion vectors"
+
+
+def test_manifests_after_a_rewrite_in_several_commits_are_new_ones_and_those_of_files_that_stay_or_went_last() -> None:
+    """Three partitions with a manifest for each file: the commits of the first two leave nothing of theirs."""
+    sick = [partition(day, small_files=60, data_manifests=60) for day in (20_000, 20_001, 20_002)]
+    stays = partition(20_003, data_files=4, bytes=4 * 512 * MIB, data_manifests=2)
+    empty = {"empty_data_manifests": 7, "properties": {"commit.manifest-merge.enabled": "false"}}
+    table = health([*sick, stays], data_manifests=189, small_manifests=189, manifests_bytes=MIB, **empty)
+
+    decision = decide(MANIFESTS, table)
+
+    assert decision.estimate is not None
+    assert decision.estimate.files_removed == 3 + 2 + 60 - 1, "a manifest is taken to have files of both, as they may be anywhere"
+
+
+def test_an_expiry_deletes_what_the_commits_after_the_expired_snapshots_dropped() -> None:
+    table = health(HEALTHY, ages=[timedelta(days=days) for days in (9, 8, 7, 3, 2, 1)])
+    log = replace(table.snapshots, added=(50, 10, 10, 10, 10, 10), dropped=(99, 1, 20, 4, 7, 7))
+
+    decision = decide(SNAPSHOTS, replace(table, snapshots=log))
+
+    assert decision.estimate is not None
+    assert decision.estimate.snapshots_expired == 3
+    assert decision.estimate.files_removed == 1 + 20 + 4 + 3, "with a manifest list each; what the first one dropped is gone"
+
+
+def test_between_snapshots_that_stay_an_expiry_deletes_at_most_what_was_added_there() -> None:
+    table = health(HEALTHY, ages=[timedelta(days=days) for days in (9, 8, 7, 3, 2, 1)], refs=[Ref("audit", "tag", 1)])
+    log = replace(table.snapshots, added=(50, 3, 2, 10, 10, 10), dropped=(0, 0, 0, 40, 0, 0))
+
+    decision = decide(SNAPSHOTS, replace(table, snapshots=log))
+
+    assert decision.estimate is not None
+    assert (decision.estimate.snapshots_expired, decision.estimate.files_removed) == (2, 5 + 2)
+
+
+def test_an_expiry_deletes_what_the_first_commit_of_the_same_plan_drops() -> None:
+    """The commits of the plan stay, so the files that only the second one drops are still needed."""
+    sick = [partition(day, small_files=60, data_manifests=6) for day in (20_000, 20_001)]
+    table = health(sick, ages=[timedelta(days=9)], data_manifests=12, empty_data_manifests=2)
+    options = {"options": {"retain_last": 1}}
+
+    decision = decide(SNAPSHOTS, table, policy({SNAPSHOTS: options}))
+
+    assert decision.estimate is not None
+    assert decision.estimate.files_removed == 60 + 6 + 2 + 1
 
 
 def test_snapshots_expire_that_no_branch_tag_or_count_keeps() -> None:
@@ -282,6 +407,20 @@ def test_a_snapshot_that_a_tag_keeps_does_not_make_the_table_reconsidered_at_eve
     assert (decision.verdict, decision.reconsider_at) == ("skip", NOW + timedelta(days=2))
 
 
+@pytest.mark.parametrize(
+    ("ref", "properties"),
+    [
+        (Ref("audit", "branch", 1, max_snapshot_age_ms=3_600_000), {}),
+        (Ref("audit", "branch", 1, max_ref_age_ms=3_600_000), {}),
+        (Ref("audit", "branch", 1), {"history.expire.max-ref-age-ms": "3600000"}),
+    ],
+)
+def test_a_table_whose_branch_has_an_age_of_its_own_is_reconsidered_each_day(ref: Ref, properties: dict[str, str]) -> None:
+    table = health(HEALTHY, ages=[timedelta(minutes=5), timedelta(minutes=1)], refs=[ref], properties=properties)
+
+    assert decide(SNAPSHOTS, table).reconsider_at == NOW + timedelta(days=1)
+
+
 def test_a_table_that_forbids_to_delete_files_keeps_its_snapshots() -> None:
     ages = [timedelta(days=days) for days in range(20, 0, -1)]
 
@@ -310,6 +449,29 @@ def test_orphan_files_are_searched_for_by_the_deadline() -> None:
     assert due.evidence == "last searched for orphan files at 2026-11-15 03:00:00 UTC; overdue: the deadline is 7 d"
 
 
+@pytest.mark.parametrize(("failures", "days"), [(3, 1), (4, 2), (5, 4), (6, 7), (90, 7)])
+def test_an_action_that_fails_time_after_time_is_tried_again_after_growing_intervals(failures: int, days: int) -> None:
+    failed_at = NOW - timedelta(hours=4)
+    decision = decide(DATA, health(SICK), record=ActionRecord(last_run_at=failed_at, failures=failures))
+    again = failed_at + timedelta(days=days)
+
+    assert (decision.verdict, decision.cause, decision.reconsider_at) == ("skip", "failing", again)
+    assert decision.evidence.endswith(
+        f"threshold 100; failed {failures} times in a row, last at 2026-11-22 23:00:00 UTC; retried at {timestamp(again)}"
+    )
+    long_ago = ActionRecord(last_run_at=NOW - timedelta(days=days), failures=failures)
+    assert decide(DATA, health(SICK), record=long_ago).verdict == "run"
+    assert decide(DATA, health(SICK), record=ActionRecord(last_run_at=failed_at, failures=2)).verdict == "run"
+    assert decide(DATA, health(SICK), record=replace(long_ago, last_run_at=failed_at), requested=True).verdict == "run"
+
+
+def test_the_page_shows_the_evidence_of_an_action_that_has_failed_in_a_row() -> None:
+    (shown,) = re.findall(r"; (failed 4 times in a row, .*)\n", (ROOT / "docs/plans.md").read_text())
+    record = ActionRecord(last_run_at=datetime(2026, 11, 22, 2, 41, 7, tzinfo=UTC), failures=4)
+
+    assert decide(DATA, health(SICK), record=record).evidence.endswith(f"; {shown}")
+
+
 def test_an_action_waits_for_its_cadence() -> None:
     daily = policy({DATA: {"cadence": timedelta(days=1)}})
 
@@ -336,7 +498,7 @@ def test_a_policy_can_forbid_a_needed_action(rules: Any, cause: Cause, reason: s
 
 
 def written_by(*producers: Producer) -> Any:
-    return lambda needs: TableWriters(producers).clear(needs, NOW)
+    return lambda: TableWriters(producers)
 
 
 def test_a_rewrite_waits_for_a_dag_that_writes_to_the_table_and_other_actions_do_not() -> None:
@@ -353,6 +515,22 @@ def test_a_rewrite_waits_for_a_dag_that_writes_to_the_table_and_other_actions_do
         "DAG 'ingest', which writes to the table, has been running for 12 min and usually takes 20 min"
     )
     assert plan.actions == (SNAPSHOTS,)
+
+
+def test_orphan_files_that_a_running_dag_may_still_commit_stay_whatever_the_deadline() -> None:
+    rules, table = policy({ORPHANS: {"enabled": True, "deadline": timedelta(days=7)}}), health(HEALTHY)
+    short = Producer("short", running_since=NOW - timedelta(days=1, hours=23))
+    long = Producer("long", running_since=NOW - timedelta(days=4, minutes=5), usual_duration=timedelta(days=4))
+
+    usual = decide(ORPHANS, table, rules, writers=written_by(short))
+    spared = decide(ORPHANS, table, rules, writers=written_by(short, long))
+
+    assert (usual.verdict, usual.options["older_than"]) == ("run", "P3D")
+    assert (spared.verdict, spared.options["older_than"]) == ("run", "P5DT1H")
+    assert spared.evidence == (
+        "never searched for orphan files; DAG 'long', which writes to the table, has been running for 4 d and usually takes 4 d, "
+        "so only files of at least 5 d 1 h are removed; overdue: the deadline is 7 d"
+    )
 
 
 def test_a_rewrite_that_would_not_end_before_a_writer_is_due_takes_what_fits() -> None:
@@ -404,7 +582,7 @@ def test_past_its_deadline_a_rewrite_does_not_wait_for_a_dag_that_writes_to_the_
 def test_a_plan_without_knowledge_of_writers_runs_and_says_so() -> None:
     unknown = TableWriters(unknown="Airflow's REST API is not configured")
 
-    decision = decide(DATA, health(SICK), writers=lambda needs: unknown.clear(needs, NOW))
+    decision = decide(DATA, health(SICK), writers=lambda: unknown)
 
     assert decision.verdict == "run"
     assert decision.evidence.endswith("; the DAGs that write to the table are unknown: Airflow's REST API is not configured")

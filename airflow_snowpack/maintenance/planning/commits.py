@@ -1,0 +1,127 @@
+"""What the commits of a rewrite leave of a table's manifests, by the numbers of its partitions.
+
+A commit writes a manifest of its new files, and writes the manifests again that have files which it removes. One that has no live
+file left stays until the next commit. So the manifests after several commits are those of the files that stay, those that the
+last commit has emptied, and one for each commit.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from airflow_snowpack.iceberg.health.bounds import manifest_target
+from airflow_snowpack.maintenance.action import Action
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from airflow_snowpack.iceberg.health import FileCounts, PartitionHealth, TableHealth
+    from airflow_snowpack.maintenance.planning.finding import Case, Finding
+
+MERGE_PROPERTY, MERGED_FROM_PROPERTY = "commit.manifest-merge.enabled", "commit.manifest.min-count-to-merge"
+MERGED_FROM = 100
+"""Iceberg's default: a commit merges the manifests if it finds so many, with its own."""
+KINDS = {Action.REWRITE_DATA_FILES: "data", Action.REWRITE_POSITION_DELETE_FILES: "delete"}
+"""What the manifests that a rewrite changes have."""
+
+
+def commits_of(groups: int, *, partial_progress: bool, at_most: int) -> int:
+    """Return in how many commits Iceberg puts so many file groups: each but the last has the same number of them."""
+    return -(-groups // -(-groups // at_most)) if partial_progress and groups else 1
+
+
+def manifests_left(case: Case, action: Action) -> int:
+    """Return the data or the delete manifests of the current partition spec after the earlier actions of the plan.
+
+    :param action: that rewrites the files of such manifests.
+    """
+    health, kind, merged_from = case.health, KINDS[action], _merged_from(case.health.properties)
+    current: int = getattr(health, f"{kind}_manifests") - getattr(health, f"outdated_{kind}_manifests")
+    if not any(finding.commits for finding in case.before.values()):
+        return max(current, 0)
+    empty: int = getattr(health, f"empty_{kind}_manifests")
+    live, finding = max(current - empty, 0), case.before.get(action)
+    if finding is None:
+        return live
+    merging = max(merged_from - live, 1)
+    if merging <= finding.commits:
+        total = health.data_manifests + health.delete_manifests
+        merged = -(-health.manifests_bytes * live // max(total, 1) // manifest_target(health.properties))
+        return max(merged, 1) + finding.commits - merging
+    staying = _of_staying_files(health, finding, kind, live)
+    return _together([*staying, _touched(health, finding, kind, live)], live) + finding.commits
+
+
+def dropped_by_commits(case: Case) -> list[int]:
+    """Return how many files and manifests each commit of the earlier actions of the plan drops."""
+    health, dropped = case.health, list[int]()
+    for action, finding in case.before.items():
+        if finding.work is None or not finding.commits:
+            continue
+        kind = KINDS.get(Action(action))
+        each = finding.work.files_removed // finding.commits
+        if kind is not None:
+            live = getattr(health, f"{kind}_manifests") - getattr(health, f"empty_{kind}_manifests")
+            each += _touched(health, finding, kind, live)
+        dropped += [each] * finding.commits
+    if dropped:
+        dropped[0] += health.empty_data_manifests + health.empty_delete_manifests
+    return dropped
+
+
+def _touched(health: TableHealth, finding: Finding, kind: str, live: int) -> int:
+    """Return the manifests that one commit of a rewrite writes again or empties."""
+    counts = [_manifests(each, kind, live) for each in _rewritten(health, finding, kind)]
+    mean = sum(counts) / max(len(counts), 1)
+    return _together([mean] * max(round(len(counts) / finding.commits), 1), live)
+
+
+def _of_staying_files(health: TableHealth, finding: Finding, kind: str, live: int) -> Iterable[float]:
+    """Yield for each partition in how many manifests it has files that the rewrite leaves."""
+    assert finding.work is not None
+    rewritten = {id(each) for each in _rewritten(health, finding, kind)}
+    candidates = sum(_candidates(each, kind) for each in health.partitions if id(each) in rewritten)
+    share = min(finding.work.files_removed / max(candidates, 1), 1)
+    for each in health.partitions:
+        taken = _candidates(each, kind) * share if id(each) in rewritten else 0
+        yield min(_manifests(each, kind, live), max(_files(each, kind) - taken, 0))
+    if _files(health.rest, kind):
+        yield live
+
+
+def _rewritten(health: TableHealth, finding: Finding, kind: str) -> list[PartitionHealth]:
+    if finding.partitions is not None:
+        return list(finding.partitions)
+    return [each for each in health.partitions if _candidates(each, kind)]
+
+
+def _files(counts: FileCounts, kind: str) -> int:
+    return counts.data_files if kind == "data" else counts.delete_files
+
+
+def _candidates(counts: FileCounts, kind: str) -> int:
+    """Return how many files of a partition a rewrite considers."""
+    if kind == "delete":
+        return counts.position_delete_files
+    return counts.small_files + counts.large_files + counts.with_deletes_files
+
+
+def _manifests(partition: PartitionHealth, kind: str, live: int) -> int:
+    return min(getattr(partition, f"{kind}_manifests") or _files(partition, kind), live)
+
+
+def _together(counts: Iterable[float], of: int) -> int:
+    """Return in how many manifests any of some partitions has files, when their files are spread independently of each other."""
+    without = float(of)
+    for count in counts:
+        without *= 1 - min(count / max(of, 1), 1)
+    return round(of - without)
+
+
+def _merged_from(properties: Mapping[str, str]) -> int:
+    """Return from how many manifests on a commit merges them."""
+    if properties.get(MERGE_PROPERTY, "true").lower() == "false":
+        return sys.maxsize
+    text = properties.get(MERGED_FROM_PROPERTY, "")
+    return int(text) if text.isdecimal() else MERGED_FROM
