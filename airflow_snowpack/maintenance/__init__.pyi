@@ -8,7 +8,7 @@ from .action import (
 )
 from .action_run import ActionRun as ActionRun, Effect as Effect, Planning as Planning
 from .actions.expire_snapshots import ExpireSnapshots as ExpireSnapshots
-from .actions.remove_orphan_files import OrphanRemovalRefused as OrphanRemovalRefused, RemoveOrphanFiles as RemoveOrphanFiles
+from .actions.remove_orphan_files import RemoveOrphanFiles as RemoveOrphanFiles
 from .actions.rewrite_data_files import RewriteDataFiles as RewriteDataFiles, Strategy as Strategy
 from .actions.rewrite_manifests import RewriteManifests as RewriteManifests
 from .actions.rewrite_position_delete_files import RewritePositionDeleteFiles as RewritePositionDeleteFiles

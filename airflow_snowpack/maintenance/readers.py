@@ -18,6 +18,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from airflow_snowpack.durations import parse_duration
+from airflow_snowpack.humanize import duration as in_words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -32,6 +33,8 @@ SORT_FIELD = re.compile(
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_./-]{0,254}")
 TRUTH = {"true": True, "false": False}
 MAX_TEXT = 8192
+MAX_PREDICATE = 65_536
+"""A plan writes a predicate with the values of up to 200 partitions."""
 MAX_AGE = timedelta(days=36_500)
 DURATION_SCHEMA = {
     "type": "string",
@@ -105,7 +108,7 @@ def duration(*, at_least: timedelta) -> Reader:
     def read(value: object) -> timedelta:
         parsed = parse_duration(value)
         if parsed < at_least:
-            raise ValueError(f"must be at least {at_least}, not {parsed}")
+            raise ValueError(f"must be at least {in_words(at_least)}, not {in_words(parsed)}")
         if parsed > MAX_AGE:
             raise ValueError(f"must be at most {MAX_AGE.days} days, not {parsed.days}")
         return parsed
@@ -113,14 +116,21 @@ def duration(*, at_least: timedelta) -> Reader:
     return read
 
 
-@described({"type": "string", "minLength": 1, "maxLength": MAX_TEXT})
-def text(value: object) -> str:
-    """Read free text that is not empty; it must be escaped before it is used in SQL."""
-    if not isinstance(value, str):
-        raise ValueError(f"must be text, not {_shown(value)}")
-    if not value.strip() or len(value) > MAX_TEXT or "\x00" in value:
-        raise ValueError(f"must be text of 1 to {MAX_TEXT} characters without a NUL")
-    return value.strip()
+def text_up_to(most: int) -> Reader:
+    """Free text that is not empty; it must be escaped before it is used in SQL."""
+
+    @described({"type": "string", "minLength": 1, "maxLength": most})
+    def read(value: object) -> str:
+        if not isinstance(value, str):
+            raise ValueError(f"must be text, not {_shown(value)}")
+        if not value.strip() or len(value) > most or "\x00" in value:
+            raise ValueError(f"must be text of 1 to {most} characters without a NUL")
+        return value.strip()
+
+    return read
+
+
+text, predicate = text_up_to(MAX_TEXT), text_up_to(MAX_PREDICATE)
 
 
 def one_of(choices: type[StrEnum]) -> Reader:

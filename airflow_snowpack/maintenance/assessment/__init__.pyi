@@ -8,7 +8,4 @@ from .resume import (
     UnusableResumeFile as UnusableResumeFile,
 )
 from .table import assess_health as assess_health
-from .walk import (
-    Progress as Progress,
-    Walk as Walk,
-)
+from .walk import Walk as Walk

@@ -13,14 +13,12 @@ from airflow_snowpack.maintenance.action import Action
 from airflow_snowpack.maintenance.planning import Estimate
 
 if TYPE_CHECKING:
-    from datetime import datetime, timedelta
+    from datetime import datetime
 
     from airflow_snowpack.iceberg.health import ScorePart, TableHealth
 
 REWRITES_OF_FILES = (Action.REWRITE_DATA_FILES, Action.REWRITE_POSITION_DELETE_FILES)
 """Their estimates count files of the current snapshot, which every query plans over."""
-UNSEEN = (Action.REMOVE_ORPHAN_FILES,)
-"""Metadata does not show whether the table needs it, so it makes no table sick."""
 
 
 class State(StrEnum):
@@ -52,7 +50,8 @@ class TableAssessment:
     :param health: ``None`` for a table that cannot be read.
     :param score: from 0 (sick) to 100 (healthy); ``None`` without health.
     :param parts: of the score.
-    :param needs: the actions that the policy would run, as if it never had windows, limits or exclusions.
+    :param needs: the actions that the policy would run, as if it never had windows, limits or exclusions; never
+        ``remove_orphan_files``, since no metadata shows orphan files.
     :param blockers: what keeps maintenance from running, or from all of its effect; one sentence each, without a full stop.
     :param problem: why the table cannot be read; ``None`` when it can.
     """
@@ -68,10 +67,10 @@ class TableAssessment:
 
     @property
     def state(self) -> State:
-        """A table is sick when it needs an action whose need its metadata shows."""
+        """A table is sick when it needs an action."""
         if self.problem is not None:
             return State.UNREADABLE
-        return State.SICK if any(need.action not in UNSEEN for need in self.needs) else State.HEALTHY
+        return State.SICK if self.needs else State.HEALTHY
 
     @property
     def wrong(self) -> tuple[str, ...]:
@@ -102,9 +101,9 @@ class TableAssessment:
 
     @cached_property
     def manifests_saved(self) -> int:
-        """By how many the manifests become fewer. Those that the same maintenance writes first do not count as saved."""
-        found = (need.estimate for need in self.needs if need.action == Action.REWRITE_MANIFESTS)
-        return max(sum(min(each.files_removed, self.manifests) - each.files_added for each in found), 0)
+        """By how many the manifests become fewer. The rewrite of files before may merge some, so what is left decides."""
+        left = sum(need.estimate.files_added for need in self.needs if need.action == Action.REWRITE_MANIFESTS)
+        return max(self.manifests - left, 0) if left else 0
 
     @property
     def planning_saved(self) -> float:
@@ -122,17 +121,8 @@ class TableAssessment:
             (self.estimate.snapshots_expired, total, "snapshot"),
         )
         counted = tuple(f"{number(saved)} of {plural(before, noun)}" for saved, before, noun in counts if saved)
-        return (*counted, size(self.bytes_freed)) if self.bytes_freed else counted
-
-    @property
-    def bytes_rewritten(self) -> int:
-        """What maintenance reads and writes again."""
-        return self.estimate.bytes_rewritten
-
-    @property
-    def bytes_freed(self) -> int:
-        """What maintenance deletes from the storage, as far as metadata shows it."""
-        return self.estimate.bytes_freed
+        freed = self.estimate.bytes_freed
+        return (*counted, size(freed)) if freed else counted
 
 
 @dataclass(frozen=True)
@@ -141,16 +131,16 @@ class Assessment:
 
     :param rows: a row for each table: sick tables first, those with most need first; then unreadable ones, then healthy ones.
     :param left_out: tables and namespaces that the catalog listed and that were not assessed, with the reason.
-    :param took: how long it took.
     :param read: how many tables were read; the others were in the resume file.
+    :param old_snapshots: whether the manifests of snapshots that would expire were read, for the bytes that this would free.
     """
 
     catalog: str
     made_at: datetime
     rows: tuple[TableAssessment, ...]
     left_out: Mapping[str, str] = field(default_factory=dict)
-    took: timedelta | None = None
     read: int = 0
+    old_snapshots: bool = True
 
     def of(self, state: State) -> tuple[TableAssessment, ...]:
         """Return the rows of one state, in their order."""

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 from airflow_snowpack.humanize import timestamp
 from airflow_snowpack.iceberg.health import score
+from airflow_snowpack.iceberg.health.bounds import unusable_sizes
+from airflow_snowpack.maintenance.action import Action
 from airflow_snowpack.maintenance.assessment.model import ActionNeed, TableAssessment
 from airflow_snowpack.maintenance.planning import Cause, Estimate, plan_table
 
@@ -33,7 +35,11 @@ def assess_health(health: TableHealth, policy: TablePolicy, *, now: datetime) ->
     unhindered = replace(policy, skip=None, frozen_until=None, quiet=(), max_rewrite_bytes=NO_LIMIT)
     plan = plan_table(_at_rest(health), unhindered, now=now)
     found = score(health)
-    needs = tuple(ActionNeed(each.action, each.evidence, each.estimate or Estimate()) for each in plan.decisions if each.runs)
+    needs = tuple(
+        ActionNeed(each.action, each.evidence, each.estimate or Estimate())
+        for each in plan.decisions
+        if each.runs and each.action != Action.REMOVE_ORPHAN_FILES
+    )
     return TableAssessment(
         table=policy.table.dotted,
         metadata_location=health.metadata_location,
@@ -41,7 +47,7 @@ def assess_health(health: TableHealth, policy: TablePolicy, *, now: datetime) ->
         score=found.total,
         parts=found.parts,
         needs=needs,
-        blockers=tuple(_blockers(policy, plan, now)),
+        blockers=tuple(_blockers(health, policy, plan, now)),
     )
 
 
@@ -50,8 +56,8 @@ def _at_rest(health: TableHealth) -> TableHealth:
     return replace(health, partitions=tuple(replace(each, newest_at=None) for each in health.partitions))
 
 
-def _blockers(policy: TablePolicy, plan: TablePlan, now: datetime) -> Iterator[str]:
-    if policy.skip is not None:
+def _blockers(health: TableHealth, policy: TablePolicy, plan: TablePlan, now: datetime) -> Iterator[str]:
+    if policy.skip is not None and str(policy.origin("skip")) not in {f"table property {each.name}" for each in policy.problems}:
         yield f"Excluded from maintenance: {policy.skip}"
     if policy.frozen_until is not None and policy.frozen_until > now:
         yield f"Frozen until {timestamp(policy.frozen_until)}"
@@ -59,4 +65,6 @@ def _blockers(policy: TablePolicy, plan: TablePlan, now: datetime) -> Iterator[s
         if not each.runs and each.cause in BLOCKING:
             yield f"{each.action}: {each.evidence}"
     for problem in policy.problems:
-        yield f"Table property {problem.name}: {problem.message}"
+        yield problem.message.removesuffix(".")
+    for name, text in unusable_sizes(health.properties).items():
+        yield f"Table property {name}: {text!r} is not a positive whole number, and Iceberg may refuse commits"

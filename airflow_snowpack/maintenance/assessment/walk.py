@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -35,18 +35,6 @@ CONCURRENCY = 8
 """How many tables are read at the same time, unless the caller sets it."""
 AHEAD = 2
 """How many tables per thread are submitted ahead, so that memory does not grow with the catalog."""
-
-
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """How far an assessment is.
-
-    :param latest: the row that was finished last.
-    """
-
-    done: int
-    total: int
-    latest: TableAssessment
 
 
 class Walk:
@@ -80,25 +68,24 @@ class Walk:
         catalog: str,
         tables: Sequence[TableName],
         *,
-        progress: Callable[[Progress], None] = lambda _: None,
+        progress: Callable[[int, str], None] = lambda _done, _table: None,
         resume: ResumeFile | None = None,
     ) -> Assessment:
         """Assess the tables.
 
         :param catalog: its name, for the report.
-        :param progress: called after each table, in the calling thread.
+        :param progress: called after each table, in the calling thread, with how many are done, and its name.
         :param resume: what earlier runs have read; gets what this one reads.
         :raises CatalogUnreachable: the catalog stops answering. What was read until then is in the resume file.
         """
-        started_at, rows, read = self._clock(), list[TableAssessment](), 0
+        rows, read = list[TableAssessment](), 0
         for row, was_read in self._rows(tables, resume):
             rows.append(row)
             read += was_read
-            progress(Progress(len(rows), len(tables), row))
+            progress(len(rows), row.table)
         shared = shared_locations([row.health for row in rows if row.health is not None])
         with_shared = [replace(row, blockers=(*row.blockers, *shared.get(row.table, ()))) for row in rows]
-        now = self._clock()
-        return Assessment(catalog, now, ranked(with_shared), took=now - started_at, read=read)
+        return Assessment(catalog, self._clock(), ranked(with_shared), read=read, old_snapshots=self._old_snapshots)
 
     def _rows(self, tables: Iterable[TableName], resume: ResumeFile | None) -> Iterator[tuple[TableAssessment, bool]]:
         """Yield each row, and whether its table had to be read, in the order in which they are ready."""
@@ -126,12 +113,18 @@ class Walk:
             return TableAssessment(name.dotted, problem=sentence(str(problem))), True
         # Its properties are those that the health was read with.
         policy = self._policies.of(name, health.properties)
-        return assess_health(health, policy, now=self._clock()), was_read
+        try:
+            return assess_health(health, policy, now=self._clock()), was_read
+        except Exception as problem:  # noqa: BLE001 - its metadata may have anything; the others are assessed
+            return TableAssessment(name.dotted, problem=f"It cannot be planned: {type(problem).__name__}: {problem}."), was_read
 
     def _health(self, name: TableName, resume: ResumeFile | None) -> tuple[TableHealth, bool]:
         table = load_table(self._catalog(), name)
         policy = self._policies.of(name, table.properties)
-        expired = _expired(table, policy, self._clock()) if self._old_snapshots else None
+        try:
+            expired = _expired(table, policy, self._clock()) if self._old_snapshots else None
+        except ValueError as error:
+            raise TableUnreadable(name.dotted, error) from error
         number = len(expired or ())
         kept = resume.health_of(name.dotted, table.metadata_location, policy.bounds, expired=number) if resume else None
         if kept is not None:

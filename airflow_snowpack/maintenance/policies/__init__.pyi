@@ -1,8 +1,13 @@
-from .errors import Fault as Fault, InvalidPolicies as InvalidPolicies, PoliciesNotFound as PoliciesNotFound
+from .errors import (
+    InvalidPolicies as InvalidPolicies,
+    PoliciesNotFound as PoliciesNotFound,
+    PolicyFinding as PolicyFinding,
+    Problem as Problem,
+)
 from .explanation import PolicyValue as PolicyValue, values_of as values_of
 from .file import PoliciesFile as PoliciesFile
 from .json_schema import policies_schema as policies_schema
-from .lint import PolicyFinding as PolicyFinding, Problem as Problem, TableFacts as TableFacts, lint as lint
+from .lint import TableFacts as TableFacts, lint as lint
 from .model import (
     ActionPolicy as ActionPolicy,
     Origin as Origin,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_snowpack.daily_window import DailyWindow, check_zone, parse_minute
 from airflow_snowpack.maintenance.action import Action
-from airflow_snowpack.maintenance.policies.model import MAX_REWRITE_BYTES, Origin
+from airflow_snowpack.maintenance.policies.model import Origin
 from airflow_snowpack.maintenance.readers import described, duration, flag, text, whole_number
 from airflow_snowpack.sizes import parse_bytes
 
@@ -146,30 +146,6 @@ STOPS_MAINTENANCE = frozenset({"enabled", "skip", "frozen_until", "quiet"})
 """Values that keep maintenance away from a table."""
 
 
-def default_value(path: str) -> Any:
-    """Return the value of a path that nothing sets. Options are left to the action, whose defaults they have."""
-    if path in TABLE_DEFAULTS:
-        return TABLE_DEFAULTS[path]
-    action, _, key = path.partition(".")
-    if key == "enabled":
-        # Metadata does not show orphan files, nor what an action of another package is for.
-        return action in THRESHOLDS and action != Action.REMOVE_ORPHAN_FILES
-    if key == "deadline":
-        return ORPHANS_DEADLINE if action == Action.REMOVE_ORPHAN_FILES else None
-    if key.startswith("thresholds."):
-        return THRESHOLDS[action][key.partition(".")[2]].default
-    return DEFAULT_CADENCE if key == "cadence" else None
-
-
-TABLE_DEFAULTS: dict[str, Any] = {
-    "enabled": True,
-    "skip": None,
-    "frozen_until": None,
-    "quiet": (),
-    "max_rewrite_bytes": MAX_REWRITE_BYTES,
-}
-
-
 @dataclass(frozen=True, slots=True)
 class Given:
     """A value that a rule or a table property sets."""
@@ -178,11 +154,11 @@ class Given:
     origin: Origin
 
 
-def nearest(word: str, known: Iterable[str]) -> str | None:
-    """Return the known word with the most similar spelling; ``None`` when none is similar."""
+def nearest(word: str, known: Iterable[str], similarity: float = 0.7) -> str | None:
+    """Return the known word with the most similar spelling; ``None`` when none is so similar."""
     from difflib import get_close_matches
 
-    return next(iter(get_close_matches(word, list(known), n=1, cutoff=0.7)), None)
+    return next(iter(get_close_matches(word, list(known), n=1, cutoff=similarity)), None)
 
 
 def unknown(what: str, word: str, known: Iterable[str]) -> str:

@@ -1,8 +1,9 @@
-"""Errors of policies."""
+"""What can be wrong with policies, and the errors of those that cannot be used."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from airflow_snowpack.errors import Kind, SnowpackError
@@ -14,31 +15,47 @@ if TYPE_CHECKING:
 SHOWN_FAULTS = 20
 
 
-@dataclass(frozen=True, slots=True)
-class Fault:
-    """Something in the rules that cannot be used.
+class Problem(StrEnum):
+    """What kind of problem it is."""
 
-    :param file: the name of the file, without its folders.
-    :param line: from 1; 0 when it concerns the whole file.
+    FILE = "file"
+    UNMATCHED_PATTERN = "unmatched_pattern"
+    UNUSED_RULE = "unused_rule"
+    CONTRADICTION = "contradiction"
+    PROPERTY = "property"
+    PREDICATE = "predicate"
+    UNREADABLE_TABLE = "unreadable_table"
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyFinding:
+    """One problem.
+
+    :param where: the file and line of a rule, or the name of a table.
+    :param message: what is wrong, and what to do.
     """
 
-    file: str
-    line: int
+    problem: Problem
+    where: str
     message: str
 
-    @property
-    def place(self) -> str:
-        """The file, with the line where it is known."""
-        return f"{self.file}:{self.line}" if self.line else self.file
-
     def __str__(self) -> str:
-        return f"{self.place}: {self.message}"
+        return f"{self.where}: {self.message}"
+
+
+def fault(file: str, line: int, message: str) -> PolicyFinding:
+    """Return a problem of a file, which cannot be used with it.
+
+    :param file: its name, without its folders.
+    :param line: from 1; 0 when it concerns the whole file.
+    """
+    return PolicyFinding(Problem.FILE, f"{file}:{line}" if line else file, message)
 
 
 class InvalidPolicies(SnowpackError, kind=Kind.MISCONFIGURED):
     """Invalid policies."""
 
-    def __init__(self, faults: Sequence[Fault]) -> None:
+    def __init__(self, faults: Sequence[PolicyFinding]) -> None:
         self.faults = tuple(faults)
         lines = [str(fault) for fault in self.faults[:SHOWN_FAULTS]]
         if len(self.faults) > SHOWN_FAULTS:
@@ -50,4 +67,4 @@ class PoliciesNotFound(SnowpackError, kind=Kind.MISCONFIGURED):
     """Policies file not found."""
 
     def __init__(self, path: str, reason: str) -> None:
-        super().__init__(f"The policies file {path} cannot be read: {reason}. Create it, or correct [snowpack] policies.")
+        super().__init__(f"The policies file {path} cannot be read: {reason}. Create it, or correct its path.")

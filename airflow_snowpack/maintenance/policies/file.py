@@ -37,7 +37,7 @@ class PoliciesFile:
         """
         version = self._version()
         if version is None:
-            return Policies.default()
+            return Policies()
         if self._read is None or self._read[0] != version:
             self._read = version, Policies.load(self.path)
         return self._read[1]

@@ -9,15 +9,14 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass, field
 from datetime import timedelta
-from difflib import get_close_matches
-from enum import StrEnum
 from functools import cache
 from typing import TYPE_CHECKING
 
 from airflow_snowpack.humanize import plural
 from airflow_snowpack.maintenance.condition import check_condition
 from airflow_snowpack.maintenance.condition_tokens import UnusableCondition
-from airflow_snowpack.maintenance.policies.definitions import THRESHOLDS
+from airflow_snowpack.maintenance.policies.definitions import nearest
+from airflow_snowpack.maintenance.policies.errors import PolicyFinding, Problem
 from airflow_snowpack.maintenance.policies.properties import is_relevant, known_properties
 
 if TYPE_CHECKING:
@@ -35,34 +34,6 @@ MOST_SIMILAR = 0.85
 """From here on, the name of a foreign property is taken for a spelling mistake."""
 NO_QUIET_LASTS = timedelta(hours=25)
 """A night in which the clocks are set back has 25 hours."""
-
-
-class Problem(StrEnum):
-    """What kind of problem it is."""
-
-    FILE = "file"
-    UNMATCHED_PATTERN = "unmatched_pattern"
-    UNUSED_RULE = "unused_rule"
-    CONTRADICTION = "contradiction"
-    PROPERTY = "property"
-    PREDICATE = "predicate"
-    UNREADABLE_TABLE = "unreadable_table"
-
-
-@dataclass(frozen=True, slots=True)
-class PolicyFinding:
-    """One problem.
-
-    :param where: the file and line of a rule, or the name of a table.
-    :param message: what is wrong, and what to do.
-    """
-
-    problem: Problem
-    where: str
-    message: str
-
-    def __str__(self) -> str:
-        return f"{self.where}: {self.message}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +107,12 @@ class _Use:
                 yield from self._unmatched(number, rule, where)
                 if rule.values and self._rule_tables[number] and number not in self._effective:
                     yield PolicyFinding(Problem.UNUSED_RULE, where, self._overridden(number, rule))
+                if rule.values and not self._rule_tables[number] and self._matches(number, rule):
+                    why = "'exclude' leaves out every table that 'tables' matches. Correct one of them."
+                    yield PolicyFinding(Problem.UNUSED_RULE, where, f"The rule {rule.name!r} has no effect: {why}")
+
+    def _matches(self, number: int, rule: Rule) -> bool:
+        return any((number, pattern.text) in self._matched for pattern in rule.patterns)
 
     def _unmatched(self, number: int, rule: Rule, where: str) -> Iterator[PolicyFinding]:
         for key, patterns in (("tables", rule.patterns), ("exclude", rule.exclude)):
@@ -173,7 +150,7 @@ def _of_table(facts: TableFacts, policy: TablePolicy) -> Iterator[PolicyFinding]
 
 @cache
 def _nearest_property(name: str) -> str | None:
-    return next(iter(get_close_matches(name, known_properties(), n=1, cutoff=MOST_SIMILAR)), None)
+    return nearest(name, known_properties(), MOST_SIMILAR)
 
 
 def _contradictions(policy: TablePolicy, now: datetime) -> Iterator[tuple[str, PolicyFinding]]:
@@ -185,10 +162,6 @@ def _contradictions(policy: TablePolicy, now: datetime) -> Iterator[tuple[str, P
                 f"({cadence}), so the cadence holds. Set the deadline to the cadence or more."
             )
             yield f"deadline {deadline} {cadence}", PolicyFinding(Problem.CONTRADICTION, policy.table.dotted, message)
-        if action.enabled and action.action not in THRESHOLDS and action.deadline is None:
-            message = f"{action.action} of {policy.table.dotted} has no thresholds, so it never runs. Set its deadline."
-            origin = policy.origin(f"{action.action}.enabled")
-            yield f"never {action.action} {origin}", PolicyFinding(Problem.CONTRADICTION, policy.table.dotted, message)
     until = policy.quiet_until(now)
     if until is not None and until - now > NO_QUIET_LASTS:
         origin = policy.origin("quiet")

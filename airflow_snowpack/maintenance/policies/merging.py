@@ -12,9 +12,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from airflow_snowpack.maintenance.action import Action
 from airflow_snowpack.maintenance.errors import InvalidOption
 from airflow_snowpack.maintenance.options import option_readers, parse_options, usable_actions
-from airflow_snowpack.maintenance.policies.definitions import DELETES_FILES, TABLE_DEFAULTS, THRESHOLDS, Given, default_value
+from airflow_snowpack.maintenance.policies.definitions import DEFAULT_CADENCE, DELETES_FILES, ORPHANS_DEADLINE, THRESHOLDS, Given
 from airflow_snowpack.maintenance.policies.model import ActionPolicy, Origin, TableProblem
 from airflow_snowpack.maintenance.policies.properties import FromProperties, read_properties
 
@@ -49,13 +50,10 @@ class Merged:
         origins |= {f"{action}.enabled": origin for action, origin in self.stopped.items()}
         if skip is not None:
             origins["skip"] = skip.origin
-        table = {path: self.values[path].value if path in self.values else default for path, default in TABLE_DEFAULTS.items()}
         return {
             "actions": self.actions,
             "skip": None if skip is None else skip.value,
-            "frozen_until": table["frozen_until"],
-            "quiet": table["quiet"],
-            "max_rewrite_bytes": table["max_rewrite_bytes"],
+            **{path: self.values[path].value for path in ("frozen_until", "quiet", "max_rewrite_bytes") if path in self.values},
             "origins": origins,
             "problems": (*self.problems, *self.conflicts.values()),
         }
@@ -103,18 +101,20 @@ def _add_action(merged: Merged, action: str, below: Mapping[str, Given], own: di
     :param own: what properties set; those whose options do not fit the rules are removed.
     """
 
-    def value(path: str) -> Any:
-        given = own.get(path) or below.get(path)
-        return default_value(path) if given is None else given.value
+    def value(key: str, default: Any) -> Any:
+        given = own.get(f"{action}.{key}") or below.get(f"{action}.{key}")
+        return default if given is None else given.value
 
-    options = _options(merged, action, below, own)
+    options, of_orphans = _options(merged, action, below, own), action == Action.REMOVE_ORPHAN_FILES
+    # Metadata does not show orphan files, nor what an action of another package is for.
+    enabled = value("enabled", action in THRESHOLDS and not of_orphans)
     merged.actions[action] = ActionPolicy(
         action,
-        bool(value(f"{action}.enabled")) and action not in merged.stopped,
+        bool(enabled) and action not in merged.stopped,
         options,
-        value(f"{action}.cadence"),
-        value(f"{action}.deadline"),
-        {name: value(f"{action}.thresholds.{name}") for name in THRESHOLDS.get(action, {})},
+        value("cadence", DEFAULT_CADENCE),
+        value("deadline", ORPHANS_DEADLINE if of_orphans else None),
+        {name: value(f"thresholds.{name}", each.default) for name, each in THRESHOLDS.get(action, {}).items()},
     )
 
 

@@ -14,7 +14,7 @@ from collections import defaultdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from airflow_snowpack.maintenance.policies.errors import Fault, InvalidPolicies, PoliciesNotFound
+from airflow_snowpack.maintenance.policies.errors import InvalidPolicies, PoliciesNotFound, fault
 from airflow_snowpack.maintenance.policies.merging import Merged, add_properties, merge_rules
 from airflow_snowpack.maintenance.policies.model import TablePolicy
 from airflow_snowpack.maintenance.policies.properties import is_relevant
@@ -70,11 +70,6 @@ class Policies:
         if faults:
             raise InvalidPolicies(faults)
         return cls(rules)
-
-    @classmethod
-    def default(cls) -> Policies:
-        """Return the policies of an installation without a file."""
-        return cls()
 
     def of(self, table: TableName, properties: Mapping[str, str]) -> TablePolicy:
         """Merge rules and properties for a table; never raises: a property that cannot be used is one of its ``problems``.
@@ -138,8 +133,8 @@ def _load_python(path: Path) -> Policies:
     except OSError as error:
         raise PoliciesNotFound(str(path), error.strerror or str(error)) from error
     except Exception as error:
-        raise InvalidPolicies([Fault(path.name, 0, f"The file cannot be run: {type(error).__name__}: {error}")]) from error
+        raise InvalidPolicies([fault(path.name, 0, f"The file cannot be run: {type(error).__name__}: {error}")]) from error
     if not isinstance(found, Policies):
         message = f"The file must name its policies {PYTHON_NAME!r}: {PYTHON_NAME} = Policies([Rule(…), …])."
-        raise InvalidPolicies([Fault(path.name, 0, message)])
+        raise InvalidPolicies([fault(path.name, 0, message)])
     return found

@@ -86,12 +86,8 @@ def is_relevant(name: str) -> bool:
     return name.startswith(PREFIX) or name == HARD_SKIP
 
 
-def _number(at_least: int, at_most: int) -> Reader:
-    return whole_number(at_least=at_least, at_most=at_most)
-
-
 def _times(unit: timedelta, at_most: int) -> Reader:
-    read = _number(1, at_most)
+    read = whole_number(at_least=1, at_most=at_most)
 
     def period(value: object) -> timedelta:
         return int(read(value)) * unit
@@ -188,7 +184,7 @@ def _fail(found: FromProperties, prop: Property | None, origin: Origin, name: st
     stopped = set() if prop is None else prop.stopped_actions()
     if prop is not None and prop.stops_maintenance:
         instead = "The table is skipped until it is corrected."
-        found.skip = found.skip or Given(f"{origin} cannot be used: {problem}", origin)
+        found.skip = found.skip or Given(f"{origin} cannot be used: {problem.removesuffix('.')}", origin)
     elif stopped:
         instead = f"{' and '.join(sorted(stopped))} is disabled until it is corrected."
         found.stopped |= dict.fromkeys(stopped, origin)

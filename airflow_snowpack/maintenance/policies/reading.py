@@ -19,7 +19,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from airflow_snowpack.maintenance.policies.definitions import unknown
-from airflow_snowpack.maintenance.policies.errors import Fault
+from airflow_snowpack.maintenance.policies.errors import PolicyFinding, fault
 from airflow_snowpack.maintenance.policies.patterns import EVERYTHING
 from airflow_snowpack.maintenance.policies.rule import Rule
 
@@ -35,30 +35,30 @@ DEEPEST = 12
 """How deep the mappings and lists of a file may be nested; an alias may nest into itself."""
 
 
-def read_rules(text: str, file: str, *, only_tables: bool = False) -> tuple[list[Rule], list[Fault]]:
+def read_rules(text: str, file: str, *, only_tables: bool = False) -> tuple[list[Rule], list[PolicyFinding]]:
     """Read a YAML text.
 
     :param file: the name of the file, without folders.
     :param only_tables: read only which tables are maintained.
     :returns: the rules that can be used in their order, and what cannot be used.
     """
-    faults: list[Fault] = []
+    faults: list[PolicyFinding] = []
     written, lines = _load(text, file, faults)
     rules: list[Rule | None] = []
     if faults or written is None:
         return [], faults
     if not isinstance(written, dict):
         return [], [
-            Fault(file, 1, f"The file must be a mapping with {' and '.join(map(repr, TOP_LEVEL))}, not a list or a text.")
+            fault(file, 1, f"The file must be a mapping with {' and '.join(map(repr, TOP_LEVEL))}, not a list or a text.")
         ]
     for key in written:
         if key not in TOP_LEVEL:
-            faults.append(Fault(file, lines[(key,)], unknown("The key", str(key), TOP_LEVEL)))
+            faults.append(fault(file, lines[(key,)], unknown("The key", str(key), TOP_LEVEL)))
     if "default" in written:
         rules.append(_read_default(written["default"], file, _lines_below(lines, ("default",)), faults, only_tables))
     listed = [] if written.get("rules") is None else written["rules"]
     if not isinstance(listed, list):
-        faults.append(Fault(file, lines[("rules",)], f"'rules' must be a list, not {listed!r:.60}."))
+        faults.append(fault(file, lines[("rules",)], f"'rules' must be a list, not {listed!r:.60}."))
         listed = []
     for number, rule in enumerate(listed):
         line_of = _lines_below(lines, ("rules", number))
@@ -67,12 +67,12 @@ def read_rules(text: str, file: str, *, only_tables: bool = False) -> tuple[list
 
 
 def _read_default(
-    written: object, file: str, line_of: Callable[[Place], int], faults: list[Fault], only_tables: bool
+    written: object, file: str, line_of: Callable[[Place], int], faults: list[PolicyFinding], only_tables: bool
 ) -> Rule | None:
     if isinstance(written, dict):
         for key in ("tables", "exclude"):
             if key in written:
-                faults.append(Fault(file, line_of((key,)), f"'default' is for every table; move {key!r} to a rule."))
+                faults.append(fault(file, line_of((key,)), f"'default' is for every table; move {key!r} to a rule."))
                 return None
         written = {"tables": EVERYTHING, **written}
     rule = Rule.from_file(written, file, line_of, faults, only_tables=only_tables)
@@ -91,7 +91,7 @@ def _lines_below(lines: dict[Place, int], top: Place) -> Callable[[Place], int]:
     return line_of
 
 
-def _load(text: str, file: str, faults: list[Fault]) -> tuple[Any, dict[Place, int]]:
+def _load(text: str, file: str, faults: list[PolicyFinding]) -> tuple[Any, dict[Place, int]]:
     """Return the values of the text, and the line of each by its place."""
     import yaml
 
@@ -102,15 +102,15 @@ def _load(text: str, file: str, faults: list[Fault]) -> tuple[Any, dict[Place, i
         return (None if node is None else _value(loader, node, (), lines, file, faults)), lines
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        faults.append(Fault(file, mark.line + 1 if mark else 0, f"This is not valid YAML: {error.problem or error.context}."))
+        faults.append(fault(file, mark.line + 1 if mark else 0, f"This is not valid YAML: {error.problem or error.context}."))
     except yaml.YAMLError as error:
-        faults.append(Fault(file, 0, f"This is not valid YAML: {' '.join(str(error).split())}."))
+        faults.append(fault(file, 0, f"This is not valid YAML: {' '.join(str(error).split())}."))
     finally:
         loader.dispose()
     return None, lines
 
 
-def _value(loader: Any, node: Node, place: Place, lines: dict[Place, int], file: str, faults: list[Fault]) -> Any:
+def _value(loader: Any, node: Node, place: Place, lines: dict[Place, int], file: str, faults: list[PolicyFinding]) -> Any:
     import yaml
 
     lines.setdefault(place, node.start_mark.line + 1)
@@ -141,9 +141,9 @@ def _scalar(loader: Any, node: Node) -> Any:
         raise yaml.MarkedYAMLError(problem=message, problem_mark=node.start_mark) from error
 
 
-def _refuse_repeated_keys(node: Any, file: str, faults: list[Fault]) -> None:
+def _refuse_repeated_keys(node: Any, file: str, faults: list[PolicyFinding]) -> None:
     first: dict[str, int] = {}
     for key, _ in node.value:
         line = key.start_mark.line + 1
         if isinstance(key.value, str) and first.setdefault(key.value, line) != line:
-            faults.append(Fault(file, line, f"The key {key.value!r} is there twice, first in line {first[key.value]}."))
+            faults.append(fault(file, line, f"The key {key.value!r} is there twice, first in line {first[key.value]}."))

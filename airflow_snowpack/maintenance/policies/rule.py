@@ -20,7 +20,7 @@ from airflow_snowpack.maintenance.policies.definitions import (
     threshold,
     unknown,
 )
-from airflow_snowpack.maintenance.policies.errors import Fault, InvalidPolicies
+from airflow_snowpack.maintenance.policies.errors import InvalidPolicies, PolicyFinding, fault
 from airflow_snowpack.maintenance.policies.model import Origin
 from airflow_snowpack.maintenance.policies.patterns import Pattern
 
@@ -84,7 +84,7 @@ class Rule:
         written: object,
         file: str,
         line_of: Callable[[Place], int],
-        faults: list[Fault],
+        faults: list[PolicyFinding],
         *,
         only_tables: bool = False,
     ) -> Rule | None:
@@ -122,8 +122,10 @@ class Rule:
     def __repr__(self) -> str:
         return f"Rule({self.name!r})"
 
-    def _read(self, written: object, file: str, line_of: Callable[[Place], int], *, only_tables: bool = False) -> list[Fault]:
-        self._line_of, self._faults, self._flat = line_of, list[Fault](), dict[str, Given]()
+    def _read(
+        self, written: object, file: str, line_of: Callable[[Place], int], *, only_tables: bool = False
+    ) -> list[PolicyFinding]:
+        self._line_of, self._faults, self._flat = line_of, list[PolicyFinding](), dict[str, Given]()
         self._origin = Origin("rule", file, line_of(()))
         self.patterns: tuple[Pattern, ...] = ()
         self.exclude: tuple[Pattern, ...] = ()
@@ -232,4 +234,4 @@ class Rule:
         return tuple(patterns)
 
     def _fault(self, place: Place, message: str) -> None:
-        self._faults.append(Fault(self._origin.file, self._line_of(place), message))
+        self._faults.append(fault(self._origin.file, self._line_of(place), message))

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+from airflow_snowpack.iceberg.health.bounds import manifest_target
 from airflow_snowpack.iceberg.metadata_reader import DeleteKind, LiveDelete, LiveFile
 from airflow_snowpack.maintenance.action import Action
 from airflow_snowpack.maintenance.actions.expire_snapshots import ExpireSnapshots
 from airflow_snowpack.maintenance.actions.rewrite_data_files import RewriteDataFiles, data_file_groups
-from airflow_snowpack.maintenance.actions.rewrite_manifests import MANIFEST_TARGET, MANIFEST_TARGET_PROPERTY
 from airflow_snowpack.maintenance.actions.rewrite_position_delete_files import RewritePositionDeleteFiles, delete_file_groups
 from airflow_snowpack.maintenance.expiry import MAIN
 from airflow_snowpack.maintenance.replay.history import key_of
@@ -52,7 +52,7 @@ def apply(state: SimulatedTable, options: ActionOptions, *, now: datetime, parti
 def rewrite_data_files(
     state: SimulatedTable, options: ActionOptions, now: datetime, partitions: Collection[PartitionKey] | None
 ) -> Effect:
-    """Compact, with deletes of single files applied; other delete files stay, as they do in the table."""
+    """Compact, with deletes of single files applied; other delete files go once they are older than all data files."""
     assert isinstance(options, RewriteDataFiles)
     spec = state.table.spec()
     only = None
@@ -64,6 +64,8 @@ def rewrite_data_files(
         snapshot = state.commit(now)
         written = [file for group in batch for file in state.replace_data(group.files, max(group.outputs, 1), snapshot)]
         state.write_manifest({file.path for file in written}, spec_id=spec.spec_id, is_data=True)
+    if groups:
+        state.drop_outlived_deletes()
     return _rewritten(groups, sum(group.outputs for group in groups))
 
 
@@ -104,7 +106,7 @@ def rewrite_manifests(
 ) -> Effect:
     """Combine the manifests of the current partition spec into as few as their target size allows."""
     spec_id = state.table.spec().spec_id
-    target = int(state.table.properties.get(MANIFEST_TARGET_PROPERTY, MANIFEST_TARGET))
+    target = manifest_target(state.table.properties)
     taken = added = size = 0
     for is_data in (True, False):
         mine = {path: each for path, each in state.manifests.items() if each.is_data is is_data and each.spec_id == spec_id}

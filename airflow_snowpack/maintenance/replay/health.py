@@ -7,11 +7,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from airflow_snowpack.iceberg.health import FileCounts, PartitionHealth, SnapshotLog, TableHealth, TableNumbers
+from airflow_snowpack.iceberg.health.bounds import manifest_target
 from airflow_snowpack.iceberg.health.encoding import COUNTS
 from airflow_snowpack.iceberg.health.model import MAX_PARTITIONS
 from airflow_snowpack.iceberg.health.reading import as_json
 from airflow_snowpack.iceberg.metadata_reader import DeleteKind
-from airflow_snowpack.maintenance.actions.rewrite_manifests import MANIFEST_TARGET, MANIFEST_TARGET_PROPERTY
+from airflow_snowpack.maintenance.actions.rewrite_data_files import has_many_deletes
 from airflow_snowpack.maintenance.expiry import MAIN
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
     from airflow_snowpack.iceberg.health import HealthBounds
     from airflow_snowpack.iceberg.health.model import Ref
-    from airflow_snowpack.iceberg.metadata_reader import LiveDelete, LiveFile, PartitionKey
+    from airflow_snowpack.iceberg.metadata_reader import PartitionKey
     from airflow_snowpack.maintenance.replay.state import SimulatedTable
 
 KINDS = {
@@ -42,7 +43,7 @@ def health_of(state: SimulatedTable, real: TableHealth, bounds: HealthBounds, no
     )
     spec_id = real.spec_id
     data_manifests = [each for each in state.manifests.values() if each.is_data]
-    target = int(state.table.properties.get(MANIFEST_TARGET_PROPERTY, MANIFEST_TARGET))
+    target = manifest_target(state.table.properties)
     milliseconds = tuple(round(each.at.timestamp() * 1000) for each in state.snapshots)
     return TableHealth(
         **_sum(counts.values()),
@@ -94,18 +95,11 @@ def _count(state: SimulatedTable, bounds: HealthBounds) -> dict[PartitionKey, Co
             counted.update(small_files=1, small_bytes=file.bytes)
         elif file.bytes > bounds.max_file_size_bytes:
             counted.update(large_files=1, large_bytes=file.bytes)
-        elif files.deletes and _has_many_deletes(file, files.deletes_of(file), bounds):
+        elif files.deletes and has_many_deletes(file, files.deletes_of(file), bounds):
             counted.update(with_deletes_files=1, with_deletes_bytes=file.bytes)
     for delete in files.deletes:
         counts[delete.partition_key].update({KINDS[delete.kind]: 1, "delete_bytes": delete.bytes})
     return counts
-
-
-def _has_many_deletes(file: LiveFile, deletes: tuple[LiveDelete, ...], bounds: HealthBounds) -> bool:
-    if len(deletes) >= bounds.delete_file_threshold:
-        return True
-    known = sum(delete.records for delete in deletes if delete.data_file is not None)
-    return bool(deletes) and file.records > 0 and min(known, file.records) / file.records >= bounds.delete_ratio_threshold
 
 
 def _partition(state: SimulatedTable, key: PartitionKey, counted: Counter[str]) -> PartitionHealth:

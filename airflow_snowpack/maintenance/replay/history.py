@@ -119,9 +119,9 @@ def read_history(table: Table, since: datetime) -> TableHistory:
 
 def _line(table: Table) -> Iterator[Snapshot]:
     """Yield the snapshots that led to the current one, oldest first, as far as the table still has them."""
-    found = []
-    following = table.metadata.current_snapshot_id
-    while following is not None and (snapshot := table.metadata.snapshot_by_id(following)) is not None:
+    found, following = [], table.metadata.current_snapshot_id
+    by_id = {each.snapshot_id: each for each in table.metadata.snapshots}  # PyIceberg goes through all of them to find one
+    while following is not None and (snapshot := by_id.get(following)) is not None:
         found.append(snapshot)
         following = snapshot.parent_snapshot_id
     yield from reversed(found)
@@ -140,7 +140,7 @@ def _commits(table: Table, line: list[Snapshot]) -> Iterator[Commit]:
 def _open(table: Table, manifest: ManifestFile) -> tuple[Manifest, dict[Key, File]]:
     from pyiceberg.manifest import ManifestContent
 
-    files: dict[Key, File] = {key_of(file): file for file in read_entries(manifest, table.io, table.format_version)}
+    files: dict[Key, File] = {key_of(file): file for file in read_entries(manifest, table.io)}
     is_data = manifest.content == ManifestContent.DATA
     place = (manifest.manifest_path, manifest.manifest_length, is_data, manifest.partition_spec_id)
     return Manifest(*place, frozenset(files)), files

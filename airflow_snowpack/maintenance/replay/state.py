@@ -191,6 +191,12 @@ class SimulatedTable:
             self._live_bytes -= found.bytes
             self._drop_entry(key)
 
+    def drop_outlived_deletes(self) -> None:
+        """Drop the delete files that are older than all data files, as the commits of Iceberg do."""
+        oldest = min((file.sequence for file in self.data.values()), default=self.sequence)
+        for key in [key for key, delete in self.deletes.items() if delete.sequence < oldest]:
+            self.drop(key)
+
     def commit(self, at: datetime, operation: str = "replace") -> Snapshot:
         """Begin a snapshot of the simulation."""
         return self._add_snapshot(FIRST_ID - next(self._names), at, operation)

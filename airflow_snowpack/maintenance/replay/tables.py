@@ -50,6 +50,8 @@ def replay_tables(
             raise
         except SnowpackError as problem:
             problems[name.dotted] = sentence(str(problem))
+        except Exception as problem:  # noqa: BLE001 - its metadata may have anything; the others are replayed
+            problems[name.dotted] = f"It cannot be simulated: {type(problem).__name__}: {problem}."
         progress(done, name.dotted)
     return Replay(since, until, len(times), tuple(found), problems)
 

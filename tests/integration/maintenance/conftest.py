@@ -3,32 +3,45 @@
 from __future__ import annotations
 
 import random
+import shutil
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import pytest
+from running_jobs import running_job
 
 from airflow_snowpack.iceberg import TableName
-from airflow_snowpack.jobs.model import Job, JobStatus
 from airflow_snowpack.maintenance import Action, SparkEngine
+from airflow_snowpack.maintenance.removals.records import Removals
+from airflow_snowpack.store import open_store
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
+    from pathlib import Path
 
     from pyiceberg.catalog import Catalog
     from pyiceberg.table import Table
     from pyspark.sql import SparkSession
 
+    from airflow_snowpack.jobs.model import Job
+
+
+@pytest.fixture(scope="session")
+def removals(migrated_sqlite: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Removals]:
+    """Where the engine of these tests keeps the lists of what it deletes."""
+    file = shutil.copy(migrated_sqlite, tmp_path_factory.mktemp("removals") / "snowpack.db")
+    with open_store(f"sqlite:///{file}") as store:
+        yield Removals(store)
+
 
 @pytest.fixture
-def engine(spark: SparkSession, catalog: Catalog) -> SparkEngine:
-    return SparkEngine(lambda: spark, lambda: catalog)
+def engine(spark: SparkSession, catalog: Catalog, removals: Removals) -> SparkEngine:
+    return SparkEngine(lambda: spark, lambda: catalog, removals=removals)
 
 
 @pytest.fixture
-def job_for() -> Callable[..., Job]:
+def job_for(removals: Removals) -> Callable[..., Job]:
     """A job for a table; options by action, such as ``job_for(name, rewrite_data_files={"min_input_files": 2})``.
 
     Spark runs each action, needed or not, unless its options say ``only_if_needed``: these tests are about what Spark does.
@@ -36,7 +49,7 @@ def job_for() -> Callable[..., Job]:
 
     def make(table: TableName, **given: Mapping[str, Any]) -> Job:
         options = {action.value: {"only_if_needed": False, **given.get(action.value, {})} for action in Action}
-        return Job(uuid4().hex, table, tuple(Action), options, False, JobStatus.RUNNING, datetime.now(UTC))
+        return running_job(removals.store, table, options)
 
     return make
 

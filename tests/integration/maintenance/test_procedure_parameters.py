@@ -139,8 +139,11 @@ def test_exactly_the_snapshots_that_are_named_expire(
     fragmented: Callable[..., TableName],
     table_of: Callable[[TableName], Table],
     catalog: Catalog,
+    spark: SparkSession,
 ) -> None:
     name = fragmented(commits=4, parts=1, deletes=0)
+    spark.sql(f"ALTER TABLE {name.quoted} ADD COLUMN unused INT")
+    spark.sql(f"ALTER TABLE {name.quoted} ADD COLUMN current INT")
     snapshots = [snapshot.snapshot_id for snapshot in table_of(name).snapshots()]
     said = {"snapshot_ids": [snapshots[1]], "clean_expired_metadata": True}
     options = parse_options(Action.EXPIRE_SNAPSHOTS, said)
@@ -151,6 +154,7 @@ def test_exactly_the_snapshots_that_are_named_expire(
     assert result.metrics["expired_snapshots_count"] == planned.metrics["expired_snapshots_count"] == 1
     left = [snapshot.snapshot_id for snapshot in table_of(name).snapshots()]
     assert left == [each for each in snapshots if each != snapshots[1]]
+    assert [len(schema.fields) for schema in table_of(name).metadata.schemas] == [3, 5], "the unused schema is forgotten"
 
 
 def test_manifests_are_sorted_and_prefixes_compared_as_the_options_say(

@@ -9,11 +9,12 @@ import pytest
 from table_zoo import append, commit_times
 
 from airflow_snowpack.iceberg.health import read_health
+from airflow_snowpack.maintenance.planning import plan_table
 from airflow_snowpack.maintenance.policies import Policies, Rule
 from airflow_snowpack.maintenance.replay import read_history, recorded, simulate
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from pyiceberg.table import Table
     from pyspark.sql import SparkSession
@@ -28,8 +29,7 @@ DAY = timedelta(days=1)
 PASSES = (BEGIN + DAY * 2.5, BEGIN + DAY * 5.5)
 """After the third and after the sixth day."""
 OPTIONS: dict[str, dict[str, Any]] = {
-    # One commit: with several, the second one of Iceberg 1.12 may want to remove a delete file that the first one has removed.
-    "rewrite_data_files": {"min_input_files": 2, "partial_progress": False},
+    "rewrite_data_files": {"min_input_files": 2},
     "rewrite_position_delete_files": {"min_input_files": 2},
     "expire_snapshots": {"max_age": "0s", "retain_last": 2},
 }
@@ -38,15 +38,15 @@ THRESHOLDS = {
     "rewrite_position_delete_files": "delete_files",
     "expire_snapshots": "old_snapshots",
 }
-BYTES_TOLERANCE = 0.15
+BYTES_TOLERANCE = 0.2
 """Spark compresses in another way than PyIceberg, and one large file better than several small ones."""
 
 
-def write_day(spark: SparkSession, table: Table, day: int) -> None:
-    """Write rows into two partitions, and delete a row of the first one on the second day."""
+def write_day(spark: SparkSession, table: Table, day: int, deletes: Mapping[int, str]) -> None:
+    """Write rows into two partitions, and delete what the day's predicate selects."""
     append(table, [1] * 10_000 + [2] * 10_000, start=day * 20_000)
-    if day == 1:
-        spark.sql(f"DELETE FROM {'.'.join(('lake', *table.name()))} WHERE id = 7")
+    if day in deletes:
+        spark.sql(f"DELETE FROM {'.'.join(('lake', *table.name()))} WHERE {deletes[day]}")
 
 
 @pytest.fixture
@@ -55,37 +55,49 @@ def new(zoo: Zoo) -> Callable[[], TableName]:
     from pyiceberg.transforms import IdentityTransform
     from pyiceberg.types import LongType
 
-    def make() -> TableName:
+    def make(**properties: str) -> TableName:
         name = zoo.named(f"replayed_{len(zoo.catalog.list_tables('zoo'))}")
-        zoo.create(name.table, LongType(), IdentityTransform(), **{"write.delete.mode": "merge-on-read"})
+        zoo.create(name.table, LongType(), IdentityTransform(), **{"write.delete.mode": "merge-on-read", **properties})
         return name
 
     return make
 
 
+@pytest.mark.parametrize(
+    ("deletes", "granularity"), [({1: "id = 7"}, "file"), ({1: "id % 50 = 7", 2: "id % 50 = 8", 4: "id % 50 = 9"}, "partition")]
+)
 def test_a_replay_agrees_with_the_actions_that_really_ran(
-    zoo: Zoo, new: Callable[[], TableName], engine: SparkEngine, job_for: Callable[..., Job]
+    zoo: Zoo,
+    new: Callable[..., TableName],
+    engine: SparkEngine,
+    job_for: Callable[..., Job],
+    deletes: Mapping[int, str],
+    granularity: str,
 ) -> None:
-    replayed, maintained = new(), new()
+    properties = {"write.delete.granularity": granularity}
+    replayed, maintained = new(**properties), new(**properties)
     real: list[dict[str, Any]] = []
     for day in range(6):
-        write_day(zoo.session, zoo.load(replayed), day)
-        write_day(zoo.session, zoo.load(maintained), day)
+        write_day(zoo.session, zoo.load(replayed), day, deletes)
+        write_day(zoo.session, zoo.load(maintained), day, deletes)
         if day in (2, 5):
-            real.append(run_all(engine, job_for(maintained, **OPTIONS)) | numbers(zoo.load(maintained)))
-    times = [BEGIN + DAY * each for each in (0, 1, 1.1, 2, 3, 4, 5)]
+            real.append(run_plan(engine, job_for, maintained, zoo.load(maintained)) | numbers(zoo.load(maintained)))
+    times = [BEGIN + DAY * each for day in range(6) for each in ((day, day + 0.1) if day in deletes else (day,))]
     commit_times(zoo, replayed, times)
 
     found = simulate(read_history(zoo.load(replayed), BEGIN - DAY), policy(replayed), PASSES, label="new")
 
     for at, what in zip(PASSES, real, strict=True):
         runs = {run.action: run for run in found.runs if run.at == at}
+        assert list(runs) == what["actions"]
         point = next(point for point in reversed(found.points) if point.at == at)
         compacted, expired = runs["rewrite_data_files"], runs["expire_snapshots"]
         assert (compacted.files_removed, compacted.files_added) == (what["removed"], what["added"])
         assert compacted.bytes_rewritten == pytest.approx(what["bytes"], rel=BYTES_TOLERANCE)
         assert expired.snapshots_expired == what["expired"]
-        assert (point.data_files, point.delete_files, point.snapshots) == (what["data"], what["deletes"], what["snapshots"])
+        assert (point.data_files, point.snapshots) == (what["data"], what["snapshots"])
+        # A commit that Iceberg repeats, because that of another partition was faster, leaves old deletes to the next commit.
+        assert point.delete_files <= what["deletes"] <= what["deletes_before"]
 
 
 def test_recorded_maintenance_is_left_out_and_what_writers_remove_is_found_in_it(
@@ -101,21 +113,26 @@ def test_recorded_maintenance_is_left_out_and_what_writers_remove_is_found_in_it
 
     with_it, without = recorded(history, until, maintained=True), recorded(history, until, maintained=False)
 
-    assert [point.files for point in with_it.points] == [2, 4, 6, 2, 1, 1]
+    assert [point.files for point in with_it.points] == [2, 4, 6, 4, 2, 1, 1]
     assert [point.files for point in without.points] == [2, 4, 6, 3, 3]
     assert 0 < history.compaction_ratio < 1
 
 
-def run_all(engine: SparkEngine, job: Job) -> dict[str, Any]:
-    """Run the actions on the real table."""
-    data = engine.run(job, "rewrite_data_files").metrics
-    engine.run(job, "rewrite_position_delete_files")
-    expired = engine.run(job, "expire_snapshots").metrics
+def run_plan(engine: SparkEngine, job_for: Callable[..., Job], name: TableName, table: Table) -> dict[str, Any]:
+    """Run the actions that the policy's plan of the real table runs, a day later, when no partition is being written to."""
+    later = datetime.now(UTC) + DAY
+    health = read_health(table, now=later)
+    plan = plan_table(health, policy(name), now=later)
+    job = job_for(name, **{each.action: each.options for each in plan.decisions if each.runs})
+    found = {action: engine.run(job, action).metrics for action in plan.actions}
+    data = found["rewrite_data_files"]
     return {
+        "actions": list(plan.actions),
+        "deletes_before": health.delete_files,
         "removed": data["rewritten_data_files_count"],
         "added": data["added_data_files_count"],
         "bytes": data["rewritten_bytes_count"],
-        "expired": expired["expired_snapshots_count"],
+        "expired": found["expire_snapshots"]["expired_snapshots_count"],
     }
 
 

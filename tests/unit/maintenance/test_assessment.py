@@ -7,11 +7,13 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import pytest
+from made_health import made_health
 from table_zoo import KINDS, UNREADABLE_KINDS
 
 from airflow_snowpack.iceberg.errors import CatalogUnreachable
 from airflow_snowpack.maintenance.assessment import ResumeFile, UnusableResumeFile, Walk
-from airflow_snowpack.maintenance.assessment.model import State
+from airflow_snowpack.maintenance.assessment.model import ActionNeed, State, TableAssessment
+from airflow_snowpack.maintenance.planning import Estimate
 from airflow_snowpack.maintenance.policies import Policies, Rule
 
 if TYPE_CHECKING:
@@ -21,7 +23,6 @@ if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
     from table_zoo import Zoo
 
-    from airflow_snowpack.maintenance.assessment import Progress
 
 EAGER = Policies(
     [Rule("**", actions={"rewrite_data_files": {"thresholds": {"small_files": 2}, "options": {"min_input_files": 2}}})]
@@ -44,6 +45,15 @@ def test_every_kind_of_table_is_a_row(zoo: Zoo) -> None:
     assert len(found.rows) == len(KINDS) + len(UNREADABLE_KINDS)
     assert {"zoo.healthy", "zoo.never_written", "zoo.emptied"} <= {row.table for row in found.of(State.HEALTHY)}
     assert all(row.files_saved > 0 for row in found.sick if "rewrite_data_files" in {need.action for need in row.needs})
+
+
+def test_the_manifests_that_the_rewrite_of_files_merges_count_as_saved() -> None:
+    """120 manifests: the rewrite of files leaves 10, and the rewrite of manifests one."""
+    need = ActionNeed("rewrite_manifests", "120 of 120 manifests small", Estimate(files_removed=10, files_added=1))
+
+    row = TableAssessment("db.events", health=made_health(data_manifests=120, delete_manifests=0), needs=(need,))
+
+    assert row.savings == ("119 of 120 manifests",)
 
 
 def test_sick_tables_come_first_and_the_sickest_on_top(zoo: Zoo) -> None:
@@ -100,9 +110,9 @@ def test_an_interrupted_walk_goes_on_where_it_stopped(zoo: Zoo, tmp_path: Path) 
     assert found.read < len(FEW) - 1
 
 
-def interrupt_after(done: int) -> Callable[[Progress], None]:
-    def progress(each: Progress) -> None:
-        if each.done == done:
+def interrupt_after(done: int) -> Callable[[int, str], None]:
+    def progress(assessed: int, _table: str) -> None:
+        if assessed == done:
             raise KeyboardInterrupt
 
     return progress
@@ -134,3 +144,15 @@ def test_a_property_that_is_no_number_stops_the_assessment_of_no_other_table(zoo
     found = walk(zoo).assess("lake", [spoilt, zoo.shared("healthy")])
 
     assert {row.table for row in found.rows} == {spoilt.dotted, "zoo.healthy"}
+
+
+@pytest.mark.parametrize("name", ["history.expire.max-ref-age-ms", "commit.manifest.min-count-to-merge"])
+def test_a_table_that_cannot_be_planned_is_a_row_with_the_reason(zoo: Zoo, name: str) -> None:
+    spoilt = zoo.new("branches_and_tags")
+    with zoo.load(spoilt).transaction() as transaction:
+        transaction.set_properties({name: "9" * 5000})
+
+    found = walk(zoo).assess("lake", [spoilt, zoo.shared("healthy")])
+
+    assert [row.table for row in found.of(State.UNREADABLE)] == [spoilt.dotted]
+    assert "Exceeds the limit (4300 digits)" in str(found.of(State.UNREADABLE)[0].problem)

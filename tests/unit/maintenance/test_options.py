@@ -153,7 +153,7 @@ def test_a_newer_option_of_iceberg_is_read_as_strictly(action: Action, given: di
         (Action.EXPIRE_SNAPSHOTS, {"max_age": timedelta(days=-1)}, "is negative"),
         (Action.EXPIRE_SNAPSHOTS, {"max_age": 5}, "must be a duration"),
         (Action.EXPIRE_SNAPSHOTS, {"max_age": "900000d"}, "must be at most 36500 days"),
-        (Action.REMOVE_ORPHAN_FILES, {"older_than": "23h"}, "must be at least 1 day"),
+        (Action.REMOVE_ORPHAN_FILES, {"older_than": "23h"}, "must be at least 1 d, not 23 h"),
         (Action.REWRITE_MANIFESTS, {"spec_id": -1}, "must be at least 0"),
     ],
 )

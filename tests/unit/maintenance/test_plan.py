@@ -10,19 +10,23 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
+from pyiceberg.schema import Schema
+from pyiceberg.table.metadata import TableMetadataV2
+from pyiceberg.table.snapshots import Snapshot
 
 from airflow_snowpack.iceberg import TableUnreadable
 from airflow_snowpack.jobs import Jobs
 from airflow_snowpack.jobs.model import ActionOutcome, ActionResult
 from airflow_snowpack.maintenance.action import Action
 from airflow_snowpack.maintenance.action_run import Planning
+from airflow_snowpack.maintenance.expiry import plan_expiry
 from airflow_snowpack.maintenance.options import parse_options
 from airflow_snowpack.maintenance.plan import plan_action, reader_for
 from airflow_snowpack.maintenance.submit import MaintenanceRequest, plan_request
 from airflow_snowpack.store import open_store
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from pyiceberg.catalog import Catalog
     from pyiceberg.io import InputFile
@@ -30,6 +34,18 @@ if TYPE_CHECKING:
 
     Flights = Callable[..., Table]
     Plan = Callable[..., ActionResult]
+
+NOW, DAY = datetime(2026, 11, 23, tzinfo=UTC), timedelta(days=1)
+
+
+class CountedSnapshots(list[Snapshot]):
+    """Counts how often it is gone through."""
+
+    times = 0
+
+    def __iter__(self) -> Iterator[Snapshot]:
+        self.times += 1
+        return super().__iter__()
 
 
 @pytest.fixture
@@ -173,6 +189,39 @@ def test_a_branch_keeps_as_many_as_it_says_itself(flights: Flights, plan: Plan) 
     result = plan(table, Action.EXPIRE_SNAPSHOTS, later=timedelta(days=6), retain_last=1)
 
     assert result.metrics["kept_snapshots_count"] == 4
+
+
+def test_no_snapshot_expires_beside_the_named_ones_because_of_the_age_that_its_branch_sets(flights: Flights, plan: Plan) -> None:
+    table = flights(1, 2, 3, 4)
+    first, *_, last = table.metadata.snapshots
+    table.manage_snapshots().create_branch(last.snapshot_id, "main", max_snapshot_age_ms=1).commit()
+
+    result = plan(table, Action.EXPIRE_SNAPSHOTS, later=timedelta(days=6), snapshot_ids=[first.snapshot_id])
+
+    assert (result.metrics["expired_snapshots_count"], result.metrics["kept_snapshots_count"]) == (1, 3)
+
+
+def test_ten_thousand_snapshots_are_not_gone_through_for_each_of_them() -> None:
+    now = int(NOW.timestamp() * 1000)
+    snapshots = [
+        Snapshot.model_validate({"snapshot-id": each, "parent-snapshot-id": each - 1, "timestamp-ms": now, "manifest-list": "m"})
+        for each in range(1, 10_001)
+    ]
+    table = {
+        "format-version": 2,
+        "location": "file:///t",
+        "last-column-id": 1,
+        "schemas": [Schema()],
+        "partition-specs": [{"spec-id": 0, "fields": []}],
+    }
+    refs = {"main": {"snapshot-id": 10_000, "type": "branch"}}
+    metadata = TableMetadataV2.model_validate({**table, "refs": refs, "last-updated-ms": now, "last-sequence-number": 1})
+    counted = CountedSnapshots(snapshots)
+
+    expiry = plan_expiry(metadata.model_copy(update={"snapshots": counted}), older_than=NOW + DAY, retain_last=3, now=NOW)
+
+    assert [each.snapshot_id for each in expiry.kept] == [9_998, 9_999, 10_000]
+    assert counted.times < 10
 
 
 def test_orphans_are_told_with_their_bytes(flights: Flights, plan: Plan) -> None:

@@ -79,6 +79,12 @@ def test_a_rule_that_has_an_effect_on_one_of_its_tables_is_no_finding() -> None:
     assert linted("rules:\n  - {tables: a.*, enabled: false}\n  - {tables: a.t, enabled: true}\n") == []
 
 
+def test_a_rule_that_excludes_all_its_tables_is_found() -> None:
+    [found] = linted("rules:\n  - {tables: a.*, exclude: a.**, cadence: 1h}\n")
+    assert (found.problem, found.where) == (Problem.UNUSED_RULE, "policies.yaml:2")
+    assert found.message.startswith("The rule 'a.*' has no effect: 'exclude' leaves out every table that 'tables' matches.")
+
+
 def test_properties_of_tables_do_not_make_a_rule_useless() -> None:
     assert linted("rules:\n  - {tables: a.t, cadence: 1h}\n", facts("a.t", compaction_skip="true")) == []
 

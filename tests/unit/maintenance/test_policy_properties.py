@@ -3,34 +3,12 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, time, timedelta
-from textwrap import dedent
-from typing import TYPE_CHECKING
 
 import pytest
+from made_policies import PAGE_VIEWS, policy
 
 from airflow_snowpack.daily_window import DailyWindow
-from airflow_snowpack.iceberg.names import TableName
-from airflow_snowpack.maintenance.policies import Policies, Rule, TablePolicy
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-PAGE_VIEWS = TableName("lake", "analytics", "page_views")
-
-
-def table(dotted: str) -> TableName:
-    return TableName.parse(dotted, catalog="lake")
-
-
-def policy(*rules: Rule, of: str = "analytics.page_views", **properties: str) -> TablePolicy:
-    """The policy of a table whose properties are written with ``__`` for a dot."""
-    return Policies(rules).of(table(of), {name.replace("__", "."): text for name, text in properties.items()})
-
-
-def loaded(folder: Path, text: str) -> Policies:
-    file = folder / "policies.yaml"
-    file.write_text(dedent(text))
-    return Policies.load(file)
+from airflow_snowpack.maintenance.policies import Policies, Rule
 
 
 class TestProperties:
@@ -87,7 +65,7 @@ class TestProperties:
         assert merged.actions["rewrite_manifests"].cadence == timedelta(hours=1)
 
     def test_properties_of_other_programs_are_none_of_its_business(self) -> None:
-        merged = policy(write__format="parquet", owner="somebody", icepack__compaction_skip="true", snowpacks__x="1")
+        merged = policy(write__format="parquet", owner="jana", icepack__compaction_skip="true", snowpacks__x="1")
         assert (merged.problems, merged.skip, merged.origins) == ((), None, {})
 
     @pytest.mark.parametrize(

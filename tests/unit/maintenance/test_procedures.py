@@ -75,15 +75,20 @@ def test_the_comment_survives_any_origin() -> None:
 
 
 def test_ages_are_counted_back_from_now() -> None:
-    call = ExpireSnapshots().call(TABLE, JOB_ID, now=NOW)
-    assert call.args["older_than"] == NOW - timedelta(days=5)
-    assert call.args["retain_last"] == 3
-    assert call.args["stream_results"] is True
-    assert "max_concurrent_deletes" not in call.sql
     plan = RemoveOrphanFiles().planning_call(TABLE, JOB_ID, now=NOW, prefix_listing=False)
     assert plan.args["older_than"] == NOW - timedelta(days=3)
     assert plan.args["dry_run"] is True
     assert "prefix_listing" not in plan.sql
+
+
+def test_nothing_but_the_listed_snapshots_is_old_enough_to_expire() -> None:
+    call = ExpireSnapshots(clean_expired_metadata=True).call(TABLE, JOB_ID, [7, 8])
+    assert (call.args["snapshot_ids_0"], call.args["snapshot_ids_1"]) == (7, 8)
+    assert call.args["older_than"] == datetime(1970, 1, 2, tzinfo=UTC)
+    assert (call.args["stream_results"], call.args["clean_expired_metadata"]) == (True, True)
+    assert call.args["retain_last"] == 2**31 - 1, "a branch with an age of its own keeps what is not listed"
+    assert "max_concurrent_deletes" not in call.sql
+    assert "snapshot_ids" not in ExpireSnapshots().call(TABLE, JOB_ID, []).sql
 
 
 def test_a_z_order_is_a_sort_to_iceberg() -> None:

@@ -3,33 +3,11 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from textwrap import dedent
-from typing import TYPE_CHECKING
 
 import pytest
+from made_policies import policy
 
-from airflow_snowpack.iceberg.names import TableName
-from airflow_snowpack.maintenance.policies import Policies, Rule, TablePolicy
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-PAGE_VIEWS = TableName("lake", "analytics", "page_views")
-
-
-def table(dotted: str) -> TableName:
-    return TableName.parse(dotted, catalog="lake")
-
-
-def policy(*rules: Rule, of: str = "analytics.page_views", **properties: str) -> TablePolicy:
-    """The policy of a table whose properties are written with ``__`` for a dot."""
-    return Policies(rules).of(table(of), {name.replace("__", "."): text for name, text in properties.items()})
-
-
-def loaded(folder: Path, text: str) -> Policies:
-    file = folder / "policies.yaml"
-    file.write_text(dedent(text))
-    return Policies.load(file)
+from airflow_snowpack.maintenance.policies import Rule
 
 
 class TestQuietWindows:

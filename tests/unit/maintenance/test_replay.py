@@ -12,7 +12,7 @@ from table_zoo import KINDS, append, commit_times
 from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.iceberg.health import FileCounts, read_health
 from airflow_snowpack.maintenance.policies import Policies, Rule
-from airflow_snowpack.maintenance.replay import NoHistory, passes, read_history, recorded, simulate
+from airflow_snowpack.maintenance.replay import NoHistory, passes, read_history, recorded, replay_tables, simulate
 from airflow_snowpack.maintenance.replay.health import health_of
 from airflow_snowpack.maintenance.replay.state import SimulatedTable
 
@@ -56,7 +56,7 @@ def daily(zoo: Zoo) -> Table:
     return zoo.load(name)
 
 
-READABLE = [kind for kind in KINDS if kind not in ("never_written", "branches_and_tags")]
+READABLE = [kind for kind in KINDS if kind not in ("never_written", "branches_and_tags", "evolved_schema_with_refs")]
 """A replay follows ``main``: it does not count the snapshots of other branches."""
 
 
@@ -231,3 +231,16 @@ def test_a_cadence_keeps_an_action_from_running_at_each_pass(daily: Table) -> No
     runs = simulate(history, slow, passes(NOW - DAY * 8, NOW, DAY), label="slow").runs
 
     assert [run.at for run in runs] == [NOW - DAY * each for each in (7, 4, 1)]
+
+
+def test_a_table_that_cannot_be_simulated_is_a_problem_and_the_others_are_replayed(zoo: Zoo) -> None:
+    spoilt, other = zoo.new("unpartitioned"), zoo.shared("unpartitioned")
+    with zoo.load(spoilt).transaction() as transaction:
+        transaction.set_properties({"commit.manifest.min-count-to-merge": "9" * 5000})
+
+    found = replay_tables(
+        zoo.catalog, [spoilt, other], {"eager": Policies([Rule("**")])}, since=NOW - DAY * 30, until=datetime.now(UTC), every=DAY
+    )
+
+    assert [each.table for each in found.tables] == [other.dotted]
+    assert found.problems[spoilt.dotted].startswith("It cannot be simulated: ValueError: Exceeds the limit")
