@@ -18,7 +18,7 @@ from airflow_snowpack.hooks.iceberg_catalog import IcebergCatalogHook
 from airflow_snowpack.hooks.store import SnowpackHook
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from airflow.providers.openlineage.extractors import OperatorLineage
 
@@ -37,30 +37,37 @@ MAX_LOOK_UPS = 20
 def lineage_of(
     task_instance: Any,
     more: tuple[Sequence[Touched], Sequence[Touched]] = ((), ()),
+    job_ids: Sequence[str] = (),
     *,
     store_conn_id: str | None = None,
     catalog_conn_id: str | None = None,
 ) -> OperatorLineage[Any, Any] | None:
-    """Return what one try of a task read and wrote.
+    """Return what one try of a task read and wrote, and the plans and outcomes of the maintenance that it planned or ran.
 
     :param task_instance: from OpenLineage's listener.
     :param more: inputs and outputs in addition to those in the store.
+    :param job_ids: maintenance jobs in addition to those that changed a table in this try.
     :raises SnowpackError: the store does not answer; OpenLineage logs the error and continues.
     """
     try:
         from airflow.providers.openlineage.extractors import OperatorLineage
     except ImportError:
         return None
+    from airflow_snowpack.hooks.openlineage_facets import MaintenanceFacets
+
     with SnowpackHook(store_conn_id) as hook:
         operations = _of_this_try(hook, task_instance)
+        changed = [each.job_id for each in operations if each.job_id is not None]
+        maintained = MaintenanceFacets.read(hook, list(dict.fromkeys([*job_ids, *changed])))
     # For repeated reads the first state counts, for repeated writes the last.
     inputs = _each_once([*reversed(more[0]), *(table for each in reversed(operations) for table in reversed(each.inputs))])
     outputs = _each_once([*more[1], *(table for each in operations for table in each.outputs)])
     rows = {table.name: each.rows for each in operations for table in each.outputs if each.rows is not None}
     names = DatasetNames(catalog_conn_id)
     return OperatorLineage(
-        inputs=[names.input(table) for table in inputs],
-        outputs=[names.output(table, rows.get(table.name)) for table in outputs],
+        inputs=[names.input(table, maintained.before(table.name)) for table in inputs],
+        outputs=[names.output(table, rows.get(table.name), maintained.after(table.name)) for table in outputs],
+        run_facets=maintained.of_run(),
     )
 
 
@@ -74,20 +81,23 @@ class DatasetNames:
         self._hook = IcebergCatalogHook(catalog_conn_id)
         self._looked_up = 0
 
-    def input(self, table: Touched) -> Any:
-        """Return the dataset of a table that was read."""
+    def input(self, table: Touched, seen: Mapping[str, Any]) -> Any:
+        """Return the dataset of a table that was read.
+
+        :param seen: the facets of what this run has observed of it.
+        """
         from airflow.providers.common.compat.openlineage.facet import InputDataset
 
         namespace, name = self.of(table)
-        return InputDataset(namespace=namespace, name=name, facets=self._facets(table))
+        return InputDataset(namespace=namespace, name=name, facets=self._facets(table), inputFacets=dict(seen))
 
-    def output(self, table: Touched, rows: int | None) -> Any:
-        """Return the dataset of a table that was written, with the number of rows if it is known."""
+    def output(self, table: Touched, rows: int | None, seen: Mapping[str, Any]) -> Any:
+        """Return the dataset of a table that was written, with the number of rows if it is known; ``seen`` as for an input."""
         from airflow.providers.common.compat.openlineage.facet import OutputDataset, OutputStatisticsOutputDatasetFacet
 
         namespace, name = self.of(table)
         counted: dict[str, Any] = {} if rows is None else {"outputStatistics": OutputStatisticsOutputDatasetFacet(rowCount=rows)}
-        return OutputDataset(namespace=namespace, name=name, facets=self._facets(table), outputFacets=counted)
+        return OutputDataset(namespace=namespace, name=name, facets=self._facets(table), outputFacets=counted | dict(seen))
 
     def of(self, table: Touched) -> tuple[str, str]:
         """Return namespace and name."""

@@ -5,25 +5,30 @@ The provider is not a dependency of this package: where it is not installed, onl
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from made_health import made_health
+from openlineage_events import extracted, sent
 
-from airflow_snowpack import operators
+from airflow_snowpack import hooks, operators
 from airflow_snowpack.airflow.task_ref import TaskRef
-from airflow_snowpack.jobs import JobStatus
+from airflow_snowpack.iceberg.health import score
+from airflow_snowpack.inventory import HealthRecords
+from airflow_snowpack.jobs import ActionOutcome, ActionResult, JobStatus
 from airflow_snowpack.lineage.operation import DatasetAt, Operation, OperationKind, TableAt
 from airflow_snowpack.lineage.operations import note_operation
+from airflow_snowpack.maintenance.planning import Planner
+from airflow_snowpack.maintenance.policies import Policies
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from airflow_snowpack.iceberg import TableName
-    from airflow_snowpack.jobs import Jobs
+    from airflow_snowpack.iceberg import TableHealth, TableName
+    from airflow_snowpack.jobs import Job, Jobs
     from tests.unit.faces.conftest import Runner
 
 NOW = datetime.now(UTC)
@@ -58,6 +63,31 @@ def test_what_lives_in_a_folder_is_named_by_it_in_one_spelling(location: str, na
     assert named_by_location(location) == named
 
 
+def maintained_table(table: TableName) -> Operation:
+    before = TableAt(str(table), 11, "s3://lake/warehouse/shop/orders")
+    return Operation(
+        OperationKind.MAINTENANCE, NOW + timedelta(seconds=1), [before], [replace(before, snapshot_id=12)], task=TASK
+    )
+
+
+def planned_job(jobs: Jobs, table: TableName) -> tuple[Job, TableHealth]:
+    """A job that has run the plan of a table, and the health that it was planned from."""
+    catalog, records = hooks.IcebergCatalogHook().catalog, HealthRecords(jobs.store)
+    with catalog.load_table(table.identifier).transaction() as change:
+        change.set_properties({"snowpack.rewrite_data_files.thresholds.small_files": "6"})
+    loaded = catalog.load_table(table.identifier)
+    request = Planner(Policies(), records, jobs).plan(loaded, table).request()
+    job = jobs.submit(table, request.actions, options=request.options, plan=request.plan)
+    claim = jobs.claim("w", catalog_id=table.catalog_id)
+    assert claim is not None
+    metrics = {"rewritten_data_files_count": 6, "added_data_files_count": 1}
+    done = ActionResult(
+        "rewrite_data_files", ActionOutcome.SUCCEEDED, "Compacted 6 files into 1", 4.0, metrics=metrics, gb_hours=0.5
+    )
+    jobs.finish(claim, JobStatus.COMPLETED, [done])
+    return jobs.get(job.job_id), records.read(table, loaded)
+
+
 class TestWithTheProvider:
     """Airflow's own provider asks."""
 
@@ -67,11 +97,7 @@ class TestWithTheProvider:
 
     @staticmethod
     def asked(operator: Any, state: str = "success", instance: Any = None) -> Any:
-        from airflow.providers.openlineage.extractors.manager import ExtractorManager
-        from airflow.utils.state import TaskInstanceState
-
-        dag_run = SimpleNamespace(run_id="manual__1")
-        return ExtractorManager().extract_metadata(dag_run, operator, TaskInstanceState(state), task_instance=instance or ti())
+        return extracted(operator, instance or ti(), state)
 
     @pytest.mark.parametrize("state", ["success", "failed"])
     def test_a_maintained_table_is_read_at_its_first_and_written_at_its_last_snapshot(self, jobs: Jobs, state: str) -> None:
@@ -163,27 +189,61 @@ class TestWithTheProvider:
         assert [(dataset.namespace, dataset.name) for dataset in reported.outputs] == [("s3://lake", "builds/orders")]
 
     def test_the_event_leaves_through_a_real_transport(self, jobs: Jobs, tmp_path: Path) -> None:
-        from airflow.providers.openlineage.plugins.adapter import OpenLineageAdapter
-        from openlineage.client import OpenLineageClient
-        from openlineage.client.transport.file import FileConfig, FileTransport
-
         note_operation(jobs.store, maintained(11, 12))
-        reported = self.asked(
-            operators.ShardedBuildOperator(task_id="work", dataset="orders", table="shop.orders", key="id", num_shards=2)
-        )
-        sent = tmp_path / "events.json"
-        client = OpenLineageClient(transport=FileTransport(FileConfig(log_file_path=str(sent), append=True)))
-        OpenLineageAdapter(client=client).complete_task(
-            run_id="01941f29-7c00-7087-8906-40e512c257bd",
-            job_name="shop.work",
-            end_time=NOW.isoformat(),
-            task=reported,
-            nominal_start_time=None,
-            nominal_end_time=None,
-            owners=None,
-            tags=None,
-            job_description=None,
-        )
-        event = json.loads(sent.read_text())
+        build = operators.ShardedBuildOperator(task_id="work", dataset="orders", table="shop.orders", key="id", num_shards=2)
+        event = sent(self.asked(build), tmp_path)
         assert event["outputs"][0]["name"] == "warehouse/shop/orders"
         assert event["outputs"][0]["facets"]["version"]["datasetVersion"] == "12"
+        assert "snowpack_maintenance" not in event["run"]["facets"]
+
+    def test_a_maintained_table_has_its_health_before_and_after_and_the_run_its_plan_and_outcome(
+        self, jobs: Jobs, flights: TableName, tmp_path: Path
+    ) -> None:
+        job, health = planned_job(jobs, flights)
+        task = operators.MaintainTableOperator(task_id="work", table="demo.flights")
+        note_operation(jobs.store, replace(maintained_table(flights), job_id=job.job_id))
+        event = sent(self.asked(task), tmp_path)
+
+        (read,), (written,) = event["inputs"], event["outputs"]
+        before = read["inputFacets"]["snowpack_health"]
+        assert before["score"] == score(health).total
+        assert before["metadataLocation"] == health.metadata_location
+        assert "snowpack_health" not in written["outputFacets"], "it was not read again"
+        assert [part["name"] for part in before["parts"]] == ["file_sizes", "deletes", "manifests", "snapshots"]
+        for facet in (before, event["run"]["facets"]["snowpack_maintenance"]):
+            assert facet["_producer"].startswith("pkg:pypi/airflow-snowpack@")
+            assert facet["_schemaURL"].startswith("https://openlineage.io/spec/2-0-2/OpenLineage.json#/$defs/")
+
+        compacted = made_health(table=flights.dotted, read_at=jobs.store.clock(), metadata_location="v8.metadata.json")
+        HealthRecords(jobs.store).put(flights, compacted)
+        event = sent(self.asked(task), tmp_path)
+        (read,), (written,) = event["inputs"], event["outputs"]
+        after = written["outputFacets"]["snowpack_health"]
+        assert (after["score"], after["metadataLocation"]) == (score(compacted).total, "v8.metadata.json")
+        assert (read["inputFacets"]["snowpack_health"]["score"], read["inputFacets"]["snowpack_health"]["parts"]) == (
+            score(health).total,
+            [],
+        )
+        facet = event["run"]["facets"]["snowpack_maintenance"]
+        assert facet["jobCount"] == 1
+        (ran,) = facet["jobs"]
+        assert (ran["jobId"], ran["table"], ran["status"]) == (job.job_id, str(flights), "completed")
+        assert (ran["scoreBefore"], ran["scoreAfter"]) == (score(health).total, score(compacted).total)
+        rewrite, skipped = ran["actions"][0], ran["actions"][1]
+        assert (rewrite["verdict"], rewrite["cause"], rewrite["outcome"]) == ("run", "needed", "succeeded")
+        assert rewrite["evidence"].startswith("6 of 6 files below 384.0 MiB; threshold 6")
+        assert (rewrite["estimate"]["filesRemoved"], rewrite["result"]["filesRemoved"], rewrite["result"]["gbHours"]) == (
+            6,
+            6,
+            0.5,
+        )
+        assert (skipped["verdict"], "estimate" in skipped) == ("skip", False)
+
+    def test_an_event_has_a_bounded_number_of_jobs(self, jobs: Jobs, flights: TableName) -> None:
+        from airflow_snowpack.hooks.openlineage_facets import MAX_JOBS
+
+        task = operators.RunQueuedJobsOperator(task_id="work")
+        made = [jobs.submit(replace(flights, table=f"t{number}"), ["expire_snapshots"]) for number in range(MAX_JOBS + 3)]
+        task.job_ids = lambda: [job.job_id for job in made]  # type: ignore[method-assign]
+        facet = self.asked(task).run_facets["snowpack_maintenance"]
+        assert (facet.jobCount, len(facet.jobs)) == (MAX_JOBS + 3, MAX_JOBS)
