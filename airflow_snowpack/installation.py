@@ -20,7 +20,10 @@ if TYPE_CHECKING:
     from collections import Counter
     from collections.abc import Callable, Sequence
 
+    from pyiceberg.table import Table
+
     from airflow_snowpack.builds.registry.runs import BuildRegistry
+    from airflow_snowpack.iceberg import TableHealth, TableName
     from airflow_snowpack.interim.registry import InterimRegistry
     from airflow_snowpack.inventory import HealthRecords
     from airflow_snowpack.jobs import Jobs, TableLocks
@@ -145,7 +148,7 @@ class Installation:
         """
         from airflow_snowpack.maintenance.policies import Policies
 
-        return Policies.default() if self.policies_file is None else self.policies_file.policies()
+        return Policies() if self.policies_file is None else self.policies_file.policies()
 
     @cached_property
     def removals(self) -> Removals:
@@ -160,6 +163,21 @@ class Installation:
         from airflow_snowpack.inventory import HealthRecords
 
         return HealthRecords(self.store)
+
+    def read_health(self, name: TableName, table: Table) -> TableHealth:
+        """Return the stored health of a table as it was loaded, or else read and store it, with the bounds of its policy.
+
+        If the policies cannot be used, stored health with any bounds counts.
+
+        :raises TableUnreadable: a file that the metadata names is missing or damaged; the reason is stored.
+        """
+        from airflow_snowpack.maintenance.policies import InvalidPolicies, PoliciesNotFound
+
+        try:
+            bounds = self.policies.of(name, table.properties).bounds
+        except (InvalidPolicies, PoliciesNotFound):
+            bounds = None
+        return self.health_records.read(name, table, bounds)
 
     def planner(self, order: Sequence[str] = (), policies: Policies | None = None) -> Planner:
         """Return the planner of single tables.

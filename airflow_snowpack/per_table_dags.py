@@ -64,8 +64,7 @@ def per_table_dags(
         conn_ids = (operator_args.get("store_conn_id"), operator_args.get("catalog_conn_id"))
         names = _maintained(file, conn_ids, catalog)
     arguments = {"catchup": False, "max_active_runs": 1, "tags": TAGS, **(dag_args or {})}
-    make = _DagMaker(prefix, schedule, arguments, {"policies": file, **operator_args})
-    return [make(name) for name in names]
+    return list(_dags(names, prefix, schedule, arguments, {"policies": file, **operator_args}))
 
 
 def _own_table(dag_id: str, prefix: str, catalog: str) -> list[str]:
@@ -97,21 +96,17 @@ def _matched(policies: Policies, names: set[str], catalog: str) -> Iterator[str]
             yield name
 
 
-class _DagMaker:
-    """Makes the DAGs. Airflow reads its configuration and the schedule again for each DAG, so they take these from the first."""
-
-    def __init__(self, prefix: str, schedule: Any, arguments: Mapping[str, Any], operator_args: Mapping[str, Any]) -> None:
-        self._prefix, self._schedule = prefix, schedule
-        self._arguments = dict(arguments)
-        self._operator_args = {"task_id": "maintain", "actions": "auto", **operator_args}
-        self._timetables: dict[str, Any] = {}
-
-    def __call__(self, table: str) -> DAG:
-        schedule = self._schedule(table) if callable(self._schedule) else self._schedule  # no schedule of Airflow is callable
-        known = self._timetables.get(schedule, schedule) if isinstance(schedule, str) else schedule
-        with DAG(f"{self._prefix}{table}", schedule=known, **self._arguments) as dag:
-            MaintainTableOperator(table=table, **self._operator_args)
-        if isinstance(schedule, str):
-            self._timetables[schedule] = dag.timetable
-        self._arguments |= {name: getattr(dag, name) for name in CONFIGURED}
-        return dag
+def _dags(
+    tables: list[str], prefix: str, schedule: Any, arguments: dict[str, Any], operator_args: Mapping[str, Any]
+) -> Iterator[DAG]:
+    """Make the DAGs. Airflow reads its configuration and the schedule again for each DAG, so they take these from the first."""
+    timetables: dict[str, Any] = {}
+    for table in tables:
+        given = schedule(table) if callable(schedule) else schedule  # no schedule of Airflow is callable
+        known = timetables.get(given, given) if isinstance(given, str) else given
+        with DAG(f"{prefix}{table}", schedule=known, **arguments) as dag:
+            MaintainTableOperator(table=table, **{"task_id": "maintain", "actions": "auto", **operator_args})
+        if isinstance(given, str):
+            timetables[given] = dag.timetable
+        arguments |= {name: getattr(dag, name) for name in CONFIGURED}
+        yield dag

@@ -18,6 +18,7 @@ from airflow_snowpack.maintenance import Action
 from airflow_snowpack.operators import MaintainTableOperator
 
 ACTIONS = [action.value for action in Action]
+CHOICES = [*ACTIONS, "auto"]
 
 with DAG(
     dag_id="snowpack_maintain_table",
@@ -38,13 +39,13 @@ with DAG(
         "actions": Param(
             ACTIONS,
             type="array",
-            items={"type": "string", "enum": ACTIONS},
-            examples=ACTIONS,
+            items={"type": "string", "enum": CHOICES},
+            examples=CHOICES,
             minItems=1,
             uniqueItems=True,
             title="Actions",
-            description="They run in the installation's order, not in the order chosen here",
-            values_display={name: name.replace("_", " ").capitalize() for name in ACTIONS},
+            description="They run in the installation's order, not in the order chosen here. Auto alone: what the plan runs",
+            values_display={name: name.replace("_", " ").capitalize() for name in CHOICES},
         ),
         "options": Param(
             {},

@@ -51,7 +51,7 @@ with DAG(
         subject="Delete {{ ti.xcom_pull(task_ids='plan')['summary'] }}?",
         body=BODY,
         response_timeout=timedelta(days=2),
-        params={"comment": Param("", type="string", title="Comment")},
+        params={"comment": Param(None, type=["null", "string"], title="Comment")},  # "" would make it required
     )
     delete = RunRemovalOperator(task_id="delete", removal_id=plan.output["removal_id"], decision=approve.output, if_locked="wait")
     plan >> approve >> delete

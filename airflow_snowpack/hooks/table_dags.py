@@ -4,10 +4,11 @@
     dags.writers(table).clear(timedelta(minutes=12), now)      # may a rewrite run now?
     dags.reads(table)                                          # runs per day of the DAGs that read the table
 
-A DAG writes to a table if one of its tasks has the table's asset (:func:`~airflow_snowpack.assets.iceberg_asset`) as an outlet;
-tasks of this package maintain it and do not count. A DAG reads a table if it is scheduled on one of the table's assets, or one of
-its tasks names one as an inlet. The number of requests follows that of pages of assets and DAGs; everything else has a limit. The
-invariant: if Airflow does not answer, the result reports the DAGs as unknown, and no maintenance fails for that.
+A DAG writes to a table if one of its tasks has the table's asset (:func:`~airflow_snowpack.assets.iceberg_asset`) as an outlet,
+or has emitted an event of it lately, such as through an alias; tasks that maintain it do not count. A DAG reads a table if it is
+scheduled on one of the table's assets, or one of its tasks names one as an inlet. The number of requests follows that of pages of
+assets and DAGs; everything else has a limit. The invariant: if Airflow does not answer, the result reports the DAGs as unknown,
+and no maintenance fails for that.
 """
 
 from __future__ import annotations
@@ -15,10 +16,10 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from itertools import pairwise
+from itertools import islice, pairwise
 from statistics import median
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, quote, urlsplit
@@ -40,6 +41,8 @@ WINDOW = timedelta(days=7)
 """Runs in this time before now are counted."""
 MAX_RUN_PAGES = 50
 """Pages of runs in the window; if there are more runs, the rates are those of the shorter time that the newest ones cover."""
+MAX_EVENTS = 1_000
+"""The newest events that are read, of all assets together, or of each asset of one table."""
 HORIZON = timedelta(hours=6)
 """A DAG that is due later delays no rewrite."""
 MAX_TASK_LISTS = 50
@@ -50,7 +53,8 @@ FEW_DAGS = 5
 """So many DAGs are read one by one, instead of all pages of DAGs."""
 LEAST_STARTS = 3
 """Of fewer runs, the usual interval is unknown."""
-OWN_MODULES = "airflow_snowpack."
+MAINTENANCE = ("airflow_snowpack.operators.maintain", "airflow_snowpack.operators.removals")
+"""The modules of tasks whose table is an outlet although they do not add to it."""
 NOT_CONFIGURED = "[snowpack] airflow_conn_id is empty"
 NO_ANSWER = "Airflow's REST API did not answer as expected; see the log"
 
@@ -159,7 +163,7 @@ class TableDags:
             raise AirflowRefuses(f"{self._rest.where} answered with something else than Airflow's API: {problem!r}") from problem
 
     def _read(self, now: datetime) -> DagsOfTables:
-        uses = self._uses()
+        uses = self._uses(now)
         if not uses.writing and not uses.reading:
             return DagsOfTables()
         runs = self._runs(sorted(uses.writers | uses.readers), now)
@@ -174,17 +178,31 @@ class TableDags:
             producers[address] = tuple(runs.producer(dag_id, running.get(dag_id), due.get(dag_id)) for dag_id in dag_ids)
         return DagsOfTables({address: found for address, found in producers.items() if found}, _rates(uses, runs, now))
 
-    def _uses(self) -> _Uses:
-        uses = _Uses()
+    def _uses(self, now: datetime) -> _Uses:
+        uses, addresses, ids = _Uses(), set[str](), list[int]()
         for asset in self._pages("/assets", "assets", uri_prefix_pattern=self._only or "iceberg://", order_by="id"):
             address = _table_of(asset["uri"], self._conn_id)
             if address is None or self._only not in (None, address):
                 continue
+            addresses.add(address)
+            ids += [asset["id"]] if "events=" not in asset["uri"] else []  # a watcher's events name no task
             for task in asset["producing_tasks"]:
                 uses.writing[address].add((task["dag_id"], task["task_id"]))
             for reader in (*asset["scheduled_dags"], *asset["consuming_tasks"]):
                 uses.reading[address].add(reader["dag_id"])
+        # Which asset a task with an alias has written to is only known of its events.
+        for event in self._events(ids, now):
+            address = _table_of(event["uri"] or "", self._conn_id)
+            if address in addresses and event["source_dag_id"] is not None:
+                uses.writing[address].add((event["source_dag_id"], event["source_task_id"]))
         return uses
+
+    def _events(self, asset_ids: Sequence[int], now: datetime) -> Iterator[Any]:
+        """Yield the newest events: those of all assets, or of each of these assets if they are of one table."""
+        recent = {"timestamp_gte": (now - WINDOW).isoformat(), "order_by": "-timestamp"}
+        of_assets = [{"asset_id": each} for each in asset_ids] if self._only else [{}] if asset_ids else []
+        for wanted in of_assets:
+            yield from islice(self._pages("/assets/events", "asset_events", **recent, **wanted), MAX_EVENTS)
 
     def _runs(self, dag_ids: list[str], now: datetime) -> _Runs:
         """Return the newest runs that have started in the window."""
@@ -237,7 +255,7 @@ class TableDags:
         return None if answer.reports_missing(dag_id) else _body(answer, "GET", path)
 
     def _maintenance(self, dag_ids: list[str]) -> set[Task]:
-        """Return the tasks of these DAGs that are this package's own."""
+        """Return the tasks of these DAGs that maintain their tables; entries and decorated functions may write to them."""
         if len(dag_ids) > MAX_TASK_LISTS:
             log.warning("All tasks of %d DAGs count as writers, since only %d are read", len(dag_ids), MAX_TASK_LISTS)
         own: set[Task] = set()
@@ -248,7 +266,7 @@ class TableDags:
                 log.warning("All tasks of the DAG %s count as writers: GET %s: %s", dag_id, path, answer.reason)
                 continue
             for task in answer.body["tasks"]:
-                if str((task["class_ref"] or {}).get("module_path")).startswith(OWN_MODULES):
+                if (task["class_ref"] or {}).get("module_path") in MAINTENANCE:
                     own.add((dag_id, task["task_id"]))
         return own
 

@@ -8,7 +8,6 @@ import sys
 import threading
 from contextlib import contextmanager
 from datetime import timedelta
-from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 from airflow.sdk import BaseOperator
@@ -125,7 +124,7 @@ class UsesCatalog(UsesStore):
         return IcebergCatalogHook(self.catalog_conn_id)
 
     def dags_of_tables(self, context: Context, hook: SnowpackHook, table: TableName | None = None) -> Callable[[], DagsOfTables]:
-        """Return a function that reads, once, which DAGs write to and read the tables of the catalog, or only this table.
+        """Return a function that reads which DAGs write to and read the tables of the catalog, or only this table.
 
         The run of the task itself does not count as a writer that runs.
         """
@@ -133,7 +132,7 @@ class UsesCatalog(UsesStore):
 
         own_run = (context["ti"].dag_id, context["ti"].run_id)
         conn_id = self.catalog_conn_id
-        return cache(lambda: read_dags_of_tables(hook.settings, table, catalog_conn_id=conn_id, own_run=own_run))
+        return lambda: read_dags_of_tables(hook.settings, table, catalog_conn_id=conn_id, own_run=own_run)
 
 
 class WaitsForTable(UsesCatalog):
@@ -267,7 +266,7 @@ class StopsWhenKilled(BaseOperator):
 
 
 class ReportsLineage(UsesStore):
-    """Base of operators that report to OpenLineage which tables this try read and wrote, with their snapshots.
+    """Base of operators that report to OpenLineage which tables this try read and wrote, with their snapshots and health.
 
     Airflow's OpenLineage provider calls these methods when the task has ended, also when it failed: what a failed try committed
     is in the tables. The answer comes from the operations that the work recorded in the store, so that an operator that was
@@ -280,12 +279,16 @@ class ReportsLineage(UsesStore):
         """Return inputs and outputs that no recorded operation of this task has."""
         return (), ()
 
+    def job_ids(self) -> Sequence[str]:
+        """Return the maintenance jobs that this try planned or ran, beside those of its recorded operations."""
+        return ()
+
     def get_openlineage_facets_on_complete(self, task_instance: RuntimeTaskInstanceProtocol) -> Lineage:
         """Return the datasets of a task that succeeded."""
         from airflow_snowpack.hooks.openlineage import lineage_of
 
         conn_ids = {"store_conn_id": self.store_conn_id, "catalog_conn_id": self.catalog_conn_id}
-        return lineage_of(task_instance, self.read_and_written(), **conn_ids)
+        return lineage_of(task_instance, self.read_and_written(), self.job_ids(), **conn_ids)
 
     def get_openlineage_facets_on_failure(self, task_instance: RuntimeTaskInstanceProtocol) -> Lineage:
         """Return the datasets of a task that failed, with what it committed before."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from airflow_snowpack.operators.arguments import UnreadableArgument, read_number, read_object, read_text
-from airflow_snowpack.operators.base import UsesCatalog, owner_of, worker_of
+from airflow_snowpack.operators.base import ReportsLineage, UsesCatalog, owner_of, worker_of
 from airflow_snowpack.operators.workers import WorksForQueue
 
 if TYPE_CHECKING:
@@ -21,8 +21,20 @@ if TYPE_CHECKING:
     Limits = Mapping[str, Any] | str | None
 
 
-class UsesFleet(UsesCatalog):
+class UsesFleet(ReportsLineage, UsesCatalog):
     """Base of the operators of passes."""
+
+    _seen_pass: str | None = None
+
+    def job_ids(self) -> Sequence[str]:
+        """Return the jobs of the pass, in its order."""
+        from airflow_snowpack.hooks.store import SnowpackHook
+
+        if self._seen_pass is None:
+            return ()
+        with SnowpackHook(self.store_conn_id) as hook:
+            entries = hook.installation.fleet_passes.entries(self._seen_pass)
+        return [entry.job_id for entry in entries if entry.job_id is not None]
 
     def fleet(self, context: Context, hook: SnowpackHook) -> AbstractContextManager[Fleet]:
         """Open the fleet, with the policies of the DAG's own bundle."""
@@ -42,7 +54,7 @@ class UsesFleet(UsesCatalog):
             context["ti"].xcom_push(key="pass_id", value=pass_id)
 
         planned = fleet.start(owner_of(context), limits, workers=number, holder=worker_of(context), begun=keep)
-        counts = planned.counts
+        self._seen_pass, counts = planned.pass_id, planned.counts
         self.log.info(
             "Pass %s: %d tables listed, %d unchanged, %d read, %d healthy, %d chosen",
             planned.pass_id,
@@ -55,6 +67,7 @@ class UsesFleet(UsesCatalog):
         from airflow_snowpack.inventory import Inventory, TableScores
         from airflow_snowpack.maintenance.digest import read_digest
 
+        self._seen_pass = pass_id
         report, store = fleet.report(fleet.passes.get(pass_id)), fleet.passes.store
         inventory = Inventory(store, fleet.catalog, fleet.connect, lambda: fleet.catalog_id)
         digest = read_digest(fleet.jobs, TableScores(store, inventory))
@@ -74,7 +87,8 @@ class PlanFleetOperator(UsesFleet):
     It reads metadata alone, and starts no Spark session. A retry resumes the pass of the try before with its budget.
 
     :param budget: the limits of the pass, as a dictionary or a JSON object: ``gb_hours``, ``bytes`` (such as ``500 GiB``),
-        ``tables`` and ``time`` (such as ``4h``). What is left out has no limit.
+        ``tables`` and ``time`` (such as ``4h``). What is left out has no limit. Running jobs are stopped at ``time``, and when no
+        ``gb_hours`` are left for them.
     :param workers: how many tasks maintain tables at a time, at most: each has two minutes of estimated work or more.
     :param store_conn_id: the Airflow connection of the store; ``None`` for the installation's. Likewise ``catalog_conn_id``.
 

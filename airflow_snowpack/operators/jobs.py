@@ -52,6 +52,11 @@ class RunsJob(ReportsLineage, StopsWhenKilled, UsesCatalog):
         self.spark_conn_id = spark_conn_id
 
     _running: Attempt | None = None
+    _job_id: str | None = None
+
+    def job_ids(self) -> Sequence[str]:
+        """Return the job of this try."""
+        return () if self._job_id is None else (self._job_id,)
 
     def engine(self, hook: SnowpackHook, catalog: Catalog) -> SparkEngine:
         """Return the engine that runs the actions.
@@ -77,6 +82,7 @@ class RunsJob(ReportsLineage, StopsWhenKilled, UsesCatalog):
 
         continues = hook.settings.continue_on_error if self.continue_on_error is None else self.continue_on_error
         self._running = Attempt(hook.jobs(), claim, engine, continue_on_error=continues, sign=sign)
+        self._job_id = claim.job.job_id
 
     def run_attempt(self, context: Context, claim: Claim) -> Job:
         """Run the attempt that has begun, to its end.

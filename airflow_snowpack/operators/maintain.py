@@ -83,6 +83,8 @@ class RequestsMaintenance(WaitsForTable):
             request = self._request(hook, catalog_hook.config.catalog_id)
             if request.is_auto:
                 request = self._planned(context, hook, catalog_hook.catalog, request)
+            elif request.orphan_age is not None:
+                request = self._sparing(context, hook, request)
             if not read_flag("dry_run", self.dry_run):
                 return self.request(context, hook, catalog_hook.catalog, request)
             job = dry_run(jobs, catalog_hook.catalog, request, submitted_by=owner)
@@ -94,16 +96,24 @@ class RequestsMaintenance(WaitsForTable):
     def _planned(self, context: Context, hook: SnowpackHook, catalog: Catalog, request: MaintenanceRequest) -> MaintenanceRequest:
         from airflow_snowpack.hooks.dag_files import bundle_folder
         from airflow_snowpack.iceberg import load_table
-        from airflow_snowpack.maintenance.writers import writers_of
+        from airflow_snowpack.maintenance.writers import RecentDags
 
         planner = hook.installation.planner(hook.settings.action_order, hook.policies(bundle_folder(context), self.policies))
-        dags, now = self.dags_of_tables(context, hook, request.table), hook.installation.store.clock()
-        writers = writers_of(request.table, dags, now)
-        planned = planner.planned(request, load_table(catalog, request.table), writers=writers)
+        dags = RecentDags(self.dags_of_tables(context, hook, request.table), hook.installation.store.clock)
+        planned = planner.planned(request, load_table(catalog, request.table), writers=lambda: dags().writers(request.table))
         if not read_flag("dry_run", self.dry_run):
             for decision in (planned.plan or {})["decisions"]:
                 self.log.info("%s: %s, %s", decision["action"], decision["verdict"], decision["evidence"])
         return planned
+
+    def _sparing(self, context: Context, hook: SnowpackHook, request: MaintenanceRequest) -> MaintenanceRequest:
+        """Return the request without orphan files that a run of a DAG may still commit."""
+        writers = self.dags_of_tables(context, hook, request.table)().writers(request.table)
+        age, why = writers.protected_age(hook.installation.store.clock())
+        sparing = request.without_orphans_below(age)
+        if sparing is not request:
+            self.log.info("remove_orphan_files: %s", why)
+        return sparing
 
     def request(self, context: Context, hook: SnowpackHook, catalog: Catalog, request: MaintenanceRequest) -> dict[str, Any]:
         """Submit the request, and return its job."""

@@ -119,7 +119,7 @@ class QueuesJob(WaitsForTable, RunsJob):
             if job.status is JobStatus.CANCELLED and job.cancelled_by == owner:
                 self.log.info("Job %s was cancelled with an earlier try of this task. The task submits it again.", job_id)
                 return self._attempt_or_wait(context, until=None)
-            self._ended_job = job
+            self._ended_job, self._job_id = job, job_id
             return self.report(context, require_completed(job), before)
 
     def resume_execution(self, next_method: str, next_kwargs: dict[str, Any] | None, context: Context) -> Any:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.exceptions import AirflowSkipException
 
-from airflow_snowpack.operators.base import StopsWhenKilled, UsesCatalog, worker_of
+from airflow_snowpack.operators.base import ReportsLineage, StopsWhenKilled, UsesCatalog, worker_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from airflow_snowpack.jobs import Claim, JobWorker
 
 
-class WorksForQueue(StopsWhenKilled, UsesCatalog):
+class WorksForQueue(ReportsLineage, StopsWhenKilled, UsesCatalog):
     """Base of the operators that run jobs one after the other, with one Spark session for all.
 
     :param spark_conn_id: the Airflow connection of Spark; ``None`` for the installation's.
@@ -59,6 +59,10 @@ class WorksForQueue(StopsWhenKilled, UsesCatalog):
             claim_next=claim_next,
         )
         return self._worker
+
+    def job_ids(self) -> Sequence[str]:
+        """Return the jobs that this try claimed last."""
+        return () if self._worker is None else tuple(self._worker.recent)
 
     def abandon(self, reason: str) -> None:
         """Stop the Spark work of the running job, and fail it."""

@@ -20,22 +20,26 @@ from airflow_answers import InProcess
 DAG_FILE = """
 from datetime import datetime, timezone
 from airflow.providers.standard.operators.empty import EmptyOperator
-from airflow.sdk import DAG
+from airflow.sdk import DAG, AssetAlias
 from airflow_snowpack.assets import iceberg_asset
-from airflow_snowpack.operators import MaintainTableOperator
+from airflow_snowpack.operators import MaintainTableOperator, RunEntryOperator
 
 START = datetime(2026, 1, 1, tzinfo=timezone.utc)
 EVENTS = iceberg_asset("db.events")
 
 with DAG("ingest", schedule="@hourly", start_date=START, catchup=False):
-    load = EmptyOperator(task_id="load", outlets=[EVENTS, iceberg_asset("db.raw")])
-    load >> MaintainTableOperator(task_id="maintain", table="db.events")
+    load = EmptyOperator(task_id="load", outlets=[EVENTS])
+    raw = RunEntryOperator(task_id="load_raw", runner="subprocess", command=["load"], outlets=[iceberg_asset("db.raw")])
+    raw >> load >> MaintainTableOperator(task_id="maintain", table="db.events")
 
 with DAG("compact", schedule="@hourly", start_date=START, catchup=False):
     MaintainTableOperator(task_id="maintain", table="db.events")
 
 with DAG("weekly", schedule="0 0 1 1 *", start_date=START, catchup=False):
     EmptyOperator(task_id="load", outlets=[EVENTS])
+
+with DAG("via_alias", schedule="@hourly", start_date=START, catchup=False):
+    EmptyOperator(task_id="load", outlets=[AssetAlias("loaded")])
 
 with DAG("elsewhere", schedule="@hourly", start_date=START, catchup=False):
     EmptyOperator(task_id="load", outlets=[iceberg_asset("db.events", catalog_conn_id="another")])
@@ -75,9 +79,11 @@ class Counting(InProcess):
 
 def make_airflow(folder: Path) -> None:
     from airflow.dag_processing.dagbag import DagBag, sync_bag_to_db
+    from airflow.models.asset import AssetEvent, AssetModel
     from airflow.models.dagbundle import DagBundleModel
     from airflow.utils.db import initdb
     from airflow.utils.session import create_session
+    from sqlalchemy import select
 
     (folder / "dags").mkdir()
     (folder / "dags" / "tables.py").write_text(DAG_FILE.replace("{tables}", str(TABLES)))
@@ -92,6 +98,12 @@ def make_airflow(folder: Path) -> None:
             for index in range(number):
                 start = NOW - timedelta(days=6.9) * (index + 1) / number
                 make_run(session, dag_id, f"{dag_id}_{index}", start, start + timedelta(minutes=10 + index % 3))
+        ids = {asset.uri: asset.id for asset in session.scalars(select(AssetModel))}
+        events = ("via_alias", 2, "raw"), ("deleted", 3, "raw"), ("weekly", 8, "raw"), ("weekly", 1, "table_1")
+        for dag_id, days, table in events:
+            source = {"source_dag_id": dag_id, "source_task_id": "load", "source_run_id": "r", "source_map_index": -1}
+            asset_id = ids[f"iceberg://lake/db/{table}"]
+            session.add(AssetEvent(asset_id=asset_id, timestamp=NOW - timedelta(days=days), extra={}, **source))
         make_run(session, "report", "long_ago", NOW - timedelta(days=30), NOW - timedelta(days=30))
 
 
@@ -141,12 +153,14 @@ def main(folder: Path) -> None:
     answers = {}
     due({})
     answers["idle"] = read()
-    due({"ingest": NOW + timedelta(minutes=20), "compact": NOW + timedelta(minutes=5), "elsewhere": NOW})
+    due({"ingest": NOW + timedelta(minutes=20), "compact": NOW + timedelta(minutes=5), "elsewhere": NOW, "via_alias": NOW})
     answers["due"], answers["other_catalog"] = read(), read(conn_id="another")
     answers["one_table"] = read(only="db.events")
     with create_session() as session:
         make_run(session, "ingest", "now", NOW - timedelta(minutes=4), None)
     answers["running"], answers["own_run"] = read(), read(("ingest", "now"))
+    table_dags.MAX_EVENTS = 1
+    answers["newest_event"] = read(only="db.raw")
     table_dags.MAX_RUN_PAGES, table_dags.PAGE, table_dags.MAX_TASK_LISTS = 2, 10, 1
     answers["limited"] = read()
     print(json.dumps(answers, default=lambda value: value.total_seconds() if isinstance(value, timedelta) else str(value)))

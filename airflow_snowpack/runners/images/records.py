@@ -74,10 +74,7 @@ class ImageRecords:
 
     def keys_beginning(self, beginning: str, *, limit: int = 10) -> Sequence[str]:
         """Return the keys that begin with the short key of a list."""
-        # A range of the primary key, not LIKE, which scans on Postgres. "g" comes after every hexadecimal digit.
-        beginning = storable(beginning)
-        query = sa.select(IMAGE.key).where(IMAGE.key >= beginning, IMAGE.key < f"{beginning}g").order_by(IMAGE.key).limit(limit)
-        return [key for key in self.store.scalars(query) if key.startswith(beginning)]
+        return self.store.ids_beginning(IMAGE.key, beginning, limit)
 
     def list(self, *, limit: int = PAGE_SIZE, cursor: str | None = None, state: ImageState | None = None) -> Page[ImageRecord]:
         """List the images, the latest request first.

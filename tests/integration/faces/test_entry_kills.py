@@ -1,7 +1,7 @@
 """A task process that is killed with SIGKILL in any phase of an entry leaves nothing, and the next try counts.
 
 Containers are those of Podman and, where it runs none, of the stand-in for a Docker daemon; pods are those of the stand-in for a
-cluster.
+cluster. ``make test`` kills in the phases that all runners share with one of them; ``make soak`` with each.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import psutil
 import pytest
 from docker_engine import DockerEngine
+from effort import SOAK
 from handed_tables import rows
 from interim_lake import ReportedRuns
 from kill_interim import ShiftedClock
@@ -41,12 +42,12 @@ ANSWER = "answer:"
 IMAGE = "acme/score:1.4"
 LEASES_ARE_OVER = timedelta(hours=2)
 
-EVERYWHERE = ("before the run", "while the entry runs", "after it ended", "before the commit", "after the commit")
-ISOLATED = ("after it was created", "before it is removed")
+SHARED = ("before the run", "after it ended", "before the commit", "after the commit")
+ISOLATED = ("after it was created", "while the entry runs", "before it is removed", *(SHARED if SOAK else ()))
 CASES = [
-    *(("subprocess", phase) for phase in EVERYWHERE),
-    *(("docker", phase) for phase in (*EVERYWHERE, *ISOLATED)),
-    *(("kubernetes", phase) for phase in (*EVERYWHERE, *ISOLATED, "before it defers")),
+    *(("subprocess", phase) for phase in (*SHARED, "while the entry runs")),
+    *(("docker", phase) for phase in ISOLATED),
+    *(("kubernetes", phase) for phase in (*ISOLATED, "before it defers")),
 ]
 LEFT = {
     ("docker", "after it was created"): "created",

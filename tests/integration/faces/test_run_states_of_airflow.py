@@ -2,39 +2,18 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 from airflow_answers import MAPPED, PAGE_LIMIT
+from airflow_scripts import run_in_airflow
 
 from airflow_snowpack.interim.collection.model import RunPhase
-
-SCRIPT = Path(__file__).parents[2] / "support" / "airflow_answers.py"
 
 
 @pytest.fixture(scope="module")
 def received(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    folder = tmp_path_factory.mktemp("airflow")
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith(("AIRFLOW", "_AIRFLOW"))}
-    environment = inherited | {
-        "AIRFLOW_HOME": str(folder),
-        "AIRFLOW__CORE__DAGS_FOLDER": str(folder / "dags"),
-        "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
-        "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_ALL_ADMINS": "True",
-        "AIRFLOW__API__MAXIMUM_PAGE_LIMIT": str(PAGE_LIMIT),
-        "PYTHONPATH": str(SCRIPT.parent),
-    }
-    done = subprocess.run(
-        [sys.executable, str(SCRIPT), str(folder)], env=environment, capture_output=True, text=True, timeout=300, check=False
-    )
-    assert done.returncode == 0, done.stderr[-4000:]
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return found
+    return run_in_airflow("airflow_answers.py", tmp_path_factory.mktemp("airflow"), page_limit=PAGE_LIMIT)
 
 
 def test_a_task_and_the_rest_api_receive_the_same(received: dict[str, Any]) -> None:

@@ -15,22 +15,18 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import structlog
+from installed_lake import flights as flights, identified as identified, jobs as jobs
 from trigger_rounds import TriggerRounds, as_connection
 
-from airflow_snowpack import hooks
 from airflow_snowpack.store import open_store
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
 
     from airflow.sdk import BaseOperator
 
-    from airflow_snowpack.iceberg import TableName
-    from airflow_snowpack.jobs import Jobs
     from airflow_snowpack.store import Store
-
-TABLE = "demo.flights"
 
 
 @pytest.fixture
@@ -41,33 +37,6 @@ def installation(migrated_sqlite: Path, tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setenv("AIRFLOW__SNOWPACK__STORE_CONN_ID", "test_store")
     monkeypatch.setenv("AIRFLOW__SNOWPACK__HOME", str(tmp_path / "lake"))
     return tmp_path
-
-
-@pytest.fixture
-def jobs(installation: Path) -> Iterator[Jobs]:
-    """The store's jobs, as another process would see them."""
-    with hooks.SnowpackHook() as hook:
-        yield hook.jobs()
-
-
-@pytest.fixture
-def identified(installation: Path) -> Callable[[str], TableName]:
-    """Name a table of the installation's catalog as the operators and commands name it."""
-    return hooks.IcebergCatalogHook().identified
-
-
-@pytest.fixture
-def flights(identified: Callable[[str], TableName]) -> TableName:
-    """A real Iceberg table of six small files."""
-    import pyarrow as pa
-
-    catalog = hooks.IcebergCatalogHook().catalog
-    catalog.create_namespace("demo")
-    rows = pa.table({"month": pa.array([1, 2], pa.int32()), "delay": pa.array([3, 4], pa.int32())})
-    table = catalog.create_table(TABLE, schema=rows.schema)
-    for _ in range(6):
-        table.append(rows)
-    return identified(TABLE)
 
 
 @pytest.fixture

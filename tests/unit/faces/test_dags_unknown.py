@@ -100,7 +100,7 @@ def test_an_airflow_that_cannot_be_reached_fails_no_pass(
 def test_an_airflow_that_answers_slowly_is_given_up_after_two_minutes(answers: list[tuple[int, bytes]]) -> None:
     from airflow_snowpack.hooks.api_client import AirflowRest
 
-    page = [{"uri": "iceberg://lake/db/t", "producing_tasks": [], "scheduled_dags": [], "consuming_tasks": []}] * 100
+    page = [{"id": 1, "uri": "iceberg://lake/db/t", "producing_tasks": [], "scheduled_dags": [], "consuming_tasks": []}] * 100
     answers[:] = [(200, json.dumps({"assets": page, "total_entries": 10_000}).encode())]
     seconds = count(step=14)
 

@@ -53,7 +53,7 @@ def report() -> PassReport:
     counts = {"listed": 1_000, "unchanged": 948}
     ended = STARTED + timedelta(hours=3, minutes=12)
     owner, budget = "snowpack_maintain_fleet/night/plan", Budget(gb_hours=200)
-    planned = Pass("4f1c2d", owner, "lake", "", PassState.ENDED, budget, 4, STARTED, ended_at=ended, counts=counts)
+    planned = Pass("4f1c2d", owner, "lake", "", PassState.ENDED, budget, 4, STARTED, ended, ended_at=ended, counts=counts)
     return PassReport.of(planned, entries, ended)
 
 

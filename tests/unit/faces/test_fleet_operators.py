@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from openlineage_events import extracted
 from scripted_engine import ScriptedEngine
 
 from airflow_snowpack import hooks, operators
@@ -82,13 +83,37 @@ def test_several_tasks_share_a_pass_and_the_last_one_reports(run_operator: Runne
         assert report == {**(kept or {}), "digest": "1 job, none failed, no table sick."}
 
 
-@pytest.mark.usefixtures("flights")
-def test_a_healthy_fleet_starts_no_worker(run_operator: Runner, engines: list[ScriptedEngine], policies: Path) -> None:
+@pytest.mark.usefixtures("flights", "engines")
+def test_the_tasks_of_a_pass_report_its_jobs_to_openlineage(run_operator: Runner, jobs: Jobs) -> None:
+    pytest.importorskip("airflow.providers.openlineage", reason="the provider for OpenLineage is not installed")
+
+    def reported() -> list[tuple[str, str, str, str | None]]:
+        """Each job with its status and what was decided and became of its first action."""
+        facets = extracted(run_operator.instance.task, run_operator.instance).run_facets
+        found = facets["snowpack_maintenance"].jobs
+        first = [each["actions"][0] for each in found]
+        return [(job["jobId"], job["status"], act["verdict"], act.get("outcome")) for job, act in zip(found, first, strict=True)]
+
+    (pass_id,) = run_operator(plan()).xcom
+    (job,) = jobs.list()
+    assert reported() == [(job.job_id, "pending", "run", None)]
+    run_operator(operators.MaintainFleetOperator(task_id="maintain", pass_id=pass_id))
+    assert reported() == [(job.job_id, "completed", "run", "succeeded")]
+    run_operator(operators.ReportFleetOperator(task_id="report", pass_id=pass_id))
+    assert reported() == [(job.job_id, "completed", "run", "succeeded")]
+
+
+def test_a_healthy_fleet_starts_no_worker_and_changes_nothing(
+    run_operator: Runner, engines: list[ScriptedEngine], policies: Path, jobs: Jobs, flights: TableName
+) -> None:
+    catalog = hooks.IcebergCatalogHook().config.load()
+    before = catalog.load_table(flights.identifier).metadata
     policies.write_text(POLICIES.replace("small_files: 4", "small_files: 400"))
     assert run_operator(plan()).xcom == []
     alone = run_operator(operators.MaintainFleetOperator(task_id="maintain_fleet"))
     assert (alone.state, alone.xcom["counts"]["unchanged"]) == ("success", 1)
-    assert engines == []
+    assert (engines, jobs.list()) == ([], [])
+    assert catalog.load_table(flights.identifier).metadata == before
 
 
 @pytest.mark.usefixtures("flights", "engines")

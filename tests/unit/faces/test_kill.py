@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 class IdleEngine:
     server: str | None = None
+    gb_hours: float | None = None
 
     def run(self, job: Job, action: str) -> ActionResult:
         return ActionResult(action, ActionOutcome.SUCCEEDED, "Nothing to do", 0.0)

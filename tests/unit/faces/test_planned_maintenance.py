@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
+import pytest
+
 from airflow_snowpack import hooks, operators
+from airflow_snowpack.maintenance.writers import DagsOfTables, Producer
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    import pytest
     from conftest import Runner
 
     from airflow_snowpack.iceberg import TableName
@@ -67,6 +70,22 @@ def test_a_submitted_plan_has_the_options_of_the_policy(run_operator: Runner, jo
     (job,) = jobs.list()
     assert (job.status, job.priority) == ("pending", 7)
     assert job.options["rewrite_data_files"]["min_input_files"] == 5
+
+
+@pytest.mark.parametrize(("days", "older_than"), [(1, None), (5, "P6DT1H")])
+def test_orphan_files_that_a_running_dag_may_still_commit_stay_without_a_plan_too(
+    run_operator: Runner, jobs: Jobs, flights: TableName, monkeypatch: pytest.MonkeyPatch, days: int, older_than: str | None
+) -> None:
+    running = Producer("ingest", running_since=datetime.now(UTC) - timedelta(days=days, minutes=1))
+    dags = DagsOfTables({flights.asset_uri: (running,)})
+    submit = operators.SubmitMaintenanceOperator(task_id="submit", table="demo.flights", actions=["remove_orphan_files"])
+    monkeypatch.setattr(type(submit), "dags_of_tables", lambda *_: lambda: dags)
+
+    outcome = run_operator(submit)
+
+    assert outcome.state == "success", outcome.error
+    (job,) = jobs.list()
+    assert job.options.get("remove_orphan_files", {}).get("older_than") == older_than
 
 
 def test_the_policies_of_the_dags_folder_decide(

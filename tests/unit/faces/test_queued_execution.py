@@ -26,6 +26,7 @@ class WorkerEngine:
     """Does nothing and says how that ended."""
 
     server: str | None = None
+    gb_hours: float | None = None
 
     def __init__(self, outcome: ActionOutcome = ActionOutcome.SUCCEEDED, *, final: bool = False) -> None:
         self._outcome, self._final = outcome, final
