@@ -109,7 +109,14 @@ ALL = arg("--all", action="store_true", help="Show all of them")
 # tables, locks, audit
 DATABASE = arg("-d", "--database", metavar="DATABASE", help="Only tables of this database")
 SEARCH_TABLES = arg("--search", metavar="TEXT", help="Only tables with this in their name")
-AFTER = arg("--after", metavar="DATABASE.TABLE", help="Only tables whose names come after this one")
+AFTER = arg("--after", metavar="PLACE", help="The next page: what the page before printed; by name, any DATABASE.TABLE")
+TABLE_ORDER = arg(
+    "--order", choices=("name", "need"), default="name", help="By name (the default), or those that need maintenance most first"
+)
+SHOW_TABLES = arg(
+    "--show", choices=("failed", "never", "running"),
+    help="Only tables whose last job failed, that were never maintained, or whose job waits or runs",
+)  # fmt: skip
 ASSESSED_TABLES = arg(
     "tables", metavar="DATABASE.TABLE", nargs="*", help="The tables, without their catalog; without any, all of the catalog"
 )

@@ -20,7 +20,7 @@ from functools import cached_property, wraps
 from typing import TYPE_CHECKING
 
 from airflow_snowpack.cli.errors import NoAirflow
-from airflow_snowpack.cli.values import find_job
+from airflow_snowpack.cli.values import find
 from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.exit_code import ExitCode, code_of
 from airflow_snowpack.hooks.api_client import AirflowRest
@@ -45,8 +45,6 @@ if TYPE_CHECKING:
     from airflow_snowpack.jobs import Job, Jobs
     from airflow_snowpack.maintenance.planning import Planner
     from airflow_snowpack.maintenance.policies import Policies
-    from airflow_snowpack.maintenance.removals.records import Removals
-    from airflow_snowpack.runners.images import ImageBuilds, ImageRecords
     from airflow_snowpack.scheduling import RegisteredRuns, Schedules
     from airflow_snowpack.store import Actor, AuditTrail
     from airflow_snowpack.store.signs_of_life import Role
@@ -116,24 +114,6 @@ class CommandContext:
         return self._hook.interim()
 
     @property
-    def image_builds(self) -> ImageBuilds:
-        """The images that workers build, with the builder of this machine.
-
-        :raises ConnectionNotFound, UnsuitableConnection, IncompleteConnection: from the registry's Airflow connection.
-        """
-        return self._hook.installation.image_builds
-
-    @property
-    def removals(self) -> Removals:
-        """The lists of files and snapshots that are deleted after an approval."""
-        return self._hook.installation.removals
-
-    @property
-    def image_records(self) -> ImageRecords:
-        """The records of images."""
-        return self._hook.installation.image_records
-
-    @property
     def policies(self) -> Policies:
         """The policies of maintenance, from the file of the setting.
 
@@ -191,7 +171,7 @@ class CommandContext:
         :raises JobNotFound: there is none.
         :raises AmbiguousId, UsageProblem: there are several, or the text is too short.
         """
-        return find_job(self.jobs, given)
+        return find(self.jobs.get, self.jobs.ids_beginning, given, "a job id")
 
 
 @contextmanager

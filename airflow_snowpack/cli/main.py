@@ -56,9 +56,9 @@ JOBS = (
 )  # fmt: skip
 
 TABLES = (
-    command("list", "tables.list_tables", "List the catalog's tables, their last jobs and their next steps",
-            a.DATABASE, a.SEARCH_TABLES, a.AFTER, a.LIMIT, a.CATALOG_CONN_ID, a.OUTPUT,
-            example="tables list --database demo"),
+    command("list", "tables.list_tables", "List the catalog's tables, their scores, last jobs and next steps",
+            a.DATABASE, a.SEARCH_TABLES, a.SHOW_TABLES, a.TABLE_ORDER, a.AFTER, a.LIMIT, a.CATALOG_CONN_ID, a.OUTPUT,
+            example="tables list --database demo --order need"),
     command("show", "tables.show", "Show the health of a table, from its metadata", a.TABLE, a.CATALOG_CONN_ID, a.OUTPUT,
             example="tables show demo.flights"),
     command("plan", "plan.plan", "Show which actions tables need now and why, what those take, and why the others are skipped",

@@ -1,6 +1,6 @@
 """A progress line on stderr: on a terminal alone, and never in a file or a log.
 
-with ProgressLine(total) as line:
+with ProgressLine("tables", total) as line:
     line.show(3, "demo.flights")
 """
 
@@ -27,8 +27,9 @@ class ProgressLine:
     :param noun: the things, in the plural.
     """
 
-    def __init__(self, noun: str) -> None:
+    def __init__(self, noun: str, total: int) -> None:
         self._noun = noun
+        self._total = total
         self._shows = sys.stderr.isatty()
         self._started = time.monotonic()
         self._drawn_at = 0.0
@@ -43,12 +44,12 @@ class ProgressLine:
             sys.stderr.write("\r")
             sys.stderr.flush()
 
-    def show(self, done: int, total: int, latest: str) -> None:
+    def show(self, done: int, latest: str) -> None:
         """Redraw the line, at most ten times a second.
 
         :param latest: what was done last.
         """
-        now = time.monotonic()
+        now, total = time.monotonic(), self._total
         if not self._shows or (done < total and now - self._drawn_at < REDRAW_S):
             return
         self._drawn_at = now

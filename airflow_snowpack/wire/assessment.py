@@ -8,16 +8,9 @@ from airflow_snowpack.humanize import size
 from airflow_snowpack.maintenance.assessment import TableAssessment
 from airflow_snowpack.maintenance.assessment.model import State
 from airflow_snowpack.wire.listing import Column, Listing
+from airflow_snowpack.wire.plan import EstimateShape
 from airflow_snowpack.wire.shape import From, Moment, Shape
-
-
-class ScorePartShape(Shape):
-    """A part of a score."""
-
-    name: str
-    points: int
-    of: int
-    evidence: str
+from airflow_snowpack.wire.table import LeftOutShape, ScorePartShape
 
 
 class NeededActionShape(Shape):
@@ -25,7 +18,7 @@ class NeededActionShape(Shape):
 
     action: str
     evidence: str
-    estimate: Annotated[dict[str, float], From(lambda need: need.estimate.to_json())]
+    estimate: EstimateShape
 
 
 class TableAssessmentShape(Shape):
@@ -43,18 +36,11 @@ class TableAssessmentShape(Shape):
     planning_saved: float = Field(
         description="The share of the files and manifests that a query over the whole table plans with, from 0 to 1."
     )
-    bytes_freed: int
-    bytes_rewritten: int
+    bytes_freed: Annotated[int, From("estimate.bytes_freed")]
+    bytes_rewritten: Annotated[int, From("estimate.bytes_rewritten")]
     needs: list[NeededActionShape]
     blockers: list[str]
     problem: str | None = Field(description="Why the table cannot be read.")
-
-
-class LeftOutTableShape(Shape):
-    """A table or namespace that was not assessed."""
-
-    name: str
-    reason: str
 
 
 class AssessmentShape(Shape):
@@ -64,7 +50,7 @@ class AssessmentShape(Shape):
     made_at: Moment
     tables: Annotated[list[TableAssessmentShape], From("rows")]
     left_out: Annotated[
-        list[LeftOutTableShape], From(lambda found: [{"name": name, "reason": why} for name, why in found.left_out.items()])
+        list[LeftOutShape], From(lambda found: [{"name": name, "reason": why} for name, why in found.left_out.items()])
     ]
 
 
@@ -82,8 +68,8 @@ ASSESSED: Listing[TableAssessment] = Listing(
         Column("score", "score", style=_score_style),
         Column("wrong", lambda row: "; ".join(row.wrong), lambda row: row.wrong[0] if row.wrong else ""),
         Column("saves", lambda row: ", ".join(row.savings)),
-        Column("rewritten", "bytes_rewritten", lambda row: size(row.bytes_rewritten)),
-        Column("blocked by", lambda row: "; ".join(row.blockers), lambda row: "; ".join(row.blockers)),
+        Column("rewritten", "estimate.bytes_rewritten", lambda row: size(row.estimate.bytes_rewritten)),
+        Column("blocked by", lambda row: "; ".join(row.blockers)),
     ),
 )
 UNREADABLE: Listing[TableAssessment] = Listing(

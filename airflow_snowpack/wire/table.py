@@ -7,10 +7,11 @@ from pydantic import Field
 from airflow_snowpack.humanize import short_id, size
 from airflow_snowpack.iceberg import PartitionHealth
 from airflow_snowpack.iceberg.health import ScorePart, score
-from airflow_snowpack.jobs import TableExplanation
+from airflow_snowpack.inventory import Condition
+from airflow_snowpack.maintenance.table_list import ListedTable
 from airflow_snowpack.wire.job import JobShape, status_style
 from airflow_snowpack.wire.listing import Column, Listing
-from airflow_snowpack.wire.shape import Database, From, Level, Moment, Shape
+from airflow_snowpack.wire.shape import Body, Database, From, Level, Moment, Shape
 
 WORST_PARTITIONS = 10
 
@@ -23,6 +24,15 @@ class TableShape(Shape):
     next_step: Annotated[str, From(lambda explained: str(explained.next_step))]
     last_job: Annotated[JobShape | None, From("last")]
     locked_by: Annotated[str | None, From(lambda explained: explained.lock and explained.lock.holder)]
+
+
+class ListedTableShape(TableShape):
+    """A table in the list."""
+
+    score: int | None = Field(description="From 0 (sick) to 100 (healthy), by its stored health; null if none is stored.")
+    condition: Condition
+    problem: str | None = Field(description="Why its metadata could not be read.")
+    read_at: Moment = Field(description="When its metadata was last read.")
 
 
 class LeftOutShape(Shape):
@@ -49,9 +59,9 @@ class InventoryCountShape(InventoryShape):
 
 
 class TablesShape(InventoryShape):
-    """Tables by name."""
+    """A page of the tables."""
 
-    tables: list[TableShape]
+    tables: list[ListedTableShape]
     next: str | None = Field(description="The `after` of the next page.")
 
 
@@ -121,31 +131,43 @@ class TableHealthShape(TableShape):
     problem: str | None = Field(description="Why there are no metrics.")
 
 
-def _last_job(explained: TableExplanation) -> object:
-    job = explained.last
+def _encode(listed: ListedTable) -> Body:
+    about = listed.scored
+    given = {"score": about.score, "condition": about.condition, "problem": about.problem, "read_at": about.read_at}
+    return ListedTableShape.encode(listed.explained, **given)
+
+
+def _score(listed: ListedTable) -> object:
+    score, condition = listed.scored.score, listed.scored.condition
+    return condition.replace("_", " ") if score is None else score
+
+
+def _last_job(listed: ListedTable) -> object:
+    job = listed.explained.last
     return "never" if job is None else (job.status, job.completed_at or job.started_at or job.submitted_at)
 
 
-def _locked_by(explained: TableExplanation) -> str | None:
-    lock, last = explained.lock, explained.last
+def _locked_by(listed: ListedTable) -> str | None:
+    lock, last = listed.explained.lock, listed.explained.last
     if lock is None:
         return None
     return f"job {short_id(lock.holder)}" if last is not None and lock.holder == last.job_id else lock.holder
 
 
-TABLES: Listing[TableExplanation] = Listing(
+TABLES: Listing[ListedTable] = Listing(
     "tables",
-    TableShape.encode,
+    _encode,
     (
-        Column("table", "table.dotted"),
+        Column("table", "scored.table.dotted"),
+        Column("score", "scored.score", _score),
         Column(
             "last job",
-            lambda explained: explained.last and explained.last.status,
+            lambda listed: listed.explained.last and listed.explained.last.status,
             _last_job,
-            style=lambda explained: "dim" if explained.last is None else status_style(explained.last),
+            style=lambda listed: "dim" if listed.explained.last is None else status_style(listed.explained.last),
         ),
-        Column("locked by", lambda explained: explained.lock and explained.lock.holder, _locked_by),
-        Column("next step", lambda explained: str(explained.next_step)),
+        Column("locked by", lambda listed: listed.explained.lock and listed.explained.lock.holder, _locked_by),
+        Column("next step", lambda listed: str(listed.explained.next_step)),
     ),
 )
 PARTITIONS: Listing[PartitionHealth] = Listing(

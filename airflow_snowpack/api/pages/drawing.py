@@ -8,15 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
+from math import ceil
 
 from airflow_snowpack.api.pages.charts import HEIGHT, RIGHT, TOP, WIDTH, Chart, rounded_up
 from airflow_snowpack.humanize import number, size
 
-LEFT, BELOW = 62, 22
+LEFT, BELOW = 62, 32
 LEAST = 1.0
 """What is not zero can be seen."""
 LABELS = 8
+DATE_WIDTH, TIME_WIDTH, CHARACTER = 66, 130, 7
+"""The room of a label below the axis, and of one character."""
 GAP, WIDEST = 4, 160.0
 MIB = 1024**2
 
@@ -44,6 +47,7 @@ class ColumnChart(Chart):
     """A column for each value."""
 
     left: int = LEFT
+    base: int = HEIGHT - BELOW
     columns: tuple[Column, ...]
 
 
@@ -76,31 +80,36 @@ class LineChart(Chart):
     """
 
     left: int = LEFT
+    base: int = HEIGHT - BELOW
     lines: tuple[Line, ...]
-    ticks: tuple[tuple[datetime, float], ...]
+    ticks: tuple[tuple[str, float], ...]
 
 
-def column_chart(values: Sequence[tuple[str, float, str]]) -> ColumnChart:
-    """Draw labels, values and tooltips as columns."""
+def column_chart(values: Sequence[tuple[str, float, str]], *, width: int = WIDTH) -> ColumnChart:
+    """Draw labels, values and tooltips as columns.
+
+    :param width: of the drawing; a narrow one keeps its labels readable in a narrow place.
+    """
     y, levels = _axis(max((value for _, value, _ in values), default=0))
-    step = (WIDTH - LEFT - RIGHT) / max(len(values), 1)
-    width = min(step - GAP, WIDEST)
+    step = (width - LEFT - RIGHT) / max(len(values), 1)
+    wide = min(step - GAP, WIDEST)
+    labelled = ceil(CHARACTER * max((len(label) for label, _, _ in values), default=0) / step) or 1
     columns = tuple(
-        Column(label, title, round(LEFT + step * (i + 0.5) - width / 2, 1), round(width, 1), y(value))
+        Column("" if i % labelled else label, title, round(LEFT + step * (i + 0.5) - wide / 2, 1), round(wide, 1), y(value))
         for i, (label, value, title) in enumerate(values)
     )
-    return ColumnChart(levels=levels, columns=columns)
+    return ColumnChart(levels=levels, columns=columns, width=width, right=width - RIGHT)
 
 
-def line_chart(series: Sequence[Series]) -> LineChart:
-    """Draw series over the time that they have together; at least one of them has a point."""
+def line_chart(series: Sequence[Series], *, width: int = WIDTH) -> LineChart:
+    """Draw series over the time that they have together; at least one of them has a point. ``width`` as for columns."""
     moments = [at for each in series for at, _ in each.points]
     first, last = min(moments), max(moments)
     span = (last - first).total_seconds() or 1.0
     height, levels = _axis(max(value for each in series for _, value in each.points))
 
     def x(at: datetime) -> float:
-        return round(LEFT + (WIDTH - LEFT - RIGHT) * (at - first).total_seconds() / span, 1)
+        return round(LEFT + (width - LEFT - RIGHT) * (at - first).total_seconds() / span, 1)
 
     def y(value: float) -> float:
         return round(HEIGHT - BELOW - height(value), 1)
@@ -108,11 +117,15 @@ def line_chart(series: Sequence[Series]) -> LineChart:
     def path(points: Sequence[tuple[datetime, float]]) -> str:
         (start, value), *rest = points
         steps = (f"H{x(at)}V{y(following)}" for at, following in rest)
-        return f"M{x(start)} {y(value)}{''.join(steps)}H{WIDTH - RIGHT}"
+        return f"M{x(start)} {y(value)}{''.join(steps)}H{width - RIGHT}"
 
     lines = tuple(Line(each.label, each.tone, path(each.points)) for each in series if each.points)
-    ticks = tuple((first + (last - first) * i / LABELS, x(first + (last - first) * i / LABELS)) for i in range(LABELS))
-    return LineChart(levels=levels, lines=lines, ticks=ticks)
+    # Dates alone where there are as many of them as labels.
+    form, room = ("%b %d", DATE_WIDTH) if last - first >= timedelta(days=LABELS) else ("%b %d %H:%M", TIME_WIDTH)
+    labels = min(LABELS, (width - LEFT - RIGHT) // room) if last > first else 1
+    moments = [first + (last - first) * i / labels for i in range(labels)]
+    ticks = tuple((at.strftime(form), x(at)) for at in moments)
+    return LineChart(levels=levels, lines=lines, ticks=ticks, width=width, right=width - RIGHT)
 
 
 def _axis(most: float) -> tuple[Callable[[float], float], tuple[tuple[int, float], ...]]:
@@ -131,12 +144,13 @@ def counted(label: str, count: int, noun: str) -> tuple[str, float, str]:
     return label, count, f"{label}: {number(count)} {noun}"
 
 
-def size_chart(file_sizes: Sequence[int]) -> ColumnChart:
+def size_chart(file_sizes: Sequence[int], *, width: int = WIDTH) -> ColumnChart:
     """Draw how many data files there are by size.
 
     :param file_sizes: as :attr:`TableHealth.file_sizes` has them.
     """
-    return column_chart([counted(size_range(place), count, "data files") for place, count in enumerate(file_sizes)])
+    sizes = [counted(size_range(place), count, "data files") for place, count in enumerate(file_sizes)]
+    return column_chart(sizes, width=width)
 
 
 def size_range(place: int) -> str:

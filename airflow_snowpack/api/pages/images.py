@@ -34,17 +34,14 @@ router = APIRouter(route_class=PageRoute)
 
 @router.get("/images")
 def images(page: Here) -> HTMLResponse:
-    asked = {"state": page.choice("state", list(ImageState))}
-    records, state = page.services.installation.image_records, ImageState(asked["state"]) if asked["state"] else None
-    found = page.listed(lambda cursor: records.list(limit=PAGE, cursor=cursor, state=state))
-    return page.render(
+    records = page.services.installation.image_records
+    return page.render_states(
         "images.html",
         "Images",
-        asked,
-        images=[(image, explain(image, records.policy, page.now, "It"), build_time(image)) for image in found.items],
-        next=found.next,
-        cursor=page.asked("cursor"),
-        states=list(ImageState),
+        ImageState,
+        lambda cursor, state: records.list(limit=PAGE, cursor=cursor, state=state),
+        explained=lambda image: explain(image, records.policy, page.now, "It"),
+        build_time=build_time,
         tones=TONES,
         short=SHORT,
         host_of=host_of,

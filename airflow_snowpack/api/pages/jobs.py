@@ -12,11 +12,14 @@ from airflow_snowpack.api.pages.job_query import PERIODS, JobQuery
 from airflow_snowpack.api.pages.navigation import task_link
 from airflow_snowpack.api.pages.operations import WORDS
 from airflow_snowpack.api.pages.page import Here, PageRoute
+from airflow_snowpack.api.pages.table import work
 from airflow_snowpack.api.pages.tables import did
 from airflow_snowpack.api.pages.timeline import spans, steps
 from airflow_snowpack.api.parameters import JobId
 from airflow_snowpack.jobs import MAX_EXAMINED, Job, JobCounts, JobPage, JobStatus, QueuePlace, explain
+from airflow_snowpack.jobs.action_history import Outcome
 from airflow_snowpack.store import AuditTrail
+from airflow_snowpack.wire.job import plan_of
 
 router = APIRouter(route_class=PageRoute)
 
@@ -103,6 +106,9 @@ def job(page: Here, job_id: JobId) -> HTMLResponse:
         "job.html",
         f"Job {job_id[:8]} · {found.table.dotted}",
         job=found,
+        plan=plan_of(found),
+        outcomes={result.action: Outcome.of(result) for result in found.results} if not found.dry_run else None,
+        work=work,
         explanation=explain(reader, found),
         place=reader.places([job_id]).get(job_id),
         progress=progress(found),

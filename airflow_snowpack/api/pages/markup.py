@@ -11,22 +11,18 @@ from functools import cache
 from hashlib import sha256
 from importlib.resources import files
 
-from jinja2 import Environment, PackageLoader, StrictUndefined, Template
+from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup
 
 from airflow_snowpack import humanize
 
 
 @cache
-def _environment() -> Environment:
-    environment = Environment(
-        loader=PackageLoader("airflow_snowpack.api.pages"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters |= {
+def environment(*packages: str) -> Environment:
+    """Return the environment of the templates of these packages; of two with one name, that of the first package."""
+    loader = ChoiceLoader([PackageLoader(package) for package in packages])
+    made = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    made.filters |= {
         "number": humanize.number,
         "counted": humanize.plural,
         "size": humanize.size,
@@ -38,12 +34,12 @@ def _environment() -> Environment:
         "sentence": sentence,
         "plain_action": plain_action,
     }
-    return environment
+    return made
 
 
 def template(name: str) -> Template:
     """The template of this name, compiled once."""
-    return _environment().get_template(name)
+    return environment("airflow_snowpack.api.pages").get_template(name)
 
 
 @cache

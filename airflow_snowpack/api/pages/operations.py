@@ -6,10 +6,11 @@ from fastapi import APIRouter
 from fastapi.responses import HTMLResponse
 
 from airflow_snowpack.api.pages.charts import queue_chart
-from airflow_snowpack.api.pages.page import Here, Page, PageRoute, search_pages
+from airflow_snowpack.api.pages.page import Here, Page, PageRoute
 from airflow_snowpack.humanize import ID
 from airflow_snowpack.jobs import Job, JobNotFound, QueueSample, TableLock
 from airflow_snowpack.store import AuditEntry, AuditTrail
+from airflow_snowpack.store.paging import search_pages
 from airflow_snowpack.wire.operations import locked_by_job
 
 PERIOD = timedelta(days=1)
@@ -114,7 +115,15 @@ def audit(page: Here) -> HTMLResponse:
         "audit.html",
         "Audit trail",
         asked,
-        trail=search_pages(lambda place: trail.latest(PAGE + 1, place), lambda entry: entry.id, fits, before, PAGE, LOOKED_AT),
+        trail=search_pages(
+            lambda place, limit: trail.latest(limit, place),
+            lambda entry: entry.id,
+            fits,
+            after=before,
+            limit=PAGE,
+            batch=PAGE,
+            at_most=LOOKED_AT,
+        ),
         before=before,
         words=WORDS,
         is_job=ID.fullmatch,

@@ -8,10 +8,11 @@ The invariant: a browser that requests a page gets a page, also for errors, and 
 """
 
 import json
-from collections.abc import Callable, Container, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Container, Coroutine, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Annotated, Any, Generic, TypeVar
+from enum import StrEnum
+from typing import Annotated, Any, TypeVar
 from urllib.parse import urlencode
 
 from fastapi import Depends, Request, Response
@@ -25,10 +26,10 @@ from airflow_snowpack.api.problems import problem_of
 from airflow_snowpack.api.roles import read_roles
 from airflow_snowpack.api.routing import Threaded
 from airflow_snowpack.api.services import Open, Services
-from airflow_snowpack.store import InvalidCursor
+from airflow_snowpack.store import InvalidCursor, Page as ListPage
 
 T = TypeVar("T")
-Place = TypeVar("Place")
+State = TypeVar("State", bound=StrEnum)
 
 LONGEST = 500
 """Characters of a parameter."""
@@ -72,6 +73,18 @@ class Page:
         except InvalidCursor:
             return read(None)
 
+    def render_states(
+        self, name: str, title: str, states: type[State], read: Callable[[str | None, State | None], ListPage[Any]], **values: Any
+    ) -> HTMLResponse:
+        """Return the page of a list that the address narrows to a state.
+
+        :param read: returns the page of the list that begins at a cursor, of one state or of all.
+        """
+        asked = {"state": self.choice("state", list(states))}
+        found = self.listed(lambda cursor: read(cursor, states(asked["state"]) if asked["state"] else None))
+        values |= {"items": found.items, "next": found.next, "cursor": self.asked("cursor"), "states": list(states)}
+        return self.render(name, title, asked, **values)
+
     @property
     def airflow(self) -> str | None:
         """Where the Airflow around this app is, if there is one."""
@@ -96,45 +109,6 @@ async def _page(request: Request, user: Reader, services: Open) -> Page:
 
 
 Here = Annotated[Page, Depends(_page)]
-
-
-@dataclass(frozen=True, slots=True)
-class Found(Generic[T, Place]):
-    """A page of a list that was searched.
-
-    :param next: the place after which the next page begins; ``None`` when there is none.
-    :param looked_at: how many entries were searched.
-    """
-
-    items: tuple[T, ...]
-    next: Place | None
-    looked_at: int
-
-
-def search_pages(
-    read: Callable[[Place | None], Sequence[T]],
-    place_of: Callable[[T], Place],
-    fits: Callable[[T], bool],
-    after: Place | None,
-    page: int,
-    at_most: int,
-) -> Found[T, Place]:
-    """Search a list until a page is full, but not for ever.
-
-    :param read: returns the ``page + 1`` entries after a place.
-    """
-    chosen: list[T] = []
-    looked_at, more = 0, True
-    while more and looked_at < at_most:
-        entries = read(after)
-        more = len(entries) > page
-        for entry in entries[:page]:
-            looked_at, after = looked_at + 1, place_of(entry)
-            if fits(entry):
-                chosen.append(entry)
-            if len(chosen) == page:
-                return Found(tuple(chosen), after if more or entry is not entries[-1] else None, looked_at)
-    return Found(tuple(chosen), after if more else None, looked_at)
 
 
 class PageRoute(Threaded):

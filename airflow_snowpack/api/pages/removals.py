@@ -37,17 +37,12 @@ router = APIRouter(route_class=PageRoute)
 
 @router.get("/removals")
 def removals(page: Here) -> HTMLResponse:
-    asked = {"state": page.choice("state", list(RemovalState))}
-    records, state = page.services.installation.removals, RemovalState(asked["state"]) if asked["state"] else None
-    found = page.listed(lambda cursor: records.list(limit=PAGE, cursor=cursor, state=state))
-    return page.render(
+    records = page.services.installation.removals
+    return page.render_states(
         "removals.html",
         "Removals",
-        asked,
-        removals=found.items,
-        next=found.next,
-        cursor=page.asked("cursor"),
-        states=list(RemovalState),
+        RemovalState,
+        lambda cursor, state: records.list(limit=PAGE, cursor=cursor, state=state),
         tones=TONES,
         short=SHORT_ID,
     )

@@ -19,6 +19,7 @@ from airflow_snowpack.humanize import duration, plural, size
 from airflow_snowpack.iceberg import TableHealth, TableName, TableNotFound
 from airflow_snowpack.inventory import Condition, HealthPoint
 from airflow_snowpack.jobs import PRIORITIES, JobFilter, explain_tables
+from airflow_snowpack.jobs.action_history import Outcome
 from airflow_snowpack.lineage.graph import Lineage, LineageGraph
 from airflow_snowpack.maintenance.fleet import EntryState, PassEntry
 from airflow_snowpack.maintenance.planning import Estimate, TablePlan
@@ -28,6 +29,8 @@ from airflow_snowpack.maintenance.policies import InvalidPolicies, PoliciesNotFo
 TREND_DAYS = 30
 PARTITIONS = 10
 JOBS = 8
+CHART_WIDTH = 600
+"""Of a chart that has one column of the page."""
 
 router = APIRouter(route_class=PageRoute)
 
@@ -54,8 +57,8 @@ def table(page: Here, name: NamedTable) -> HTMLResponse:
         health=health,
         score=record.score if record else None,
         condition=Condition.of(record.score.total if record and record.score else None, record.problem if record else None),
-        sizes=size_chart(health.file_sizes) if health and health.data_files else None,
-        score_trend=line_chart([_series("score", "running", history)]) if history else None,
+        sizes=size_chart(health.file_sizes, width=CHART_WIDTH) if health and health.data_files else None,
+        score_trend=line_chart([_series("score", "running", history)], width=CHART_WIDTH) if history else None,
         files_trend=_files_trend(history) if history else None,
         points=list(reversed(history)),
         partitions=[each for each in health.partitions if each.label][:PARTITIONS] if health else [],
@@ -106,16 +109,16 @@ def _waits(page: Page, name: TableName) -> PassEntry | None:
     return entry if entry is not None and entry.state is EntryState.WAITING else None
 
 
-def work(estimate: Estimate) -> str:
-    """What an action takes, in a line."""
-    removed = estimate.files_removed - estimate.files_added
+def work(amount: Estimate | Outcome) -> str:
+    """What an action takes by estimate, or took, in a line."""
+    removed, freed = amount.files_removed - amount.files_added, amount.bytes_freed if isinstance(amount, Estimate) else 0
     parts = [
         f"{plural(removed, 'file')} fewer" if removed > 0 else "",
-        f"{size(estimate.bytes_rewritten)} rewritten" if estimate.bytes_rewritten else "",
-        f"{size(estimate.bytes_freed)} freed" if estimate.bytes_freed else "",
-        f"{plural(estimate.snapshots_expired, 'snapshot')} expired" if estimate.snapshots_expired else "",
-        f"about {duration(estimate.seconds)}",
-        f"{estimate.gb_hours:.2f} GB·h" if estimate.gb_hours >= 0.005 else "",
+        f"{size(amount.bytes_rewritten)} rewritten" if amount.bytes_rewritten else "",
+        f"{size(freed)} freed" if freed else "",
+        f"{plural(amount.snapshots_expired, 'snapshot')} expired" if amount.snapshots_expired else "",
+        f"about {duration(amount.seconds)}" if isinstance(amount, Estimate) else duration(amount.seconds),
+        f"{amount.gb_hours:.2f} GB·h" if amount.gb_hours and amount.gb_hours >= 0.005 else "",
     ]
     return ", ".join(part for part in parts if part)
 
@@ -127,7 +130,7 @@ def _series(label: str, tone: str, history: Sequence[HealthPoint]) -> Series:
 
 def _files_trend(history: Sequence[HealthPoint]) -> LineChart:
     tones = {"data files": "running", "small files": "waiting", "delete files": "deletes"}
-    return line_chart([_series(label, tone, history) for label, tone in tones.items()])
+    return line_chart([_series(label, tone, history) for label, tone in tones.items()], width=CHART_WIDTH)
 
 
 def _neighbours(graph: LineageGraph, depth: int) -> list[str]:

@@ -1,60 +1,28 @@
 """The page of tables, those that need maintenance most first: each with its score, last job, next step and lock."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import datetime
-from functools import partial
 
 from fastapi import APIRouter
 from fastapi.responses import HTMLResponse
 
-from airflow_snowpack.api.pages.page import Found, Here, PageRoute, search_pages
-from airflow_snowpack.inventory import TableScore, TableScores
-from airflow_snowpack.jobs import PRIORITIES, Job, JobStatus, TableExplanation, explain_tables
+from airflow_snowpack.api.pages.page import Here, PageRoute
+from airflow_snowpack.jobs import PRIORITIES, Job, JobStatus, TableExplanation
 from airflow_snowpack.maintenance import Action
+from airflow_snowpack.maintenance.table_list import Order, Show, list_tables
 
 PAGE = 50
-LOOKED_AT = 500
-"""How many tables one request searches at most."""
 STALE_AFTER_S = 600
 
-Fits = Callable[[TableExplanation], bool]
-SHOWN: dict[str, tuple[str, Fits]] = {
-    "": ("All", lambda each: True),
-    "failed": ("Last job failed", lambda each: each.last is not None and each.last.status is JobStatus.FAILED),
-    "never": ("Never maintained", lambda each: each.last is None),
-    "running": ("Waiting or running", lambda each: each.last is not None and not each.last.status.is_terminal),
-}
-
-ORDERS = {"": "Need", "name": "Name"}
+SHOWN = {"": "All", Show.FAILED: "Last job failed", Show.NEVER: "Never maintained", Show.RUNNING: "Waiting or running"}
+ORDERS = {"": "Need", Order.NAME: "Name"}
 
 router = APIRouter(route_class=PageRoute)
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """A table in the list."""
-
-    explained: TableExplanation
-    score: TableScore
 
 
 @router.get("/tables")
 def tables(page: Here) -> HTMLResponse:
     asked = page.filter("database", "search") | {"show": page.choice("show", SHOWN), "order": page.choice("order", ORDERS)}
-    services, by_name = page.services, asked["order"] == "name"
-    scores, fits = TableScores(services.jobs.store, services.inventory), SHOWN[asked["show"]][1]
-
-    def read(cursor: str | None) -> list[Row]:
-        which = {"database": asked["database"] or None, "search": asked["search"] or None}
-        found = scores.page(**which, by_name=by_name, cursor=cursor, limit=PAGE + 1).items
-        explained = explain_tables(services.jobs, [each.table for each in found])
-        return [Row(explained[each.table], each) for each in found]
-
-    def search(cursor: str | None) -> Found[Row, str]:
-        place_of = partial(scores.cursor_after, by_name=by_name)
-        return search_pages(read, lambda row: place_of(row.score), lambda row: fits(row.explained), cursor, PAGE, LOOKED_AT)
-
+    services = page.services
     state = services.inventory.state()
     return page.render(
         "tables.html",
@@ -62,10 +30,22 @@ def tables(page: Here) -> HTMLResponse:
         asked,
         state=state,
         stale=state.refreshed_at is not None and (page.now - state.refreshed_at).total_seconds() > STALE_AFTER_S,
-        found=page.listed(search, "after"),
+        found=page.listed(
+            lambda after: list_tables(
+                services.jobs,
+                services.inventory,
+                database=asked["database"] or None,
+                search=asked["search"] or None,
+                show=Show(asked["show"]) if asked["show"] else None,
+                order=Order(asked["order"] or Order.NEED),
+                after=after,
+                limit=PAGE,
+            ),
+            "after",
+        ),
         after=page.asked("after"),
         orders=list(ORDERS.items()),
-        shown=[(value, label) for value, (label, _) in SHOWN.items()],
+        shown=list(SHOWN.items()),
         actions=services.order,
         priorities=PRIORITIES,
         suggested=suggested,

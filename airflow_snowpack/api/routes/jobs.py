@@ -87,7 +87,7 @@ class Submitter:
                 self._require(name)
                 if request.is_auto:
                     request = self._planned(request)
-                elif not body.dry_run:
+                if not body.dry_run:
                     self._check_options(request)
         if before is not None:
             refuse_if_draining(self._services.jobs)

@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Query
 from fastapi.responses import JSONResponse
 
 from airflow_snowpack.api.openapi import documented
@@ -12,7 +12,8 @@ from airflow_snowpack.api.routing import Strict
 from airflow_snowpack.api.services import Acting, Open, Services
 from airflow_snowpack.iceberg import CatalogUnreachable, TableHealth, TableName, TableUnreadable, load_table
 from airflow_snowpack.jobs import explain_tables
-from airflow_snowpack.wire.listing import cut
+from airflow_snowpack.maintenance import table_list
+from airflow_snowpack.maintenance.table_list import Order, Show
 from airflow_snowpack.wire.plan import PlanShape
 from airflow_snowpack.wire.shape import seconds_since
 from airflow_snowpack.wire.table import TABLES, InventoryCountShape, InventoryShape, TableHealthShape, TablesShape
@@ -20,21 +21,30 @@ from airflow_snowpack.wire.table import TABLES, InventoryCountShape, InventorySh
 router = APIRouter(route_class=Strict, tags=["tables"])
 
 
-@router.get("/tables", **documented("list_tables", "List tables by name", TablesShape))
+@router.get("/tables", **documented("list_tables", "List tables", TablesShape))
 def list_tables(
     services: Open,
     database: Annotated[str | None, text_parameter("Of this database.")] = None,
     search: Annotated[str | None, text_parameter("Part of `database.table_name`.")] = None,
-    after: Annotated[str | None, text_parameter("Only tables after this `database.table_name`: the next page.")] = None,
+    show: Annotated[
+        Show | None,
+        Query(description="Only tables whose last job failed, that were never maintained, or whose job waits or runs."),
+    ] = None,
+    order: Annotated[Order, Query(description="By name, or those that need maintenance most first.")] = Order.NAME,
+    after: Annotated[
+        str | None, text_parameter("The `next` of the page before. By name, only tables after this `database.table_name`.")
+    ] = None,
     limit: Limit = 100,
 ) -> JSONResponse:
-    """From the last listing of the catalog, with its age."""
+    """From the last listing of the catalog, with its age, and from stored health. A page with `show` may have fewer tables than
+    `limit` although `next` is not null."""
     inventory, jobs = services.inventory, services.jobs
-    found = inventory.tables(database=database, search=search, after=after, limit=limit + 1)
-    shown, after = cut(found, limit, lambda table: table.dotted)
+    found = table_list.list_tables(
+        jobs, inventory, database=database, search=search, show=show, order=order, after=after, limit=limit
+    )
     state = inventory.state()
     age = InventoryShape.encode(state, age_seconds=seconds_since(state.refreshed_at, jobs.store.clock()))
-    return JSONResponse(TABLES.page([*explain_tables(jobs, shown).values()], after, **age))
+    return JSONResponse(TABLES.page(found.items, found.next, **age))
 
 
 @router.post("/tables/refresh", **documented("refresh_tables", "List the catalog again", InventoryCountShape))
@@ -62,8 +72,9 @@ def get(name: NamedTable, services: Open) -> JSONResponse:
     "/tables/{database:name}/{table:name}/plan", **documented("get_table_plan", "Get the plan of a table", PlanShape, 404)
 )
 def get_plan(name: NamedTable, services: Open) -> JSONResponse:
-    """Returns which actions the table needs now and why, what those take, and why the others are skipped. The metadata is read
-    only if the table has changed since its health was stored."""
+    """Returns which actions the table needs now and why, what those take, and why the others are skipped. DAGs that write to the
+    table, for which a task or a pass may wait, are left out. The metadata is read only if the table has changed since its health
+    was stored."""
     inventory, planner = services.inventory, services.planner()
     services.ask_catalog(lambda: inventory.require(name))
     plan = services.ask_catalog(lambda: planner.plan(load_table(inventory.catalog(), name), name))
@@ -71,8 +82,8 @@ def get_plan(name: NamedTable, services: Open) -> JSONResponse:
 
 
 def _health(services: Services, name: TableName) -> tuple[TableHealth | None, str | None]:
-    inventory, records = services.inventory, services.installation.health_records
+    inventory, installation = services.inventory, services.installation
     try:
-        return services.ask_catalog(lambda: records.read(name, load_table(inventory.catalog(), name))), None
+        return services.ask_catalog(lambda: installation.read_health(name, load_table(inventory.catalog(), name))), None
     except (CatalogUnreachable, CatalogTooSlow, TableUnreadable) as problem:
         return None, str(problem)

@@ -19,14 +19,13 @@ from airflow_snowpack.settings import Settings
 if TYPE_CHECKING:
     from argparse import Namespace
 
-    from airflow_snowpack.exit_code import ExitCode
 
 TOKEN_VARIABLE = "SNOWPACK_API_TOKEN"
 LEAST_LENGTH = 16
 
 
 @ends_cleanly
-def serve(args: Namespace) -> ExitCode | None:
+def serve(args: Namespace) -> None:
     """``api``"""
     token = read_token(args.token_file)
     settings = Settings.load()
@@ -41,7 +40,6 @@ def serve(args: Namespace) -> ExitCode | None:
         host,
         port,
     )
-    return None
 
 
 def read_token(file: str | None) -> str:

@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from airflow_snowpack.cli.context import ends_cleanly
-from airflow_snowpack.cli.output import DATA, note, print_data, print_rows
+from airflow_snowpack.cli.output import DATA, none_of, note, print_data, print_rows
 from airflow_snowpack.cli.progress import ProgressLine
+from airflow_snowpack.errors import SnowpackError
+from airflow_snowpack.exit_code import ExitCode
 from airflow_snowpack.hooks.iceberg_catalog import IcebergCatalogHook
 from airflow_snowpack.hooks.store import SnowpackHook
 from airflow_snowpack.humanize import number, plural, size
@@ -20,10 +22,9 @@ if TYPE_CHECKING:
 
     from pyiceberg.catalog import Catalog
 
-    from airflow_snowpack.exit_code import ExitCode
     from airflow_snowpack.iceberg import TableName
     from airflow_snowpack.inventory.inventory import LeftOut
-    from airflow_snowpack.maintenance.assessment import Assessment, Progress, ResumeFile
+    from airflow_snowpack.maintenance.assessment import Assessment
 
 ANSWER_WITHIN = timedelta(minutes=1)
 """How long a REST catalog may take for each answer. The metadata of a table with many snapshots is large."""
@@ -41,27 +42,18 @@ def assess(args: Namespace) -> ExitCode | None:
     left_out: list[LeftOut] = []
     tables = named_tables(hook, hook.config.load(limit=ANSWER_WITHIN), args, left_out)
     resume = ResumeFile.open(_resume_path(args), hook.config.catalog_id)
-    walk = Walk(
-        partial(hook.config.load, limit=ANSWER_WITHIN),
-        policies,
-        _now,
-        concurrency=args.concurrency,
-        old_snapshots=args.old_snapshots,
-    )
+    load, catalog = partial(hook.config.load, limit=ANSWER_WITHIN), hook.settings.catalog_name
+    walk = Walk(load, policies, partial(datetime.now, UTC), concurrency=args.concurrency, old_snapshots=args.old_snapshots)
     try:
-        with ProgressLine("tables") as line:
-            found = walk.assess(hook.settings.catalog_name, tables, progress=lambda each: _show(line, each), resume=resume)
-    except BaseException:
+        with ProgressLine("tables", len(tables)) as line:
+            found = walk.assess(catalog, tables, progress=line.show, resume=resume)
+    except (SnowpackError, KeyboardInterrupt):
         note(f"What was read is in {resume.path}. Run the same command again to go on from there.")
         raise
-    found = _with_left_out(found, left_out)
-    _report(args, found)
-    _forget(args, resume)
-    return None
-
-
-def _now() -> datetime:
-    return datetime.now(UTC)
+    _report(args, replace(found, left_out={each.name: each.reason for each in left_out}))
+    if not args.resume:
+        resume.delete()
+    return ExitCode.REFUSED if found.rows and all(row.problem for row in found.rows) else None
 
 
 def named_tables(hook: IcebergCatalogHook, catalog: Catalog, args: Namespace, left_out: list[LeftOut]) -> list[TableName]:
@@ -73,13 +65,15 @@ def named_tables(hook: IcebergCatalogHook, catalog: Catalog, args: Namespace, le
     from airflow_snowpack.inventory.inventory import list_tables
 
     if args.tables:
-        return [hook.identified(each) for each in args.tables]
+        return [hook.identified(each) for each in dict.fromkeys(args.tables)]
+
+    def matches(name: str) -> bool:
+        return args.database in (None, name.rpartition(".")[0]) and (args.search or "").lower() in name.lower()
+
     listed = list_tables(catalog, hook.settings.catalog_name, left_out)
-    search = (args.search or "").lower()
-    return sorted(
-        (each for each in listed if args.database in (None, each.database) and search in each.dotted.lower()),
-        key=lambda each: each.dotted,
-    )
+    tables = sorted((each for each in listed if matches(each.dotted)), key=lambda each: each.dotted)
+    left_out[:] = [each for each in left_out if matches(each.name)]
+    return tables
 
 
 def _resume_path(args: Namespace) -> Path:
@@ -89,35 +83,21 @@ def _resume_path(args: Namespace) -> Path:
     return Path(f"{args.html}.resume") if args.html else Path(RESUME_FILE)
 
 
-def _forget(args: Namespace, resume: ResumeFile) -> None:
-    """Delete the resume file of a complete assessment, unless the user named it."""
-    if not args.resume:
-        resume.delete()
-
-
-def _show(line: ProgressLine, progress: Progress) -> None:
-    line.show(progress.done, progress.total, progress.latest.table)
-
-
-def _with_left_out(found: Assessment, left_out: list[LeftOut]) -> Assessment:
-    return replace(found, left_out={each.name: each.reason for each in left_out})
-
-
 def _report(args: Namespace, found: Assessment) -> None:
     from airflow_snowpack.maintenance.assessment.model import State
     from airflow_snowpack.wire.assessment import ASSESSED, UNREADABLE, AssessmentShape
 
-    summary = summary_of(found)
+    summary, nothing = summary_of(found), _nothing(args, found)
     if args.html:
         from airflow_snowpack.cli.reports.assessment import assessment_page
         from airflow_snowpack.cli.reports.page import write
 
-        write(Path(args.html), assessment_page(found, summary))
+        write(Path(args.html), assessment_page(found, summary, nothing))
     if args.output in DATA:
         print_data(args.output, AssessmentShape.encode(found))
     else:
         unreadable = found.of(State.UNREADABLE)
-        print_rows(args.output, ASSESSED.columns, found.sick[: args.limit], found.made_at, empty="No table needs maintenance.")
+        print_rows(args.output, ASSESSED.columns, found.sick[: args.limit], found.made_at, empty=nothing)
         if unreadable:
             print()
             print_rows(args.output, UNREADABLE.columns, unreadable, found.made_at)
@@ -130,15 +110,27 @@ def _report(args: Namespace, found: Assessment) -> None:
         note(f"The report is in {args.html}.")
 
 
+def _nothing(args: Namespace, found: Assessment) -> str:
+    """Return what people read in place of an empty list."""
+    if not found.rows:
+        return none_of("tables", filters=(args.database, args.search), empty="The catalog has no tables.")
+    return "No table needs maintenance." if not all(row.problem for row in found.rows) else "No table could be read."
+
+
 def summary_of(found: Assessment) -> str:
-    """Return the result in two sentences."""
+    """Return the result in a few sentences."""
     from airflow_snowpack.maintenance.assessment.model import State
 
     unreadable = len(found.of(State.UNREADABLE))
-    tables = f"{number(len(found.sick))} of {plural(len(found.rows), 'table')} need maintenance"
+    need = "needs" if 1 in (len(found.sick), len(found.rows)) else "need"
+    tables = f"{number(len(found.sick))} of {plural(len(found.rows), 'table')} {need} maintenance"
     if unreadable:
         tables += f", and {number(unreadable)} cannot be read"
+    if not found.sick:
+        return f"{tables}."
     files = f"{number(found.files_saved)} of {plural(found.files, 'file')}"
     manifests = f"{number(found.manifests_saved)} of {plural(found.manifests, 'manifest')}"
     freed, rewritten = size(found.estimate.bytes_freed), size(found.estimate.bytes_rewritten)
-    return f"{tables}. Maintenance would save {files} and {manifests}, and free {freed}; it would rewrite {rewritten}."
+    saved = f"{files} and {manifests}, and free {freed}" if found.old_snapshots else f"{files} and {manifests}"
+    unknown = "" if found.old_snapshots else " What expiring snapshots would free was not read."
+    return f"{tables}. Maintenance would save {saved}; it would rewrite {rewritten}.{unknown}"

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from airflow_snowpack.cli.changes import confirm
 from airflow_snowpack.cli.context import ends_cleanly, open_context
-from airflow_snowpack.cli.output import DATA, filled, is_for_people, none_of, note, print_data, print_one, print_page, print_rows
+from airflow_snowpack.cli.output import DATA, filled, is_for_people, note, print_data, print_one, print_page, print_rows
 from airflow_snowpack.cli.values import read_period
 from airflow_snowpack.exit_code import ExitCode
 from airflow_snowpack.humanize import ago, number, plural, size, timestamp
@@ -38,16 +38,15 @@ PUBLICATIONS_SHOWN = 20
 
 
 @ends_cleanly
-def list_datasets(args: Namespace) -> ExitCode | None:
+def list_datasets(args: Namespace) -> None:
     """``builds list``"""
     with open_context(args) as here:
         page = here.builds(None).registry.datasets(limit=args.limit, after=args.after)
         print_page(args, DATASETS, page.items, page.next, here.now, option="--after")
-    return None
 
 
 @ends_cleanly
-def show(args: Namespace) -> ExitCode | None:
+def show(args: Namespace) -> None:
     """``builds show``"""
     with open_context(args) as here:
         manager = here.builds(args.storage_conn_id)
@@ -55,7 +54,6 @@ def show(args: Namespace) -> ExitCode | None:
             _show_dataset(args, here, manager)
         else:
             _show_run(args, here, manager)
-    return None
 
 
 def _show_dataset(args: Namespace, here: CommandContext, manager: BuildManager) -> None:
@@ -77,9 +75,7 @@ def _show_dataset(args: Namespace, here: CommandContext, manager: BuildManager) 
     }
     print_one(args.output, DatasetShape.encode(known), filled(fields))
     print()
-    print_rows(args.output, build_runs(known.current_run).columns, page.items, now, empty=none_of("runs"))
-    if page.next is not None:
-        note(f"There are more: --before {page.next} shows the next page.")
+    print_page(args, build_runs(known.current_run), page.items, page.next, now, option="--before")
 
 
 def _show_run(args: Namespace, here: CommandContext, manager: BuildManager) -> None:
@@ -105,9 +101,7 @@ def _show_run(args: Namespace, here: CommandContext, manager: BuildManager) -> N
     }
     print_one(args.output, body, filled(fields))
     print()
-    print_rows(args.output, SHARDS.columns, found.shards, now, empty="No more shards.")
-    if body["next"] is not None:
-        note(f"There are more: --after-shard {body['next']} shows the next page.")
+    print_page(args, SHARDS, found.shards, body["next"], now, option="--after-shard", empty="No more shards.")
 
 
 @ends_cleanly
@@ -128,22 +122,20 @@ def verify(args: Namespace) -> ExitCode | None:
 
 
 @ends_cleanly
-def publish(args: Namespace) -> ExitCode | None:
+def publish(args: Namespace) -> None:
     """``builds publish``"""
     with open_context(args) as here:
         _print_outcome(args, here.builds(args.storage_conn_id).publish(args.dataset, args.run, actor=here.actor))
-    return None
 
 
 @ends_cleanly
-def rollback(args: Namespace) -> ExitCode | None:
+def rollback(args: Namespace) -> None:
     """``builds rollback``"""
     with open_context(args) as here:
         manager = here.builds(args.storage_conn_id)
         current = manager.registry.dataset(args.dataset).current_run
         confirm(f"The current run of {args.dataset} is {current or 'none'}. Roll back to {args.to}?", yes=args.yes)
         _print_outcome(args, manager.rollback(args.dataset, args.to, actor=here.actor))
-    return None
 
 
 @ends_cleanly

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     from sqlalchemy.engine import URL
 
-    from airflow_snowpack.exit_code import ExitCode
-
 
 @ends_cleanly
 def upgrade(args: Namespace) -> None:
@@ -61,7 +59,7 @@ def _missing_file(url: URL) -> Path | None:
 
 
 @ends_cleanly
-def prune(args: Namespace) -> ExitCode | None:
+def prune(args: Namespace) -> None:
     """``db prune``: delete old rows that nothing needs."""
     older_than = read_period("--older-than", args.older_than)
     if not args.dry_run:
@@ -77,4 +75,3 @@ def prune(args: Namespace) -> ExitCode | None:
     print_list(args.output, counts, [*rows.items()], now, empty="No rows are that old.")
     if is_for_people(args.output):
         note(f"{'Would delete' if args.dry_run else 'Deleted'} {plural(rows.total(), 'row')}.")
-    return None

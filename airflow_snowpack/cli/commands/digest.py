@@ -11,11 +11,9 @@ from airflow_snowpack.wire.digest import DigestShape
 if TYPE_CHECKING:
     from argparse import Namespace
 
-    from airflow_snowpack.exit_code import ExitCode
-
 
 @ends_cleanly
-def show(args: Namespace) -> ExitCode | None:
+def show(args: Namespace) -> None:
     """``digest``"""
     from airflow_snowpack.inventory import TableScores
     from airflow_snowpack.maintenance.digest import read_digest
@@ -26,4 +24,3 @@ def show(args: Namespace) -> ExitCode | None:
         print_data(args.output, DigestShape.encode(digest))
     else:
         print(digest.text)
-    return None

@@ -14,11 +14,9 @@ from airflow_snowpack.wire.schedule import EVENTS, PENDING, RecordedEventShape
 if TYPE_CHECKING:
     from argparse import Namespace
 
-    from airflow_snowpack.exit_code import ExitCode
-
 
 @ends_cleanly
-def list_events(args: Namespace) -> ExitCode | None:
+def list_events(args: Namespace) -> None:
     """``events list``"""
     from airflow_snowpack.scheduling import EventLog
 
@@ -26,11 +24,10 @@ def list_events(args: Namespace) -> ExitCode | None:
         found = EventLog(here.jobs.store).latest(args.key, before=args.before, limit=args.limit + 1)
         shown, next_ = cut(found, args.limit, lambda recorded: recorded.id)
         print_page(args, EVENTS, shown, next_, here.now, option="--before", filters=(args.key,))
-    return None
 
 
 @ends_cleanly
-def send(args: Namespace) -> ExitCode | None:
+def send(args: Namespace) -> None:
     """``events send``"""
     from airflow_snowpack.scheduling import send_event
 
@@ -41,11 +38,10 @@ def send(args: Namespace) -> ExitCode | None:
         print(f"{sent.recorded.event.key} is event {sent.recorded.id}" + (", which was sent before." if sent.again else "."))
     else:
         print_one(args.output, body := RecordedEventShape.encode(sent.recorded), body)
-    return None
 
 
 @ends_cleanly
-def list_pending(args: Namespace) -> ExitCode | None:
+def list_pending(args: Namespace) -> None:
     """``pending list``"""
     from airflow_snowpack.scheduling import PendingQueue, PendingState
 
@@ -54,7 +50,6 @@ def list_pending(args: Namespace) -> ExitCode | None:
         page = PendingQueue(here.jobs.store).page(states=states, schedule=args.of_schedule, after=args.cursor, limit=args.limit)
         filters = (args.state, args.of_schedule)
         print_page(args, PENDING, page.items, page.next, here.now, filters=filters, empty="No runs are pending.")
-    return None
 
 
 def _amounts(given: list[str]) -> dict[str, int]:

@@ -13,7 +13,7 @@ from airflow_snowpack.cli.changes import confirm, each
 from airflow_snowpack.cli.context import ends_cleanly, open_context
 from airflow_snowpack.cli.errors import UsageProblem
 from airflow_snowpack.cli.output import DATA, filled, is_for_people, note, print_data, print_one, print_page, printable
-from airflow_snowpack.cli.values import find_image, read_period, read_poll
+from airflow_snowpack.cli.values import KEY_LENGTH, find, read_period, read_poll
 from airflow_snowpack.exit_code import ExitCode
 from airflow_snowpack.humanize import ago, duration, number
 from airflow_snowpack.runners.images.explanation import SHORT, explain
@@ -30,29 +30,31 @@ if TYPE_CHECKING:
 
 
 @ends_cleanly
-def list_images(args: Namespace) -> ExitCode | None:
+def list_images(args: Namespace) -> None:
     """``images list``"""
     from airflow_snowpack.runners.images import ImageState
 
     with open_context(args) as here:
-        records, now = here.image_records, here.now
+        records, now = here.installation.image_records, here.now
         state = None if args.state is None else ImageState(args.state)
         page = records.list(limit=args.limit, cursor=args.cursor, state=state)
         print_page(args, images(records.policy, now), page.items, page.next, now, filters=(args.state,))
-    return None
 
 
 @ends_cleanly
-def show(args: Namespace) -> ExitCode | None:
+def show(args: Namespace) -> None:
     """``images show``"""
     with open_context(args) as here:
-        records = here.image_records
-        image = find_image(records, args.key)
+        records = here.installation.image_records
+        image = _find(records, args.key)
         if args.log:
             _print_log(records.log(image.key))
-            return None
+            return
         _print_image(args.output, records, image)
-    return None
+
+
+def _find(records: ImageRecords, given: str) -> ImageRecord:
+    return find(records.get, records.keys_beginning, given, "an image key", KEY_LENGTH)
 
 
 def _print_log(log: str) -> None:
@@ -69,7 +71,7 @@ def build(args: Namespace) -> ExitCode | None:
 
     source = _source(args)
     poll, timeout = read_poll(args.poll), None if args.timeout is None else read_period("--timeout", args.timeout)
-    with open_context(args) as here, stopped_by_sigterm(here.image_builds) as builds:
+    with open_context(args) as here, stopped_by_sigterm(here.installation.image_builds) as builds:
         image = build_or_wait(builds, source, here.actor, poll=poll, timeout=timeout)
         if image.state is not ImageState.READY:
             note(f"Timed out after {args.timeout}. Show the image with: airflow snowpack images show {image.key[:SHORT]}")
@@ -136,8 +138,8 @@ def _print_line(line: str) -> None:
 def forget(args: Namespace) -> ExitCode | None:
     """``images forget``"""
     with open_context(args) as here:
-        records, now = here.image_records, here.now
-        found = list({image.key: image for image in (find_image(records, given) for given in args.keys)}.values())
+        records, now = here.installation.image_records, here.now
+        found = list({image.key: image for image in (_find(records, given) for given in args.keys)}.values())
         names = ", ".join(image.key[:SHORT] for image in found)
         confirm(f"Forget {names}? Tasks that need {_it(len(found))} build {_it(len(found))} again.", yes=args.yes)
         forgotten, code = each(found, lambda image: records.forget(image.key, actor=here.actor))

@@ -37,7 +37,7 @@ COLLECTED_EVERY = timedelta(minutes=10)
 
 
 @ends_cleanly
-def list_interim(args: Namespace) -> ExitCode | None:
+def list_interim(args: Namespace) -> None:
     """``interim list``"""
     from airflow_snowpack.interim.model import TableState
 
@@ -46,11 +46,10 @@ def list_interim(args: Namespace) -> ExitCode | None:
         page = here.interim.page(dag_id=args.dag, run_id=args.run_id, state=state, limit=args.limit, after=args.cursor)
         filters = (args.dag, args.run_id, args.state)
         print_page(args, interim_tables(here.now), page.items, page.next, here.now, filters=filters)
-    return None
 
 
 @ends_cleanly
-def show(args: Namespace) -> ExitCode | None:
+def show(args: Namespace) -> None:
     """``interim show``"""
     with open_context(args) as here:
         table, now = here.interim.table(args.interim_table), here.now
@@ -72,7 +71,6 @@ def show(args: Namespace) -> ExitCode | None:
         "reason": "\n".join(body["because"]),
     }
     print_one(args.output, body, filled(fields))
-    return None
 
 
 def _preserved(table: InterimTable, now: datetime) -> str:
@@ -158,7 +156,7 @@ def _print_swept(args: Namespace, actions: list[SweepAction], now: datetime) -> 
 
 
 @ends_cleanly
-def adopt(args: Namespace) -> ExitCode | None:
+def adopt(args: Namespace) -> None:
     """``interim adopt``"""
     from airflow_snowpack.interim.ownership import adopt as take_over, ownership_of
 
@@ -176,7 +174,6 @@ def adopt(args: Namespace) -> ExitCode | None:
         f"The namespace {namespace} of the catalog {name} belongs to this store ({store_id})"
         + (f". It belonged to the store {former}; the sweeper drops the tables of that store." if former else ".")
     )
-    return None
 
 
 @ends_cleanly

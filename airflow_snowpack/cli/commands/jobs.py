@@ -24,8 +24,9 @@ from airflow_snowpack.cli.values import read_time
 from airflow_snowpack.exit_code import ExitCode, common_code
 from airflow_snowpack.humanize import ago, clock_time, duration, plural, short_id, timestamp
 from airflow_snowpack.iceberg.errors import catalog_label
-from airflow_snowpack.wire.job import JOBS, RESULTS, JobShape, TimelineShape, elapsed, status_style
-from airflow_snowpack.wire.listing import readable
+from airflow_snowpack.wire.job import JOBS, RESULTS, JobShape, TimelineShape, elapsed, plan_of, status_style
+from airflow_snowpack.wire.listing import Column, readable
+from airflow_snowpack.wire.plan import DECISIONS, work
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -34,13 +35,14 @@ if TYPE_CHECKING:
 
     from airflow_snowpack.cli.context import CommandContext
     from airflow_snowpack.jobs import HistoryEntry, Job, JobFilter, QueuePlace
+    from airflow_snowpack.maintenance.planning import Decision
     from airflow_snowpack.store import AuditEntry
 
 PAGE = 500
 
 
 @ends_cleanly
-def list_jobs(args: Namespace) -> ExitCode | None:
+def list_jobs(args: Namespace) -> None:
     """``jobs list``"""
     from airflow_snowpack.jobs import MAX_EXAMINED
 
@@ -61,7 +63,6 @@ def list_jobs(args: Namespace) -> ExitCode | None:
         note(f"{searched}: --cursor {page.next} searches older jobs, --all searches all of them.")
     elif page.next is not None:
         note(f"There are more: --cursor {page.next} shows the next page, --all shows all of them.")
-    return None
 
 
 def _filter(args: Namespace, here: CommandContext) -> JobFilter:
@@ -83,11 +84,10 @@ def _filter(args: Namespace, here: CommandContext) -> JobFilter:
 
 
 @ends_cleanly
-def show(args: Namespace) -> ExitCode | None:
+def show(args: Namespace) -> None:
     """``jobs show``"""
     with open_context(args) as here:
         _print_story(args.output, here, here.job(args.job_id))
-    return None
 
 
 @ends_cleanly
@@ -157,6 +157,7 @@ def _named(jobs: list[Job]) -> str:
 
 def _print_story(output: str, here: CommandContext, job: Job) -> None:
     from airflow_snowpack.jobs import explain
+    from airflow_snowpack.jobs.action_history import Outcome, skipped_by_plan
 
     place = here.jobs.places([job.job_id]).get(job.job_id)
     history, done, now = here.jobs.history(job.job_id), here.audit.of(job.job_id), here.now
@@ -166,9 +167,14 @@ def _print_story(output: str, here: CommandContext, job: Job) -> None:
         print_one(output, data, {name: value for name, value in data.items() if not isinstance(value, (list, dict))})
         return
     print_one(output, {}, _fields(job, why, place, now))
-    if job.results:
+    if plan := plan_of(job):
+        outcomes = {} if job.dry_run else {result.action: work(Outcome.of(result)) for result in job.results}
+        print(f"\nplanned {ago(plan.made_at, now)} at a score of {plan.score}")
+        outcome: Column[Decision] = Column("outcome", lambda each: outcomes.get(each.action) if each.runs else None)
+        print_rows(output, (*DECISIONS.columns[:-1], outcome), plan.decisions, now)
+    if results := [result for result in job.results if skipped_by_plan(job, result.action) is None]:
         print()
-        print_rows(output, RESULTS.columns, job.results, now)
+        print_rows(output, RESULTS.columns, results, now)
     print()
     lines = [(entry.at, story_line(entry)) for entry in history]
     lines += [(change.at, f"{change.change} by {change.actor} ({change.via})") for change in done]

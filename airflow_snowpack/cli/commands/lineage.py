@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from argparse import Namespace
     from datetime import datetime
 
-    from airflow_snowpack.exit_code import ExitCode
     from airflow_snowpack.lineage.graph import Edge, LineageGraph
     from airflow_snowpack.lineage.operation import Operation
 
@@ -31,7 +30,7 @@ HEADINGS = {Direction.UP: "Upstream", Direction.DOWN: "Downstream"}
 
 
 @ends_cleanly
-def show(args: Namespace) -> ExitCode | None:
+def show(args: Namespace) -> None:
     """``lineage``"""
     directions = _directions(args)
     with open_context(args) as here:
@@ -40,13 +39,13 @@ def show(args: Namespace) -> ExitCode | None:
         now = here.now
     if args.output in DATA:
         print_data(args.output, LineageShape.encode(graph))
-        return None
+        return
     if args.output == "plain":
         print_rows(args.output, EDGES.columns, graph.edges, now)
-        return None
+        return
     if not graph.is_known:
         print(f"No operations on {graph.table} are recorded.")
-        return None
+        return
     root = graph.root
     console().print(operation_line(root.name, root.written, now), soft_wrap=True)
     for direction in directions:
@@ -55,7 +54,6 @@ def show(args: Namespace) -> ExitCode | None:
             console().print(tree, soft_wrap=True)
     if any(node.more for node in graph.nodes):
         note("Tables are left out at …: increase --depth, or show the lineage of that table.")
-    return None
 
 
 def _directions(args: Namespace) -> tuple[Direction, ...]:

@@ -61,7 +61,7 @@ def explain(args: Namespace) -> ExitCode | None:
 @ends_cleanly
 def check(args: Namespace) -> ExitCode | None:
     """``policies lint``"""
-    from airflow_snowpack.maintenance.policies import InvalidPolicies, PolicyFinding, Problem, lint
+    from airflow_snowpack.maintenance.policies import InvalidPolicies, lint
     from airflow_snowpack.wire.policy import FINDINGS, PolicyFindingShape
 
     now = datetime.now(UTC)
@@ -70,7 +70,7 @@ def check(args: Namespace) -> ExitCode | None:
         try:
             policies = _policies(here, args)
         except InvalidPolicies as invalid:
-            found = [PolicyFinding(Problem.FILE, each.place, each.message) for each in invalid.faults]
+            found = [*invalid.faults]
         else:
             tables = [] if args.no_catalog else list(_tables(here, stored=args.stored))
             found = lint(policies, tables, now=now)
@@ -85,14 +85,13 @@ def check(args: Namespace) -> ExitCode | None:
 
 
 @ends_cleanly
-def schema(args: Namespace) -> ExitCode | None:
+def schema(args: Namespace) -> None:
     """``policies schema``"""
     import json
 
     from airflow_snowpack.maintenance.policies import policies_schema
 
     print(json.dumps(policies_schema(), indent=2))
-    return None
 
 
 def _policies(here: CommandContext, args: Namespace) -> Policies:

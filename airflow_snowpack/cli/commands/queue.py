@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 @ends_cleanly
-def show(args: Namespace) -> ExitCode | None:
+def show(args: Namespace) -> None:
     """``queue``"""
     with open_context(args) as here:
         state, now = here.jobs.queue(), here.now
@@ -36,7 +36,6 @@ def show(args: Namespace) -> ExitCode | None:
     waiting = f"{state.held}{oldest}, until drain mode is switched off" if state.held else f"{state.depth}{oldest}"
     fields = {"waiting": waiting, "running": state.running, "waiting for a back-off": state.delayed}
     print_one(args.output, body, fields if is_for_people(args.output) else body)
-    return None
 
 
 @ends_cleanly
@@ -72,22 +71,21 @@ def _swept(report: SweepReport) -> str:
 
 
 @ends_cleanly
-def list_locks(args: Namespace) -> ExitCode | None:
+def list_locks(args: Namespace) -> None:
     """``locks list``"""
     with open_context(args) as here:
         print_list(args.output, LOCKS, here.jobs.locks.list(), here.now, empty="No table is locked.")
-    return None
 
 
 @ends_cleanly
-def release(args: Namespace) -> ExitCode | None:
+def release(args: Namespace) -> None:
     """``locks release``"""
     with open_context(args) as here:
         table = here.catalog_hook.table_name(args.table)
         lock = _find_lock(here, table, args.holder)
         if lock is None:
             _print_release(args, None, f"{table.dotted} is not locked.")
-            return None
+            return
         if args.yes and args.holder is None:
             raise UsageProblem(f"{table.dotted} is locked by {lock.holder}. With --yes, name the holder: --holder {lock.holder}")
         since, until = ago(lock.acquired_at, here.now), ago(lock.expires_at, here.now)
@@ -95,7 +93,6 @@ def release(args: Namespace) -> ExitCode | None:
         released = here.jobs.break_lock(lock.table, lock.holder, actor=here.actor, force=args.force)
         gone = f"{lock.holder} has released {table.dotted} in the meantime; nothing was changed."
         _print_release(args, released, f"{table.dotted} is unlocked." if released else gone)
-    return None
 
 
 def _find_lock(here: CommandContext, table: TableName, holder: str | None) -> TableLock | None:
@@ -128,27 +125,24 @@ def _print_release(args: Namespace, released: TableLock | None, text: str) -> No
 
 
 @ends_cleanly
-def drain_on(args: Namespace) -> ExitCode | None:
+def drain_on(args: Namespace) -> None:
     """``drain on``"""
     with open_context(args) as here:
         _print_drain(args.output, here.jobs.set_drain(True, reason=args.reason, actor=here.actor), here.now)
-    return None
 
 
 @ends_cleanly
-def drain_off(args: Namespace) -> ExitCode | None:
+def drain_off(args: Namespace) -> None:
     """``drain off``"""
     with open_context(args) as here:
         _print_drain(args.output, here.jobs.set_drain(False, actor=here.actor), here.now)
-    return None
 
 
 @ends_cleanly
-def drain_status(args: Namespace) -> ExitCode | None:
+def drain_status(args: Namespace) -> None:
     """``drain status``"""
     with open_context(args) as here:
         _print_drain(args.output, here.jobs.drain(), here.now)
-    return None
 
 
 def _print_drain(output: str, state: DrainState, now: datetime) -> None:
@@ -164,7 +158,7 @@ def _print_drain(output: str, state: DrainState, now: datetime) -> None:
 
 
 @ends_cleanly
-def audit(args: Namespace) -> ExitCode | None:
+def audit(args: Namespace) -> None:
     """``audit``"""
     with open_context(args) as here:
         if args.subject is None:
@@ -174,7 +168,6 @@ def audit(args: Namespace) -> ExitCode | None:
             entries = [entry for entry in oldest_first[::-1] if args.before is None or entry.id < args.before]
         shown, next_ = cut(entries, args.limit, lambda entry: entry.id)
         print_page(args, AUDIT, shown, next_, here.now, option="--before", filters=(args.subject,))
-    return None
 
 
 def _subject(given: str, here: CommandContext) -> str:

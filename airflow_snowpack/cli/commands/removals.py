@@ -11,7 +11,7 @@ from airflow_snowpack.cli.commands.jobs import print_job
 from airflow_snowpack.cli.commands.watch import read_periods, watch_job
 from airflow_snowpack.cli.context import ends_cleanly, open_context
 from airflow_snowpack.cli.output import DATA, filled, is_for_people, print_data, print_one, print_page
-from airflow_snowpack.cli.values import find_removal
+from airflow_snowpack.cli.values import find
 from airflow_snowpack.humanize import SHORT_ID, ago, number, short_id, size
 from airflow_snowpack.wire.removal import ITEMS, REMOVALS, RemovalShape, state_style
 
@@ -23,62 +23,61 @@ if TYPE_CHECKING:
     from airflow_snowpack.cli.context import CommandContext
     from airflow_snowpack.exit_code import ExitCode
     from airflow_snowpack.maintenance.removals.model import Removal
+    from airflow_snowpack.maintenance.removals.records import Removals
 
 
 @ends_cleanly
-def list_removals(args: Namespace) -> ExitCode | None:
+def list_removals(args: Namespace) -> None:
     """``removals list``"""
     from airflow_snowpack.maintenance.removals.model import RemovalState
 
     with open_context(args) as here:
         table = None if args.table is None else here.table(args.table)
         state = None if args.state is None else RemovalState(args.state)
-        page = here.removals.list(limit=args.limit, cursor=args.cursor, table=table, state=state)
+        page = here.installation.removals.list(limit=args.limit, cursor=args.cursor, table=table, state=state)
         print_page(args, REMOVALS, page.items, page.next, here.now, filters=(args.table, args.state))
-    return None
 
 
 @ends_cleanly
-def show(args: Namespace) -> ExitCode | None:
+def show(args: Namespace) -> None:
     """``removals show``"""
     with open_context(args) as here:
-        removal = find_removal(here.removals, args.removal)
+        removal = _find(here, args)
         if args.items:
-            found = here.removals.some_items(removal.removal_id, start=args.start, limit=args.limit + 1)
+            found = here.installation.removals.some_items(removal.removal_id, start=args.start, limit=args.limit + 1)
             more = args.start + args.limit if len(found) > args.limit else None
             print_page(args, ITEMS, found[: args.limit], more, here.now, option="--start")
-            return None
+            return
         print_one(args.output, RemovalShape.encode(removal), filled(_fields(removal, here.now)))
-    return None
 
 
 @ends_cleanly
-def approve(args: Namespace) -> ExitCode | None:
+def approve(args: Namespace) -> None:
     """``removals approve``"""
-    with open_context(args) as here:
-        removals = here.removals
-        _decide(args, here, "Approve", lambda key: removals.approve(key, actor=here.actor, comment=args.comment))
-    return None
+    return _decide(args, "Approve", lambda removals: removals.approve)
 
 
 @ends_cleanly
-def reject(args: Namespace) -> ExitCode | None:
+def reject(args: Namespace) -> None:
     """``removals reject``"""
+    return _decide(args, "Reject", lambda removals: removals.reject)
+
+
+def _find(here: CommandContext, args: Namespace) -> Removal:
+    removals = here.installation.removals
+    return find(removals.get, removals.ids_beginning, args.removal, "a removal id")
+
+
+def _decide(args: Namespace, verb: str, change_of: Callable[[Removals], Callable[..., Removal]]) -> None:
     with open_context(args) as here:
-        removals = here.removals
-        _decide(args, here, "Reject", lambda key: removals.reject(key, actor=here.actor, comment=args.comment))
-    return None
-
-
-def _decide(args: Namespace, here: CommandContext, verb: str, change: Callable[[str], Removal]) -> None:
-    removal = find_removal(here.removals, args.removal)
-    confirm(f"{verb} the removal of {_what(removal)}?", yes=args.yes)
-    decided = change(removal.removal_id)
+        removal = _find(here, args)
+        confirm(f"{verb} the removal of {removal.summary}?", yes=args.yes)
+        decided = change_of(here.installation.removals)(removal.removal_id, actor=here.actor, comment=args.comment)
     if args.output in DATA:
         print_data(args.output, RemovalShape.encode(decided))
         return
     people = is_for_people(args.output)
-    print(f"The removal of {_what(decided)} is {decided.state.value}." if people else decided.removal_id)
+    print(f"The removal of {decided.summary} is {decided.state.value}." if people else decided.removal_id)
     if people and verb == "Approve":
         print(f"Run it with: airflow snowpack removals run {decided.removal_id[:SHORT_ID]}")
 
@@ -91,24 +90,17 @@ def run(args: Namespace) -> ExitCode | None:
 
     read_periods(args)  # before the job is submitted
     with open_context(args) as here:
-        removal = find_removal(here.removals, args.removal)
+        removal = _find(here, args)
         refuse_if_draining(here.jobs)
         request = request_of(removal)
-        confirm(f"Delete {_what(removal)}?", yes=args.yes)
+        confirm(f"Delete {removal.summary}?", yes=args.yes)
         job = here.jobs.submit(request.table, request.actions, options=request.options, actor=here.actor)
         if is_for_people(args.output):
-            print(f"Job {short_id(job.job_id)} deletes {_what(removal)}.")
+            print(f"Job {short_id(job.job_id)} deletes {removal.summary}.")
         if args.wait:
             return watch_job(args, here, job)
         print_job(args.output, job)
     return None
-
-
-def _what(removal: Removal) -> str:
-    noun = {"orphans": "orphan file", "snapshots": "snapshot"}[removal.kind]
-    total = "" if removal.bytes is None else f" of {size(removal.bytes)}"
-    items = f"{number(removal.item_count)} {noun}{'' if removal.item_count == 1 else 's'}"
-    return f"{items}{total} of {removal.table.dotted}"
 
 
 def _fields(removal: Removal, now: datetime) -> dict[str, object]:

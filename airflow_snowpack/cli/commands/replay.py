@@ -40,7 +40,7 @@ def replay(args: Namespace) -> ExitCode | None:
     catalog = hook.config.load(limit=ANSWER_WITHIN)
     left_out: list[LeftOut] = []
     tables = named_tables(hook, catalog, args, left_out)
-    with ProgressLine("tables") as line:
+    with ProgressLine("tables", len(tables)) as line:
         found = replay_tables(
             catalog,
             tables,
@@ -48,7 +48,7 @@ def replay(args: Namespace) -> ExitCode | None:
             since=until - timedelta(days=args.days),
             until=until,
             every=every,
-            progress=lambda done, table: line.show(done, len(tables), table),
+            progress=line.show,
         )
     found = replace(found, problems={**{each.name: each.reason for each in left_out}, **found.problems})
     _report(args, found, every)

@@ -25,18 +25,17 @@ CONF_EXAMPLE = '{"days": 7}'
 
 
 @ends_cleanly
-def list_runs(args: Namespace) -> ExitCode | None:
+def list_runs(args: Namespace) -> None:
     """``runs list``"""
     with open_context(args) as here:
         which = {"dag_id": args.dag, "enabled": args.enabled, "search": args.search, "after": args.after}
         shown, next_ = cut(here.registered_runs.list(**which, limit=args.limit + 1), args.limit, lambda stored: stored.name)
         filters = (args.dag, args.enabled is not None, args.search)
         print_page(args, RUNS, shown, next_, here.now, option="--after", filters=filters)
-    return None
 
 
 @ends_cleanly
-def show(args: Namespace) -> ExitCode | None:
+def show(args: Namespace) -> None:
     """``runs show``"""
     import yaml
 
@@ -48,7 +47,7 @@ def show(args: Namespace) -> ExitCode | None:
     body = RegisteredRunShape.encode(stored)
     if not is_for_people(args.output):
         print_one(args.output, body, body)
-        return None
+        return
     fields = {
         "registered run": stored.name,
         "state": run_state(stored),
@@ -61,26 +60,23 @@ def show(args: Namespace) -> ExitCode | None:
         print(printable(f"  {run.run_id}  {run.state or ('running' if run.launched_at else 'starting')}"))
     print()
     print(printable(yaml.safe_dump(body["definition"], sort_keys=False, allow_unicode=True)), end="")
-    return None
 
 
 @ends_cleanly
-def register(args: Namespace) -> ExitCode | None:
+def register(args: Namespace) -> None:
     """``runs register``"""
     run = _declared(args)
     with open_context(args) as here:
         _print_run(args, here.registered_runs.register(run), "registered")
-    return None
 
 
 @ends_cleanly
-def upsert(args: Namespace) -> ExitCode | None:
+def upsert(args: Namespace) -> None:
     """``runs upsert``"""
     run = _declared(args)
     with open_context(args) as here:
         stored, became = here.registered_runs.upsert(run)
     _print_run(args, stored, became.value)
-    return None
 
 
 @ends_cleanly
@@ -104,14 +100,13 @@ def unregister(args: Namespace) -> ExitCode | None:
 
 
 @ends_cleanly
-def run(args: Namespace) -> ExitCode | None:
+def run(args: Namespace) -> None:
     """``runs run``"""
     from airflow_snowpack.scheduling import run_registered
 
     conf = read_object("--conf", args.conf, CONF_EXAMPLE)
     with open_context(args) as here:
         print_started(args, run_registered(here.registered_runs, args.run, conf, args.preservation))
-    return None
 
 
 def print_started(args: Namespace, pending: PendingRun) -> None:

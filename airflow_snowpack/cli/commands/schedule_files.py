@@ -96,7 +96,7 @@ def _dags_of_files() -> set[str]:
 
 
 @ends_cleanly
-def sync(args: Namespace) -> ExitCode | None:
+def sync(args: Namespace) -> None:
     """``schedules sync``"""
     from airflow_snowpack.scheduling import plan_sync, sync as bring_in_line
 
@@ -115,7 +115,6 @@ def sync(args: Namespace) -> ExitCode | None:
         body = SyncShape.encode(report)
         fields = {name: ",".join(names) for name, names in body.items()}
         print_one(args.output, body | {"problems": [FindingShape.encode(finding) for finding in findings]}, fields)
-    return None
 
 
 def _warnings(args: Namespace, here: CommandContext, declared: list[Schedule], gone: set[str]) -> list[Finding]:

@@ -10,12 +10,12 @@ import logging
 import os
 import signal
 import socket
-import sys
 import threading
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from airflow_snowpack.cli.context import airflow_rest, ends_cleanly
+from airflow_snowpack.cli.output import log_to_stderr
 from airflow_snowpack.cli.values import read_poll
 from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.hooks.dag_files import dags_folder
@@ -27,7 +27,6 @@ from airflow_snowpack.hooks.store import SnowpackHook
 if TYPE_CHECKING:
     from argparse import Namespace
 
-    from airflow_snowpack.exit_code import ExitCode
 
 log = logging.getLogger(__name__)
 
@@ -35,13 +34,13 @@ DEPLOY_EVERY = timedelta(minutes=55)
 
 
 @ends_cleanly
-def schedule(args: Namespace) -> ExitCode | None:
+def schedule(args: Namespace) -> None:
     """``scheduler``"""
     from airflow_snowpack.iceberg.broker import Broker
     from airflow_snowpack.scheduling import POLLER_PERIOD, Scheduler
     from airflow_snowpack.store.signs_of_life import Role
 
-    _log_to_stderr()
+    log_to_stderr()
     pause = read_poll(args.poll)
     name = f"{socket.gethostname()}:{os.getpid()}"
     stop = _stop_signal()
@@ -61,7 +60,6 @@ def schedule(args: Namespace) -> ExitCode | None:
                 if not worker.run_once():
                     stop.wait(worker.pause_s)
         log.info("Scheduler %s leaves", name)
-    return None
 
 
 def _gone_dags(runs: RestDagRuns) -> frozenset[str]:
@@ -77,11 +75,3 @@ def _stop_signal() -> threading.Event:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     return stop
-
-
-def _log_to_stderr() -> None:
-    """As Airflow's commands do that print something, and at the level of Airflow's settings."""
-    from airflow.cli.utils import redirect_stdout_log_handlers_to_stderr
-
-    sys.stdout.flush()
-    redirect_stdout_log_handlers_to_stderr()

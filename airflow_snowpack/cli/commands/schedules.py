@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 
 @ends_cleanly
-def list_schedules(args: Namespace) -> ExitCode | None:
+def list_schedules(args: Namespace) -> None:
     """``schedules list``"""
     from airflow_snowpack.scheduling import explain_all
 
@@ -38,11 +38,10 @@ def list_schedules(args: Namespace) -> ExitCode | None:
         filters = (args.dag, args.enabled is not None, args.search)
         explanations = [explained[stored.name] for stored in shown]
         print_page(args, SCHEDULES, explanations, next_, here.now, option="--after", filters=filters)
-    return None
 
 
 @ends_cleanly
-def show(args: Namespace) -> ExitCode | None:
+def show(args: Namespace) -> None:
     """``schedules show``"""
     import yaml
 
@@ -51,7 +50,7 @@ def show(args: Namespace) -> ExitCode | None:
     body = ScheduleShape.encode(stored)
     if not is_for_people(args.output):
         print_one(args.output, body, body)
-        return None
+        return
     fields = {
         "schedule": stored.name,
         "state": schedule_state(stored),
@@ -63,11 +62,10 @@ def show(args: Namespace) -> ExitCode | None:
     print_one(args.output, body, filled(fields))
     print()
     print(printable(yaml.safe_dump(body["definition"], sort_keys=False, allow_unicode=True)), end="")
-    return None
 
 
 @ends_cleanly
-def explain(args: Namespace) -> ExitCode | None:
+def explain(args: Namespace) -> None:
     """``schedules explain``"""
     from airflow_snowpack.scheduling import explain as explain_schedule
 
@@ -77,11 +75,10 @@ def explain(args: Namespace) -> ExitCode | None:
         print_data(args.output, ExplanationShape.encode(explanation))
     else:
         print(printable(str(explanation)))
-    return None
 
 
 @ends_cleanly
-def history(args: Namespace) -> ExitCode | None:
+def history(args: Namespace) -> None:
     """``schedules history``"""
     from airflow_snowpack.scheduling import ScheduleNotFound, read_history
 
@@ -91,7 +88,6 @@ def history(args: Namespace) -> ExitCode | None:
             raise ScheduleNotFound(args.schedule)
         shown, next_ = cut(found, args.limit, lambda entry: entry.id)
         print_page(args, HISTORY, shown, next_, here.now, option="--before")
-    return None
 
 
 @ends_cleanly
@@ -127,13 +123,12 @@ def resume(args: Namespace) -> ExitCode | None:
 
 
 @ends_cleanly
-def run(args: Namespace) -> ExitCode | None:
+def run(args: Namespace) -> None:
     """``schedules run``"""
     from airflow_snowpack.scheduling import run_now
 
     with open_context(args) as here:
         print_started(args, run_now(here.schedules, args.schedule))
-    return None
 
 
 def _read(file: str) -> list[Schedule]:

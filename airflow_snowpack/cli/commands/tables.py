@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from airflow_snowpack.cli.context import ends_cleanly, open_context
-from airflow_snowpack.cli.output import DATA, filled, is_for_people, none_of, note, print_data, print_one, print_rows
+from airflow_snowpack.cli.output import DATA, filled, is_for_people, note, print_data, print_one, print_page, print_rows
 from airflow_snowpack.exit_code import ExitCode
 from airflow_snowpack.humanize import ago, duration, number, plural, size
 from airflow_snowpack.iceberg.health import score
 from airflow_snowpack.wire.job import JOBS
-from airflow_snowpack.wire.listing import cut
 from airflow_snowpack.wire.shape import seconds_since
 from airflow_snowpack.wire.table import (
     PARTITIONS,
@@ -36,32 +35,34 @@ LEFT_OUT_SHOWN = 5
 
 
 @ends_cleanly
-def list_tables(args: Namespace) -> ExitCode | None:
+def list_tables(args: Namespace) -> None:
     """``tables list``"""
-    from airflow_snowpack.jobs import explain_tables
+    from airflow_snowpack.maintenance import table_list
 
     with open_context(args) as here:
         state = here.inventory.state()
         if state.refreshed_at is None:
             state = here.inventory.refresh()
-        names = here.inventory.tables(database=args.database, search=args.search, after=args.after, limit=args.limit + 1)
-        shown, next_ = cut(names, args.limit, lambda table: table.dotted)
-        found, now = [*explain_tables(here.jobs, shown).values()], here.now
+        found = table_list.list_tables(
+            here.jobs,
+            here.inventory,
+            database=args.database,
+            search=args.search,
+            show=args.show and table_list.Show(args.show),
+            order=table_list.Order(args.order),
+            after=args.after,
+            limit=args.limit,
+        )
+        now = here.now
     age = InventoryShape.encode(state, age_seconds=seconds_since(state.refreshed_at, now))
-    filters = (args.database, args.search)
-    if args.output in DATA:
-        print_data(args.output, TABLES.page(found, next_, **age))
-        return None
-    empty = none_of("tables", filters=filters, after=args.after, empty="The catalog has no tables.")
-    print_rows(args.output, TABLES.columns, found, now, empty=empty)
-    note(_age(state, now))
-    if next_ is not None:
-        note(f"There are more: --after {next_} shows the next page.")
-    return None
+    filters, empty = (args.database, args.search, args.show), "The catalog has no tables."
+    print_page(args, TABLES, found.items, found.next, now, option="--after", filters=filters, empty=empty, **age)
+    if args.output not in DATA:
+        note(_age(state, now))
 
 
 @ends_cleanly
-def refresh(args: Namespace) -> ExitCode | None:
+def refresh(args: Namespace) -> None:
     """``tables refresh``"""
     with open_context(args) as here:
         state, now = here.inventory.refresh(), here.now
@@ -70,7 +71,6 @@ def refresh(args: Namespace) -> ExitCode | None:
     else:
         body = InventoryCountShape.encode(state, age_seconds=seconds_since(state.refreshed_at, now))
         print_one(args.output, body, body)
-    return None
 
 
 @ends_cleanly
@@ -102,7 +102,7 @@ def _health(here: CommandContext, table: TableName) -> tuple[TableHealth | None,
     from airflow_snowpack.iceberg import CatalogUnreachable, TableUnreadable, load_table
 
     try:
-        return here.installation.health_records.read(table, load_table(here.inventory.catalog(), table)), None
+        return here.installation.read_health(table, load_table(here.inventory.catalog(), table)), None
     except (CatalogUnreachable, TableUnreadable) as problem:
         return None, str(problem)
 
@@ -135,7 +135,9 @@ def _health_fields(health: TableHealth | None, now: datetime) -> dict[str, objec
     if health is None:
         return {}
     totals, oldest = health.totals, health.oldest_snapshot_age(now)
-    deletes = f"{health.position_delete_files} position, {health.equality_delete_files} equality"
+    kinds = {"position": health.position_delete_files, "equality": health.equality_delete_files}
+    kinds["deletion vectors"] = health.deletion_vectors
+    deletes = ", ".join(f"{number(count)} {kind}" for kind, count in kinds.items() if count)
     return {
         "score": f"{score(health).total} of 100, from metadata read {ago(health.read_at, now)}",
         "rows": number(totals.records),

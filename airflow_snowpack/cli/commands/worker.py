@@ -14,11 +14,9 @@ from airflow_snowpack.worker.process import exits_on_signal, run_worker
 if TYPE_CHECKING:
     from argparse import Namespace
 
-    from airflow_snowpack.exit_code import ExitCode
-
 
 @ends_cleanly
-def work(args: Namespace) -> ExitCode | None:
+def work(args: Namespace) -> None:
     """``worker``"""
     log_to_stderr()
     poll = read_poll(args.poll)
@@ -31,4 +29,3 @@ def work(args: Namespace) -> ExitCode | None:
             max_jobs=1 if args.once else args.max_jobs,
             until_idle=args.once,
         )
-    return None

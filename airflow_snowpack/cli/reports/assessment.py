@@ -18,16 +18,18 @@ if TYPE_CHECKING:
 MOST_FIGURES = 12
 
 
-def assessment_page(found: Assessment, summary: str) -> str:
+def assessment_page(found: Assessment, summary: str, nothing: str) -> str:
     """Return the report as HTML.
 
     :param summary: one sentence or two.
+    :param nothing: what is in place of an empty list.
     """
     return render(
         "assessment.html",
         title=f"Tables of {found.catalog}",
         found=found,
         summary=summary,
+        nothing=nothing,
         unreadable=found.of(State.UNREADABLE),
         scores=_scores(found),
         sizes=_sizes(found),

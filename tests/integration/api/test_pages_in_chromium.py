@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from bounded import PATIENCE_S
 from contrast import CONTRAST
+from health_pages_world import keep
+from made_health import sick_health
 from pages_world import SomebodyIs, World, app_of, compacted, did, expired, open_world
 
 from airflow_snowpack.jobs import ActionOutcome, JobFilter, JobStatus
@@ -35,6 +37,14 @@ ARGUMENTS = (
     "--disable-sync"
 )
 MANY_KEYS = 100
+UNREADABLE_LABELS = """() => [...document.querySelectorAll('.chart')].flatMap((chart) => {
+  const labels = [...chart.querySelectorAll('.axis')].filter((each) => each.textContent);
+  const boxes = labels.map((each) => each.getBoundingClientRect());
+  const meet = (a, b) => a.left < b.right && b.left < a.right && a.top < b.bottom - 2 && b.top < a.bottom - 2;
+  return labels.filter((each, i) => boxes[i].height < 9 || boxes.some((box, j) => j < i && meet(box, boxes[i])))
+    .map((each) => each.textContent);
+})"""
+"""The labels of charts that are too small, or that overlap others."""
 TABLES = ("analytics.page_views", "analytics.sessions", "payments.refunds")
 HOSTILE = "<script>window.hacked = 1</script>\"'><img src=x onerror='window.hacked = 2'>"
 # What Airflow 3.3 puts around a plugin's page: no navigation of the top, no windows, no alerts.
@@ -144,9 +154,9 @@ def test_a_group_of_failures_is_run_again_by_one_click_and_a_locked_table_is_nam
     page.goto("/ui/")
     page.get_by_role("button", name="Re-run 3 jobs").click()
     page.locator("#confirm-report").wait_for()
-    told = page.locator("#confirm-report").inner_text()
-    assert "2 jobs re-run, 1 refused:" in told
-    assert "payments.refunds" in told
+    report = page.locator("#confirm-report").inner_text()
+    assert "2 jobs re-run, 1 refused:" in report
+    assert "payments.refunds" in report
     pending = world.jobs.page(JobFilter(statuses=frozenset({JobStatus.PENDING}))).items
     assert {job.table.dotted for job in pending} == set(TABLES[:2])
     changes = [entry for entry in AuditTrail(world.store).latest() if entry.change == "rerun"]
@@ -296,10 +306,14 @@ def test_on_a_phone_each_row_is_a_card_and_nothing_sticks_out(world: World, page
         shown = page.locator(f".rows [data-label='{label}']").first
         assert shown.evaluate("(cell) => getComputedStyle(cell, '::before').content") == f'"{label}"'
         assert shown.evaluate("(cell) => cell.clientWidth >= 0.9 * (cell.parentNode.clientWidth - 24)"), address
+    keep(world, f"analytics.{'x' * 180}", sick_health(partitions=1_000))
     for address in ("/ui/", f"/ui/tables/analytics/{'x' * 180}"):
         page.goto(address)
         page.locator("h1").wait_for()
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), address
+    for width in (400, 700, 1000, 1280, 1600):
+        page.set_viewport_size({"width": width, "height": 800})
+        assert page.evaluate(UNREADABLE_LABELS) == [], width
 
 
 def test_times_are_in_the_zone_that_was_chosen_in_airflow(world: World, page: Page) -> None:
@@ -545,6 +559,7 @@ def test_all_text_stands_out_from_its_background_in_light_and_dark(world: World,
     world.run(failed, [did(Action.REWRITE_DATA_FILES, "Failed", 3, {}, ActionOutcome.CONFLICT, "lost")], "lost")
     world.start(world.submit("payments.refunds"))
     world.jobs.set_drain(True, reason="an upgrade", actor=world.actor())
+    keep(world, "analytics.page_views", sick_health())
     page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
     jobs = ["jobs", f"jobs/{done.job_id}", f"jobs/{failed.job_id}"]
     for path in [

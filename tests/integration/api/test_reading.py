@@ -64,6 +64,7 @@ def test_a_finished_job_has_the_results_of_the_specification(api: httpx.Client, 
             "message": "Expired 28 snapshots",
             "error": None,
             "elapsed_seconds": 5.1,
+            "gb_hours": None,
         }
     ]
     assert (done.json()["status"], done.json()["error"]) == ("completed", None)
@@ -302,6 +303,10 @@ def test_tables_come_from_the_last_listing_with_its_age(api: httpx.Client) -> No
     assert second["tables"][0]["table_name"] == "t01"
     everything = api.get("/tables", params={"database": "plain", "search": "T3", "limit": 10}).json()
     assert (len(everything["tables"]), everything["next"]) == (10, None)
+    needy = api.get("/tables", params={"order": "need", "limit": 30}).json()
+    others = api.get("/tables", params={"order": "need", "limit": 30, "after": needy["next"]}).json()
+    assert len({(each["database"], each["table_name"]) for each in needy["tables"] + others["tables"]}) == 42
+    assert api.get("/tables", params={"show": "running"}).json()["tables"][0]["last_job"]["job_id"] == job_id
 
 
 def test_a_table_is_told_with_its_health(api: httpx.Client) -> None:

@@ -6,7 +6,11 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
+from airflow_snowpack.iceberg import CatalogConfig
+
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import httpx
 
 SUBMIT = "/tables/analytics/page_views/maintenance"
@@ -29,9 +33,9 @@ def test_a_job_is_accepted_with_the_specifications_body_and_headers(api: httpx.C
         "completed_at",
         "results",
         "error",
+        "plan",  # ours, after what the specification names
     ]
-    told = {name: value for name, value in job.items() if name not in ("job_id", "submitted_at")}
-    assert told == {
+    assert {name: value for name, value in job.items() if name not in ("job_id", "submitted_at")} == {
         "database": "analytics",
         "table_name": "page_views",
         "actions": ["rewrite_data_files", "expire_snapshots"],
@@ -41,6 +45,7 @@ def test_a_job_is_accepted_with_the_specifications_body_and_headers(api: httpx.C
         "completed_at": None,
         "results": None,
         "error": None,
+        "plan": None,
     }
     assert len(job["job_id"]) == 32
     assert job["submitted_at"].endswith("+00:00")
@@ -77,7 +82,7 @@ def test_a_dry_run_is_done_at_once_and_locks_nothing(api: httpx.Client) -> None:
     assert (answer.status_code, job["status"], job["dry_run"]) == (202, "completed", True)
     assert "retry-after" not in answer.headers
     (result,) = job["results"]
-    assert list(result) == ["action", "success", "message", "error", "elapsed_seconds"]
+    assert list(result) == ["action", "success", "message", "error", "elapsed_seconds", "gb_hours"]  # the last one is ours
     assert result["message"].startswith("Would compact 3 files into 1")
     assert api.get("/locks").json() == []
     assert api.get("/queue").json()["depth"] == 0
@@ -98,6 +103,22 @@ def test_a_request_with_auto_runs_the_plan_of_the_table(api: httpx.Client) -> No
     assert (submitted.status_code, submitted.json()["status"]) == (202, "pending")
     refused = api.post(SUBMIT, json={"actions": ["auto"], "where": "month = 3"})
     assert (refused.status_code, refused.json()["error"]) == (422, "plan_takes_no_options")
+
+
+def test_a_plan_with_a_predicate_that_the_table_does_not_allow_is_refused(api: httpx.Client, lake_folder: Path) -> None:
+    table = CatalogConfig.embedded(lake_folder).load().load_table("analytics.page_views")
+    action = "snowpack.rewrite_data_files"
+    wanted = {f"{action}.thresholds.small_files": "2", f"{action}.options.min_input_files": "2", f"{action}.where": "nope = 1"}
+    with table.transaction() as transaction:
+        transaction.set_properties(wanted)
+    try:
+        refused = api.post(SUBMIT, json={"actions": ["auto"]})
+    finally:
+        with table.transaction() as transaction:
+            transaction.remove_properties(*wanted)
+
+    assert (refused.status_code, refused.json()["error"]) == (400, "invalid_predicate")
+    assert api.get("/locks").json() == []
 
 
 def test_a_request_says_that_actions_run_in_any_case(api: httpx.Client) -> None:

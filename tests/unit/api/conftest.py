@@ -9,8 +9,10 @@ import pytest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from fastapi import FastAPI
+    from page_reading import Browser
     from pages_world import SomebodyIs, World
 
 
@@ -34,6 +36,24 @@ def auth() -> SomebodyIs:
     from pages_world import SomebodyIs
 
     return SomebodyIs("vera")
+
+
+@pytest.fixture
+def world(tmp_path: Path, sqlite_url: str, request: pytest.FixtureRequest) -> Iterator[World]:
+    """An installation with nothing but the tables that the module names in ``TABLES``."""
+    from pages_world import open_world
+
+    opened = open_world(tmp_path, tables=getattr(request.module, "TABLES", ()), url=sqlite_url)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def browser(app: FastAPI) -> Browser:
+    """A browser at the app."""
+    from page_reading import Browser
+
+    return Browser(app)
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import httpx
 import pytest
 from builds_world import FAILED, FIRST, SECOND, SELECTED, THIRD, WRITING, Built, make_builds
 from built_runs import everything
-from pages_world import SomebodyIs, World, open_world
+from pages_world import SomebodyIs, World
 
 from airflow_snowpack.api import User
 from airflow_snowpack.api.pages.charts import MOST_BARS, skew_chart
@@ -21,7 +21,7 @@ from airflow_snowpack.builds.manager import skew
 from airflow_snowpack.builds.publish import publish
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
 
     from fastapi import FastAPI
@@ -31,13 +31,6 @@ if TYPE_CHECKING:
     Get = Callable[..., httpx.Response]
 
 PAGES = ("/ui/builds", "/ui/builds/flights", "/ui/builds/flights?plan=yes", f"/ui/builds/flights/runs/{THIRD}")
-
-
-@pytest.fixture
-def world(tmp_path: Path, sqlite_url: str) -> Iterator[World]:
-    opened = open_world(tmp_path, url=sqlite_url)
-    yield opened
-    opened.close()
 
 
 @pytest.fixture

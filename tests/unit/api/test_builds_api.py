@@ -15,7 +15,7 @@ import pytest
 from bounded import PATIENCE_S
 from builds_world import FAILED, FIRST, SECOND, SELECTED, THIRD, WRITING, Built, make_builds
 from built_runs import DAY, MIDNIGHT, current_run
-from pages_world import SomebodyIs, World, app_of, open_world
+from pages_world import SomebodyIs, World, app_of
 
 from airflow_snowpack.api import User
 from airflow_snowpack.builds import layout
@@ -25,19 +25,12 @@ from airflow_snowpack.store import AuditTrail
 from airflow_snowpack.wire.build import CleanupShape, DatasetRunsShape, DatasetsShape, PublishOutcomeShape, RunSeenShape
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
 
     from fastapi import FastAPI
 
     Ask = Callable[..., httpx.Response]
-
-
-@pytest.fixture
-def world(tmp_path: Path, sqlite_url: str) -> Iterator[World]:
-    opened = open_world(tmp_path, url=sqlite_url)
-    yield opened
-    opened.close()
 
 
 @pytest.fixture

@@ -16,9 +16,6 @@ from airflow_snowpack.api.middleware import Deadline
 from airflow_snowpack.humanize import duration
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
     from pages_world import World
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -103,15 +100,6 @@ def test_an_error_passes_through() -> None:
 
     with pytest.raises(LookupError, match="of the app"):
         asyncio.run(ask(Deadline(broken, LONG)))
-
-
-@pytest.fixture
-def world(tmp_path: Path, sqlite_url: str) -> Iterator[World]:
-    from pages_world import open_world
-
-    opened = open_world(tmp_path, url=sqlite_url)
-    yield opened
-    opened.close()
 
 
 @pytest.mark.parametrize("timeout", [timedelta(0), timedelta(microseconds=100)])

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import pytest
 import sqlalchemy as sa
 from health_pages_world import keep
 from made_health import made_health, sick_health
-from pages_world import World, open_world
+from pages_world import World
 from prometheus_client.parser import text_string_to_metric_families
 
 from airflow_snowpack.api.metrics import Metrics
@@ -16,17 +15,9 @@ from airflow_snowpack.maintenance.fleet.budget import Budget
 from airflow_snowpack.maintenance.fleet.model import Planning
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
+    pass
 
 TABLES = ("analytics.page_views", "analytics.sessions", "payments.refunds")
-
-
-@pytest.fixture
-def world(tmp_path: Path, sqlite_url: str) -> Iterator[World]:
-    opened = open_world(tmp_path, tables=TABLES, url=sqlite_url)
-    yield opened
-    opened.close()
 
 
 def scraped(world: World) -> dict[str, float]:

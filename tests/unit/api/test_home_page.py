@@ -6,37 +6,19 @@ import re
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-import pytest
 from health_pages_world import keep
 from made_health import made_health, sick_health
 from page_reading import HOSTILE, Browser, words
-from pages_world import SomebodyIs, World, compacted, did, open_world
+from pages_world import SomebodyIs, World, compacted, did
 
 from airflow_snowpack.jobs import ActionOutcome
 from airflow_snowpack.maintenance import Action
 from airflow_snowpack.maintenance.fleet.budget import Budget
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from fastapi import FastAPI
-
     from airflow_snowpack.jobs import Job
 
 TABLES = ("analytics.page_views", "analytics.sessions", "payments.refunds", "payments.transactions")
-
-
-@pytest.fixture
-def world(tmp_path: Path, sqlite_url: str) -> Iterator[World]:
-    opened = open_world(tmp_path, tables=TABLES, url=sqlite_url)
-    yield opened
-    opened.close()
-
-
-@pytest.fixture
-def browser(app: FastAPI) -> Browser:
-    return Browser(app)
 
 
 def fail(world: World, dotted: str, error: str) -> Job:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from app_client import AppClient
 from made_images import HOLDER, LOG, WAITING, MadeImages, make_images
-from pages_world import SomebodyIs, World, open_world
+from pages_world import SomebodyIs, World
 
 from airflow_snowpack.api import User
 from airflow_snowpack.runners.images import ImageBuildNotFound
@@ -16,20 +16,10 @@ from airflow_snowpack.store import AuditTrail
 from airflow_snowpack.wire.image import ImageDetailShape, ImagesShape
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
     import httpx
     from fastapi import FastAPI
 
 pytestmark = pytest.mark.one_database
-
-
-@pytest.fixture
-def world(tmp_path: Path, sqlite_url: str) -> Iterator[World]:
-    opened = open_world(tmp_path, url=sqlite_url)
-    yield opened
-    opened.close()
 
 
 @pytest.fixture

@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING
 import pytest
 from app_client import AppClient
 from made_images import ERROR, HOLDER, HOSTILE, SCORE, WAITING, ImageMaker, MadeImages, make_images
-from pages_world import SomebodyIs, World, open_world
+from pages_world import SomebodyIs, World
 
 from airflow_snowpack.api import User
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
+    from collections.abc import Callable
 
     import httpx
     from fastapi import FastAPI
@@ -23,13 +22,6 @@ if TYPE_CHECKING:
     Get = Callable[[str], httpx.Response]
 
 pytestmark = pytest.mark.one_database
-
-
-@pytest.fixture
-def world(tmp_path: Path, sqlite_url: str) -> Iterator[World]:
-    opened = open_world(tmp_path, url=sqlite_url)
-    yield opened
-    opened.close()
 
 
 @pytest.fixture

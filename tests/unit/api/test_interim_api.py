@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 from interim_world import DAG, RUN, MadeInterim, make_interim
-from pages_world import SomebodyIs, World, open_world
+from pages_world import SomebodyIs, World
 
 from airflow_snowpack.api import User
 from airflow_snowpack.interim.model import TableState
@@ -17,19 +17,11 @@ from airflow_snowpack.store import AuditTrail
 from airflow_snowpack.wire.interim import InterimTableShape, InterimTablesShape
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
+    from collections.abc import Callable
 
     from fastapi import FastAPI
 
     Ask = Callable[..., httpx.Response]
-
-
-@pytest.fixture
-def world(tmp_path: Path, sqlite_url: str) -> Iterator[World]:
-    opened = open_world(tmp_path, url=sqlite_url)
-    yield opened
-    opened.close()
 
 
 @pytest.fixture

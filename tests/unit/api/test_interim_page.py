@@ -9,24 +9,16 @@ from typing import TYPE_CHECKING
 import httpx
 import pytest
 from interim_world import DAG, HOSTILE, MadeInterim, holder, make_interim
-from pages_world import SomebodyIs, World, open_world
+from pages_world import SomebodyIs, World
 
 from airflow_snowpack.api import User
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
+    from collections.abc import Callable
 
     from fastapi import FastAPI
 
     Get = Callable[..., httpx.Response]
-
-
-@pytest.fixture
-def world(tmp_path: Path, sqlite_url: str) -> Iterator[World]:
-    opened = open_world(tmp_path, url=sqlite_url)
-    yield opened
-    opened.close()
 
 
 @pytest.fixture

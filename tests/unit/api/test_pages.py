@@ -20,25 +20,12 @@ from airflow_snowpack.store import StoreTooSlow, StoreUnreachable
 from airflow_snowpack.store.tables.jobs import inventory_refreshes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from fastapi import FastAPI
 
 TABLES = ("analytics.page_views", "analytics.sessions", "payments.refunds")
 EVERY_PAGE = ("/ui/", "/ui/tables", "/ui/jobs", "/ui/locks", "/ui/queue", "/ui/audit")
-
-
-@pytest.fixture
-def world(tmp_path: Path, sqlite_url: str) -> Iterator[World]:
-    opened = open_world(tmp_path, tables=TABLES, url=sqlite_url)
-    yield opened
-    opened.close()
-
-
-@pytest.fixture
-def browser(app: FastAPI) -> Browser:
-    return Browser(app)
 
 
 @pytest.mark.parametrize("path", EVERY_PAGE)

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import pytest
-from pages_world import World, compacted, did, open_world
+from pages_world import World, compacted, did
 from starlette.datastructures import QueryParams
 
 from airflow_snowpack.api.pages.charts import queue_chart
@@ -20,18 +20,10 @@ from airflow_snowpack.jobs import JobStatus, QueueSample
 from airflow_snowpack.maintenance import Action
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
+    pass
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 MINUS = "−"  # noqa: RUF001 - a real minus sign
-
-
-@pytest.fixture
-def world(tmp_path: Path, sqlite_url: str) -> Iterator[World]:
-    opened = open_world(tmp_path, url=sqlite_url)
-    yield opened
-    opened.close()
 
 
 def told(world: World, job_id: str) -> list[tuple[str, str, float]]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from app_client import AppClient
-from pages_world import SomebodyIs, World, open_world
+from pages_world import SomebodyIs, World
 from planned_removals import STRANGE, plan_removal
 
 from airflow_snowpack.api import User
@@ -22,9 +22,6 @@ from airflow_snowpack.store import AuditTrail
 from airflow_snowpack.wire.removal import RemovalItemsShape, RemovalsShape
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
     import httpx
     from fastapi import FastAPI
 
@@ -32,13 +29,6 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.one_database
 ORDERS = TableName("lake", "db", "orders")
-
-
-@pytest.fixture
-def world(tmp_path: Path, sqlite_url: str) -> Iterator[World]:
-    opened = open_world(tmp_path, url=sqlite_url)
-    yield opened
-    opened.close()
 
 
 @pytest.fixture
@@ -100,6 +90,7 @@ def test_an_approved_removal_is_run_by_a_job_and_each_change_is_audited(ask: App
     assert Jobs(world.store).get(job["job_id"]).options == {"remove_orphan_files": {"removal_id": planned.removal_id}}
     refused(ask("POST", f"{path}/run"), 409, "table_locked")
     assert [entry.change for entry in AuditTrail(world.store).of(f"removal:{planned.removal_id}")] == ["approve_removal"]
+    assert f'href="/ui/removals/{planned.removal_id}">removal:' in ask("GET", "/ui/audit").text
     assert ok(ask("POST", f"{path}/reject"))["state"] == "rejected"
     assert "was rejected" in refused(ask("POST", f"{path}/approve"), 409, "removal_not_possible")
 

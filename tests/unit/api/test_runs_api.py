@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from app_client import AppClient
-from pages_world import SomebodyIs, World, open_world
+from pages_world import SomebodyIs, World
 
 from airflow_snowpack.api import User
 from airflow_snowpack.store import AuditTrail
@@ -15,9 +15,6 @@ from airflow_snowpack.store.tables.schedules import launches
 from airflow_snowpack.wire.run import RegisteredRunShape
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
     from fastapi import FastAPI
 
 FEATURES: dict[str, Any] = {
@@ -28,13 +25,6 @@ FEATURES: dict[str, Any] = {
     "tz": "Europe/Berlin",
     "preservation": "FULL",
 }
-
-
-@pytest.fixture
-def world(tmp_path: Path, sqlite_url: str) -> Iterator[World]:
-    opened = open_world(tmp_path, url=sqlite_url)
-    yield opened
-    opened.close()
 
 
 @pytest.fixture

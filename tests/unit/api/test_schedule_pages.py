@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
-from pages_world import SomebodyIs, World, open_world
+from pages_world import SomebodyIs, World
 from schedules_world import PAUSED, Made, make_schedules
 
 from airflow_snowpack.scheduling import Delay, Event, Gate, GatePlace, run_now
@@ -16,20 +16,12 @@ from airflow_snowpack.scheduling.sources.source import Found, ProblemKind, write
 from airflow_snowpack.store.signs_of_life import Role, SignOfLife
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
+    from collections.abc import Callable
 
     from fastapi import FastAPI
 
 HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>"
 EVERY_PAGE = ("/ui/schedules", "/ui/pending", "/ui/events")
-
-
-@pytest.fixture
-def world(tmp_path: Path, sqlite_url: str) -> Iterator[World]:
-    opened = open_world(tmp_path, url=sqlite_url)
-    yield opened
-    opened.close()
 
 
 @pytest.fixture

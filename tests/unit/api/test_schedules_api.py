@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import sqlalchemy as sa
 from app_client import AppClient
-from pages_world import SomebodyIs, World, open_world
+from pages_world import SomebodyIs, World
 
 from airflow_snowpack.scheduling.airflow_port import EndsFound, NotStarted, Snapshot
 from airflow_snowpack.scheduling.events.event_intake import Subscriber
@@ -18,8 +18,7 @@ from airflow_snowpack.store import AuditTrail
 from airflow_snowpack.store.tables.schedules import schedules
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-    from pathlib import Path
+    from collections.abc import Iterable, Mapping, Sequence
 
     from fastapi import FastAPI
 
@@ -51,13 +50,6 @@ class Airflow:
 
     def start(self, launch: Launch) -> NotStarted | None:
         return NotStarted("the DAG maintain is paused")
-
-
-@pytest.fixture
-def world(tmp_path: Path, sqlite_url: str) -> Iterator[World]:
-    opened = open_world(tmp_path, url=sqlite_url)
-    yield opened
-    opened.close()
 
 
 @pytest.fixture

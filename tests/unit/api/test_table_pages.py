@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 import threading
-from datetime import timedelta
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from typing import TYPE_CHECKING, NoReturn
 
 import pytest
@@ -14,16 +16,17 @@ from made_health import made_health, sick_health
 from page_reading import HOSTILE, Browser, words
 from pages_world import World, compacted, open_world
 
-from airflow_snowpack.iceberg import CatalogUnreachable
+from airflow_snowpack.api.pages.drawing import Series, line_chart, size_chart
+from airflow_snowpack.iceberg import CatalogUnreachable, TableNumbers
+from airflow_snowpack.iceberg.health import SnapshotLog
 from airflow_snowpack.inventory import Condition, TableScores
 from airflow_snowpack.maintenance.fleet import Budget, EntryState, PassEntry
 from airflow_snowpack.maintenance.fleet.model import Planning
+from airflow_snowpack.maintenance.planning.table_plan import plan_table
+from airflow_snowpack.maintenance.policies import Policies
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
-
-    from fastapi import FastAPI
 
 
 TABLES = ("analytics.page_views", "analytics.sessions", "payments.refunds", "payments.transactions")
@@ -32,16 +35,18 @@ MOST_STATEMENTS = 40
 """Of the page of a table with the frame around it."""
 
 
-@pytest.fixture
-def world(tmp_path: Path, sqlite_url: str) -> Iterator[World]:
-    opened = open_world(tmp_path, tables=TABLES, url=sqlite_url)
-    yield opened
-    opened.close()
+def statements(world: World, browser: Browser, path: str) -> int:
+    """Count the statements of a request."""
+    seen: list[str] = []
 
+    def note(conn: object, cursor: object, statement: str, *rest: object) -> None:
+        if not threading.current_thread().name.startswith("snowpack-"):  # another thread refreshes the list of tables
+            seen.append(statement)
 
-@pytest.fixture
-def browser(app: FastAPI) -> Browser:
-    return Browser(app)
+    sa.event.listen(world.store.engine, "before_cursor_execute", note)
+    browser.text(path)
+    sa.event.remove(world.store.engine, "before_cursor_execute", note)
+    return len(seen)
 
 
 def test_a_table_shows_its_score_its_partitions_and_a_plan_with_reasons(world: World, browser: Browser) -> None:
@@ -55,6 +60,30 @@ def test_a_table_shows_its_score_its_partitions_and_a_plan_with_reasons(world: W
     assert "≥512 MiB: 30 data files" in page
     assert page.count('<path class="line-running"') == 2
     assert 'data-actions="rewrite_data_files' in page
+
+
+def test_a_table_of_many_partitions_shows_how_many_there_are_and_one_that_was_never_written_that_it_was_not(
+    world: World, browser: Browser
+) -> None:
+    keep(world, "analytics.page_views", sick_health(partitions=1_000, small=7))
+    page = browser.text(PAGE)
+    assert "Partitions that need maintenance most 10 of 1,000" in words(page)
+    assert page.count('<th scope="row" class="name">month=') == 10
+    assert "never written" not in page
+    never = {"totals": TableNumbers(), "data_files": 0, "snapshots": SnapshotLog((), (), (), ()), "partitions": (), "refs": ()}
+    keep(world, "analytics.sessions", made_health(**never, partition_count=0, file_sizes=()))
+    assert "The table was never written: it has no snapshot." in words(browser.text("/ui/tables/analytics/sessions"))
+
+
+@pytest.mark.parametrize(("days", "labels"), [(30, ["Nov 01"]), (2, ["Nov 01 00:00"]), (0, ["Nov 01 00:00"])])
+def test_the_labels_of_a_narrow_chart_do_not_overlap(days: int, labels: list[str]) -> None:
+    first = datetime(2026, 11, 1, tzinfo=UTC)
+    chart = line_chart([Series("score", "running", [(first, 7), (first + timedelta(days=days), 9)])], width=600)
+    assert [label for label, _ in chart.ticks][:1] == labels
+    places = [x for _, x in chart.ticks]
+    assert all(after - before >= 7 * len(labels[0]) for before, after in pairwise(places))
+    named = [each for each in size_chart(range(12), width=600).columns if each.label]
+    assert all(after.middle - before.middle >= 7 * len(before.label) for before, after in pairwise(named))
 
 
 def test_the_trend_has_a_point_for_each_reading_of_30_days(world: World, browser: Browser) -> None:
@@ -135,30 +164,17 @@ def test_the_page_of_a_table_asks_no_catalog_and_a_bounded_number_of_statements(
     def refuse(*_: object) -> NoReturn:
         raise CatalogUnreachable("lake", OSError("The catalog is down"))
 
-    def statements() -> int:
-        seen: list[str] = []
-
-        def note(conn: object, cursor: object, statement: str, *rest: object) -> None:
-            if not threading.current_thread().name.startswith("snowpack-"):  # the tables are listed anew by a thread of its own
-                seen.append(statement)
-
-        sa.event.listen(world.store.engine, "before_cursor_execute", note)
-        browser.text(PAGE)
-        sa.event.remove(world.store.engine, "before_cursor_execute", note)
-        return len(seen)
-
     keep(world, "analytics.page_views", sick_health(partitions=1))
     world.run(world.submit("analytics.page_views"), [compacted(10, 1, 2)])
     browser.text(PAGE)
     monkeypatch.setattr(world.inventory, "_load_catalog", refuse)
     monkeypatch.setattr(world.inventory, "_catalog", None)
-    few = statements()
+    few = statements(world, browser, PAGE)
     for day in range(20):
         keep(world, "analytics.page_views", sick_health(partitions=150, small=10 + day))
         world.run(world.submit("analytics.page_views"), [compacted(10, 1, 2)])
         world.clock.move(days=1)
-    assert statements() == few
-    assert few <= MOST_STATEMENTS
+    assert statements(world, browser, PAGE) == few <= MOST_STATEMENTS
 
 
 def test_tables_come_by_their_need_those_that_cannot_be_read_first(world: World, browser: Browser) -> None:
@@ -176,6 +192,57 @@ def test_tables_come_by_their_need_those_that_cannot_be_read_first(world: World,
     said = words(browser.text("/ui/tables"))
     assert "payments . transactions \N{EN DASH} cannot be read" in said
     assert "analytics . sessions \N{EN DASH} not read yet" in said
+
+
+def test_a_job_shows_its_plan_with_each_estimate_beside_its_outcome(world: World, browser: Browser) -> None:
+    name = world.table("analytics.page_views")
+    request = plan_table(sick_health(), Policies().of(name, {}), now=world.clock()).request()
+    job = world.jobs.submit(name, request.actions, options=request.options, plan=request.plan)
+    page = f"/ui/jobs/{job.job_id}"
+    assert "Rewrite data files run 1,200 of 1,230 files below 384.0 MiB" in words(browser.text(page))
+    world.run(job, [replace(compacted(1200, 3, 521), gb_hours=0.25)])
+    said = words(browser.text(page))
+    assert "1,197 files fewer, 900.0 MiB rewritten, 8 min 41 s, 0.25 GB·h" in said
+    shown = browser.get(f"/jobs/{job.job_id}").json()
+    assert shown["results"][0]["gb_hours"] == 0.25
+    decisions = {each["action"]: each for each in shown["plan"]["decisions"]}
+    assert decisions["rewrite_data_files"]["estimate"]["files_removed"] == 1200
+    assert decisions["remove_orphan_files"]["verdict"] == "skip"
+
+
+def test_the_api_lists_tables_by_need_as_the_page_does(world: World, browser: Browser) -> None:
+    keep(world, "payments.refunds", sick_health())
+    keep(world, "analytics.page_views", made_health())
+    world.installation.health_records.unreadable(world.table("payments.transactions"), "", "A manifest is missing.")
+    world.submit("analytics.sessions")
+    listed, query = list[tuple[str, int | None, str]](), "order=need&limit=3"
+    for _ in range(2):
+        answer = browser.get(f"/tables?{query}").json()
+        listed += [(each["table_name"], each["score"], each["condition"]) for each in answer["tables"]]
+        query = f"order=need&limit=3&after={answer['next']}"
+    assert answer["next"] is None
+    score = listed[1][1]
+    assert listed == [
+        ("transactions", None, "unreadable"),
+        ("refunds", score, "fair"),
+        ("page_views", 100, "healthy"),
+        ("sessions", None, "not_read"),
+    ]
+    shown = {show: browser.get(f"/tables?show={show}").json() for show in ("running", "never", "failed")}
+    names = {show: [each["table_name"] for each in answer["tables"]] for show, answer in shown.items()}
+    assert names == {"running": ["sessions"], "never": ["page_views", "refunds", "transactions"], "failed": []}
+    assert browser.get("/tables?order=need&after=nonsense").status_code == 422
+
+
+def test_the_list_takes_as_many_statements_for_many_waiting_jobs_as_for_one(world: World, browser: Browser) -> None:
+    world.submit(TABLES[0])
+    pages = ("/ui/tables", "/tables?order=need", "/ui/")
+    few = [statements(world, browser, path) for path in pages]
+    for dotted in TABLES[1:]:
+        world.submit(dotted)
+        keep(world, dotted, sick_health())
+    assert [statements(world, browser, path) for path in pages] == few
+    assert max(few) <= MOST_STATEMENTS
 
 
 @pytest.mark.parametrize("order", ["", "name"])

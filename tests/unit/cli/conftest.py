@@ -8,19 +8,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 from command_line import command_line, settle
-
-from airflow_snowpack import hooks
+from installed_lake import flights as flights, identified as identified, jobs as jobs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from command_line import Said
-
-    from airflow_snowpack.iceberg import TableName
-    from airflow_snowpack.jobs import Jobs
-
-TABLE = "demo.flights"
 
 
 @pytest.fixture
@@ -40,33 +34,6 @@ def _own_logging(monkeypatch: pytest.MonkeyPatch) -> None:
 def snowpack(installation: Path, capfd: pytest.CaptureFixture[str]) -> Callable[..., Said]:
     """Run ``airflow snowpack …`` in this process, through Airflow's own parser."""
     return command_line(capfd)
-
-
-@pytest.fixture
-def jobs(installation: Path) -> Iterator[Jobs]:
-    """The store's jobs, as another process would see them."""
-    with hooks.SnowpackHook() as hook:
-        yield hook.jobs()
-
-
-@pytest.fixture
-def identified(installation: Path) -> Callable[[str], TableName]:
-    """Name a table of the installation's catalog as the operators and commands name it."""
-    return hooks.IcebergCatalogHook().identified
-
-
-@pytest.fixture
-def flights(identified: Callable[[str], TableName]) -> TableName:
-    """A real Iceberg table of six small files."""
-    import pyarrow as pa
-
-    catalog = hooks.IcebergCatalogHook().catalog
-    catalog.create_namespace("demo")
-    rows = pa.table({"month": pa.array([1, 2], pa.int32()), "delay": pa.array([3, 4], pa.int32())})
-    table = catalog.create_table(TABLE, schema=rows.schema)
-    for _ in range(6):
-        table.append(rows)
-    return identified(TABLE)
 
 
 @pytest.fixture

@@ -64,7 +64,7 @@ def test_the_sick_table_is_listed_and_the_unreadable_one_has_its_reason(snowpack
     assert "5 of 6 files" in said.out
     assert "zoo.healthy" not in said.out
     assert re.search(r"zoo\.missing_manifest +\| The metadata of table", said.out)
-    assert "1 of 4 tables need maintenance, and 1 cannot be read" in said.err
+    assert "1 of 4 tables needs maintenance, and 1 cannot be read" in said.err
 
 
 def test_json_has_every_table_with_its_estimates(snowpack: Run, tables: Zoo) -> None:
@@ -74,7 +74,7 @@ def test_json_has_every_table_with_its_estimates(snowpack: Run, tables: Zoo) -> 
     sick = found["zoo.unpartitioned"]
     assert (sick["files"], sick["files_saved"], sick["manifests"], sick["manifests_saved"]) == (6, 5, 6, 0)
     assert sick["planning_saved"] == pytest.approx(5 / 12)
-    [need] = [each for each in sick["needs"] if each["action"] == "rewrite_data_files"]  # type: ignore[attr-defined]
+    [need] = sick["needs"]  # type: ignore[misc]  # no metadata shows whether there are orphan files
     assert need["estimate"]["bytes_rewritten"] == sick["bytes_rewritten"] > 0  # type: ignore[operator]
     assert sum(part["points"] for part in sick["score_parts"]) == sick["score"]  # type: ignore[attr-defined]
     assert found["zoo.missing_manifest"]["score"] is None
@@ -113,6 +113,31 @@ def test_what_blocks_maintenance_is_named(snowpack: Run, zoo: Zoo, kind: str, bl
     row = by_name(snowpack(*ASSESS, "-o", "json").json)[f"zoo.{kind}"]
 
     assert any(str(each).startswith(blocked) for each in row["blockers"])  # type: ignore[attr-defined]
+
+
+def test_a_property_that_iceberg_cannot_use_is_named_and_the_default_holds(snowpack: Run, zoo: Zoo) -> None:
+    append(zoo.create("garbage", **{"commit.manifest.target-size-bytes": "8 MB"}), ["a"])
+
+    row = by_name(snowpack(*ASSESS, "-o", "json").json)["zoo.garbage"]
+
+    (blocker,) = row["blockers"]  # type: ignore[misc]
+    assert blocker.startswith("Table property commit.manifest.target-size-bytes: '8 MB' is not a positive whole number")
+
+
+def test_a_table_that_is_named_twice_is_assessed_once(snowpack: Run, tables: Zoo) -> None:
+    found = snowpack(*ASSESS, "zoo.healthy", "zoo.healthy", "-o", "json").json["tables"]
+
+    assert [row["state"] for row in found] == ["healthy"]
+
+
+def test_only_tables_that_cannot_be_read_are_a_failure(snowpack: Run, zoo: Zoo, installation: Path) -> None:
+    said = snowpack(*ASSESS, "zoo.nowhere", "--html", "report.html")
+
+    assert said.code == 1
+    assert said.out.startswith("No table could be read.")
+    assert "0 of 1 table needs maintenance, and 1 cannot be read." in said.err.splitlines()
+    page = (installation / "report.html").read_text()
+    assert ("No table could be read." in page, "No table needs maintenance." in page) == (True, False)
 
 
 def test_what_an_excluded_table_would_save_is_counted_all_the_same(snowpack: Run, zoo: Zoo) -> None:
@@ -163,8 +188,10 @@ def test_the_bytes_that_old_snapshots_hold_are_counted(snowpack: Run, zoo: Zoo, 
         table.delete(f"value == '{value}'")
     commit_times(zoo, zoo.named("replaced"), [LONG_AGO] * len(zoo.load(zoo.named("replaced")).metadata.snapshots))
 
-    row = by_name(snowpack(*ASSESS, option, "-o", "json").json)["zoo.replaced"]
+    said = snowpack(*ASSESS, option, "-o", "json")
+    row = by_name(said.json)["zoo.replaced"]
 
+    assert ("and free" in said.err, "What expiring snapshots would free was not read." in said.err) == (freed, not freed)
     assert "expire_snapshots" in {need["action"] for need in row["needs"]}  # type: ignore[attr-defined]
     assert (row["bytes_freed"] > 0) is freed  # type: ignore[operator]
 
@@ -261,17 +288,29 @@ def test_the_report_is_one_file_that_loads_nothing(snowpack: Run, tables: Zoo, i
     assert not (installation / "report.html.resume").exists()
 
 
+@pytest.mark.parametrize("place", [".", "folder", "absent/report.html"])
+def test_a_report_that_cannot_be_written_is_a_usage_problem_and_leaves_no_file(
+    snowpack: Run, tables: Zoo, installation: Path, place: str
+) -> None:
+    (installation / "folder").mkdir()
+    before = {*installation.iterdir()}
+    said = snowpack(*ASSESS, "zoo.unpartitioned", "--html", place, "--resume", "assessed.resume")
+
+    assert (said.code, f"The report {place!r} cannot be written: " in said.err) == (2, True)
+    assert {*installation.iterdir()} - before == {installation / "assessed.resume"}
+
+
 def test_progress_is_shown_on_a_terminal_alone(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     from airflow_snowpack.cli.progress import ProgressLine
 
-    with ProgressLine("tables") as line:
-        line.show(1, 2, "db.first")
+    with ProgressLine("tables", 2) as line:
+        line.show(1, "db.first")
     assert capsys.readouterr().err == ""
 
     screen = PseudoTerminal()
     monkeypatch.setattr("sys.stderr", screen.out)
-    with ProgressLine("tables") as line:
-        line.show(1, 1, "db.first")
+    with ProgressLine("tables", 1) as line:
+        line.show(1, "db.first")
     assert "1 of 1 tables" in screen.shown()
 
 
@@ -283,6 +322,7 @@ def test_every_command_of_the_page_runs(snowpack: Run, tables: Zoo, monkeypatch:
         "extra": json.dumps({"warehouse": f"file://{home}/warehouse"}),
     }
     monkeypatch.setenv("AIRFLOW_CONN_SNOWPACK_CATALOG", json.dumps(catalog))
+    Zoo(tables.catalog, namespace="demo").new("unpartitioned", "clicks")
     commands = re.findall(r"^airflow snowpack (.*?)(?: > \S+)?$", PAGE, re.MULTILINE)
 
     assert len(commands) == 9

@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from airflow_snowpack.jobs import ActionOutcome, ActionResult, JobStatus
 from airflow_snowpack.maintenance.fleet import Budget, EntryState, PassEntry
 from airflow_snowpack.maintenance.fleet.budget import Cost
 from airflow_snowpack.maintenance.fleet.model import Planning
 from airflow_snowpack.maintenance.fleet.passes import FleetPasses
+from airflow_snowpack.maintenance.fleet.progress import PassWork
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -50,6 +52,27 @@ def test_a_pass_is_shown_with_the_reason_of_each_table(snowpack: Run, planned: P
     assert body["tables"][0]["evidence"] == {"rewrite_data_files": "6 of 6 files are small"}
     missing = snowpack("fleet", "show", "0" * 32)
     assert (missing.code, "`airflow snowpack fleet list` shows the passes" in missing.err) == (4, True)
+
+
+def test_a_pass_has_the_outcome_of_a_table_beside_its_estimate(snowpack: Run, jobs: Jobs, flights: TableName) -> None:
+    passes, evidence = FleetPasses(jobs.store), {"rewrite_data_files": "6 of 6 files are small"}
+    planning = passes.begin("nightly/run/plan", "lake", flights.catalog_id, Budget(tables=1), workers=2, holder="worker-1")
+    assert isinstance(planning, Planning)
+    entry = PassEntry(flights, 0, EntryState.CHOSEN, evidence=evidence, cost=Cost(1.5, 3072, 60.0), files_removed=5)
+    pass_, work = passes.plan(planning, [entry], [], {"listed": 7}), PassWork(passes, jobs)
+    work.submit(pass_)
+    assert snowpack("fleet", "show", pass_.pass_id, "-o", "json").json["tables"][0]["outcome"] is None
+    claim = jobs.claim("pod-1", catalog_id=flights.catalog_id)
+    assert claim is not None
+    metrics = {"rewritten_data_files_count": 6, "rewritten_bytes_count": 2048}
+    done = ActionResult("rewrite_data_files", ActionOutcome.SUCCEEDED, "Compacted", 30.0, metrics=metrics, gb_hours=0.5)
+    jobs.finish(claim, JobStatus.COMPLETED, [done])
+    work.settle(pass_)
+
+    shown = snowpack("fleet", "show", pass_.pass_id).out
+    assert "5 files, 3.0 KiB, 1 min, 1.50 GB·h | 6 files, 2.0 KiB, 30 s, 0.50 GB·h" in shown
+    outcome = {"files_removed": 6, "bytes": 2048, "gb_hours": 0.5, "seconds": 30.0}
+    assert snowpack("fleet", "show", pass_.pass_id, "-o", "json").json["tables"][0]["outcome"] == outcome
 
 
 def test_a_budget_that_cannot_be_read_is_refused_before_anything_is_planned(snowpack: Run, jobs: Jobs) -> None:

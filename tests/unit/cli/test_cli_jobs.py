@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import pytest
 import yaml
+from made_health import sick_health
 
 from airflow_snowpack.iceberg import TableName
-from airflow_snowpack.jobs import JobStatus
+from airflow_snowpack.jobs import ActionOutcome, ActionResult, JobStatus
+from airflow_snowpack.jobs.action_history import skipped_by_plan
+from airflow_snowpack.maintenance.planning.table_plan import plan_table
+from airflow_snowpack.maintenance.policies import Policies
 from airflow_snowpack.store import AuditTrail
 from airflow_snowpack.wire.job import JobShape
 from airflow_snowpack.wire.shape import plain
@@ -261,6 +266,24 @@ def test_a_job_is_shown_with_its_reason_results_and_history(snowpack: Run, jobs:
     assert "Waiting for a worker: next in the queue, no worker busy." in said.out
     assert "retain_last" in said.out
     assert "submitted by vera" in said.out
+
+
+def test_a_job_of_a_plan_is_shown_with_each_estimate_beside_its_outcome(snowpack: Run, jobs: Jobs, flights: TableName) -> None:
+    request = plan_table(sick_health(), Policies().of(flights, {}), now=datetime.now(UTC)).request()
+    job = jobs.submit(flights, request.actions, options=request.options, plan=request.plan)
+    pending = snowpack("jobs", "show", job.job_id).out
+    assert re.search(r"rewrite_data_files +\| run +\| 1,200 of 1,230 files below .+\| 1,200 files, 1.2 GiB, ", pending)
+    claim = jobs.claim("w1", catalog_id=flights.catalog_id)
+    assert claim is not None
+    metrics = {"rewritten_data_files_count": 11, "rewritten_bytes_count": 11 * 2**20}
+    done = ActionResult("rewrite_data_files", ActionOutcome.SUCCEEDED, "Compacted", 30.0, metrics=metrics, gb_hours=0.25)
+    skipped = [each for action in job.actions[1:] if (each := skipped_by_plan(job, action))]
+    jobs.finish(claim, JobStatus.COMPLETED, [done, *skipped])
+
+    shown = snowpack("jobs", "show", job.job_id).out
+    assert "| 11 files, 11.0 MiB, 30 s, 0.25 GB·h" in shown
+    assert "Compacted" in shown
+    assert "Skipped by the plan" not in shown, "the plan has the reason of each skip"
 
 
 def test_a_job_as_json_has_the_jobs_own_fields_and_its_story(snowpack: Run, jobs: Jobs, flights: TableName) -> None:

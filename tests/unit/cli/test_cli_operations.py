@@ -32,7 +32,8 @@ CLICKS = TableName("lake", "demo", "clicks")
 def test_a_catalog_that_was_never_listed_is_listed_when_somebody_asks(snowpack: Run, jobs: Jobs, flights: TableName) -> None:
     said = snowpack("tables", "list", "-o", "json").json
 
-    assert said["tables"] == [TableShape.encode(explain_tables(jobs, [flights])[flights])]
+    unread = {"score": None, "condition": "not_read", "problem": None, "read_at": None}
+    assert said["tables"] == [TableShape.encode(explain_tables(jobs, [flights])[flights]) | unread]
     assert 0 <= said["age_seconds"] < 60
     assert (said["problem"], said["next"]) == (None, None)
 
@@ -44,10 +45,10 @@ def test_people_see_the_last_job_the_lock_and_the_next_step_and_how_old_the_list
     said = snowpack("tables", "list")
 
     cells = [cell.strip() for cell in said.out.splitlines()[2].split("|")]
-    assert cells[0] == "demo.flights"
-    assert cells[1].startswith("pending ")
-    assert cells[2:] == [f"job {job.job_id[:12]}", cells[3]]
-    assert cells[3].startswith("Waiting for a worker")
+    assert cells[:2] == ["demo.flights", "not read"]
+    assert cells[2].startswith("pending ")
+    assert cells[3:] == [f"job {job.job_id[:12]}", cells[4]]
+    assert cells[4].startswith("Waiting for a worker")
     assert said.err.startswith("The catalog was listed ")
 
 
@@ -67,6 +68,10 @@ def test_a_new_table_is_in_the_list_after_a_refresh(snowpack: Run, flights: Tabl
         "clicks"
     ]
     assert snowpack("tables", "list", "--database", "other").out == "No tables match the filter.\n"
+    snowpack("tables", "show", "demo.flights")
+    by_need = snowpack("tables", "list", "--order", "need", "--show", "never", "-o", "json").json["tables"]
+    assert [table["table_name"] for table in by_need] == ["flights", "clicks"]
+    assert snowpack("tables", "list", "--show", "failed").out == "No tables match the filter.\n"
 
 
 def test_a_table_is_shown_in_numbers_from_its_metadata(snowpack: Run, jobs: Jobs, flights: TableName) -> None:

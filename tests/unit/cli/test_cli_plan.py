@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from table_zoo import Zoo
 
 from airflow_snowpack import hooks
 from airflow_snowpack.iceberg.health import SpecField
@@ -72,6 +73,16 @@ def test_a_dry_run_with_auto_is_the_plan(snowpack: Run, flights: TableName) -> N
     said = snowpack("jobs", "submit", "demo.flights", "--action", "auto", "--dry-run")
 
     assert f"Skipped by the plan: {EVIDENCE}" in " ".join(said.out.split())
+
+
+def test_a_table_that_cannot_be_read_does_not_keep_the_others_from_being_planned(snowpack: Run, flights: TableName) -> None:
+    Zoo(hooks.IcebergCatalogHook().catalog).new("missing_manifest", "broken")
+
+    said = snowpack("tables", "plan", "zoo.broken", "demo.flights")
+
+    assert said.code == 6
+    assert said.out.startswith("demo.flights: score ")
+    assert "The metadata of table 'zoo.broken' cannot be read" in said.err
 
 
 class TestPage:

@@ -16,10 +16,10 @@ from airflow_snowpack.maintenance.policies.definitions import (
     ACTION_KEYS,
     DEFAULT_CADENCE,
     EACH_ACTION,
-    TABLE_DEFAULTS,
     TABLE_KEYS,
     THRESHOLDS,
 )
+from airflow_snowpack.maintenance.policies.model import MAX_REWRITE_BYTES
 from airflow_snowpack.maintenance.policies.properties import known_properties
 
 if TYPE_CHECKING:
@@ -194,7 +194,7 @@ class TestPage:
         by_path = {f"snowpack.{name}" for name in (*TABLE_KEYS, *EACH_ACTION)}
         assert {name for name in rows if name in known_properties()} == one_level - by_path
         assert {*TABLE_KEYS, *EACH_ACTION, "actions"} | {*ACTION_KEYS, "thresholds", "options"} <= rows.keys()
-        assert rows["max_rewrite_bytes"].startswith(f"`{size(TABLE_DEFAULTS['max_rewrite_bytes']).replace('.0', '')}`")
+        assert rows["max_rewrite_bytes"].startswith(f"`{size(MAX_REWRITE_BYTES).replace('.0', '')}`")
         assert duration(DEFAULT_CADENCE) == "6 h"
 
     def test_the_keys_of_the_page_have_the_descriptions_of_the_schema(self) -> None:
