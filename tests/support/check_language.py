@@ -40,7 +40,7 @@ GLOSSARY = {
     r"he|his|him": "name the role: the user, the worker",
 }
 # Names that others have chosen, or that stored rows and answers of the API already have.
-ALLOWED = re.compile(r"""(def |\.)tell\(|"says"|`says`|\bsays[=:]""")
+ALLOWED = re.compile(r"""(def |\.)tell\b|"says"|`says`|\bsays[=:]""")
 _BANNED = [(re.compile(rf"(?<![A-Za-z])(?:{words})(?![A-Za-z])", re.IGNORECASE), instead) for words, instead in GLOSSARY.items()]
 
 

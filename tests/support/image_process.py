@@ -2,12 +2,12 @@
 
     python image_process.py together <store url> <remote> <commit> <processes> [program]
     python image_process.py one <store url> <remote> <commit> <fifo>
-    python image_process.py killed <store url> <remote> <commit>
+    python image_process.py killed <store url> <remote> <commit> <stride>
 
 ``together`` forks the processes, which all request the image at the same moment; none ends its build before every other one has
 its answer. It prints how many built, and what each found then and afterwards. ``one`` builds until the fifo is read to its end.
 ``killed`` forks children, each of which builds an image of its own and kills itself at a later moment than the one before: around
-each SQL statement, commit and step of the builder. It prints how many were killed, once one was not.
+each SQL statement, commit and step of the builder, or at one of so many. It prints the first moment at which none was killed.
 """
 
 from __future__ import annotations
@@ -95,8 +95,8 @@ def one(url: str, remote: str, commit: str, fifo: str) -> None:
     print(json.dumps([type(found).__name__, getattr(found, "digest", None), builder.published]), flush=True)
 
 
-def killed(url: str, remote: str, commit: str) -> None:
-    for moment in count(1):
+def killed(url: str, remote: str, commit: str, stride: str) -> None:
+    for moment in count(1, int(stride)):
         pid = os.fork()
         if pid == 0:
             try:

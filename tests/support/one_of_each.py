@@ -1,4 +1,6 @@
-"""How tests are handed out to the processes of ``pytest --numprocesses``: one by one, but what shares something heavy to one.
+"""How tests are handed out to the processes of ``pytest --numprocesses``: by file, and all that share something heavy to one.
+
+A browser, a server or an environment that the tests of a file share is made once, as are its imports.
 
     scheduler = one_of_each(config, log)
 
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
     import pytest
 
 SPARK_FOLDERS = {"spark", "maintenance", "faces"}
-# The files in these folders that do not use Spark: each is one group, for the sake of its fixtures.
+# The files in these folders that do not use Spark.
 WITHOUT_SPARK = (
     "test_dags_of_tables",
     "test_docker_runner",
@@ -37,7 +39,7 @@ AT_LEAST = 2  # a process begins with a test when it knows the next one, or that
 
 
 def scope_of(nodeid: str) -> str:
-    """Return the name of the group that runs in one process with this test, or the test's own id.
+    """Return the name of the group that runs in one process with this test: that of something heavy, or else its file.
 
     All tests on the running Airflow are one group, and so are all on Spark, all of ``airflow dags test``, and the demo.
     """
@@ -47,7 +49,7 @@ def scope_of(nodeid: str) -> str:
         return next(iter(SYSTEM_FOLDERS & set(folders)), "airflow")
     if "integration" in folders and (SPARK_FOLDERS & set(folders) or "on_spark" in nodeid):
         return path if file.startswith(WITHOUT_SPARK) else "spark"
-    return nodeid
+    return path
 
 
 class OneOfEach(LoadScopeScheduling):

@@ -26,6 +26,7 @@ class ScriptedEngine:
     """
 
     server: str | None = None
+    gb_hours: float | None = None
 
     def __init__(self, script: Mapping[str, Step] | None = None, between: Callable[[str], None] = lambda _action: None) -> None:
         self._script = script or {}

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
 from pyiceberg.transforms import (
     BucketTransform,
     DayTransform,
@@ -33,6 +34,7 @@ from pyiceberg.types import (
     IcebergType,
     IntegerType,
     LongType,
+    NestedField,
     StringType,
     TimestampType,
     TimestamptzType,
@@ -99,6 +101,29 @@ def _partitioned(type_name: str, transform: Transform[Any, Any]) -> Kind:
 
 
 @kind
+def all_transforms(zoo: Zoo, name: str) -> None:
+    """Partitioned by all of :func:`declare_transforms` at once; in the place of ``value`` there is a column for each of them."""
+    columns: dict[str, tuple[Transform[Any, Any], IcebergType, Sequence[Any]]] = {}
+    for place, (word, (transform, types)) in enumerate(_TRANSFORMS.items()):
+        for each in types:
+            value, values = _VALUES[each]
+            # PyIceberg cannot read a manifest in which two partition fields have the same type of decimals.
+            columns[f"{word}_of_{each}"] = transform, DecimalType(10 + place, 2) if each == "decimal" else value, values
+    fields = [NestedField(2 + place, column, value) for place, (column, (_, value, _)) in enumerate(columns.items())]
+    schema = Schema(NestedField(1, "id", LongType()), *fields, NestedField(2 + len(fields), "note", StringType()))
+    transforms = [transform for transform, _, _ in columns.values()]
+    parts = [
+        PartitionField(field.field_id, 998 + field.field_id, transform, f"{field.name}_part")
+        for field, transform in zip(fields, transforms, strict=True)
+    ]
+    table = zoo.catalog.create_table(f"{zoo.namespace}.{name}", schema, partition_spec=PartitionSpec(*parts))
+    ids = list(range(len(TEXTS)))
+    odd = {column: [values[row % len(values)] for row in ids] for column, (_, _, values) in columns.items()}
+    for _ in range(2):
+        table.append(pa.table({"id": ids, **odd, "note": ["note"] * len(ids)}, schema=table.schema().as_arrow()))
+
+
+@kind
 def two_fields(zoo: Zoo, name: str) -> None:
     """Partitioned by the month of a timestamp and a bucket of the id, with nulls in both."""
     schema = zoo.create(f"{name}_schema", TimestampType()).schema()
@@ -154,22 +179,47 @@ def evolved_schema(zoo: Zoo, name: str) -> None:
     table.append(pa.table([[4, 5], [1, 2**40], ["a", None]], schema=arrow))
 
 
+@kind
+def evolved_schema_with_refs(zoo: Zoo, name: str) -> None:
+    """:func:`evolved_schema` with a tag on its first snapshot, and a branch with a commit that main does not have."""
+    evolved_schema(zoo, name)
+    table = zoo.load(zoo.named(name))
+    first, *_, head = (snapshot.snapshot_id for snapshot in table.metadata.snapshots)
+    table.manage_snapshots().create_tag(first, "audit").create_branch(head, "trial").commit()
+    table.append(pa.table([[6], [2], ["trial"]], schema=table.schema().as_arrow()), branch="trial")
+
+
 @kind_of_spark
 def nan_partitions(zoo: Zoo, name: str) -> None:
-    """Partitioned by a double that is NaN, negative zero or null in some rows; PyIceberg cannot write the first."""
-    values = "CAST('NaN' AS DOUBLE), CAST('-0.0' AS DOUBLE), CAST('1.5' AS DOUBLE), CAST(NULL AS DOUBLE)"
-    _write_with_spark(zoo, name, "value DOUBLE", "value", f"array({values})[id % 4]")
+    """Partitioned by a double that is NaN, zero, negative zero or null in some rows; PyIceberg cannot write the first."""
+    values = "CAST('NaN' AS DOUBLE), CAST('-0.0' AS DOUBLE), CAST('0.0' AS DOUBLE), CAST('1.5' AS DOUBLE), CAST(NULL AS DOUBLE)"
+    _write_with_spark(zoo, name, "value DOUBLE", "value", f"array({values})[id % 5]")
 
 
 @kind_of_spark
 def truncate_of_binary(zoo: Zoo, name: str) -> None:
     """Partitioned by the first three bytes of a binary column, which PyIceberg cannot compute."""
-    _write_with_spark(zoo, name, "value BINARY", "truncate(3, value)", "array(X'00FF', X'6162636465', NULL)[id % 3]")
+    values = "array(X'00FF', X'6162636465', NULL)[id % 3] AS value"
+    _write_with_spark(zoo, name, "value BINARY", "truncate(3, value)", values)
 
 
-def _write_with_spark(zoo: Zoo, name: str, column: str, partitioned_by: str, value: str) -> None:
+@kind_of_spark
+def only_spark_writes(zoo: Zoo, name: str) -> None:
+    """Format version 3, partitioned by NaN and the first bytes of a binary, with deletion vectors on some files."""
+    value = "array(CAST('NaN' AS DOUBLE), CAST('-0.0' AS DOUBLE), CAST(NULL AS DOUBLE))[id % 3] AS value"
+    columns = "value DOUBLE, raw BINARY"
+    raw = "array(X'00FF', X'6162636465', NULL)[(id + 1) % 3] AS raw"
+    _write_with_spark(zoo, name, columns, "value, truncate(3, raw)", f"{value}, {raw}", format_version=3)
+    zoo.session.sql(f"DELETE FROM {zoo.named(name).quoted} WHERE id % 6 = 1")
+
+
+def _write_with_spark(zoo: Zoo, name: str, columns: str, partitioned_by: str, values: str, format_version: int = 2) -> None:
     spark, table = zoo.session, zoo.named(name).quoted
-    spark.sql(f"CREATE TABLE {table} (id BIGINT, {column}, note STRING) USING iceberg PARTITIONED BY ({partitioned_by})")
+    properties = f"'format-version' = '{format_version}', 'write.delete.mode' = 'merge-on-read'"
+    spark.sql(
+        f"CREATE TABLE {table} (id BIGINT, {columns}, note STRING) USING iceberg "
+        f"PARTITIONED BY ({partitioned_by}) TBLPROPERTIES ({properties})"
+    )
     for start in (0, 12):
-        made = f"SELECT id + {start} AS id, {value} AS value, 'note' AS note FROM range(12)"
+        made = f"SELECT id + {start} AS id, {values}, 'note' AS note FROM range(12)"
         spark.sql(f"INSERT INTO {table} SELECT /*+ COALESCE(1) */ * FROM ({made})")

@@ -21,13 +21,14 @@ if TYPE_CHECKING:
 LONGEST_S = 600.0
 
 MAINTENANCE = """
-    import threading, time
-    from datetime import UTC, datetime
+    import sys, threading, time
     from pathlib import Path
     from urllib.parse import urlparse
     from airflow_snowpack.iceberg import TableName
-    from airflow_snowpack.jobs.model import Job, JobStatus
     from airflow_snowpack.maintenance import Action, SparkEngine
+    from airflow_snowpack.maintenance.removals.records import Removals
+    from airflow_snowpack.store import open_store
+    from running_jobs import running_job
 
     name = TableName("lake", "db", "t")
     session.sql("CREATE NAMESPACE lake.db").collect()
@@ -39,7 +40,7 @@ MAINTENANCE = """
             session.sql(f"INSERT INTO {name.quoted} SELECT id, {note} FROM range(0, {rows}, 1, 1)").collect()
 
     def run(engine, action, **options):
-        job = Job("j1", name, tuple(Action), {action: options}, False, JobStatus.RUNNING, datetime.now(UTC))
+        job = running_job(store, name, {action: options})
         result = engine.run(job, action)
         print(result.outcome, "|", result.message)
         return result
@@ -53,7 +54,8 @@ MAINTENANCE = """
         engine.interrupt()
 
     fill(10)
-    engine = SparkEngine(lambda: session, lake.load)
+    store = open_store(f"sqlite:///{sys.argv[1]}/snowpack.db")
+    engine = SparkEngine(lambda: session, lake.load, removals=Removals(store))
     run(engine, Action.REWRITE_DATA_FILES, min_input_files=2)
     error = run(engine, Action.REWRITE_DATA_FILES, where="nowhere = 1", only_if_needed=False).error
     print(error.partition(";")[0], "cannot be resolved" in error, "at org.apache" in error)

@@ -74,7 +74,7 @@ SECRET_AND_RESTART = """
     os.kill(jvm, signal.SIGKILL)
     options = {action.value: {"only_if_needed": False} for action in Action}
     job = Job("j1", TableName("lake", "db", "t"), tuple(Action), options, False, JobStatus.RUNNING, datetime.now(UTC))
-    for action in (Action.REWRITE_DATA_FILES, Action.EXPIRE_SNAPSHOTS):
+    for action in (Action.REWRITE_DATA_FILES, Action.REWRITE_MANIFESTS):
         result = SparkEngine(lambda: again, lake.load).run(job, action)
         print(result.outcome, "|", result.message, "|", result.error.replace(str(jvm), "PID"))
 """
@@ -109,10 +109,10 @@ def test_a_jvm_that_dies_in_a_call_is_reported_with_how_it_ended(printed: list[s
 
 
 def test_a_jvm_that_dies_before_the_first_call_of_an_action_is_reported_with_how_it_ended(printed: list[str]) -> None:
-    rewrite, expire = printed[4:]
+    rewrite, manifests = printed[4:]
     assert rewrite == f"failed | Failed before anything was done | {DIED}"
-    assert expire.startswith("failed | Failed")
-    assert expire.endswith(DIED)
+    assert manifests.startswith("failed | Failed")
+    assert manifests.endswith(DIED)
 
 
 KEEPS_THE_HANDLER = """

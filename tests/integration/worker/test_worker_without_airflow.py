@@ -24,13 +24,18 @@ LONGEST_S = 400.0
 
 
 def run(*command: str | Path, **variables: str) -> subprocess.CompletedProcess[str]:
-    kept = {name: os.environ[name] for name in ("HOME", "JAVA_HOME", "PATH", "TMPDIR") if name in os.environ}
+    names = ("HOME", "JAVA_HOME", "JDK_JAVA_OPTIONS", "PATH", "TMPDIR")
+    kept = {name: os.environ[name] for name in names if name in os.environ}
     text = [str(part) for part in command]
     return subprocess.run(text, env=kept | variables, capture_output=True, text=True, timeout=LONGEST_S, check=False)
 
 
 def uv(*arguments: str | Path) -> None:
-    done = subprocess.run([sys.executable, "-m", "uv", *map(str, arguments)], capture_output=True, text=True, timeout=LONGEST_S)
+    """Run uv on what it has downloaded already. With the registry it may have to download and build Spark again."""
+    command = [sys.executable, "-m", "uv", *map(str, arguments)]
+    done = subprocess.run([*command, "--offline"], capture_output=True, text=True, timeout=LONGEST_S, check=False)
+    if done.returncode != 0:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=LONGEST_S, check=False)
     assert done.returncode == 0, done.stderr
 
 
