@@ -85,7 +85,8 @@ def test_files_with_small_and_large_types_have_the_types_of_the_first(catalog: C
 
 
 def test_the_table_is_not_in_memory_as_a_whole(catalog: Catalog, written: Callable[..., TableRef]) -> None:
-    parts = [pa.table({"n": np.random.default_rng(part).integers(0, 2**62, 1_000_000)}) for part in range(4)]
+    # Arrow reads a file ahead and frees it in the background, so the table is far larger than its files.
+    parts = [pa.table({"n": np.random.default_rng(part).integers(0, 2**62, 1_000_000)}) for part in range(12)]
     ref = written(*parts)
     size = sum(part.nbytes for part in parts)
     del parts
@@ -93,7 +94,7 @@ def test_the_table_is_not_in_memory_as_a_whole(catalog: Catalog, written: Callab
     for batch in read_as_batches(ref, catalog):
         rows += batch.num_rows
         most = max(most, pa.total_allocated_bytes() - before)
-    assert rows == 4_000_000
+    assert rows == 12_000_000
     assert most < size * 0.75
 
 
