@@ -45,7 +45,7 @@ class _Compiler:
 
     def __init__(self, columns: dict[int, str], required: Collection[int]) -> None:
         self._columns = columns
-        self._missing = set(required)
+        self._required, self._missing = frozenset(required), set(required)
         self._fixed: dict[str, Any] = {}
         self._lines: list[str] = []
         self._indent = 2
@@ -62,10 +62,10 @@ class _Compiler:
             raise KeyError(f"it has no field {min(self._missing)}")
         bound = [f"    {name} = decoder.{name}" for name in ("skip", "read_int", "read_ints")]
         bound += ["    position = decoder.tell", "    match = tail and tail.match"]
-        empty = [f"        {' = '.join(self._columns.values())} = None"] if self._columns else []
+        bound += [f"    {' = '.join(self._columns.values())} = None"] if self._columns else []
         row = f"({''.join(f'{name}, ' for name in self._columns.values())})"
         begin = ["def rows(decoder, take, count, size, data, tail):", *bound, "    for _ in range(count):"]
-        return "\n".join([*begin, *empty, *self._lines, f"        yield {row}"]), tail
+        return "\n".join([*begin, *self._lines, f"        yield {row}"]), tail
 
     def _add(self, line: str) -> None:
         self._lines.append("    " * self._indent + line)
@@ -91,6 +91,7 @@ class _Compiler:
             self._read(field["type"], column)
         if field_id in self._missing:
             self._missing.remove(field_id)
+        if field_id in self._required and isinstance(field["type"], list):
             self._add(f"if {column} is None: raise KeyError('a required field is null')")
 
     def _tail(self, kinds: list[Any]) -> list[Any]:
@@ -139,9 +140,10 @@ class _Compiler:
         self._add(f"{word} {branch} != {null}: raise IndexError('a union has no such branch')")
 
     def _read(self, kind: Any, into: str) -> None:
-        """Add what reads a value of this type into a variable, which is ``None`` before."""
+        """Add what reads a value of this type into a variable."""
         kind = self._named(kind)
         if isinstance(kind, list):
+            self._add(f"{into} = None")
             self._branches(kind, lambda branch: self._read(branch, into))
             return
         match _logical(kind), _name(kind):
@@ -154,7 +156,6 @@ class _Compiler:
             case _, "record":
                 values = [self._new() for _ in kind["fields"]]
                 for value, field in zip(values, kind["fields"], strict=True):
-                    self._add(f"{value} = None")
                     self._read(field["type"], value)
                 self._add(f"{into} = ({''.join(f'{value}, ' for value in values)})")
             case _, "fixed":
@@ -172,7 +173,6 @@ class _Compiler:
         self._add(f"if abs({count}) > size: cut_off()")
         self._add(f"for _ in range(abs({count})):")
         self._indent += 1
-        self._add(f"{item} = None")
         self._read(items, item)
         self._add(f"{into}.append({item})")
         self._indent -= 2

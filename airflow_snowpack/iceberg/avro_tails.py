@@ -17,12 +17,13 @@ from typing import Any
 
 from airflow_snowpack.iceberg.avro_source import LENGTHS
 
-FEWEST_ROWS = 4_000
+FEWEST_ROWS = 2_000
 """In fewer rows of a file, the pattern costs more than it saves."""
-SAMPLE = 32
-"""How many records that no pattern matches are learned from, before there is a new pattern."""
-MAX_PATTERNS = 8
-"""A file whose records are still unlike its patterns gets no further one."""
+FEWEST_LEARNED, MOST_LEARNED = 4, 256
+"""How many records that no pattern matches are learned from before there is a pattern, and before the last one. There is a new
+pattern whenever the number has doubled."""
+LONGEST = 32 * 1024
+"""In bytes; about 200 columns. Compiling a longer pattern takes long, and Python keeps the last 512 patterns."""
 NUMBER = rb"[\x80-\xff]{0,9}+[\x00-\x7f]"
 Match = Callable[[bytes, int], "re.Match[bytes] | None"]
 Piece = bytes | dict[bytes, int]
@@ -46,15 +47,16 @@ class AvroTail:
 
         :param begin: where it begins; it is known to end within the data.
         """
-        if self._learned == MAX_PATTERNS * SAMPLE:
-            return None
+        if self._learned == MOST_LEARNED:
+            return self.match
         pieces: list[Piece] = []
         for kind in self._kinds:
             begin = _take(kind, data, begin, pieces)
         self._pieces = _merged(self._pieces, pieces)
         self._learned += 1
-        if self._learned % SAMPLE == 0:
-            self.match = re.compile(b"".join(map(_pattern, self._pieces)), re.DOTALL).match
+        if self._learned >= FEWEST_LEARNED and self._learned.bit_count() == 1:
+            pattern = b"".join(map(_pattern, self._pieces))
+            self.match = re.compile(pattern, re.DOTALL).match if len(pattern) <= LONGEST else None
         return self.match
 
 
@@ -62,7 +64,8 @@ def _merged(known: list[Piece], pieces: list[Piece]) -> list[Piece]:
     """Return pieces that match what both match; the new ones alone if these have other columns."""
     if [each for each in known if isinstance(each, bytes)] != [each for each in pieces if isinstance(each, bytes)]:
         return pieces
-    return [new if isinstance(new, bytes) else {**old, **new} for old, new in zip(known, pieces, strict=True)]  # type: ignore[dict-item]
+    pairs = zip(known, pieces, strict=True)
+    return [{**old, **new} if isinstance(old, dict) and isinstance(new, dict) else new for old, new in pairs]
 
 
 def _pattern(piece: Piece) -> bytes:

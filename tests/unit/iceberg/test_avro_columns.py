@@ -17,7 +17,7 @@ from pyiceberg.avro.encoder import BinaryEncoder
 from airflow_snowpack.iceberg import avro_columns
 from airflow_snowpack.iceberg.avro_columns import AvroColumns, read_blocks
 from airflow_snowpack.iceberg.avro_source import source_of
-from airflow_snowpack.iceberg.avro_tails import FEWEST_ROWS, MAX_PATTERNS, SAMPLE, AvroTail
+from airflow_snowpack.iceberg.avro_tails import FEWEST_LEARNED, FEWEST_ROWS, LONGEST, MOST_LEARNED, AvroTail
 from airflow_snowpack.iceberg.read_once import KeptFile
 
 if TYPE_CHECKING:
@@ -359,7 +359,7 @@ def test_many_rows_are_read_whether_or_not_they_are_like_the_ones_before() -> No
 def test_the_pattern_of_some_rows_ends_where_others_like_them_end() -> None:
     chance = random.Random(2)
     tail = AvroTail([each["type"] for each in STATISTICS])
-    for _ in range(SAMPLE):
+    for _ in range(4 * FEWEST_LEARNED):
         match = tail.learn(encoded(like_others(7, chance)), 0)
     assert match is not None
 
@@ -378,8 +378,19 @@ def test_rows_that_are_never_alike_get_no_further_pattern() -> None:
 
     matches = [tail.learn(row, 0) for row in rows]
 
-    assert len({id(match) for match in matches if match is not None}) <= MAX_PATTERNS
-    assert matches[-1] is None
+    assert matches[: FEWEST_LEARNED - 1] == [None] * (FEWEST_LEARNED - 1)
+    assert len(set(map(id, matches))) == 1 + (MOST_LEARNED // FEWEST_LEARNED).bit_length()
+    assert len(set(map(id, matches[MOST_LEARNED:]))) == 1
+
+
+def test_rows_of_very_many_columns_get_no_pattern() -> None:
+    tail = AvroTail([array(pair("long"))])
+    wide, wider = (
+        encoded(numbers(columns, *(each for column in range(columns) for each in (column, 1)), 0)) for columns in (100, LONGEST // 20)
+    )
+
+    assert [tail.learn(wide, 0) is None for _ in range(FEWEST_LEARNED)] == [True, True, True, False]
+    assert [tail.learn(wider, 0) for _ in range(FEWEST_LEARNED)][-1] is None
 
 
 def test_many_damaged_rows_are_read_or_refused_as_they_are_without_a_pattern(monkeypatch: pytest.MonkeyPatch) -> None:
