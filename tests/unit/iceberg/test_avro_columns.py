@@ -384,10 +384,10 @@ def test_rows_that_are_never_alike_get_no_further_pattern() -> None:
 
 
 def test_rows_of_very_many_columns_get_no_pattern() -> None:
-    tail = AvroTail([array(pair("long"))])
-    wide, wider = (
-        encoded(numbers(columns, *(each for column in range(columns) for each in (column, 1)), 0)) for columns in (100, LONGEST // 20)
-    )
+    def row(columns: int) -> bytes:
+        return encoded(numbers(columns, *(number for column in range(columns) for number in (column, 1)), 0))
+
+    tail, wide, wider = AvroTail([array(pair("long"))]), row(100), row(LONGEST // 20)
 
     assert [tail.learn(wide, 0) is None for _ in range(FEWEST_LEARNED)] == [True, True, True, False]
     assert [tail.learn(wider, 0) for _ in range(FEWEST_LEARNED)][-1] is None
