@@ -3,6 +3,7 @@
     number(9412)                              # '9,412'
     plural(2500, "job")                       # '2,500 jobs'
     size(8.5 * 1024**3)                       # '8.5 GiB'
+    percent(0.834)                            # '83 %'
     duration(timedelta(hours=4))              # '4 h'
     ago(submitted_at, now)                    # '3 min ago'
     timestamp(moment, ZoneInfo("Asia/Tokyo")) # '2026-11-21 21:00:00 JST'
@@ -32,6 +33,11 @@ SHORT_ID = 12
 def number(value: float) -> str:
     """Format a number with thousands separators; a number that is not whole gets one decimal."""
     return f"{int(value):,}" if value == int(value) else f"{value:,.1f}"
+
+
+def percent(share: float) -> str:
+    """Format a share of one as a whole percentage: ``83 %``."""
+    return f"{share * 100:,.0f} %"
 
 
 def plural(count: int, noun: str, nouns: str | None = None) -> str:

@@ -58,7 +58,7 @@ JOB_ID = arg("job_id", metavar="JOB", help="A job's id, or at least its first 8 
 JOB_IDS = arg("job_ids", metavar="JOB", nargs="+", help="Jobs' ids, or at least the first 8 characters of each")
 
 # policies
-POLICIES_FILE = arg("--file", metavar="FILE", help="The policies file; the default is the setting policies, in the DAGs folder")
+POLICIES = arg("--policies", metavar="FILE", help="The policies file; the default is the setting policies, in the DAGs folder")
 NO_CATALOG = arg("--no-catalog", action="store_true", help="Check the file only, without the catalog and its tables")
 STORED = arg("--stored", action="store_true", help="Take the properties of the stored health, and read only tables without it")
 
@@ -121,7 +121,6 @@ ASSESSED_TABLES = arg(
     "tables", metavar="DATABASE.TABLE", nargs="*", help="The tables, without their catalog; without any, all of the catalog"
 )
 HTML = arg("--html", metavar="FILE", help="Also write a report with charts, as one HTML file that loads nothing from elsewhere")
-POLICIES = arg("--policies", metavar="FILE", help="The policies file; the default is the setting policies, in the DAGs folder")
 RESUME = arg(
     "--resume", metavar="FILE",
     help="Keeps what was read, so that an interrupted run can go on; the default is beside the report, and deleted at the end",
@@ -265,10 +264,12 @@ IMAGE_TIMEOUT = arg(
 
 # fleet
 PASS = arg("fleet_pass", metavar="PASS", help="A pass's id, or at least its first 8 characters")
-GB_HOURS = arg("--gb-hours", type=float, metavar="N", help="GB·h of Spark work at most, by estimate")
+GB_HOURS = arg(
+    "--gb-hours", type=float, metavar="N", help="GB of Spark's memory times hours at most; a job that would use more is stopped"
+)
 FLEET_BYTES = arg("--bytes", metavar="SIZE", help="Bytes rewritten at most, by estimate, such as '500 GiB'")
 FLEET_TABLES = arg("--tables", type=_COUNT, metavar="N", help="How many tables at most")
-FLEET_TIME = arg("--time", metavar="PERIOD", help="Start no table that is not estimated to end within this time, such as 4h")
+FLEET_TIME = arg("--time", metavar="PERIOD", help="How long the pass may take, such as 4h; a job that still runs then is stopped")
 
 # removals
 REMOVAL = arg("removal", metavar="REMOVAL", help="A removal's id, or at least its first 8 characters")

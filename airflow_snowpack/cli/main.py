@@ -75,11 +75,11 @@ TABLES = (
 
 POLICIES = (
     command("explain", "policies.explain", "Show every value of a table's policy, and where it came from",
-            a.TABLE, a.POLICIES_FILE, a.CATALOG_CONN_ID, a.OUTPUT,
+            a.TABLE, a.POLICIES, a.CATALOG_CONN_ID, a.OUTPUT,
             example="policies explain demo.flights"),
     command("lint", "policies.check", "Find mistakes in the policies and in table properties; exit code 1 if there are any",
-            a.POLICIES_FILE, a.NO_CATALOG, a.STORED, a.CATALOG_CONN_ID, a.OUTPUT,
-            example="policies lint --file dags/policies.yaml --no-catalog"),
+            a.POLICIES, a.NO_CATALOG, a.STORED, a.CATALOG_CONN_ID, a.OUTPUT,
+            example="policies lint --policies dags/policies.yaml --no-catalog"),
     command("schema", "policies.schema", "Print the JSON Schema of the policies file, for editors", example="policies schema"),
     command("replay", "replay.replay", "Simulate what policies would have done on the commits that the tables really had",
             a.ASSESSED_TABLES, a.DATABASE, a.SEARCH_TABLES, a.REPLAYED_DAYS, a.REPLAYED_EVERY, a.POLICIES, a.AGAINST, a.LIMIT,
@@ -272,7 +272,7 @@ def get_cli_commands() -> list[CLICommand]:
             subcommands=(
                 GroupCommand(name="jobs", help="Maintenance jobs", subcommands=JOBS),
                 GroupCommand(name="tables", help="The tables of the catalog and their health", subcommands=TABLES),
-                GroupCommand(name="policies", help="Policies of maintenance, and their mistakes", subcommands=POLICIES),
+                GroupCommand(name="policies", help="Explain, check and replay maintenance policies", subcommands=POLICIES),
                 GroupCommand(name="locks", help="Locks on tables", subcommands=LOCKS),
                 GroupCommand(name="drain", help="Drain mode, which refuses new maintenance and stops claims", subcommands=DRAIN),
                 GroupCommand(name="schedules", help="Schedules, and why one has not run", subcommands=SCHEDULES),
@@ -283,7 +283,7 @@ def get_cli_commands() -> list[CLICommand]:
                 GroupCommand(name="interim", help="Interim tables, which tasks pass to each other", subcommands=INTERIM),
                 GroupCommand(name="images", help="Images that workers build from Git repositories", subcommands=IMAGES),
                 GroupCommand(name="fleet", help="Passes over all tables of the catalog", subcommands=FLEET),
-                GroupCommand(name="removals", help="Lists of files and snapshots that await approval", subcommands=REMOVALS),
+                GroupCommand(name="removals", help="Lists of orphan files and old snapshots to delete", subcommands=REMOVALS),
                 GroupCommand(name="db", help="The tables of the store", subcommands=DB),
                 command("digest", "digest.show", "Show what maintenance did in the last 24 hours, and what failed",
                         a.OUTPUT,

@@ -5,12 +5,15 @@ from typing import Annotated
 from pydantic import Field
 
 from airflow_snowpack.humanize import size
+from airflow_snowpack.inventory import Condition
 from airflow_snowpack.maintenance.assessment import TableAssessment
 from airflow_snowpack.maintenance.assessment.model import State
 from airflow_snowpack.wire.listing import Column, Listing
 from airflow_snowpack.wire.plan import EstimateShape
 from airflow_snowpack.wire.shape import From, Moment, Shape
 from airflow_snowpack.wire.table import LeftOutShape, ScorePartShape
+
+STYLES = {Condition.SICK: "bold red", Condition.FAIR: "yellow", Condition.HEALTHY: "green"}
 
 
 class NeededActionShape(Shape):
@@ -25,7 +28,7 @@ class TableAssessmentShape(Shape):
     """A table, what is wrong with it, what maintenance would save and cost, and what blocks it."""
 
     table: str = Field(examples=["analytics.page_views"])
-    state: State
+    state: State = Field(description="Whether its policy would run an action now.")
     score: int | None = Field(description="From 0 (sick) to 100 (healthy).")
     score_parts: Annotated[list[ScorePartShape], From("parts")]
     metadata_location: str
@@ -44,7 +47,7 @@ class TableAssessmentShape(Shape):
 
 
 class AssessmentShape(Shape):
-    """The tables of a catalog by need: sick ones first, then unreadable ones, then healthy ones."""
+    """The tables of a catalog: those that need maintenance first, then unreadable ones, then healthy ones."""
 
     catalog: str
     made_at: Moment
@@ -54,18 +57,12 @@ class AssessmentShape(Shape):
     ]
 
 
-def _score_style(row: TableAssessment) -> str:
-    if row.score is None or row.score < 50:
-        return "bold red"
-    return "yellow" if row.score < 80 else "green"
-
-
 ASSESSED: Listing[TableAssessment] = Listing(
     "tables",
     TableAssessmentShape.encode,
     (
         Column("table", "table"),
-        Column("score", "score", style=_score_style),
+        Column("score", "score", style=lambda row: STYLES[Condition.of(row.score)]),
         Column("wrong", lambda row: "; ".join(row.wrong), lambda row: row.wrong[0] if row.wrong else ""),
         Column("saves", lambda row: ", ".join(row.savings)),
         Column("rewritten", "estimate.bytes_rewritten", lambda row: size(row.estimate.bytes_rewritten)),

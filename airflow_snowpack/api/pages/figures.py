@@ -8,7 +8,7 @@ The numbers are the action's metrics, in the procedures' own names; an action th
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from airflow_snowpack.humanize import number, size
+from airflow_snowpack.humanize import number, percent, size
 from airflow_snowpack.jobs import ActionResult
 
 FULL = 1000
@@ -68,10 +68,10 @@ def _figures(metrics: Mapping[str, int | float], dry_run: bool) -> Iterator[Figu
     for name, title in REWRITTEN.items():
         before, after = metrics.get(f"rewritten_{name}_count"), metrics.get(f"added_{name}_count")
         if before and after is not None:
-            yield _compared(title, before, after, words, size if name == "bytes" else number)
+            yield compared(title, before, after, words, size if name == "bytes" else number)
     expired, kept = metrics.get("expired_snapshots_count"), metrics.get("kept_snapshots_count")
     if expired and kept is not None:  # a plan knows what stays; a run only counts what went
-        yield _compared("Snapshots", expired + kept, kept, words)
+        yield compared("Snapshots", expired + kept, kept, words)
     elif expired:
         yield Figure("Snapshots", _bars([("expired", expired, "gone")]))
     if deleted := [(label, metrics[name], "gone") for name, label in DELETED.items() if metrics.get(name)]:
@@ -87,14 +87,30 @@ def _figures(metrics: Mapping[str, int | float], dry_run: bool) -> Iterator[Figu
         yield Figure("Rewritten", (), size(rewritten))
 
 
-def _compared(title: str, before: float, after: float, words: tuple[str, str], text: Callable[[float], str] = number) -> Figure:
-    percent = round(100 * (after - before) / before)
-    change = "unchanged" if percent == 0 else f"{'−' if percent < 0 else '+'}{abs(percent):,} %"  # noqa: RUF001 - a real minus sign
-    return Figure(title, _bars([(words[0], before, "before"), (words[1], after, "after")], text), change)
+def compared(
+    title: str,
+    before: float,
+    after: float,
+    words: tuple[str, str],
+    text: Callable[[float], str] = number,
+    *,
+    most: float | None = None,
+) -> Figure:
+    """Return the chart of two numbers.
+
+    :param before: not zero.
+    :param words: the labels of the two.
+    :param most: the number that the longest bar of a group of charts means; ``None``: the larger of these two.
+    """
+    change = percent(abs(after - before) / before)
+    change = "unchanged" if change == percent(0) else f"{'−' if after < before else '+'}{change}"  # noqa: RUF001 - a real minus sign
+    return Figure(title, _bars([(words[0], before, "before"), (words[1], after, "after")], text, most), change)
 
 
-def _bars(values: Sequence[tuple[str, float, str]], text: Callable[[float], str] = number) -> tuple[Bar, ...]:
-    most = max(value for _, value, _ in values) or 1
+def _bars(
+    values: Sequence[tuple[str, float, str]], text: Callable[[float], str] = number, most: float | None = None
+) -> tuple[Bar, ...]:
+    most = most or max(value for _, value, _ in values) or 1
     return tuple(
         Bar(label, text(value), max(round(FULL * value / most), LEAST if value else 0), tone) for label, value, tone in values
     )

@@ -97,15 +97,15 @@ def _report(args: Namespace, found: Assessment) -> None:
         print_data(args.output, AssessmentShape.encode(found))
     else:
         unreadable = found.of(State.UNREADABLE)
-        print_rows(args.output, ASSESSED.columns, found.sick[: args.limit], found.made_at, empty=nothing)
+        print_rows(args.output, ASSESSED.columns, found.in_need[: args.limit], found.made_at, empty=nothing)
         if unreadable:
             print()
             print_rows(args.output, UNREADABLE.columns, unreadable, found.made_at)
     note(summary)
     for name, reason in found.left_out.items():
         note(f"{name} was not assessed: {reason}")
-    if len(found.sick) > args.limit and args.output not in DATA:
-        note(f"{plural(len(found.sick) - args.limit, 'more table')} in need: raise --limit, or use --html or --output json.")
+    if len(found.in_need) > args.limit and args.output not in DATA:
+        note(f"{plural(len(found.in_need) - args.limit, 'more table')} in need: raise --limit, or use --html or --output json.")
     if args.html:
         note(f"The report is in {args.html}.")
 
@@ -122,11 +122,11 @@ def summary_of(found: Assessment) -> str:
     from airflow_snowpack.maintenance.assessment.model import State
 
     unreadable = len(found.of(State.UNREADABLE))
-    need = "needs" if 1 in (len(found.sick), len(found.rows)) else "need"
-    tables = f"{number(len(found.sick))} of {plural(len(found.rows), 'table')} {need} maintenance"
+    need = "needs" if 1 in (len(found.in_need), len(found.rows)) else "need"
+    tables = f"{number(len(found.in_need))} of {plural(len(found.rows), 'table')} {need} maintenance"
     if unreadable:
         tables += f", and {number(unreadable)} cannot be read"
-    if not found.sick:
+    if not found.in_need:
         return f"{tables}."
     files = f"{number(found.files_saved)} of {plural(found.files, 'file')}"
     manifests = f"{number(found.manifests_saved)} of {plural(found.manifests, 'manifest')}"

@@ -102,7 +102,7 @@ def _policies(here: CommandContext, args: Namespace) -> Policies:
     """
     from airflow_snowpack.maintenance.policies import Policies
 
-    return here.policies if args.file is None else Policies.load(Path(args.file))
+    return here.policies if args.policies is None else Policies.load(Path(args.policies))
 
 
 def _tables(here: CommandContext, *, stored: bool) -> Iterator[TableFacts]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from airflow_snowpack.cli.context import ends_cleanly, open_context
 from airflow_snowpack.cli.output import DATA, filled, is_for_people, note, print_data, print_one, print_page, print_rows
 from airflow_snowpack.exit_code import ExitCode
-from airflow_snowpack.humanize import ago, duration, number, plural, size
+from airflow_snowpack.humanize import ago, duration, number, percent, plural, size
 from airflow_snowpack.iceberg.health import score
 from airflow_snowpack.wire.job import JOBS
 from airflow_snowpack.wire.shape import seconds_since
@@ -142,7 +142,7 @@ def _health_fields(health: TableHealth | None, now: datetime) -> dict[str, objec
         "score": f"{score(health).total} of 100, from metadata read {ago(health.read_at, now)}",
         "rows": number(totals.records),
         "data files": f"{number(totals.data_files)}, {size(health.bytes)}",
-        "small files": f"{number(health.small_files)} ({health.small_files_ratio:.0%}), {size(health.small_bytes)}",
+        "small files": f"{number(health.small_files)} ({percent(health.small_files_ratio)}), {size(health.small_bytes)}",
         "delete files": number(totals.delete_files) + (f" ({deletes})" if totals.delete_files else ""),
         "manifests": f"{number(totals.manifests)}, {size(health.manifests_bytes)}",
         "snapshots": number(totals.snapshots) + (f", the oldest {duration(oldest)} old" if oldest is not None else ""),

@@ -7,13 +7,13 @@ from itertools import zip_longest
 from typing import TYPE_CHECKING
 
 from airflow_snowpack.api.pages.drawing import ColumnChart, column_chart, counted, size_chart
-from airflow_snowpack.api.pages.figures import FULL, LEAST, Bar, Figure
+from airflow_snowpack.api.pages.figures import Figure, compared
 from airflow_snowpack.cli.reports.page import render
-from airflow_snowpack.humanize import number
+from airflow_snowpack.inventory import Condition
 from airflow_snowpack.maintenance.assessment.model import State
 
 if TYPE_CHECKING:
-    from airflow_snowpack.maintenance.assessment import Assessment, TableAssessment
+    from airflow_snowpack.maintenance.assessment import Assessment
 
 MOST_FIGURES = 12
 
@@ -34,6 +34,7 @@ def assessment_page(found: Assessment, summary: str, nothing: str) -> str:
         scores=_scores(found),
         sizes=_sizes(found),
         figures=_figures(found),
+        condition=Condition.of,
     )
 
 
@@ -49,16 +50,6 @@ def _sizes(found: Assessment) -> ColumnChart:
 
 def _figures(found: Assessment) -> list[Figure]:
     """Files now and after maintenance, of the tables where the difference is largest."""
-    saving = sorted((row for row in found.sick if row.files_saved), key=lambda row: -row.files_saved)[:MOST_FIGURES]
+    saving = sorted((row for row in found.in_need if row.files_saved), key=lambda row: -row.files_saved)[:MOST_FIGURES]
     most = max((row.files for row in saving), default=1)
-    return [_figure(row, most) for row in saving]
-
-
-def _figure(row: TableAssessment, most: int) -> Figure:
-    after = row.files - row.files_saved
-    bars = ((each, value) for each, value in (("before", row.files), ("after", after)))
-    drawn = tuple(
-        Bar("now" if tone == "before" else "then", number(value), max(round(FULL * value / most), LEAST if value else 0), tone)
-        for tone, value in bars
-    )
-    return Figure(row.table, drawn, f"\N{MINUS SIGN}{row.files_saved / row.files:.0%}")
+    return [compared(row.table, row.files, row.files - row.files_saved, ("now", "then"), most=most) for row in saving]

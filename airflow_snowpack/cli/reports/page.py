@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def _environment() -> Environment:
     # The charts are those of the pages.
     found = environment("airflow_snowpack.cli.reports", "airflow_snowpack.api.pages")
-    found.filters |= {"clock": humanize.timestamp, "percent": lambda share: f"{share:.0%}"}
+    found.filters |= {"clock": humanize.timestamp, "percent": humanize.percent}
     return found
 
 

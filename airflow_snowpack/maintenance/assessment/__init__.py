@@ -2,7 +2,7 @@
 
 walk = Walk(config.load, policies, clock)
 found = walk.assess(tables, progress=show, resume=ResumeFile.open(path, config.catalog_id))
-found.sick[0].table, found.sick[0].score            # ('demo.flights', 31)
+found.in_need[0].table, found.in_need[0].score            # ('demo.flights', 31)
 """
 
 import lazy_loader

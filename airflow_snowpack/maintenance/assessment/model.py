@@ -24,7 +24,7 @@ REWRITES_OF_FILES = (Action.REWRITE_DATA_FILES, Action.REWRITE_POSITION_DELETE_F
 class State(StrEnum):
     """Whether a table needs maintenance."""
 
-    SICK = "sick"
+    NEEDS_MAINTENANCE = "needs_maintenance"
     HEALTHY = "healthy"
     UNREADABLE = "unreadable"
 
@@ -67,10 +67,10 @@ class TableAssessment:
 
     @property
     def state(self) -> State:
-        """A table is sick when it needs an action."""
+        """Whether the policy would run an action now."""
         if self.problem is not None:
             return State.UNREADABLE
-        return State.SICK if self.needs else State.HEALTHY
+        return State.NEEDS_MAINTENANCE if self.needs else State.HEALTHY
 
     @property
     def wrong(self) -> tuple[str, ...]:
@@ -129,7 +129,7 @@ class TableAssessment:
 class Assessment:
     """A catalog, or the part of it that was assessed.
 
-    :param rows: a row for each table: sick tables first, those with most need first; then unreadable ones, then healthy ones.
+    :param rows: a row for each table: those that need maintenance first, by need; then unreadable ones, then healthy ones.
     :param left_out: tables and namespaces that the catalog listed and that were not assessed, with the reason.
     :param read: how many tables were read; the others were in the resume file.
     :param old_snapshots: whether the manifests of snapshots that would expire were read, for the bytes that this would free.
@@ -147,9 +147,9 @@ class Assessment:
         return tuple(row for row in self.rows if row.state is state)
 
     @property
-    def sick(self) -> tuple[TableAssessment, ...]:
+    def in_need(self) -> tuple[TableAssessment, ...]:
         """The tables that need maintenance, those with most need first."""
-        return self.of(State.SICK)
+        return self.of(State.NEEDS_MAINTENANCE)
 
     @cached_property
     def estimate(self) -> Estimate:
@@ -179,7 +179,7 @@ class Assessment:
 
 def ranked(rows: list[TableAssessment]) -> tuple[TableAssessment, ...]:
     """Sort rows by need: the lowest score first, and of equal ones that which saves most files and manifests."""
-    order = {State.SICK: 0, State.UNREADABLE: 1, State.HEALTHY: 2}
+    order = {State.NEEDS_MAINTENANCE: 0, State.UNREADABLE: 1, State.HEALTHY: 2}
 
     def need(row: TableAssessment) -> tuple[int, int, int, str]:
         return order[row.state], row.score if row.score is not None else 0, -row.files_saved - row.manifests_saved, row.table

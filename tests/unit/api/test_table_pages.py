@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from health_pages_world import keep
 from made_health import made_health, sick_health
 from page_reading import HOSTILE, Browser, words
-from pages_world import World, compacted, open_world
+from pages_world import SomebodyIs, World, app_of, compacted, open_world
 
 from airflow_snowpack.api.pages.drawing import Series, line_chart, size_chart
 from airflow_snowpack.iceberg import CatalogUnreachable, TableNumbers
@@ -58,8 +58,18 @@ def test_a_table_shows_its_score_its_partitions_and_a_plan_with_reasons(world: W
     assert "Expire snapshots skip" in said
     assert [each for each in ("month=1", "month=2", "month=3") if each in said] == ["month=1", "month=2", "month=3"]
     assert "≥512 MiB: 30 data files" in page
+    assert re.search(r'aria-label="How many data files have a size in each range: [^"]*≥512 MiB: 30 data files"', page)
     assert page.count('<path class="line-running"') == 2
     assert 'data-actions="rewrite_data_files' in page
+
+
+def test_the_plan_of_a_table_can_be_run_by_those_who_may_edit_when_it_runs_an_action(world: World, browser: Browser) -> None:
+    keep(world, "analytics.page_views", sick_health())
+    assert re.search(r"<button [^>]*data-body='{\"actions\": \[\"auto\"\]}'[^>]*>Run the plan…", browser.text(PAGE))
+    reader = Browser(app_of(world, SomebodyIs("vic", may_edit=False)))
+    assert "Run the plan" not in reader.text(PAGE)
+    keep(world, "analytics.page_views", made_health())
+    assert "Run the plan" not in browser.text(PAGE)
 
 
 def test_a_table_of_many_partitions_shows_how_many_there_are_and_one_that_was_never_written_that_it_was_not(

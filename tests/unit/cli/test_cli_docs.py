@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from airflow_snowpack.jobs import Jobs
 
 PAGE = (Path(__file__).parents[3] / "docs" / "cli.md").read_text()
-LINE = re.compile(r"(?:(?P<name>\w+)=\$\()?airflow snowpack (?P<command>.*?)(?: \| jq -r \.job_id\))?(?: > /dev/null)?")
+LINE = re.compile(r"(?:(?P<name>\w+)=\$\()?airflow snowpack (?P<command>.*?)(?: \| jq -r \.job_id\))?(?: > \S+)?")
 EXPECTED = re.compile(r"exit code (\d+)")
 
 

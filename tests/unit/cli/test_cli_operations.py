@@ -81,7 +81,7 @@ def test_a_table_is_shown_in_numbers_from_its_metadata(snowpack: Run, jobs: Jobs
 
     job = jobs.submit(flights, ["expire_snapshots"])
     said = snowpack("tables", "show", "demo.flights")
-    assert "6 (100%)" in said.out
+    assert "6 (100 %)" in said.out
     assert job.job_id[:12] in said.out
 
 

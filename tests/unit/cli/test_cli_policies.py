@@ -120,7 +120,7 @@ class TestLint:
     def test_a_faulty_file_is_reported_line_by_line(self, snowpack: Run, tmp_path: Path) -> None:
         file = tmp_path / "rules.yaml"
         file.write_text("rules:\n  - tables: demo.*\n    cadance: 1h\n")
-        said = snowpack("policies", "lint", "--file", str(file), "--no-catalog")
+        said = snowpack("policies", "lint", "--policies", str(file), "--no-catalog")
         assert (said.code, said.out) == (1, "rules.yaml:3: The key 'cadance' is not known; did you mean 'cadence'?\n")
 
     @pytest.mark.usefixtures("dags")
@@ -204,6 +204,6 @@ class TestPage:
 
 def test_the_example_beside_the_dags_has_no_mistakes(snowpack: Run, installation: Path, flights: TableName) -> None:
     file = REPOSITORY / "dags" / "policies.yaml"
-    said = snowpack("policies", "lint", "--file", str(file), "--no-catalog")
+    said = snowpack("policies", "lint", "--policies", str(file), "--no-catalog")
     assert said.code == 0, said.out
     assert Policies.load(file).of(flights, {}).bounds.target_file_size_bytes == 128 * 1024**2

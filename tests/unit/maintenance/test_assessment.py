@@ -44,7 +44,7 @@ def test_every_kind_of_table_is_a_row(zoo: Zoo) -> None:
     assert {row.table for row in found.of(State.UNREADABLE)} == {f"zoo.{kind}" for kind in UNREADABLE_KINDS}
     assert len(found.rows) == len(KINDS) + len(UNREADABLE_KINDS)
     assert {"zoo.healthy", "zoo.never_written", "zoo.emptied"} <= {row.table for row in found.of(State.HEALTHY)}
-    assert all(row.files_saved > 0 for row in found.sick if "rewrite_data_files" in {need.action for need in row.needs})
+    assert all(row.files_saved > 0 for row in found.in_need if "rewrite_data_files" in {need.action for need in row.needs})
 
 
 def test_the_manifests_that_the_rewrite_of_files_merges_count_as_saved() -> None:
@@ -59,9 +59,9 @@ def test_the_manifests_that_the_rewrite_of_files_merges_count_as_saved() -> None
 def test_sick_tables_come_first_and_the_sickest_on_top(zoo: Zoo) -> None:
     found = walk(zoo).assess("lake", [zoo.shared(kind) for kind in (*FEW, "healthy", "missing_manifest")])
 
-    scores = [row.score for row in found.sick]
+    scores = [row.score for row in found.in_need]
     assert scores == sorted(scores, key=lambda score: score or 0)
-    assert [row.state for row in found.rows] == [State.SICK] * len(found.sick) + [State.UNREADABLE, State.HEALTHY]
+    assert [row.state for row in found.rows] == [State.NEEDS_MAINTENANCE] * len(found.in_need) + [State.UNREADABLE, State.HEALTHY]
 
 
 def test_a_table_that_was_dropped_since_the_listing_is_a_row(zoo: Zoo) -> None:
