@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from airflow_snowpack.errors import Kind, SnowpackError
+from airflow_snowpack.humanize import timestamp
 from airflow_snowpack.jobs.model import DrainState, JobStatus, TableLock
 
 ENDED = {JobStatus.COMPLETED: "completed", JobStatus.FAILED: "failed", JobStatus.CANCELLED: "been cancelled"}
@@ -28,13 +29,13 @@ class TableLocked(JobError, kind=Kind.CONFLICT):
             end = f"the job has ended, but its work on the Spark Connect server {left_on!r} may still be running"
             way_out = "The next sweep that reaches the server ends it and unlocks the table; check that the server is up."
         elif waiting:
-            end = f"the lock expired at {lock.expires_at.isoformat()}, and the job still waits for a worker"
+            end = f"the lock expired at {timestamp(lock.expires_at)}, and the job still waits for a worker"
             way_out = "Start a worker, or cancel the job."
         else:
-            end = f"the lock expires at {lock.expires_at.isoformat()} unless its holder renews it"
+            end = f"the lock expires at {timestamp(lock.expires_at)} unless its holder renews it"
             way_out = "Wait for the holder, or cancel its job."
         super().__init__(
-            f"Table {lock.table} has been locked by {lock.holder} since {lock.acquired_at.isoformat()}; {end}. {way_out}"
+            f"Table {lock.table} has been locked by {lock.holder} since {timestamp(lock.acquired_at)}; {end}. {way_out}"
         )
 
 

@@ -146,6 +146,14 @@ class Job:
     priority: int = 0
     plan: Mapping[str, Any] | None = None
 
+    @property
+    def work(self) -> str:
+        """The actions that it runs, for people: without those that its plan skips."""
+        if self.plan is None:
+            return ", ".join(self.actions)
+        runs = (decision["action"] for decision in self.plan["decisions"] if decision["verdict"] != "skip")
+        return f"{', '.join(runs) or 'no action'} (auto)"
+
 
 @dataclass(frozen=True, slots=True)
 class Claim:

@@ -210,7 +210,7 @@ class JobWorker:
             self._engine = None
         job = claim.job
         self.recent.append(job.job_id)
-        log.info("Job %s, attempt %d, on %s: %s", job.job_id, claim.attempt, job.table, ", ".join(job.actions))
+        log.info("Job %s, attempt %d, on %s: %s", job.job_id, claim.attempt, job.table, job.work)
         return self._attempt
 
     def _claim(self) -> Claim | None:

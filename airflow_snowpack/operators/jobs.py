@@ -95,7 +95,7 @@ class RunsJob(ReportsLineage, StopsWhenKilled, UsesCatalog):
 
         assert self._running is not None, "it has begun"
         job = claim.job
-        self.log.info("Job %s, attempt %d, on %s: %s", job.job_id, claim.attempt, job.table, ", ".join(job.actions))
+        self.log.info("Job %s, attempt %d, on %s: %s", job.job_id, claim.attempt, job.table, job.work)
         # Outside of the block below: a kill that arrives meanwhile finds the attempt.
         show_job(self, context, job.job_id)
         try:

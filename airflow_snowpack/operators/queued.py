@@ -176,7 +176,7 @@ class QueuesJob(WaitsForTable, RunsJob):
         from airflow_snowpack.store import StoreError
 
         show_job(self, context, job.job_id)
-        self.log.info("Job %s on %s: %s", job.job_id, job.table, ", ".join(job.actions))
+        self.log.info("Job %s on %s: %s", job.job_id, job.table, job.work)
         try:
             self.log.info("%s", explain(jobs, job))
         except StoreError as problem:

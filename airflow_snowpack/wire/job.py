@@ -181,7 +181,7 @@ def status_style(job: Job) -> str:
 
 
 def _actions(job: Job) -> str:
-    return "all" if len(job.actions) == len(action_names()) else ", ".join(job.actions)
+    return "all" if job.plan is None and len(job.actions) == len(action_names()) else job.work
 
 
 def _first_line(error: str | None) -> str:

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from airflow_snowpack.humanize import duration, plural, size
+from airflow_snowpack.humanize import duration, number, plural, size
 from airflow_snowpack.jobs.action_history import Outcome
 from airflow_snowpack.maintenance.planning import Cause, Decision, Estimate, TablePlan
 from airflow_snowpack.wire.listing import Column, Listing
@@ -56,10 +56,17 @@ def work(amount: Estimate | Outcome | None) -> str:
     """Return what an action removes, rewrites and takes, by estimate or in fact; nothing where that is not known."""
     if amount is None:
         return ""
-    parts = [plural(amount.files_removed, "file")] if amount.files_removed else []
-    parts += [size(amount.bytes_rewritten)] if amount.bytes_rewritten else []
-    parts.append(duration(amount.seconds))
-    return ", ".join([*parts, f"{amount.gb_hours:.2f} GB·h"] if (amount.gb_hours or 0) >= LEAST_GB_HOURS else parts)
+    freed, gb_hours = amount.bytes_freed if isinstance(amount, Estimate) else 0, amount.gb_hours or 0
+    parts = (
+        f"{plural(amount.files_removed, 'file')} removed" if amount.files_removed else "",
+        f"{number(amount.files_added)} added" if amount.files_added else "",
+        f"{size(amount.bytes_rewritten)} rewritten" if amount.bytes_rewritten else "",
+        f"{size(freed)} freed" if freed else "",
+        f"{plural(amount.snapshots_expired, 'snapshot')} expired" if amount.snapshots_expired else "",
+        duration(amount.seconds),
+        f"{gb_hours:.2f} GB·h" if gb_hours >= LEAST_GB_HOURS else "",
+    )
+    return ", ".join(part for part in parts if part)
 
 
 DECISIONS: Listing[Decision] = Listing(

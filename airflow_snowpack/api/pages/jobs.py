@@ -12,7 +12,6 @@ from airflow_snowpack.api.pages.job_query import PERIODS, JobQuery
 from airflow_snowpack.api.pages.navigation import task_link
 from airflow_snowpack.api.pages.operations import WORDS
 from airflow_snowpack.api.pages.page import Here, PageRoute
-from airflow_snowpack.api.pages.table import work
 from airflow_snowpack.api.pages.tables import did
 from airflow_snowpack.api.pages.timeline import spans, steps
 from airflow_snowpack.api.parameters import JobId
@@ -20,6 +19,7 @@ from airflow_snowpack.jobs import MAX_EXAMINED, Job, JobCounts, JobPage, JobStat
 from airflow_snowpack.jobs.action_history import Outcome
 from airflow_snowpack.store import AuditTrail
 from airflow_snowpack.wire.job import plan_of
+from airflow_snowpack.wire.plan import work
 
 router = APIRouter(route_class=PageRoute)
 

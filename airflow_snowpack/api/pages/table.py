@@ -15,16 +15,15 @@ from airflow_snowpack.api.pages.figures import FULL
 from airflow_snowpack.api.pages.page import Here, Page, PageRoute
 from airflow_snowpack.api.pages.tables import did, ended, suggested
 from airflow_snowpack.api.parameters import NamedTable
-from airflow_snowpack.humanize import duration, plural, size
 from airflow_snowpack.iceberg import TableHealth, TableName, TableNotFound
 from airflow_snowpack.inventory import Condition, HealthPoint
 from airflow_snowpack.jobs import PRIORITIES, JobFilter, explain_tables
-from airflow_snowpack.jobs.action_history import Outcome
 from airflow_snowpack.lineage.graph import Lineage, LineageGraph
 from airflow_snowpack.maintenance.fleet import EntryState, PassEntry
-from airflow_snowpack.maintenance.planning import Estimate, TablePlan
+from airflow_snowpack.maintenance.planning import TablePlan
 from airflow_snowpack.maintenance.planning.table_plan import plan_table
 from airflow_snowpack.maintenance.policies import InvalidPolicies, PoliciesNotFound
+from airflow_snowpack.wire.plan import work
 
 TREND_DAYS = 30
 PARTITIONS = 10
@@ -107,20 +106,6 @@ def _plan(page: Page, name: TableName, health: TableHealth) -> Planned:
 def _waits(page: Page, name: TableName) -> PassEntry | None:
     entry = page.services.installation.fleet_passes.latest_entry(name)
     return entry if entry is not None and entry.state is EntryState.WAITING else None
-
-
-def work(amount: Estimate | Outcome) -> str:
-    """What an action takes by estimate, or took, in a line."""
-    removed, freed = amount.files_removed - amount.files_added, amount.bytes_freed if isinstance(amount, Estimate) else 0
-    parts = [
-        f"{plural(removed, 'file')} fewer" if removed > 0 else "",
-        f"{size(amount.bytes_rewritten)} rewritten" if amount.bytes_rewritten else "",
-        f"{size(freed)} freed" if freed else "",
-        f"{plural(amount.snapshots_expired, 'snapshot')} expired" if amount.snapshots_expired else "",
-        f"about {duration(amount.seconds)}" if isinstance(amount, Estimate) else duration(amount.seconds),
-        f"{amount.gb_hours:.2f} GB·h" if amount.gb_hours and amount.gb_hours >= 0.005 else "",
-    ]
-    return ", ".join(part for part in parts if part)
 
 
 def _series(label: str, tone: str, history: Sequence[HealthPoint]) -> Series:

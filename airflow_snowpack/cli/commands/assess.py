@@ -15,7 +15,7 @@ from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.exit_code import ExitCode
 from airflow_snowpack.hooks.iceberg_catalog import IcebergCatalogHook
 from airflow_snowpack.hooks.store import SnowpackHook
-from airflow_snowpack.humanize import number, plural, size
+from airflow_snowpack.humanize import join, number, plural, size
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -128,9 +128,10 @@ def summary_of(found: Assessment) -> str:
         tables += f", and {number(unreadable)} cannot be read"
     if not found.in_need:
         return f"{tables}."
-    files = f"{number(found.files_saved)} of {plural(found.files, 'file')}"
-    manifests = f"{number(found.manifests_saved)} of {plural(found.manifests, 'manifest')}"
-    freed, rewritten = size(found.estimate.bytes_freed), size(found.estimate.bytes_rewritten)
-    saved = f"{files} and {manifests}, and free {freed}" if found.old_snapshots else f"{files} and {manifests}"
+    counts = ((found.files_saved, found.files, "file"), (found.manifests_saved, found.manifests, "manifest"))
+    few = [f"{number(saved)} of {plural(before, noun)}" for saved, before, noun in counts if saved]
+    saved = [f"save {join(few)}"] if few else []
+    freed = [f"free {size(found.estimate.bytes_freed)}"] if found.estimate.bytes_freed else []
+    rewritten = f"rewrite {size(found.estimate.bytes_rewritten)}" if found.estimate.bytes_rewritten else "rewrite no data file"
     unknown = "" if found.old_snapshots else " What expiring snapshots would free was not read."
-    return f"{tables}. Maintenance would save {saved}; it would rewrite {rewritten}.{unknown}"
+    return f"{tables}. Maintenance would {join([*saved, *freed, rewritten])}.{unknown}"

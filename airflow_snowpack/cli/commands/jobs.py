@@ -198,7 +198,7 @@ def _fields(job: Job, why: str, place: QueuePlace | None, now: datetime) -> dict
         "catalog": catalog_label(job.table.catalog, job.table.catalog_id) if job.table.catalog_id else None,
         "status": Text(f"{job.status}{' (dry run)' if job.dry_run else ''}", status_style(job)),
         "": why,
-        "actions": ", ".join(job.actions),
+        "actions": job.work,
         "options": "; ".join(f"{action}: {dict(values)}" for action, values in job.options.items()),
         "submitted": f"{ago(job.submitted_at, now)}" + (f" by {job.submitted_by}" if job.submitted_by else ""),
         "task": job.owner,

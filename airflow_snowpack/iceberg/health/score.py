@@ -75,8 +75,9 @@ def _file_sizes(health: TableHealth) -> ScorePart:
         return _part("file_sizes", FILE_SIZES, lost, evidence)
     files, low = plural(health.data_files, "data file"), size(bounds.min_file_size_bytes)
     small = f"{number(health.small_files)} of {files} below {low}"
+    fewer = f"; compaction would leave {number(removable)} fewer" if removable else ""
     large = f", {number(health.large_files)} above {size(bounds.max_file_size_bytes)}" if health.large_files else ""
-    return _part("file_sizes", FILE_SIZES, lost, f"{small}{large}; compaction would leave {number(removable)} fewer")
+    return _part("file_sizes", FILE_SIZES, lost, f"{small}{large}{fewer}")
 
 
 def _partitions(health: TableHealth) -> Iterator[tuple[FileCounts, int]]:

@@ -17,6 +17,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from airflow_snowpack.errors import SnowpackError
+from airflow_snowpack.humanize import plural
 from airflow_snowpack.maintenance.fleet.drain import Drain
 from airflow_snowpack.maintenance.fleet.errors import PassNotPlanned, PassOfOtherCatalog
 from airflow_snowpack.maintenance.fleet.model import EntryState, Pass, PassEntry, PassState, Planning
@@ -82,7 +83,7 @@ class Fleet:
         begun(this.planned.pass_id if isinstance(this, Planning) else this.pass_id)
         planned = self.planner.plan(this) if isinstance(this, Planning) else this
         submitted = self.work.submit(planned)
-        log.info("Pass %s: %d jobs submitted", planned.pass_id, submitted)
+        log.info("Pass %s: %s submitted", planned.pass_id, plural(submitted, "job"))
         return planned
 
     def workers_needed(self, planned: Pass) -> int:

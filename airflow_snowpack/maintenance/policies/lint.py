@@ -118,7 +118,8 @@ class _Use:
         for key, patterns in (("tables", rule.patterns), ("exclude", rule.exclude)):
             for pattern in patterns:
                 if (number, pattern.text) not in self._matched:
-                    message = f"The pattern {pattern.text!r} in {key!r} matches none of {plural(self._tables, 'table')}."
+                    found = f"matches none of {plural(self._tables, 'table')}"
+                    message = f"The pattern {pattern.text!r} in {key!r} {found}. Correct or remove it."
                     yield PolicyFinding(Problem.UNMATCHED_PATTERN, where, message)
 
     def _overridden(self, number: int, rule: Rule) -> str:

@@ -120,7 +120,7 @@ def test_the_pages_show_what_would_be_deleted_and_what_a_person_may_do(ask: AppC
     assert "No removals" in empty
     removal = plan_removal(world.store, ORDERS, files=450)
     listed = words(ask("GET", "/ui/removals", accept="text/html"))
-    assert f"{removal.removal_id[:12]} db.orders awaiting approval 450 orphan files, 450.0 KiB" in listed
+    assert f"{removal.removal_id[:12]} db. orders awaiting approval 450 orphan files, 450.0 KiB" in listed
     assert "No matching removals" in words(ask("GET", "/ui/removals?state=failed", accept="text/html"))
 
     page = ask("GET", f"/ui/removals/{removal.removal_id}", accept="text/html")

@@ -212,7 +212,7 @@ def test_a_job_shows_its_plan_with_each_estimate_beside_its_outcome(world: World
     assert "Rewrite data files run 1,200 of 1,230 files below 384.0 MiB" in words(browser.text(page))
     world.run(job, [replace(compacted(1200, 3, 521), gb_hours=0.25)])
     said = words(browser.text(page))
-    assert "1,197 files fewer, 900.0 MiB rewritten, 8 min 41 s, 0.25 GB·h" in said
+    assert "1,200 files removed, 3 added, 900.0 MiB rewritten, 8 min 41 s, 0.25 GB·h" in said
     shown = browser.get(f"/jobs/{job.job_id}").json()
     assert shown["results"][0]["gb_hours"] == 0.25
     decisions = {each["action"]: each for each in shown["plan"]["decisions"]}

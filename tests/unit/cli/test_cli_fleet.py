@@ -70,7 +70,7 @@ def test_a_pass_has_the_outcome_of_a_table_beside_its_estimate(snowpack: Run, jo
     work.settle(pass_)
 
     shown = snowpack("fleet", "show", pass_.pass_id).out
-    assert "5 files, 3.0 KiB, 1 min, 1.50 GB·h | 6 files, 2.0 KiB, 30 s, 0.50 GB·h" in shown
+    assert "5 files removed, 3.0 KiB rewritten, 1 min, 1.50 GB·h | 6 files removed, 2.0 KiB rewritten, 30 s, 0.50 GB·h" in shown
     outcome = {"files_removed": 6, "bytes": 2048, "gb_hours": 0.5, "seconds": 30.0}
     assert snowpack("fleet", "show", pass_.pass_id, "-o", "json").json["tables"][0]["outcome"] == outcome
 

@@ -272,7 +272,11 @@ def test_a_job_of_a_plan_is_shown_with_each_estimate_beside_its_outcome(snowpack
     request = plan_table(sick_health(), Policies().of(flights, {}), now=datetime.now(UTC)).request()
     job = jobs.submit(flights, request.actions, options=request.options, plan=request.plan)
     pending = snowpack("jobs", "show", job.job_id).out
-    assert re.search(r"rewrite_data_files +\| run +\| 1,200 of 1,230 files below .+\| 1,200 files, 1.2 GiB, ", pending)
+    assert re.search(
+        r"rewrite_data_files +\| run +\| 1,200 of 1,230 files below .+\| 1,200 files removed, .*1.2 GiB rewritten, ", pending
+    )
+    assert re.search(r"\| rewrite_data_files \(auto\) +\|", snowpack("jobs", "list").out)
+    assert "actions    rewrite_data_files (auto)" in pending
     claim = jobs.claim("w1", catalog_id=flights.catalog_id)
     assert claim is not None
     metrics = {"rewritten_data_files_count": 11, "rewritten_bytes_count": 11 * 2**20}
@@ -281,7 +285,7 @@ def test_a_job_of_a_plan_is_shown_with_each_estimate_beside_its_outcome(snowpack
     jobs.finish(claim, JobStatus.COMPLETED, [done, *skipped])
 
     shown = snowpack("jobs", "show", job.job_id).out
-    assert "| 11 files, 11.0 MiB, 30 s, 0.25 GB·h" in shown
+    assert "| 11 files removed, 11.0 MiB rewritten, 30 s, 0.25 " in shown
     assert "Compacted" in shown
     assert "Skipped by the plan" not in shown, "the plan has the reason of each skip"
 

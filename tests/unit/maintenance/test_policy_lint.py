@@ -50,8 +50,8 @@ def test_a_pattern_that_matches_no_table_is_found_also_among_exclusions() -> Non
     cadence: 1h
 """
     assert list(map(str, linted(text))) == [
-        "policies.yaml:2: The pattern 'analytic.*' in 'tables' matches none of 3 tables.",
-        "policies.yaml:2: The pattern 'a.tmp_*' in 'exclude' matches none of 3 tables.",
+        "policies.yaml:2: The pattern 'analytic.*' in 'tables' matches none of 3 tables. Correct or remove it.",
+        "policies.yaml:2: The pattern 'a.tmp_*' in 'exclude' matches none of 3 tables. Correct or remove it.",
     ]
 
 
