@@ -43,6 +43,7 @@ class ActionRun:
     :param tries: how often a rewrite is tried while other writers' commits win.
     :param locations: where the catalog's tables keep their files, as read before; ``None``: they are all loaded when it matters.
     :param removals: where the lists of what is deleted are kept; ``None``: there is no store for them.
+    :param reader: of the table as the plan of the job read it last; ``None`` when nothing was planned.
     """
 
     job_id: str
@@ -55,6 +56,7 @@ class ActionRun:
     tries: int
     locations: LocationMemory | None = None
     removals: JobRemovals | None = None
+    reader: MetadataReader | None = None
 
     def table(self) -> Table:
         """The table as it is now; a read of one metadata file.

@@ -201,8 +201,10 @@ class SparkEngine:
         from airflow_snowpack.maintenance.removals.of_job import JobRemovals
 
         removals = None if self._removals is None else JobRemovals(self._removals, job)
-        work, catalog, locations = self._work, self._catalog, self._locations(job.table)
-        return ActionRun(job.job_id, job.table, action, session, work, catalog, self._now(), self._tries, locations, removals)
+        work, catalog, locations, reader = self._work, self._catalog, self._locations(job.table), self._reader
+        return ActionRun(
+            job.job_id, job.table, action, session, work, catalog, self._now(), self._tries, locations, removals, reader
+        )
 
     def _ended_early(self, error: SnowpackError, calls_before: int) -> Effect:
         """Return the result of an action of which it is unknown what reached the table."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, ClassVar
@@ -24,7 +25,7 @@ from airflow_snowpack.maintenance.readers import (
     sort_order,
     whole_number,
 )
-from airflow_snowpack.maintenance.rewrites import Rewrite, Shape
+from airflow_snowpack.maintenance.rewrites import Rewrite, Shape, rewrite
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
@@ -35,6 +36,9 @@ if TYPE_CHECKING:
     from airflow_snowpack.iceberg import LiveDelete, LiveFile, MetadataReader, TableFiles
     from airflow_snowpack.iceberg.health import HealthBounds
     from airflow_snowpack.iceberg.names import TableName
+    from airflow_snowpack.maintenance.action_run import ActionRun
+
+log = logging.getLogger(__name__)
 
 # Iceberg's name for "how many commits of partial progress may fail before the procedure fails".
 MAX_FAILED_COMMITS = "partial-progress.max-failed-commits"
@@ -152,6 +156,26 @@ class RewriteDataFiles(Rewrite):
             "branch": self.branch,
         }
         return procedure_call(table, self.action, job_id, arguments, settings)
+
+    def run(self, run: ActionRun) -> Effect:
+        return rewrite(run, self.for_groups_of(run.reader))
+
+    def for_groups_of(self, reader: MetadataReader | None) -> RewriteDataFiles:
+        """Return these options, without partial progress if the metadata shows that Spark has a single file group to write.
+
+        One group is one commit either way, and while Iceberg commits with partial progress, another thread of it spins.
+
+        :param reader: of the table; ``None`` if it was not read.
+        """
+        if reader is None or not self.partial_progress:
+            return self
+        try:
+            files, spec = reader.files(self.branch), reader.table.spec()
+            groups = data_file_groups(files, self, spec_id=spec.spec_id, spec_fields=len(spec.fields))
+        except Exception as problem:  # noqa: BLE001 - whatever the planner cannot read, Spark may
+            log.info("How many file groups %s has to write is not known: %s", self.action, problem)
+            return self
+        return replace(self, partial_progress=False) if len(groups) == 1 else self
 
     def plan(self, planning: Planning) -> Effect:
         reader = planning.reader

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
 
-from airflow_snowpack.iceberg import DeleteKind, LiveDelete, LiveFile, TableFiles, TableName
+from airflow_snowpack.iceberg import DeleteKind, LiveDelete, LiveFile, MetadataReader, TableFiles, TableName
 from airflow_snowpack.jobs.model import ActionOutcome, ActionResult, Job, JobStatus
 from airflow_snowpack.maintenance import Action, RewriteDataFiles, RewritePositionDeleteFiles, SparkEngine, parse_options
 from airflow_snowpack.maintenance.actions.rewrite_data_files import data_file_groups
@@ -343,3 +343,26 @@ def test_a_request_says_it_for_all_its_actions() -> None:
     assert said(only_if_needed=False) == {action: {"only_if_needed": False} for action in asked}
     assert said(only_if_needed=False, options=own) == {"rewrite_data_files": {"only_if_needed": False}, **own}
     assert not parse_options(Action.EXPIRE_SNAPSHOTS, {"only_if_needed": "false"}).only_if_needed
+
+
+def test_a_rewrite_of_a_single_file_group_goes_without_partial_progress(flights: Flights) -> None:
+    options = RewriteDataFiles(min_input_files=2)
+
+    one = options.for_groups_of(MetadataReader(flights(1, 1, 2)))
+
+    assert one == replace(options, partial_progress=False)
+    assert one.procedure_options()["partial-progress.enabled"] == "false"
+
+
+def test_a_rewrite_of_several_file_groups_or_of_a_table_that_was_not_read_keeps_partial_progress(flights: Flights) -> None:
+    options = RewriteDataFiles(min_input_files=2)
+    assert options.for_groups_of(MetadataReader(flights(1, 1, 2, 2))) is options
+    assert options.for_groups_of(None) is options
+
+
+def test_a_rewrite_of_files_that_cannot_be_read_keeps_partial_progress(flights: Flights) -> None:
+    table, options = flights(1, 1), RewriteDataFiles(min_input_files=2)
+    snapshot = table.current_snapshot()
+    assert snapshot is not None
+    Path(snapshot.manifest_list.removeprefix("file://")).unlink()
+    assert options.for_groups_of(MetadataReader(table)) is options
