@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from airflow_snowpack.jobs import Claim, Job, Jobs, JobStatus, JobWorker
     from airflow_snowpack.maintenance.fleet.holds import Hold
     from airflow_snowpack.maintenance.fleet.model import Pass, PassEntry
-    from airflow_snowpack.maintenance.fleet.progress import PassWork
+    from airflow_snowpack.maintenance.fleet.progress import JobUsage, PassWork
 
 log = logging.getLogger(__name__)
 
@@ -69,7 +69,7 @@ class Drain:
         self._after = after
         self._next: PassEntry | None = None
         self._counting = threading.Lock()
-        self._counted: tuple[str | None, float] = (None, 0.0)  # an attempt, and what lost attempts before it have used
+        self._counted: tuple[str | None, JobUsage | None] = (None, None)  # an attempt, and what its job has used
 
     def claim_next(self) -> Claim | None:
         """Claim the job that :meth:`run` has chosen; ``None`` if another worker was first."""
@@ -103,8 +103,9 @@ class Drain:
             return None
         with self._counting:  # the thread of the heartbeat, or that of the job
             if self._counted[0] != job.attempt_id:
-                self._counted = job.attempt_id, self._work.used_by(self._pass, job)
-            if self._work.allows(self._pass, job, gb_hours, self._counted[1]):
+                self._counted = job.attempt_id, self._work.usage(self._pass, job)
+            usage = self._counted[1]
+            if usage is None or self._work.allows(self._pass, usage, gb_hours):
                 return None
         return f"{stopped}: the GB·h of the budget are used."
 

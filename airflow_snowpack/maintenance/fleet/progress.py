@@ -49,6 +49,8 @@ OVERSPENT = "Earlier tables took more than was estimated, and used its part of t
 LOST = "The worker that maintained it was lost."
 BATCH_SIZE = 500
 """How many tables one transaction settles or withdraws."""
+RECORDED_AHEAD = 0.05
+"""The part of its estimate that a running job may use before it records that again; a lost worker has used this much at most."""
 RESERVED = sa.and_(ENTRY.state == EntryState.SUBMITTED.value, sa.func.coalesce(ENTRY.spent_gb_hours, 0.0) <= ENTRY.gb_hours)
 USED = sa.select(
     sa.func.sum(sa.case((RESERVED, ENTRY.gb_hours), else_=ENTRY.spent_gb_hours)).label("gb_hours"),
@@ -77,6 +79,30 @@ class _EntryKey:
         submitted = sa.update(fleet_entries).where(chosen).values(job_id=job_id, state=EntryState.SUBMITTED.value)
         if conn.execute(submitted).rowcount != 1:
             raise _SubmittedBefore
+
+
+class JobUsage:
+    """What a running job has used, as its worker counts it.
+
+    :param estimate: its GB·h.
+    :param seconds: how long it was estimated to take.
+    :param recorded: the GB·h that the store has: this much was used at most, by the attempts before when this one begins.
+    """
+
+    def __init__(self, job: Job, estimate: float, seconds: float, recorded: float) -> None:
+        self.job = job
+        self.estimate = estimate
+        self.recorded = recorded
+        self._rate = estimate / (seconds or 1.0)
+        self._lost = recorded
+
+    def spent(self, gb_hours: float | None, now: datetime) -> float:
+        """Return the GB·h of all attempts.
+
+        :param gb_hours: of this attempt; ``None``: not known, so it is the estimate in proportion to the time.
+        """
+        in_proportion = self._rate * (now - (self.job.started_at or now)).total_seconds()
+        return self._lost + (in_proportion if gb_hours is None else gb_hours)
 
 
 class PassWork:
@@ -173,27 +199,28 @@ class PassWork:
 
         self._store.transact(write)
 
-    def used_by(self, planned: Pass, job: Job) -> float:
-        """Return the GB·h that the attempts at a job have used so far."""
-        query = sa.select(ENTRY.spent_gb_hours).where(_in_state(planned, EntryState.SUBMITTED), ENTRY.job_id == job.job_id)
-        return float(self._store.scalar(query) or 0.0)
+    def usage(self, planned: Pass, job: Job) -> JobUsage | None:
+        """Return what the attempts at a job have used so far; ``None`` if its entry has ended."""
+        query = sa.select(ENTRY.gb_hours, ENTRY.seconds, ENTRY.spent_gb_hours).where(_of_job(planned, job))
+        row = self._store.first(query)
+        return None if row is None else JobUsage(job, row.gb_hours, row.seconds, row.spent_gb_hours or 0.0)
 
-    def allows(self, planned: Pass, job: Job, gb_hours: float | None, lost: float) -> bool:
+    def allows(self, planned: Pass, usage: JobUsage, gb_hours: float | None) -> bool:
         """Record what a running job has used, and return whether the budget allows it to go on.
 
-        Beyond its estimate, it takes what jobs have reserved that no worker has claimed, the last ones first.
+        Within its estimate, a part of it is recorded ahead, so that most calls need no statement. Beyond it, each call records
+        what was used, and the job takes what jobs have reserved that no worker has claimed, the last ones first.
 
         :param gb_hours: of this attempt; ``None``: not known, so it is the estimate in proportion to the time.
-        :param lost: of the attempts before.
         """
-        now, mine = self._store.clock(), sa.and_(_in_state(planned, EntryState.SUBMITTED), ENTRY.job_id == job.job_id)
-        seconds = (now - (job.started_at or now)).total_seconds()
-        in_proportion = ENTRY.gb_hours * seconds / sa.case((ENTRY.seconds > 0, ENTRY.seconds), else_=1.0)
-        spent = lost + (in_proportion if gb_hours is None else gb_hours)
-        used = sa.update(fleet_entries).where(mine).values(spent_gb_hours=spent)
-        beyond = used.returning(ENTRY.spent_gb_hours > ENTRY.gb_hours)
-        is_beyond = self._store.transact(lambda conn: conn.execute(beyond).scalar())
-        return not is_beyond or self._keep_within_budget(planned)
+        spent, estimate = usage.spent(gb_hours, self._store.clock()), usage.estimate
+        if spent <= min(usage.recorded, estimate):
+            return True
+        ahead = spent if spent > estimate else min(spent + estimate * RECORDED_AHEAD, estimate)
+        used = sa.update(fleet_entries).where(_of_job(planned, usage.job)).values(spent_gb_hours=ahead)
+        is_submitted = self._store.transact(lambda conn: conn.execute(used).rowcount)
+        usage.recorded = ahead
+        return spent <= estimate or not is_submitted or self._keep_within_budget(planned)
 
     def close(self, planned: Pass) -> bool:
         """Record what has ended, and withdraw what no worker has claimed.
@@ -264,13 +291,15 @@ def _outcome_values(job: Job, estimated: Any) -> dict[str, Any]:
     outcomes = [Outcome.of(result) for result in job.results]
     seconds = sum(each.seconds for each in outcomes)
     measured = [each.gb_hours for each in outcomes if each.gb_hours is not None]
+    # Of lost attempts, and of an action that has no result, only what was recorded while they ran is known.
+    is_measured = bool(measured) and job.status is JobStatus.COMPLETED and job.attempt == 1
     # Where the memory of the session is not known, the estimate has it.
     in_proportion = estimated.e_gb_hours * seconds / (estimated.e_seconds or 1.0)
     return {
         "state": state.value,
         "reason": reason,
         "ended_at": job.completed_at,
-        "spent_gb_hours": max(sum(measured) if measured else in_proportion, estimated.e_used or 0.0),
+        "spent_gb_hours": max(sum(measured) if measured else in_proportion, 0.0 if is_measured else estimated.e_used or 0.0),
         "spent_bytes": sum(each.bytes_rewritten for each in outcomes),
         "spent_seconds": seconds,
         "removed": sum(each.files_removed for each in outcomes),
@@ -308,6 +337,11 @@ def _reset_age(conn: sa.Connection, keys: Collection[str]) -> None:
 def _entry(pass_id: str, table_key: str, state: EntryState) -> sa.ColumnElement[bool]:
     """Select an entry while it is in this state."""
     return sa.and_(ENTRY.pass_id == pass_id, ENTRY.table_key == table_key, ENTRY.state == state.value)
+
+
+def _of_job(planned: Pass, job: Job) -> sa.ColumnElement[bool]:
+    """Select the entry of a job that has not been recorded as ended."""
+    return sa.and_(_in_state(planned, EntryState.SUBMITTED), ENTRY.job_id == job.job_id)
 
 
 def _in_state(planned: Pass, state: EntryState) -> sa.ColumnElement[bool]:

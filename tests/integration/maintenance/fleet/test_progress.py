@@ -16,7 +16,15 @@ from airflow_snowpack.maintenance.fleet import Budget, EntryState, Pass, PassEnt
 from airflow_snowpack.maintenance.fleet.budget import Cost
 from airflow_snowpack.maintenance.fleet.model import PlannedTable, Planning
 from airflow_snowpack.maintenance.fleet.passes import FleetPasses
-from airflow_snowpack.maintenance.fleet.progress import LOST, NOT_CLAIMED, OUT_OF_TIME, OVERSPENT, PassWork
+from airflow_snowpack.maintenance.fleet.progress import (
+    LOST,
+    NOT_CLAIMED,
+    OUT_OF_TIME,
+    OVERSPENT,
+    RECORDED_AHEAD,
+    JobUsage,
+    PassWork,
+)
 from airflow_snowpack.maintenance.fleet.report import PassReport
 from tests.support import effort
 
@@ -151,23 +159,56 @@ def test_what_a_lost_attempt_has_used_counts_beside_the_next_attempt(
     (entry,) = work.claimable(this)
     lost = jobs.claim("pod-1", job_id=entry.job_id, catalog_id="c0ffee")
     assert lost is not None
-    assert work.allows(this, lost.job, 3.5, 0.0)
+    usage = work.usage(this, lost.job)
+    assert usage is not None
+    assert work.allows(this, usage, 3.3)
     clock.move(timedelta(minutes=31))
     jobs.sweep()
     clock.move(timedelta(minutes=5))
     claim = jobs.claim("pod-2", job_id=entry.job_id, catalog_id="c0ffee")
     assert claim is not None
-    assert work.used_by(this, claim.job) == 3.5
+    usage = work.usage(this, claim.job)
+    assert usage is not None
+    assert usage.recorded == pytest.approx(3.5), "at most, since it was recorded ahead"
     clock.move(timedelta(minutes=15))
-    assert work.allows(this, claim.job, None, 3.5)
-    assert work.used_by(this, claim.job) == pytest.approx(4.5), "by the estimate of 4 GB·h in an hour"
-    assert work.allows(this, claim.job, 2.5, 3.5)
-    assert not work.allows(this, claim.job, 2.6, 3.5)
+    assert work.allows(this, usage, None)
+    assert usage.recorded == pytest.approx(4.5), "by the estimate of 4 GB·h in an hour"
+    assert work.allows(this, usage, 2.5)
+    assert not work.allows(this, usage, 2.6)
+    assert not work.allows(this, usage, 2.6), "each check beyond the estimate asks the budget"
     result = ActionResult("rewrite_data_files", ActionOutcome.INTERRUPTED, "Interrupted", 60.0, gb_hours=2.6)
     assert jobs.finish(claim, JobStatus.CANCELLED, [result], "Stopped")
     (settled,) = work.settle(this)
     assert settled.spent is not None
     assert settled.spent.gb_hours == pytest.approx(6.1)
+
+
+def test_a_job_within_its_estimate_is_recorded_ahead_and_beyond_it_at_each_check(
+    passes: FleetPasses, work: PassWork, jobs: Jobs
+) -> None:
+    checks, gb_hours = 1_800, 4.0  # of an hour, every 2 s
+    this = planned(passes, "a", "b", budget=Budget(gb_hours=9))
+    work.submit(this)
+    claim = jobs.claim("pod-1", catalog_id="c0ffee")
+    assert claim is not None
+    usage = work.usage(this, claim.job)
+    assert usage is not None
+    with counted_reads(of=passes.store.engine) as reads:
+        for number in range(checks + 1):
+            assert work.allows(this, usage, gb_hours * number / checks)
+    assert len(reads.of_store) - reads.transactions <= 1 / RECORDED_AHEAD, "each is an UPDATE in a transaction of its own"
+    stored = work.usage(this, claim.job)
+    assert stored is not None
+    assert stored.recorded == gb_hours
+    with counted_reads(of=passes.store.engine) as reads:
+        for number in range(3):
+            assert work.allows(this, usage, 4.1 + number / 10)
+    assert sum(statement.startswith("UPDATE") for statement in reads.of_store) == 3
+    result = ActionResult("rewrite_data_files", ActionOutcome.SUCCEEDED, "Compacted", 60.0, gb_hours=4.2)
+    assert jobs.finish(claim, JobStatus.COMPLETED, [result])
+    (settled,) = work.settle(this)
+    assert settled.spent is not None
+    assert settled.spent.gb_hours == 4.2, "what was recorded ahead of a job that has measured all of its work does not count"
 
 
 @pytest.mark.one_database
@@ -178,18 +219,21 @@ def test_random_outcomes_of_several_workers_never_exceed_the_budget(passes: Flee
         budget = Budget(gb_hours=chance.choice([12.0, 14.0, 20.0]))
         this = planned(passes, *(f"n{night}t{number}" for number in range(3)), budget=budget, owner=f"night{night}/run")
         work.submit(this)
-        used, running = 0.0, dict[str, tuple[Claim, float, float]]()
+        used, running, usages = 0.0, dict[str, tuple[Claim, float, float]](), dict[str, JobUsage]()
         while (entries := work.claimable(this, limit=1)) or running:
             if entries and len(running) < 2:
                 claim = jobs.claim("pod-1", job_id=entries[0].job_id, catalog_id="c0ffee")
                 assert claim is not None
                 running[claim.attempt_id] = claim, 0.0, chance.uniform(1.0, 12.0)
+                usage = work.usage(this, claim.job)
+                assert usage is not None
+                usages[claim.attempt_id] = usage
             for fence, (claim, before, whole) in list(running.items()):
                 more = chance.uniform(0.0, most)
                 used, own = used + more, before + more
                 running[fence] = claim, own, whole
                 done = own >= whole
-                if not done and work.allows(this, claim.job, own, 0.0):
+                if not done and work.allows(this, usages[fence], own):
                     continue
                 outcome = ActionOutcome.SUCCEEDED if done else ActionOutcome.INTERRUPTED
                 result = ActionResult("rewrite_data_files", outcome, "Ended", 60.0, gb_hours=own)
