@@ -37,8 +37,9 @@ OUTSIDE = "it is outside the table's location"
 
 
 def refuse_foreign(run: ActionRun, location: str, trust_since: datetime | None = None) -> None:
-    """:param trust_since: what was read of a table since then is not read again.
+    """Refuse a removal from a location in which other tables keep files.
 
+    :param trust_since: what was read of a table since then is not read again.
     :raises RemovalRefused: another table keeps files in the location.
     """
     conflicts = location_conflicts(run.catalog, run.name, run.locations, location=location, trust_since=trust_since)
