@@ -19,7 +19,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from itertools import islice, pairwise
+from itertools import chain, islice, pairwise
 from statistics import median
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, quote, urlsplit
@@ -180,7 +180,7 @@ class TableDags:
 
     def _uses(self, now: datetime) -> _Uses:
         uses, addresses, ids = _Uses(), set[str](), list[int]()
-        for asset in self._pages("/assets", "assets", uri_prefix_pattern=self._only or "iceberg://", order_by="id"):
+        for asset in self._entries("/assets", "assets", uri_prefix_pattern=self._only or "iceberg://", order_by="id"):
             address = _table_of(asset["uri"], self._conn_id)
             if address is None or self._only not in (None, address):
                 continue
@@ -202,14 +202,14 @@ class TableDags:
         recent = {"timestamp_gte": (now - WINDOW).isoformat(), "order_by": "-timestamp"}
         of_assets = [{"asset_id": each} for each in asset_ids] if self._only else [{}] if asset_ids else []
         for wanted in of_assets:
-            yield from islice(self._pages("/assets/events", "asset_events", **recent, **wanted), MAX_EVENTS)
+            yield from islice(self._entries("/assets/events", "asset_events", **recent, **wanted), MAX_EVENTS)
 
     def _runs(self, dag_ids: list[str], now: datetime) -> _Runs:
         """Return the newest runs that have started in the window."""
         since, starts, durations = now - WINDOW, defaultdict(list), defaultdict(list)
         last = now
         wanted = {"dag_ids": dag_ids, "start_date_gte": since.isoformat(), "order_by": "-start_date"}
-        for number, page in enumerate(self._batches(wanted), start=1):
+        for number, page in enumerate(self._pages_of_runs(wanted), start=1):
             for run in page:
                 dag_id, last = run["dag_id"], _moment(run["start_date"]) or last
                 starts[dag_id].append(last)
@@ -227,7 +227,7 @@ class TableDags:
         wanted = {"dag_ids": sorted(dag_ids), "states": ["running", "queued"], "order_by": "id"}
         if not wanted["dag_ids"]:
             return active
-        for page in self._batches(wanted):
+        for page in self._pages_of_runs(wanted):
             for run in page:
                 dag_id, began = run["dag_id"], _moment(run["start_date"])
                 if (dag_id, run["dag_run_id"]) == self._own_run:
@@ -243,7 +243,7 @@ class TableDags:
         if len(dag_ids) <= FEW_DAGS:
             listed: Iterable[Any] = [dag for dag_id in sorted(dag_ids) if (dag := self._dag(dag_id)) is not None]
         else:
-            listed = self._pages("/dags", "dags", order_by="dag_id")
+            listed = self._entries("/dags", "dags", order_by="dag_id")
         active = [dag for dag in listed if dag["dag_id"] in dag_ids and not (dag["is_paused"] or dag["is_stale"])]
         moments = {dag["dag_id"]: _moment(dag["next_dagrun_run_after"]) for dag in active}
         return {dag_id: moment for dag_id, moment in moments.items() if moment is not None}
@@ -270,25 +270,16 @@ class TableDags:
                     own.add((dag_id, task["task_id"]))
         return own
 
-    def _pages(self, path: str, key: str, **params: Any) -> Iterator[Any]:
-        """Yield the entries of a list. Pages may be shorter than requested: Airflow has a limit."""
-        seen = 0
-        while True:
-            body = self._ask("GET", path, params={"limit": PAGE, "offset": seen, **params})
-            yield from body[key]
-            seen += len(body[key])
-            if not body[key] or seen >= body["total_entries"]:
-                return
+    def _entries(self, path: str, key: str, **params: Any) -> Iterator[Any]:
+        """Yield the entries of a list."""
+        return chain.from_iterable(
+            _pages(key, lambda seen: self._ask("GET", path, params={"limit": PAGE, "offset": seen, **params}))
+        )
 
-    def _batches(self, wanted: Mapping[str, Any]) -> Iterator[list[Any]]:
-        """Yield pages of runs."""
-        seen = 0
-        while True:
-            body = self._ask("POST", "/dags/~/dagRuns/list", body={**wanted, "page_limit": PAGE, "page_offset": seen})
-            yield body["dag_runs"]
-            seen += len(body["dag_runs"])
-            if not body["dag_runs"] or seen >= body["total_entries"]:
-                return
+    def _pages_of_runs(self, wanted: Mapping[str, Any]) -> Iterator[list[Any]]:
+        """Yield the runs of DAGs, page by page."""
+        path = "/dags/~/dagRuns/list"
+        return _pages("dag_runs", lambda seen: self._ask("POST", path, body={**wanted, "page_limit": PAGE, "page_offset": seen}))
 
     def _ask(self, method: str, path: str, **arguments: Any) -> Any:
         return _body(self._request(method, path, **arguments), method, path)
@@ -297,6 +288,19 @@ class TableDags:
         if self._clock() > self._ends:
             raise AirflowUnreachable(f"{self._rest.where} has not listed its DAGs within {duration(LONGEST_READ)}")
         return self._rest.ask(method, path, **arguments)
+
+
+def _pages(key: str, ask: Callable[[int], Any]) -> Iterator[list[Any]]:
+    """Yield the pages of a list, which may be shorter than requested: Airflow has a limit.
+
+    :param ask: takes how many entries were read, and returns the next answer.
+    """
+    seen = 0
+    while page := (body := ask(seen))[key]:
+        yield page
+        seen += len(page)
+        if seen >= body["total_entries"]:
+            return
 
 
 def _usual(spans: Collection[timedelta]) -> timedelta | None:
