@@ -140,9 +140,14 @@ def read_histories(store: Store, tables: Collection[TableName]) -> dict[TableNam
 def skipped_by_plan(job: Job, action: str) -> ActionResult | None:
     """Return the result of an action that the job's plan skips; ``None`` when it runs."""
     decision = _decisions(job).get(action)
-    if decision is None or decision["verdict"] != "skip":
+    return None if decision is None else skipped_by(decision)
+
+
+def skipped_by(decision: Mapping[str, Any]) -> ActionResult | None:
+    """Return the result of the action that a decision of a plan skips; ``None`` when it runs."""
+    if decision["verdict"] != "skip":
         return None
-    return ActionResult(action, ActionOutcome.SKIPPED, f"Skipped by the plan: {decision['evidence']}", 0.0)
+    return ActionResult(decision["action"], ActionOutcome.SKIPPED, f"Skipped by the plan: {decision['evidence']}", 0.0)
 
 
 def records_of(job: Job, results: Sequence[ActionResult]) -> list[dict[str, Any]]:
@@ -150,7 +155,7 @@ def records_of(job: Job, results: Sequence[ActionResult]) -> list[dict[str, Any]
     planned, records = _decisions(job), []
     for result in results:
         decision = planned.get(result.action)
-        if decision is not None and decision["verdict"] == "skip":
+        if decision is not None and skipped_by(decision) is not None:
             continue
         ratios = _ratios(result, decision["estimate"]) if decision is not None else {}
         records.append(

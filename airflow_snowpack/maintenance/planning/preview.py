@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from airflow_snowpack.jobs.action_history import skipped_by
 from airflow_snowpack.jobs.model import ActionOutcome, ActionResult
 
 if TYPE_CHECKING:
@@ -15,11 +16,9 @@ def planned_results(plan: Mapping[str, Any]) -> list[ActionResult]:
 
     :param plan: as JSON, as a request has it.
     """
-    return [_result(decision) for decision in plan["decisions"]]
+    return [skipped_by(decision) or _run_by(decision) for decision in plan["decisions"]]
 
 
-def _result(decision: Mapping[str, Any]) -> ActionResult:
-    if decision["verdict"] == "skip":
-        return ActionResult(decision["action"], ActionOutcome.SKIPPED, f"Skipped by the plan: {decision['evidence']}", 0.0)
+def _run_by(decision: Mapping[str, Any]) -> ActionResult:
     estimated = {f"estimated_{name}": number for name, number in decision["estimate"].items() if number}
     return ActionResult(decision["action"], ActionOutcome.SUCCEEDED, f"Would run: {decision['evidence']}", 0.0, metrics=estimated)
