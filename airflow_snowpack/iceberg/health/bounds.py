@@ -39,10 +39,9 @@ class HealthBounds:
     delete_ratio_threshold: float = 0.1
 
     def __post_init__(self) -> None:
-        if self.min_file_size_bytes == 0:
-            object.__setattr__(self, "min_file_size_bytes", int(self.target_file_size_bytes * MIN_SIZE_SHARE))
-        if self.max_file_size_bytes == 0:
-            object.__setattr__(self, "max_file_size_bytes", int(self.target_file_size_bytes * MAX_SIZE_SHARE))
+        low, high = good_sizes(self.target_file_size_bytes, self.min_file_size_bytes, self.max_file_size_bytes)
+        object.__setattr__(self, "min_file_size_bytes", low)
+        object.__setattr__(self, "max_file_size_bytes", high)
 
     def removable(self, counts: FileCounts, partitions: int = 1) -> int:
         """Return how many small files would be gone if those of each partition were merged.
@@ -59,6 +58,11 @@ class HealthBounds:
     def to_json(self) -> dict[str, Any]:
         """Return plain values; ``HealthBounds(**values)`` gives equal bounds."""
         return asdict(self)
+
+
+def good_sizes(target: int, low: int = 0, high: int = 0) -> tuple[int, int]:
+    """Return the sizes below and above which a file is rewritten: Iceberg's shares of the target instead of 0."""
+    return low or int(target * MIN_SIZE_SHARE), high or int(target * MAX_SIZE_SHARE)
 
 
 def manifest_target(properties: Mapping[str, str]) -> int:

@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, ClassVar
 
 from airflow_snowpack.humanize import plural
-from airflow_snowpack.iceberg.health.bounds import MAX_SIZE_SHARE, MIN_SIZE_SHARE
+from airflow_snowpack.iceberg.health.bounds import good_sizes
 from airflow_snowpack.maintenance.action import Action
 from airflow_snowpack.maintenance.action_run import Effect, Planning
 from airflow_snowpack.maintenance.file_groups import NO_LIMIT, FileGroup, SizeBounds, by_partition
@@ -117,10 +117,9 @@ class RewriteDataFiles(Rewrite):
 
     def __post_init__(self) -> None:
         # The bounds follow the target, so that a caller who changes one number gets a consistent set.
-        if self.min_file_size_bytes == 0:
-            object.__setattr__(self, "min_file_size_bytes", int(self.target_file_size_bytes * MIN_SIZE_SHARE))
-        if self.max_file_size_bytes == 0:
-            object.__setattr__(self, "max_file_size_bytes", int(self.target_file_size_bytes * MAX_SIZE_SHARE))
+        low, high = good_sizes(self.target_file_size_bytes, self.min_file_size_bytes, self.max_file_size_bytes)
+        object.__setattr__(self, "min_file_size_bytes", low)
+        object.__setattr__(self, "max_file_size_bytes", high)
 
     @property
     def sort_order_argument(self) -> str | None:

@@ -7,13 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from airflow_snowpack.humanize import plural
 from airflow_snowpack.iceberg import DeleteKind, TableFiles
-from airflow_snowpack.iceberg.health.bounds import (
-    DELETE_TARGET,
-    DELETE_TARGET_PROPERTY,
-    MAX_SIZE_SHARE,
-    MIN_SIZE_SHARE,
-    bytes_of,
-)
+from airflow_snowpack.iceberg.health.bounds import DELETE_TARGET, DELETE_TARGET_PROPERTY, bytes_of, good_sizes
 from airflow_snowpack.maintenance.action import Action
 from airflow_snowpack.maintenance.action_run import Effect, Planning
 from airflow_snowpack.maintenance.file_groups import GROUP_BYTES, NO_LIMIT, FileGroup, SizeBounds, by_partition
@@ -148,8 +142,7 @@ def delete_file_groups(
     target = options.target_file_size_bytes or bytes_of(properties, DELETE_TARGET_PROPERTY, DELETE_TARGET)
     bounds = SizeBounds(
         target,
-        int(target * MIN_SIZE_SHARE),
-        int(target * MAX_SIZE_SHARE),
+        *good_sizes(target),
         options.min_input_files,
         group_bytes,
         rewrite_all=options.rewrite_all,
