@@ -22,6 +22,7 @@ from airflow_snowpack.maintenance.fleet.progress import OVERSPENT, RECORDED_AHEA
 from airflow_snowpack.maintenance.policies import Policies, Rule
 
 if TYPE_CHECKING:
+    from airflow_snowpack.maintenance.fleet import Pass
     from airflow_snowpack.maintenance.fleet.drain import Drain
     from airflow_snowpack.store import Store
     from tests.integration.maintenance.fleet.conftest import MovedClock
@@ -34,7 +35,7 @@ WATCHFUL = LifecyclePolicy(fence_check=timedelta(milliseconds=20), lease=timedel
 @pytest.fixture
 def fleet(store: Store, tmp_path: Path) -> FleetLake:
     lake = lake_of(store, tmp_path)
-    lake.work.submit(lake.plan(workers=3))
+    submitted(lake, workers=3)
     return lake
 
 
@@ -44,6 +45,13 @@ def lake_of(store: Store, tmp_path: Path, policy: LifecyclePolicy | None = None)
     for number in range(TABLES):
         lake.make(f"t{number}", commits=4)
     return lake
+
+
+def submitted(lake: FleetLake, budget: Budget | None = None, workers: int = 1) -> Pass:
+    """Plan a pass and submit its jobs."""
+    planned = lake.plan(budget=budget, workers=workers)
+    lake.work.submit(planned)
+    return planned
 
 
 def drain_of(fleet: FleetLake, worker_id: str) -> Drain:
@@ -71,8 +79,7 @@ def test_a_job_that_still_runs_when_the_time_of_the_pass_is_over_is_stopped_and_
     store: Store, tmp_path: Path, clock: MovedClock
 ) -> None:
     lake = lake_of(store, tmp_path, WATCHFUL)
-    planned = lake.plan(budget=Budget(time=timedelta(hours=4)))
-    lake.work.submit(planned)
+    planned = submitted(lake, Budget(time=timedelta(hours=4)))
     drain, engine = drain_of(lake, "pod-1"), slow(clock, timedelta(hours=4))
     assert drain.run(worker_of(lake, drain, "pod-1", engine)) == {JobStatus.CANCELLED: 1}
     stopped, *rest = lake.passes.entries(planned.pass_id)
@@ -93,8 +100,7 @@ def test_the_retry_of_a_worker_ends_the_job_of_the_try_before_when_the_time_of_t
     store: Store, tmp_path: Path, clock: MovedClock
 ) -> None:
     lake = lake_of(store, tmp_path, WATCHFUL)
-    planned = lake.plan(budget=Budget(time=timedelta(hours=4)))
-    lake.work.submit(planned)
+    planned = submitted(lake, Budget(time=timedelta(hours=4)))
     first = lake.work.claimable(planned)[0]
     assert lake.jobs.claim("dag/run/maintain#1", job_id=first.job_id, catalog_id=lake.config.catalog_id)
     clock.move(timedelta(hours=4))
@@ -110,8 +116,7 @@ def test_a_job_that_needs_more_than_its_estimate_takes_it_from_the_last_tables_a
 ) -> None:
     lake = lake_of(store, tmp_path, WATCHFUL)
     estimates = [entry.cost.gb_hours for entry in lake.passes.entries(lake.plan("estimate").pass_id)]
-    planned = lake.plan(budget=Budget(gb_hours=sum(estimates) * 1.01))
-    lake.work.submit(planned)
+    planned = submitted(lake, Budget(gb_hours=sum(estimates) * 1.01))
     drain, engine = lake.fleet.drain(planned, "pod-1"), slow(clock, timedelta(seconds=0))
     engine.gb_hours = estimates[0] + estimates[2]
     worker = worker_of(lake, drain, "pod-1", engine)
@@ -134,8 +139,7 @@ def test_a_job_within_its_estimate_and_the_time_of_the_pass_is_not_stopped(
 ) -> None:
     lake = lake_of(store, tmp_path, WATCHFUL)
     estimates = [entry.cost.gb_hours for entry in lake.passes.entries(lake.plan("estimate").pass_id)]
-    planned = lake.plan(budget=Budget(gb_hours=sum(estimates) * 1.01, time=timedelta(hours=4)))
-    lake.work.submit(planned)
+    planned = submitted(lake, Budget(gb_hours=sum(estimates) * 1.01, time=timedelta(hours=4)))
     engine = ScriptedEngine()
     engine.gb_hours = estimates[0] * 0.9
     used = pytest.approx(estimates[0] * (0.9 + RECORDED_AHEAD))  # this engine's results do not measure it again
@@ -188,8 +192,7 @@ def test_a_job_does_not_start_in_quiet_hours_that_have_begun_since_the_plan_and_
 ) -> None:
     lake = FleetLake(CatalogConfig.embedded(tmp_path), store, policies=Policies([Rule("**", quiet="03:00-04:00", actions=SMALL)]))
     lake.make("t", commits=4)
-    planned = lake.plan()
-    lake.work.submit(planned)
+    planned = submitted(lake)
     clock.move(timedelta(minutes=70))
     drain = drain_of(lake, "pod-1")
     with counted_reads() as reads:
