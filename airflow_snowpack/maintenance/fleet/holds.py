@@ -1,7 +1,9 @@
 """Why a table that needs maintenance waits: when its pass is planned, and again when its job would start, hours later.
 
-held_reason(plan)                       # '…; quiet until …': nothing of the plan runs now
-hold_of(entry, policy, writers, now)    # None: the job of the entry may start
+    held_reason(plan)                       # '…; quiet until …': nothing of the plan runs now
+    hold_of(entry, policy, writers, now)    # None: the job of the entry may start
+
+The invariant: a table that waits has a reason, and before a job starts, the reason is that of now and not that of the plan.
 """
 
 from __future__ import annotations
