@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from airflow_snowpack.maintenance.action_run import ActionRun
     from airflow_snowpack.maintenance.removals.model import Removal
 
+GUARDED_BY = frozenset({"expired_refs", "committed_before"})
+"""What a plan adds to the options of its action; a list that another version of this package has planned may lack it."""
 NEEDED_NOW = "a branch or tag needs it now"
 DELETED_WITHIN = timedelta(hours=1)
 """A list that needs no approval is usually deleted in less."""
@@ -64,6 +66,11 @@ class Snapshots:
         :raises RemovalRefused: a branch, tag or snapshot would go that was not in the plan.
         """
         metadata, settings, records = table.metadata, removal.settings, removals_of(run).records
+        if missing := GUARDED_BY - settings.keys():
+            raise RemovalRefused(
+                f"The list of {run.name.dotted} was planned without {' and '.join(sorted(missing))}, which its guard needs. "
+                "Plan the removal again."
+            )
         now = max(run.now, records.store.clock())  # Iceberg counts ages back from each call
         anyway = plan_expiry(metadata, older_than=LONG_AGO, retain_last=KEEP_ALL, now=now)
         listed = {item.name for item in items}

@@ -344,7 +344,7 @@ def test_a_snapshot_that_passes_the_age_of_its_branch_while_a_list_is_deleted_is
     run = ActionRun("job", TABLE, "expire_snapshots", nothing, nothing, catalog, clock(), 1, removals=of_job)
     settings = {"retain_last": 3, "expired_refs": [], "committed_before": clock().isoformat()}
 
-    def guarded(planned_at: datetime) -> list[ItemOutcome | None]:
+    def guarded(planned_at: datetime, settings: dict[str, Any] = settings) -> list[ItemOutcome | None]:
         items = planned_snapshots(table.metadata, [first], planned_at)
         removal = of_job.plan(RemovalKind.SNAPSHOTS, table, items, settings=settings)
         assert removal is not None
@@ -355,6 +355,9 @@ def test_a_snapshot_that_passes_the_age_of_its_branch_while_a_list_is_deleted_is
     assert guarded(run.now) == [ItemOutcome.STARTED] * 2
     with pytest.raises(RemovalRefused, match=f"The snapshot {second.snapshot_id} of db.orders is past its own age now"):
         guarded(run.now - timedelta(hours=1))
+    del settings["committed_before"], settings["expired_refs"]
+    with pytest.raises(RemovalRefused, match=r"planned without committed_before and expired_refs, .* Plan the removal again\."):
+        guarded(run.now)
 
 
 def test_an_attempt_that_has_lost_its_job_plans_nothing(removals: Removals, clock: MovedClock, jobs: Jobs) -> None:
