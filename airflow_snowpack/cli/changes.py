@@ -51,9 +51,9 @@ def confirm(question: str, *, yes: bool) -> None:
 def each(
     targets: Iterable[T], change: Callable[[T], R], done: Callable[[R], object] = lambda _: None
 ) -> tuple[list[R], ExitCode]:
-    """Change each target, and report a refusal to stderr.
+    """Change or read each target, and report a refusal to stderr.
 
-    :param done: called after each change.
+    :param done: called after each target that was not refused.
     :returns: the results, and the exit code.
     """
     changed: list[R] = []

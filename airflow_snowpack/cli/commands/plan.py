@@ -4,43 +4,38 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from airflow_snowpack.cli.changes import each
 from airflow_snowpack.cli.context import ends_cleanly, open_context
-from airflow_snowpack.cli.output import DATA, note, print_data, print_rows
-from airflow_snowpack.exit_code import ExitCode
+from airflow_snowpack.cli.output import DATA, print_data, print_rows
 from airflow_snowpack.wire.plan import DECISIONS, PLANS
 
 if TYPE_CHECKING:
     from argparse import Namespace
     from datetime import datetime
 
+    from airflow_snowpack.exit_code import ExitCode
     from airflow_snowpack.maintenance.planning import TablePlan
 
 
 @ends_cleanly
-def plan(args: Namespace) -> ExitCode | None:
+def plan(args: Namespace) -> ExitCode:
     """``tables plan``"""
-    from airflow_snowpack.iceberg import TableUnreadable, load_table
+    from airflow_snowpack.iceberg import load_table
 
-    plans, problems = [], []
     with open_context(args) as here:
         planner, catalog = here.planner, here.inventory.catalog()
-        for table in [here.table(name) for name in dict.fromkeys(args.tables)]:
-            try:
-                plans.append(planner.plan(load_table(catalog, table), table))
-            except TableUnreadable as problem:
-                problems.append(str(problem))
+        tables = [here.table(name) for name in dict.fromkeys(args.tables)]
+        plans, code = each(tables, lambda table: planner.plan(load_table(catalog, table), table))
         now = here.now
     _print(args, plans, now)
-    for each in problems:
-        note(each)
-    return ExitCode.UNREACHABLE if problems else None
+    return code
 
 
 def _print(args: Namespace, plans: list[TablePlan], now: datetime) -> None:
     if args.output in DATA:
         print_data(args.output, PLANS.page(plans, None))
         return
-    for place, each in enumerate(plans):
+    for place, made in enumerate(plans):
         if args.output == "table":
-            print("\n" * bool(place) + f"{each.table.dotted}: score {each.score} of 100")
-        print_rows(args.output, DECISIONS.columns, each.decisions, now)
+            print("\n" * bool(place) + f"{made.table.dotted}: score {made.score} of 100")
+        print_rows(args.output, DECISIONS.columns, made.decisions, now)
