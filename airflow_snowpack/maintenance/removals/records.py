@@ -12,6 +12,7 @@ began a removal writes outcomes: each of its writes names the fence of its job's
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -125,8 +126,7 @@ class Removals:
         unfinished is deleted.
 
         :param needs_approval: called with the planned removal and its totals.
-        :raises RemovalNotFound: a later attempt at the same job plans meanwhile.
-        :raises RemovalTakenOver: the attempt of the draft has lost its job.
+        :raises RemovalTakenOver: the attempt of the draft has lost its job, or a later one plans meanwhile. It leaves no list.
         """
         rest = iter(items)
         part = list(islice(rest, PART_SIZE))
@@ -136,8 +136,7 @@ class Removals:
         number, count = 0, 0
         size: int | None = 0
         while part:
-            content = {"removal_id": draft.removal_id, "number": number, "content": pack(part)}
-            self.store.execute(upsert(removal_parts, ["content"]), content)
+            self.store.transact(partial(_write_part, removal_id=draft.removal_id, number=number, content=pack(part)))
             number, count = number + 1, count + len(part)
             sizes = [item.bytes for item in part if item.bytes is not None]
             size = None if size is None or len(sizes) < len(part) else size + sum(sizes)
@@ -155,8 +154,9 @@ class Removals:
             REMOVAL.state == RemovalState.PLANNED.value,
         )
         if left := conn.execute(sa.select(REMOVAL.removal_id).where(unfinished)).scalars().all():
-            conn.execute(sa.delete(removal_parts).where(PART.removal_id.in_(left)))
+            # First the rows that an attempt which still writes a list of them locks for each part.
             conn.execute(sa.delete(removals).where(REMOVAL.removal_id.in_(left)))
+            conn.execute(sa.delete(removal_parts).where(PART.removal_id.in_(left)))
         conn.execute(sa.insert(removals), new_row(draft))
 
     def _end_plan(self, conn: sa.Connection, planned: Removal, state: RemovalState) -> None:
@@ -164,9 +164,7 @@ class Removals:
         own = REMOVAL.removal_id == planned.removal_id
         _refuse_lost(conn, planned)
         if conn.execute(sa.update(removals).where(own).values(**totals)).rowcount == 0:
-            # A later attempt at the job has deleted it, and plans itself.
-            conn.execute(sa.delete(removal_parts).where(PART.removal_id == planned.removal_id))
-            return
+            raise RemovalTakenOver(planned.removal_id)
         older = sa.and_(REMOVAL.table_key == planned.table.lock_key, REMOVAL.kind == planned.kind.value, ~own)
         ended = {"error": SUPERSEDED.format(planned.removal_id), "ended_at": self.store.clock()}
         if state is RemovalState.AWAITING_APPROVAL:
@@ -281,6 +279,14 @@ class Removals:
         if row is None:
             raise RemovalNotFound(removal_id)
         return removal_from(row)
+
+
+def _write_part(conn: sa.Connection, removal_id: str, number: int, content: bytes) -> None:
+    """Write a part of the list of a plan, unless a later attempt at its job has deleted the plan."""
+    own = sa.select(REMOVAL.removal_id).where(REMOVAL.removal_id == removal_id).with_for_update()
+    if conn.execute(own).first() is None:
+        raise RemovalTakenOver(removal_id)
+    conn.execute(upsert(removal_parts, ["content"]), {"removal_id": removal_id, "number": number, "content": content})
 
 
 def _refuse_lost(conn: sa.Connection, draft: Removal) -> None:

@@ -132,11 +132,32 @@ def test_a_plan_that_ends_after_a_later_attempt_has_planned_leaves_nothing(
         later.append(planned(removals, clock, job_id="j"))
 
     late = draft(clock, job_id="j")
-    with pytest.raises(RemovalNotFound):
+    with pytest.raises(RemovalTakenOver):
         removals.plan(late, slow(), needs_approval=lambda _: True)
 
     (left,) = removals.list().items
     assert (left.removal_id, left.state) == (later[0].removal_id, RemovalState.AWAITING_APPROVAL)
+    assert removals.part_numbers(late.removal_id) == []
+
+
+def test_an_attempt_that_loses_its_job_while_it_plans_leaves_nothing(removals: Removals, clock: MovedClock, jobs: Jobs) -> None:
+    claim = claimed(jobs)
+    late = replace(draft(clock, job_id=claim.job.job_id), attempt_id=claim.attempt_id)
+
+    def slow() -> Iterator[RemovalItem]:
+        yield from (RemovalItem(path, 10, NOW) for path in PATHS[:1_000])  # the first part, which is written then
+        clock.now += timedelta(hours=1)
+        jobs.sweep()
+        clock.now += timedelta(hours=1)
+        again = jobs.claim("w2", job_id=claim.job.job_id, catalog_id=TABLE.catalog_id)
+        assert again is not None
+        second = replace(draft(clock, job_id=claim.job.job_id), attempt_id=again.attempt_id)
+        removals.plan(second, [RemovalItem(PATHS[0], 10, NOW)], needs_approval=lambda _: True)
+        yield from (RemovalItem(path, 10, NOW) for path in PATHS[1_000:])
+
+    with pytest.raises(RemovalTakenOver):
+        removals.plan(late, slow(), needs_approval=lambda _: True)
+
     assert removals.part_numbers(late.removal_id) == []
 
 
