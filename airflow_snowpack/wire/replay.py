@@ -28,11 +28,11 @@ class SimulatedRunShape(Shape):
     at: Moment
     action: str
     evidence: str
-    files_removed: int
-    files_added: int
-    bytes_rewritten: int
-    bytes_freed: int
-    snapshots_expired: int
+    files_removed: Annotated[int, From("done.files_removed")]
+    files_added: Annotated[int, From("done.files_added")]
+    bytes_rewritten: Annotated[int, From("done.bytes_rewritten")]
+    bytes_freed: Annotated[int, From("done.bytes_freed")]
+    snapshots_expired: Annotated[int, From("done.snapshots_expired")]
 
 
 class OutcomeShape(Shape):

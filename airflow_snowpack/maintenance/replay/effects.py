@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from dataclasses import dataclass
+from collections import defaultdict
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -12,13 +12,18 @@ from airflow_snowpack.iceberg.metadata_reader import DeleteKind, LiveDelete, Liv
 from airflow_snowpack.maintenance.action import Action
 from airflow_snowpack.maintenance.actions.expire_snapshots import ExpireSnapshots
 from airflow_snowpack.maintenance.actions.rewrite_data_files import RewriteDataFiles, data_file_groups
-from airflow_snowpack.maintenance.actions.rewrite_position_delete_files import RewritePositionDeleteFiles, delete_file_groups
+from airflow_snowpack.maintenance.actions.rewrite_position_delete_files import (
+    DELETE_GRANULARITY_PROPERTY,
+    RewritePositionDeleteFiles,
+    delete_file_groups,
+)
 from airflow_snowpack.maintenance.expiry import MAIN
+from airflow_snowpack.maintenance.planning.model import Estimate
 from airflow_snowpack.maintenance.replay.history import key_of
 from airflow_snowpack.maintenance.replay.state import Dead
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Callable, Collection, Iterator, Sequence
     from datetime import datetime
 
     from airflow_snowpack.iceberg.metadata_reader import PartitionKey
@@ -28,30 +33,21 @@ if TYPE_CHECKING:
     from airflow_snowpack.maintenance.replay.state import SimulatedTable
 
 
-@dataclass(frozen=True, slots=True)
-class Effect:
-    """The numbers of one simulated run."""
-
-    files_removed: int = 0
-    files_added: int = 0
-    bytes_rewritten: int = 0
-    bytes_freed: int = 0
-    snapshots_expired: int = 0
-
-
-def apply(state: SimulatedTable, options: ActionOptions, *, now: datetime, partitions: Collection[PartitionKey] | None) -> Effect:
+def apply(
+    state: SimulatedTable, options: ActionOptions, *, now: datetime, partitions: Collection[PartitionKey] | None
+) -> Estimate:
     """Run an action on the simulated table.
 
     :param partitions: that the plan selects; ``None`` for all.
-    :returns: no numbers for an action that this simulation does not know, and for orphan files, which no metadata shows.
+    :returns: what it did. Nothing is known of orphan files, and of actions that this simulation does not have.
     """
     effect = EFFECTS.get(options.action)
-    return effect(state, options, now, partitions) if effect else Effect()
+    return effect(state, options, now, partitions) if effect else Estimate()
 
 
 def rewrite_data_files(
     state: SimulatedTable, options: ActionOptions, now: datetime, partitions: Collection[PartitionKey] | None
-) -> Effect:
+) -> Estimate:
     """Compact, with deletes of single files applied; other delete files go once they are older than all data files."""
     assert isinstance(options, RewriteDataFiles)
     spec = state.table.spec()
@@ -71,39 +67,41 @@ def rewrite_data_files(
 
 def rewrite_position_delete_files(
     state: SimulatedTable, options: ActionOptions, now: datetime, partitions: Collection[PartitionKey] | None
-) -> Effect:
+) -> Estimate:
     """Combine the position deletes of a partition, without those of data files that are gone."""
     assert isinstance(options, RewritePositionDeleteFiles)
     groups = delete_file_groups(state.files, options, properties=state.table.properties, only=partitions)
     if not groups:
-        return Effect()
+        return Estimate()
     snapshot, keys = state.commit(now), {id(delete): key for key, delete in state.deletes.items()}
     written: set[Key] = set()
     for number, group in enumerate(groups):
         for each in group.files:
             state.drop(keys[id(each)])
-        combined = _combined(group.files, f"simulated-deletes-{snapshot.number}-{number}", state)
-        if combined is not None:
+        for combined in _combined(group.files, f"simulated-deletes-{snapshot.number}-{number}", state):
             state.add(key_of(combined), combined, snapshot)
             written.add(key_of(combined))
     state.write_manifest(written, spec_id=state.table.spec().spec_id, is_data=False)
     return _rewritten(groups, len(written))
 
 
-def _combined(deletes: Sequence[LiveDelete], path: str, state: SimulatedTable) -> LiveDelete | None:
-    """Return one file with these deletes; ``None`` when all of their data files are gone."""
-    left = [each for each in deletes if each.data_file is None or each.data_file in state.data]
-    if not left:
-        return None
-    size, records = sum(each.bytes for each in left), sum(each.records for each in left)
-    about = left[0].data_file if len({each.data_file for each in left}) == 1 else None
-    place = (left[0].spec_id, left[0].partition, state.sequence)
-    return LiveDelete(path, size, records, *place, DeleteKind.POSITION, about)
+def _combined(deletes: Sequence[LiveDelete], path: str, state: SimulatedTable) -> Iterator[LiveDelete]:
+    """Yield the files that hold these deletes afterwards, without those of data files that are gone."""
+    left: dict[str | None, list[LiveDelete]] = defaultdict(list)
+    for each in deletes:
+        if each.data_file is None or each.data_file in state.data:
+            left[each.data_file].append(each)
+    if len(left) > 1 and (None in left or state.table.properties.get(DELETE_GRANULARITY_PROPERTY) == "partition"):
+        left = {None: [each for group in left.values() for each in group]}
+    for number, (data_file, group) in enumerate(left.items()):
+        size, records = sum(each.bytes for each in group), sum(each.records for each in group)
+        place = (group[0].spec_id, group[0].partition, state.sequence)
+        yield LiveDelete(f"{path}-{number}", size, records, *place, DeleteKind.POSITION, data_file)
 
 
 def rewrite_manifests(
     state: SimulatedTable, options: ActionOptions, now: datetime, partitions: Collection[PartitionKey] | None
-) -> Effect:
+) -> Estimate:
     """Combine the manifests of the current partition spec into as few as their target size allows."""
     spec_id = state.table.spec().spec_id
     target = manifest_target(state.table.properties)
@@ -121,12 +119,12 @@ def rewrite_manifests(
         for number in range(outputs):
             state.write_manifest(set(files[number::outputs]), spec_id=spec_id, is_data=is_data, size=total // outputs)
         taken, added, size = taken + len(mine), added + outputs, size + total
-    return Effect(taken, added, size)
+    return Estimate(taken, added, size)
 
 
 def expire_snapshots(
     state: SimulatedTable, options: ActionOptions, now: datetime, partitions: Collection[PartitionKey] | None
-) -> Effect:
+) -> Estimate:
     """Expire snapshots by age, and free the files that only they needed. What a branch or a tag names stays."""
     assert isinstance(options, ExpireSnapshots)
     refs = dict(state.table.metadata.refs)
@@ -144,10 +142,10 @@ def expire_snapshots(
         place = bisect_left(numbers, file.born)
         (needed if place < len(numbers) and numbers[place] < file.died else freed).append(file)
     state.expire(list(reversed(kept)), needed)
-    return Effect(files_removed=len(freed), bytes_freed=sum(each.bytes for each in freed), snapshots_expired=expired)
+    return Estimate(files_removed=len(freed), bytes_freed=sum(each.bytes for each in freed), snapshots_expired=expired)
 
 
-EFFECTS: dict[str, Callable[..., Effect]] = {
+EFFECTS: dict[str, Callable[..., Estimate]] = {
     Action.REWRITE_DATA_FILES: rewrite_data_files,
     Action.REWRITE_POSITION_DELETE_FILES: rewrite_position_delete_files,
     Action.REWRITE_MANIFESTS: rewrite_manifests,
@@ -161,5 +159,5 @@ def _batches(groups: list[FileGroup[LiveFile]], most: int) -> list[list[FileGrou
     return [groups[start : start + size] for start in range(0, len(groups), size)]
 
 
-def _rewritten(groups: Sequence[FileGroup[Any]], added: int) -> Effect:
-    return Effect(sum(len(group.files) for group in groups), added, sum(group.bytes for group in groups))
+def _rewritten(groups: Sequence[FileGroup[Any]], added: int) -> Estimate:
+    return Estimate(sum(len(group.files) for group in groups), added, sum(group.bytes for group in groups))

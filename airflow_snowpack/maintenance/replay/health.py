@@ -37,14 +37,10 @@ def health_of(state: SimulatedTable, real: TableHealth, bounds: HealthBounds, no
     :param real: the health of the table as it is: it has what a simulation does not change.
     """
     counts = _count(state, bounds)
-    partitions = sorted(
-        (_partition(state, key, counted) for key, counted in counts.items()),
-        key=lambda each: (-each.small_files - each.large_files - each.with_deletes_files, -each.delete_files, each.label),
-    )
-    spec_id = real.spec_id
-    data_manifests = [each for each in state.manifests.values() if each.is_data]
-    target = manifest_target(state.table.properties)
-    milliseconds = tuple(round(each.at.timestamp() * 1000) for each in state.snapshots)
+    beside = _counts_beside(state)
+    found = (_partition(state, key, counted, beside[key]) for key, counted in counts.items())
+    partitions = sorted(found, key=lambda each: (-bounds.improvable(each), each.label))
+    spec_id, times = real.spec_id, [each.at for each in state.snapshots]
     return TableHealth(
         **_sum(counts.values()),
         table=real.table,
@@ -55,15 +51,12 @@ def health_of(state: SimulatedTable, real: TableHealth, bounds: HealthBounds, no
         read_at=now,
         bounds=bounds,
         totals=_totals(state),
-        data_manifests=len(data_manifests),
-        delete_manifests=len(state.manifests) - len(data_manifests),
-        manifests_bytes=sum(each.bytes for each in state.manifests.values()),
-        small_manifests=sum(each.bytes < target / 2 for each in state.manifests.values()),
+        **_manifest_numbers(state, spec_id),
         metadata_bytes=real.metadata_bytes,
         snapshots=SnapshotLog(
             tuple(each.snapshot_id for each in state.snapshots),
             tuple(None if place == 0 else state.snapshots[place - 1].snapshot_id for place in range(len(state.snapshots))),
-            milliseconds,
+            tuple(round(at.timestamp() * 1000) for at in times),
             tuple(each.operation for each in state.snapshots),
         ),
         refs=tuple(_refs(state, real)),
@@ -102,9 +95,34 @@ def _count(state: SimulatedTable, bounds: HealthBounds) -> dict[PartitionKey, Co
     return counts
 
 
-def _partition(state: SimulatedTable, key: PartitionKey, counted: Counter[str]) -> PartitionHealth:
-    values = tuple(map(as_json, key[1]))
-    return PartitionHealth(**counted, spec_id=key[0], values=values, label=state.label(key), newest_at=state.newest_at.get(key))
+def _counts_beside(state: SimulatedTable) -> dict[PartitionKey, Counter[str]]:
+    """Count for each partition the manifests with files of it, and the data files with delete files of their own."""
+    counts = defaultdict[Any, Counter[str]](Counter)
+    for manifest in state.manifests.values():
+        kind = "data" if manifest.is_data else "delete"
+        for key in {state.file(each).partition_key for each in manifest.files}:
+            counts[key][f"{kind}_manifests"] += 1
+    for path in {delete.data_file for delete in state.deletes.values()}:
+        if path in state.data:
+            counts[state.data[path].partition_key]["own_deletes_files"] += 1
+    return counts
+
+
+def _manifest_numbers(state: SimulatedTable, spec_id: int) -> dict[str, Any]:
+    manifests, small = state.manifests.values(), manifest_target(state.table.properties) / 2
+    counts: dict[str, int] = {}
+    for kind in ("data", "delete"):
+        mine = [each for each in manifests if each.is_data is (kind == "data")]
+        counts[f"{kind}_manifests"] = len(mine)
+        counts[f"outdated_{kind}_manifests"] = sum(each.spec_id != spec_id for each in mine)
+        counts[f"empty_{kind}_manifests"] = sum(not each.files for each in mine)
+    sizes = [each.bytes for each in manifests]
+    return {**counts, "manifests_bytes": sum(sizes), "small_manifests": sum(size < small for size in sizes)}
+
+
+def _partition(state: SimulatedTable, key: PartitionKey, counted: Counter[str], beside: Counter[str]) -> PartitionHealth:
+    values, newest_at = tuple(map(as_json, key[1])), state.newest_at.get(key)
+    return PartitionHealth(**counted, **beside, spec_id=key[0], values=values, label=state.label(key), newest_at=newest_at)
 
 
 def _totals(state: SimulatedTable) -> TableNumbers:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from dataclasses import dataclass
+from collections import Counter, defaultdict
+from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from datetime import datetime
+
+    from airflow_snowpack.maintenance.planning import Estimate
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,21 +34,21 @@ class Point:
         return self.data_files + self.delete_files
 
 
+NUMBERS = tuple(each.name for each in fields(Point) if each.name != "at")
+
+
 @dataclass(frozen=True, slots=True)
 class SimulatedRun:
     """One run of an action that did not take place.
 
     :param evidence: why the plan runs it.
+    :param done: what it would have done, without what that takes.
     """
 
     at: datetime
     action: str
     evidence: str
-    files_removed: int = 0
-    files_added: int = 0
-    bytes_rewritten: int = 0
-    bytes_freed: int = 0
-    snapshots_expired: int = 0
+    done: Estimate
 
 
 @dataclass(frozen=True)
@@ -63,12 +65,12 @@ class Outcome:
     @property
     def bytes_rewritten(self) -> int:
         """Over all runs."""
-        return sum(run.bytes_rewritten for run in self.runs)
+        return sum(run.done.bytes_rewritten for run in self.runs)
 
     @property
     def bytes_freed(self) -> int:
         """Over all runs."""
-        return sum(run.bytes_freed for run in self.runs)
+        return sum(run.done.bytes_freed for run in self.runs)
 
     @property
     def most_files(self) -> int:
@@ -147,37 +149,13 @@ class Replay:
 
 def together(label: str, outcomes: Sequence[Outcome]) -> Outcome:
     """Add outcomes of several tables up. A table counts from its own first point on."""
-    steps = [step for outcome in outcomes for step in _steps(outcome)]
-    changes = sorted(((point.at, _minus(point, before)) for before, point in steps), key=lambda change: change[0])
-    points: list[Point] = []
-    held = (0, 0, 0, 0, 0)
-    for at, change in changes:
-        held = _plus(held, change)
-        if points and points[-1].at == at:
-            points.pop()
-        points.append(Point(at, *held))
+    changes: defaultdict[datetime, Counter[str]] = defaultdict(Counter)
+    for outcome in outcomes:
+        for before, point in zip((None, *outcome.points), outcome.points, strict=False):
+            changes[point.at].update({name: getattr(point, name) - getattr(before, name, 0) for name in NUMBERS})
+    held, points = Counter(dict.fromkeys(NUMBERS, 0)), list[Point]()
+    for at in sorted(changes):
+        held.update(changes[at])
+        points.append(Point(at, **held))
     runs = sorted((run for outcome in outcomes for run in outcome.runs), key=lambda run: run.at)
     return Outcome(label, tuple(points), tuple(runs))
-
-
-Numbers = tuple[int, int, int, int, int]
-
-
-def _steps(outcome: Outcome) -> Iterable[tuple[Point | None, Point]]:
-    return zip((None, *outcome.points), outcome.points, strict=False)
-
-
-def _numbers(point: Point | None) -> Numbers:
-    if point is None:
-        return (0, 0, 0, 0, 0)
-    return point.data_files, point.delete_files, point.snapshots, point.manifests, point.stored_bytes
-
-
-def _plus(first: Numbers, second: Numbers) -> Numbers:
-    a, b, c, d, e = (one + other for one, other in zip(first, second, strict=True))
-    return a, b, c, d, e
-
-
-def _minus(point: Point, before: Point | None) -> Numbers:
-    a, b, c, d, e = (now - then for now, then in zip(_numbers(point), _numbers(before), strict=True))
-    return a, b, c, d, e

@@ -110,19 +110,10 @@ class _Simulation:
             if decision.action in FINDERS:
                 found[decision.action] = FINDERS[Action(decision.action)](case)
             partitions = self._partitions(found.get(decision.action))
-            effect = apply(self._state, parse_options(decision.action, decision.options), now=now, partitions=partitions)
+            done = apply(self._state, parse_options(decision.action, decision.options), now=now, partitions=partitions)
             record = history.of(decision.action)
             self._records[decision.action] = replace(record, last_run_at=now, last_success_at=now, runs=record.runs + 1)
-            yield SimulatedRun(
-                now,
-                decision.action,
-                decision.evidence,
-                effect.files_removed,
-                effect.files_added,
-                effect.bytes_rewritten,
-                effect.bytes_freed,
-                effect.snapshots_expired,
-            )
+            yield SimulatedRun(now, decision.action, decision.evidence, done)
 
     def _partitions(self, finding: Finding | None) -> Collection[PartitionKey] | None:
         """Return the keys of the partitions that a plan selects; ``None`` for all."""

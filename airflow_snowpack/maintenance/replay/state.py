@@ -220,6 +220,13 @@ class SimulatedTable:
         """The files of the current snapshot, as an action's own rules take them."""
         return TableFiles(tuple(self.data.values()), tuple(self.deletes.values()))
 
+    def file(self, key: Key) -> File:
+        """Return a file of the current snapshot.
+
+        :raises KeyError: the snapshot does not have it.
+        """
+        return self.data[key] if isinstance(key, str) else self.deletes[key]
+
     def partition_keys(self) -> set[PartitionKey]:
         """Return the partitions that have files."""
         return {file.partition_key for file in (*self.data.values(), *self.deletes.values())}

@@ -88,7 +88,7 @@ def test_a_replay_agrees_with_the_actions_that_really_ran(
     found = simulate(read_history(zoo.load(replayed), BEGIN - DAY), policy(replayed), PASSES, label="new")
 
     for at, what in zip(PASSES, real, strict=True):
-        runs = {run.action: run for run in found.runs if run.at == at}
+        runs = {run.action: run.done for run in found.runs if run.at == at}
         assert list(runs) == what["actions"]
         point = next(point for point in reversed(found.points) if point.at == at)
         compacted, expired = runs["rewrite_data_files"], runs["expire_snapshots"]

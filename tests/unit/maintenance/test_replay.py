@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from table_zoo import KINDS, append, commit_times
+from table_zoo import KINDS, append, commit_times, data_files
+from written_deletes import commit_position_delete
 
 from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.iceberg.health import FileCounts, read_health
@@ -73,7 +74,7 @@ def test_a_replay_without_passes_ends_with_the_health_of_the_table(zoo: Zoo, kin
 
     assert counts(simulated) == counts(real)
     assert counts(simulated.outdated) == counts(real.outdated)
-    for name in ("totals", "data_manifests", "delete_manifests", "manifests_bytes", "partition_count"):
+    for name in ("totals", "partition_count", *(field.name for field in fields(real) if "manifests" in field.name)):
         assert getattr(simulated, name) == getattr(real, name), name
     assert {partition(each) for each in simulated.partitions} == {partition(each) for each in real.partitions}
 
@@ -83,14 +84,15 @@ def counts(found: FileCounts) -> dict[str, int]:
 
 
 def partition(found: Any) -> tuple[Any, ...]:
-    return found.spec_id, found.label, found.values, *counts(found).values()
+    manifests = found.data_manifests, found.delete_manifests
+    return found.spec_id, found.label, found.values, found.own_deletes_files, *manifests, *counts(found).values()
 
 
 def test_the_table_is_compacted_at_each_pass_that_finds_enough(daily: Table) -> None:
     history = read_history(daily, NOW - DAY * 10)
     found = simulate(history, compacting(daily), EVERY_THREE_DAYS, label="new")
 
-    assert [(run.at, run.action, run.files_removed, run.files_added) for run in found.runs] == [
+    assert [(run.at, run.action, run.done.files_removed, run.done.files_added) for run in found.runs] == [
         (NOW - DAY * 6, "rewrite_data_files", 4, 1),
         (NOW - DAY * 3, "rewrite_data_files", 4, 1),
         (NOW, "rewrite_data_files", 4, 1),
@@ -99,12 +101,33 @@ def test_the_table_is_compacted_at_each_pass_that_finds_enough(daily: Table) -> 
     assert found.most_files == 4
 
 
+@pytest.mark.parametrize(("granularity", "left"), [("file", 2), ("partition", 1)])
+def test_position_deletes_are_combined_as_spark_combines_them_and_then_left_alone(zoo: Zoo, granularity: str, left: int) -> None:
+    name = zoo.new("never_written")
+    table = zoo.load(name)
+    table.transaction().set_properties({"write.delete.granularity": granularity}).commit_transaction()
+    for _ in range(2):
+        append(table.refresh(), ["a"] * 10)
+    first, second = data_files(table)
+    for position in (0, 1, 2):
+        commit_position_delete(table, {first: [position]})
+        commit_position_delete(table, {second: [position]})
+    commit_times(zoo, name, [NOW - DAY * 8] * 8)
+    deletes = {"thresholds": {"delete_files": 2}, "options": {"min_input_files": 2}}
+    history = read_history(zoo.load(name), NOW - DAY * 10)
+
+    found = simulate(history, policy(name, rewrite_position_delete_files=deletes), EVERY_THREE_DAYS, label="new")
+
+    assert [(run.done.files_removed, run.done.files_added) for run in found.runs] == [(6, left)]
+    assert found.points[-1].delete_files == left
+
+
 def test_the_bytes_of_the_runs_are_those_of_the_files_that_they_read(daily: Table) -> None:
     history = read_history(daily, NOW - DAY * 10)
     sizes = [commit.added[0].bytes for commit in (history.start, *history.commits)]
     found = simulate(history, compacting(daily), EVERY_THREE_DAYS, label="new")
 
-    assert [run.bytes_rewritten for run in found.runs] == [sum(sizes[:4]), sum(sizes[:7]), sum(sizes)]
+    assert [run.done.bytes_rewritten for run in found.runs] == [sum(sizes[:4]), sum(sizes[:7]), sum(sizes)]
 
 
 def test_without_maintenance_the_files_stay(daily: Table) -> None:
@@ -146,7 +169,7 @@ def test_snapshots_that_are_kept_whatever_their_age_do_not_count_as_old(daily: T
 
     found = simulate(history, policy(name_of(daily), expire_snapshots=expiring), [NOW + DAY * 20], label="new")
 
-    assert [run.snapshots_expired for run in found.runs] == [7] * runs
+    assert [run.done.snapshots_expired for run in found.runs] == [7] * runs
 
 
 def test_a_tag_keeps_its_snapshot_when_maintenance_has_replaced_it(daily: Table) -> None:
@@ -158,7 +181,10 @@ def test_a_tag_keeps_its_snapshot_when_maintenance_has_replaced_it(daily: Table)
 
     found = simulate(read_history(daily, NOW - DAY * 10), both, [NOW], label="new")
 
-    assert [(run.action, run.snapshots_expired) for run in found.runs] == [("rewrite_data_files", 0), ("expire_snapshots", 9)]
+    assert [(run.action, run.done.snapshots_expired) for run in found.runs] == [
+        ("rewrite_data_files", 0),
+        ("expire_snapshots", 9),
+    ]
     assert found.points[-1].snapshots == 2
 
 
@@ -172,7 +198,7 @@ def test_the_retention_of_main_goes_before_that_of_the_policy(daily: Table) -> N
         read_history(daily, NOW - DAY * 10), policy(name_of(daily), expire_snapshots=expiring), [NOW + DAY * 20], label=""
     )
 
-    assert [run.snapshots_expired for run in found.runs] == [4]
+    assert [run.done.snapshots_expired for run in found.runs] == [4]
 
 
 def test_what_a_writer_removes_shrinks_the_file_that_it_was_compacted_into(daily: Table, zoo: Zoo) -> None:
@@ -201,7 +227,7 @@ def test_bytes_that_a_writer_removed_are_stored_until_their_snapshots_expire(dai
     [run] = simulate(history, policy(name, expire_snapshots=keeping), [NOW], label="new").runs
 
     assert kept.stored_bytes == sum(file.bytes for commit in (history.start, *history.commits) for file in commit.added)
-    assert (run.snapshots_expired, run.bytes_freed) == (10, removed)
+    assert (run.done.snapshots_expired, run.done.bytes_freed) == (10, removed)
 
 
 def _left(history: Any, until: datetime) -> list[Any]:
