@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
-from airflow_snowpack.jobs.model import ActionOutcome, ActionResult, Job
+from airflow_snowpack.jobs.model import ActionOutcome, ActionResult, Job, JobStatus
 from airflow_snowpack.store import Store, row_mapper
 from airflow_snowpack.store.tables.jobs import action_records
 
@@ -42,7 +42,7 @@ class ActionRecord:
 
     :param last_run_at: when it last ended, whether or not it succeeded; ``None``: never. A run that found nothing to do counts.
     :param last_success_at: when it last succeeded.
-    :param failures: how many runs have failed since then, or lost their worker.
+    :param failures: how many runs have failed since then, were stopped at a limit, or lost their worker.
     :param runs: how many outcomes the factors are made of.
     :param cost_factor: of the GB·h.
     :param seconds_factor: of the duration.
@@ -150,18 +150,27 @@ def skipped_by(decision: Mapping[str, Any]) -> ActionResult | None:
     return ActionResult(decision["action"], ActionOutcome.SKIPPED, f"Skipped by the plan: {decision['evidence']}", 0.0)
 
 
-def records_of(job: Job, results: Sequence[ActionResult]) -> list[dict[str, Any]]:
-    """Return the parameters of ``record_actions`` for each action that ran; a plan's skips leave no record."""
+def records_of(job: Job, status: JobStatus, results: Sequence[ActionResult]) -> list[dict[str, Any]]:
+    """Return the parameters of ``record_actions`` for each action that ran.
+
+    A plan's skips leave no record, and neither does what the shutdown of a worker has interrupted. Work that lost to the commit
+    of a writer is a run, but no failure. Work that was stopped at a limit has failed: it may take too much each time.
+
+    :param status: as the job ended; ``CANCELLED`` for a job that its worker stopped at a limit.
+    """
     planned, records = _decisions(job), []
     for result in results:
         decision = planned.get(result.action)
         if decision is not None and skipped_by(decision) is not None:
+            continue
+        if result.outcome is ActionOutcome.INTERRUPTED and status is not JobStatus.CANCELLED:
             continue
         ratios = _ratios(result, decision["estimate"]) if decision is not None else {}
         records.append(
             {
                 "r_action": result.action,
                 "r_succeeded": result.success,
+                "r_failures": 0 if result.success or result.outcome is ActionOutcome.CONFLICT else 1,
                 "r_runs": 1 if ratios else 0,
                 "r_cost_factor": ratios.get("gb_hours", 1.0),
                 "r_seconds_factor": ratios.get("seconds", 1.0),
@@ -178,7 +187,7 @@ def records_of_lost(job: Job) -> list[dict[str, Any]]:
     """
     ended = {result.action for result in job.results}
     left = (action for action in job.actions if action not in ended and skipped_by_plan(job, action) is None)
-    return [record for action in islice(left, 1) for record in records_of(job, [_lost(action)])]
+    return [record for action in islice(left, 1) for record in records_of(job, JobStatus.FAILED, [_lost(action)])]
 
 
 def _lost(action: str) -> ActionResult:

@@ -222,7 +222,7 @@ class Claims(JobReader):
             "b_status": status.value,
             "b_error": None if error is None else storable(error),
             "b_results": results_to_json(results) or None,
-            "b_records": records_of(claim.job, results),
+            "b_records": records_of(claim.job, status, results),
         }
         write = partial(_finish_locked, lock_key=claim.job.table.lock_key) if left_work else self._steps.finish
         end = repeatable(lambda conn: write(conn, values), lambda conn: self._ended_before(conn, values))

@@ -189,6 +189,7 @@ def unlock_table(ended: sa.FromClause | None = None) -> Any:
 RECORD: dict[str, sa.types.TypeEngine[Any]] = {
     "r_action": sa.Text(),
     "r_succeeded": sa.Boolean(),
+    "r_failures": sa.Integer(),
     "r_runs": sa.Integer(),
     "r_cost_factor": sa.Float(),
     "r_seconds_factor": sa.Float(),
@@ -222,7 +223,7 @@ def record_actions(ended: sa.FromClause | None = None) -> Any:
         "action": given["r_action"],
         "last_run_at": NOW,
         "last_success_at": sa.case((succeeded, NOW)),
-        "failures": sa.case((succeeded, ZERO), else_=ONE),
+        "failures": given["r_failures"],
         **{name: given[f"r_{name}"] for name in ("runs", *FACTORS)},
     }
     new = insert(action_records).from_select([*row], sa.select(*row.values()).where(sa.true()))
@@ -231,7 +232,7 @@ def record_actions(ended: sa.FromClause | None = None) -> Any:
     changed = {
         "last_run_at": run.last_run_at,
         "last_success_at": sa.func.coalesce(run.last_success_at, old.last_success_at),
-        "failures": sa.case((run.failures == ZERO, ZERO), else_=old.failures + ONE),
+        "failures": sa.case((run.last_success_at.is_not(None), ZERO), else_=old.failures + run.failures),
         "runs": old.runs + run.runs,
         **{name: _bounded(old[name] * (ONE + weight * (run[name] - ONE))) for name in FACTORS},
     }

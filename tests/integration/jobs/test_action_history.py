@@ -97,6 +97,31 @@ def test_what_did_not_run_to_its_end_moves_no_factor(jobs: Jobs, table: TableNam
     assert (record.last_run_at, record.last_success_at, record.failures) == (clock(), succeeded + timedelta(hours=1), 2)
 
 
+def test_neither_a_shutdown_nor_the_commit_of_a_writer_is_a_failure_and_neither_ends_a_row_of_them(
+    jobs: Jobs, table: TableName, clock: MovedClock
+) -> None:
+    ended(jobs, table, result(ActionOutcome.FAILED))
+    failed = clock()
+    clock.forward(hours=1)
+    ended(jobs, table, result(ActionOutcome.INTERRUPTED))
+    assert history(jobs, table).of(DATA) == ActionRecord(last_run_at=failed, failures=1)
+
+    ended(jobs, table, result(ActionOutcome.CONFLICT))
+    assert history(jobs, table).of(DATA) == ActionRecord(last_run_at=clock(), failures=1), "the cadence counts from it"
+
+    ended(jobs, table, result(ActionOutcome.CONFLICT, SNAPSHOTS))
+    assert history(jobs, table).of(SNAPSHOTS).failures == 0
+    ended(jobs, table, result())
+    assert history(jobs, table).of(DATA).failures == 0
+
+
+def test_work_that_is_stopped_at_a_limit_has_failed(jobs: Jobs, table: TableName) -> None:
+    claim = jobs.submit_and_claim(table, [DATA], "w1", plan=plan(**{DATA: "run"}))
+    assert jobs.finish(claim, JobStatus.CANCELLED, [result(ActionOutcome.INTERRUPTED)], "Stopped after 4 h.")
+
+    assert history(jobs, table).of(DATA).failures == 1
+
+
 def test_a_factor_that_no_estimate_follows_keeps_no_job_from_ending(jobs: Jobs, table: TableName) -> None:
     ended(jobs, table, result())
     for far, files, bound in ((1e300, 10_000, 1e4), (1e-300, 1, 1e-3)):
