@@ -94,7 +94,8 @@ def test_a_second_submit_for_a_table_names_the_holder_since_when_and_until_when(
     job = jobs.submit(table, ACTIONS)
     clock.forward(minutes=1)
 
-    with pytest.raises(TableLocked, match=rf"locked by {job.job_id} since 2026-11-21T22:00:00.*expires at 2026-11-21T22:30:00"):
+    since, until = "2026-11-21 22:00:00 UTC", "2026-11-21 22:30:00 UTC"
+    with pytest.raises(TableLocked, match=rf"locked by {job.job_id} since {since}.*expires at {until}"):
         jobs.submit(table, ACTIONS)
     assert len(jobs.list()) == 1
     assert jobs.queue_depth() == 1
