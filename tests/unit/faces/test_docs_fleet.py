@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import runpy
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from airflow_snowpack.maintenance.fleet.budget import READERS, Cost
 from airflow_snowpack.maintenance.fleet.report import PassReport
 
 PAGE = Path(__file__).parents[3] / "docs" / "fleet.md"
+EXAMPLE = PAGE.parents[1] / "dags" / "snowpack_maintain_fleet.py"
 STARTED = datetime(2026, 11, 23, 2, tzinfo=UTC)
 
 
@@ -29,6 +31,12 @@ def test_the_dags_of_the_page_have_the_tasks_that_it_names() -> None:
         exec(compile(block[1].replace("):\n", ") as dag:\n", 1), str(PAGE), "exec"), names)
         tasks.append(sorted(names["dag"].task_ids))
     assert tasks == [["maintain", "plan", "report"], ["maintain_fleet"]]
+
+
+def test_the_example_runs_for_its_schedule_and_by_hand_and_not_for_a_backfill() -> None:
+    """A pass maintains the tables of now, whatever its data interval is."""
+    dag = runpy.run_path(str(EXAMPLE))["plan"].dag
+    assert {kind.value for kind in dag.allowed_run_types} == {"scheduled", "manual", "operator_triggered"}
 
 
 def test_the_limits_and_states_of_the_page_are_those_of_the_code() -> None:
