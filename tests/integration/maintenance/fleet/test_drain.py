@@ -47,6 +47,12 @@ def lake_of(store: Store, tmp_path: Path, policy: LifecyclePolicy | None = None)
     return lake
 
 
+def estimated(store: Store, tmp_path: Path) -> tuple[FleetLake, list[float]]:
+    """Make a lake, and estimate the GB·h of its tables."""
+    lake = lake_of(store, tmp_path, WATCHFUL)
+    return lake, [entry.cost.gb_hours for entry in lake.passes.entries(lake.plan("estimate").pass_id)]
+
+
 def submitted(lake: FleetLake, budget: Budget | None = None, workers: int = 1) -> Pass:
     """Plan a pass and submit its jobs."""
     planned = lake.plan(budget=budget, workers=workers)
@@ -114,8 +120,7 @@ def test_the_retry_of_a_worker_ends_the_job_of_the_try_before_when_the_time_of_t
 def test_a_job_that_needs_more_than_its_estimate_takes_it_from_the_last_tables_and_is_stopped_when_nothing_is_left(
     store: Store, tmp_path: Path, clock: MovedClock
 ) -> None:
-    lake = lake_of(store, tmp_path, WATCHFUL)
-    estimates = [entry.cost.gb_hours for entry in lake.passes.entries(lake.plan("estimate").pass_id)]
+    lake, estimates = estimated(store, tmp_path)
     planned = submitted(lake, Budget(gb_hours=sum(estimates) * 1.01))
     drain, engine = lake.fleet.drain(planned, "pod-1"), slow(clock, timedelta(seconds=0))
     engine.gb_hours = estimates[0] + estimates[2]
@@ -137,8 +142,7 @@ def test_a_job_that_needs_more_than_its_estimate_takes_it_from_the_last_tables_a
 def test_a_job_within_its_estimate_and_the_time_of_the_pass_is_not_stopped(
     store: Store, tmp_path: Path, clock: MovedClock
 ) -> None:
-    lake = lake_of(store, tmp_path, WATCHFUL)
-    estimates = [entry.cost.gb_hours for entry in lake.passes.entries(lake.plan("estimate").pass_id)]
+    lake, estimates = estimated(store, tmp_path)
     planned = submitted(lake, Budget(gb_hours=sum(estimates) * 1.01, time=timedelta(hours=4)))
     engine = ScriptedEngine()
     engine.gb_hours = estimates[0] * 0.9
