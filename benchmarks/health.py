@@ -63,8 +63,11 @@ def run(results: Results, *, rounds: int) -> None:
         beside = _in_process(home, "beside", rounds)
         ours, spark = (statistics.median(beside[name]) for name in ("ours", "spark"))
         cpu = statistics.median(beside["ours_cpu"]), statistics.median(beside["spark_cpu"])
-        says = f"{ours:.2f} s : {spark:.2f} s, medians of {rounds}; CPU {cpu[0]:.2f} s : {cpu[1]:.2f} s"
-        results.find(Finding(f"health of {FILES:,} files / Spark's metadata tables", ours / spark, at_most=AT_MOST, says=says))
+        what = f"health of {FILES:,} files / Spark's metadata tables"
+        says = f"{cpu[0]:.2f} s : {cpu[1]:.2f} s, medians of {rounds}"
+        results.find(Finding(f"{what}, CPU", cpu[0] / cpu[1], at_most=AT_MOST, says=says))
+        says = f"{ours:.2f} s : {spark:.2f} s, medians of {rounds}"
+        results.find(Finding(f"{what}, by the clock", ours / spark, at_most=AT_MOST, says=says))
         stored = _in_process(home, "stored", 1)
         says = f"{stored['seconds'][0]:.2f} s for {stored['tables'][0]:,.0f} tables with {LISTED} listed partitions each"
         results.find(Finding("stored health of many tables, CPU in s", stored["cpu"][0], at_most=AT_MOST_S, says=says))

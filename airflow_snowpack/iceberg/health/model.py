@@ -139,7 +139,7 @@ class TableHealth(FileCounts):
     :param totals: the totals of the current snapshot's summary, as :func:`.read_numbers` returns them.
     :param empty_data_manifests, empty_delete_manifests: without live files; the next commit drops them.
     :param outdated_data_manifests, outdated_delete_manifests: of older partition specs.
-    :param small_manifests: manifests that are smaller than half of ``commit.manifest.target-size-bytes``.
+    :param small_manifests: manifests with live files that are smaller than half of ``commit.manifest.target-size-bytes``.
     :param metadata_bytes: the size of the metadata file; ``None`` when the storage does not report it.
     :param expirable_bytes: bytes of files that only expired snapshots need; ``None`` when that was not requested.
     :param file_sizes: how many data files there are by size: the first number is files below 1 MiB, the one at place ``n`` files

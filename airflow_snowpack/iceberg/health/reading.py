@@ -205,16 +205,17 @@ def _manifest_numbers(table: Table, manifests: Sequence[ManifestFile]) -> dict[s
     small, spec_id = manifest_target(table.properties) / 2, table.spec().spec_id
     kinds = {"data": ManifestContent.DATA, "delete": ManifestContent.DELETES}
     counts: dict[str, int] = {}
+    # Format version 1 may leave the counts out.
+    live = [each for each in manifests if not each.added_files_count == each.existing_files_count == 0]
     for kind, content in kinds.items():
         mine = [manifest for manifest in manifests if manifest.content == content]
         counts[f"{kind}_manifests"] = len(mine)
         counts[f"outdated_{kind}_manifests"] = sum(each.partition_spec_id != spec_id for each in mine)
-        # Format version 1 may leave the counts out.
-        counts[f"empty_{kind}_manifests"] = sum(each.added_files_count == each.existing_files_count == 0 for each in mine)
+        counts[f"empty_{kind}_manifests"] = len(mine) - sum(each.content == content for each in live)
     return {
         **counts,
         "manifests_bytes": sum(manifest.manifest_length for manifest in manifests),
-        "small_manifests": sum(manifest.manifest_length < small for manifest in manifests),
+        "small_manifests": sum(manifest.manifest_length < small for manifest in live),
     }
 
 

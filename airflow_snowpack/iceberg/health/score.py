@@ -106,10 +106,10 @@ def _deletes(health: TableHealth) -> ScorePart:
 
 
 def _manifests(health: TableHealth) -> ScorePart:
-    count = health.data_manifests + health.delete_manifests
-    target = manifest_target(health.properties)
-    kinds = (health.data_manifests > 0) + (health.delete_manifests > 0)
-    fewest = max(-(-health.manifests_bytes // target), kinds)
+    # Iceberg's Java library skips those without live files, and the next commit drops them.
+    live = health.data_manifests - health.empty_data_manifests, health.delete_manifests - health.empty_delete_manifests
+    count, target = sum(live), manifest_target(health.properties)
+    fewest = max(-(-health.manifests_bytes // target), sum(each > 0 for each in live))
     evidence = f"{plural(count, 'manifest')} of {size(health.manifests_bytes)} together"
     removable = max(count - fewest, 0)
     return _part(

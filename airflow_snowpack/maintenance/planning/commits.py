@@ -31,26 +31,29 @@ def commits_of(groups: int, *, partial_progress: bool, at_most: int) -> int:
     return -(-groups // -(-groups // at_most)) if partial_progress and groups else 1
 
 
-def manifests_left(case: Case, action: Action) -> int:
+def manifests_left(case: Case, action: Action) -> tuple[int, int]:
     """Return the data or the delete manifests of the current partition spec after the earlier actions of the plan.
 
     :param action: that rewrites the files of such manifests.
+    :return: all of them, and those that have live files.
     """
     health, kind, merged_from = case.health, KINDS[action], _merged_from(case.health.properties)
     current: int = getattr(health, f"{kind}_manifests") - getattr(health, f"outdated_{kind}_manifests")
-    if not any(finding.commits for finding in case.before.values()):
-        return max(current, 0)
     empty: int = getattr(health, f"empty_{kind}_manifests")
     live, finding = max(current - empty, 0), case.before.get(action)
+    if not any(finding.commits for finding in case.before.values()):
+        return max(current, 0), live
     if finding is None:
-        return live
+        return live, live
     merging = max(merged_from - live, 1)
     if merging <= finding.commits:
         total = health.data_manifests + health.delete_manifests
         merged = -(-health.manifests_bytes * live // max(total, 1) // manifest_target(health.properties))
-        return max(merged, 1) + finding.commits - merging
-    staying = _of_staying_files(health, finding, kind, live)
-    return _together([*staying, _touched(health, finding, kind, live)], live) + finding.commits
+        merged = max(merged, 1) + finding.commits - merging
+        return merged, merged
+    staying = list(_of_staying_files(health, finding, kind, live))
+    emptied = _together([*staying, _touched(health, finding, kind, live)], live)
+    return emptied + finding.commits, _together(staying, live) + finding.commits
 
 
 def dropped_by_commits(case: Case) -> list[int]:

@@ -34,19 +34,20 @@ def find_manifests(case: Case) -> Finding:
     health = case.health
     small, threshold = health.small_manifests, case.threshold("small_manifests")
     target = manifest_target(health.properties)
-    kinds = (
+    counts = (
         manifests_left(case, Action.REWRITE_DATA_FILES),
         manifests_left(case, Action.REWRITE_POSITION_DELETE_FILES),
     )
+    kinds, live = zip(*counts, strict=True)
     manifests = health.data_manifests + health.delete_manifests
     metrics, is_after = {"manifests": manifests, "small_manifests": small}, any(each.commits for each in case.before.values())
-    if small < 2 or max(kinds) < 2:
-        why = "; the rewrite of files merges them" if is_after else "; those of older partition specs stay"
-        rest = why if small > 1 and sum(kinds) < manifests else ""
+    if small < 2 or max(live) < 2:
+        why = "; the rewrite of files replaces them" if is_after else "; those of older partition specs stay"
+        rest = why if small > 1 and sum(live) < manifests else ""
         return Finding(f"{plural(manifests, 'manifest')}, {number(small)} of them small{rest}", metrics)
     shares = (health.manifests_bytes * each // sum(kinds) for each in kinds if each > 1)
     outputs = sum(-(-share // target) for share in shares)
-    left = min(small, sum(kinds))
+    left = min(small, sum(live))
     which = "after the rewrite of files" if is_after else "of the current partition spec"
     rest = f", {number(left)} {which}" if left < small else ""
     return Finding(

@@ -116,8 +116,8 @@ def _manifest_numbers(state: SimulatedTable, spec_id: int) -> dict[str, Any]:
         counts[f"{kind}_manifests"] = len(mine)
         counts[f"outdated_{kind}_manifests"] = sum(each.spec_id != spec_id for each in mine)
         counts[f"empty_{kind}_manifests"] = sum(not each.files for each in mine)
-    sizes = [each.bytes for each in manifests]
-    return {**counts, "manifests_bytes": sum(sizes), "small_manifests": sum(size < small for size in sizes)}
+    counts["small_manifests"] = sum(each.bytes < small for each in manifests if each.files)
+    return {**counts, "manifests_bytes": sum(each.bytes for each in manifests)}
 
 
 def _partition(state: SimulatedTable, key: PartitionKey, counted: Counter[str], beside: Counter[str]) -> PartitionHealth:

@@ -11,7 +11,7 @@ import pytest
 from health_world import policy
 
 from airflow_snowpack.iceberg import MetadataReader, TableName
-from airflow_snowpack.iceberg.health import read_health
+from airflow_snowpack.iceberg.health import read_health, score
 from airflow_snowpack.jobs import Jobs
 from airflow_snowpack.maintenance.planning import plan_table
 from airflow_snowpack.store import open_store
@@ -71,6 +71,30 @@ def test_only_the_sick_partitions_that_no_writer_adds_to_are_rewritten(
     assert content_of(name) == rows
 
 
+def test_manifests_that_a_rewrite_leaves_without_files_cost_no_points_and_go_with_the_next_commit(
+    new_table: Callable[..., TableName],
+    append: Callable[..., None],
+    table_of: Callable[[TableName], Table],
+    engine: SparkEngine,
+    job_for: Callable[..., Job],
+) -> None:
+    name = new_table("id BIGINT")
+    for number in range(12):
+        append(name, id=[number])
+    few = policy({DATA: ANY_FILE, "rewrite_manifests": {"thresholds": {"small_manifests": 2}}})
+    planned = plan_table(read_health(table_of(name), now=LATER), few, now=LATER).of(DATA)
+
+    engine.run(job_for(name, rewrite_data_files=planned.options), DATA)
+
+    after = read_health(table_of(name), now=LATER)
+    assert (after.data_manifests, after.empty_data_manifests, after.small_manifests) == (13, 12, 1)
+    assert score(after).parts[2].points == 15
+    assert plan_table(after, few, now=LATER).of("rewrite_manifests").verdict == "skip"
+    append(name, id=[12])
+    later = read_health(table_of(name), now=LATER)
+    assert (later.data_manifests, later.empty_data_manifests) == (2, 0)
+
+
 @pytest.mark.parametrize("kind", ["evolved_spec", "void"])
 def test_files_of_older_specs_are_rewritten_with_the_whole_table(
     zoo: Zoo, kind: str, engine: SparkEngine, job_for: Callable[..., Job], content_of: Callable[[TableName], Content]
@@ -109,9 +133,9 @@ def test_estimates_are_what_spark_does_and_the_cost_is_corrected(
     assert all(record.runs == 1 and record.cost_factor != 1 for record in records.values())
 
 
-@pytest.mark.parametrize("merged_from", ["11", "10"])
-def test_manifests_are_estimated_after_the_rewrite_of_data_files_of_the_same_plan(
-    spark: SparkSession, catalog: Catalog, tmp_path: Path, merged_from: str
+@pytest.mark.parametrize(("merged_from", "empty"), [("11", 9), ("10", 0)])
+def test_manifests_that_the_rewrite_of_data_files_empties_or_merges_are_not_rewritten_in_the_same_plan(
+    spark: SparkSession, catalog: Catalog, tmp_path: Path, merged_from: str, empty: int
 ) -> None:
     """The commit of the rewrite makes the tenth manifest, and merges them if the table has them merged from ten on."""
     name = TableName("lake", DATABASE, f"streamed_{uuid4().hex[:6]}")
@@ -122,5 +146,6 @@ def test_manifests_are_estimated_after_the_rewrite_of_data_files_of_the_same_pla
     assert {action: estimate.files_removed for action, (estimate, _) in found.items()} == {
         action: outcome.files_removed for action, (_, outcome) in found.items()
     }
-    assert ("rewrite_manifests" in found) == (merged_from == "11")
-    assert len(catalog.load_table(name.identifier).inspect.manifests()) == 1
+    assert "rewrite_manifests" not in found
+    after = read_health(catalog.load_table(name.identifier), now=LATER)
+    assert (after.data_manifests - after.empty_data_manifests, after.empty_data_manifests) == (1, empty)

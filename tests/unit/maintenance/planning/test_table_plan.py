@@ -267,13 +267,24 @@ def test_manifests_are_rewritten_from_so_many_small_ones_on() -> None:
 def test_manifests_that_the_rewrite_of_data_files_merges_are_not_rewritten_again(
     manifests: int, properties: dict[str, str], left: int | None
 ) -> None:
-    table = health(SICK, data_manifests=manifests, small_manifests=manifests, manifests_bytes=MIB, properties=properties)
+    stays = partition(20_003, data_files=40, bytes=40 * 512 * MIB, data_manifests=20)
+    counts = {"data_manifests": manifests, "small_manifests": manifests, "manifests_bytes": MIB}
+    table = health([*SICK, stays], **counts, properties=properties)
     rules = policy({DATA: {"options": {"partial_progress": False}}})
 
     decision = decide(MANIFESTS, table, rules)
 
     assert (decision.estimate and decision.estimate.files_removed) == left
-    assert decision.evidence.endswith("merges them") == (left is None)
+    assert decision.evidence.endswith("replaces them") == (left is None)
+
+
+def test_manifests_that_the_rewrite_of_data_files_leaves_without_files_are_not_rewritten() -> None:
+    """Spark skips them and the next commit drops them."""
+    table = health(SICK, data_manifests=60, small_manifests=60, manifests_bytes=MIB)
+
+    decision = decide(MANIFESTS, table, policy({DATA: {"options": {"partial_progress": False}}}))
+
+    assert decision.evidence == "60 manifests, 60 of them small; the rewrite of files replaces them"
 
 
 def test_an_overdue_rewrite_of_manifests_names_those_that_the_rewrite_of_files_leaves() -> None:
@@ -327,14 +338,15 @@ def test_position_deletes_of_which_each_data_file_has_one_are_not_rewritten_agai
 def test_manifests_after_a_rewrite_in_several_commits_are_new_ones_and_those_of_files_that_stay_or_went_last() -> None:
     """Three partitions with a manifest for each file: the commits of the first two leave nothing of theirs."""
     sick = [partition(day, small_files=60, data_manifests=60) for day in (20_000, 20_001, 20_002)]
-    stays = partition(20_003, data_files=4, bytes=4 * 512 * MIB, data_manifests=2)
+    stays = partition(20_003, data_files=20, bytes=20 * 512 * MIB, data_manifests=12)
     empty = {"empty_data_manifests": 7, "properties": {"commit.manifest-merge.enabled": "false"}}
-    table = health([*sick, stays], data_manifests=189, small_manifests=189, manifests_bytes=MIB, **empty)
+    table = health([*sick, stays], data_manifests=199, small_manifests=192, manifests_bytes=MIB, **empty)
 
     decision = decide(MANIFESTS, table)
 
     assert decision.estimate is not None
-    assert decision.estimate.files_removed == 3 + 2 + 60 - 1, "a manifest is taken to have files of both, as they may be anywhere"
+    assert decision.estimate.files_removed == 3 + 12 + 60 - 4, "four are taken to have files of both, as they may be anywhere"
+    assert decision.evidence == "192 of 199 manifests small, 15 after the rewrite of files; threshold 10"
 
 
 def test_an_expiry_deletes_what_the_commits_after_the_expired_snapshots_dropped() -> None:
