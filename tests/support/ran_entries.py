@@ -53,12 +53,16 @@ def run_entry(
 ) -> Ran:
     """Run an entry in a subprocess; its exchange folder stays for the test to look at."""
     exchange = Exchanges(root / "exchange").begin("dag/run/task/-1", "attempt")
-    for name, rows in (inputs or {}).items():
-        exchange.write_input(name, rows)
-    exchange.write_call(entry, args, kwargs, command_env=command_env)
     lines: list[Line] = []
-    invocation = change(exchange.invocation(isolated=False, inside=None))
-    return Ran(exchange, SubprocessRunner(grace=5).run(invocation, lines.append), lines)
+    try:
+        for name, rows in (inputs or {}).items():
+            exchange.write_input(name, rows)
+        exchange.write_call(entry, args, kwargs, command_env=command_env)
+        invocation = change(exchange.invocation(isolated=False, inside=None))
+        code = SubprocessRunner(grace=5).run(invocation, lines.append)
+    finally:
+        exchange.leave()  # otherwise the thread that touches the folder would live as long as the process
+    return Ran(exchange, code, lines)
 
 
 def call(root: Path, source: str, *args: Any, inputs: Mapping[str, Any] | None = None, **kwargs: Any) -> Ran:

@@ -132,11 +132,13 @@ def test_the_next_attempt_removes_what_a_killed_one_left_and_nothing_else(exchan
         return exchange.folder
 
     own, other = left_by(TASK, "1"), left_by("dag/run/task/0", "1")
-    live = exchanges.begin("dag/run/live/-1", "1")
-    new = exchanges.begin(TASK, "2")
-    also_live = exchanges.begin("dag/run/live/-1", "2")
-    assert not own.exists()
-    assert all(folder.exists() for folder in (other, live.folder, new.folder, also_live.folder))
+    with (
+        exchanges.begin("dag/run/live/-1", "1") as live,
+        exchanges.begin(TASK, "2") as new,
+        exchanges.begin("dag/run/live/-1", "2") as also_live,
+    ):
+        assert not own.exists()
+        assert all(folder.exists() for folder in (other, live.folder, new.folder, also_live.folder))
 
 
 def test_a_sweep_removes_what_no_process_has_used_for_that_long(exchanges: Exchanges) -> None:
@@ -153,6 +155,7 @@ def test_a_sweep_removes_what_no_process_has_used_for_that_long(exchanges: Excha
     assert folders["recent"].exists()
     assert folders["old and live"].exists()
     assert exchanges.sweep() == []
+    begun["old and live"].remove()
 
 
 def test_a_sweep_leaves_the_folder_of_a_task_that_waits_for_days(exchanges: Exchanges) -> None:

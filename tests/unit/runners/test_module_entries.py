@@ -254,14 +254,14 @@ def test_an_image_without_pyarrow_is_named_as_the_problem(tmp_path: Path) -> Non
 
 
 def test_an_isolated_entry_can_import_what_is_in_the_working_directory_of_its_image(tmp_path: Path) -> None:
-    exchange = Exchanges(tmp_path / "exchange").begin("dag/run/task/-1", "attempt")
-    exchange.write_call(ModuleEntry("acme:f"), command_env={"TOKEN": "secret"})
-    invocation = exchange.invocation(isolated=True, inside="/snowpack")
-    assert invocation.argv == ("python", "/snowpack/entry_process.pyz", "/snowpack")
-    assert dict(invocation.environment) == {"TOKEN": "secret"}
-    assert exchange.invocation(isolated=True, inside="/snowpack", python="python3.12").argv[0] == "python3.12"
-    assert json.loads((exchange.folder / "call.json").read_text())["path"] == []
-    assert all(b"secret" not in path.read_bytes() for path in exchange.folder.rglob("*") if path.is_file())
+    with Exchanges(tmp_path / "exchange").begin("dag/run/task/-1", "attempt") as exchange:
+        exchange.write_call(ModuleEntry("acme:f"), command_env={"TOKEN": "secret"})
+        invocation = exchange.invocation(isolated=True, inside="/snowpack")
+        assert invocation.argv == ("python", "/snowpack/entry_process.pyz", "/snowpack")
+        assert dict(invocation.environment) == {"TOKEN": "secret"}
+        assert exchange.invocation(isolated=True, inside="/snowpack", python="python3.12").argv[0] == "python3.12"
+        assert json.loads((exchange.folder / "call.json").read_text())["path"] == []
+        assert all(b"secret" not in path.read_bytes() for path in exchange.folder.rglob("*") if path.is_file())
 
 
 @pytest.mark.parametrize(

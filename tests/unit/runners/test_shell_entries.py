@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import pytest
 from pyarrow import parquet
 from ran_entries import Ran, run_entry
 
-from airflow_snowpack.runners import Exchanges, OutputTable, ShellEntry, SubprocessRunner
+from airflow_snowpack.runners import Exchange, Exchanges, OutputTable, ShellEntry, SubprocessRunner
 from airflow_snowpack.runners.errors import (
     EntryCancelled,
     EntryFailed,
@@ -24,6 +25,12 @@ from airflow_snowpack.runners.errors import (
 )
 
 FLIGHTS = pa.table({"carrier": ["UA", None, "AA"], "delay": pa.array([1, None, 3], pa.int64())})
+
+
+@pytest.fixture
+def exchange(tmp_path: Path) -> Iterator[Exchange]:
+    with Exchanges(tmp_path).begin("task", "attempt") as begun:
+        yield begun
 
 
 def python(root: Path, code: str, *args: str, **more: Any) -> Ran:
@@ -153,9 +160,8 @@ def test_binary_output_and_a_line_without_end_do_not_disturb(tmp_path: Path) -> 
     assert ran.texts()[-1].endswith("more bytes in this line)")
 
 
-def test_lines_arrive_while_the_entry_runs(tmp_path: Path) -> None:
+def test_lines_arrive_while_the_entry_runs(exchange: Exchange) -> None:
     """The entry waits for a file that is made when its first line arrives."""
-    exchange = Exchanges(tmp_path).begin("task", "attempt")
     code = "import os, time\nprint('first', flush=True)\nwhile not os.path.exists('seen'): time.sleep(0.01)\nprint('last')"
     exchange.write_call(ShellEntry((sys.executable, "-S", "-c", code)))
     texts: list[str] = []
@@ -174,8 +180,7 @@ def test_an_entry_that_closes_its_output_is_awaited(tmp_path: Path) -> None:
     assert (ran.code, ran.texts()) == (5, ["last"])
 
 
-def test_an_error_while_a_line_is_logged_ends_the_entry(tmp_path: Path) -> None:
-    exchange = Exchanges(tmp_path).begin("task", "attempt")
+def test_an_error_while_a_line_is_logged_ends_the_entry(exchange: Exchange) -> None:
     code = "import os, time\nprint(os.getpid(), flush=True)\ntime.sleep(1000)"
     exchange.write_call(ShellEntry((sys.executable, "-S", "-c", code)))
     pids: list[int] = []
@@ -189,8 +194,7 @@ def test_an_error_while_a_line_is_logged_ends_the_entry(tmp_path: Path) -> None:
     assert not Path(f"/proc/{pids[0]}").exists()
 
 
-def test_a_stopped_runner_starts_nothing(tmp_path: Path) -> None:
-    exchange = Exchanges(tmp_path).begin("task", "attempt")
+def test_a_stopped_runner_starts_nothing(exchange: Exchange) -> None:
     exchange.write_call(ShellEntry(("touch", "started")))
     runner = SubprocessRunner()
     runner.stop()
