@@ -4,7 +4,8 @@ A browser, a server or an environment that the tests of a file share is made onc
 
     scheduler = one_of_each(config, log)
 
-What takes longest is handed out first, so that a run does not end with one long chain beside an idle process.
+What takes longest is handed out first, so that a run does not end with one long chain beside an idle process: the groups, then
+integration tests, then unit tests.
 
 The invariant: the run ends, also when a process dies in the middle of a test. In pytest-xdist 3.8 it does not: what the dead
 process had done is handed out again, as units of nothing, the test that ended it is tried again, and its successor gets tests
@@ -23,33 +24,47 @@ if TYPE_CHECKING:
     import pytest
 
 SPARK_FOLDERS = {"spark", "maintenance", "faces"}
-# The files in these folders that do not use Spark.
-WITHOUT_SPARK = (
+# Files that do not use the session of the ``spark`` fixture: they use no Spark, or start JVMs of their own.
+WITHOUT_SESSION = (
+    "test_cluster_builds_",
+    "test_connect",
     "test_dags_of_tables",
     "test_docker_runner",
     "test_entries_",
     "test_entry_",
     "test_kubernetes_runner",
     "test_run_states_",
+    "test_start",
+    "test_worker_without_airflow",
 )
 # The folders below tests/system that do not use the running Airflow.
 SYSTEM_FOLDERS = {"dags_test", "demo"}
-LONGEST_FIRST = ("airflow", "spark", "dags_test", "demo")
+LONGEST_FIRST = ("airflow", "maintenance", "spark", "dags_test", "demo")
 AT_LEAST = 2  # a process begins with a test when it knows the next one, or that there is none
 
 
 def scope_of(nodeid: str) -> str:
     """Return the name of the group that runs in one process with this test: that of something heavy, or else its file.
 
-    All tests on the running Airflow are one group, and so are all on Spark, all of ``airflow dags test``, and the demo.
+    All tests on the running Airflow are one group, and so are all of ``airflow dags test``, and the demo. Those on Spark are two,
+    each on a session of its own: the tests of maintenance take as long as all others together.
     """
     path = nodeid.partition("::")[0]
     *folders, file = path.split("/")
     if "system" in folders:
         return next(iter(SYSTEM_FOLDERS & set(folders)), "airflow")
-    if "integration" in folders and (SPARK_FOLDERS & set(folders) or "on_spark" in nodeid):
-        return path if file.startswith(WITHOUT_SPARK) else "spark"
+    if "integration" not in folders or file.startswith(WITHOUT_SESSION):
+        return path
+    if folders[-1] in SPARK_FOLDERS or "on_spark" in nodeid:
+        return "maintenance" if "maintenance" in folders else "spark"
     return path
+
+
+def place_of(scope: str) -> int:
+    """Return the place of a group among those that are handed out; of several at one place, that with the most tests is first."""
+    if scope in LONGEST_FIRST:
+        return LONGEST_FIRST.index(scope)
+    return len(LONGEST_FIRST) + ("unit" in scope.split("/"))
 
 
 class OneOfEach(LoadScopeScheduling):
@@ -59,9 +74,7 @@ class OneOfEach(LoadScopeScheduling):
         return scope_of(nodeid)
 
     def _assign_work_unit(self, node: Any) -> None:
-        for scope in reversed(LONGEST_FIRST):
-            if scope in self.workqueue:
-                self.workqueue.move_to_end(scope, last=False)
+        self.workqueue.move_to_end(min(self.workqueue, key=place_of), last=False)
         # A process that just died can't be told any more; what it was assigned is handed out again when its end is known.
         with suppress(OSError):
             super()._assign_work_unit(node)

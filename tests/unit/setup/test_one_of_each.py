@@ -57,7 +57,23 @@ def test_what_shares_an_airflow_or_a_spark_is_handed_out_together() -> None:
     assert scope_of("tests/system/dags_test/test_examples.py::test_a") == "dags_test"
     assert scope_of("tests/system/demo/test_demo_run.py::test_a") == "demo"
     assert scope_of("tests/integration/spark/test_work.py::test_a") == "spark"
-    assert scope_of("tests/unit/spark/test_java.py::test_a") == "tests/unit/spark/test_java.py"
+    assert scope_of("tests/integration/cli/test_cli_stores.py::test_a_table_on_spark") == "spark"
+    assert scope_of("tests/integration/maintenance/test_actions.py::test_a") == "maintenance"
+    assert scope_of("tests/integration/maintenance/planning/test_where_on_spark.py::test_a") == "maintenance"
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "tests/unit/spark/test_java.py",
+        "tests/integration/maintenance/fleet/test_planner.py",
+        "tests/integration/spark/test_start.py",
+        "tests/integration/builds/test_cluster_builds_on_spark.py",
+        "tests/integration/worker/test_worker_without_airflow.py",
+    ],
+)
+def test_a_file_without_the_shared_session_is_handed_out_by_itself(path: str) -> None:
+    assert scope_of(f"{path}::test_a") == path
 
 
 def test_a_face_waits_for_spark_only_if_it_uses_spark() -> None:
@@ -70,7 +86,7 @@ def test_a_face_waits_for_spark_only_if_it_uses_spark() -> None:
 
 def test_what_takes_longest_is_handed_out_first(tmp_path: Path, run_tests: Callable[..., list[str]]) -> None:
     """One process runs everything in the order in which it is handed out; the longest groups have the fewest tests here."""
-    folders = ["integration/spark", "system", "system/dags_test", "system/demo", "unit"]
+    folders = ["integration/spark", "integration/maintenance", "system", "system/dags_test", "system/demo", "integration", "unit"]
     for count, folder in enumerate(folders, start=1):
         file = tmp_path / folder / f"test_{folder.rpartition('/')[2]}.py"
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -78,8 +94,8 @@ def test_what_takes_longest_is_handed_out_first(tmp_path: Path, run_tests: Calla
     printed = run_tests("--numprocesses", "1", "-v")
     ran = re.findall(r"PASSED \S*test_(\w+)\.py", "\n".join(printed))
 
-    assert list(dict.fromkeys(ran)) == ["system", "spark", "dags_test", "demo", "unit"]
-    assert len(ran) == 15
+    assert list(dict.fromkeys(ran)) == ["system", "maintenance", "spark", "dags_test", "demo", "integration", "unit"]
+    assert len(ran) == 28
 
 
 def test_every_folder_below_the_system_tests_is_a_group_of_its_own() -> None:
