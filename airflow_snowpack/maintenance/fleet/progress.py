@@ -248,21 +248,23 @@ class PassWork:
 
         :returns: whether the GB·h are within the budget now.
         """
-        used = self._store.all(USED.where(ENTRY.pass_id == planned.pass_id))[0]
-        gb_hours, rewritten = used.gb_hours or 0.0, used.bytes or 0
-        if _is_within(planned.budget, gb_hours, rewritten):
-            return True
-        columns = sa.select(ENTRY.job_id, ENTRY.gb_hours, ENTRY.bytes).where(_in_state(planned, EntryState.SUBMITTED))
-        waiting = deque(self._store.all(columns.order_by(ENTRY.place.desc())))
-        while waiting and not _is_within(planned.budget, gb_hours, rewritten):
-            enough, left = [], (gb_hours, rewritten)
+        waiting: deque[Any] | None = None
+        while True:
+            # Read again after a withdrawal: what lost attempts at a withdrawn job have used stays used.
+            used = self._store.all(USED.where(ENTRY.pass_id == planned.pass_id))[0]
+            left = gb_hours, _ = used.gb_hours or 0.0, used.bytes or 0
+            if _is_within(planned.budget, *left):
+                return True
+            if waiting is None:
+                columns = sa.select(ENTRY.job_id, ENTRY.gb_hours, ENTRY.bytes).where(_in_state(planned, EntryState.SUBMITTED))
+                waiting = deque(self._store.all(columns.order_by(ENTRY.place.desc())))
+            enough = []
             while waiting and not _is_within(planned.budget, *left):
                 enough.append(waiting.popleft())
                 left = left[0] - enough[-1].gb_hours, left[1] - enough[-1].bytes
-            withdrawn = self.withdraw(planned, [row.job_id for row in enough], OVERSPENT)
-            gb_hours -= sum(row.gb_hours for row in enough if row.job_id in withdrawn)
-            rewritten -= sum(row.bytes for row in enough if row.job_id in withdrawn)
-        return _is_within(planned.budget, gb_hours, 0)
+            if not enough:
+                return _is_within(planned.budget, gb_hours, 0)
+            self.withdraw(planned, [row.job_id for row in enough], OVERSPENT)
 
 
 def _settle(conn: sa.Connection, planned: Pass) -> list[PassEntry]:

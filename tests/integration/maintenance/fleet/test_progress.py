@@ -183,6 +183,29 @@ def test_what_a_lost_attempt_has_used_counts_beside_the_next_attempt(
     assert settled.spent.gb_hours == pytest.approx(6.1)
 
 
+def test_what_a_lost_attempt_has_used_stays_used_when_its_job_is_withdrawn(
+    passes: FleetPasses, work: PassWork, jobs: Jobs, clock: MovedClock
+) -> None:
+    this = planned(passes, "a", "b", budget=Budget(gb_hours=8))
+    work.submit(this)
+    runs, is_lost = work.claimable(this)
+    lost = jobs.claim("pod-1", job_id=is_lost.job_id, catalog_id="c0ffee")
+    assert lost is not None
+    usage = work.usage(this, lost.job)
+    assert usage is not None
+    assert work.allows(this, usage, 3.5)
+    clock.move(timedelta(minutes=31))
+    jobs.sweep()
+    claim = jobs.claim("pod-2", job_id=runs.job_id, catalog_id="c0ffee")
+    assert claim is not None
+    usage = work.usage(this, claim.job)
+    assert usage is not None
+
+    assert not work.allows(this, usage, 4.6), "with 3.7, recorded ahead, it is more than 8"
+
+    assert states(passes, this) == {"a": EntryState.SUBMITTED, "b": EntryState.FAILED}
+
+
 def test_a_job_within_its_estimate_is_recorded_ahead_and_beyond_it_at_each_check(
     passes: FleetPasses, work: PassWork, jobs: Jobs
 ) -> None:
