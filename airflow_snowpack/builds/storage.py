@@ -195,7 +195,7 @@ class Storage:
 
         # Not by pyarrow's copy_files, which returns without an error when the last request of an upload has failed.
         def put() -> None:
-            with self._opened(path) as file, local.open("rb") as source:
+            with local.open("rb") as source, self._opened(path) as file:
                 shutil.copyfileobj(source, file, CHUNK_BYTES)
 
         self._put(path, put)
