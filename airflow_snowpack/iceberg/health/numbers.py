@@ -89,7 +89,7 @@ def _numbers(table: Table, manifests: int, totals: dict[str, int]) -> TableNumbe
 
 def _from_summary(summary: Mapping[str, str] | None) -> dict[str, int] | None:
     found = {name: summary.get(key) if summary else None for name, key in SUMMARY_KEYS.items()}
-    totals = {name: int(value) for name, value in found.items() if value is not None and value.isdigit()}
+    totals = {name: int(value) for name, value in found.items() if value is not None and value.isdecimal()}
     return totals if len(totals) == len(SUMMARY_KEYS) else None
 
 
