@@ -82,7 +82,7 @@ class Services:
     )
 
     def __post_init__(self) -> None:
-        # Built before requests come in on several threads: each instance has a thread that writes the history.
+        # Built before requests come in on several threads: each instance writes its own batches of the history.
         self.installation.jobs  # noqa: B018 - built by being read
 
     @property

@@ -1,9 +1,9 @@
 """The events of a job's life, written best-effort beside the job.
 
 The job's own row is the truth and is written with its transaction; the history is for people. A history that cannot be written is
-logged and never fails the work. A background thread writes in batches, so that a busy worker pays one statement for many events;
-:meth:`History.flush` writes what is left, before a process ends. All heartbeats of an attempt are one entry with their number and
-the time of the last one: an attempt that runs for a day sends 1,440.
+logged and never fails the work. A background thread writes in batches, so that a busy worker pays one statement for many events,
+and ends when nothing is left to write. :meth:`History.flush` writes what is left, before a process ends. All heartbeats of an
+attempt are one entry with their number and the time of the last one: an attempt that runs for a day sends 1,440.
 
     history.record(job_id, "claimed", attempt_id, worker="w1")
     history.of(job_id)
@@ -52,7 +52,7 @@ class History:
         self._store = store
         self._pending: list[dict[str, Any]] = []
         self._beats: dict[str, dict[str, Any]] = {}
-        self._guard = threading.Condition()
+        self._guard = threading.RLock()  # a signal handler may record an event while its thread does
         self._writing = threading.Lock()
         self._writer: threading.Thread | None = None
         self._closed = threading.Event()
@@ -67,9 +67,16 @@ class History:
             if event not in GOES_ON:
                 self._beats.pop(attempt_id or "", None)
             if self._writer is None or not self._writer.is_alive():  # also after a fork, which takes no threads along
-                self._writer = threading.Thread(target=self._write_in_batches, name="snowpack-history", daemon=True)
-                self._writer.start()
-            self._guard.notify()
+                self._start_writer()
+
+    def _start_writer(self) -> None:
+        writer = threading.Thread(target=self._write_in_batches, name="snowpack-history", daemon=True)
+        try:
+            writer.start()
+        except RuntimeError as error:  # no further thread can be started; the next event or flush writes this one, too
+            log.debug("history_not_written yet: %s", error)
+        else:
+            self._writer = writer
 
     def _counted(self, beat: dict[str, Any]) -> dict[str, Any]:
         """Return the entry of all heartbeats of an attempt so far, at the moment of the first."""
@@ -96,8 +103,6 @@ class History:
     def close(self) -> None:
         """Write what is pending and stop the background thread."""
         self._closed.set()
-        with self._guard:
-            self._guard.notify()
         self.flush()
 
     def of(self, job_id: str) -> list[HistoryEntry]:
@@ -128,11 +133,13 @@ class History:
         (self._store.single if self._store.is_postgres else self._store.transact)(once)
 
     def _write_in_batches(self) -> None:
-        while not self._closed.is_set():
-            with self._guard:
-                self._guard.wait_for(lambda: self._pending or self._closed.is_set())
+        while True:
             self._closed.wait(BATCH_SECONDS)  # let a batch gather
             self.flush()
+            with self._guard:
+                if not self._pending:
+                    self._writer = None
+                    return
 
 
 def _keep_beats(conn: sa.Connection, entries: Iterable[dict[str, Any]]) -> None:

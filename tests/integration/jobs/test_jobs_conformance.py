@@ -6,6 +6,7 @@ Other files of this folder rely on it where they run on SQLite alone. The last t
 from __future__ import annotations
 
 import ast
+import threading
 from dataclasses import replace
 from datetime import timedelta
 from itertools import count
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import sqlalchemy as sa
 from counted_reads import counted_reads
+from scripted_engine import eventually
 
 from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.jobs import (
@@ -589,6 +591,16 @@ def test_a_history_that_cannot_be_written_fails_nothing(jobs: Jobs, table: Table
     assert jobs.finish(claim, JobStatus.COMPLETED, [DONE])
     jobs.flush()
     assert "history_not_written" in caplog.text
+
+
+@pytest.mark.one_database
+def test_the_thread_that_writes_the_history_ends_when_nothing_is_left_to_write(store: Store, table: TableName) -> None:
+    jobs = Jobs(store)  # never closed, as those of a cancellation in the triggerer
+    events = sa.select(sa.func.count()).select_from(job_history)
+    for number, act in enumerate([lambda: jobs.submit(table, ACTIONS), lambda: jobs.claim("w1")], start=1):
+        act()
+        eventually(lambda: "snowpack-history" not in {thread.name for thread in threading.enumerate()})
+        assert store.scalar(events) == number
 
 
 def test_lock_job_and_queue_row_are_written_together_or_not_at_all(jobs: Jobs, locks: TableLocks, table: TableName) -> None:
