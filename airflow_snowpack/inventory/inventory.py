@@ -147,6 +147,8 @@ class Inventory:
     def refresh_if_older(self, age: timedelta = REFRESH_EVERY) -> bool:
         """Refresh, in one of the processes that share a store, when none tried for this long, or a quarter of it after a failure.
 
+        A first listing without a result counts as failed: its process was killed, or lost the store, and no API is ready before.
+
         :raises CatalogUnreachable: as :meth:`refresh`.
         """
         if not self._store.transact(lambda conn: self._take_turn(conn, age)):
@@ -238,7 +240,7 @@ class Inventory:
     def _take_turn(self, conn: sa.Connection, age: timedelta) -> bool:
         """Return whether a refresh is due, and no other process was faster."""
         now, tried_at = self._store.clock(), inventory_refreshes.c.tried_at
-        failed = inventory_refreshes.c.problem.is_not(None)
+        failed = sa.or_(inventory_refreshes.c.problem.is_not(None), inventory_refreshes.c.refreshed_at.is_(None))
         due = sa.or_(tried_at <= now - age, sa.and_(failed, tried_at <= now - age / 4))
         turn = upsert(inventory_refreshes, ["tried_at"], where=due).values(catalog=self._key, tried_at=now)
         return conn.execute(turn.returning(inventory_refreshes.c.catalog)).first() is not None

@@ -89,6 +89,7 @@ def test_a_stopped_postgres_is_told_in_time_and_comes_back(
     with app_on(own_postgres, lake_folder) as app:
         api = serve_app(app)
         assert api.post("/tables/analytics/page_views/maintenance", json=ONE_ACTION).status_code == 202
+        assert until_ok(lambda: api.get("/readyz")).status_code == 200, "the first listing has ended; in an outage it would fail"
         own_postgres.stop()
         expect_down(api, secrets_of(own_postgres))
         own_postgres.start()

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from pyiceberg.catalog import Catalog
+
 WAIT_S = PATIENCE_S
 
 
@@ -293,6 +295,22 @@ def test_after_a_listing_that_failed_the_next_look_tries_again(store: Store, cat
     beside.run_once()
 
     assert (inventory.state().problem, inventory.state().tables) == (None, 3)
+
+
+def test_a_first_listing_whose_process_was_killed_is_repeated_by_another(
+    store: Store, catalog: FakeRestCatalog, clock: SetClock
+) -> None:
+    def be_killed() -> Catalog:
+        raise SystemExit
+
+    with pytest.raises(SystemExit):
+        Inventory(store, "lake", be_killed).refresh_if_older()
+    inventory = another(store, catalog)
+    assert not inventory.refresh_if_older(), "not before its time"
+    clock.now += REFRESH_EVERY / 4
+
+    assert inventory.refresh_if_older()
+    assert inventory.state().tables == 3
 
 
 def test_listings_at_the_same_moment_do_not_wait_for_each_other_in_a_ring(store: Store, catalog: FakeRestCatalog) -> None:
