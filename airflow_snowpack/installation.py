@@ -18,7 +18,7 @@ from airflow_snowpack.errors import Kind, SnowpackError
 
 if TYPE_CHECKING:
     from collections import Counter
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
     from pyiceberg.table import Table
 
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from airflow_snowpack.runners.images.registry import ImageBuilds
     from airflow_snowpack.runners.images.target import ImageTarget
     from airflow_snowpack.scheduling import RegisteredRuns, Schedules
+    from airflow_snowpack.scheduling.permission import MayStart
     from airflow_snowpack.store import Actor, Store
     from airflow_snowpack.store.retention import Kind as RowKind
 
@@ -64,6 +65,7 @@ class Installation:
         suits a task.
     :param orphans: ends Spark work that killed workers left behind; ``None`` leaves it to other processes.
     :param policies_file: the policies of maintenance; ``None`` for the defaults.
+    :param load_probes: the names of the load probes that schedules can name.
     :param image_target: returns the builder of images and where they go; ``None`` for Docker without a registry.
     """
 
@@ -75,6 +77,7 @@ class Installation:
     orphans: Orphans | None = None
     image_target: Callable[[], ImageTarget] | None = None
     policies_file: PoliciesFile | None = None
+    load_probes: Collection[str] = ()
 
     @cached_property
     def jobs(self) -> Jobs:
@@ -171,10 +174,11 @@ class Installation:
 
         :raises TableUnreadable: a file that the metadata names is missing or damaged; the reason is stored.
         """
+        from airflow_snowpack.iceberg.table_properties import owner_properties
         from airflow_snowpack.maintenance.policies import InvalidPolicies, PoliciesNotFound
 
         try:
-            bounds = self.policies.of(name, table.properties).bounds
+            bounds = self.policies.of(name, owner_properties(table)).bounds
         except (InvalidPolicies, PoliciesNotFound):
             bounds = None
         return self.health_records.read(name, table, bounds)
@@ -189,23 +193,25 @@ class Installation:
 
         return Planner(self.policies if policies is None else policies, self.health_records, self.jobs, order)
 
-    def schedules(self, actor: Actor | None = None) -> Schedules:
+    def schedules(self, actor: Actor | None = None, may_start: MayStart | None = None) -> Schedules:
         """Return the schedules.
 
         :param actor: recorded in the audit trail for each change.
+        :param may_start: whether the actor may start a DAG; ``None`` for any DAG.
         """
         from airflow_snowpack.scheduling import Schedules
 
-        return Schedules(self.store, catalog=self.catalog_name, actor=actor)
+        return Schedules(self.store, catalog=self.catalog_name, actor=actor, probes=self.load_probes, may_start=may_start)
 
-    def registered_runs(self, actor: Actor | None = None) -> RegisteredRuns:
+    def registered_runs(self, actor: Actor | None = None, may_start: MayStart | None = None) -> RegisteredRuns:
         """Return the catalogue of registered runs.
 
         :param actor: recorded in the audit trail for each change.
+        :param may_start: whether the actor may start a DAG; ``None`` for any DAG.
         """
         from airflow_snowpack.scheduling import RegisteredRuns
 
-        return RegisteredRuns(self.store, catalog=self.catalog_name, actor=actor)
+        return RegisteredRuns(self.store, catalog=self.catalog_name, actor=actor, may_start=may_start)
 
     def prune(self, older_than: timedelta, actor: Actor, *, dry_run: bool = False) -> Counter[str]:
         """Delete rows of all rooms that are older and no longer needed, in small batches. An interrupted call can be repeated.

@@ -106,6 +106,12 @@ CONFIG: dict[str, Any] = {
                 "times as long. It reads metadata only, and only of tables that have changed.",
                 default="10s",
             ),
+            "load_probes": _option(
+                "The load probes that the constraint `cluster_load` can name: `name=package.module:function`, separated "
+                "by commas. A function takes no arguments and returns a number. Schedulers, and tasks with a gate, call it.",
+                default="",
+                example="yarn=my_company.load:yarn",
+            ),
             "resume_delay": _option(
                 "The minimum time between a task's deferral and the moment its trigger may resume it. Airflow fails a task that "
                 "is resumed before the scheduler has processed its deferral.",

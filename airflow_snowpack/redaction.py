@@ -5,24 +5,43 @@
     >>> redacted("GET https://id:password@catalog/v1/config?token=secret failed")
     'GET https://catalog/v1/config failed'
 
+    >>> os.environ["CRM_PASSWORD"] = "v3ry-s3cret"
+    >>> without_environment("cannot resolve 'v3ry-s3cret'")
+    "cannot resolve '***'"
+
 The invariant: of an address only the scheme, the hosts, the ports and the path or database are shown. Everything else (user,
 password, query, fragment) may hold a secret, now or in a driver's next release, so nothing is filtered by its name.
 """
 
 from __future__ import annotations
 
+import json
+import os
 import re
+from contextlib import suppress
+from functools import lru_cache
 from typing import TYPE_CHECKING
-from urllib.parse import parse_qs
+from urllib.parse import parse_qs, unquote
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
 ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^\s'\"<>]+")
 QUERY = re.compile(r"\?[^\s'\"<>?=]+=[^\s'\"<>)]*")
 PORT = re.compile(r":[^:\]]*$")
 HIDDEN = "***"
 SHORTEST_SECRET = 4  # a shorter one would take words apart
+SECRET_NAME = re.compile(
+    r"passw|passphrase|secret|token|credential|api_?key|access_?key|(^|_)(key|pwd|sas|dsn|conn)(_|$)|_auth$|^aws_", re.IGNORECASE
+)
+"""The names of variables whose values are secrets."""
+ORDINARY_NAME = re.compile(
+    r"^AWS_(.*_)?(REGION|OUTPUT|PROFILE|MODE|ENV|ARN|BUNDLE)$|_CONN_ID$|_(FILE|PATH|DIR|CMD)$", re.IGNORECASE
+)
+ORDINARY_VALUES = frozenset({"airflow", "default", "disabled", "enabled", "postgres", "snowpack"})
+SHORTEST_VALUE = 6
+"""A shorter value of a variable may be a part of a word."""
+SHORTEST_NUMBER = 10
 CONTAINER_SCHEMES = frozenset({"abfs", "abfss", "wasb", "wasbs"})
 
 
@@ -59,6 +78,65 @@ def redacted(message: str, secrets: Iterable[str | None] = ()) -> str:
     if "://" not in message and "?" not in message:
         return message
     return QUERY.sub("", ADDRESS.sub(lambda found: public_address(found.group()), message))
+
+
+def without_environment(message: str) -> str:
+    """Return a message without the secrets of this process's environment: a statement that failed may have had them in it.
+
+    They are the values of variables such as ``AIRFLOW_CONN_CRM``, ``AWS_SECRET_ACCESS_KEY`` and ``DB_PASSWORD``, and the
+    passwords and keys in such a value that is an address or a connection as JSON.
+    """
+    given = tuple(
+        (name, value) for name, value in os.environ.items() if SECRET_NAME.search(name) and not ORDINARY_NAME.search(name)
+    )
+    for secret in _secrets_in(given):
+        message = message.replace(secret, HIDDEN)
+    return message
+
+
+@lru_cache(maxsize=2)
+def _secrets_in(environment: tuple[tuple[str, str], ...]) -> tuple[str, ...]:
+    """The secrets, the longest first; each as it is, as it is without an address's quoting, and as JSON writes it."""
+    found = {secret for _, value in environment for secret in _secrets_of(value)}
+    written = {form for secret in found for form in (secret, unquote(secret), json.dumps(secret)[1:-1])}
+    return tuple(sorted(filter(_is_secret, written), key=len, reverse=True))
+
+
+def _is_secret(value: str) -> bool:
+    return len(value) >= (SHORTEST_NUMBER if value.isdigit() else SHORTEST_VALUE) and value.lower() not in ORDINARY_VALUES
+
+
+def _secrets_of(value: str) -> Iterator[str]:
+    """The value and the secrets in it; of an address without a user and a query nothing, because it has none."""
+    if value.lstrip().startswith("{"):
+        yield value
+        with suppress(ValueError):
+            yield from _secret_fields(json.loads(value))
+        return
+    _, separator, rest = value.partition("://")
+    _, query = _split(rest)
+    user, at, _ = rest.rpartition("@")
+    if not separator or at or query:
+        yield value
+    yield user.partition(":")[2]
+    for name, texts in parse_qs(query).items():
+        for text in texts:
+            yield from _secret_fields({name: text})
+
+
+def _secret_fields(value: object, name: str = "") -> Iterator[str]:
+    """The texts of a connection's secret fields, at any depth."""
+    if isinstance(value, dict):
+        for key, item in value.items():
+            yield from _secret_fields(item, str(key))
+    elif isinstance(value, list):
+        for item in value:
+            yield from _secret_fields(item, name)
+    elif isinstance(value, str) and value.lstrip().startswith("{"):
+        with suppress(ValueError):
+            yield from _secret_fields(json.loads(value))
+    elif isinstance(value, str) and SECRET_NAME.search(name):
+        yield value
 
 
 def _split(rest: str) -> tuple[str, str]:

@@ -17,6 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from airflow_snowpack.iceberg.names import LEVEL
 from airflow_snowpack.setting import (
     AirflowOptions,
     InvalidSetting as InvalidSetting,
@@ -61,6 +62,7 @@ class Settings:
     continue_on_error: bool
     table_cache_refresh: timedelta
     table_poll: timedelta
+    load_probes: Mapping[str, str]
     resume_delay: timedelta
     policies: str
     schedule_files: tuple[str, ...]
@@ -108,6 +110,7 @@ class Settings:
             continue_on_error=read("continue_on_error", _flag),
             table_cache_refresh=read("table_cache_refresh", _period),
             table_poll=read("table_poll", _period),
+            load_probes=read("load_probes", _probes),
             resume_delay=read("resume_delay", _period),
             policies=read("policies", _policies),
             schedule_files=read("schedule_files", _patterns),
@@ -178,6 +181,19 @@ def _patterns(text: str) -> tuple[str, ...]:
     return patterns
 
 
+def _probes(text: str) -> Mapping[str, str]:
+    probes: dict[str, str] = {}
+    for entry in _names(text):
+        name, _, target = (part.strip() for part in entry.partition("="))
+        module, _, function = target.partition(":")
+        if not LEVEL.fullmatch(name) or not all(part.isidentifier() for part in (*module.split("."), function)):
+            raise ValueError(f"{entry!r} must be a name and a function, such as yarn=my_company.load:yarn")
+        if name in probes:
+            raise ValueError(f"the name {name!r} is there twice")
+        probes[name] = target
+    return probes
+
+
 def _policies(text: str) -> str:
     if Path(text).suffix not in (".yaml", ".yml", ".py"):
         raise ValueError("it must be the path of a file that ends in .yaml, .yml or .py")
@@ -215,13 +231,13 @@ def _request_timeout(text: str) -> timedelta:
 
 
 def _count(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
+    if not (text.isascii() and text.isdecimal()) or int(text) < 1:
         raise ValueError("it must be a whole number of at least 1")
     return int(text)
 
 
 def _port(text: str) -> int:
-    if not text.isdecimal() or not 0 < int(text) < 65_536:
+    if not (text.isascii() and text.isdecimal()) or not 0 < int(text) < 65_536:
         raise ValueError("it must be a whole number from 1 to 65535")
     return int(text)
 

@@ -17,7 +17,7 @@ UNITS = {"": 1, "B": 1} | {
 BY_UPPER = {unit.upper(): size for unit, size in UNITS.items()}
 LARGEST = 2**63 - 1
 """The largest number in a column of either database."""
-SIZE = r"\s*(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>[A-Za-z]*)\s*"
+SIZE = r"\s*(?P<number>[0-9]+(?:\.[0-9]+)?)\s*(?P<unit>[A-Za-z]*)\s*"
 
 
 def parse_bytes(value: object) -> int:

@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from typing import Self
 
 # Neither the id of a DAG nor that of a task contains a slash; the id of a run may.
-REFERENCE = re.compile(r"(?P<dag>[^/]+)/(?P<run>.+)/(?P<task>[^/\[\] ]+)(\[(?P<index>\d+)\])?( try (?P<tried>\d+)( on .*)?)?")
+REFERENCE = re.compile(
+    r"(?P<dag>[^/]+)/(?P<run>.+)/(?P<task>[^/\[\] ]+)(\[(?P<index>\d+)\])?( try (?P<tried>\d+)( on .*)?)?", re.ASCII
+)
 
 
 @dataclass(frozen=True, slots=True)

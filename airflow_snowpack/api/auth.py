@@ -2,13 +2,14 @@
 
 The app has an :class:`Auth`, which authenticates each request: Airflow's auth manager when it is mounted there (``plugin/``), one
 token when it is served alone. A route is authorized by its parameters: the services (``Open``) need a user who may read, and
-the actor of a change (``Acting``) one who may edit. A route with neither of them takes a :data:`Reader`.
+the actor of a change (``Acting``) one who may edit. A route that makes something start a DAG takes a ``Starting``, who may also
+start that DAG; with an ``Acting`` in its place, no DAG is allowed. A route with none of them takes a :data:`Reader`.
 """
 
 import hmac
 import secrets
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
 from typing import Annotated, Protocol
 from urllib.parse import urlsplit
 
@@ -27,16 +28,28 @@ class Forbidden(SnowpackError, kind=Kind.FORBIDDEN):
     """Permission denied."""
 
 
+def no_dag(dag_id: str) -> bool:
+    """Return that a user may not start this DAG, or any other."""
+    return False
+
+
+def any_dag(dag_id: str) -> bool:
+    """Return that a user may start this DAG, and any other."""
+    return True
+
+
 @dataclass(frozen=True, slots=True)
 class User:
     """A user who may read.
 
     :param name: for the audit trail.
     :param may_edit: whether the user may also make changes.
+    :param may_start: whether the user may start a DAG; may call a server, so not from the event loop.
     """
 
     name: str
     may_edit: bool
+    may_start: Callable[[str], bool] = field(default=no_dag, compare=False)
 
 
 class Auth(Protocol):
@@ -84,7 +97,7 @@ class TokenAuth:
     async def authenticate(self, request: Request) -> User:
         scheme, _, given = request.headers.get("authorization", "").partition(" ")
         if scheme.lower() == "bearer" and self.knows(given):
-            return User("token", may_edit=True)
+            return User("token", may_edit=True, may_start=any_dag)
         if not secrets.compare_digest(request.cookies.get(COOKIE, "").encode(), self.session.encode()):
             raise NotAuthenticated(
                 "The request carries no valid token. Sign in to the pages with the one that `airflow snowpack api` was started "
@@ -92,7 +105,7 @@ class TokenAuth:
             )
         if request.method not in SAFE_METHODS and not sent_by_own_page(request, own_hosts(request)):
             raise Forbidden("With the cookie of the pages only these pages may change something. Programs send the bearer token.")
-        return User("token", may_edit=True)
+        return User("token", may_edit=True, may_start=any_dag)
 
 
 def sent_by_own_page(request: Request, hosts: Collection[str]) -> bool | None:

@@ -13,6 +13,7 @@ from pydantic import ValidationError
 
 from airflow_snowpack.api.problems import InvalidRequest
 from airflow_snowpack.api.services import Open
+from airflow_snowpack.bounded_text import MAX_DEPTH, is_too_deep
 from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.iceberg.names import LEVEL
@@ -28,7 +29,7 @@ DOTTED = rf"^{LEVEL.pattern}(\.{LEVEL.pattern})+$"
 ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 CURSOR = re.compile(r"[A-Za-z0-9_-]{1,400}")
 # The offset's plus sign is a space when the client did not encode it.
-MOMENT = re.compile(r"(\d{4}-\d\d-\d\d[Tt]\d\d:\d\d(?::\d\d(?:\.\d{1,6})?)?)(?:([Zz])|([+\- ]\d\d:\d\d))")
+MOMENT = re.compile(r"(\d{4}-\d\d-\d\d[Tt]\d\d:\d\d(?::\d\d(?:\.\d{1,6})?)?)(?:([Zz])|([+\- ]\d\d:\d\d))", re.ASCII)
 
 Model = TypeVar("Model", bound=Shape)
 
@@ -157,7 +158,14 @@ async def read_body(request: Request) -> bytes:
     return b"".join(parts)
 
 
-RawBody = Annotated[bytes, Depends(read_body)]
+async def _json_body(request: Request) -> bytes:
+    body = await read_body(request)
+    if is_too_deep(body):
+        raise InvalidRequest.at("body", f"its values are nested more than {MAX_DEPTH} levels deep")
+    return body
+
+
+RawBody = Annotated[bytes, Depends(_json_body)]
 
 
 def parse_body(model: type[Model], body: bytes) -> Model:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from fastapi import Depends, Request
 
-from airflow_snowpack.api.auth import editor_of, reader_of
+from airflow_snowpack.api.auth import editor_of, no_dag, reader_of
 from airflow_snowpack.api.problems import CatalogTooSlow, StorageTooSlow
 from airflow_snowpack.api.roles import DagStates, no_dag_states
 from airflow_snowpack.api.routing import in_thread
@@ -30,6 +30,7 @@ from airflow_snowpack.inventory import Inventory, refresher
 from airflow_snowpack.inventory.inventory import REFRESH_EVERY
 from airflow_snowpack.jobs import Jobs
 from airflow_snowpack.scheduling import RegisteredRuns, Schedules
+from airflow_snowpack.scheduling.permission import MayStart
 from airflow_snowpack.store import Actor
 from airflow_snowpack.store.deadlines import REQUEST_TIMEOUT
 from airflow_snowpack.store.signs_of_life import SignOfLife
@@ -51,6 +52,20 @@ STORAGE_THREADS = 8
 LOCK_WAIT = timedelta(seconds=1)
 """How long a request waits for a dataset that another process publishes or cleans up."""
 FAILURE_REPEATED_FOR = timedelta(seconds=0.5)
+
+
+@dataclass(frozen=True, slots=True)
+class StartingActor(Actor):
+    """The user of a change that makes something start a DAG.
+
+    :param may_start: whether the user may start a DAG.
+    """
+
+    may_start: MayStart
+
+
+def _may_start(actor: Actor | None) -> MayStart:
+    return actor.may_start if isinstance(actor, StartingActor) else no_dag
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,12 +110,12 @@ class Services:
         return self.installation.planner(self.order)
 
     def schedules(self, actor: Actor | None = None) -> Schedules:
-        """Return the schedules; ``actor`` is recorded for each change."""
-        return self.installation.schedules(actor)
+        """Return the schedules; ``actor`` is recorded for each change, and only a :class:`StartingActor` may start DAGs."""
+        return self.installation.schedules(actor, _may_start(actor))
 
     def registered_runs(self, actor: Actor | None = None) -> RegisteredRuns:
-        """Return the catalogue of registered runs; ``actor`` is recorded for each change."""
-        return self.installation.registered_runs(actor)
+        """Return the catalogue of registered runs, with ``actor`` as in :meth:`schedules`."""
+        return self.installation.registered_runs(actor, _may_start(actor))
 
     def builds(self) -> "BuildManager":
         """Return the manager of builds."""
@@ -242,6 +257,12 @@ async def actor_of(request: Request) -> Actor:
     return Actor((await editor_of(request)).name, door_of(request))
 
 
+async def starting_actor_of(request: Request) -> StartingActor:
+    """Return the user of the request, who may change things, and with it the DAGs that the user may start."""
+    user = await editor_of(request)
+    return StartingActor(user.name, door_of(request), user.may_start)
+
+
 def door_of(request: Request) -> str:
     """``page`` for what the pages' script sends, ``api`` for the rest."""
     return "page" if request.headers.get("x-snowpack-page") == "1" else "api"
@@ -249,3 +270,4 @@ def door_of(request: Request) -> str:
 
 Open = Annotated[Services, Depends(services_of)]
 Acting = Annotated[Actor, Depends(actor_of)]
+Starting = Annotated[StartingActor, Depends(starting_actor_of)]

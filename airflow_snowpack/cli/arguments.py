@@ -15,7 +15,9 @@ ACTIONS = ("rewrite_data_files", "rewrite_position_delete_files", "rewrite_manif
 IMAGE_STATES = ("waiting", "building", "ready", "failed")
 INTERIM_STATES = ("writing", "ready", "dropping")
 PRESERVATIONS = ("NONE", "FULL")
-REMOVAL_STATES = ("planned", "awaiting_approval", "approved", "rejected", "deleting", "deleted", "expired", "failed")
+REMOVAL_STATES = (
+    "planned", "awaiting_approval", "approved", "rejected", "deleting", "quarantined", "deleted", "restored", "expired", "failed",
+)  # fmt: skip
 PENDING_STATES = ("pending_trigger", "pending_constraint", "pending_launch")
 STATUSES = ("pending", "running", "completed", "failed", "cancelled")
 
@@ -38,7 +40,7 @@ def conn_id(name: str, what: str, setting: str, without: str) -> Arg:
 
 def port(text: str) -> int:
     """:raises ArgumentTypeError: the text is not a port."""
-    if not text.isdecimal() or not 0 < int(text) < 65_536:
+    if not (text.isascii() and text.isdecimal()) or not 0 < int(text) < 65_536:
         raise ArgumentTypeError(f"must be a whole number from 1 to 65535, not {text!r}")
     return int(text)
 
@@ -117,6 +119,7 @@ SHOW_TABLES = arg(
     "--show", choices=("failed", "never", "running"),
     help="Only tables whose last job failed, that were never maintained, or whose job waits or runs",
 )  # fmt: skip
+FORGOTTEN_CATALOG = arg("catalog", metavar="CATALOG", help="The catalog's name and identity, such as lake@3f2a91bc04de")
 ASSESSED_TABLES = arg(
     "tables", metavar="DATABASE.TABLE", nargs="*", help="The tables, without their catalog; without any, all of the catalog"
 )
@@ -278,6 +281,9 @@ REMOVAL_STATE = arg(
     help=f"Only removals in this state. One of: {', '.join(REMOVAL_STATES)}",
 )  # fmt: skip
 REMOVALS_OF = arg("-t", "--table", metavar="DATABASE.TABLE", help="Only removals of this table")
+RESTORED = arg("removal", metavar="REMOVAL", nargs="?", help="A removal's id, or at least its first 8 characters")
+RESTORED_TABLE = arg("-t", "--table", metavar="DATABASE.TABLE", help="All files of this table, instead of those of one removal")
+RESTORED_FILES = arg("--file", metavar="PATH", action="append", help="Only this file; repeat it for several")
 ITEMS = arg("--items", action="store_true", help="Print the list itself: its files or snapshots, with the outcome of each")
 START = arg("--start", type=int, default=0, metavar="N", help="With --items, the position of the first one (default: 0)")
 COMMENT = arg("--comment", metavar="TEXT", help="For the record")

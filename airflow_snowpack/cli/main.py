@@ -67,6 +67,9 @@ TABLES = (
     command("refresh", "tables.refresh", "List the catalog again, for all users of the list of tables",
             a.CATALOG_CONN_ID, a.OUTPUT,
             example="tables refresh"),
+    command("forget-catalog", "tables.forget", "Forget where the tables of a catalog that no longer exists had their files",
+            a.FORGOTTEN_CATALOG, a.YES, a.OUTPUT,
+            example="tables forget-catalog lake@3f2a91bc04de --yes"),
     command("assess", "assess.assess", "Rank the tables that need maintenance; changes nothing, and needs no store",
             a.ASSESSED_TABLES, a.DATABASE, a.SEARCH_TABLES, a.LIMIT, a.HTML, a.POLICIES, a.RESUME, a.CONCURRENCY,
             a.OLD_SNAPSHOTS, a.CATALOG_CONN_ID, a.OUTPUT,
@@ -246,6 +249,9 @@ REMOVALS = (
     command("run", "removals.run", "Delete an approved list, by a job that a worker runs",
             a.REMOVAL, a.YES, a.WAIT, a.TIMEOUT, a.WATCH_POLL, a.OUTPUT,
             example="removals run 4f1c2b9a6d0e --wait --yes"),
+    command("restore", "removals.restore", "Restore files from quarantine, by a job that a worker runs",
+            a.RESTORED, a.RESTORED_TABLE, a.RESTORED_FILES, a.YES, a.WAIT, a.TIMEOUT, a.WATCH_POLL, a.CATALOG_CONN_ID, a.OUTPUT,
+            example="removals restore 4f1c2b9a6d0e --wait --yes"),
 )  # fmt: skip
 
 DB = (

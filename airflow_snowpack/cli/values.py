@@ -76,7 +76,7 @@ def read_object(option: str, text: str | None, example: str) -> dict[str, Any]:
         return {}
     try:
         value = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise UsageProblem(f"{option} {text[:80]!r} is not valid JSON: {error}. Pass an object such as '{example}'.") from error
     if not isinstance(value, dict):
         raise UsageProblem(f"{option} {text[:80]!r} is not a JSON object. Pass one such as '{example}'.")

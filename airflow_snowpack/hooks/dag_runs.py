@@ -125,6 +125,12 @@ class AirflowDagRuns(ABC):
     def free_slots(self, pools: Iterable[str]) -> Mapping[str, Slots]:
         """Return the free slots of these pools; ``None`` for a pool that does not exist."""
 
+    def loads(self, probes: Iterable[str]) -> Mapping[str, float | Unavailable]:
+        """Return what these load probes of the installation return."""
+        from airflow_snowpack.hooks.load_probes import measure
+
+        return measure(probes)
+
     @abstractmethod
     def is_paused(self, dag_id: str) -> bool | None:
         """Return whether the DAG is paused; ``None`` if there is no such DAG."""

@@ -242,7 +242,7 @@ def deploy(
 
     try:
         declared = collect(root, settings.schedule_files)
-        schedules = Schedules(store, catalog=settings.catalog_name)
+        schedules = Schedules(store, catalog=settings.catalog_name, probes=settings.load_probes)
         if not declared and (left := _of_files(schedules)):
             log.error(
                 "schedules_not_deployed: no file below %s declares a schedule, but the store has %s schedules from files, which "

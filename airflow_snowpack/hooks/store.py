@@ -122,6 +122,7 @@ class SnowpackHook(BaseHook):
                 ConnectOrphans(read_connection) if self._ends_orphans else None,
                 self._image_target,
                 self._policies_file(),
+                self.settings.load_probes,
             )
         return self._installation
 

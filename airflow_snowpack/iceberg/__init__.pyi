@@ -4,8 +4,20 @@ from .errors import (
     InvalidCatalogName as InvalidCatalogName,
     InvalidTableName as InvalidTableName,
     LocationOutsideTable as LocationOutsideTable,
+    QuarantineNotPossible as QuarantineNotPossible,
     TableNotFound as TableNotFound,
     TableUnreadable as TableUnreadable,
+)
+from .footprints import (
+    Footprint as Footprint,
+    FootprintMemory as FootprintMemory,
+    TableKey as TableKey,
+    read_footprint as read_footprint,
+)
+from .foreign_files import (
+    ForeignFiles as ForeignFiles,
+    LocationConflict as LocationConflict,
+    location_conflicts as location_conflicts,
 )
 from .health import (
     FileCounts as FileCounts,
@@ -17,13 +29,7 @@ from .health import (
     read_health as read_health,
     read_numbers as read_numbers,
 )
-from .locations import (
-    LocationConflict as LocationConflict,
-    LocationMemory as LocationMemory,
-    Relation as Relation,
-    is_inside as is_inside,
-    location_conflicts as location_conflicts,
-)
+from .locations import Equalities as Equalities, Relation as Relation, is_inside as is_inside
 from .metadata_reader import (
     DeleteKind as DeleteKind,
     LiveDelete as LiveDelete,

@@ -299,8 +299,8 @@ def _read_metadata(catalog: SqlCatalog, name: TableName, location: str) -> Table
     from pyiceberg.table import Table
 
     try:
-        metadata = FromInputFile.table_metadata(load_file_io(catalog.properties, location).new_input(location))
-        io = load_file_io({**catalog.properties, **metadata.properties}, location)
+        io = load_file_io(catalog.properties, location)  # without the table's properties, as guarded catalogs do
+        metadata = FromInputFile.table_metadata(io.new_input(location))
     except unreadable_errors() as error:
         raise TableUnreadable(name.dotted, error) from error
     return Table(name.identifier, metadata, location, io, catalog)

@@ -200,26 +200,27 @@ class CatalogConfig:
 
     def _connect_rest(self, properties: dict[str, str], limit: timedelta | None) -> Catalog:
         if limit is None:
-            from pyiceberg.catalog.rest import RestCatalog
+            from airflow_snowpack.iceberg.guarded_catalogs import GuardedRestCatalog
 
-            return RestCatalog(self.name, **properties)
+            return GuardedRestCatalog(self.name, **properties)
         from airflow_snowpack.iceberg.patient_rest import PatientRestCatalog
 
         return PatientRestCatalog(self.name, limit, **properties)
 
     def _connect_sql(self, properties: dict[str, str]) -> Catalog:
-        from pyiceberg.catalog.sql import SqlCatalog
         from sqlalchemy.exc import DBAPIError
+
+        from airflow_snowpack.iceberg.guarded_catalogs import GuardedSqlCatalog
 
         for _ in range(TABLES_OF_SQL_CATALOG):
             try:
-                return SqlCatalog(self.name, **properties)
+                return GuardedSqlCatalog(self.name, **properties)
             except DBAPIError as error:
                 # PyIceberg creates the missing tables of a SQL catalog; another process may have created them meanwhile.
                 is_duplicate = getattr(error.orig, "sqlstate", None) in (DUPLICATE_TABLE, UNIQUE_VIOLATION)
                 if not is_duplicate and "already exists" not in str(error.orig):
                     raise
-        return SqlCatalog(self.name, **properties)
+        return GuardedSqlCatalog(self.name, **properties)
 
     def _spark_reach(self) -> dict[str, str | None]:
         if self.kind is CatalogKind.REST:
@@ -254,19 +255,44 @@ def load_table(catalog: Catalog, name: TableName) -> Table:
     """Open a table.
 
     :raises TableNotFound: the catalog has no such table; the message names some that its database has.
-    :raises TableUnreadable: the catalog has it, and its metadata file cannot be read.
+    :raises TableUnreadable: the catalog has it, and its metadata file cannot be read, or names snapshots that it does not have.
     :raises CatalogUnreachable: the catalog does not answer.
     """
     from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
 
     try:
-        return catalog.load_table(name.identifier)
+        table = catalog.load_table(name.identifier)
     except (NoSuchTableError, NoSuchNamespaceError):
         raise TableNotFound(name.dotted, catalog.name, neighbours(catalog, name)) from None
     except connection_errors() as error:
         raise CatalogUnreachable(catalog.name, error) from error
     except unreadable_errors() as error:
         raise TableUnreadable(name.dotted, error) from error
+    check_refs(table)
+    return table
+
+
+def check_refs(table: Table) -> None:
+    """Check that the current snapshot, and that of each branch and tag, is there; to PyIceberg, a missing one is an empty table.
+
+    An id that is not set, or -1, is an empty table. The parent of a snapshot may be missing: it has expired.
+
+    :raises TableUnreadable: the metadata is damaged; Iceberg's Java library refuses it too.
+    """
+    metadata = table.metadata
+    known, current, main = (
+        {each.snapshot_id for each in metadata.snapshots},
+        metadata.current_snapshot_id,
+        metadata.refs.get("main"),
+    )
+    named = {} if current is None else {"current-snapshot-id": current}
+    named |= {f"the {ref.snapshot_ref_type.value} {name!r}": ref.snapshot_id for name, ref in metadata.refs.items()}
+    what = next((f"{name} is {id_} and it has no such snapshot" for name, id_ in named.items() if id_ not in known), None)
+    if what is None and main is not None and main.snapshot_id != current:
+        what = f"current-snapshot-id is {current} and the branch 'main' is at {main.snapshot_id}"
+    if what is not None:
+        advice = "Register the table again with an earlier metadata file"
+        raise TableUnreadable(".".join(table.name()), ValueError(f"the metadata is damaged: {what}. {advice}"))
 
 
 def with_snapshots(catalog: RestCatalog, mode: str) -> RestCatalog:

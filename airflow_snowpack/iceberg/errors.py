@@ -87,3 +87,13 @@ def _first_line(cause: Exception) -> str:
     from airflow_snowpack.redaction import redacted  # not needed to parse a DAG file
 
     return redacted((str(cause).splitlines() or [""])[0].rstrip("."))
+
+
+class QuarantineNotPossible(SnowpackError, kind=Kind.REFUSED):
+    """Files of this storage cannot be kept for a restore without a copy."""
+
+    def __init__(self, location: str, problem: str) -> None:
+        super().__init__(
+            f"Files below {location!r} cannot be moved to quarantine at no cost: {problem}. Nothing was deleted. Set "
+            "quarantine_copy to copy each file, or replace quarantine by approve_above_files=0 to approve the list first."
+        )

@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote_plus
 
 from airflow_snowpack.iceberg.avro_columns import AvroColumns, read_blocks
-from airflow_snowpack.iceberg.catalog import connection_errors, unreadable_errors
+from airflow_snowpack.iceberg.catalog import check_refs, connection_errors, unreadable_errors
 from airflow_snowpack.iceberg.locations import normalise
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from pyiceberg.io import FileIO
     from pyiceberg.manifest import ManifestFile
@@ -50,9 +50,11 @@ class MetadataReader:
 
     :param table: as it was loaded; later commits are not seen.
     :param keep_bytes: keep the manifests themselves in memory too, for PyIceberg's own scans of :attr:`scanned`.
+    :raises TableUnreadable: a branch or tag names a snapshot that the table does not have.
     """
 
     def __init__(self, table: Table, *, keep_bytes: bool = False) -> None:
+        check_refs(table)
         self.table = table
         self.io: FileIO = table.io
         if keep_bytes:
@@ -104,8 +106,10 @@ class MetadataReader:
         """Return the data and delete files that are live in these manifests, by path."""
         return {file.path: file for manifest in manifests for file in self.contents(manifest)}
 
-    def referenced_files(self) -> frozenset[str]:
-        """Return every file that any snapshot of the table can still read, in the spelling of :func:`.locations.normalise`.
+    def referenced_files(self, spelling: Callable[[str], str] = normalise) -> frozenset[str]:
+        """Return every file that any snapshot of the table can still read.
+
+        :param spelling: returns a path in the spelling in which the files are compared.
 
         These are metadata files, statistics, manifest lists, manifests, data and delete files. Metadata files that have fallen
         out of the log (``write.metadata.previous-versions-max``) are not among them, as for Iceberg's ``remove_orphan_files``.
@@ -121,7 +125,7 @@ class MetadataReader:
             *manifests,
             *self.live_in(manifests.values()),
         }
-        return frozenset(normalise(location) for location in named)
+        return frozenset(map(spelling, named))
 
 
 class DeleteKind(StrEnum):

@@ -5,7 +5,7 @@
 
 The invariant: what one table does not know may belong to another one. Iceberg's ``remove_orphan_files`` takes every file below
 the location that this table does not name, live files of a table that shares or nests in the location too, so it must not run
-where :func:`~airflow_snowpack.iceberg.locations.location_conflicts` finds anything. A file younger than the cut-off may
+where :func:`~airflow_snowpack.iceberg.foreign_files.location_conflicts` finds anything. A file younger than the cut-off may
 belong to a commit that is still on its way.
 """
 
@@ -97,7 +97,7 @@ def stat_files(table: Table, paths: Sequence[str]) -> list[StoredFile | None]:
 
     def stat(path: str) -> StoredFile | None:
         try:
-            info = storage.get_file_info(_inner_path(scheme, path))
+            info = storage.get_file_info(inner_path(scheme, path))
         except ArrowInvalid:
             return StoredFile(path, 0, None)
         return _stored(path, info) if info.type == FileType.File else None
@@ -107,7 +107,7 @@ def stat_files(table: Table, paths: Sequence[str]) -> list[StoredFile | None]:
         return list(pool.map(stat, paths))
 
 
-def _inner_path(scheme: str, path: str) -> str:
+def inner_path(scheme: str, path: str) -> str:
     """Return a path as PyArrow takes it, without decoding it: ``#`` and ``?`` are part of a name."""
     rest = SCHEME.sub("", path, count=1)
     if not rest.startswith("//"):

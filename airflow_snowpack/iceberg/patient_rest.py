@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pyiceberg.catalog.rest import RestCatalog  # noqa: TID253 - imported only by the function that connects
 from requests.adapters import HTTPAdapter
+
+from airflow_snowpack.iceberg.guarded_catalogs import GuardedRestCatalog
 
 if TYPE_CHECKING:
     from datetime import timedelta
@@ -27,7 +28,7 @@ class PatientAdapter(HTTPAdapter):
         return super().send(request, stream, self._limit if timeout is None else timeout, *rest, **named)
 
 
-class PatientRestCatalog(RestCatalog):
+class PatientRestCatalog(GuardedRestCatalog):
     """A REST catalog with a limit for each request; that for its token included, and those that are signed for AWS excluded."""
 
     def __init__(self, name: str, limit: timedelta, **properties: str) -> None:

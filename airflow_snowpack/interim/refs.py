@@ -81,6 +81,17 @@ class ViewRef:
     order: tuple[str, ...] = ()
     rows: int | None = None
 
+    def __post_init__(self) -> None:
+        if not (texts := [text for text in (self.condition, *self.order) if text]):
+            return
+        from airflow_snowpack.literal import check_literal  # most DAG files have no such view
+
+        for text in texts:
+            try:
+                check_literal(text)
+            except ValueError as problem:
+                raise InvalidInterimRef(text, f"the SQL {problem}") from None
+
     @property
     def producer(self) -> Producer:
         """The output that the table is."""

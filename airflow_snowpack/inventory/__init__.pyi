@@ -5,7 +5,12 @@ from .inventory import (
     InventoryState as InventoryState,
     refresher as refresher,
 )
-from .stored_locations import StoredLocations as StoredLocations, stored_locations as stored_locations
+from .stored_footprints import (
+    CatalogNotRemembered as CatalogNotRemembered,
+    StoredFootprints as StoredFootprints,
+    forget_catalog as forget_catalog,
+    stored_footprints as stored_footprints,
+)
 from .table_scores import (
     Condition as Condition,
     ScoreCounts as ScoreCounts,

@@ -24,7 +24,7 @@ from airflow_snowpack.iceberg.errors import TableUnreadable
 from airflow_snowpack.iceberg.health import HealthBounds, Score, TableHealth, read_health, score
 from airflow_snowpack.iceberg.health.encoding import FORMAT, decode, encode
 from airflow_snowpack.iceberg.locations import UNIQUE_FILE
-from airflow_snowpack.store import row_mapper, storable, upsert
+from airflow_snowpack.store import row_mapper, storable, storable_error, upsert
 from airflow_snowpack.store.retention import Kind
 from airflow_snowpack.store.tables.fleet import fleet_tables
 from airflow_snowpack.store.tables.health import table_health, table_health_history
@@ -151,7 +151,7 @@ class HealthRecords:
 
         :param metadata_location: its metadata file, or an empty text when the table could not be loaded.
         """
-        record = {"score": None, "problem": storable(reason), "format": None, "document": None}
+        record = {"score": None, "problem": storable_error(reason), "format": None, "document": None}
         self._write(table, metadata_location, self._store.clock(), record)
 
     def history(self, table: TableName, days: int) -> list[HealthPoint]:

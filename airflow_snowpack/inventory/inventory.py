@@ -25,7 +25,7 @@ from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.iceberg.catalog import connection_errors, load_table
 from airflow_snowpack.iceberg.errors import CatalogUnreachable, InvalidTableName, WrongCatalog
 from airflow_snowpack.iceberg.names import LEVEL, MAX_LENGTH, TableName
-from airflow_snowpack.store import Store, StoreError, insert, storable, upsert
+from airflow_snowpack.store import Store, StoreError, insert, storable, storable_error, upsert
 from airflow_snowpack.store.prepared import Prepared
 from airflow_snowpack.store.signs_of_life import SignOfLife
 from airflow_snowpack.store.tables.jobs import inventory_refreshes, inventory_tables
@@ -137,7 +137,7 @@ class Inventory:
             raise
         except SnowpackError as problem:
             self._catalog, self._id = None, ""
-            values = {"tried_at": self._store.clock(), "problem": storable(str(problem))}
+            values = {"tried_at": self._store.clock(), "problem": storable_error(str(problem))}
             self._store.transact(lambda conn: self._write_state(conn, values))
             raise
         log_left_out(left_out)

@@ -29,7 +29,7 @@ from airflow_snowpack.jobs.queries import JobReader
 from airflow_snowpack.jobs.rescuer import Orphans
 from airflow_snowpack.jobs.rows import job_from, results_to_json
 from airflow_snowpack.jobs.steps_sqlite import keep_records
-from airflow_snowpack.store import IdMaker, Store, new_id, repeatable, storable
+from airflow_snowpack.store import IdMaker, Store, new_id, repeatable, storable_error
 from airflow_snowpack.store.tables.jobs import job_queue, jobs, table_locks
 
 if TYPE_CHECKING:
@@ -220,7 +220,7 @@ class Claims(JobReader):
             "b_attempt": claim.attempt_id,
             "b_now": now,
             "b_status": status.value,
-            "b_error": None if error is None else storable(error),
+            "b_error": None if error is None else storable_error(error),
             "b_results": results_to_json(results) or None,
             "b_records": records_of(claim.job, status, results),
         }

@@ -23,7 +23,7 @@ from airflow_snowpack.airflow.task_ref import TaskRef
 from airflow_snowpack.jobs.model import ActionResult, Claim, HistoryEntry
 from airflow_snowpack.lineage import Operation, OperationKind, TableAt, note_operation
 from airflow_snowpack.recurring import Recurring
-from airflow_snowpack.store import Store, StoreError, repeatable, row_mapper, storable
+from airflow_snowpack.store import Store, StoreError, repeatable, row_mapper, storable, storable_error
 from airflow_snowpack.store.tables.jobs import job_history
 
 log = logging.getLogger(__name__)
@@ -60,7 +60,7 @@ class History:
 
     def record(self, job_id: str, event: str, attempt_id: str | None = None, **detail: Any) -> None:
         """Note an event; it reaches the database a moment later."""
-        kept = {name: storable(value) if isinstance(value, str) else value for name, value in detail.items()}
+        kept = {name: storable_error(value) if isinstance(value, str) else value for name, value in detail.items()}
         entry = {"job_id": job_id, "at": self._store.clock(), "event": event, "attempt_id": attempt_id, "detail": kept}
         with self._guard:
             self._pending.append(self._counted(entry) if event == HEARTBEAT else entry)

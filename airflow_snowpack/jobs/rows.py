@@ -13,7 +13,7 @@ import sqlalchemy as sa
 
 from airflow_snowpack.iceberg.names import TableName
 from airflow_snowpack.jobs.model import ActionOutcome, ActionResult, Job, JobStatus, TableLock
-from airflow_snowpack.store import row_mapper, storable
+from airflow_snowpack.store import row_mapper, storable_error
 
 
 def catalog_detail(table: TableName) -> dict[str, str]:
@@ -65,9 +65,9 @@ def results_to_json(results: Sequence[ActionResult]) -> list[dict[str, Any]]:
         {
             "action": result.action,
             "outcome": result.outcome.value,
-            "message": storable(result.message),
+            "message": storable_error(result.message),
             "elapsed_seconds": result.elapsed_seconds,
-            "error": None if result.error is None else storable(result.error),
+            "error": None if result.error is None else storable_error(result.error),
             # JSON has no NaN and no infinity, and Postgres insists.
             "metrics": {name: value for name, value in result.metrics.items() if math.isfinite(value)},
             **({"final": True} if result.final else {}),

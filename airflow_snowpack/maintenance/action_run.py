@@ -10,7 +10,7 @@ from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.iceberg import load_table
 from airflow_snowpack.jobs.model import ActionOutcome, ActionResult, TableChange
 from airflow_snowpack.maintenance.action import Action
-from airflow_snowpack.maintenance.commits import CommitTrail, stamped
+from airflow_snowpack.maintenance.commits import CommitTrail, exhausted, stamped
 from airflow_snowpack.spark import CatalogNotConfigured, SparkFailed
 from airflow_snowpack.spark.work import is_connect
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
     from pyspark.sql import DataFrame, SparkSession
 
-    from airflow_snowpack.iceberg import LocationMemory, MetadataReader
+    from airflow_snowpack.iceberg import FootprintMemory, MetadataReader
     from airflow_snowpack.iceberg.names import TableName
     from airflow_snowpack.maintenance.procedures import Call
     from airflow_snowpack.maintenance.removals.of_job import JobRemovals
@@ -41,7 +41,7 @@ class ActionRun:
 
     :param now: the moment that ages are counted back from.
     :param tries: how often a rewrite is tried while other writers' commits win.
-    :param locations: where the catalog's tables keep their files, as read before; ``None``: they are all loaded when it matters.
+    :param footprints: where the files of tables lie, as read before; ``None``: all tables are loaded when it matters.
     :param removals: where the lists of what is deleted are kept; ``None``: there is no store for them.
     :param reader: of the table as the plan of the job read it last; ``None`` when nothing was planned.
     """
@@ -54,7 +54,7 @@ class ActionRun:
     catalog: Catalog
     now: datetime
     tries: int
-    locations: LocationMemory | None = None
+    footprints: FootprintMemory | None = None
     removals: JobRemovals | None = None
     reader: MetadataReader | None = None
 
@@ -93,8 +93,11 @@ class ActionRun:
             return self.session.sql(call.sql, args=dict(call.args))
 
     def explained(self, error: SparkFailed) -> Exception:
-        """The error in the place of Spark's misleading one when the session does not know the catalog."""
-        return CatalogNotConfigured(self.name.catalog) if NO_PROCEDURES in str(error) else error
+        """The error with what to do; of a session that does not know the catalog, in the place of Spark's misleading one."""
+        if NO_PROCEDURES in str(error):
+            return CatalogNotConfigured(self.name.catalog)
+        remedy = exhausted(error)
+        return SparkFailed(f"{remedy}: {error}", error.causes) if remedy else error
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,13 +107,13 @@ class Planning:
     :param reader: of the table, shared by the plans of several actions. It keeps bytes if an option of any has a ``where``.
     :param catalog: where tables that share the location are looked up, before orphans.
     :param now: the moment that ages count back from.
-    :param locations: where the catalog's tables keep their files, as read before; without it, they are all loaded before orphans.
+    :param footprints: where the files of tables lie, as read before; ``None``: all tables are loaded before orphans.
     """
 
     reader: MetadataReader
     catalog: Catalog
     now: datetime
-    locations: LocationMemory | None = None
+    footprints: FootprintMemory | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,8 +148,8 @@ class ChangeWatch:
         self._trail: CommitTrail | None = None
         self._snapshots: frozenset[int] = frozenset()
 
-    def begin(self, run: ActionRun, branch: str | None = None) -> None:
-        """Read the table before the action.
+    def begin(self, run: ActionRun, branch: str | None = None) -> Table:
+        """Read the table before the action, and return it.
 
         :param branch: the branch that the action commits to; ``None`` for main.
 
@@ -154,6 +157,7 @@ class ChangeWatch:
         """
         table = run.table()
         self._run, self._trail, self._snapshots = run, run.trail(table, branch), snapshot_ids(table)
+        return table
 
     def change(self, effect: Effect) -> TableChange | None:
         """What the action changed; ``None`` when it changed nothing, never began, or that is unknown."""

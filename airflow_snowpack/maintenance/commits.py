@@ -163,7 +163,14 @@ REFUSED = re.compile(
     r"Cannot (?:parse predicates in where option|translate Spark expression|convert Spark filter)"
     r"|Cannot find (?:field|column) '"
     r"|is unsorted and no sort order is provided"
+    r"|SQLSTATE: 22"  # a value in a predicate: a rewrite computes nothing else
 )
+EXHAUSTED = {
+    "java.lang.StackOverflowError": "Spark's stack is too small for this statement. Simplify its predicate, or raise the stack "
+    "with spark.driver.extraJavaOptions=-Xss4m",
+    "java.lang.OutOfMemoryError": "Spark's driver has too little memory for this work. Raise [snowpack] spark_driver_memory, or "
+    "narrow the work with a predicate or max_files_to_rewrite",
+}
 FAILED_COMMITS = re.compile(r"is true but (?P<count>\d+) rewrite commits failed")
 
 
@@ -184,5 +191,10 @@ def failed_commits(error: SparkFailed) -> int | None:
 
 
 def is_refused(error: SparkFailed) -> bool:
-    """Whether a procedure refused its arguments: the same call would be refused again."""
-    return REFUSED.search(str(error)) is not None
+    """Whether a procedure refused its arguments, or is too large for its JVM: the same call would fail again."""
+    return REFUSED.search(str(error)) is not None or exhausted(error) is not None
+
+
+def exhausted(error: SparkFailed) -> str | None:
+    """Return why the JVM's stack or memory was not enough, and what to do; ``None`` if they were."""
+    return next((EXHAUSTED[cause.class_name] for cause in error.causes if cause.class_name in EXHAUSTED), None)

@@ -5,51 +5,64 @@
     Traceback (most recent call last):
     …UnusableCondition: the table has no column 'mnth'; it has: month, carrier, delay
 
-It reads the part of Spark's grammar that a predicate of a rewrite can have. The invariant: what Spark runs is accepted. What is
-refused has text after its end, a subquery, an unknown column, a text compared with a column of numbers, or no truth value.
-Function calls are left to Spark, apart from the columns in their arguments. One exception: Spark takes a word after the end
-for an alias, and runs ``p = 0 AND`` as ``p = 0``; that is refused, because the rest is missing.
+It reads the part of Spark's grammar that a predicate of a rewrite can have. Two invariants. What it accepts, Spark reads in the
+same way, and it calls no other functions than those of :mod:`.condition_functions`. And what Spark can run with these functions,
+within the bounds below, is accepted: what is refused has text after its end, a comment, a subquery, an unknown column, a value
+that the column cannot be compared with, or no truth value. One exception: Spark takes a word after the end for an alias, and runs
+``p = 0 AND`` as ``p = 0``; that is refused, because the rest is missing.
 """
 
 from __future__ import annotations
 
 import re
-from contextlib import suppress
 from dataclasses import dataclass
-from datetime import date
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
+from airflow_snowpack.literal import check_literal
+from airflow_snowpack.maintenance.condition_functions import (
+    ALLOWED,
+    BARE_FUNCTIONS,
+    BETWEEN_ARGUMENTS,
+    OF_ICEBERG,
+    OWN_SYNTAX,
+    REFUSED_OPERATORS,
+    SIDES,
+    TYPES,
+    UNITS,
+    WITH_UNIT,
+)
 from airflow_snowpack.maintenance.condition_tokens import TokenReader, UnusableCondition
+from airflow_snowpack.maintenance.condition_values import MOMENTS, NUMBERS, problem_of, problem_of_number
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from pyiceberg.schema import Schema
     from pyiceberg.types import IcebergType
 
+    from airflow_snowpack.maintenance.condition_values import Kind
 
-Kind = Literal["truth", "number", "text", "null", "other", "unknown"]
 
-DATE_TEXT = re.compile(r"\s*(\d{4})(?:-(\d{1,2})(?:-(\d{1,2})(?:[ T].*)?)?)?\s*", re.DOTALL)
+COMPARABLE = (NUMBERS, MOMENTS, frozenset({"truth"}))
+"""Kinds that Spark compares with each other."""
+HEXADECIMAL = re.compile(r"(?:[0-9A-Fa-f]{2})*")
 COMPARISONS = frozenset({"=", "==", "<=>", "<>", "!=", "<", "<=", ">", ">="})
 ARITHMETIC = frozenset({"+", "-", "*", "/", "%", "||", "&", "|", "^", "DIV"})
 TYPED = frozenset({"DATE", "TIMESTAMP", "TIMESTAMP_NTZ", "TIMESTAMP_LTZ", "X"})
-SPECIAL_MOMENTS = (["epoch"], ["now"], ["today"], ["tomorrow"], ["yesterday"])
-BARE_FUNCTIONS = frozenset(
-    {"CURRENT_DATE", "CURRENT_TIMESTAMP", "CURRENT_TIME", "LOCALTIME", "LOCALTIMESTAMP", "CURRENT_USER", "USER"}
-)
-"""Functions that are called without parentheses."""
-OF_MOMENTS = frozenset({"TIMESTAMPADD", "TIMESTAMPDIFF", "DATEADD", "DATEDIFF", "DATE_ADD", "DATE_DIFF"})
-OWN_SYNTAX = OF_MOMENTS | {"EXTRACT", "TRIM", "SUBSTRING", "SUBSTR", "POSITION", "OVERLAY"}
-"""Functions whose arguments are not a list of values."""
 OPERATORS = frozenset({"AND", "OR", "IN", "IS", "LIKE", "ILIKE", "RLIKE", "REGEXP", "BETWEEN"})
 NOT_A_VALUE = OPERATORS | {"THEN", "WHEN", "ELSE", "END", "AS", "SELECT", "FROM", "WHERE", "DROP"}
 METADATA_COLUMNS = frozenset({"_file", "_pos", "_partition", "_spec_id", "_deleted"})
 MOST_NESTED = 40
-"""A deeper predicate, such as a program writes, is left to Spark."""
+"""Parentheses, calls and ``CASE`` inside of each other. Spark's stack overflows at some number between 400 and 800."""
+MOST_CHAINED = 100
+"""Operators in one part of the predicate, each of which nests what precedes it. Spark's stack overflows below 400."""
+MOST_CONDITIONS = 2_000
+"""Comparisons; Spark plans a predicate of 5,000 in 8 s."""
+MOST_VALUES = 10_000
+"""Values of lists; Spark takes 1 s for 20,000."""
+MOST_WILDCARDS = 2
+"""``%`` in a pattern: with each one more, matching a long text takes its length times as long."""
 SHOWN_COLUMNS = 20
-
-
-class _TooDeepError(Exception):
-    """The predicate is nested deeper than Python's stack should follow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,10 +83,11 @@ def check_condition(condition: str, schema: Schema) -> None:
 
     :raises UnusableCondition: it cannot, and why.
     """
-    if "${" in condition:
-        return  # Spark puts one of its settings there, which is not known here
-    with suppress(_TooDeepError):
-        _Parser(condition, schema).check()
+    try:
+        check_literal(condition)
+    except ValueError as problem:
+        raise UnusableCondition(f"it {problem}") from None
+    _Parser(condition, schema).check()
 
 
 class _Parser(TokenReader):
@@ -82,7 +96,7 @@ class _Parser(TokenReader):
     def __init__(self, condition: str, schema: Schema) -> None:
         super().__init__(condition)
         self._schema = schema
-        self._depth = 0
+        self._depth = self._chained = self._conditions = self._values = 0
 
     def check(self) -> None:
         value = self._any_of()
@@ -91,11 +105,10 @@ class _Parser(TokenReader):
         self._truth(value)
 
     def _any_of(self) -> Value:
-        self._depth += 1
-        if self._depth > MOST_NESTED:
-            raise _TooDeepError
+        self._nest()
         value = self._all_of()
         while self._take("OR"):
+            self._count_condition()
             self._truth(value)
             value = self._truth(self._all_of())
         self._depth -= 1
@@ -104,19 +117,24 @@ class _Parser(TokenReader):
     def _all_of(self) -> Value:
         value = self._negation()
         while self._take("AND"):
+            self._count_condition()
             self._truth(value)
             value = self._truth(self._negation())
         return value
 
     def _negation(self) -> Value:
         negated = False
+        if self._depth == 1:
+            self._chained = 0  # AND and OR nest nothing: Spark balances them
         while self._take("NOT") or self._take("!"):
             negated = True
+            self._chain()
         value = self._comparison()
         return self._truth(value) if negated else value
 
     def _comparison(self) -> Value:
         left = self._sum()
+        compared = False
         while True:
             if self._next() in COMPARISONS:
                 self._place += 1
@@ -130,12 +148,18 @@ class _Parser(TokenReader):
                     self._unexpected()
             elif not self._membership(left):
                 return left
-            left = Value("truth")
+            if compared:
+                self._chain()
+            left, compared = Value("truth"), True
 
     def _membership(self, left: Value) -> bool:
         """``[NOT] IN``, ``BETWEEN`` and the ways to match a pattern."""
         begin = self._place
         self._take("NOT")
+        if self._next() in REFUSED_OPERATORS:
+            raise UnusableCondition(
+                f"it has {self._next()}: matching a regular expression may take for ever, and Iceberg selects no files by it"
+            )
         if self._take("IN"):
             self._need("(")
             for each in self._arguments():
@@ -144,11 +168,11 @@ class _Parser(TokenReader):
             self._comparable(left, self._sum())
             self._need("AND")
             self._comparable(left, self._sum())
-        elif any(self._take(word) for word in ("LIKE", "ILIKE", "RLIKE", "REGEXP")):
-            if not any(self._take(word) for word in ("ANY", "ALL", "SOME")):
-                self._sum()
-            elif self._take("("):
-                self._arguments()
+        elif self._take("LIKE") or self._take("ILIKE"):
+            several = any(self._take(word) for word in ("ANY", "ALL", "SOME")) and self._take("(")
+            for pattern in self._arguments() if several else [self._sum()]:
+                if pattern.text is None or pattern.text.count("%") > MOST_WILDCARDS:
+                    raise UnusableCondition(f"a pattern must be a text with at most {MOST_WILDCARDS} %, such as 'a%'")
             if self._take("ESCAPE"):
                 self._sum()
         else:
@@ -159,34 +183,44 @@ class _Parser(TokenReader):
     def _sum(self) -> Value:
         value = self._signed()
         while self._next() in ARITHMETIC:
-            value = Value("unknown" if self._next() == "||" else "number")
+            joins = self._next() == "||"
             self._place += 1
-            self._signed()
+            self._chain()
+            both = value.kind, self._signed().kind
+            value = Value("number" if not joins and NUMBERS.issuperset(both) else "unknown")
         return value
 
     def _signed(self) -> Value:
-        sign = False
+        signed = False
         while self._next() in ("+", "-", "~"):
-            self._place, sign = self._place + 1, True
+            if self._kind(1) != "number":  # otherwise it is a part of the number
+                self._chain()
+            self._place, signed = self._place + 1, True
         value = self._primary()
         while True:
             if self._take("["):
                 self._any_of()
                 self._need("]")
+                value = Value("unknown")
             elif self._take("::"):
-                self._skip_type()
-            elif self._next() == "." and not sign:
+                value = self._cast(value)
+            elif self._next() == "." and not signed:
                 self._place += 1
                 if self._kind() not in ("word", "quoted"):
                     self._unexpected()
                 self._place += 1
+                value = Value("unknown")
             else:
-                return Value("number") if sign else value
-            value = Value("unknown")
+                break
+            self._chain()
+        return Value(value.kind if value.kind in NUMBERS else "unknown") if signed else value
 
     def _primary(self) -> Value:
         match self._kind():
             case "number":
+                problem = problem_of_number(self._token())
+                if problem is not None:
+                    raise UnusableCondition(f"{self._token()[:50]} {problem}")
                 self._place += 1
                 return Value("number")
             case "text":
@@ -208,8 +242,7 @@ class _Parser(TokenReader):
             return Value("null" if word == "NULL" else "truth")
         if word in TYPED and self._kind(1) == "text":
             self._place += 1
-            self._check_typed(word, self._text())
-            return Value("other")
+            return self._typed(word, self._text())
         if word == "INTERVAL" and (self._kind(1) in ("text", "number") or after == "-"):
             return self._interval()
         if word == "CASE" and not self._is_column(word):
@@ -222,22 +255,43 @@ class _Parser(TokenReader):
         return self._column()
 
     def _call(self, word: str) -> Value:
-        self._place += 2
         if word in ("EXISTS", "SELECT"):
             raise UnusableCondition("it has a subquery, which a rewrite cannot evaluate")
         if word in NOT_A_VALUE:
-            self._place -= 2
             self._unexpected()
-        if word in OWN_SYNTAX:
-            self._skip_to_parenthesis()
-        elif word in ("CAST", "TRY_CAST"):
-            self._any_of()
+        name = self._name().lower()
+        _check_function(name, ALLOWED)
+        self._place += 1
+        if word in ("CAST", "TRY_CAST"):
+            value = self._any_of()
             self._need("AS")
-            self._skip_to_parenthesis()
-        elif not self._take(")"):
-            self._take("DISTINCT")
-            self._arguments()
-        return Value("unknown")
+            value = self._cast(value if word == "CAST" else Value("unknown"))
+            self._need(")")
+            return value
+        if word in OWN_SYNTAX:
+            self._nest()
+            self._own_arguments(word)
+            self._depth -= 1
+            return Value("unknown")
+        if self._take(")"):
+            return Value("unknown")
+        values = self._arguments()
+        type_ = name.removeprefix("to_") if name.startswith("to_") else name
+        return self._cast_to(type_, values[0]) if len(values) == 1 and type_ in TYPES else Value("unknown")
+
+    def _own_arguments(self, word: str) -> None:
+        """Arguments with words between them, such as ``year FROM at`` or ``BOTH ' ' FROM name``, to the closing parenthesis."""
+        if word == "TRIM" and self._next() in SIDES:
+            self._place += 1
+            if self._take("FROM"):
+                return self._own_arguments("")
+        if word == "EXTRACT" or (word in WITH_UNIT and self._next() in UNITS and self._next(1) == ","):
+            self._place += 1
+            self._need("FROM" if word == "EXTRACT" else ",")
+        self._sum()
+        while any(self._take(each) for each in BETWEEN_ARGUMENTS):
+            self._sum()
+        return self._need(")")
 
     def _arguments(self) -> list[Value]:
         """Values with commas between them, to the closing parenthesis."""
@@ -245,6 +299,9 @@ class _Parser(TokenReader):
             raise UnusableCondition("it has a subquery, which a rewrite cannot evaluate")
         values = [self._any_of()]
         while self._take(","):
+            self._values += 1
+            if self._values > MOST_VALUES:
+                raise UnusableCondition(f"it has more than {MOST_VALUES:,} values in its lists")
             values.append(self._any_of())
         self._need(")")
         return values
@@ -279,8 +336,9 @@ class _Parser(TokenReader):
             self._place += 1
             names.append(self._name())
         if self._take("("):  # a function of a catalog, such as lake.system.bucket(16, id)
-            if not self._take(")"):
-                self._arguments()
+            of_iceberg = len(names) == 3 and names[1].lower() == "system"
+            _check_function(".".join(names), {".".join(names)} if of_iceberg and names[2].lower() in OF_ICEBERG else ())
+            self._arguments()
             return Value("unknown")
         kind = self._kind_of(names)
         return Value(kind, column=".".join(names))
@@ -304,59 +362,76 @@ class _Parser(TokenReader):
         return ", ".join(names[:SHOWN_COLUMNS]) + more
 
     def _comparable(self, left: Value, right: Value) -> None:
-        for column, literal in ((left, right), (right, left)):
-            if (
-                column.column is not None
-                and column.kind == "number"
-                and literal.text is not None
-                and not _is_number(literal.text)
-            ):
-                raise UnusableCondition(f"the column {column.column!r} holds numbers and is compared with {literal.text!r}")
+        for value, literal in ((left, right), (right, left)):
+            problem = None if literal.text is None else problem_of(literal.text, value.kind)
+            if problem is not None:
+                what = f"the column {value.column!r} is" if value.column else "a value is"
+                raise UnusableCondition(f"{what} compared with {literal.text!r:.100}, which {problem}")
+        kinds = [next((kinds for kinds in COMPARABLE if value.kind in kinds), None) for value in (left, right)]
+        if None not in kinds and kinds[0] is not kinds[1]:
+            column = left if left.column else right
+            raise UnusableCondition(f"{_shown(column)} is compared with {_shown(right if column is left else left)}")
 
     def _truth(self, value: Value) -> Value:
-        if value.kind in ("number", "text", "other"):
+        if value.kind not in ("truth", "null", "unknown"):
             what = f"the column {value.column!r}" if value.column else "a value"
             raise UnusableCondition(f"{what} is not a condition, such as month = 3")
         return Value("truth")
 
-    def _check_typed(self, word: str, text: str) -> None:
-        if word == "X" or text.lower().split()[:1] in SPECIAL_MOMENTS:
-            return
-        match = DATE_TEXT.fullmatch(text)
-        try:
-            if match is not None:
-                date(int(match[1]), int(match[2] or 1), int(match[3] or 1))
-            elif not any(character.isdigit() for character in text):
-                raise ValueError(text)
-        except ValueError:
-            raise UnusableCondition(f"{word} {text!r} is not a moment, such as {word} '2026-01-31'") from None
+    def _typed(self, word: str, text: str) -> Value:
+        if word == "X":
+            if not HEXADECIMAL.fullmatch(text):
+                raise UnusableCondition(f"X{text!r:.100} is not a binary value, such as X'1F'")
+            return Value("other")
+        kind: Kind = "date" if word == "DATE" else "timestamp"
+        problem = problem_of(text, kind)
+        if problem is not None:
+            raise UnusableCondition(f"{word} {text!r:.100} {problem}")
+        return Value(kind)
 
-    # -- tokens --------------------------------------------------------------------------------------------------------
+    def _cast(self, value: Value) -> Value:
+        """A type, such as ``DECIMAL(10, 2)``, that a value is cast to."""
+        type_ = self._name().lower() if self._kind() == "word" else ""
+        if type_ not in TYPES:
+            raise UnusableCondition(f"the type {type_ or self._token()!r:.50} of a cast is none of {', '.join(TYPES)}")
+        if type_ == "decimal" and self._take("("):
+            while self._kind() == "number" or self._next() == ",":
+                self._place += 1
+            self._need(")")
+        return self._cast_to(type_, value)
 
-    def _skip_type(self) -> None:
-        """A type behind ``::``, such as ``DECIMAL(10, 2)``."""
-        if self._kind() != "word":
-            self._unexpected()
-        self._place += 1
-        if self._take("("):
-            self._skip_to_parenthesis()
+    def _cast_to(self, type_: str, value: Value) -> Value:
+        kind: Kind = TYPES[type_]
+        problem = None if value.text is None else problem_of(value.text, kind)
+        if problem is not None:
+            raise UnusableCondition(f"{value.text!r:.100} is cast to {type_}, and {problem}")
+        return Value(kind)
 
-    def _skip_to_parenthesis(self) -> None:
-        depth = 1
-        while depth:
-            token = self._next()
-            if token is None:
-                self._unexpected()
-            depth += {"(": 1, ")": -1}.get(token, 0)
-            self._place += 1
+    def _nest(self) -> None:
+        self._depth += 1
+        if self._depth > MOST_NESTED:
+            raise UnusableCondition(f"it is nested more than {MOST_NESTED} levels deep")
+
+    def _chain(self) -> None:
+        self._chained += 1
+        if self._chained > MOST_CHAINED:
+            raise UnusableCondition(f"a part of it has more than {MOST_CHAINED} operators in a row")
+
+    def _count_condition(self) -> None:
+        self._conditions += 1
+        if self._conditions >= MOST_CONDITIONS:
+            raise UnusableCondition(f"it has more than {MOST_CONDITIONS:,} conditions")
 
 
-def _is_number(text: str) -> bool:
-    try:
-        float(text.strip().rstrip("dDfF") or "nothing")
-    except ValueError:
-        return text.strip().lower() in ("nan", "infinity", "-infinity")
-    return True
+def _check_function(name: str, allowed: Collection[str]) -> None:
+    if name not in allowed:
+        listed = f"{', '.join(sorted(ALLOWED))}, and in the catalog's 'system' {', '.join(sorted(OF_ICEBERG))}"
+        raise UnusableCondition(f"the function {name[:100]!r} is not allowed in a predicate; allowed are {listed}")
+
+
+def _shown(value: Value) -> str:
+    what = {"truth": "true or false", "date": "a date", "timestamp": "a moment"}.get(value.kind, "a number")
+    return f"the column {value.column!r}, which holds {what}," if value.column else what
 
 
 def has_column(schema: Schema, name: str) -> bool:
@@ -379,11 +454,17 @@ def _find_kind(type_: IcebergType, names: list[str]) -> Kind | None:
 
 
 def _kind(type_: IcebergType) -> Kind:
-    from pyiceberg.types import BooleanType, DecimalType, DoubleType, FloatType, IntegerType, LongType, StringType
+    from pyiceberg import types
 
-    if isinstance(type_, BooleanType):
+    if isinstance(type_, types.BooleanType):
         return "truth"
-    if isinstance(type_, IntegerType | LongType | FloatType | DoubleType | DecimalType):
+    if isinstance(type_, types.IntegerType | types.LongType):
+        return "integer"
+    if isinstance(type_, types.FloatType | types.DoubleType | types.DecimalType):
         return "number"
+    if isinstance(type_, types.DateType):
+        return "date"
+    if isinstance(type_, types.TimestampType | types.TimestamptzType):
+        return "timestamp"
     # Spark casts a text to a truth value when it is used as a condition.
-    return "unknown" if isinstance(type_, StringType) else "other"
+    return "unknown" if isinstance(type_, types.StringType) else "other"

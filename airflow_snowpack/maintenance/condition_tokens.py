@@ -1,6 +1,9 @@
 """The tokens of a ``where`` predicate, and a reader that a parser moves along them.
 
 reader = TokenReader("month = 3")       # :raises UnusableCondition: a character that starts no token
+
+The invariant: Spark reads the same tokens. So letters, digits and spaces are those of ASCII outside of quotes, a raw text ends at
+its first quote, and comments are refused: Spark nests them, and ends some of them elsewhere.
 """
 
 from __future__ import annotations
@@ -9,18 +12,31 @@ import re
 from typing import NoReturn
 
 TOKEN = re.compile(
-    r"""(?P<space> \s+ | --[^\n]* | /\*.*?\*/ )
-      | (?P<text> [rR]?'(?:[^'\\]|\\.|'')*' | [rR]?"(?:[^"\\]|\\.|"")*" )
+    r"""(?P<space> [ \t\r\n]+ )
+      | (?P<comment> -- | /\* )
+      | (?P<text> [rR]'[^']*' | [rR]"[^"]*" | '(?:[^'\\]|\\.|'')*' | "(?:[^"\\]|\\.|"")*" )
       | (?P<quoted> `(?:[^`]|``)+` )
-      | (?P<number> (?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?(?:BD|[LSYFD])?(?!\w) )
-      | (?P<word> \w+ )
+      | (?P<number> (?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?(?:BD|[LSYFD])?(?![A-Za-z0-9_]) )
+      | (?P<word> [A-Za-z0-9_]+ )
       | (?P<sign> <=> | <> | != | >= | <= | == | \|\| | :: | -> | [=<>+\-*/%&|^~!().,\[\]] )""",
-    re.VERBOSE | re.DOTALL | re.IGNORECASE,
+    re.VERBOSE | re.DOTALL | re.IGNORECASE | re.ASCII,
 )
+ESCAPED = re.compile(r"\\(?:u(?P<u>[0-9A-Fa-f]{4})|U(?P<U>[0-9A-Fa-f]{8})|(?P<octal>[01][0-7]{2})|(?P<one>.))", re.DOTALL)
+ESCAPES = {"0": "\0", "b": "\b", "n": "\n", "r": "\r", "t": "\t", "Z": "\x1a", "%": "\\%", "_": "\\_"}
 
 
 class UnusableCondition(ValueError):
     """Why Spark could not run a predicate."""
+
+
+def _unescaped(match: re.Match[str]) -> str:
+    """The character of an escape sequence; of a wildcard, Spark keeps the backslash for the pattern."""
+    if match["octal"]:
+        return chr(int(match["octal"], 8))
+    code = match["u"] or match["U"]
+    if code:
+        return chr(min(int(code, 16), 0x10FFFF))
+    return ESCAPES.get(match["one"], match["one"])
 
 
 class TokenReader:
@@ -37,8 +53,9 @@ class TokenReader:
         """One text literal; several in a row are one."""
         parts = []
         while self._kind() == "text":
-            token = self._token().lstrip("rR")
-            parts.append(re.sub(r"\\(.)", r"\1", token[1:-1], flags=re.DOTALL))
+            token = self._token()
+            quote = token[-1]
+            parts.append(token[2:-1] if token[0] in "rR" else ESCAPED.sub(_unescaped, token[1:-1].replace(quote * 2, quote)))
             self._place += 1
         return "".join(parts)
 
@@ -85,8 +102,11 @@ def _tokens(condition: str) -> list[tuple[str, str, int]]:
         match = TOKEN.match(condition, place)
         if match is None:
             what = "a quote that is never closed" if condition[place] in "'\"`" else f"the character {condition[place]!r}"
-            raise UnusableCondition(f"it has {what} at character {place + 1}")
+            hint = "" if condition[place].isascii() else "; outside of quotes, a predicate has ASCII characters only"
+            raise UnusableCondition(f"it has {what} at character {place + 1}{hint}")
         assert match.lastgroup is not None
+        if match.lastgroup == "comment":
+            raise UnusableCondition(f"it has a comment at character {place + 1}; remove it")
         if match.lastgroup != "space":
             found.append((match.lastgroup, match[0], place))
         place = match.end()

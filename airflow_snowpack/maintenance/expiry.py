@@ -14,12 +14,17 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
+from airflow_snowpack.iceberg.table_properties import MAX_REF_AGE, value_of
+
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 
+    from pyiceberg.manifest import ManifestFile
     from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.table.refs import SnapshotRef
     from pyiceberg.table.snapshots import Snapshot
+
+    from airflow_snowpack.iceberg import LiveDelete, LiveFile, MetadataReader
 
 DEFAULT_MAX_AGE = timedelta(days=5)
 DEFAULT_RETAIN_LAST = 3
@@ -27,7 +32,6 @@ MAIN = "main"
 LONG_AGO = datetime(1970, 1, 2, tzinfo=UTC)
 KEEP_ALL = 2**31 - 1
 """With :data:`LONG_AGO`, only what is named expires, and what is past the age of a branch that also sets how many stay."""
-MAX_REF_AGE_PROPERTY = "history.expire.max-ref-age-ms"
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,13 +82,24 @@ def plan_expiry_of(metadata: TableMetadata, snapshot_ids: Collection[int], *, no
     )
 
 
+def only_of_expired(reader: MetadataReader, expiry: Expiry) -> tuple[list[ManifestFile], list[LiveFile | LiveDelete]]:
+    """Return the manifests, data and delete files that only the expired snapshots use.
+
+    Manifests that a kept snapshot shares are opened only if there may be a difference.
+    """
+    kept = reader.manifests_of(expiry.kept if expiry.snapshots else ())
+    gone = [manifest for path, manifest in reader.manifests_of(expiry.snapshots).items() if path not in kept]
+    candidates = reader.live_in(gone)
+    shared = reader.live_in(kept.values()) if candidates else {}
+    return gone, [file for path, file in candidates.items() if path not in shared]
+
+
 def _stays(name: str, ref: SnapshotRef, by_id: Mapping[int, Snapshot], properties: Mapping[str, str], now_ms: int) -> bool:
     if name == MAIN:
         return True
     snapshot = by_id.get(ref.snapshot_id)
-    # With a property that is no number, the branch or tag stays. Iceberg itself refuses to expire snapshots then.
-    default = properties.get(MAX_REF_AGE_PROPERTY, "")
-    limit = ref.max_ref_age_ms if ref.max_ref_age_ms is not None else int(default) if default.isdecimal() else None
+    # With a property that cannot be used, the branch or tag stays. Iceberg itself refuses to expire snapshots then.
+    limit = ref.max_ref_age_ms if ref.max_ref_age_ms is not None else value_of(properties, MAX_REF_AGE, None)
     return snapshot is not None and (limit is None or now_ms - snapshot.timestamp_ms <= limit)
 
 

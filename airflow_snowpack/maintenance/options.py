@@ -24,15 +24,18 @@ from airflow_snowpack.durations import format_duration
 from airflow_snowpack.entry_points import entry_points
 from airflow_snowpack.maintenance.action import GROUP, OWN, Action, action_names
 from airflow_snowpack.maintenance.errors import InvalidOption, UnknownAction, UnusableAction
-from airflow_snowpack.maintenance.readers import flag
+from airflow_snowpack.maintenance.readers import flag, literal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from datetime import datetime
 
+    from pyiceberg.catalog import Catalog
+
     from airflow_snowpack.iceberg import MetadataReader
     from airflow_snowpack.maintenance.action_run import ActionRun, Effect, Planning
     from airflow_snowpack.maintenance.readers import Reader
+    from airflow_snowpack.maintenance.removals.of_job import JobRemovals
 
 log = logging.getLogger(__name__)
 
@@ -50,10 +53,10 @@ class JobOrder(StrEnum):
 def option(default: Any, read: Reader, procedure_option: str | None = None) -> Any:
     """Return the field of an action's class that holds one of its options.
 
-    :param read: turns what a caller gave into the value.
+    :param read: turns what a caller gave into the value; it gets no text with a variable for Spark to substitute.
     :param procedure_option: its key in the procedure's ``options`` map, when it goes there.
     """
-    return field(default=default, metadata={"read": read, "procedure_option": procedure_option})
+    return field(default=default, metadata={"read": literal(read), "procedure_option": procedure_option})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,6 +96,17 @@ class ActionOptions:
         :raises OSError: a file that the metadata names cannot be read.
         """
         raise NotImplementedError
+
+    def without_spark(
+        self, removals: JobRemovals | None, catalog: Callable[[], Catalog], stopped: Callable[[], bool]
+    ) -> Effect | None:
+        """Do what needs neither Spark nor the table's metadata, before anything else; return what ends the action with it.
+
+        :param removals: the lists of the job's table; ``None``: the engine has no store for them.
+        :param catalog: connects to the catalog.
+        :param stopped: whether to end early.
+        """
+        return None
 
     def nothing_to_do(self, read: Callable[[], MetadataReader], *, now: datetime) -> Effect | None:
         """Return what shows that the action has nothing to do, so that Spark need not start; ``None`` when it may have something.

@@ -21,30 +21,28 @@ from typing import TYPE_CHECKING
 from airflow_snowpack.iceberg import MetadataReader, TableUnreadable
 from airflow_snowpack.jobs.model import ActionOutcome
 from airflow_snowpack.maintenance.action_run import Effect, Planning
+from airflow_snowpack.maintenance.table_defaults import forbidden_reason
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from pyiceberg.table import Table
 
-    from airflow_snowpack.iceberg.health import TableHealth
     from airflow_snowpack.jobs.model import ActionResult
     from airflow_snowpack.maintenance.options import ActionOptions
-
-
-GC_PROPERTY = "gc.enabled"
 
 
 def plan_action(options: ActionOptions, planning: Planning) -> ActionResult:
     """Return what the action would do to the table as it was loaded.
 
-    An action that would be refused is a failed result with the reason.
+    An action that would be refused is a failed result with the reason; one that the table's properties forbid is skipped.
 
     :raises TableUnreadable: a file that the metadata names cannot be read.
     """
     started = time.perf_counter()
     try:
-        effect = options.plan(planning)
+        reason = forbidden_reason(options, planning.reader.table.properties)
+        effect = options.plan(planning) if reason is None else forbidden(reason)
     except OSError as error:
         raise TableUnreadable(".".join(planning.reader.table.name()), error) from error
     return effect.result(options.action, time.perf_counter() - started)
@@ -53,11 +51,6 @@ def plan_action(options: ActionOptions, planning: Planning) -> ActionResult:
 def reader_for(table: Table, options: Iterable[ActionOptions]) -> MetadataReader:
     """Return a reader of the table for plans of these options."""
     return MetadataReader(table, keep_bytes=any(getattr(each, "where", None) for each in options))
-
-
-def is_protected(table: Table | TableHealth) -> bool:
-    """Whether the table forbids to delete files of it, so that Iceberg refuses to."""
-    return str(table.properties.get(GC_PROPERTY, "true")).lower() == "false"
 
 
 def planned(message: str, metrics: dict[str, int], selection: Selection) -> Effect:
@@ -78,6 +71,14 @@ def skip(evidence: str, metrics: dict[str, int]) -> Effect:
     :param evidence: the numbers that show it, as a part of a sentence.
     """
     return Effect(ActionOutcome.SKIPPED, f"Nothing to do: {evidence}", metrics)
+
+
+def forbidden(reason: str) -> Effect:
+    """Return the result of an action that a property of the table forbids.
+
+    :param reason: as a part of a sentence.
+    """
+    return Effect(ActionOutcome.SKIPPED, f"Skipped: {reason}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_snowpack.durations import parse_duration
 from airflow_snowpack.humanize import duration as in_words
+from airflow_snowpack.literal import check_literal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -35,6 +36,7 @@ TRUTH = {"true": True, "false": False}
 MAX_TEXT = 8192
 MAX_PREDICATE = 65_536
 """A plan writes a predicate with the values of up to 200 partitions."""
+MAX_PATHS = 1_000
 MAX_AGE = timedelta(days=36_500)
 DURATION_SCHEMA = {
     "type": "string",
@@ -58,6 +60,17 @@ def schema_of(read: Reader) -> dict[str, Any]:
     return dict(getattr(read, "json_schema", {}))
 
 
+def literal(read: Reader) -> Reader:
+    """Return a reader that refuses text with a variable for Spark to substitute, and otherwise reads as this one."""
+
+    @described(schema_of(read))
+    def checked(value: object) -> Any:
+        check_literal(value)
+        return read(value)
+
+    return checked
+
+
 @described({"type": "boolean"})
 def flag(value: object) -> bool:
     """True or false; from text, the words ``true`` and ``false``."""
@@ -74,7 +87,7 @@ def whole_number(*, at_least: int, at_most: int | None = None) -> Reader:
 
     @described(schema)
     def read(value: object) -> int:
-        if isinstance(value, str) and re.fullmatch(r"[+-]?\d{1,19}", value.strip()):
+        if isinstance(value, str) and re.fullmatch(r"[+-]?[0-9]{1,19}", value.strip()):
             value = int(value)
         if not isinstance(value, int) or isinstance(value, bool):
             raise ValueError(f"must be a whole number, not {_shown(value)}")
@@ -93,6 +106,8 @@ def ratio(value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         raise ValueError(f"must be a number, not {_shown(value)}")
     try:
+        if isinstance(value, str) and ("_" in value or not value.isascii()):  # which only Python takes for a number
+            raise ValueError
         number = float(value)
     except ValueError:
         raise ValueError(f"must be a number, not {_shown(value)}") from None
@@ -101,7 +116,7 @@ def ratio(value: object) -> float:
     return number
 
 
-def duration(*, at_least: timedelta) -> Reader:
+def duration(*, at_least: timedelta, at_most: timedelta = MAX_AGE) -> Reader:
     """A duration with a floor, and a century as its ceiling: it is counted back from now, and the calendar has a beginning."""
 
     @described(DURATION_SCHEMA)
@@ -109,8 +124,8 @@ def duration(*, at_least: timedelta) -> Reader:
         parsed = parse_duration(value)
         if parsed < at_least:
             raise ValueError(f"must be at least {in_words(at_least)}, not {in_words(parsed)}")
-        if parsed > MAX_AGE:
-            raise ValueError(f"must be at most {MAX_AGE.days} days, not {parsed.days}")
+        if parsed > at_most:
+            raise ValueError(f"must be at most {at_most.days} days, not {parsed.days}")
         return parsed
 
     return read
@@ -154,6 +169,19 @@ def ids(value: object) -> tuple[int, ...]:
     if not isinstance(given, list | tuple):
         raise ValueError(f"must be a list of snapshot ids, not {_shown(value)}")
     return tuple(read_id(each) for each in given)
+
+
+@described({"type": "array", "items": {"type": "string", "minLength": 1}})
+def paths(value: object) -> tuple[str, ...]:
+    """Paths of files; a list, or one of them. Every character in them is taken as it is."""
+    given = [value] if isinstance(value, str) else value
+    if not isinstance(given, list | tuple) or not all(isinstance(each, str) and each for each in given):
+        raise ValueError(f"must be a list of paths, not {_shown(value)}")
+    if any("\x00" in each for each in given):
+        raise ValueError("must be paths without a NUL")
+    if len(given) > MAX_PATHS:
+        raise ValueError(f"must be at most {MAX_PATHS:,} paths, not {len(given):,}")
+    return tuple(given)
 
 
 @described({"type": "object", "additionalProperties": {"type": "string", "minLength": 1}})

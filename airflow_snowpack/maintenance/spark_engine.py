@@ -23,15 +23,18 @@ from datetime import UTC, datetime
 from functools import cache, cached_property
 from typing import TYPE_CHECKING
 
-from airflow_snowpack.errors import SnowpackError
+from airflow_snowpack.errors import Kind, SnowpackError
 from airflow_snowpack.iceberg import MetadataReader, load_table
 from airflow_snowpack.iceberg.errors import TableNotFound
+from airflow_snowpack.iceberg.table_properties import owner_properties
 from airflow_snowpack.jobs.model import ActionOutcome
-from airflow_snowpack.maintenance.action import parse_actions
+from airflow_snowpack.maintenance.action import OWN, parse_actions
 from airflow_snowpack.maintenance.action_run import ActionRun, ChangeWatch, Effect
 from airflow_snowpack.maintenance.commits import is_conflict, is_refused
 from airflow_snowpack.maintenance.options import parse_options
+from airflow_snowpack.maintenance.plan import forbidden
 from airflow_snowpack.maintenance.removals.model import RemovalState
+from airflow_snowpack.maintenance.table_defaults import forbidden_reason, options_for
 from airflow_snowpack.spark import (
     ConnectServer,
     SparkFailed,
@@ -43,6 +46,7 @@ from airflow_snowpack.spark import (
     spark_errors,
     translate,
     turns,
+    without_substitution,
 )
 from airflow_snowpack.spark.memory import session_gb
 
@@ -50,11 +54,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from pyiceberg.catalog import Catalog
+    from pyiceberg.table import Table
     from pyspark.sql import SparkSession
 
-    from airflow_snowpack.iceberg import LocationMemory, TableName
+    from airflow_snowpack.iceberg import FootprintMemory, TableName
     from airflow_snowpack.jobs.model import ActionResult, Job
     from airflow_snowpack.maintenance.options import ActionOptions
+    from airflow_snowpack.maintenance.removals.of_job import JobRemovals
     from airflow_snowpack.maintenance.removals.records import Removals
 
 log = logging.getLogger(__name__)
@@ -70,8 +76,8 @@ class SparkEngine:
         ``lambda: local_session(config)``. Or a Spark Connect server: then each attempt at a job has a session of its own there,
         which another process finds by the job.
     :param catalog: connects to the same catalog with PyIceberg; asked once. Such as ``CatalogConfig.load``.
-    :param locations: returns what is remembered of where a catalog's tables keep their files, such as
-        ``partial(stored_locations, store)``. Without it, removing orphan files of one table loads all others.
+    :param footprints: returns what is remembered of where the files of a catalog's tables lie, such as
+        ``partial(stored_footprints, store)``. Without it, deleting files of one table loads all others.
     :param removals: where the lists of what is deleted are kept, such as ``installation.removals``. Without them,
         ``remove_orphan_files`` and ``expire_snapshots`` fail.
     :param tries: how often a rewrite is tried while other writers' commits win.
@@ -83,7 +89,7 @@ class SparkEngine:
         session: Callable[[], SparkSession] | ConnectServer,
         catalog: Callable[[], Catalog],
         *,
-        locations: Callable[[TableName], LocationMemory | None] = lambda _: None,
+        footprints: Callable[[TableName], FootprintMemory | None] = lambda _: None,
         removals: Removals | None = None,
         tries: int = TRIES,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
@@ -92,7 +98,7 @@ class SparkEngine:
         self._turns: dict[str, Iterator[str]] = {}
         self._connect = catalog
         self._reader: MetadataReader | None = None
-        self._locations = locations
+        self._footprints = footprints
         self._removals = removals
         self._tries = tries
         self._now = now
@@ -135,7 +141,7 @@ class SparkEngine:
 
     def _effect(self, job: Job, action: str, options: ActionOptions, watch: ChangeWatch) -> Effect:
         read = cache(lambda: self._metadata(job.table))
-        ended = None if self._work.interrupted else _refused(job, read)
+        ended = None if self._work.interrupted else _refused(job, read) or self._apart(job, options)
         if ended is None and options.only_if_needed and not self._work.interrupted and not self._has_begun_list(job):
             ended = self._without_spark(job, action, options, read)
         if self._work.interrupted:
@@ -146,7 +152,11 @@ class SparkEngine:
         try:
             with self._session_for(job) as session:
                 run = self._action_run(job, action, session)
-                watch.begin(run, getattr(options, "branch", None))
+                table = watch.begin(run, getattr(options, "branch", None))
+                options, reason = _of_owner(job, action, table)
+                # A list that an earlier attempt has begun to delete is refused there, so that its state shows that.
+                if reason is not None and not self._has_begun_list(job):
+                    return forbidden(reason)
                 with self._measured(session):
                     try:
                         return options.run(run)
@@ -173,12 +183,23 @@ class SparkEngine:
     def _without_spark(self, job: Job, action: str, options: ActionOptions, read: Callable[[], MetadataReader]) -> Effect | None:
         """The end of an action that has nothing to do, or no table; ``None`` when Spark has to run."""
         try:
+            if action in OWN and getattr(options, "removal_id", None) is None:
+                options, reason = _of_owner(job, action, read().table)
+                if reason is not None:
+                    return forbidden(reason)
             return options.nothing_to_do(read, now=self._now())
         except TableNotFound as gone:
             return self._ended_early(gone, self._work.calls)
         except Exception as problem:  # noqa: BLE001 - whatever the planner cannot read, Spark may; if not, its error is the result
             log.warning("plan_failed: Spark runs %s on %s without a plan: %s", action, job.table, problem)
             return None
+
+    def _apart(self, job: Job, options: ActionOptions) -> Effect | None:
+        """The end of an action that needs neither Spark nor the table, such as the restore of files."""
+        try:
+            return options.without_spark(self._removals_of(job), lambda: self._catalog, lambda: self._work.interrupted)
+        except SnowpackError as error:
+            return Effect(ActionOutcome.FAILED, NOTHING_DONE, error=str(error), final=error.kind is Kind.REFUSED)
 
     def _has_begun_list(self, job: Job) -> bool:
         """Return whether an earlier attempt at the job was deleting a list: what became of each item is not recorded yet."""
@@ -197,13 +218,16 @@ class SparkEngine:
     def _catalog(self) -> Catalog:
         return self._connect()
 
-    def _action_run(self, job: Job, action: str, session: SparkSession) -> ActionRun:
+    def _removals_of(self, job: Job) -> JobRemovals | None:
         from airflow_snowpack.maintenance.removals.of_job import JobRemovals
 
-        removals = None if self._removals is None else JobRemovals(self._removals, job)
-        work, catalog, locations, reader = self._work, self._catalog, self._locations(job.table), self._reader
+        return None if self._removals is None else JobRemovals(self._removals, job)
+
+    def _action_run(self, job: Job, action: str, session: SparkSession) -> ActionRun:
+        removals = self._removals_of(job)
+        work, catalog, footprints, reader = self._work, self._catalog, self._footprints(job.table), self._reader
         return ActionRun(
-            job.job_id, job.table, action, session, work, catalog, self._now(), self._tries, locations, removals, reader
+            job.job_id, job.table, action, session, work, catalog, self._now(), self._tries, footprints, removals, reader
         )
 
     def _ended_early(self, error: SnowpackError, calls_before: int) -> Effect:
@@ -219,7 +243,7 @@ class SparkEngine:
     @contextmanager
     def _session_for(self, job: Job) -> Iterator[SparkSession]:
         if not isinstance(self._session, ConnectServer):
-            yield self._session()
+            yield without_substitution(self._session())
             return
         name = session_id_of(job.job_id, job.attempt)
         session = self._session.session(name, self._turns.setdefault(name, turns(name)), tag=f"snowpack-{job.job_id}")
@@ -245,6 +269,12 @@ def _refused(job: Job, read: Callable[[], MetadataReader]) -> Effect | None:
         "Plan it again."
     )
     return Effect(ActionOutcome.FAILED, NOTHING_DONE, error=error, final=True)
+
+
+def _of_owner(job: Job, action: str, table: Table) -> tuple[ActionOptions, str | None]:
+    """Return the options of an action with what the table's own properties set, and why these forbid it."""
+    options = options_for(action, job.options.get(action, {}), owner_properties(table))
+    return options, forbidden_reason(options, table.properties)
 
 
 def _failed(run: ActionRun, failure: SparkFailed) -> Effect:

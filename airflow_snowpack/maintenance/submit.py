@@ -284,19 +284,21 @@ def plan_request(jobs: Jobs, catalog: Catalog, request: MaintenanceRequest) -> l
     :raises InvalidPredicate: a ``where`` that cannot be evaluated.
     """
     from airflow_snowpack.iceberg import load_table
-    from airflow_snowpack.inventory import stored_locations
+    from airflow_snowpack.iceberg.table_properties import owner_properties
+    from airflow_snowpack.inventory import stored_footprints
     from airflow_snowpack.maintenance.action_run import Planning
     from airflow_snowpack.maintenance.plan import plan_action, reader_for
     from airflow_snowpack.maintenance.planning.preview import planned_results
+    from airflow_snowpack.maintenance.table_defaults import options_for
 
     if request.plan is not None:
         return planned_results(request.plan)
     table = load_table(catalog, request.table)
     check_against(table, request.table.dotted, request.options)
-    parsed = parse_all_options(request.options)
-    options = {action: parsed.get(action) or parse_options(action, {}) for action in request.actions}
-    locations = stored_locations(jobs.store, request.table)
-    planning = Planning(reader_for(table, options.values()), catalog, jobs.store.clock(), locations)
+    properties = owner_properties(table)
+    options = {action: options_for(action, request.options.get(action, {}), properties) for action in request.actions}
+    footprints = stored_footprints(jobs.store, request.table)
+    planning = Planning(reader_for(table, options.values()), catalog, jobs.store.clock(), footprints)
     return [plan_action(each, planning) for each in options.values()]
 
 

@@ -109,7 +109,7 @@ def read_number(name: str, value: object) -> int | None:
     text = read_text(value)
     if text is None:
         return None
-    if isinstance(value, bool) or not text.removeprefix("-").isdecimal():
+    if isinstance(value, bool) or not (text.isascii() and text.removeprefix("-").isdecimal()):
         raise UnreadableArgument(name, value, "a whole number")
     return int(text)
 

@@ -64,14 +64,14 @@ class RunsJob(ReportsLineage, StopsWhenKilled, UsesCatalog):
         :raises SparkUnavailable: this machine has no Spark.
         """
         from airflow_snowpack.hooks.iceberg_spark import IcebergSparkHook
-        from airflow_snowpack.inventory import stored_locations
+        from airflow_snowpack.inventory import stored_footprints
         from airflow_snowpack.maintenance import SparkEngine
         from airflow_snowpack.maintenance.removals.records import Removals
 
         spark = IcebergSparkHook(self.spark_conn_id, self.catalog_conn_id)
         spark.check()
-        locations = partial(stored_locations, hook.store())
-        return SparkEngine(spark.sessions, lambda: catalog, locations=locations, removals=Removals(hook.store()))
+        footprints = partial(stored_footprints, hook.store())
+        return SparkEngine(spark.sessions, lambda: catalog, footprints=footprints, removals=Removals(hook.store()))
 
     def begin(self, hook: SnowpackHook, claim: Claim, engine: SparkEngine, sign: SignOfLife | None = None) -> None:
         """Begin the attempt at a claimed job, which a kill abandons from here on.

@@ -138,7 +138,8 @@ class RunRemovalOperator(MaintainTableOperator):
 
     The other arguments are those of :class:`MaintainTableOperator`, without those of the request.
 
-    Returns a dictionary: that of :class:`PlanRemovalOperator`, ``deleted``, ``gone`` and ``left_out`` as numbers.
+    Returns a dictionary: that of :class:`PlanRemovalOperator`, ``deleted``, ``gone``, ``left_out`` and ``quarantined`` as
+    numbers.
     """
 
     template_fields: Sequence[str] = (
@@ -157,11 +158,11 @@ class RunRemovalOperator(MaintainTableOperator):
 
     def attempt(self, context: Context) -> dict[str, Any]:
         """Record the decision and request the deletion; a repeated task whose removal is deleted returns it."""
-        from airflow_snowpack.maintenance.removals.model import RemovalState
+        from airflow_snowpack.maintenance.removals.of_job import is_done
 
         with self.installation() as hook:
             removal = self._decided(context, hook)
-            if removal.state is RemovalState.DELETED and self._is_own(context, hook, removal):
+            if is_done(removal) and self._is_own(context, hook, removal):
                 return removal_report(removal)
         return super().attempt(context)
 
@@ -235,4 +236,5 @@ def removal_report(removal: Removal) -> dict[str, Any]:
         "deleted": removal.deleted_count,
         "gone": removal.gone_count,
         "left_out": removal.left_out_count,
+        "quarantined": removal.quarantined_count,
     }

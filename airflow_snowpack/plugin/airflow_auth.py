@@ -1,7 +1,8 @@
 """Authenticates requests as Airflow's users: the auth manager identifies the user and decides on the permissions.
 
 Reading needs the permission to read assets, every change the permission to create them (Airflow's own API requires that one to
-record an asset event). Every auth manager has both; ``docs/security.md`` lists their names.
+record an asset event), and what makes something start a DAG also the permission to trigger that DAG. Every auth manager has them;
+``docs/security.md`` lists their names.
 
     guarded = AccessGuard(build_app(open_services, AirflowAuth()))
 
@@ -15,11 +16,14 @@ which scripts cannot forge. The cookie's ``SameSite=Lax`` is not enough: it lets
 
 from __future__ import annotations
 
+from functools import partial
+from http import HTTPStatus
 from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
 from airflow.api_fastapi.app import API_ROOT_PATH, get_auth_manager
-from airflow.api_fastapi.core_api.security import bearer_scheme, get_user
+from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity
+from airflow.api_fastapi.core_api.security import bearer_scheme, get_user, requires_access_dag
 from airflow.configuration import conf
 from fastapi import HTTPException
 from starlette.concurrency import run_in_threadpool
@@ -76,13 +80,24 @@ class AirflowAuth:
         name, may_read, may_edit = await run_in_threadpool(_rights, user)
         if not may_read:
             raise Forbidden(f"{name} may not read assets, and these pages need that permission. Request a role that has it.")
-        return User(name, may_edit=may_edit)
+        return User(name, may_edit=may_edit, may_start=partial(_may_start, request, user))
 
 
 def _rights(user: BaseUser) -> tuple[str, bool, bool]:
     manager = get_auth_manager()
     may_read = manager.is_authorized_asset(method="GET", user=user)
     return user.get_name(), may_read, may_read and manager.is_authorized_asset(method="POST", user=user)
+
+
+def _may_start(request: Request, user: BaseUser, dag_id: str) -> bool:
+    """Return whether the user may trigger the DAG, as Airflow's own route for that decides."""
+    try:
+        requires_access_dag("POST", DagAccessEntity.RUN, dag_id)(request, user)
+    except HTTPException as refused:
+        if refused.status_code != HTTPStatus.FORBIDDEN:
+            raise
+        return False
+    return True
 
 
 def _not_authenticated(request: Request, why: str) -> NotAuthenticated:

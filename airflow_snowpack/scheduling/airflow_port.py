@@ -1,4 +1,4 @@
-"""What the scheduler needs of Airflow: the state of DAG runs and pools, and starting a run.
+"""What the scheduler needs of Airflow: the state of DAG runs and pools, the installation's load probes, and starting a run.
 
 The room itself does not import Airflow. A face passes in these two: from the Task SDK inside of a task, from the REST API
 outside.
@@ -101,7 +101,7 @@ class Snapshot:
 
     dag_runs: Mapping[str, DagRuns | Unavailable] = field(default_factory=dict)
     free_slots: Mapping[str, Slots] = field(default_factory=dict)
-    loads: Mapping[str, float] = field(default_factory=dict)
+    loads: Mapping[str, float | Unavailable] = field(default_factory=dict)
     taken_at: datetime | None = None
     newest_event: int = 0
 
@@ -126,6 +126,9 @@ class AirflowPort(Protocol):
 
     def free_slots(self, pools: Iterable[str]) -> Mapping[str, Slots]:
         """Return the free slots of these pools. Constraints that need those of an unavailable one wait."""
+
+    def loads(self, probes: Iterable[str]) -> Mapping[str, float | Unavailable]:
+        """Return the numbers of these load probes. Constraints that need that of an unavailable one wait."""
 
 
 @dataclass(frozen=True, slots=True)

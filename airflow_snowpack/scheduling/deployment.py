@@ -26,6 +26,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from airflow_snowpack.bounded_text import YamlTooLarge, check_yaml
 from airflow_snowpack.scheduling.errors import InvalidSchedule
 from airflow_snowpack.scheduling.schedule import Schedule
 from airflow_snowpack.scheduling.schedule_writer import Origin
@@ -82,7 +83,10 @@ def parse_schedules(text: str, source: str, *, one_alone: bool = False) -> list[
     import yaml
 
     try:
+        check_yaml(text)
         declared = yaml.safe_load(text)
+    except YamlTooLarge as error:
+        raise InvalidSchedule(source, text[:80], f"line {error.line} cannot be read: {error}") from error
     except (ValueError, yaml.YAMLError, RecursionError) as error:  # ValueError: a date such as 2026-13-45 is one
         raise InvalidSchedule(source, text[:80], f"it cannot be read: {error}") from error
     if one_alone and isinstance(declared, Mapping) and "schedules" not in declared:
@@ -169,7 +173,8 @@ class SyncReport:
 def plan_sync(schedules: Schedules, declared: Iterable[Schedule], *, update: bool, gone_dags: Collection[str] = ()) -> SyncReport:
     """Return what :func:`sync` would do now, without a change.
 
-    :raises InvalidSchedule: two files declare the same name, or one that a registered run has.
+    :raises InvalidSchedule: two files declare the same name, or one that a registered run has, or a new or changed schedule names
+        a load probe that is not registered.
     """
     wanted = _by_name(declared)
     every = schedules.list(limit=1_000_000)
@@ -181,6 +186,8 @@ def plan_sync(schedules: Schedules, declared: Iterable[Schedule], *, update: boo
         return SyncReport(deleted=_sorted(orphans), left=_sorted((differing | missing) - orphans))
     if taken := sorted(missing & {one.name for one in every if one.origin is Origin.RUN}):
         raise InvalidSchedule("name", taken[0], "a registered run has it already; rename the schedule, or unregister the run")
+    for name in _sorted(missing | differing):
+        schedules.check_probes(wanted[name])
     undeclared = {name for name, one in stored.items() if one.origin is not Origin.HAND and name not in wanted}
     gone = (orphans | undeclared) - wanted.keys()  # a new file may declare it for another DAG
     return SyncReport(_sorted(missing), _sorted(differing), _sorted(gone))
@@ -199,7 +206,7 @@ def sync(
     :param update: whether the store follows the files (``[snowpack] update_schedules``).
     :param gone_dags: the DAGs that Airflow had and that were removed, without those that it has never parsed.
     :param by: the name in the history.
-    :raises InvalidSchedule: two files declare the same name, or one that a registered run has; nothing was changed.
+    :raises InvalidSchedule: from :func:`plan_sync`; nothing was changed.
     """
     wanted = _by_name(declared)
     plan = plan_sync(schedules, wanted.values(), update=update, gone_dags=gone_dags)

@@ -74,6 +74,16 @@ class ScheduleNotReadable(SchedulingError, kind=Kind.REFUSED):
         )
 
 
+class DagNotAllowed(SchedulingError, kind=Kind.FORBIDDEN):
+    """Permission to start the DAG denied."""
+
+    def __init__(self, user: str, dag_id: str) -> None:
+        super().__init__(
+            f"{user} may not start the DAG {dag_id!r}, which needs the permission to trigger it: POST on the runs of the DAG in "
+            "Airflow's auth manager. Request a role that has it."
+        )
+
+
 class KeptByRun(SchedulingError, kind=Kind.REFUSED):
     """The schedule is a registered run."""
 

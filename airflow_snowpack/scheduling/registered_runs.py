@@ -32,6 +32,7 @@ from airflow_snowpack.preservation import RUN_KEY, Preservation
 from airflow_snowpack.scheduling.cron import parse_cron, parse_zone
 from airflow_snowpack.scheduling.declared import optional
 from airflow_snowpack.scheduling.errors import InvalidRun, InvalidSchedule, RunNotFound
+from airflow_snowpack.scheduling.permission import MayStart
 from airflow_snowpack.scheduling.schedule import (
     Schedule,
     parse_conf,
@@ -209,12 +210,23 @@ class RegisteredRuns:
 
     :param catalog: of the tables that triggers name.
     :param actor: who makes the changes; each is then audited.
+    :param may_start: whether the actor may start a DAG; ``None`` for any DAG. Without it, registering, changing, enabling and
+        running a run of the DAG raise :class:`DagNotAllowed`.
     """
 
-    def __init__(self, store: Store, *, catalog: str, actor: Actor | None = None, make_id: IdMaker = new_id) -> None:
+    def __init__(
+        self,
+        store: Store,
+        *,
+        catalog: str,
+        actor: Actor | None = None,
+        make_id: IdMaker = new_id,
+        may_start: MayStart | None = None,
+    ) -> None:
         self.store = store
         self.actor = actor
-        self._writer = ScheduleWriter(store, catalog=catalog, actor=actor, make_id=make_id, of_runs=True)
+        self._writer = ScheduleWriter(store, catalog=catalog, actor=actor, make_id=make_id, of_runs=True, may_start=may_start)
+        self.starts = self._writer.starts
 
     def register(self, run: RegisteredRun) -> StoredRun:
         """Register a new one; it is enabled unless it is declared disabled.
@@ -236,6 +248,7 @@ class RegisteredRuns:
             was = self._writer.row(conn, run.name)
             if was is None:
                 return self._register(conn, run), Became.REGISTERED
+            self.starts.require(was.dag_id, run.dag_id)
             enabled = was.enabled if run.enabled is None else run.enabled
             schedule = run.schedule(enabled=enabled)
             if enabled == was.enabled and _same(schedule, was.definition):

@@ -192,6 +192,11 @@ def parse_conf(value: object) -> Mapping[str, Any]:
         raise ValueError(f"it must have JSON values only ({error})") from error
     if "\\u0000" in text:
         raise ValueError("it must not have NUL characters")
+    if value:
+        from airflow_snowpack.bounded_text import MAX_DEPTH, is_too_deep  # not for every schedule of a DAG file
+
+        if is_too_deep(text.encode("utf-8", "surrogatepass")):
+            raise ValueError(f"it must not be nested more than {MAX_DEPTH} levels deep")
     conf: Mapping[str, Any] = json.loads(check_storable(text))
     return conf
 

@@ -8,7 +8,7 @@ old one. A registered run is changed by the writer of registered runs alone.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, TypeVar
@@ -30,6 +30,7 @@ from airflow_snowpack.scheduling.events.event_log import last_number, number_in_
 from airflow_snowpack.scheduling.history import note
 from airflow_snowpack.scheduling.launches.active_runs import release_slots, watch_runs
 from airflow_snowpack.scheduling.pending_runs.model import OPEN, PendingState
+from airflow_snowpack.scheduling.permission import MayStart, StartPermission
 from airflow_snowpack.scheduling.schedule import Schedule
 from airflow_snowpack.scheduling.triggers.trigger import TABLES
 from airflow_snowpack.store import Actor, IdMaker, Store, write_audit
@@ -78,26 +79,56 @@ class ScheduleWriter:
     :param catalog: of the tables that triggers name.
     :param actor: who makes the changes; each is then audited.
     :param of_runs: whether it changes registered runs; otherwise the other schedules.
+    :param probes: the names of the load probes that the installation registers.
+    :param may_start: whether the actor may start a DAG; ``None`` for any DAG.
     """
 
-    def __init__(self, store: Store, *, catalog: str, actor: Actor | None, make_id: IdMaker, of_runs: bool = False) -> None:
+    def __init__(
+        self,
+        store: Store,
+        *,
+        catalog: str,
+        actor: Actor | None,
+        make_id: IdMaker,
+        of_runs: bool = False,
+        probes: Collection[str] = (),
+        may_start: MayStart | None = None,
+    ) -> None:
+        self.starts = StartPermission(actor, may_start)
         self._store = store
         self._catalog = catalog
         self._actor = actor
         self._make_id = make_id
         self._of_runs = of_runs
+        self._probes = probes
 
     def change(self, work: Callable[[sa.Connection], T]) -> T:
-        """Run a change in a transaction of its own, while no other changes a schedule and no events get numbers."""
+        """Run a change in a transaction of its own, while no other changes a schedule and no events get numbers.
+
+        :raises DagNotAllowed: the actor may not start the DAG of what is created, changed or resumed; nothing was changed.
+        """
 
         def in_turn(conn: sa.Connection) -> T:
             number_in_turn(conn)
             return work(conn)
 
-        return self._store.transact(in_turn)
+        return self.starts.transact(self._store, in_turn)
+
+    def check_probes(self, schedule: Schedule) -> None:
+        """:raises InvalidSchedule: a constraint names a load probe that the installation does not register."""
+        for number, constraint in enumerate(schedule.constraints):
+            for probe in sorted(set(constraint.required_facts(schedule.dag_id).probes).difference(self._probes)):
+                known = f"registered are {', '.join(sorted(self._probes))}" if self._probes else "none is registered"
+                problem = f"[snowpack] load_probes has no load probe of this name; {known}"
+                raise InvalidSchedule(f"constraints[{number}].{constraint.kind}.probe", probe, problem)
 
     def create(self, conn: sa.Connection, schedule: Schedule, *, origin: Origin, by: str | None = None) -> sa.Row[Any]:
-        """:raises ScheduleExists, RunExists, NameTaken: the name is taken."""
+        """:raises ScheduleExists, RunExists, NameTaken: the name is taken.
+
+        :raises InvalidSchedule: from :meth:`check_probes`.
+        """
+        self.starts.require(schedule.dag_id)
+        self.check_probes(schedule)
         if self.row(conn, schedule.name) is not None:
             raise (RunExists if self._of_runs else ScheduleExists)(schedule.name)
         values = {"name": schedule.name, "created_at": self._store.clock(), "enabled": schedule.enabled}
@@ -111,8 +142,12 @@ class ScheduleWriter:
 
         :param enabled: whether it is enabled from now on; ``None`` leaves it as it is.
         :raises ScheduleNotFound, RunNotFound, KeptByRun: from :meth:`required`.
+        :raises InvalidSchedule: from :meth:`check_probes`.
         """
-        was = Origin(self.required(conn, schedule.name).origin)
+        row = self.required(conn, schedule.name)
+        self.starts.require(row.dag_id, schedule.dag_id)
+        self.check_probes(schedule)
+        was = Origin(row.origin)
         self._discard(conn, schedule.name, "the schedule was changed")
         now = Origin.EDITED if origin is Origin.HAND and was is not Origin.HAND else origin
         switched = {} if enabled is None else {"enabled": enabled}
@@ -138,6 +173,8 @@ class ScheduleWriter:
         :raises ScheduleNotReadable: this version cannot read it.
         """
         row = self.required(conn, name)
+        if on:
+            self.starts.require(row.dag_id)
         if row.enabled == on:
             return row
         self._discard(conn, name, "the schedule was suspended")

@@ -10,7 +10,7 @@ generation that stores its time and the newest event, and discards the pending r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 
 from airflow_snowpack.scheduling.errors import InvalidSchedule, ScheduleNotFound, ScheduleNotReadable
+from airflow_snowpack.scheduling.permission import MayStart
 from airflow_snowpack.scheduling.schedule import Schedule
 from airflow_snowpack.scheduling.schedule_writer import Origin, ScheduleWriter
 from airflow_snowpack.scheduling.triggers.trigger import table_key
@@ -64,16 +65,36 @@ class Schedules:
 
     :param catalog: of the tables that triggers name.
     :param actor: who makes the changes; each is then audited.
+    :param probes: the names of the load probes that the installation registers.
+    :param may_start: whether the actor may start a DAG; ``None`` for any DAG. Without it, creating, changing, resuming and
+        running a schedule of the DAG raise :class:`DagNotAllowed`.
     """
 
-    def __init__(self, store: Store, *, catalog: str, actor: Actor | None = None, make_id: IdMaker = new_id) -> None:
+    def __init__(
+        self,
+        store: Store,
+        *,
+        catalog: str,
+        actor: Actor | None = None,
+        make_id: IdMaker = new_id,
+        probes: Collection[str] = (),
+        may_start: MayStart | None = None,
+    ) -> None:
         self.store = store
         self.catalog = catalog
         self.actor = actor
-        self._writer = ScheduleWriter(store, catalog=catalog, actor=actor, make_id=make_id)
+        self._writer = ScheduleWriter(store, catalog=catalog, actor=actor, make_id=make_id, probes=probes, may_start=may_start)
+        self.starts = self._writer.starts
+
+    def check_probes(self, schedule: Schedule) -> None:
+        """:raises InvalidSchedule: a constraint names a load probe that the installation does not register."""
+        self._writer.check_probes(schedule)
 
     def create(self, schedule: Schedule, *, by: str | None = None, origin: Origin = Origin.HAND) -> StoredSchedule:
-        """:raises ScheduleExists: the name is taken; :class:`NameTaken` when a registered run has it."""
+        """:raises ScheduleExists: the name is taken; :class:`NameTaken` when a registered run has it.
+
+        :raises InvalidSchedule: from :meth:`check_probes`, also when it is updated.
+        """
         return self._changed(lambda conn: self._writer.create(conn, schedule, by=by, origin=origin))
 
     def update(self, schedule: Schedule, *, by: str | None = None, origin: Origin = Origin.HAND) -> StoredSchedule:

@@ -19,8 +19,13 @@ from airflow_snowpack.spark.errors import (
     SparkFailed as SparkFailed,
     SparkInterrupted as SparkInterrupted,
     SparkUnavailable as SparkUnavailable,
+    SubstitutionRequested as SubstitutionRequested,
 )
-from airflow_snowpack.spark.session import check_local as check_local, local_session as local_session
+from airflow_snowpack.spark.session import (
+    check_local as check_local,
+    local_session as local_session,
+    without_substitution as without_substitution,
+)
 from airflow_snowpack.spark.work import (
     SparkWork as SparkWork,
     spark_errors as spark_errors,

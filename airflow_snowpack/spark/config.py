@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING
 
-from airflow_snowpack.spark.errors import SparkUnavailable
+from airflow_snowpack.spark.errors import SparkUnavailable, SubstitutionRequested
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 
 CATALOG_PREFIX = "spark.sql.catalog."
+SUBSTITUTION = "spark.sql.variable.substitute"
+"""Whether Spark replaces ``${env:X}`` and ``${system:X}`` in the text of a statement or predicate by secrets of its process."""
 ICEBERG_EXTENSIONS = "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
 SPARK_MINOR = "4.1"
 SPARK_VERSION = "4.1.3"  # the newest that pyspark and pyspark-client both have; pyproject.toml pins it too
@@ -51,6 +53,7 @@ class SparkConfig:
     :param jars: local jar files to use **instead** of any download; Iceberg's runtime must be one of them.
     :param conf: any other Spark setting; it wins over the defaults here.
     :param java_home: a Java to use instead of looking for one.
+    :raises SubstitutionRequested: ``conf`` turns on the substitution of variables.
     """
 
     catalogs: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -62,6 +65,10 @@ class SparkConfig:
     conf: Mapping[str, str] = field(default_factory=dict, repr=False)
     java_home: Path | None = None
 
+    def __post_init__(self) -> None:
+        if str(self.conf.get(SUBSTITUTION, "false")).strip().lower() != "false":
+            raise SubstitutionRequested(SUBSTITUTION, self.conf[SUBSTITUTION])
+
     def launch_conf(self) -> dict[str, str]:
         """What the JVM starts with."""
         conf = {
@@ -70,6 +77,7 @@ class SparkConfig:
             "spark.driver.memory": self.driver_memory,
             "spark.sql.extensions": ICEBERG_EXTENSIONS,
             "spark.sql.session.timeZone": "UTC",
+            SUBSTITUTION: "false",
             "spark.ui.enabled": "false",
             # A progress bar is noise in a task's log.
             "spark.ui.showConsoleProgress": "false",

@@ -24,6 +24,7 @@ from uuid import UUID, uuid5
 from airflow_snowpack.redaction import public_address, redacted
 from airflow_snowpack.spark.config import check_pyspark
 from airflow_snowpack.spark.errors import OrphanStillRunning, SparkUnavailable
+from airflow_snowpack.spark.session import without_substitution
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -102,9 +103,8 @@ def connect_session(
         _forget_at_exit(remote.client)
         for key, value in (catalogs or {}).items():
             session.conf.set(key, value)
-        # The first thing that needs the server.
-        _ = session.version
-    return session
+        # Whatever the server's own settings are; it is also the first thing that needs the server.
+        return without_substitution(session)
 
 
 def leave_session(session: SparkSession) -> None:

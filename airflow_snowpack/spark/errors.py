@@ -21,6 +21,17 @@ class CatalogNotConfigured(SparkUnavailable, kind=Kind.MISCONFIGURED):
         )
 
 
+class SubstitutionRequested(SparkUnavailable, kind=Kind.MISCONFIGURED):
+    """Spark's variable substitution cannot be turned on."""
+
+    def __init__(self, setting: str, value: object) -> None:
+        super().__init__(
+            f"The Spark setting {setting} is {value!r}, and must be 'false' or absent: with it, text such as "
+            "${env:AIRFLOW_CONN_X} in a predicate reads the environment of the process. Remove it from [snowpack] spark_conf "
+            "and from the extra 'conf' of the Spark connection."
+        )
+
+
 class OrphanStillRunning(SparkUnavailable, kind=Kind.FAILED):
     """Spark still runs the work of an earlier attempt."""
 

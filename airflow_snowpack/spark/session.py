@@ -3,9 +3,10 @@
     >>> session = local_session(SparkConfig(catalogs=catalog.spark_conf(), packages=catalog.spark_packages()))
     >>> session.sql("SELECT * FROM lake.flights.departures.snapshots")
 
-The invariant: a process has one JVM, and a caller gets a session that has exactly its catalogs. Two callers with the same
-configuration share a session; with other catalogs they get sessions of their own in the same JVM; with other settings that a
-running JVM cannot change, the second one is refused.
+The invariant: a process has one JVM, and a caller gets a session that has exactly its catalogs, and that does not substitute
+variables in SQL: ``${env:X}`` would read the environment of the process, and a session that a user's code has started does that
+by default. Two callers with the same configuration share a session; with other catalogs they get sessions of their own in the
+same JVM; with other settings that a running JVM cannot change, the second one is refused.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any
 from zipimport import zipimporter
 
-from airflow_snowpack.spark.config import CATALOG_PREFIX, ICEBERG_EXTENSIONS, check_jars, check_pyspark
+from airflow_snowpack.spark.config import CATALOG_PREFIX, ICEBERG_EXTENSIONS, SUBSTITUTION, check_jars, check_pyspark
 from airflow_snowpack.spark.errors import SparkUnavailable
 from airflow_snowpack.spark.java import find_java
 from airflow_snowpack.spark.jvm import JvmLog, start_jvm
@@ -69,7 +70,14 @@ def local_session(config: SparkConfig) -> SparkSession:
             _running = _adopt(config) or _start(config)
         else:
             _check_same(config.launch_conf(), _running.launch_conf)
-        return _session_of(_running, config.session_conf())
+        session = _session_of(_running, config.session_conf())
+    return without_substitution(session)  # each time: it may be the session of the caller's own code, which can change it
+
+
+def without_substitution(session: SparkSession) -> SparkSession:
+    """Return the session after its substitution of variables was turned off, before it runs text that others wrote."""
+    session.conf.set(SUBSTITUTION, "false")
+    return session
 
 
 def check_local(config: SparkConfig) -> None:

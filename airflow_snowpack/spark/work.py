@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import uuid4
 
 from airflow_snowpack.recurring import Recurring
+from airflow_snowpack.redaction import without_environment
 from airflow_snowpack.spark.errors import JavaCause, SparkDied, SparkFailed, SparkInterrupted
 from airflow_snowpack.spark.jvm import has_ended, why_gone
 
@@ -168,18 +169,19 @@ def java_causes(error: BaseException) -> tuple[JavaCause, ...]:
 
 
 def translate(error: BaseException) -> SparkFailed:
-    """The same failure with the whole chain of causes as its message; a lost connection to the JVM includes why the JVM ended."""
+    """The same failure with the whole chain of causes as its message, without the secrets of this process's environment; a lost
+    connection to the JVM includes why the JVM ended."""
     if _is_lost(error):
         return SparkDied(why_gone(error))
     causes = _safe_causes(error)
     if not causes:
-        return SparkFailed(f"{type(error).__name__}: {error}")
+        return SparkFailed(without_environment(f"{type(error).__name__}: {error}"))
     # Spark wraps an exception in others that repeat its message.
     messages: list[str] = []
     for cause in causes:
         if not messages or cause.message not in messages[-1]:
             messages.append(str(cause))
-    return SparkFailed("; caused by ".join(messages), causes)
+    return SparkFailed(without_environment("; caused by ".join(messages)), causes)
 
 
 def _is_lost(error: BaseException) -> bool:

@@ -1,7 +1,13 @@
 from .audit import Actor as Actor, AuditEntry as AuditEntry, AuditTrail as AuditTrail, write_audit as write_audit
 from .clock_and_ids import Clock as Clock, IdMaker as IdMaker, new_id as new_id, utc_now as utc_now
 from .deadlines import Deadlines as Deadlines
-from .dialect import insert as insert, row_mapper as row_mapper, storable as storable, upsert as upsert
+from .dialect import (
+    insert as insert,
+    row_mapper as row_mapper,
+    storable as storable,
+    storable_error as storable_error,
+    upsert as upsert,
+)
 from .errors import (
     InvalidCursor as InvalidCursor,
     PoolerRefusesTransactions as PoolerRefusesTransactions,

@@ -33,7 +33,7 @@ class Actor:
     """The user that requests a change, for the audit trail.
 
     :param name: the user's name, as the API or the operating system knows it.
-    :param via: where the request came in: ``api``, ``page``, ``cli``, or ``task`` for a task of Airflow.
+    :param via: where the request came in: ``api``, ``page``, ``cli``, or ``task`` for a task of Airflow, ``job`` for a job.
     """
 
     name: str

@@ -18,6 +18,8 @@ from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.functions import FunctionElement
 
+from airflow_snowpack.redaction import without_environment
+
 T = TypeVar("T")
 Get = Callable[[Any], Any]
 
@@ -53,6 +55,11 @@ def storable(text: str) -> str:
     well: nothing that is stored has such a character, so nothing is found.
     """
     return text.replace("\x00", "\N{REPLACEMENT CHARACTER}").encode("utf-8", "replace").decode("utf-8")
+
+
+def storable_error(text: str) -> str:
+    """The text of an error as it is stored: :func:`storable`, and without the secrets of the process's environment."""
+    return storable(without_environment(text))
 
 
 def insert(table: sa.Table) -> postgresql.Insert:

@@ -8,7 +8,7 @@ import sqlalchemy as sa
 
 from airflow_snowpack.store.dialect import UtcDateTime
 
-REVISION = "0019_plans_of_jobs"
+REVISION = "0021_quarantine"
 """The newest migration; a test compares it with what Alembic finds."""
 
 metadata = sa.MetaData(

@@ -17,7 +17,9 @@ STYLES = {
     RemovalState.APPROVED: "cyan",
     RemovalState.REJECTED: "dim",
     RemovalState.DELETING: "cyan",
+    RemovalState.QUARANTINED: "yellow",
     RemovalState.DELETED: "green",
+    RemovalState.RESTORED: "green",
     RemovalState.EXPIRED: "dim",
     RemovalState.FAILED: "bold red",
 }
@@ -48,6 +50,9 @@ class RemovalShape(Shape):
     deleted: Annotated[int, From("deleted_count")] = Field(description="How many items are deleted.")
     gone: Annotated[int, From("gone_count")] = Field(description="How many no longer existed.")
     left_out: Annotated[int, From("left_out_count")] = Field(description="How many are needed now, and were left out.")
+    quarantined: Annotated[int, From("quarantined_count")] = Field(description="How many files are in quarantine.")
+    restored: Annotated[int, From("restored_count")] = Field(description="How many files were restored.")
+    quarantined_until: Moment = Field(description="From when the files in quarantine are deleted for good; null: there are none.")
     error: str | None = Field(description="Why it expired or failed, or why its last attempt ended early.")
 
 
@@ -65,7 +70,7 @@ class RemovalItemShape(Shape):
     bytes: int | None
     at: Moment = Field(description="When the file was last modified, or the snapshot committed.")
     outcome: ItemOutcome | None = Field(description="Null until the removal is run. `started`: an attempt began to delete it.")
-    reason: str | None = Field(description="Why it was left out.")
+    reason: str | None = Field(description="Why it was left out, or could not be restored.")
 
 
 class RemovalItemsShape(Shape):
@@ -94,6 +99,8 @@ REMOVALS: Listing[Removal] = Listing(
         Column("decided by", "decided_by"),
         Column("deleted", "deleted_count"),
         Column("left out", "left_out_count"),
+        Column("in quarantine", lambda removal: removal.quarantined_count or None),
+        Column("until", "quarantined_until"),
     ),
 )
 

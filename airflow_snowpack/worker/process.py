@@ -111,18 +111,18 @@ def engines(installation: Installation, spark: Spark) -> Callable[[], Engine]:
 
     :raises SparkUnavailable, CatalogUnreachable: this machine could run none.
     """
-    from airflow_snowpack.inventory import stored_locations
+    from airflow_snowpack.inventory import stored_footprints
     from airflow_snowpack.maintenance import SparkEngine
 
     connections = ExitStack()
-    locations = partial(stored_locations, installation.store)
+    footprints = partial(stored_footprints, installation.store)
 
     def connect() -> Catalog:
         return connections.enter_context(closing(spark.catalog.load()))
 
     def make() -> Engine:
         connections.close()
-        return SparkEngine(spark.sessions, connect, locations=locations, removals=installation.removals)
+        return SparkEngine(spark.sessions, connect, footprints=footprints, removals=installation.removals)
 
     spark.check()
     connect()

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from airflow_snowpack.api import Services, User
+from airflow_snowpack.api.auth import any_dag
 from airflow_snowpack.api.services import LOCK_WAIT
 from airflow_snowpack.iceberg import CatalogConfig, TableName
 from airflow_snowpack.installation import Installation
@@ -27,7 +28,7 @@ from airflow_snowpack.store import Actor, Store, open_store, utc_now
 from airflow_snowpack.store.signs_of_life import Role, SignOfLife
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from fastapi import FastAPI, Request
     from pyiceberg.catalog import Catalog
@@ -84,8 +85,8 @@ class SomebodyIs:
 
     probes_are_open = True
 
-    def __init__(self, name: str = "vera", *, may_edit: bool = True) -> None:
-        self.user: User | None = User(name, may_edit)
+    def __init__(self, name: str = "vera", *, may_edit: bool = True, may_start: Callable[[str], bool] = any_dag) -> None:
+        self.user: User | None = User(name, may_edit, may_start)
 
     async def authenticate(self, request: Request) -> User:
         from airflow_snowpack.api import NotAuthenticated

@@ -68,6 +68,7 @@ PROMISES = (
             "integration/builds/test_cluster_builds_on_spark.py",
             "integration/interim/test_reduction_killed_on_spark.py",
             "integration/interim/test_rows_contract_on_spark.py",
+            "integration/maintenance/test_conditions_on_spark.py",
             "integration/maintenance/test_conflicts.py",
             "integration/maintenance/test_interrupting.py",
             "integration/maintenance/test_rows_of_the_zoo.py",
@@ -99,7 +100,9 @@ PROMISES = (
             "integration/interim/test_interim_drops.py",
             "integration/interim/test_interim_ownership.py",
             "integration/interim/test_registry_conformance.py",
+            "integration/maintenance/test_files_of_other_tables.py",
             "integration/maintenance/test_orphans.py",
+            "integration/maintenance/test_quarantine.py",
         ),
     ),
     Promise(

@@ -25,6 +25,7 @@ class FakeRestCatalog:
 
     :ivar tables: by namespace; a namespace of several levels needs its parents.
     :ivar commits: how many a table has got; each has a metadata file of its own.
+    :ivar properties: of every table, and ``config`` what the server returns beside it.
     :ivar forbidden: namespaces whose tables are refused.
     :ivar answer: how all requests are answered.
     :ivar fail_after: so many requests are answered, and the ones after them as in an outage.
@@ -34,6 +35,8 @@ class FakeRestCatalog:
         self.tables: dict[tuple[str, ...], list[str]] = {}
         self.forbidden: set[tuple[str, ...]] = set()
         self.commits: dict[str, int] = {}
+        self.properties: dict[str, str] = {}
+        self.config: dict[str, str] = {}
         self.answer = "well"
         self.fail_after: int | None = None
         self.requests: list[str] = []
@@ -74,6 +77,7 @@ class FakeRestCatalog:
             "format-version": 2,
             "table-uuid": "9c12d441-03fe-4693-9a96-a0705ddf69c1",
             "location": "file:///nowhere",
+            "properties": self.properties,
             "last-sequence-number": 0,
             "last-updated-ms": 0,
             "last-column-id": 1,
@@ -88,7 +92,7 @@ class FakeRestCatalog:
             "sort-orders": [{"order-id": 0, "fields": []}],
         }
         file = f"{self.commits.get(table, 0):05}-9c12d441-03fe-4693-9a96-a0705ddf69c1.metadata.json"
-        return 200, {"metadata-location": f"file:///nowhere/{table}/{file}", "metadata": metadata, "config": {}}
+        return 200, {"metadata-location": f"file:///nowhere/{table}/{file}", "metadata": metadata, "config": self.config}
 
 
 def error(kind: str) -> dict[str, Any]:

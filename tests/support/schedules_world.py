@@ -150,7 +150,7 @@ def make_schedules(world: World) -> Made:
 
 def register_runs(world: World) -> RegisteredRuns:
     """One that comes each morning, and one that only somebody starts."""
-    runs = world.services.registered_runs(Actor("jana", "cli"))
+    runs = world.services.installation.registered_runs(Actor("jana", "cli"))
     conf = {"table": "analytics.page_views", "days": 7}
     features = RegisteredRun("features", "make_features", conf, "0 8 * * *", "Europe/Berlin", "FULL", description="each morning")
     runs.register(features)

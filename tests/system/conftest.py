@@ -105,6 +105,7 @@ class AirflowHome:
             "CORE__DAGS_FOLDER": str(self.dags),
             "CORE__EXECUTOR": "LocalExecutor",
             "CORE__PARALLELISM": "8",  # a task that waits for its test keeps no other from running
+            "CORE__AUTH_MANAGER": "limited_auth_manager.LimitedAuthManager",
             "CORE__SIMPLE_AUTH_MANAGER_ALL_ADMINS": "False",
             "CORE__SIMPLE_AUTH_MANAGER_USERS": ",".join(f"{name}:{role}" for name, role in USERS.items()),
             "CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE": str(passwords),
@@ -133,6 +134,8 @@ class AirflowHome:
         }
         chosen = defaults | dict(settings or {})
         self.environment = inherited | made | {f"AIRFLOW__{key}": value for key, value in chosen.items()}
+        paths = (str(REPOSITORY / "tests" / "support"), self.environment.get("PYTHONPATH"))
+        self.environment["PYTHONPATH"] = os.pathsep.join(path for path in paths if path)
 
     def run(self, *arguments: str, timeout_s: float = PATIENCE_S) -> str:
         """Run an ``airflow`` command to its end; gives what it printed."""

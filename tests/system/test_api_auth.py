@@ -15,6 +15,7 @@ import jwt
 import pyarrow as pa
 import pytest
 from bounded import PATIENCE_S
+from route_permissions import START, route_permissions
 from scripted_engine import eventually
 
 from airflow_snowpack.api import TokenAuth, build_app
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
     from tests.system.conftest import RunningAirflow
 
 READERS, EDITORS = ("vic", "uma"), ("olga", "admin")
+ADMINS_ONLY = "payroll"
+"""The DAG that :mod:`limited_auth_manager` lets admins alone trigger; importing that loads Airflow."""
+
 SAFE = {"GET", "HEAD"}
 # For the batches, so that an editor's calls find nothing to change.
 NOTHING = {"table": "nobody.nothing"}
@@ -126,6 +130,37 @@ def may_read(route: Route, status: int) -> bool:
 def served(route: Route, status: int) -> bool:
     """Neither turned away nor broken; an installation that has not listed its catalog yet is not ready."""
     return status not in (401, 403) and (status < 500 or route.path.endswith("/readyz"))
+
+
+def test_what_starts_a_dag_needs_airflows_permission_to_trigger_it(callers: dict[str, Caller]) -> None:
+    """The routes are those of the table in docs/security.md; each is asked about a DAG that only an admin may trigger."""
+    trigger = {"trigger": {"every": "4h"}}
+    bodies = {
+        "/schedules": {"name": "pay_2", "dag_id": ADMINS_ONLY, **trigger},
+        "/schedules/{name}": {"dag_id": ADMINS_ONLY, **trigger},
+        "/runs": {"name": "pay_run_2", "dag_id": ADMINS_ONLY},
+        "/runs/{run}": {"dag_id": ADMINS_ONLY},
+    }
+    names = {"name": "pay", "run": "pay_run"}
+    starting = [each for each in route_permissions() if each.permission == START]
+
+    def ask(name: str, method: str, path: str, body: Any = None) -> int:
+        place = "/snowpack" + re.sub(r"{(\w+)}", lambda part: names[part[1]], path)
+        return callers[name].by_header(Route(method, place), json=body or {}).status_code
+
+    assert ask("admin", "POST", "/schedules", {"name": "pay", "dag_id": ADMINS_ONLY, **trigger}) == 201
+    assert ask("admin", "POST", "/runs", {"name": "pay_run", "dag_id": ADMINS_ONLY, "enabled": False}) == 201
+    try:
+        assert len(starting) == 8
+        found = {each: ask("olga", each.method, each.path, bodies.get(each.path)) for each in starting}
+        assert set(found.values()) == {403}, found
+        found = {each: ask("admin", each.method, each.path, bodies.get(each.path)) for each in starting}
+        assert set(found.values()) <= {200, 201, 202}, found
+        assert ask("olga", "POST", "/schedules", {"name": "pay_3", "dag_id": "not_payroll", **trigger}) == 201
+        assert ask("olga", "PUT", "/schedules/pay_3", {"dag_id": ADMINS_ONLY, **trigger}) == 403
+    finally:
+        for path in ("/schedules/pay", "/schedules/pay_2", "/schedules/pay_3", "/runs/pay_run", "/runs/pay_run_2"):
+            assert ask("olga", "DELETE", path) == 204, "what only stops a DAG needs no more than the permission to change"
 
 
 def test_nobody_learns_anything_from_any_route(callers: dict[str, Caller]) -> None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import doctest
 import logging
+import os
 
 import pytest
 
 from airflow_snowpack import redaction
-from airflow_snowpack.redaction import public_address, redacted
+from airflow_snowpack.redaction import public_address, redacted, without_environment
 
 pytestmark = pytest.mark.one_database
 SECRETS = ("hunter22", "tok-en", "n3xt")
@@ -52,8 +53,54 @@ def test_a_message_is_shown_without_known_secrets_and_without_those_in_addresses
     assert redacted(message, ["hunter22", "id:hunter22", None, "", "no"]) == shown
 
 
-def test_the_examples_of_the_module_are_true() -> None:
-    assert doctest.testmod(redaction) == doctest.TestResults(0, 2)
+@pytest.mark.parametrize(
+    ("name", "value", "secret"),
+    [
+        ("AIRFLOW_CONN_CRM", "postgres://crm:h%40nter22@db:5432/crm?sslpassword=tok-en-n3xt", "h@nter22"),
+        ("AIRFLOW_CONN_CRM", "postgres://crm:h%40nter22@db:5432/crm?sslpassword=tok-en-n3xt", "h%40nter22"),
+        ("AIRFLOW_CONN_CRM", "postgres://crm:h%40nter22@db:5432/crm?sslpassword=tok-en-n3xt", "tok-en-n3xt"),
+        ("AIRFLOW_CONN_CRM", '{"password": "hunter22", "extra": {"a": [{"api_key": "n3xt-n3xt"}]}}', "hunter22"),
+        ("AIRFLOW_CONN_CRM", '{"password": "hunter22", "extra": {"a": [{"api_key": "n3xt-n3xt"}]}}', "n3xt-n3xt"),
+        ("AIRFLOW_CONN_CRM", '{"conn_type": "http", "extra": "{\\"client_secret\\": \\"a\\\\nb-n3xt\\"}"}', "a\nb-n3xt"),
+        ("AIRFLOW_CONN_CRM", "http://host/?__extra__=%7B%22token%22%3A+%22tok-en-n3xt%22%7D", "tok-en-n3xt"),
+        ("AIRFLOW__DATABASE__SQL_ALCHEMY_CONN", "postgresql+psycopg2://airflow:hunter22@db/airflow", "hunter22"),
+        ("AIRFLOW__CORE__FERNET_KEY", "8Xx_fernet-key=", "8Xx_fernet-key="),
+        ("AWS_SECRET_ACCESS_KEY", "/wJalr/XUtn", "/wJalr/XUtn"),
+        ("AWS_ACCESS_KEY_ID", "AKIAIOSFODNN7", "AKIAIOSFODNN7"),
+        ("db_pwd", "1234567890", "1234567890"),
+        ("SNOWFLAKE_PASSWORD", 'a"quoted"one', 'a\\"quoted\\"one'),
+    ],
+)  # fmt: skip
+def test_a_message_is_shown_without_the_secrets_of_the_environment(
+    monkeypatch: pytest.MonkeyPatch, name: str, value: str, secret: str
+) -> None:
+    monkeypatch.setenv(name, value)
+    assert without_environment(f"cannot resolve {secret}: {value}") == "cannot resolve ***: ***"
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("HOME", "/home/me/lake"),
+        ("AWS_REGION", "eu-central-1"),
+        ("AWS_ENDPOINT_URL", "http://minio:9000"),
+        ("AIRFLOW__DATABASE__SQL_ALCHEMY_CONN", "sqlite:////home/me/airflow.db"),
+        ("AIRFLOW__SNOWPACK__SPARK_CONN_ID", "spark_default"),
+        ("AIRFLOW__CORE__AUTH_MANAGER", "airflow.api_fastapi.SimpleAuthManager"),
+        ("TOKEN_LIFETIME", "86400"),
+        ("CRM_PASSWORD", "short"),
+        ("CRM_PASSWORD_FILE", "/run/secrets/crm"),
+        ("CRM_PASSWORD", ""),
+    ],
+)  # fmt: skip
+def test_what_is_no_secret_of_the_environment_stays(monkeypatch: pytest.MonkeyPatch, name: str, value: str) -> None:
+    monkeypatch.setenv(name, value)
+    assert without_environment(f"cannot resolve {value}") == f"cannot resolve {value}"
+
+
+def test_the_examples_of_the_module_are_true(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "environ", {})  # one of them sets a variable
+    assert doctest.testmod(redaction) == doctest.TestResults(0, 4)
 
 
 def test_no_error_or_log_line_of_a_store_repeats_its_password_or_a_part_of_its_query(caplog: pytest.LogCaptureFixture) -> None:

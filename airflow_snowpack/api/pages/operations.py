@@ -58,6 +58,8 @@ WORDS = {
     "forget_image": "forgot",
     "approve_removal": "approved",
     "reject_removal": "rejected",
+    "restore_removal": "restored files of",
+    "purge_removal": "deleted files in quarantine of",
 }
 
 router = APIRouter(route_class=PageRoute)

@@ -21,7 +21,9 @@ TONES = {
     RemovalState.APPROVED: "pending",
     RemovalState.REJECTED: "cancelled",
     RemovalState.DELETING: "running",
+    RemovalState.QUARANTINED: "conflict",
     RemovalState.DELETED: "succeeded",
+    RemovalState.RESTORED: "succeeded",
     RemovalState.EXPIRED: "cancelled",
     RemovalState.FAILED: "failed",
 }
@@ -30,6 +32,8 @@ OUTCOMES = {
     ItemOutcome.DELETED: "succeeded",
     ItemOutcome.GONE: "cancelled",
     ItemOutcome.LEFT_OUT: "conflict",
+    ItemOutcome.QUARANTINED: "pending",
+    ItemOutcome.RESTORED: "succeeded",
 }
 
 router = APIRouter(route_class=PageRoute)

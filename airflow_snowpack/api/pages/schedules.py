@@ -130,6 +130,7 @@ def schedule(page: Here, name: ScheduleName) -> HTMLResponse:
         "schedule.html",
         f"Schedule {name}",
         explanation=explanation,
+        may_start=page.user.may_edit and page.user.may_start(explanation.stored.dag_id),
         schedule=explanation.stored.read,
         steps=progress(explanation.trigger),
         rules=rules(explanation),

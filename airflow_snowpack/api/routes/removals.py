@@ -1,4 +1,4 @@
-"""Removals: list and download what would be deleted, approve or reject it, and run it."""
+"""Removals: list and download what would be deleted, approve or reject it, run it, and restore files from quarantine."""
 
 import csv
 import io
@@ -10,14 +10,14 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import JSONResponse, StreamingResponse
 
 from airflow_snowpack.api.openapi import created, documented
-from airflow_snowpack.api.parameters import DOTTED, Limit, NextPage, checked_name, text_parameter
+from airflow_snowpack.api.parameters import DOTTED, Limit, NamedTable, NextPage, checked_name, text_parameter
 from airflow_snowpack.api.routing import Strict, link_to
-from airflow_snowpack.api.services import Acting, Open
+from airflow_snowpack.api.services import Acting, Open, Services
 from airflow_snowpack.maintenance.removals.errors import RemovalNotFound
 from airflow_snowpack.maintenance.removals.model import RemovalItem, RemovalState
 from airflow_snowpack.maintenance.removals.records import Removals
-from airflow_snowpack.maintenance.removals.request import request_of
-from airflow_snowpack.maintenance.submit import refuse_if_draining
+from airflow_snowpack.maintenance.removals.request import request_of, restore_request, restore_table_request
+from airflow_snowpack.maintenance.submit import MaintenanceRequest, refuse_if_draining
 from airflow_snowpack.wire.job import JobShape
 from airflow_snowpack.wire.listing import cut
 from airflow_snowpack.wire.removal import ITEMS, REMOVAL_ID, REMOVALS, RemovalItemsShape, RemovalShape, RemovalsShape
@@ -32,6 +32,7 @@ router = APIRouter(route_class=Strict, tags=["removals"])
 
 RemovalId = Annotated[str, checked_name("removal_id", ID_FORM, ID_LENGTH, REMOVAL_ID, RemovalNotFound)]
 Comment = Annotated[str | None, text_parameter("For the record.")]
+Files = Annotated[list[str] | None, Query(description="The path of a file; repeat it for several. Without one: all files.")]
 DOWNLOAD = documented("download_removal", "Download the list of a removal as CSV", None, 404)
 DOWNLOAD["responses"][200]["content"] = {"text/csv": {"schema": {"type": "string"}}}
 
@@ -100,7 +101,32 @@ def reject(removal_id: RemovalId, actor: Acting, services: Open, comment: Commen
 def run(request: Request, removal_id: RemovalId, actor: Acting, services: Open) -> JSONResponse:
     """Locks the table and adds the job that deletes the list to the queue."""
     refuse_if_draining(services.jobs)
-    asked = request_of(services.installation.removals.get(removal_id))
+    return _submitted(request, services, request_of(services.installation.removals.get(removal_id)), actor)
+
+
+@router.post(
+    "/removals/{removal_id:name}/restore",
+    **documented("restore_removal", "Restore files from quarantine", JobShape, 400, 404, 409, status=202, headers=created("job")),
+)
+def restore(request: Request, removal_id: RemovalId, actor: Acting, services: Open, file: Files = None) -> JSONResponse:
+    """Locks the table and adds the job that restores the files to the queue. Nothing is overwritten."""
+    refuse_if_draining(services.jobs)
+    return _submitted(request, services, restore_request(services.installation.removals.get(removal_id), file or ()), actor)
+
+
+@router.post(
+    "/tables/{database:name}/{table:name}/restore",
+    **documented(
+        "restore_table", "Restore all files of a table from quarantine", JobShape, 400, 409, status=202, headers=created("job")
+    ),
+)
+def restore_table(request: Request, name: NamedTable, actor: Acting, services: Open, file: Files = None) -> JSONResponse:
+    """Also of a table that is damaged or was dropped. Locks the table and adds the job that restores the files to the queue."""
+    refuse_if_draining(services.jobs)
+    return _submitted(request, services, restore_table_request(services.installation.removals, name, file or ()), actor)
+
+
+def _submitted(request: Request, services: Services, asked: MaintenanceRequest, actor: Acting) -> JSONResponse:
     job = services.jobs.submit(asked.table, asked.actions, options=asked.options, actor=actor)
     return JSONResponse(JobShape.encode(job), 202, {"Location": link_to(request, f"/jobs/{job.job_id}")})
 

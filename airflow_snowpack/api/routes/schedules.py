@@ -20,7 +20,7 @@ from airflow_snowpack.api.parameters import (
 )
 from airflow_snowpack.api.problems import InvalidRequest
 from airflow_snowpack.api.routing import Strict, link_to
-from airflow_snowpack.api.services import Acting, Open
+from airflow_snowpack.api.services import Acting, Open, Starting
 from airflow_snowpack.iceberg.names import LEVEL
 from airflow_snowpack.scheduling import (
     EventLog,
@@ -93,7 +93,7 @@ def list_schedules(
         "create_schedule", "Create a schedule", ScheduleShape, 409, status=201, headers=created("schedule"), body=ScheduleBody
     ),
 )
-def create(request: Request, actor: Acting, services: Open, sent: RawBody) -> JSONResponse:
+def create(request: Request, actor: Starting, services: Open, sent: RawBody) -> JSONResponse:
     """Suspended unless `enabled` is set. Events before its creation do not count."""
     stored = services.schedules(actor).create(_parse(Schedule, sent))
     return JSONResponse(ScheduleShape.encode(stored), 201, {"Location": link_to(request, f"/schedules/{stored.name}")})
@@ -106,7 +106,7 @@ def get(name: ScheduleName, services: Open) -> JSONResponse:
 
 
 @router.put("/schedules/{name}", **documented("update_schedule", "Change a schedule", ScheduleShape, 404, 409, body=ScheduleBody))
-def update(name: ScheduleName, actor: Acting, services: Open, sent: RawBody) -> JSONResponse:
+def update(name: ScheduleName, actor: Starting, services: Open, sent: RawBody) -> JSONResponse:
     """Changes everything but `enabled`. Its pending runs are discarded, and counting starts from zero."""
     return JSONResponse(ScheduleShape.encode(services.schedules(actor).update(_parse(Schedule, sent, name))))
 
@@ -125,7 +125,7 @@ def suspend(name: ScheduleName, actor: Acting, services: Open) -> JSONResponse:
 
 
 @router.post("/schedules/{name}/resume", **documented("resume_schedule", "Resume a schedule", ScheduleShape, 404, 409))
-def resume(name: ScheduleName, actor: Acting, services: Open) -> JSONResponse:
+def resume(name: ScheduleName, actor: Starting, services: Open) -> JSONResponse:
     """Events count from now on. A repetition changes nothing."""
     return JSONResponse(ScheduleShape.encode(services.schedules(actor).resume(name)))
 
@@ -133,7 +133,7 @@ def resume(name: ScheduleName, actor: Acting, services: Open) -> JSONResponse:
 @router.post(
     "/schedules/{name}/run", **documented("run_schedule", "Run a schedule's DAG now", PendingShape, 404, 409, status=202)
 )
-def run(name: ScheduleName, actor: Acting, services: Open) -> JSONResponse:
+def run(name: ScheduleName, actor: Starting, services: Open) -> JSONResponse:
     """Ignores its trigger and its constraints, also while it is suspended. Its pending runs stay."""
     return JSONResponse(PendingShape.encode(run_now(services.schedules(actor), name)), 202)
 
@@ -178,7 +178,7 @@ def list_runs(
         "register_run", "Register a run", RegisteredRunShape, 409, status=201, headers=created("registered run"), body=RunBody
     ),
 )
-def register_run(request: Request, actor: Acting, services: Open, sent: RawBody) -> JSONResponse:
+def register_run(request: Request, actor: Starting, services: Open, sent: RawBody) -> JSONResponse:
     """Enabled unless `enabled` is false. A run with a cron is a schedule of the same name."""
     stored = services.registered_runs(actor).register(_parse(RegisteredRun, sent))
     return JSONResponse(RegisteredRunShape.encode(stored), 201, {"Location": link_to(request, f"/runs/{stored.name}")})
@@ -191,7 +191,7 @@ def get_run(run: RunName, services: Open) -> JSONResponse:
 
 
 @runs.put("/runs/{run:name}", **documented("upsert_run", "Register or change a run", RegisteredRunShape, 404, 409, body=RunBody))
-def upsert_run(run: RunName, actor: Acting, services: Open, sent: RawBody) -> JSONResponse:
+def upsert_run(run: RunName, actor: Starting, services: Open, sent: RawBody) -> JSONResponse:
     """The same definition changes nothing. A change discards its pending runs."""
     stored, _ = services.registered_runs(actor).upsert(_parse(RegisteredRun, sent, run))
     return JSONResponse(RegisteredRunShape.encode(stored))
@@ -205,7 +205,7 @@ def unregister_run(run: RunName, actor: Acting, services: Open) -> Response:
 
 
 @runs.post("/runs/{run:name}/enable", **documented("enable_run", "Enable a run's cron", RegisteredRunShape, 404))
-def enable_run(run: RunName, actor: Acting, services: Open) -> JSONResponse:
+def enable_run(run: RunName, actor: Starting, services: Open) -> JSONResponse:
     """Its ticks count from now on. A repetition changes nothing."""
     return JSONResponse(RegisteredRunShape.encode(services.registered_runs(actor).enable(run)))
 
@@ -221,7 +221,7 @@ START["openapi_extra"]["requestBody"]["required"] = False
 
 
 @runs.post("/runs/{run:name}/run", **START)
-def start_run(run: RunName, actor: Acting, services: Open, sent: RawBody) -> JSONResponse:
+def start_run(run: RunName, actor: Starting, services: Open, sent: RawBody) -> JSONResponse:
     """Also while it is disabled. The values of the request override the registered ones."""
     given = parse_body(StartBody, sent or b"{}")
     return JSONResponse(
@@ -275,10 +275,7 @@ def _parse(kind: type[Definition], body: bytes, name: str | None = None) -> Defi
     :raises InvalidRequest: the body is not valid JSON.
     :raises InvalidSchedule, InvalidRun: it is not a definition, or has another name.
     """
-    try:
-        definition = kind.from_json(_read_json(body, name))
-    except RecursionError:
-        raise InvalidRequest.at("body", "its values are nested too deeply") from None
+    definition = kind.from_json(_read_json(body, name))
     if name is not None and definition.name != name:
         invalid, noun = (InvalidSchedule, "schedule") if kind is Schedule else (InvalidRun, "run")
         raise invalid("name", definition.name, f"the path has {name!r}; a {noun} cannot be renamed")

@@ -43,7 +43,7 @@ from airflow_snowpack.builds.registry.model import (
     run_from,
 )
 from airflow_snowpack.builds.storage import Storage
-from airflow_snowpack.store import IdMaker, Leases, Store, new_id, repeatable, storable
+from airflow_snowpack.store import IdMaker, Leases, Store, new_id, repeatable, storable, storable_error
 from airflow_snowpack.store.dialect import insert
 from airflow_snowpack.store.paging import Keyset, Page
 from airflow_snowpack.store.tables.builds import build_datasets, build_publications, build_runs
@@ -296,7 +296,7 @@ def fenced(handle: RunHandle) -> sa.ColumnElement[bool]:
 def ended(status: RunStatus, now: datetime, error: str | None = None) -> dict[str, Any]:
     """Return what the end of a run writes: no lease, and work for cleanup."""
     freed = {"visible_at": now, "claimed_at": None, "claimed_by": None, "attempt_id": None}
-    reason = None if error is None else storable(error)
+    reason = None if error is None else storable_error(error)
     return {"status": status.value, "finished_at": now, "error": reason, "cleanup_at": now, **freed}
 
 

@@ -33,7 +33,8 @@ from airflow_snowpack.builds.model import Sharding
 from airflow_snowpack.builds.sharding import BUCKETS, Placing, bucket_of, key_type_of
 from airflow_snowpack.builds.storage import Storage
 from airflow_snowpack.builds.write.attempt import AttemptPlace, ShardPlan, check_key, write_attempt
-from airflow_snowpack.spark import SparkFailed, SparkWork
+from airflow_snowpack.literal import check_literal
+from airflow_snowpack.spark import SparkFailed, SparkWork, without_substitution
 from airflow_snowpack.spark.plan_tables import tables_read
 from airflow_snowpack.spark.session import spare_archives
 
@@ -75,8 +76,12 @@ class SparkSource:
 
     @classmethod
     def sql(cls, session: SparkSession, query: str) -> SparkSource:
-        """Read the result of a query."""
-        return cls(session.sql(query), ({"sql": query},))
+        """Read the result of a query.
+
+        :raises InvalidBuild: it has a variable for Spark to substitute.
+        """
+        _check_sql("sql", query)
+        return cls(without_substitution(session).sql(query), ({"sql": query},))
 
     def count_keys(self, key: str, interrupt: Interrupt) -> np.ndarray:
         """Count the distinct keys by bucket, in a pass over the input; nulls are not counted, as writing refuses them."""
@@ -163,7 +168,8 @@ def _current_snapshot(session: SparkSession, name: TableName) -> int | None:
 def _placed(df: DataFrame, sharding: Sharding, schema: pa.Schema, key_column: str) -> DataFrame:
     """Add the column of shard ids; only the column that decides about them travels to Python and back.
 
-    :raises InvalidBuild: the sharding names a column that does not exist, or its expression is not valid.
+    :raises InvalidBuild: the sharding names a column that does not exist, or its expression is not valid or has a variable for
+        Spark to substitute.
     """
     from pyspark.errors import AnalysisException, ParseException
     from pyspark.sql.functions import expr
@@ -172,6 +178,8 @@ def _placed(df: DataFrame, sharding: Sharding, schema: pa.Schema, key_column: st
 
     if sharding.column is not None and sharding.column not in df.columns:
         raise InvalidBuild("column", sharding.column, f"it must be one of the columns {', '.join(df.columns)}")
+    if sharding.sql is not None:
+        _check_sql("sharding", sharding.sql)
     placing = Placing(sharding, key_type_of(key_column, schema.field(key_column).type))
     # The type stubs require the kind of function; Spark infers it from the function, and warns if it is passed.
     shards: Any = arrow_udf(SparkPlacing(placing).shards, IntegerType())  # type: ignore[call-overload]  # pyspark types no Arrow functions
@@ -179,6 +187,13 @@ def _placed(df: DataFrame, sharding: Sharding, schema: pa.Schema, key_column: st
         return df.withColumn(SHARD, shards(expr(sharding.sql) if sharding.sql is not None else df[sharding.column or key_column]))
     except (AnalysisException, ParseException) as error:
         raise InvalidBuild("sharding", sharding.sql or sharding.column, str(error).partition("\n")[0]) from error
+
+
+def _check_sql(name: str, text: str) -> None:
+    try:
+        check_literal(text)
+    except ValueError as problem:
+        raise InvalidBuild(name, text, f"it {problem}") from None
 
 
 def _run(work: SparkWork, df: DataFrame, action: Callable[[], T]) -> T:

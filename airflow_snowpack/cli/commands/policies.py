@@ -29,6 +29,7 @@ PAGE = 1000
 def explain(args: Namespace) -> ExitCode | None:
     """``policies explain``"""
     from airflow_snowpack.iceberg import CatalogUnreachable, TableUnreadable, load_table
+    from airflow_snowpack.iceberg.table_properties import owner_properties
     from airflow_snowpack.maintenance.policies import TableFacts, lint, values_of
     from airflow_snowpack.wire.policy import VALUES, TablePolicyShape
 
@@ -37,7 +38,7 @@ def explain(args: Namespace) -> ExitCode | None:
         policies, table = _policies(here, args), here.table(args.table)
         try:
             loaded = load_table(here.inventory.catalog(), table)
-            facts = TableFacts(table, loaded.properties, loaded.schema())
+            facts = TableFacts(table, owner_properties(loaded), loaded.schema())
         except (CatalogUnreachable, TableUnreadable) as problem:
             facts, unread = TableFacts(table), problem
     now = datetime.now(UTC)
@@ -135,10 +136,11 @@ def _names(here: CommandContext) -> Iterator[TableName]:
 
 def _read(here: CommandContext, name: TableName) -> TableFacts:
     from airflow_snowpack.iceberg import load_table
+    from airflow_snowpack.iceberg.table_properties import owner_properties
     from airflow_snowpack.maintenance.policies import TableFacts
 
     try:
         loaded = load_table(here.inventory.catalog(), name)
     except SnowpackError as problem:
         return TableFacts(name, problem=str(problem))
-    return TableFacts(name, loaded.properties, loaded.schema())
+    return TableFacts(name, owner_properties(loaded), loaded.schema())

@@ -1,4 +1,4 @@
-"""``airflow snowpack removals``: lists of files and snapshots; list, show, approve, reject and run them."""
+"""``airflow snowpack removals``: lists of files and snapshots; list, show, approve, reject, run and restore them."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from airflow_snowpack.cli.changes import confirm
 from airflow_snowpack.cli.commands.jobs import print_job
 from airflow_snowpack.cli.commands.watch import read_periods, watch_job
 from airflow_snowpack.cli.context import ends_cleanly, open_context
+from airflow_snowpack.cli.errors import UsageProblem
 from airflow_snowpack.cli.output import DATA, filled, is_for_people, print_data, print_one, print_page
 from airflow_snowpack.cli.values import find
-from airflow_snowpack.humanize import SHORT_ID, ago, number, short_id, size
+from airflow_snowpack.humanize import SHORT_ID, ago, number, plural, short_id, size
 from airflow_snowpack.wire.removal import ITEMS, REMOVALS, RemovalShape, state_style
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from airflow_snowpack.exit_code import ExitCode
     from airflow_snowpack.maintenance.removals.model import Removal
     from airflow_snowpack.maintenance.removals.records import Removals
+    from airflow_snowpack.maintenance.submit import MaintenanceRequest
 
 
 @ends_cleanly
@@ -93,13 +95,41 @@ def run(args: Namespace) -> ExitCode | None:
         removal = _find(here, args)
         refuse_if_draining(here.jobs)
         request = request_of(removal)
-        confirm(f"Delete {removal.summary}?", yes=args.yes)
-        job = here.jobs.submit(request.table, request.actions, options=request.options, actor=here.actor)
-        if is_for_people(args.output):
-            print(f"Job {short_id(job.job_id)} deletes {removal.summary}.")
-        if args.wait:
-            return watch_job(args, here, job)
-        print_job(args.output, job)
+        confirm(f"{'Delete' if removal.quarantine is None else 'Move to quarantine:'} {removal.summary}?", yes=args.yes)
+        does = "deletes" if removal.quarantine is None else "moves to quarantine:"
+        return _submit(args, here, request, f"{does} {removal.summary}")
+
+
+@ends_cleanly
+def restore(args: Namespace) -> ExitCode | None:
+    """``removals restore``"""
+    from airflow_snowpack.maintenance.removals.request import restore_request, restore_table_request
+    from airflow_snowpack.maintenance.submit import refuse_if_draining
+
+    read_periods(args)  # before the job is submitted
+    if (args.removal is None) == (args.table is None):
+        raise UsageProblem("Name a removal, or a table with --table, and not both.")
+    with open_context(args) as here:
+        refuse_if_draining(here.jobs)
+        files = args.file or ()
+        if args.table is not None:
+            request = restore_table_request(here.installation.removals, here.table(args.table), files)
+            of = args.table
+        else:
+            removal = _find(here, args)
+            request, of = restore_request(removal, files), f"{removal.table.dotted}, removal {short_id(removal.removal_id)}"
+        what = plural(len(files), "file") if files else "all files in quarantine"
+        confirm(f"Restore {what} of {of}?", yes=args.yes)
+        return _submit(args, here, request, f"restores {what} of {of}")
+
+
+def _submit(args: Namespace, here: CommandContext, request: MaintenanceRequest, does: str) -> ExitCode | None:
+    job = here.jobs.submit(request.table, request.actions, options=request.options, actor=here.actor)
+    if is_for_people(args.output):
+        print(f"Job {short_id(job.job_id)} {does}.")
+    if args.wait:
+        return watch_job(args, here, job)
+    print_job(args.output, job)
     return None
 
 
@@ -114,7 +144,7 @@ def _fields(removal: Removal, now: datetime) -> dict[str, object]:
         "planned": ago(removal.planned_at, now),
         "planned by": removal.planned_by_job,
         "requested by": removal.requested_by,
-        "expires": None if removal.state.is_terminal else ago(removal.expires_at, now),
+        "expires": None if removal.state.is_terminal or removal.quarantined_until else ago(removal.expires_at, now),
         "decided": None if removal.decided_at is None else ago(removal.decided_at, now),
         "decided by": removal.decided_by,
         "comment": removal.comment,
@@ -122,5 +152,8 @@ def _fields(removal: Removal, now: datetime) -> dict[str, object]:
         "deleted": number(removal.deleted_count) if removal.job_id else None,
         "already gone": number(removal.gone_count) if removal.gone_count else None,
         "left out": number(removal.left_out_count) if removal.left_out_count else None,
+        "in quarantine": number(removal.quarantined_count) if removal.quarantined_until else None,
+        "in quarantine until": None if removal.quarantined_until is None else ago(removal.quarantined_until, now),
+        "restored": number(removal.restored_count) if removal.restored_count else None,
         "error": removal.error,
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from airflow_snowpack.cli.changes import confirm
 from airflow_snowpack.cli.context import ends_cleanly, open_context
 from airflow_snowpack.cli.output import DATA, filled, is_for_people, note, print_data, print_one, print_page, print_rows
 from airflow_snowpack.exit_code import ExitCode
@@ -71,6 +72,20 @@ def refresh(args: Namespace) -> None:
     else:
         body = InventoryCountShape.encode(state, age_seconds=seconds_since(state.refreshed_at, now))
         print_one(args.output, body, body)
+
+
+@ends_cleanly
+def forget(args: Namespace) -> None:
+    """``tables forget-catalog``"""
+    from airflow_snowpack.inventory import forget_catalog
+
+    with open_context(args) as here:
+        confirm(f"Forget where the tables of {args.catalog} have their files, and no longer protect these files?", yes=args.yes)
+        tables = forget_catalog(here.installation.store, args.catalog, actor=here.actor)
+    if is_for_people(args.output):
+        print(f"Forgot {plural(tables, 'table')} of {args.catalog}.")
+    else:
+        print_one(args.output, {"catalog": args.catalog, "tables": tables}, {"catalog": args.catalog, "tables": tables})
 
 
 @ends_cleanly

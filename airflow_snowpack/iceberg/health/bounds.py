@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+from airflow_snowpack.iceberg import table_properties
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -13,10 +15,9 @@ if TYPE_CHECKING:
 TARGET_FILE_SIZE = 512 * 1024 * 1024
 MIN_SIZE_SHARE = 0.75
 MAX_SIZE_SHARE = 1.8
-MANIFEST_TARGET_PROPERTY = "commit.manifest.target-size-bytes"
 MANIFEST_TARGET = 8 * 1024**2
-DELETE_TARGET_PROPERTY = "write.delete.target-file-size-bytes"
 DELETE_TARGET = 64 * 1024**2
+"""Iceberg's defaults."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +44,12 @@ class HealthBounds:
         object.__setattr__(self, "min_file_size_bytes", low)
         object.__setattr__(self, "max_file_size_bytes", high)
 
+    @classmethod
+    def of_table(cls, properties: Mapping[str, str]) -> HealthBounds:
+        """Return the bounds of a table without a policy: those of its target size."""
+        target = table_properties.value_of(properties, table_properties.FILE_TARGET, TARGET_FILE_SIZE)
+        return cls(target_file_size_bytes=target)
+
     def removable(self, counts: FileCounts, partitions: int = 1) -> int:
         """Return how many small files would be gone if those of each partition were merged.
 
@@ -67,20 +74,11 @@ def good_sizes(target: int, low: int = 0, high: int = 0) -> tuple[int, int]:
 
 def manifest_target(properties: Mapping[str, str]) -> int:
     """Return the size of a good manifest by the table's property."""
-    return bytes_of(properties, MANIFEST_TARGET_PROPERTY, MANIFEST_TARGET)
+    size: int = table_properties.value_of(properties, table_properties.MANIFEST_TARGET, MANIFEST_TARGET)
+    return size
 
 
-def bytes_of(properties: Mapping[str, str], name: str, default: int) -> int:
-    """Return a size that a table's property sets; Iceberg's default when that is not a positive whole number."""
-    text = properties.get(name, "")
-    return int(text) if _is_size(text) else default
-
-
-def unusable_sizes(properties: Mapping[str, str]) -> dict[str, str]:
-    """Return the properties with a size that is not one, for which the defaults are used."""
-    names = (MANIFEST_TARGET_PROPERTY, DELETE_TARGET_PROPERTY)
-    return {name: properties[name] for name in names if name in properties and not _is_size(properties[name])}
-
-
-def _is_size(text: str) -> bool:
-    return text.isdecimal() and int(text) > 0
+def delete_target(properties: Mapping[str, str]) -> int:
+    """Return the size of a good delete file by the table's property."""
+    size: int = table_properties.value_of(properties, table_properties.DELETE_TARGET, DELETE_TARGET)
+    return size

@@ -28,7 +28,7 @@ from airflow_snowpack.iceberg.health.model import (
 )
 from airflow_snowpack.iceberg.health.numbers import TableNumbers
 
-FORMAT = 2
+FORMAT = 3
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MICROSECOND = timedelta(microseconds=1)
 COUNTS = tuple(field.name for field in fields(FileCounts))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from airflow_snowpack.iceberg.avro_columns import AvroBlocks, read_blocks
-from airflow_snowpack.iceberg.catalog import unreadable_errors
+from airflow_snowpack.iceberg.catalog import check_refs, unreadable_errors
 from airflow_snowpack.iceberg.errors import TableUnreadable
 from airflow_snowpack.iceberg.health.bounds import HealthBounds, manifest_target
 from airflow_snowpack.iceberg.health.counting import DATA_MANIFESTS, DELETE_MANIFESTS, NEWEST, OWN_DELETES, Counting, total
@@ -27,6 +27,7 @@ from airflow_snowpack.iceberg.health.model import (
 from airflow_snowpack.iceberg.health.numbers import TableNumbers, numbers_of_summary
 from airflow_snowpack.iceberg.health.snapshots import read_snapshots
 from airflow_snowpack.iceberg.metadata_reader import partition_label, read_manifest_list
+from airflow_snowpack.iceberg.table_properties import SORT_ORDER, owner_properties
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -44,7 +45,7 @@ READERS = 4
 """How many manifests are fetched from the storage at once, if they have no more than :data:`READ_AHEAD_BYTES` together."""
 READ_AHEAD_BYTES = 16 * 1024**2
 """Compressed; what has been read ahead is in memory decompressed."""
-PROPERTIES = ("snowpack.", "write.", "history.", "commit.", "gc.enabled", "compaction_skip")
+PROPERTIES = ("snowpack.", "write.", "history.", "commit.", "gc.enabled", "compaction_skip", SORT_ORDER)
 NOT_PROPERTIES = "write.metadata.metrics."
 """A wide table may have one of these for each column, and no maintenance depends on them."""
 
@@ -55,12 +56,13 @@ def read_health(
     """Read the health of the table as it was loaded.
 
     :param now: the present moment; it becomes ``read_at``.
-    :param bounds: what counts as small, large and many deletes; ``None`` for the defaults.
+    :param bounds: what counts as small, large and many deletes; ``None`` for the defaults, with the target size of the table.
     :param expired: ids of the snapshots that would expire, to return ``expirable_bytes`` as well; this reads old manifests, too.
-    :raises TableUnreadable: a file that the metadata names is missing or damaged.
+    :raises TableUnreadable: a file that the metadata names is missing or damaged, or the metadata itself is.
     """
+    check_refs(table)
     try:
-        health = _read_health(table, now, bounds or HealthBounds())
+        health = _read_health(table, now, bounds or HealthBounds.of_table(table.properties))
         return health if expired is None else replace(health, expirable_bytes=read_expirable_bytes(table, expired))
     except unreadable_errors() as error:
         raise TableUnreadable(".".join(table.name()), error) from error
@@ -107,7 +109,7 @@ def _read_health(table: Table, now: datetime, bounds: HealthBounds) -> TableHeal
         partitions=_listed(table, worst, partitions, bounds),
         rest=total(partitions[key] for key in others),
         outdated=total(each for key, each in partitions.items() if key[0] != spec_id),
-        properties={name: value for name, value in table.properties.items() if _is_kept(name)},
+        properties={name: value for name, value in owner_properties(table).items() if _is_kept(name)},
         specs={spec.spec_id: _fields(table, spec.spec_id) for spec in table.specs().values()},
         spec_id=spec_id,
     )

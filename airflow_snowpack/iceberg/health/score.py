@@ -4,7 +4,8 @@
     score(health).parts[0].evidence           # '847 of 1,284 data files are below 384 MiB; 835 of them could be merged away'
 
 Each part loses points in proportion to what maintenance would improve, and never because a table is small, empty or was never
-written. Small numbers weigh little: :data:`MANY` files, manifests or snapshots are needed to lose all points of a part.
+written, or has the snapshots that its properties keep. Small numbers weigh little: :data:`MANY` files, manifests or snapshots are
+needed to lose all points of a part.
 """
 
 from __future__ import annotations
@@ -13,8 +14,9 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from airflow_snowpack.humanize import number, plural, size
+from airflow_snowpack.humanize import duration, number, plural, size
 from airflow_snowpack.iceberg.health.bounds import manifest_target
+from airflow_snowpack.iceberg.table_properties import MAX_SNAPSHOT_AGE, MIN_SNAPSHOTS, keeps_all_snapshots, value_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,7 +31,7 @@ MANY = 100
 MANY_SNAPSHOTS = 5_000
 MANY_EQUALITY_DELETES = 10
 MANY_DELETED_ROWS = 0.3
-SNAPSHOT_AGE = timedelta(days=5)
+SNAPSHOT_AGE, LONGEST_AGE = timedelta(days=5), timedelta(days=36_500)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,15 +120,21 @@ def _manifests(health: TableHealth) -> ScorePart:
 
 
 def _snapshots(health: TableHealth, now: datetime) -> ScorePart:
-    count, since = len(health.snapshots), now - SNAPSHOT_AGE
-    needed = {ref.snapshot_id for ref in health.refs}
-    cutoff = since.timestamp() * 1000
+    """Judge snapshots by the table's own retention, if it has one: those that its owner asks to keep cost no points."""
+    count, properties = len(health.snapshots), health.properties
+    if keeps_all_snapshots(properties):
+        return _part("snapshots", SNAPSHOTS, 0.0, f"{plural(count, 'snapshot')}, and none may expire by the table's properties")
+    default = SNAPSHOT_AGE // timedelta(milliseconds=1)
+    age = min(value_of(properties, MAX_SNAPSHOT_AGE, default), LONGEST_AGE // timedelta(milliseconds=1))
+    keeps, cutoff = value_of(properties, MIN_SNAPSHOTS, 0), now.timestamp() * 1000 - age
+    needed = {ref.snapshot_id for ref in health.refs} | set(health.snapshots.ids[-keeps:] if keeps else ())
     ages = zip(health.snapshots.ids, health.snapshots.committed_ms, strict=True)
     old = sum(committed < cutoff and snapshot not in needed for snapshot, committed in ages)
-    lost = max(old / MANY, count / MANY_SNAPSHOTS if count > MANY else 0.0)
-    evidence = (
-        f"{plural(count, 'snapshot')}, {number(old)} of them older than {SNAPSHOT_AGE.days} days and named by no branch or tag"
-    )
+    many = old if {MAX_SNAPSHOT_AGE, MIN_SNAPSHOTS} & properties.keys() else count
+    lost = max(old / MANY, many / MANY_SNAPSHOTS if count > MANY else 0.0)
+    limit = duration(timedelta(milliseconds=age)) if age != default else f"{SNAPSHOT_AGE.days} days"
+    kept = f"{number(keeps)} newest kept, " if keeps else ""
+    evidence = f"{plural(count, 'snapshot')}, {kept}{number(old)} of them older than {limit} and named by no branch or tag"
     return _part("snapshots", SNAPSHOTS, lost, evidence)
 
 

@@ -41,7 +41,7 @@ from airflow_snowpack.interim.rows import (
     producer_from,
 )
 from airflow_snowpack.preservation import Preservation
-from airflow_snowpack.store import IdMaker, Store, new_id, storable
+from airflow_snowpack.store import IdMaker, Store, new_id, storable, storable_error
 from airflow_snowpack.store.dialect import row_mapper
 from airflow_snowpack.store.tables.interim import interim_names, interim_pins, interim_refs, interim_slots, interim_tables
 
@@ -194,7 +194,7 @@ class CollectorStore:
     def failed(self, table: TableToDrop, error: str) -> None:
         """Record the error, and when to retry."""
         again = min(self._policy.drop_again * 2 ** min(table.drops - 1, 16), self._policy.longest_look)
-        self.store.execute(FAIL, _fence(table) | {"b_error": storable(error), "b_again": self.store.clock() + again})
+        self.store.execute(FAIL, _fence(table) | {"b_error": storable_error(error), "b_again": self.store.clock() + again})
 
     def _mark(self, conn: sa.Connection, known: Mapping[str, DagRunState]) -> None:
         if not known:

@@ -32,6 +32,7 @@ from airflow_snowpack.interim.forms import FrameKind, as_arrow, frame_kind
 from airflow_snowpack.interim.ownership import STORE, claim
 from airflow_snowpack.interim.refs import ViewRef
 from airflow_snowpack.lineage.operation import TableAt
+from airflow_snowpack.spark import without_substitution
 from airflow_snowpack.spark.plan_tables import tables_read
 
 if TYPE_CHECKING:
@@ -129,7 +130,7 @@ def read_on_spark(ref: Ref, session: SparkSession) -> DataFrame:
     :raises AnalysisException: Spark's own, for a view that is not valid SQL or that names an unknown column.
     """
     log.info("Reading %s with Spark: %s rows as of the snapshot %s", ref.of.table, ref.of.rows, ref.of.snapshot_id)
-    return session.sql(query_of(ref))
+    return without_substitution(session).sql(query_of(ref))
 
 
 def query_of(ref: Ref) -> str:

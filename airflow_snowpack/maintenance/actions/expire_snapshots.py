@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, ClassVar
 
 from airflow_snowpack.humanize import plural
-from airflow_snowpack.iceberg import DeleteKind, LiveDelete, LiveFile, MetadataReader
+from airflow_snowpack.iceberg import DeleteKind, Equalities, LiveDelete, LiveFile, MetadataReader
 from airflow_snowpack.jobs.model import ActionOutcome
 from airflow_snowpack.maintenance.action import Action
 from airflow_snowpack.maintenance.action_run import ActionRun, Effect, Planning
@@ -21,20 +21,20 @@ from airflow_snowpack.maintenance.expiry import (
     DEFAULT_RETAIN_LAST,
     KEEP_ALL,
     LONG_AGO,
+    only_of_expired,
     plan_expiry,
     plan_expiry_of,
 )
 from airflow_snowpack.maintenance.options import ActionOptions, option, refused
-from airflow_snowpack.maintenance.plan import GC_PROPERTY, is_protected, refused_plan, skip
+from airflow_snowpack.maintenance.plan import refused_plan, skip
 from airflow_snowpack.maintenance.procedures import Call, procedure_call
-from airflow_snowpack.maintenance.readers import duration, flag, ids, text, whole_number
+from airflow_snowpack.maintenance.readers import duration, flag, ids, text, text_map, whole_number
 from airflow_snowpack.maintenance.removals.model import RemovalKind
 from airflow_snowpack.maintenance.removals.options import check_removal_options, planned_with
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from pyiceberg.manifest import ManifestFile
     from pyiceberg.table import Table
 
     from airflow_snowpack.iceberg.names import TableName
@@ -49,12 +49,14 @@ EXPIRED = "expired_snapshots_count"
 class ExpireSnapshots(ActionOptions):
     """Forget old snapshots and delete the files that only they used. What branches and tags need stays.
 
-    :param max_age: snapshots up to this age stay.
-    :param retain_last: this many stay whatever their age.
+    :param max_age: snapshots up to this age stay; without it, the table's ``history.expire.max-snapshot-age-ms``, or 5 days.
+    :param retain_last: this many stay whatever their age; without it, the table's ``history.expire.min-snapshots-to-keep``, or 3.
     :param stream_results: keep the list of deleted files off the driver's memory.
     :param max_concurrent_deletes: threads that delete files; without it, Iceberg's own.
     :param snapshot_ids: expire exactly these, whatever their age, and no others.
     :param clean_expired_metadata: also forget partition specs and schemas that no snapshot uses; off by default.
+    :param equal_schemes: schemes that mean the same, such as ``{"s3a,s3n": "s3"}``, for the comparison with other tables;
+        ``equal_authorities`` likewise for hosts, where two that mean different values are different.
     :param approve_above_files: wait for an approval if more files would be deleted; 0: always. ``approve_above_bytes`` likewise
         for their sizes.
     :param removal_id: expire the snapshots of this list, which was approved, and no others.
@@ -68,6 +70,8 @@ class ExpireSnapshots(ActionOptions):
     max_concurrent_deletes: int | None = option(None, whole_number(at_least=1, at_most=1000))
     snapshot_ids: tuple[int, ...] = option((), ids)
     clean_expired_metadata: bool | None = option(None, flag)
+    equal_schemes: tuple[tuple[str, str], ...] = option((), text_map)
+    equal_authorities: tuple[tuple[str, str], ...] = option((), text_map)
     approve_above_files: int | None = option(None, whole_number(at_least=0))
     approve_above_bytes: int | None = option(None, whole_number(at_least=0))
     removal_id: str | None = option(None, text)
@@ -94,8 +98,6 @@ class ExpireSnapshots(ActionOptions):
         table = reader.table
         if self.removal_id:
             return refused_plan(f"a list is shown by: airflow snowpack removals show {self.removal_id} --items")
-        if is_protected(table):
-            return refused_plan(f"the table's property {GC_PROPERTY} is false, so Iceberg deletes no files of it")
         expiry = self._expiry(table, planning.now)
         metrics = {
             "expired_snapshots_count": len(expiry.snapshots),
@@ -114,8 +116,6 @@ class ExpireSnapshots(ActionOptions):
         if self.clean_expired_metadata or self.removal_id:
             return None
         table = read().table
-        if is_protected(table):
-            return None
         expiry = self._expiry(table, now)
         if expiry.snapshots or expiry.refs:
             return None
@@ -132,12 +132,15 @@ class ExpireSnapshots(ActionOptions):
         from airflow_snowpack.maintenance.removals.running import run_removal
         from airflow_snowpack.maintenance.removals.snapshots import Snapshots
 
-        deletion = Snapshots(lambda run, settings, ids: planned_with(self, settings)._expire(run, ids))
+        deletion = Snapshots(
+            lambda run, settings, ids: planned_with(self, settings)._expire(run, ids),
+            lambda settings: planned_with(self, settings).equal,
+        )
         return run_removal(run, deletion, self.removal_id, plan=lambda: self._plan_removal(run))
 
     def _plan_removal(self, run: ActionRun) -> Removal | Effect:
         from airflow_snowpack.maintenance.removals.running import refuse_protected, removals_of
-        from airflow_snowpack.maintenance.removals.snapshots import planned_snapshots
+        from airflow_snowpack.maintenance.removals.snapshots import planned_snapshots, refuse_bound
 
         table = run.table()
         refuse_protected(table)
@@ -145,7 +148,7 @@ class ExpireSnapshots(ActionOptions):
         if self.approve_above_files is not None or self.approve_above_bytes is not None:
             reader = MetadataReader(table)
             files = sum(_files_of_expired(reader, expiry).values())
-            manifests, unshared = _only_of_expired(reader, expiry)
+            manifests, unshared = only_of_expired(reader, expiry)
             size = sum(each.manifest_length for each in manifests) + sum(each.bytes for each in unshared)
         # What is named by its id may be young. Branches and tags keep what they need all the same.
         older_than = run.now + timedelta(days=1) if self.snapshot_ids else run.now - self.max_age
@@ -153,6 +156,7 @@ class ExpireSnapshots(ActionOptions):
         snapshots = planned_snapshots(table.metadata, expiry.snapshots, run.now)
         removal = removals_of(run).plan(RemovalKind.SNAPSHOTS, table, snapshots, settings=settings, files=files, size=size)
         if removal is None and (expiry.refs or self.clean_expired_metadata):
+            refuse_bound(run, table, (), run.now, self.equal)
             self._expire(run, ())
         return removal or Effect(ActionOutcome.SUCCEEDED, "No snapshot was old enough to expire", {EXPIRED: 0})
 
@@ -160,6 +164,11 @@ class ExpireSnapshots(ActionOptions):
         run.session.catalog.refreshTable(run.name.quoted)
         (row,) = run.call(self.call(run.name, run.job_id, ids))
         return {column: int(value or 0) for column, value in row.items()}
+
+    @property
+    def equal(self) -> Equalities:
+        """Return which spellings of places mean the same, for the comparison with other tables."""
+        return Equalities(self.equal_schemes, self.equal_authorities)
 
     def _expiry(self, table: Table, now: datetime) -> Expiry:
         if self.snapshot_ids:
@@ -169,7 +178,7 @@ class ExpireSnapshots(ActionOptions):
 
 def _files_of_expired(reader: MetadataReader, expiry: Expiry) -> dict[str, int]:
     """Count the files that only the expired snapshots use."""
-    metadata, (manifests, files) = reader.table.metadata, _only_of_expired(reader, expiry)
+    metadata, (manifests, files) = reader.table.metadata, only_of_expired(reader, expiry)
     kinds = Counter(_content_of(file) for file in files)
     ids = {snapshot.snapshot_id for snapshot in expiry.snapshots}
     return {
@@ -182,18 +191,6 @@ def _files_of_expired(reader: MetadataReader, expiry: Expiry) -> dict[str, int]:
             each.snapshot_id in ids for each in (*metadata.statistics, *metadata.partition_statistics)
         ),
     }
-
-
-def _only_of_expired(reader: MetadataReader, expiry: Expiry) -> tuple[list[ManifestFile], list[LiveFile | LiveDelete]]:
-    """Return the manifests, data and delete files that only the expired snapshots use.
-
-    Manifests that a kept snapshot shares are opened only if there may be a difference.
-    """
-    kept = reader.manifests_of(expiry.kept if expiry.snapshots else ())
-    gone = [manifest for path, manifest in reader.manifests_of(expiry.snapshots).items() if path not in kept]
-    candidates = reader.live_in(gone)
-    shared = reader.live_in(kept.values()) if candidates else {}
-    return gone, [file for path, file in candidates.items() if path not in shared]
 
 
 def _content_of(file: LiveFile | LiveDelete) -> str:

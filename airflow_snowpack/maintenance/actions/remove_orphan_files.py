@@ -1,10 +1,12 @@
 """Remove orphan files: plan first, then remove exactly the plan.
 
-    1. refuse a place that another table of the catalog shares, or that lies outside the table
-    2. list the orphans with ``dry_run``, and keep the list in the store as a removal, which may wait for an approval
+    1. refuse a place that another table shares, or that lies outside the table
+    2. list the orphans with ``dry_run``, without the files that another table names, and keep the list in the store as a
+       removal, which may wait for an approval
     3. refuse again, by each table's current metadata: a listing takes long enough for a table to appear or to move,
        this one too
-    4. remove the files of that list, and no other, unless the table's metadata names one by now
+    4. remove the files of that list, and no other, unless the metadata of any table names one by now; or move them to
+       quarantine
 
 See :mod:`airflow_snowpack.maintenance.removals`.
 
@@ -23,26 +25,38 @@ from os.path import commonprefix
 from typing import TYPE_CHECKING, Any, ClassVar
 from uuid import uuid4
 
-from airflow_snowpack.humanize import plural
-from airflow_snowpack.iceberg import LocationOutsideTable, TableName, find_orphans, list_storage, location_conflicts
-from airflow_snowpack.iceberg.locations import TRUST_LOCATIONS_FOR, is_inside
+from airflow_snowpack.humanize import duration as in_words, plural
+from airflow_snowpack.iceberg import (
+    Equalities,
+    ForeignFiles,
+    LocationOutsideTable,
+    QuarantineNotPossible,
+    TableName,
+    find_orphans,
+    is_inside,
+    list_storage,
+)
+from airflow_snowpack.iceberg.quarantine import quarantine_folder
 from airflow_snowpack.jobs.model import ActionOutcome
 from airflow_snowpack.maintenance.action import Action
 from airflow_snowpack.maintenance.action_run import ActionRun, Effect, Planning
-from airflow_snowpack.maintenance.options import ActionOptions, option
-from airflow_snowpack.maintenance.plan import GC_PROPERTY, is_protected, refused_plan, skip
+from airflow_snowpack.maintenance.options import ActionOptions, option, refused
+from airflow_snowpack.maintenance.plan import refused_plan, skip
 from airflow_snowpack.maintenance.procedures import Call, procedure_call
-from airflow_snowpack.maintenance.readers import duration, flag, one_of, text, text_map, whole_number
+from airflow_snowpack.maintenance.readers import duration, flag, one_of, paths, text, text_map, whole_number
 from airflow_snowpack.maintenance.removals.model import RemovalKind
 from airflow_snowpack.maintenance.removals.options import ORPHAN_AGE_FLOOR, check_removal_options, planned_with
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from pyiceberg.catalog import Catalog
     from pyiceberg.table import Table
 
     from airflow_snowpack.iceberg import MetadataReader
     from airflow_snowpack.maintenance.removals.model import Removal, RemovalItem
+    from airflow_snowpack.maintenance.removals.of_job import JobRemovals
+    from airflow_snowpack.maintenance.removals.orphan_files import ForeignGuard
 
 log = logging.getLogger(__name__)
 
@@ -50,6 +64,9 @@ PATH_COLUMN = "orphan_file_location"
 # Where Hadoop's own listing is the right one; Iceberg's listing by prefix serves object stores.
 HADOOP_LISTS = ("file:", "hdfs:", "/")
 FILE_TOTALS = ("total-data-files", "total-delete-files")
+TRUST_FOOTPRINTS_FOR = timedelta(hours=1)
+"""While nothing is deleted, on catalogs that do not list metadata locations."""
+SHORTEST_QUARANTINE, LONGEST_QUARANTINE = timedelta(hours=1), timedelta(days=365)
 MOST_FILES, MOST_SNAPSHOTS = 10_000, 200
 """Of a table whose storage is listed without Spark."""
 
@@ -74,10 +91,17 @@ class RemoveOrphanFiles(ActionOptions):
         it is on for whatever is neither a local path nor HDFS.
     :param max_concurrent_deletes: threads that delete files; without it, Iceberg's own.
     :param prefix_mismatch_mode: what becomes of files whose scheme or authority is not the metadata's; an error by default.
-    :param equal_schemes: schemes that mean the same, such as ``{"s3a,s3n": "s3"}``; ``equal_authorities`` likewise for hosts.
+    :param equal_schemes: schemes that mean the same, such as ``{"s3a,s3n": "s3"}``; ``equal_authorities`` likewise for hosts,
+        where two that mean different values are different. Both hold for the comparison with other tables, too.
+    :param follow_symlinks: also delete files that are reached through a symbolic link below the location, if no table names
+        them by any path. They are kept by default.
     :param approve_above_files: wait for an approval if the list has more files; 0: always. ``approve_above_bytes`` likewise for
         the sum of their sizes.
+    :param quarantine: keep the files for this time, so that they can be restored; ``None``: delete them at once.
+    :param quarantine_copy: copy files to quarantine where neither a move nor a delete marker is possible.
     :param removal_id: delete the files of this list, which was approved, and no others.
+    :param restore: restore the files of this list from quarantine, or ``all`` of the table, and remove nothing.
+    :param restore_files: restore only these paths.
     """
 
     action: ClassVar[str] = Action.REMOVE_ORPHAN_FILES
@@ -89,42 +113,81 @@ class RemoveOrphanFiles(ActionOptions):
     prefix_mismatch_mode: PrefixMismatch | None = option(None, one_of(PrefixMismatch))
     equal_schemes: tuple[tuple[str, str], ...] = option((), text_map)
     equal_authorities: tuple[tuple[str, str], ...] = option((), text_map)
+    follow_symlinks: bool = option(False, flag)
     approve_above_files: int | None = option(None, whole_number(at_least=0))
     approve_above_bytes: int | None = option(None, whole_number(at_least=0))
+    quarantine: timedelta | None = option(None, duration(at_least=SHORTEST_QUARANTINE, at_most=LONGEST_QUARANTINE))
+    quarantine_copy: bool = option(False, flag)
     removal_id: str | None = option(None, text)
+    restore: str | None = option(None, text)
+    restore_files: tuple[str, ...] = option((), paths)
 
     def check(self) -> None:
         check_removal_options(self)
+        if self.quarantine_copy and self.quarantine is None:
+            raise refused(self, "quarantine_copy", "is only for a removal with quarantine")
+        if self.restore_files and self.restore is None:
+            raise refused(self, "restore_files", "needs restore: the id of a removal, or 'all'")
 
     def plan(self, planning: Planning) -> Effect:
         reader, catalog, now = planning.reader, planning.catalog, planning.now
         table = reader.table
         if self.removal_id:
             return refused_plan(f"a list is shown by: airflow snowpack removals show {self.removal_id} --items")
-        if is_protected(table):
-            return refused_plan(f"the table's property {GC_PROPERTY} is false, so Iceberg deletes no files of it")
+        if self.restore:
+            return refused_plan("what can be restored is listed by: airflow snowpack removals list --state quarantined")
         *levels, last = table.name()
         name = TableName(catalog.name, ".".join(levels), last)
-        conflicts = location_conflicts(
-            catalog, name, planning.locations, location=table.location(), trust_since=now - TRUST_LOCATIONS_FOR
-        )
-        if conflicts:
+        guard, trust_since = self._guard(), now - TRUST_FOOTPRINTS_FOR
+        foreign = ForeignFiles.of(catalog, name, planning.footprints, trust_since=trust_since, complete=False, equal=guard.equal)
+        if conflicts := foreign.conflicts(table.location()):
             others = "; ".join(str(conflict) for conflict in conflicts[:5])
             return refused_plan(f"other tables keep files where this one does ({table.location()!r}): {others}", len(conflicts))
         try:
+            if self.quarantine is not None:
+                self._quarantine_settings(table)
             orphans = find_orphans(table, older_than=now - self.older_than, location=self.location, reader=reader)
-        except LocationOutsideTable as error:
+        except (LocationOutsideTable, QuarantineNotPossible) as error:
             return refused_plan(str(error))
+        kept = guard.reasons(table, foreign, [orphan.path for orphan in orphans], table.location())
+        orphans = tuple(orphan for orphan in orphans if orphan.path not in kept)
         size = sum(orphan.bytes for orphan in orphans)
         metrics = {"planned_files_count": len(orphans), "planned_bytes_count": size}
         found = f"Would remove {plural(len(orphans), 'orphan file')} of {plural(size, 'byte')}" if orphans else None
+        if found and self.quarantine is not None:
+            found += f"; they stay in quarantine for {in_words(self.quarantine)}"
         return Effect(ActionOutcome.SUCCEEDED, found or "Would remove no orphan files", metrics)
+
+    def without_spark(
+        self, removals: JobRemovals | None, catalog: Callable[[], Catalog], stopped: Callable[[], bool]
+    ) -> Effect | None:
+        """Restore files; or else delete those of the table whose time in quarantine is over.
+
+        :raises RemovalsNotKept: files are to be restored, and the engine has no store.
+        :raises RemovalTakenOver: the attempt has lost its job.
+        :raises RemovalNotFound, NothingInQuarantine, RemovalNotPossible: nothing can be restored.
+        """
+        from airflow_snowpack.maintenance.removals.errors import RemovalsNotKept, RemovalTakenOver
+        from airflow_snowpack.maintenance.removals.quarantine import purge, restore
+
+        if self.restore is not None:
+            if removals is None:
+                raise RemovalsNotKept
+            return restore(removals, catalog(), self.restore, self.restore_files, stopped)
+        if removals is not None:
+            try:
+                purge(removals, catalog, stopped)
+            except RemovalTakenOver:
+                raise
+            except Exception as problem:  # noqa: BLE001 - the next job of the table repeats it
+                log.warning("purge_failed: %s: %s", removals.job.table, problem)
+        return None
 
     def nothing_to_do(self, read: Callable[[], MetadataReader], *, now: datetime) -> Effect | None:
         if self.prefix_mismatch_mode or self.equal_schemes or self.equal_authorities or self.removal_id:
             return None
         reader = read()
-        if is_protected(reader.table) or not _is_small(reader.table):
+        if not _is_small(reader.table):
             return None
         found = list_storage(reader, older_than=now - self.older_than, location=self.location)
         if found.orphans:
@@ -143,11 +206,14 @@ class RemoveOrphanFiles(ActionOptions):
         from airflow_snowpack.maintenance.removals.orphan_files import OrphanFiles
         from airflow_snowpack.maintenance.removals.running import run_removal
 
-        deletion = OrphanFiles(lambda run, settings, paths: planned_with(self, settings)._remove(run, paths))
+        read: dict[str, frozenset[str]] = {}
+        deletion = OrphanFiles(
+            lambda run, settings, paths: planned_with(self, settings)._remove(run, paths),
+            lambda settings: planned_with(self, settings)._guard(read),
+        )
         return run_removal(run, deletion, self.removal_id, plan=lambda: self._plan_removal(run))
 
     def _plan_removal(self, run: ActionRun) -> Removal | Effect:
-        from airflow_snowpack.maintenance.removals.orphan_files import refuse_foreign
         from airflow_snowpack.maintenance.removals.running import removals_of
 
         table = run.table()
@@ -155,27 +221,39 @@ class RemoveOrphanFiles(ActionOptions):
         if self.location and not is_inside(self.location, location):
             raise LocationOutsideTable(self.location, run.name.dotted, location)
         # Nothing is deleted yet: what was read of a REST catalog a moment ago will do here, and not before the removal.
-        refuse_foreign(run, location, trust_since=run.now - TRUST_LOCATIONS_FOR)
+        guard = self._guard()
+        foreign = guard.refuse_shared(run, location, trust_since=run.now - TRUST_FOOTPRINTS_FOR)
         prefix_listing = self.prefix_listing
         if prefix_listing is None:
             prefix_listing = not location.startswith(HADOOP_LISTS)
         planning = self.planning_call(run.name, run.job_id, now=run.now, prefix_listing=prefix_listing)
-        removal = removals_of(run).plan(RemovalKind.ORPHANS, table, self._planned(run, table, planning), settings=self.to_json())
+        settings = self.to_json()
+        if self.quarantine is not None:
+            settings |= self._quarantine_settings(table)
+            guard.refuse_shared(run, quarantine_folder(location), trust_since=run.now - TRUST_FOOTPRINTS_FOR)
+        planned = self._planned(run, table, planning, guard, foreign)
+        removal = removals_of(run).plan(RemovalKind.ORPHANS, table, planned, settings=settings)
         nothing = {"planned_files_count": 0, "removed_files_count": 0}
         return removal or Effect(ActionOutcome.SUCCEEDED, "No orphan files", nothing)
 
-    def _planned(self, run: ActionRun, table: Table, planning: Call) -> Iterator[RemovalItem]:
-        """List the orphans with Spark, and return those that the storage still has and reports to be old enough."""
-        from airflow_snowpack.maintenance.removals.orphan_files import planned_files
+    def _guard(self, read: dict[str, frozenset[str]] | None = None) -> ForeignGuard:
+        from airflow_snowpack.maintenance.removals.orphan_files import ForeignGuard
 
+        equal = Equalities(self.equal_schemes, self.equal_authorities)
+        return ForeignGuard(equal, self.follow_symlinks, {} if read is None else read)
+
+    def _planned(
+        self, run: ActionRun, table: Table, planning: Call, guard: ForeignGuard, foreign: ForeignFiles
+    ) -> Iterator[RemovalItem]:
+        """List the orphans with Spark, and return those that no table names, and that the storage reports to be old enough."""
         skipped: Counter[str] = Counter()
         paths = (row[PATH_COLUMN] for row in run.frame(planning).orderBy(PATH_COLUMN).toLocalIterator())
-        yield from planned_files(table, paths, older_than=run.now - self.older_than, skipped=skipped)
+        yield from guard.planned(table, foreign, paths, older_than=run.now - self.older_than, skipped=skipped)
         for reason, count in skipped.items():
             log.info("Not listed for %s: %s: %s", run.name, plural(count, "file"), reason)
 
     def _remove(self, run: ActionRun, planned: Sequence[str]) -> list[str]:
-        """Remove the files of the plan that no metadata names by now; return their paths."""
+        """Remove the files of the plan that no metadata names by now, unless they go to quarantine; return their paths."""
         # A catalog of the session that caches tables would compare the files with metadata from before the last commits.
         run.session.catalog.refreshTable(run.name.quoted)
         view = f"snowpack_orphans_{uuid4().hex}"
@@ -204,6 +282,8 @@ class RemoveOrphanFiles(ActionOptions):
     def removal_call(self, table: TableName, job_id: str, *, now: datetime, plan_view: str, location: str) -> Call:
         """Return the statement that removes the files of a plan, except those that metadata names by then.
 
+        With ``quarantine``, it only returns them.
+
         :param plan_view: a temporary view of ``file_path`` and ``last_modified``; no other files are considered.
         :param location: what the paths of the plan begin with; the procedure leaves out any other.
         """
@@ -211,10 +291,17 @@ class RemoveOrphanFiles(ActionOptions):
             "older_than": now - self.older_than,
             "location": location,
             "file_list_view": plan_view,
+            "dry_run": True if self.quarantine is not None else None,
             "max_concurrent_deletes": self.max_concurrent_deletes,
             **self._prefixes(),
         }
         return procedure_call(table, self.action, job_id, arguments)
+
+    def _quarantine_settings(self, table: Table) -> dict[str, str]:
+        """:raises QuarantineNotPossible: the files cannot be taken away at no cost, and may not be copied."""
+        from airflow_snowpack.maintenance.removals.quarantine import quarantine_settings
+
+        return quarantine_settings(table, may_copy=self.quarantine_copy)
 
     def _prefixes(self) -> dict[str, Any]:
         """Return how paths that differ in scheme or authority alone are compared; the plan and the removal must agree."""

@@ -69,7 +69,8 @@ class Strategy(StrEnum):
 class RewriteDataFiles(Rewrite):
     """Compact small files, and files with many deletes, into files near the target size.
 
-    :param target_file_size_bytes: 512 MiB.
+    :param strategy: without it, ``sort`` for a table with a sort order and ``write.distribution-mode=range``, else ``binpack``.
+    :param target_file_size_bytes: without it, the table's ``write.target-file-size-bytes``, or 512 MiB.
     :param min_file_size_bytes: smaller files are rewritten; 0 means 75 % of the target.
     :param max_file_size_bytes: larger files are split; 0 means 180 % of the target.
     :param max_file_group_size_bytes: the most that one unit of work reads; 100 GiB, as Iceberg.

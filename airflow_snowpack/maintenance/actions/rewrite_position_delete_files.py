@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from airflow_snowpack.humanize import plural
 from airflow_snowpack.iceberg import DeleteKind, TableFiles
-from airflow_snowpack.iceberg.health.bounds import DELETE_TARGET, DELETE_TARGET_PROPERTY, bytes_of, good_sizes
+from airflow_snowpack.iceberg.health.bounds import delete_target, good_sizes
 from airflow_snowpack.maintenance.action import Action
 from airflow_snowpack.maintenance.action_run import Effect, Planning
 from airflow_snowpack.maintenance.file_groups import GROUP_BYTES, NO_LIMIT, FileGroup, SizeBounds, by_partition
@@ -139,7 +139,7 @@ def delete_file_groups(
     :param only: partitions that the predicate may match; ``None`` for all.
     :param group_bytes: the most that goes into one group.
     """
-    target = options.target_file_size_bytes or bytes_of(properties, DELETE_TARGET_PROPERTY, DELETE_TARGET)
+    target = options.target_file_size_bytes or delete_target(properties)
     bounds = SizeBounds(
         target,
         *good_sizes(target),

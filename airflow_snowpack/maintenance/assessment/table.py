@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from airflow_snowpack.humanize import timestamp
 from airflow_snowpack.iceberg.health import score
-from airflow_snowpack.iceberg.health.bounds import unusable_sizes
 from airflow_snowpack.maintenance.action import Action
 from airflow_snowpack.maintenance.assessment.model import ActionNeed, TableAssessment
 from airflow_snowpack.maintenance.planning import Cause, Estimate, plan_table
@@ -62,9 +61,7 @@ def _blockers(health: TableHealth, policy: TablePolicy, plan: TablePlan, now: da
     if policy.frozen_until is not None and policy.frozen_until > now:
         yield f"Frozen until {timestamp(policy.frozen_until)}"
     for each in plan.decisions:
-        if not each.runs and each.cause in BLOCKING:
+        if not each.runs and each.cause in BLOCKING and not any(problem.name in each.evidence for problem in policy.problems):
             yield f"{each.action}: {each.evidence}"
     for problem in policy.problems:
         yield problem.message.removesuffix(".")
-    for name, text in unusable_sizes(health.properties).items():
-        yield f"Table property {name}: {text!r} is not a positive whole number, and Iceberg may refuse commits"

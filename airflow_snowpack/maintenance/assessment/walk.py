@@ -14,6 +14,7 @@ from airflow_snowpack.humanize import sentence
 from airflow_snowpack.iceberg import load_table, read_health
 from airflow_snowpack.iceberg.catalog import unreadable_errors
 from airflow_snowpack.iceberg.errors import CatalogUnreachable, TableUnreadable
+from airflow_snowpack.iceberg.table_properties import owner_properties
 from airflow_snowpack.maintenance.action import Action
 from airflow_snowpack.maintenance.actions.expire_snapshots import ExpireSnapshots
 from airflow_snowpack.maintenance.assessment.locations import shared_locations
@@ -120,7 +121,7 @@ class Walk:
 
     def _health(self, name: TableName, resume: ResumeFile | None) -> tuple[TableHealth, bool]:
         table = load_table(self._catalog(), name)
-        policy = self._policies.of(name, table.properties)
+        policy = self._policies.of(name, owner_properties(table))
         try:
             expired = _expired(table, policy, self._clock()) if self._old_snapshots else None
         except ValueError as error:
@@ -148,5 +149,7 @@ def _expired(table: Table, policy: TablePolicy, now: datetime) -> tuple[int, ...
     """Return the snapshots that would expire by the policy; ``None`` when there are none."""
     options = policy.actions[Action.EXPIRE_SNAPSHOTS].options
     assert isinstance(options, ExpireSnapshots)
+    if Action.EXPIRE_SNAPSHOTS in policy.forbidden:
+        return None
     expiry = plan_expiry(table.metadata, older_than=now - options.max_age, retain_last=options.retain_last, now=now)
     return tuple(snapshot.snapshot_id for snapshot in expiry.snapshots) or None

@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from functools import partial
+from functools import cache, partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -25,6 +25,7 @@ from airflow_snowpack.iceberg.broker import is_same_file, raise_outage
 from airflow_snowpack.iceberg.errors import CatalogUnreachable, TableNotFound
 from airflow_snowpack.iceberg.health import TableHealth, read_health
 from airflow_snowpack.iceberg.names import TableName
+from airflow_snowpack.iceberg.table_properties import owner_properties
 from airflow_snowpack.jobs.action_history import ActionHistory
 from airflow_snowpack.maintenance.fleet.candidates import candidate_of
 from airflow_snowpack.maintenance.fleet.holds import held_reason, hold_of, waits_for_producers, writers_after
@@ -32,6 +33,7 @@ from airflow_snowpack.maintenance.fleet.model import EntryState, Pass, PassEntry
 from airflow_snowpack.maintenance.fleet.passes import BEAT, PASS_LEASE, FleetPasses
 from airflow_snowpack.maintenance.fleet.ranking import Candidate, rank, select
 from airflow_snowpack.maintenance.planning.table_plan import plan_table
+from airflow_snowpack.maintenance.removals.records import Removals
 from airflow_snowpack.maintenance.writers import RecentDags
 from airflow_snowpack.store.keep_alive import KeepAlive
 
@@ -132,7 +134,7 @@ class FleetPlanner:
         """Return why the job of a table that was planned, perhaps hours ago, does not start now; ``None`` if it may."""
         now, name = self._store.clock(), entry.table
         writers = None if self._dags is None else partial(writers_after, name, entry.passes_waited, self._dags)
-        return hold_of(entry, self._policies.of(name, table.properties), writers, now)
+        return hold_of(entry, self._policies.of(name, owner_properties(table)), writers, now)
 
     def _plan(self, planning: Planning) -> Pass:
         this, found = planning.planned, _Found(self._dags)
@@ -186,7 +188,7 @@ class FleetPlanner:
         now, problems, fresh = self._store.clock(), list[Exception](), dict[TableName, TableHealth]()
 
         def process(name: TableName, table: Table) -> TableHealth:
-            return read_health(table, now=now, bounds=self._policies.of(name, table.properties).bounds)
+            return read_health(table, now=now, bounds=self._policies.of(name, owner_properties(table)).bounds)
 
         unchanged: dict[TableName, str | None] = {}
         for table, result in self._broker.read(to_read, process):
@@ -241,13 +243,22 @@ class FleetPlanner:
         if not healths:
             return
         now, histories = self._store.clock(), self._histories(healths.keys())
+        removed = cache(lambda: Removals(self._store).tables_with_deleted_orphans(healths.keys()))
         for table, health in healths.items():
             policy, history = self._policies.of(table, health.properties), histories.get(table, ActionHistory())
             row = last.get(table.lock_key)
             waited = 0 if row is None else row.passes_waited
             writers = None if found.dags is None else partial(writers_after, table, waited, found.dags)
             try:
-                plan = plan_table(health, policy, now=now, history=history, writers=writers, order=self._order)
+                plan = plan_table(
+                    health,
+                    policy,
+                    now=now,
+                    history=history,
+                    writers=writers,
+                    order=self._order,
+                    first_removal=partial(_is_first, table, removed),
+                )
             except Exception as problem:  # the metadata of a table may have anything; the others are planned
                 log.warning("table_not_planned: %s", table, exc_info=True)
                 reason = f"It cannot be planned: {type(problem).__name__}: {problem}"
@@ -298,6 +309,10 @@ class FleetPlanner:
         found.planned = [_aged(each) if each.table in aged else each for each in found.planned]
         found.counts["chosen"] = len(selection.chosen)
         return [*entries, *_after(len(entries), [*found.held, *found.unreadable])]
+
+
+def _is_first(table: TableName, removed: Callable[[], Collection[TableName]]) -> bool:
+    return table not in removed()
 
 
 def digest_of(policies: Policies) -> str:

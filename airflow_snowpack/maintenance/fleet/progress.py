@@ -35,7 +35,7 @@ from airflow_snowpack.maintenance.fleet.model import EntryState, Pass, PassEntry
 from airflow_snowpack.maintenance.fleet.passes import FleetPasses
 from airflow_snowpack.maintenance.fleet.rows import BY_PLACE, ENTRY, TABLE, entry_from
 from airflow_snowpack.maintenance.planning.model import TablePlan
-from airflow_snowpack.store import storable
+from airflow_snowpack.store import storable_error
 from airflow_snowpack.store.tables.fleet import fleet_entries, fleet_tables
 from airflow_snowpack.store.tables.jobs import job_queue, jobs as job_rows
 
@@ -195,7 +195,7 @@ class PassWork:
 
         def write(conn: sa.Connection) -> None:
             if postpone(conn, job_id, until):
-                conn.execute(sa.update(fleet_entries).where(mine).values(reason=storable(reason)))
+                conn.execute(sa.update(fleet_entries).where(mine).values(reason=storable_error(reason)))
 
         self._store.transact(write)
 
@@ -317,7 +317,7 @@ def _end(
 ) -> Sequence[str]:
     """End entries whose tables are not maintained; return the keys of the tables."""
     waits = state is EntryState.WAITING
-    kept = sa.func.coalesce(ENTRY.reason, storable(reason)) if waits else storable(reason)
+    kept = sa.func.coalesce(ENTRY.reason, storable_error(reason)) if waits else storable_error(reason)
     ended = sa.update(fleet_entries).where(which).values(state=state.value, reason=kept, ended_at=now)
     keys = conn.execute(ended.returning(ENTRY.table_key)).scalars().all()
     if waits and keys:

@@ -7,7 +7,7 @@ from typing import Any
 from airflow_snowpack.jobs.rows import table_from
 from airflow_snowpack.maintenance.fleet.budget import Budget, Cost
 from airflow_snowpack.maintenance.fleet.model import EntryState, Pass, PassEntry, PassState
-from airflow_snowpack.store import Keyset, Leases, row_mapper, storable
+from airflow_snowpack.store import Keyset, Leases, row_mapper, storable_error
 from airflow_snowpack.store.retention import Kind
 from airflow_snowpack.store.tables.fleet import fleet_entries, fleet_passes, fleet_tables
 
@@ -56,7 +56,7 @@ def entry_row(pass_id: str, entry: PassEntry) -> dict[str, Any]:
         "table_name": table.table,
         "place": entry.place,
         "state": entry.state.value,
-        "reason": None if entry.reason is None else storable(entry.reason),
+        "reason": None if entry.reason is None else storable_error(entry.reason),
         "evidence": dict(entry.evidence),
         "options": dict(entry.options),
         "plan": entry.plan,

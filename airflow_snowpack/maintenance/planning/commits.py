@@ -11,6 +11,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from airflow_snowpack.iceberg.health.bounds import manifest_target
+from airflow_snowpack.iceberg.table_properties import MANIFEST_MERGE, MERGED_FROM, value_of
 from airflow_snowpack.maintenance.action import Action
 
 if TYPE_CHECKING:
@@ -19,8 +20,7 @@ if TYPE_CHECKING:
     from airflow_snowpack.iceberg.health import FileCounts, PartitionHealth, TableHealth
     from airflow_snowpack.maintenance.planning.finding import Case, Finding
 
-MERGE_PROPERTY, MERGED_FROM_PROPERTY = "commit.manifest-merge.enabled", "commit.manifest.min-count-to-merge"
-MERGED_FROM = 100
+DEFAULT_MERGED_FROM = 100
 """Iceberg's default: a commit merges the manifests if it finds so many, with its own."""
 KINDS = {Action.REWRITE_DATA_FILES: "data", Action.REWRITE_POSITION_DELETE_FILES: "delete"}
 """What the manifests that a rewrite changes have."""
@@ -124,7 +124,8 @@ def _together(counts: Iterable[float], of: int) -> int:
 
 def _merged_from(properties: Mapping[str, str]) -> int:
     """Return from how many manifests on a commit merges them."""
-    if properties.get(MERGE_PROPERTY, "true").lower() == "false":
+    # Like Iceberg: anything but "true" is "false".
+    if properties.get(MANIFEST_MERGE, "true").lower() != "true":
         return sys.maxsize
-    text = properties.get(MERGED_FROM_PROPERTY, "")
-    return int(text) if text.isdecimal() else MERGED_FROM
+    count: int = value_of(properties, MERGED_FROM, DEFAULT_MERGED_FROM)
+    return count

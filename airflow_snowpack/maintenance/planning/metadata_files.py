@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from airflow_snowpack.humanize import duration, number, plural, timestamp
 from airflow_snowpack.iceberg.health.bounds import manifest_target
 from airflow_snowpack.iceberg.health.model import moment
+from airflow_snowpack.iceberg.table_properties import MAX_REF_AGE
 from airflow_snowpack.maintenance.action import Action
 from airflow_snowpack.maintenance.actions.expire_snapshots import ExpireSnapshots
-from airflow_snowpack.maintenance.expiry import MAIN, MAX_REF_AGE_PROPERTY, plan_expiry
-from airflow_snowpack.maintenance.plan import GC_PROPERTY, is_protected
+from airflow_snowpack.maintenance.expiry import MAIN, plan_expiry
 from airflow_snowpack.maintenance.planning.commits import dropped_by_commits, manifests_left
 from airflow_snowpack.maintenance.planning.finding import Finding
-from airflow_snowpack.maintenance.planning.model import Cause, Estimate
+from airflow_snowpack.maintenance.planning.model import Estimate
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -63,12 +63,10 @@ def find_snapshots(case: Case) -> Finding:
     """Return what ``expire_snapshots`` would do."""
     health, options = case.health, case.own.options
     assert isinstance(options, ExpireSnapshots)
-    if is_protected(health):
-        return _protected()
     total, cutoff = len(health.snapshots), case.now - options.max_age
     oldest, metrics = health.snapshots.oldest_at, {"snapshots": len(health.snapshots), "expired_snapshots": 0}
     aged_refs = any(ref.max_ref_age_ms or ref.max_snapshot_age_ms for ref in health.refs) or (
-        len(health.refs) > 1 and MAX_REF_AGE_PROPERTY in health.properties
+        len(health.refs) > 1 and MAX_REF_AGE in health.properties
     )
     expired = freed = 0
     if aged_refs or (oldest is not None and oldest < cutoff):
@@ -98,8 +96,6 @@ def _when_old(health: TableHealth, cutoff: datetime, missing: int, max_age: time
 
 def find_orphans(case: Case) -> Finding:
     """Return whether the storage should be listed for orphan files: no metadata shows whether there are any."""
-    if is_protected(case.health):
-        return _protected()
     last = case.record.last_success_at
     searched = "never searched for orphan files" if last is None else f"last searched for orphan files at {timestamp(last)}"
     return by_time(case, searched)
@@ -108,11 +104,6 @@ def find_orphans(case: Case) -> Finding:
 def by_time(case: Case, evidence: str) -> Finding:
     """Return the finding of an action whose need no metadata shows: it runs by its deadline; without one, at its cadence."""
     return Finding(evidence, work=Estimate(), needed=case.own.deadline is None)
-
-
-def _protected() -> Finding:
-    evidence = f"the table's property {GC_PROPERTY} is false, so Iceberg deletes no files of it"
-    return Finding(evidence, hindrance=Cause.PROTECTED)
 
 
 class _Snapshot(NamedTuple):
@@ -150,10 +141,7 @@ class _Snapshots:
         for commit, dropped in enumerate(new if MAIN in refs else (), 1):
             snapshots.append(_Snapshot(-commit, refs[MAIN].snapshot_id, int(now.timestamp() * 1000), 0, dropped))
             refs[MAIN] = refs[MAIN]._replace(snapshot_id=-commit)
-        # Iceberg refuses an age that is not a number when it runs; that is no reason not to plan the table.
-        age = health.properties.get(MAX_REF_AGE_PROPERTY, "")
-        properties = {MAX_REF_AGE_PROPERTY: age} if age.isdecimal() else {}
-        return cls(refs, snapshots, {each.snapshot_id: each for each in snapshots}, properties)
+        return cls(refs, snapshots, {each.snapshot_id: each for each in snapshots}, health.properties)
 
     def snapshot_by_id(self, snapshot_id: int) -> _Snapshot | None:
         return self.by_id.get(snapshot_id)

@@ -31,7 +31,8 @@ class Cause(StrEnum):
     reached. ``FAILING``: it has failed several times in a row, and is tried again later. ``NOT_DUE``: the policy's cadence has
     not elapsed. ``QUIET``: a quiet window. ``FROZEN``, ``EXCLUDED`` and ``DISABLED``: by the policy. ``WRITING``: the
     partitions that need it are being written to. ``PRODUCER``: a DAG that writes to the table runs or is due. ``UNSUPPORTED``:
-    it cannot be done, such as a partition that no predicate selects. ``PROTECTED``: the table forbids to delete files.
+    it cannot be done, such as a partition that no predicate selects. ``PROTECTED``: a property of the table forbids it, such as
+    ``gc.enabled``.
     """
 
     NEEDED = "needed"

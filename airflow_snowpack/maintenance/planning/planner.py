@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from airflow_snowpack.iceberg.table_properties import owner_properties
 from airflow_snowpack.maintenance.planning.table_plan import plan_table
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ class Planner:
 
         :raises TableUnreadable: its stored health is not that of now, and a file that the metadata names cannot be read.
         """
-        policy, now = self._policies.of(name, table.properties), self._jobs.store.clock()
+        policy, now = self._policies.of(name, owner_properties(table)), self._jobs.store.clock()
         health, history = self._records.read(name, table, policy.bounds), self._jobs.action_histories([name])[name]
         return plan_table(health, policy, now=now, history=history, writers=writers, order=self._order, requested=requested)
 

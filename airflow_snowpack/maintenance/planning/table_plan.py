@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from airflow_snowpack.durations import format_duration
 from airflow_snowpack.humanize import duration, timestamp
 from airflow_snowpack.iceberg.health import score
+from airflow_snowpack.iceberg.quarantine import is_moved_cheaply
 from airflow_snowpack.jobs.action_history import ActionHistory
 from airflow_snowpack.maintenance.action import Action, in_order
 from airflow_snowpack.maintenance.actions.remove_orphan_files import RemoveOrphanFiles
@@ -25,6 +26,7 @@ from airflow_snowpack.maintenance.planning.delete_files import find_delete_files
 from airflow_snowpack.maintenance.planning.finding import Case
 from airflow_snowpack.maintenance.planning.metadata_files import by_time, find_manifests, find_orphans, find_snapshots
 from airflow_snowpack.maintenance.planning.model import Cause, Decision, TablePlan, Verdict
+from airflow_snowpack.maintenance.table_defaults import LEFT_TO_TABLE, table_defaults
 from airflow_snowpack.maintenance.writers import CLEAR
 
 if TYPE_CHECKING:
@@ -45,6 +47,8 @@ FINDERS = {
     Action.EXPIRE_SNAPSHOTS: find_snapshots,
     Action.REMOVE_ORPHAN_FILES: find_orphans,
 }
+FIRST_QUARANTINE = timedelta(days=7)
+"""How long the files of the first removal of a table stay in quarantine."""
 SHRINKING_STEPS = 4
 """How often the bytes of a rewrite are reduced until it fits; its duration is not quite in proportion to its bytes."""
 LOSE_TO_WRITERS = frozenset({Action.REWRITE_DATA_FILES, Action.REWRITE_POSITION_DELETE_FILES})
@@ -59,6 +63,7 @@ def plan_table(
     writers: Callable[[], TableWriters] | None = None,
     order: Sequence[str] = (),
     requested: bool = False,
+    first_removal: Callable[[], bool] | None = None,
 ) -> TablePlan:
     """Return a decision for each action of the policy.
 
@@ -68,6 +73,8 @@ def plan_table(
     :param writers: returns the DAGs that write to the table, when an action depends on them; ``None``: they do not matter.
     :param order: the installation's order of actions.
     :param requested: a user or a task requests the maintenance of this table, so failures in a row do not delay it.
+    :param first_removal: returns whether no orphan files of the table were ever deleted for good, when an action depends on it.
+        The files of a first removal can be restored, or wait for an approval. ``None``: it is like any other.
     """
     decisions: list[Decision] = []
     running: dict[str, Finding] = {}
@@ -76,7 +83,7 @@ def plan_table(
         case = Case(health, policy, policy.actions[action], now, history.of(action), running, requested)
         decision = _blocked(case)
         if decision is None:
-            finding, decision = _decide(case, _find(case), writers, begins_after)
+            finding, decision = _decide(case, _find(case), writers, begins_after, first_removal)
             if decision.estimate is not None:
                 running[action] = finding
                 begins_after += timedelta(seconds=decision.estimate.seconds)
@@ -103,13 +110,20 @@ def _blocked(case: Case) -> Decision | None:
         return _skip(case, Cause.EXCLUDED, f"excluded by the policy: {policy.skip}")
     if policy.frozen_until is not None and case.now < policy.frozen_until:
         return _skip(case, Cause.FROZEN, f"frozen until {timestamp(policy.frozen_until)}", policy.frozen_until)
+    forbidden = table_defaults(case.health.properties).forbidden.get(own.action)
+    if forbidden is not None and (own.enabled or own.action in policy.forbidden):
+        return _skip(case, Cause.PROTECTED, forbidden)
     if not own.enabled:
         return _skip(case, Cause.DISABLED, f"disabled by {policy.origin(f'{own.action}.enabled')}")
     return None
 
 
 def _decide(
-    case: Case, finding: Finding, writers: Callable[[], TableWriters] | None, begins_after: timedelta
+    case: Case,
+    finding: Finding,
+    writers: Callable[[], TableWriters] | None,
+    begins_after: timedelta,
+    first_removal: Callable[[], bool] | None,
 ) -> tuple[Finding, Decision]:
     """Return the decision, and the finding that it is about: a smaller one if a writer is due before the rewrite would end."""
     refusal = _refused(case, finding)
@@ -126,6 +140,8 @@ def _decide(
             finding, estimate = smaller
     if writers is not None and case.own.action == Action.REMOVE_ORPHAN_FILES:
         finding = _sparing(case, finding, writers())
+    if first_removal is not None and case.own.action == Action.REMOVE_ORPHAN_FILES:
+        finding = _undoable(case, finding, first_removal)
     evidence = finding.evidence
     if not finding.needed:
         evidence += "; overdue: the deadline is " + duration(case.own.deadline or timedelta())
@@ -146,6 +162,21 @@ def _sparing(case: Case, finding: Finding, writers: TableWriters) -> Finding:
     if age <= case.own.options.older_than:
         return finding
     return replace(finding, evidence=f"{finding.evidence}; {why}", options={"older_than": format_duration(age)})
+
+
+def _undoable(case: Case, finding: Finding, first_removal: Callable[[], bool]) -> Finding:
+    """Return the finding with an option by which a first removal can be undone or prevented, unless the policy has one."""
+    options = case.own.options
+    assert isinstance(options, RemoveOrphanFiles)
+    given = (options.quarantine, options.approve_above_files, options.approve_above_bytes)
+    if any(each is not None for each in given) or not first_removal():
+        return finding
+    if is_moved_cheaply(case.health.location):
+        why, first = f"first removal: files stay in quarantine for {duration(FIRST_QUARANTINE)}", "quarantine"
+        option: object = format_duration(FIRST_QUARANTINE)
+    else:
+        why, first, option = "first removal: its list waits for an approval", "approve_above_files", 0
+    return replace(finding, evidence=f"{finding.evidence}; {why}", options={**finding.options, first: option})
 
 
 def _refused(case: Case, finding: Finding) -> Decision | None:
@@ -186,7 +217,9 @@ def _smaller(case: Case, estimate: Estimate, within: timedelta) -> tuple[Finding
 
 
 def _given_options(case: Case) -> dict[str, object]:
-    return case.own.options.to_json()
+    given, prefix = case.own.options.to_json(), f"{case.own.action}.options."
+    left = {path.removeprefix(prefix) for path in LEFT_TO_TABLE if path.startswith(prefix) and not case.policy.is_ruled(path)}
+    return {name: value for name, value in given.items() if name not in left}
 
 
 def _next_deadline(case: Case, finding: Finding) -> datetime | None:

@@ -14,6 +14,7 @@ import re
 from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+from airflow_snowpack.maintenance.condition import MOST_CONDITIONS
 from airflow_snowpack.maintenance.readers import MAX_PREDICATE, MAX_TEXT
 
 if TYPE_CHECKING:
@@ -23,9 +24,9 @@ if TYPE_CHECKING:
 
 VOID = "void"
 FUNCTIONS = {"year": "years", "month": "months", "day": "days", "hour": "hours"}
-WITH_WIDTH = re.compile(r"(bucket|truncate)\[(\d+)\]")
-DECIMAL = re.compile(r"decimal\(\s*(\d+)\s*,\s*(\d+)\s*\)")
-FIXED = re.compile(r"fixed\[\d+\]")
+WITH_WIDTH = re.compile(r"(bucket|truncate)\[([0-9]+)\]")
+DECIMAL = re.compile(r"decimal\(\s*([0-9]+)\s*,\s*([0-9]+)\s*\)")
+FIXED = re.compile(r"fixed\[[0-9]+\]")
 NAN = "NaN"
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 IN_TEXT = str.maketrans({"\\": "\\\\", "'": "\\'", "$": "\\u0024", "\n": "\\n", "\r": "\\r", "\x00": "\\0"})
@@ -46,6 +47,8 @@ def where_of(fields: Sequence[SpecField], partitions: Iterable[Sequence[Any]], *
     :raises NotSelectable: a field cannot be expressed, no field distinguishes the partitions, or the predicate is too long.
     """
     where = _where_of(fields, partitions, catalog)
+    if where.count(" AND ") + where.count(" OR ") >= MOST_CONDITIONS // 2:  # the policy's own predicate is added
+        raise NotSelectable("the predicate of the partitions would have too many conditions")
     if len(where) > LONGEST:
         raise NotSelectable(f"the predicate of the partitions would have {len(where):,} characters")
     return where

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_snowpack.daily_window import DailyWindow, check_zone, parse_minute
 from airflow_snowpack.maintenance.action import Action
 from airflow_snowpack.maintenance.policies.model import Origin
-from airflow_snowpack.maintenance.readers import described, duration, flag, text, whole_number
+from airflow_snowpack.maintenance.readers import described, duration, flag, literal, text, whole_number
 from airflow_snowpack.sizes import parse_bytes
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from airflow_snowpack.maintenance.readers import Reader
 
-WINDOW = re.compile(r"(\d\d:\d\d) *- *(\d\d:\d\d)(?: +([A-Za-z0-9_+/-]+))?")
+WINDOW = re.compile(r"([0-9][0-9]:[0-9][0-9]) *- *([0-9][0-9]:[0-9][0-9])(?: +([A-Za-z0-9_+/-]+))?")
 WINDOW_SCHEMA = {
     "type": "string",
     "pattern": r"^[0-2][0-9]:[0-5][0-9] *- *[0-2][0-9]:[0-5][0-9]( +[A-Za-z0-9_+/-]+)?$",
@@ -76,7 +76,7 @@ def _window(value: object) -> DailyWindow:
 def size(value: object) -> int:
     """A number of bytes; from text, with its unit."""
     try:
-        return parse_bytes(int(value) if isinstance(value, str) and value.strip().isdecimal() else value)
+        return parse_bytes(int(value) if isinstance(value, str) and value.isascii() and value.strip().isdecimal() else value)
     except ValueError as error:
         raise ValueError(f"{str(error).removeprefix('it ')}, not {value!r:.60}") from None
 
@@ -112,7 +112,7 @@ EACH_ACTION = {
 ACTION_KEYS = {
     "enabled": Key(flag, "Whether plans may run the action."),
     **EACH_ACTION,
-    "where": Key(text, "A Spark predicate that limits the action, such as \"month >= '2026-01'\".", nullable=True),
+    "where": Key(literal(text), "A Spark predicate that limits the action, such as \"month >= '2026-01'\".", nullable=True),
 }
 
 
@@ -148,10 +148,14 @@ STOPS_MAINTENANCE = frozenset({"enabled", "skip", "frozen_until", "quiet"})
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """A value that a rule or a table property sets."""
+    """A value that a rule or a table property sets.
+
+    :param of_iceberg: whether it comes from one of Iceberg's own table properties, which are below all rules.
+    """
 
     value: Any
     origin: Origin
+    of_iceberg: bool = False
 
 
 def nearest(word: str, known: Iterable[str], similarity: float = 0.7) -> str | None:

@@ -37,9 +37,10 @@ class PolicyValue:
 
 def values_of(policy: TablePolicy) -> list[PolicyValue]:
     """Return all values of a policy: those of the table, then those of each action."""
+    of_actions = (each for action in policy.actions.values() for each in _of_action(policy, action))
     return [
         PolicyValue(path, _plain(value), _text(path, value), policy.origin(path))
-        for path, value in (*_of_table(policy), *(each for action in policy.actions.values() for each in _of_action(action)))
+        for path, value in (*_of_table(policy), *of_actions)
     ]
 
 
@@ -50,7 +51,7 @@ def _of_table(policy: TablePolicy) -> Iterator[tuple[str, Any]]:
     yield "max_rewrite_bytes", policy.max_rewrite_bytes
 
 
-def _of_action(policy: ActionPolicy) -> Iterator[tuple[str, Any]]:
+def _of_action(table: TablePolicy, policy: ActionPolicy) -> Iterator[tuple[str, Any]]:
     name = str(policy.action)
     yield f"{name}.enabled", policy.enabled
     yield f"{name}.cadence", policy.cadence
@@ -63,6 +64,7 @@ def _of_action(policy: ActionPolicy) -> Iterator[tuple[str, Any]]:
     for option, value in options.items():
         exact = getattr(policy.options, option)
         yield f"{name}.options.{option}", exact if isinstance(exact, timedelta) else value
+    yield from ((path, value) for path, value in table.of_table.items() if path.startswith(f"{name}."))
 
 
 def _plain(value: Any) -> Any:

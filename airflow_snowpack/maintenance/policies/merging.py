@@ -1,6 +1,6 @@
-"""Merges the rules of a table, and then its properties, into the values that hold.
+"""Merges Iceberg's table properties, the rules of a table, and then its own properties for us, into the values that hold.
 
-    merged = merge_rules([wide, narrow])                                  # for all tables with these rules
+    merged = merge_rules([wide, narrow], table_defaults({}))              # for all tables with these rules and Iceberg properties
     fields = add_properties(merged, {("snowpack.cadence", "1h")}).fields  # of a TablePolicy, for tables with these properties
 
 The properties of a table change few values, so an action that they do not concern is taken from the merged rules.
@@ -9,19 +9,22 @@ The properties of a table change few values, so an action that they do not conce
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from airflow_snowpack.humanize import join
 from airflow_snowpack.maintenance.action import Action
 from airflow_snowpack.maintenance.errors import InvalidOption
 from airflow_snowpack.maintenance.options import option_readers, parse_options, usable_actions
 from airflow_snowpack.maintenance.policies.definitions import DEFAULT_CADENCE, DELETES_FILES, ORPHANS_DEADLINE, THRESHOLDS, Given
-from airflow_snowpack.maintenance.policies.model import ActionPolicy, Origin, TableProblem
+from airflow_snowpack.maintenance.policies.model import DEFAULT, ActionPolicy, Origin, TableProblem
 from airflow_snowpack.maintenance.policies.properties import FromProperties, read_properties
+from airflow_snowpack.maintenance.table_defaults import OF_TABLE_ALONE, TableDefaults, fitting_options
 
 if TYPE_CHECKING:
     from airflow_snowpack.maintenance.options import ActionOptions
     from airflow_snowpack.maintenance.policies.rule import Rule
+    from airflow_snowpack.maintenance.table_defaults import PropertyProblem
 
 
 @dataclass(slots=True)
@@ -31,6 +34,9 @@ class Merged:
     :param values: by dotted path, what is set.
     :param stopped: by action that must not run, the rule or property that cannot be used.
     :param conflicts: by action, options of several rules that do not go together.
+    :param defaults: what Iceberg's properties of the table decide.
+    :param forbidden: by action, why one of these forbids it, although it would be enabled.
+    :param unfit: by action, the paths of those of its values that do not go together with what is above them.
     :param problems: of table properties.
     :param skip: why the properties of the table skip it.
     """
@@ -41,13 +47,18 @@ class Merged:
     conflicts: dict[str, TableProblem] = field(default_factory=dict)
     problems: Sequence[TableProblem] = ()
     skip: Given | None = None
+    defaults: TableDefaults = field(default_factory=TableDefaults)
+    forbidden: dict[str, str] = field(default_factory=dict)
+    unfit: dict[str, set[str]] = field(default_factory=dict)
 
     @property
     def fields(self) -> dict[str, Any]:
         """The fields of a ``TablePolicy``, except for the table."""
         skip = self.skip or _skip(self.values)
-        origins = {path: given.origin for path, given in self.values.items()}
+        unfit = set[str]().union(*self.unfit.values())
+        origins = {path: given.origin for path, given in self.values.items() if path not in unfit}
         origins |= {f"{action}.enabled": origin for action, origin in self.stopped.items()}
+        origins |= {f"{action}.enabled": _origin(self.defaults.forbidden_by[action]) for action in self.forbidden}
         if skip is not None:
             origins["skip"] = skip.origin
         return {
@@ -55,16 +66,21 @@ class Merged:
             "skip": None if skip is None else skip.value,
             **{path: self.values[path].value for path in ("frozen_until", "quiet", "max_rewrite_bytes") if path in self.values},
             "origins": origins,
-            "problems": (*self.problems, *self.conflicts.values()),
+            "problems": (*map(_problem, self.defaults.problems), *self.problems, *self.conflicts.values()),
+            "forbidden": self.forbidden,
+            "of_table": OF_TABLE_ALONE | {path: self.values[path].value for path in OF_TABLE_ALONE if path in self.values},
         }
 
 
-def merge_rules(rules: Iterable[Rule]) -> Merged:
-    """Merge rules, of which each is above those before it."""
+def merge_rules(rules: Iterable[Rule], defaults: TableDefaults) -> Merged:
+    """Merge rules, of which each is above those before it, above what Iceberg's properties of a table decide."""
+    of_iceberg = {path: Given(value, _origin(name), of_iceberg=True) for path, (value, name) in defaults.values.items()}
     values: dict[str, Given] = {}
     for rule in rules:
         values |= rule.values
-    merged = Merged(values)
+    # A rule's null removes what less specific rules set, and no more.
+    values |= {path: given for path, given in of_iceberg.items() if path not in values or values[path].value is None}
+    merged = Merged(values, defaults=defaults)
     for action in usable_actions():
         _add_action(merged, action, values, {})
     return merged
@@ -74,9 +90,18 @@ def add_properties(below: Merged, properties: Iterable[tuple[str, str]]) -> Merg
     """Return the values with the properties of a table above those of its rules."""
     own: FromProperties = read_properties(properties)
     concerned = {path.partition(".")[0] for path in own.values} | own.stopped.keys()
-    merged = Merged({}, dict(below.actions), dict(below.stopped), dict(below.conflicts), own.problems, own.skip)
+    merged = replace(
+        below,
+        actions=dict(below.actions),
+        stopped=dict(below.stopped),
+        conflicts=dict(below.conflicts),
+        problems=own.problems,
+        skip=own.skip,
+        forbidden=dict(below.forbidden),
+        unfit=dict(below.unfit),
+    )
     for action in concerned & below.actions.keys():
-        for kept in (merged.stopped, merged.conflicts):
+        for kept in (merged.stopped, merged.conflicts, merged.forbidden, merged.unfit):
             kept.pop(action, None)
         if action in own.stopped:
             merged.stopped[action] = own.stopped[action]
@@ -107,10 +132,12 @@ def _add_action(merged: Merged, action: str, below: Mapping[str, Given], own: di
 
     options, of_orphans = _options(merged, action, below, own), action == Action.REMOVE_ORPHAN_FILES
     # Metadata does not show orphan files, nor what an action of another package is for.
-    enabled = value("enabled", action in THRESHOLDS and not of_orphans)
+    enabled = bool(value("enabled", action in THRESHOLDS and not of_orphans)) and action not in merged.stopped
+    if enabled and action in merged.defaults.forbidden:
+        enabled, merged.forbidden[action] = False, merged.defaults.forbidden[action]
     merged.actions[action] = ActionPolicy(
         action,
-        bool(enabled) and action not in merged.stopped,
+        enabled,
         options,
         value("cadence", DEFAULT_CADENCE),
         value("deadline", ORPHANS_DEADLINE if of_orphans else None),
@@ -124,14 +151,21 @@ def _options(merged: Merged, action: str, below: Mapping[str, Given], own: dict[
     Then the action must not run, unless only properties are at fault and the action deletes nothing.
     """
     of_rules, of_table = _given_options(action, below), _given_options(action, own)
+    defaults = {name: each.value for name, each in (of_rules | of_table).items() if each.of_iceberg}
+    of_rules = {name: each for name, each in of_rules.items() if not each.of_iceberg}
     try:
-        return parse_options(action, {name: given.value for name, given in (of_rules | of_table).items()})
+        options, unfit = fitting_options(action, {name: each.value for name, each in (of_rules | of_table).items()}, defaults)
     except InvalidOption as error:
         problem = str(error)
+    else:
+        if unfit:
+            merged.unfit[action] = {f"{action}.options.{name}" for name in unfit}
+            merged.conflicts[action] = _unfit_problem(action, unfit, below)
+        return options
     last = next(reversed((of_rules | of_table).values())).origin
     runs = bool(of_table) and action in THRESHOLDS and action not in DELETES_FILES
     try:
-        options = parse_options(action, {name: given.value for name, given in of_rules.items()})
+        options, _ = fitting_options(action, {name: given.value for name, given in of_rules.items()}, defaults)
     except InvalidOption:
         options, runs = parse_options(action, {}), False
     if runs:
@@ -147,3 +181,22 @@ def _options(merged: Merged, action: str, below: Mapping[str, Given], own: dict[
 def _given_options(action: str, values: Mapping[str, Given]) -> dict[str, Given]:
     paths = {name: f"{action}.options.{name}" if name != "where" else f"{action}.where" for name in option_readers(action)}
     return {name: values[path] for name, path in paths.items() if path in values}
+
+
+def _unfit_problem(action: str, unfit: Sequence[str], values: Mapping[str, Given]) -> TableProblem:
+    given = values[f"{action}.options.{unfit[0]}"]
+    message = (
+        f"The {given.origin} is left out: {unfit[0]} = {given.value} does not go together with the other options of {action} "
+        "that rules or snowpack.* properties set. Correct one of them."
+    )
+    return TableProblem(str(given.origin).removeprefix("table property "), str(given.value), message)
+
+
+def _problem(problem: PropertyProblem) -> TableProblem:
+    reason = problem.reason[0].upper() + problem.reason[1:]
+    stopped = f"{join(problem.stopped)} cannot run until it is corrected." if problem.stopped else "The value below it holds."
+    return TableProblem(problem.name, problem.value, f"{reason}. {stopped}")
+
+
+def _origin(name: str) -> Origin:
+    return Origin(f"table property {name}") if name else DEFAULT

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from airflow_snowpack.iceberg.table_properties import READERS
 from airflow_snowpack.maintenance.action import Action
 
 if TYPE_CHECKING:
@@ -26,7 +27,8 @@ QUIET_HORIZON = timedelta(days=2)
 class Origin:
     """Where a value came from.
 
-    :param source: ``default``, ``rule 'analytics.*'`` or ``table property snowpack.…``.
+    :param source: ``default``, ``table property write.…`` or another of Iceberg's, ``rule 'analytics.*'``, or
+        ``table property snowpack.…``.
     :param file: the name of the file with the rule, without its folders; empty for a default or a property.
     :param line: in that file, from 1.
     """
@@ -91,6 +93,8 @@ class TablePolicy:
     :param actions: by name, each action that the installation has, in the default order of actions.
     :param origins: by dotted path, such as ``expire_snapshots.options.max_age``; a path that is missing has its default.
     :param problems: table properties that cannot be used.
+    :param forbidden: by action that would be enabled otherwise, why a property of Iceberg forbids it; a part of a sentence.
+    :param of_table: by dotted path, values that only Iceberg's table properties set.
     """
 
     table: TableName
@@ -101,6 +105,8 @@ class TablePolicy:
     max_rewrite_bytes: int = MAX_REWRITE_BYTES
     origins: Mapping[str, Origin] = field(default_factory=dict)
     problems: tuple[TableProblem, ...] = ()
+    forbidden: Mapping[str, str] = field(default_factory=dict)
+    of_table: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def bounds(self) -> HealthBounds:
@@ -119,6 +125,11 @@ class TablePolicy:
         while (window := next((each for each in self.quiet if each.contains(until)), None)) and until - now < QUIET_HORIZON:
             until = window.next_end(until)
         return None if until == now else until
+
+    def is_ruled(self, path: str) -> bool:
+        """Whether a rule or a ``snowpack.*`` property sets the value at a dotted path."""
+        origin = self.origin(path)
+        return origin != DEFAULT and origin.source.removeprefix("table property ") not in READERS
 
     def origin(self, path: str) -> Origin:
         """Return where the value at a dotted path came from."""

@@ -1,8 +1,8 @@
 """The rules of an installation, merged for one table at a time.
 
-Each value is decided on its own: a table property is above all rules, a more specific rule above a less specific one, and of two
-rules that are equally specific for the table, the later one in the file is above the earlier one. Only ``skip`` holds wherever it
-is set.
+Each value is decided on its own: a table's Iceberg properties are below all rules, and its ``snowpack.*`` properties above them.
+A more specific rule is above a less specific one, and of two rules that are equally specific for the table, the later one in the
+file is above the earlier one. Only ``skip`` holds wherever it is set.
 
 The invariant: tables with the same rules and properties share their merged values, so that a fleet costs one merge for each
 combination, not for each table.
@@ -18,6 +18,7 @@ from airflow_snowpack.maintenance.policies.errors import InvalidPolicies, Polici
 from airflow_snowpack.maintenance.policies.merging import Merged, add_properties, merge_rules
 from airflow_snowpack.maintenance.policies.model import TablePolicy
 from airflow_snowpack.maintenance.policies.properties import is_relevant
+from airflow_snowpack.maintenance.table_defaults import relevant, table_defaults
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from airflow_snowpack.iceberg.names import TableName
     from airflow_snowpack.maintenance.policies.rule import Rule
 
+    _Properties = frozenset[tuple[str, str]]
     _Entry = tuple[Callable[[str], object], tuple[int, int, int], int]
 
 PYTHON_NAME = "policies"
@@ -45,8 +47,8 @@ class Policies:
         for number, rule in enumerate(self.rules):
             for pattern in rule.patterns:
                 self._by_database[pattern.database].append((pattern.matches, pattern.specificity, number))
-        self._of_rules: dict[tuple[int, ...], Merged] = {}
-        self._fields: dict[tuple[tuple[int, ...], frozenset[tuple[str, str]]], dict[str, Any]] = {}
+        self._of_rules: dict[tuple[tuple[int, ...], _Properties], Merged] = {}
+        self._fields: dict[tuple[tuple[int, ...], _Properties, _Properties], dict[str, Any]] = {}
 
     @classmethod
     def load(cls, path: Path | str, *, only_tables: bool = False) -> Policies:
@@ -74,13 +76,15 @@ class Policies:
     def of(self, table: TableName, properties: Mapping[str, str]) -> TablePolicy:
         """Merge rules and properties for a table; never raises: a property that cannot be used is one of its ``problems``.
 
-        :param properties: the table's, of which ``snowpack.*`` and ``compaction_skip`` count.
+        :param properties: the table's, as :func:`.owner_properties` or its health has them; those about maintenance count.
         """
         rules = self.matching(table)
-        key = rules, frozenset((name, text) for name, text in properties.items() if is_relevant(name))
+        own = frozenset((name, text) for name, text in properties.items() if is_relevant(name))
+        key = rules, relevant(properties), own
         if key not in self._fields:
             if len(self._fields) >= REMEMBERED:
                 self._fields.clear()
+                self._of_rules.clear()
             self._fields[key] = self._merge(*key)
         return TablePolicy(table=table, **self._fields[key])
 
@@ -116,11 +120,12 @@ class Policies:
         database = table.database.partition(".")[0]
         return [*self._by_database.get(database, ()), *self._by_database.get(None, ())]
 
-    def _merge(self, rules: tuple[int, ...], properties: frozenset[tuple[str, str]]) -> dict[str, Any]:
-        if rules not in self._of_rules:
-            self._of_rules[rules] = merge_rules(self.rules[number] for number in rules)
-        merged = self._of_rules[rules]
-        return (add_properties(merged, properties) if properties else merged).fields
+    def _merge(self, rules: tuple[int, ...], of_iceberg: _Properties, own: _Properties) -> dict[str, Any]:
+        below = rules, of_iceberg
+        if below not in self._of_rules:
+            self._of_rules[below] = merge_rules((self.rules[number] for number in rules), table_defaults(dict(of_iceberg)))
+        merged = self._of_rules[below]
+        return (add_properties(merged, own) if own else merged).fields
 
 
 def _load_python(path: Path) -> Policies:

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from airflow_snowpack.bounded_text import YamlTooLarge, check_yaml
 from airflow_snowpack.maintenance.policies.definitions import unknown
 from airflow_snowpack.maintenance.policies.errors import PolicyFinding, fault
 from airflow_snowpack.maintenance.policies.patterns import EVERYTHING
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
 TOP_LEVEL = ("default", "rules")
 DEEPEST = 12
-"""How deep the mappings and lists of a file may be nested; an alias may nest into itself."""
+"""How deep the mappings and lists of a file may be nested."""
 
 
 def read_rules(text: str, file: str, *, only_tables: bool = False) -> tuple[list[Rule], list[PolicyFinding]]:
@@ -95,11 +96,14 @@ def _load(text: str, file: str, faults: list[PolicyFinding]) -> tuple[Any, dict[
     """Return the values of the text, and the line of each by its place."""
     import yaml
 
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)(text)
     lines: dict[Place, int] = {(): 1}
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)(text)
     try:
+        check_yaml(text)
         node = loader.get_single_node()
         return (None if node is None else _value(loader, node, (), lines, file, faults)), lines
+    except YamlTooLarge as error:
+        faults.append(fault(file, error.line, f"This file cannot be read: {error}."))
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         faults.append(fault(file, mark.line + 1 if mark else 0, f"This is not valid YAML: {error.problem or error.context}."))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from airflow_snowpack.errors import Kind, SnowpackError
+from airflow_snowpack.humanize import timestamp
 
 if TYPE_CHECKING:
     from airflow_snowpack.iceberg.names import TableName
@@ -43,6 +44,16 @@ class RemovalOfAnotherTable(RemovalError, kind=Kind.REFUSED):
         )
 
 
+class NothingInQuarantine(RemovalError, kind=Kind.REFUSED):
+    """Nothing can be restored."""
+
+    def __init__(self, of: Removal | TableName) -> None:
+        what = f"table {of.dotted}" if hasattr(of, "dotted") else f"removal {of.removal_id}"
+        super().__init__(
+            f"No file of the {what} is in quarantine. List what is with: airflow snowpack removals list --state quarantined"
+        )
+
+
 class RemovalTakenOver(RemovalError, kind=Kind.CONFLICT):
     """Another attempt runs the removal, or its job was cancelled."""
 
@@ -64,6 +75,7 @@ def state_of(removal: Removal) -> str:
     """Return the state of a removal as the predicate of a sentence."""
     from airflow_snowpack.maintenance.removals.model import RemovalState
 
+    until = f" until {timestamp(removal.quarantined_until)}" if removal.quarantined_until else ""
     decided = f" by {removal.decided_by}" if removal.decided_by else ""
     return {
         RemovalState.PLANNED: "is still being planned",
@@ -71,7 +83,9 @@ def state_of(removal: Removal) -> str:
         RemovalState.APPROVED: f"was approved{decided}",
         RemovalState.REJECTED: f"was rejected{decided}",
         RemovalState.DELETING: f"is being deleted by job {removal.job_id}",
+        RemovalState.QUARANTINED: f"is in quarantine{until}",
         RemovalState.DELETED: "was deleted",
+        RemovalState.RESTORED: "was restored",
         RemovalState.EXPIRED: "has expired" + (f" ({removal.error})" if removal.error else ", plan it again"),
         RemovalState.FAILED: f"has failed ({removal.error})",
     }[removal.state]

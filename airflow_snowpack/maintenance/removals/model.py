@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
+from airflow_snowpack.durations import parse_duration
 from airflow_snowpack.humanize import plural, size
 
 if TYPE_CHECKING:
@@ -26,11 +27,12 @@ class RemovalKind(StrEnum):
 
 
 class RemovalState(StrEnum):
-    """The state of a removal. ``REJECTED``, ``DELETED``, ``EXPIRED`` and ``FAILED`` are final.
+    """The state of a removal. ``REJECTED``, ``DELETED``, ``RESTORED``, ``EXPIRED`` and ``FAILED`` are final.
 
     ``PLANNED``: its list is being written, or is about to be deleted without an approval. ``EXPIRED``: it was not deleted in
     time, or a newer plan of the table replaces it. ``FAILED``: the table does not allow it any more, or its attempt failed and it
-    needed no approval: the next plan lists what is left.
+    needed no approval: the next plan lists what is left. ``QUARANTINED``: it has ended, and files of it can be restored.
+    ``RESTORED``: all of these files were.
     """
 
     PLANNED = "planned"
@@ -38,7 +40,9 @@ class RemovalState(StrEnum):
     APPROVED = "approved"
     REJECTED = "rejected"
     DELETING = "deleting"
+    QUARANTINED = "quarantined"
     DELETED = "deleted"
+    RESTORED = "restored"
     EXPIRED = "expired"
     FAILED = "failed"
 
@@ -62,7 +66,9 @@ TRANSITIONS: Mapping[RemovalState, frozenset[RemovalState]] = {
     RemovalState.DELETING: frozenset(
         {RemovalState.DELETING, RemovalState.APPROVED, RemovalState.DELETED, RemovalState.FAILED, RemovalState.REJECTED}
     ),
+    RemovalState.QUARANTINED: frozenset({RemovalState.DELETED, RemovalState.RESTORED}),
     RemovalState.REJECTED: frozenset(),
+    RemovalState.RESTORED: frozenset(),
     RemovalState.DELETED: frozenset(),
     RemovalState.EXPIRED: frozenset(),
     RemovalState.FAILED: frozenset(),
@@ -73,19 +79,23 @@ class ItemOutcome(StrEnum):
     """What became of one file or snapshot of a list.
 
     ``STARTED``: it passed all guards, and an attempt began to delete it. ``GONE``: it no longer existed. ``LEFT_OUT``: it still
-    exists, because a guard protects it now.
+    exists, because a guard protects it now. ``QUARANTINED``: it can be restored. ``RESTORED``: it is in its place again.
     """
 
     STARTED = "started"
     DELETED = "deleted"
     GONE = "gone"
     LEFT_OUT = "left_out"
+    QUARANTINED = "quarantined"
+    RESTORED = "restored"
 
 
 COUNTED = {
     ItemOutcome.DELETED: "deleted_count",
     ItemOutcome.GONE: "gone_count",
     ItemOutcome.LEFT_OUT: "left_out_count",
+    ItemOutcome.QUARANTINED: "quarantined_count",
+    ItemOutcome.RESTORED: "restored_count",
 }
 """The totals of a removal, by outcome."""
 
@@ -98,7 +108,7 @@ class RemovalItem:
     :param bytes: the size; of a snapshot, that of the files that only expired snapshots need. ``None``: not known.
     :param at: when the file was last modified, or the snapshot committed.
     :param outcome: ``None`` until the removal is run.
-    :param reason: why it was left out.
+    :param reason: why it was left out, or could not be restored.
     """
 
     name: str
@@ -120,6 +130,7 @@ class Removal:
     :param job_id: the job that deletes it or did last.
     :param attempt_id: the fence: that job's attempt, or its last one; of a draft, the attempt that plans it.
     :param deleted_count: how many items are deleted; ``gone_count`` and ``left_out_count`` likewise, see :class:`ItemOutcome`.
+    :param quarantined_until: from when the files in quarantine are deleted for good; ``None``: there are none.
     :param error: why it expired or failed, or why its last attempt ended early.
     """
 
@@ -147,7 +158,16 @@ class Removal:
     deleted_count: int = 0
     gone_count: int = 0
     left_out_count: int = 0
+    quarantined_count: int = 0
+    restored_count: int = 0
+    quarantined_until: datetime | None = None
     error: str | None = None
+
+    @property
+    def quarantine(self) -> timedelta | None:
+        """How long its files stay in quarantine; ``None``: they are deleted at once."""
+        period = self.settings.get("quarantine")
+        return None if period is None else parse_duration(period)
 
     @property
     def summary(self) -> str:

@@ -71,18 +71,32 @@ class JobRemovals:
         """Return what attempts at this job have planned, the latest first."""
         return [removal for removal in reversed(self.records.planned_by(self.job.job_id)) if removal.kind is kind]
 
+    def of_table(self, removal_id: str, kind: RemovalKind = RemovalKind.ORPHANS) -> Removal:
+        """Return a removal of the job's table.
+
+        :raises RemovalNotFound: there is no such removal.
+        :raises RemovalOfAnotherTable: it is of another table, or of another action.
+        """
+        removal = self.records.get(removal_id)
+        if removal.table.lock_key != self.job.table.lock_key or removal.kind is not kind:
+            raise RemovalOfAnotherTable(removal, self.job.table)
+        return removal
+
     def begin(self, removal_id: str, kind: RemovalKind) -> Removal:
         """Begin to delete a removal, or return it as it is if this job has deleted it.
 
         :raises RemovalNotFound, RemovalNotPossible, RemovalTakenOver: as :meth:`.Removals.begin`.
         :raises RemovalOfAnotherTable: the job is of another table, or its action deletes something else.
         """
-        removal = self.records.get(removal_id)
-        if removal.table.lock_key != self.job.table.lock_key or removal.kind is not kind:
-            raise RemovalOfAnotherTable(removal, self.job.table)
-        if removal.state is RemovalState.DELETED and removal.job_id == self.job.job_id:
+        removal = self.of_table(removal_id, kind)
+        if is_done(removal) and removal.job_id == self.job.job_id:
             return removal
         return self.records.begin(removal_id, self.job.job_id, self.job.attempt_id or "")
+
+
+def is_done(removal: Removal) -> bool:
+    """Return whether an attempt has gone through the whole list."""
+    return removal.error is None and removal.state in (RemovalState.DELETED, RemovalState.QUARANTINED)
 
 
 def _exceeds(amount: int | None, limit: int | None) -> bool:

@@ -9,24 +9,32 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from airflow_snowpack.maintenance.options import ActionOptions, option_names, parse_options, refused
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
 Options = TypeVar("Options", bound=ActionOptions)
 ORPHAN_AGE_FLOOR = timedelta(hours=24)
 """Iceberg's own: a writer that has not committed yet owns files that look like orphans."""
+ALL = "all"
+"""In place of a removal's id: all that is in quarantine of the table."""
 WITH_REMOVAL_ID = ("removal_id", "only_if_needed")
+WITH_RESTORE = ("restore", "restore_files", "only_if_needed")
 
 
 def check_removal_options(options: ActionOptions) -> None:
-    """Refuse options beside ``removal_id``: a list is deleted by the options that it was planned with.
+    """Refuse options beside ``removal_id``: a list is deleted by the options that it was planned with; likewise ``restore``.
 
     :raises InvalidOption: there is another option.
     """
-    if getattr(options, "removal_id", None) is None:
-        return
+    if getattr(options, "restore", None) is not None:
+        _refuse_beside(options, "restore", WITH_RESTORE, "restores files and removes none")
+    elif getattr(options, "removal_id", None) is not None:
+        _refuse_beside(options, "removal_id", WITH_REMOVAL_ID, "deletes a list by the options that it was planned with")
+
+
+def _refuse_beside(options: ActionOptions, name: str, fitting: Collection[str], does: str) -> None:
     for each in fields(options):
-        if each.name not in WITH_REMOVAL_ID and getattr(options, each.name) != each.default:
-            raise refused(options, "removal_id", f"deletes a list by the options that it was planned with: leave {each.name} out")
+        if each.name not in fitting and getattr(options, each.name) != each.default:
+            raise refused(options, name, f"{does}: leave {each.name} out")
 
 
 def planned_with(options: Options, settings: Mapping[str, Any]) -> Options:

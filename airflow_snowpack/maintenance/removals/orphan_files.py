@@ -1,7 +1,7 @@
 """Orphan files as a removal: what is listed at the plan, and what guards a listed file when it is deleted.
 
 The invariant: a file is deleted only if it is the very file that was listed, by path, size and modification time, if no metadata
-of its table names it now, and if no other table has come to keep files in its location.
+of its table names it now, if no other table names it, and if no other table has come to keep files in its location.
 """
 
 from __future__ import annotations
@@ -10,11 +10,15 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from airflow_snowpack.iceberg import location_conflicts, stat_files
-from airflow_snowpack.iceberg.locations import is_inside
+from airflow_snowpack.iceberg import Equalities, ForeignFiles, TableUnreadable, stat_files
+from airflow_snowpack.iceberg.catalog import unreadable_errors
+from airflow_snowpack.iceberg.foreign_files import named_files
+from airflow_snowpack.iceberg.locations import NOTHING_DECIDED, Spelling, is_inside, leads_elsewhere, parent, place_of
 from airflow_snowpack.maintenance.removals.errors import RemovalRefused
 from airflow_snowpack.maintenance.removals.model import ItemOutcome, RemovalItem, RemovalKind
 from airflow_snowpack.maintenance.removals.options import ORPHAN_AGE_FLOOR
+from airflow_snowpack.maintenance.removals.quarantine import check_means, held_before, quarantine_of, take_away
+from airflow_snowpack.maintenance.removals.running import removals_of
 
 if TYPE_CHECKING:
     from collections import Counter
@@ -34,50 +38,99 @@ NAMED_NOW = "metadata of the table names it now"
 REPLACED = "it was written again after the plan"
 TOO_YOUNG = "it is younger than 24 h by this worker's clock"
 OUTSIDE = "it is outside the table's location"
+BEHIND_LINK = "it lies behind a symbolic link (see follow_symlinks)"
+NAMED_BY = "the table {} names it"
 
 
-def refuse_foreign(run: ActionRun, location: str, trust_since: datetime | None = None) -> None:
-    """Refuse a removal from a location in which other tables keep files.
+@dataclass(frozen=True, slots=True)
+class ForeignGuard:
+    """Keeps files of other tables.
 
-    :param trust_since: what was read of a table since then is not read again.
-    :raises RemovalRefused: another table keeps files in the location.
+    :param follow_symlinks: compare a file behind a symbolic link by its real path, instead of keeping it.
+    :param read: the files that near tables name, kept from one batch of a list to the next.
     """
-    conflicts = location_conflicts(run.catalog, run.name, run.locations, location=location, trust_since=trust_since)
-    if conflicts:
-        raise RemovalRefused(
-            f"Files of other tables lie where {run.name.dotted} keeps its own ({location!r}): "
-            f"{'; '.join(str(conflict) for conflict in conflicts[:5])}. To this table they would be orphans. Move one of the "
-            "tables, or leave remove_orphan_files out."
+
+    equal: Equalities = NOTHING_DECIDED
+    follow_symlinks: bool = False
+    read: dict[str, frozenset[str]] = field(default_factory=dict)
+
+    def refuse_shared(self, run: ActionRun, location: str, trust_since: datetime | None = None) -> ForeignFiles:
+        """Refuse a removal from a location in which other tables keep files, and return the other tables.
+
+        :param trust_since: what was read of a table since then is not read again.
+        :raises RemovalRefused: another table keeps files in the location, or may do so.
+        """
+        foreign = ForeignFiles.of(
+            run.catalog, run.name, run.footprints, trust_since=trust_since, equal=self.equal, read=self.read
         )
+        if conflicts := foreign.conflicts(location):
+            raise RemovalRefused(
+                f"Files of other tables lie where {run.name.dotted} keeps its own ({location!r}): "
+                f"{'; '.join(str(conflict) for conflict in conflicts[:5])}. To this table they would be orphans. Move one of the "
+                "tables, or leave remove_orphan_files out."
+            )
+        return foreign
 
+    def reasons(self, table: Table, foreign: ForeignFiles, paths: Sequence[str], location: str) -> dict[str, str]:
+        """Return why files are kept, by path; files that this does not name may be deleted.
 
-def planned_files(table: Table, paths: Iterable[str], *, older_than: datetime, skipped: Counter[str]) -> Iterator[RemovalItem]:
-    """Return the files of a plan with their sizes and modification times.
+        :raises TableUnreadable: the metadata of a table that has files in the location cannot be read.
+        """
+        kept = {path: NAMED_BY.format(label) for path, label in foreign.named(paths, [location]).items()}
+        links = {folder for folder in set(map(parent, paths)) if leads_elsewhere(folder, location)}
+        linked = [path for path in paths if path not in kept and parent(path) in links]
+        if place_of(location).scheme == "file":
+            # Iceberg compares text, and a symbolic link gives a file of the table itself a second path.
+            spelling, own = Spelling(self.equal), self._own_files(table)
+            kept |= {path: NAMED_NOW for path in paths if spelling(path) in own}
+        if not self.follow_symlinks:
+            return dict.fromkeys(linked, BEHIND_LINK) | kept
+        return kept | {path: NAMED_BY.format(label) for path, label in foreign.named(linked, links).items()}
 
-    :param skipped: counts the paths that are not listed, by reason.
-    :raises OSError: the storage does not answer.
-    """
-    rest = iter(paths)
-    while some := list(islice(rest, STATS_PER_CALL)):
-        for path, file in zip(some, stat_files(table, some), strict=True):
-            if file is None:
-                skipped["it no longer exists"] += 1
-            elif file.modified_at is None:
-                skipped[UNKNOWN_TIME] += 1
-            elif file.modified_at >= older_than:
-                skipped["it is too young"] += 1
-            else:
-                yield RemovalItem(path, file.bytes, file.modified_at)
+    def _own_files(self, table: Table) -> frozenset[str]:
+        location = table.metadata_location
+        if location not in self.read:
+            try:
+                self.read[location] = named_files(table, Spelling(self.equal))
+            except unreadable_errors() as error:
+                raise TableUnreadable(".".join(table.name()), error) from error
+        return self.read[location]
+
+    def planned(
+        self, table: Table, foreign: ForeignFiles, paths: Iterable[str], *, older_than: datetime, skipped: Counter[str]
+    ) -> Iterator[RemovalItem]:
+        """Return the files of a plan with their sizes and modification times.
+
+        :param skipped: counts the paths that are not listed, by reason.
+        :raises OSError: the storage does not answer.
+        """
+        rest = iter(paths)
+        while some := list(islice(rest, STATS_PER_CALL)):
+            kept = self.reasons(table, foreign, some, table.location())
+            for path, file in zip(some, stat_files(table, some), strict=True):
+                if file is None:
+                    skipped["it no longer exists"] += 1
+                elif path in kept:
+                    skipped[kept[path]] += 1
+                elif file.modified_at is None:
+                    skipped[UNKNOWN_TIME] += 1
+                elif file.modified_at >= older_than:
+                    skipped["it is too young"] += 1
+                else:
+                    yield RemovalItem(path, file.bytes, file.modified_at)
 
 
 @dataclass(frozen=True, slots=True)
 class OrphanFiles:
-    """Guards and deletes orphan files.
+    """Guards and deletes orphan files, or moves them to quarantine.
 
     :param remove: takes the options of the plan and paths, deletes those that no metadata of the table names, and returns them.
+        For quarantine, it returns them and deletes nothing.
+    :param foreign: takes the options of the plan, and returns what keeps files of other tables.
     """
 
     remove: Callable[[ActionRun, Mapping[str, Any], Sequence[str]], Collection[str]]
+    foreign: Callable[[Mapping[str, Any]], ForeignGuard] = lambda _: ForeignGuard()
     kind: RemovalKind = RemovalKind.ORPHANS
     files: Mapping[str, int] = field(default_factory=dict)
 
@@ -89,26 +142,40 @@ class OrphanFiles:
     def guard(self, run: ActionRun, removal: Removal, table: Table, items: Sequence[RemovalItem]) -> list[RemovalItem]:
         """Pass the files that are still the listed ones.
 
-        :raises RemovalRefused: another table keeps files in the location now.
+        :raises RemovalRefused: another table keeps files in the location now, or may do so.
         """
-        refuse_foreign(run, removal.location)
-        stored = stat_files(table, [item.name for item in items])
-        return [_guarded(item, file, removal, run.now) for item, file in zip(items, stored, strict=True)]
+        guard, paths = self.foreign(removal.settings), [item.name for item in items]
+        foreign = guard.refuse_shared(run, removal.location)
+        stored, kept = stat_files(table, paths), guard.reasons(table, foreign, paths, removal.location)
+        found = zip(items, stored, strict=True)
+        guarded = [_guarded(item, file, removal, run.now, kept.get(item.name)) for item, file in found]
+        if removal.quarantine is None:
+            return guarded
+        check_means(removal, table)
+        quarantine = quarantine_of(removal, table.io.properties)
+        return [held_before(quarantine, before, item) for before, item in zip(items, guarded, strict=True)]
 
     def delete(self, run: ActionRun, removal: Removal, items: Sequence[RemovalItem]) -> list[RemovalItem]:
-        """Delete the files, and read what is left of them: the procedure reports a file that it failed to delete as deleted."""
+        """Delete the files, and read what is left of them: the procedure reports a file that it failed to delete as deleted.
+
+        For quarantine, it only compares the files with the metadata.
+        """
         removed = set(self.remove(run, removal.settings, [item.name for item in items]))
+        if removal.quarantine is not None:
+            return _taken_away(run, removal, items, removed)
         stored = stat_files(run.table(), [item.name for item in items])
         return [_result(item, item.name in removed, file) for item, file in zip(items, stored, strict=True)]
 
 
-def _guarded(item: RemovalItem, file: StoredFile | None, removal: Removal, now: datetime) -> RemovalItem:
+def _guarded(item: RemovalItem, file: StoredFile | None, removal: Removal, now: datetime, kept: str | None) -> RemovalItem:
     if not is_inside(item.name, removal.location):
         return _left_out(item, OUTSIDE)
     if file is None:
         # An earlier attempt had begun to delete it.
         outcome = ItemOutcome.DELETED if item.outcome is ItemOutcome.STARTED else ItemOutcome.GONE
         return replace(item, outcome=outcome)
+    if kept is not None:
+        return _left_out(item, kept)
     if file.modified_at is None or item.at is None:
         return _left_out(item, UNKNOWN_TIME)
     if (file.modified_at, file.bytes) != (item.at, item.bytes):
@@ -116,6 +183,13 @@ def _guarded(item: RemovalItem, file: StoredFile | None, removal: Removal, now: 
     if file.modified_at > now - ORPHAN_AGE_FLOOR:
         return _left_out(item, TOO_YOUNG)
     return replace(item, outcome=ItemOutcome.STARTED)
+
+
+def _taken_away(run: ActionRun, removal: Removal, items: Sequence[RemovalItem], unnamed: Collection[str]) -> list[RemovalItem]:
+    quarantine = quarantine_of(removal, run.table().io.properties)
+    removals_of(run).records.begin_quarantine(removal)
+    taken = {item.name: item for item in take_away(quarantine, [item for item in items if item.name in unnamed])}
+    return [taken.get(item.name) or _left_out(item, NAMED_NOW) for item in items]
 
 
 def _result(item: RemovalItem, removed: bool, file: StoredFile | None) -> RemovalItem:

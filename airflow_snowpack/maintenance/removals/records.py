@@ -19,8 +19,13 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 
 from airflow_snowpack.jobs.model import JobStatus
-from airflow_snowpack.maintenance.removals.errors import RemovalNotFound, RemovalNotPossible, RemovalTakenOver
-from airflow_snowpack.maintenance.removals.model import COUNTED, ItemOutcome, RemovalState
+from airflow_snowpack.maintenance.removals.errors import (
+    NothingInQuarantine,
+    RemovalNotFound,
+    RemovalNotPossible,
+    RemovalTakenOver,
+)
+from airflow_snowpack.maintenance.removals.model import COUNTED, ItemOutcome, RemovalKind, RemovalState
 from airflow_snowpack.maintenance.removals.rows import (
     ABANDONED,
     BY_KEY,
@@ -37,12 +42,14 @@ from airflow_snowpack.maintenance.removals.rows import (
     removal_from,
     unpack,
 )
-from airflow_snowpack.store import Page, storable, upsert, write_audit
+from airflow_snowpack.store import Page, storable, storable_error, upsert, write_audit
+from airflow_snowpack.store.dialect import UtcDateTime
 from airflow_snowpack.store.tables.jobs import jobs
 from airflow_snowpack.store.tables.removals import removal_parts, removals
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+    from datetime import datetime
 
     from airflow_snowpack.iceberg.names import TableName
     from airflow_snowpack.maintenance.removals.model import Removal, RemovalItem
@@ -264,14 +271,100 @@ class Removals:
         :raises RemovalTakenOver: the fence has moved, and nothing was written.
         """
         assert state in RemovalState.DELETING.successors, state
-        values = {"state": state.value, "ended_at": self.store.clock()}
-        text = None if error is None else storable(error)
+        values: dict[str, Any] = {"state": state.value, "ended_at": self.store.clock()}
+        if state is RemovalState.DELETED and removal.quarantine is not None:
+            values["quarantined_until"] = sa.case(
+                (REMOVAL.quarantined_count > 0, sa.literal(self.store.clock() + removal.quarantine, UtcDateTime)), else_=None
+            )
+        text = None if error is None else storable_error(error)
         written = self.store.execute(sa.update(removals).where(FENCED).values(**values, error=text), _fence(removal))
         ended = self.get(removal.removal_id)
         # The answer to the first try may have been lost.
         if not written and (ended.state, ended.attempt_id) != (state, removal.attempt_id):
             raise RemovalTakenOver(removal.removal_id)
         return ended
+
+    # --- in quarantine ---
+
+    def in_quarantine(self, table: TableName, *, until: datetime | None = None) -> Sequence[Removal]:
+        """Return the removals of a table that have files in quarantine, the oldest first.
+
+        :param until: only those that have ended and whose files stay until then at most.
+        """
+        query = REMOVALS.where(REMOVAL.table_key == table.lock_key, REMOVAL.quarantined_until.is_not(None))
+        if until is not None:
+            query = query.where(REMOVAL.quarantined_until <= until, sa.literal(RemovalState.QUARANTINED.value) == STATE)
+        rows = self.store.all(query.order_by(REMOVAL.planned_at, REMOVAL.removal_id), {"b_now": self.store.clock()})
+        return [removal_from(row) for row in rows]
+
+    def tables_with_deleted_orphans(self, tables: Collection[TableName]) -> frozenset[TableName]:
+        """Return those of the tables of which a list of orphan files was deleted for good, in one statement."""
+        query = sa.select(REMOVAL.table_key).where(
+            REMOVAL.kind == RemovalKind.ORPHANS.value,
+            REMOVAL.state == RemovalState.DELETED.value,
+            REMOVAL.quarantined_until.is_(None),
+        )
+        keys = {table.lock_key for table in tables}
+        found = {row.table_key for row in self.store.all_by_key(query.distinct(), REMOVAL.table_key, keys)}
+        return frozenset(table for table in tables if table.lock_key in found)
+
+    def begin_quarantine(self, removal: Removal) -> None:
+        """Record that files of the list may be in quarantine from now on.
+
+        :raises RemovalTakenOver: the fence has moved.
+        """
+        assert removal.quarantine is not None, removal
+        until = {"quarantined_until": self.store.clock() + removal.quarantine}
+        if not self.store.execute(sa.update(removals).where(FENCED).values(**until), _fence(removal)):
+            raise RemovalTakenOver(removal.removal_id)
+
+    def reopen(self, removal_id: str, job_id: str, attempt_id: str) -> Removal:
+        """Move the fence of a removal with files in quarantine to an attempt that restores or deletes them.
+
+        A list that was not deleted to its end is not continued afterwards.
+
+        :raises RemovalNotFound: there is no such removal.
+        :raises NothingInQuarantine: no file of it is in quarantine.
+        :raises RemovalNotPossible: a live attempt of another job deletes or restores it.
+        :raises RemovalTakenOver: the attempt has lost its own job.
+        """
+
+        def write(conn: sa.Connection) -> None:
+            found = self._locked(conn, removal_id)
+            if not _is_live(conn, job_id, attempt_id):
+                raise RemovalTakenOver(removal_id)
+            if found.quarantined_until is None:
+                raise NothingInQuarantine(found)
+            if found.job_id != job_id and _is_live(conn, found.job_id, found.attempt_id):
+                raise RemovalNotPossible(found, "restored")
+            values: dict[str, Any] = {"job_id": job_id, "attempt_id": attempt_id}
+            if found.state is not RemovalState.QUARANTINED:
+                error = f"job {job_id} restored files of it before all of it was deleted"
+                values |= {"state": RemovalState.FAILED.value, "error": error, "ended_at": self.store.clock()}
+            conn.execute(sa.update(removals).where(REMOVAL.removal_id == found.removal_id).values(**values))
+
+        self.store.transact(write)
+        return self.get(removal_id)
+
+    def settle(self, removal: Removal, *, left: int, actor: Actor, change: str, files: int) -> Removal:
+        """Record that files were restored or deleted for good.
+
+        :param left: how many files of the list are still in quarantine.
+        :param change: for the audit trail, with the number of ``files``.
+        :raises RemovalTakenOver: the fence has moved, and nothing was written.
+        """
+        restored = sa.and_(REMOVAL.deleted_count == 0, REMOVAL.restored_count > 0)
+        state = sa.case((restored, sa.literal_column(f"'{RemovalState.RESTORED.value}'")), else_=REMOVAL.state)
+        values = {"attempt_id": removal.attempt_id} if left else {"state": state, "quarantined_until": None}
+
+        def write(conn: sa.Connection) -> None:
+            if conn.execute(sa.update(removals).where(FENCED).values(**values), _fence(removal)).rowcount == 0:
+                raise RemovalTakenOver(removal.removal_id)
+            detail = {"table": str(removal.table), "files": files, "left": left, "job": removal.job_id}
+            write_audit(conn, self.store, actor, change, audit_subject(removal.removal_id), **detail)
+
+        self.store.transact(write)
+        return self.get(removal.removal_id)
 
     def _locked(self, conn: sa.Connection, removal_id: str) -> Removal:
         values: dict[str, Any] = {"b_removal": storable(removal_id), "b_now": self.store.clock()}

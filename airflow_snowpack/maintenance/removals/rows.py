@@ -33,15 +33,22 @@ ATTEMPT = sa.bindparam("b_attempt", type_=sa.Text)
 EXPIRES = tuple(state.value for state in RemovalState if RemovalState.EXPIRED in state.successors)
 """The states in which time runs out."""
 
+ENDED = tuple(state.value for state in RemovalState if state.is_terminal)
+HAS_EXPIRED = sa.and_(REMOVAL.state.in_(EXPIRES), REMOVAL.expires_at <= NOW)
 STATE = sa.case(
-    (sa.and_(REMOVAL.state.in_(EXPIRES), REMOVAL.expires_at <= NOW), sa.literal_column(f"'{RemovalState.EXPIRED.value}'")),
+    (
+        sa.and_(REMOVAL.quarantined_until.is_not(None), sa.or_(REMOVAL.state.in_(ENDED), HAS_EXPIRED)),
+        sa.literal_column(f"'{RemovalState.QUARANTINED.value}'"),
+    ),
+    (HAS_EXPIRED, sa.literal_column(f"'{RemovalState.EXPIRED.value}'")),
     else_=REMOVAL.state,
 )
-"""The state at a moment; no process has to write that a removal has expired."""
+"""The state at a moment; no process has to write that a removal has expired, or that it has ended and files can be restored."""
 
 REMOVALS = sa.select(*(column for column in removals.columns if column.name != "state"), STATE.label("state"))
 BY_KEY = REMOVALS.where(REMOVAL.removal_id == KEY)
-FENCED = sa.and_(REMOVAL.removal_id == KEY, REMOVAL.attempt_id == ATTEMPT, REMOVAL.state == RemovalState.DELETING.value)
+IS_OPEN = sa.or_(REMOVAL.state == RemovalState.DELETING.value, REMOVAL.quarantined_until.is_not(None))
+FENCED = sa.and_(REMOVAL.removal_id == KEY, REMOVAL.attempt_id == ATTEMPT, IS_OPEN)
 PART_NUMBERS = sa.select(PART.number).where(PART.removal_id == KEY).order_by(PART.number)
 
 IS_ACTIVE = jobs.c.status.in_([status.value for status in JobStatus if not status.is_terminal])
@@ -53,7 +60,8 @@ KINDS = (
         removals,
         age=REMOVAL.planned_at,
         order=(REMOVAL.planned_at, REMOVAL.removal_id),
-        unneeded=sa.or_(REMOVAL.state != RemovalState.DELETING.value, ABANDONED),
+        # What is in quarantine can be found by its list alone.
+        unneeded=sa.and_(REMOVAL.quarantined_until.is_(None), sa.or_(REMOVAL.state != RemovalState.DELETING.value, ABANDONED)),
         at_least=timedelta(days=30),
         belongings=(PART.removal_id,),
     ),

@@ -16,11 +16,11 @@ from datetime import timedelta
 from itertools import islice
 from typing import TYPE_CHECKING, Protocol
 
-from airflow_snowpack.humanize import plural, size
+from airflow_snowpack.humanize import plural, size, timestamp
 from airflow_snowpack.iceberg import TableNotFound
+from airflow_snowpack.iceberg.table_properties import GC_ENABLED, allows_deletes
 from airflow_snowpack.jobs.model import ActionOutcome
 from airflow_snowpack.maintenance.action_run import REMOVED, Effect
-from airflow_snowpack.maintenance.plan import GC_PROPERTY, is_protected
 from airflow_snowpack.maintenance.removals.errors import (
     RemovalNotFound,
     RemovalNotPossible,
@@ -31,6 +31,7 @@ from airflow_snowpack.maintenance.removals.errors import (
     state_of,
 )
 from airflow_snowpack.maintenance.removals.model import COUNTED, ItemOutcome, RemovalKind, RemovalState
+from airflow_snowpack.maintenance.removals.of_job import is_done
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -111,8 +112,8 @@ def _resumed(run: ActionRun, deletion: Deletion) -> Effect | None:
         match removal.state:
             case RemovalState.DELETING if removal.decided_by is None:
                 return carry_out(run, removal.removal_id, deletion)
-            case RemovalState.DELETED:
-                return _ended(removal, deletion)
+            case RemovalState.DELETED | RemovalState.QUARANTINED if is_done(removal):
+                return _ended(removals_of(run), removal, deletion)
             case RemovalState.AWAITING_APPROVAL | RemovalState.APPROVED | RemovalState.REJECTED | RemovalState.DELETING:
                 return _awaiting(removal)
     return None
@@ -141,8 +142,8 @@ def carry_out(run: ActionRun, removal_id: str, deletion: Deletion) -> Effect:
         removal = removals.begin(removal_id, deletion.kind)
     except (RemovalNotFound, RemovalNotPossible, RemovalOfAnotherTable) as problem:
         return Effect(ActionOutcome.FAILED, "Failed before anything was removed", error=str(problem), final=True)
-    if removal.state is RemovalState.DELETED:
-        return _ended(removal, deletion)
+    if removal.state is not RemovalState.DELETING:
+        return _ended(removals, removal, deletion)
     records = removals.records
     try:
         with _ends_with_its_error(removals, removal):
@@ -150,18 +151,18 @@ def carry_out(run: ActionRun, removal_id: str, deletion: Deletion) -> Effect:
     except (RemovalRefused, TableNotFound) as refused:
         records.end(removal, RemovalState.FAILED, str(refused))
         # A list that needed no approval is planned again by the next try of its job.
-        return _ended(records.get(removal_id), deletion, str(refused), final=removal.decided_by is not None)
+        return _ended(removals, records.get(removal_id), deletion, str(refused), final=removal.decided_by is not None)
     if left:
         again = "removal" if removal.decided_by else "action"
         error = f"{plural(left, NOUNS[removal.kind])} of the list could not be deleted. Run the {again} again."
-        return _ended(records.end(removal, _retryable(removal), error), deletion, error)
-    return _ended(records.end(removal, RemovalState.DELETED), deletion)
+        return _ended(removals, records.end(removal, _retryable(removal), error), deletion, error)
+    return _ended(removals, records.end(removal, RemovalState.DELETED), deletion)
 
 
 def refuse_protected(table: Table) -> None:
     """:raises RemovalRefused: the table may lose no files."""
-    if is_protected(table):
-        raise RemovalRefused(f"The table's property {GC_PROPERTY} is false, so Iceberg deletes no files of it.")
+    if not allows_deletes(table.properties):
+        raise RemovalRefused(f"The table's property {GC_ENABLED} is not true, so Iceberg deletes no files of it.")
 
 
 def check_table(run: ActionRun, removal: Removal) -> Table:
@@ -235,16 +236,26 @@ def _retryable(removal: Removal) -> RemovalState:
     return RemovalState.APPROVED if removal.decided_by else RemovalState.FAILED
 
 
-def _ended(removal: Removal, deletion: Deletion, error: str | None = None, *, final: bool = False) -> Effect:
-    noun, deleted = NOUNS[removal.kind], removal.deleted_count
-    if error and not deleted:
+def _ended(
+    removals: JobRemovals, removal: Removal, deletion: Deletion, error: str | None = None, *, final: bool = False
+) -> Effect:
+    noun, deleted, held = NOUNS[removal.kind], removal.deleted_count, removal.quarantined_count
+    if error and not deleted + held:
         parts = ["Failed before anything was removed"]
+    elif held:
+        until = f" until {timestamp(removal.quarantined_until)}" if removal.quarantined_until else ""
+        parts = [f"Moved {plural(held, 'orphan file')} to quarantine{until}: removal {removal.removal_id}"]
+        parts += [f"{deleted:,} deleted"] if deleted else []
     elif removal.kind is RemovalKind.ORPHANS:
         parts = [f"Removed {plural(deleted, 'orphan file')}"]
     else:
         files = f" and deleted {plural(sum(deletion.files.values()), 'file')}" if deletion.files else ""
         parts = [f"Expired {plural(deleted, noun)}{files}"]
     metrics = {f"planned_{noun}s_count": removal.item_count, DELETED[removal.kind]: deleted, **deletion.files}
+    if removal.quarantine is not None:
+        items = removals.records.items(removal.removal_id) if held else ()
+        size_held = sum(item.bytes or 0 for item in items if item.outcome is ItemOutcome.QUARANTINED)
+        metrics |= {"quarantined_files_count": held, "quarantined_bytes_count": size_held}
     if removal.gone_count:
         parts.append(f"{removal.gone_count:,} no longer existed")
         metrics[f"gone_{noun}s_count"] = removal.gone_count

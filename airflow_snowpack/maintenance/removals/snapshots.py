@@ -1,7 +1,8 @@
 """Snapshots as a removal: what is listed at the plan, and what guards a listed snapshot when it is expired.
 
 The invariant: only listed snapshots are expired. One that a branch or tag needs now, by the rules that it was planned by, is left
-out, and a branch or tag that was not in the plan never goes.
+out, and so is one whose files another table names: a table that is registered twice shares them. A branch or tag that was not in
+the plan never goes.
 """
 
 from __future__ import annotations
@@ -11,7 +12,10 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from airflow_snowpack.maintenance.expiry import KEEP_ALL, LONG_AGO, plan_expiry
+from airflow_snowpack.iceberg import Equalities, ForeignFiles, MetadataReader, TableUnreadable
+from airflow_snowpack.iceberg.catalog import unreadable_errors
+from airflow_snowpack.iceberg.locations import NOTHING_DECIDED
+from airflow_snowpack.maintenance.expiry import KEEP_ALL, LONG_AGO, Expiry, only_of_expired, plan_expiry
 from airflow_snowpack.maintenance.removals.errors import RemovalRefused
 from airflow_snowpack.maintenance.removals.model import ItemOutcome, RemovalItem, RemovalKind
 from airflow_snowpack.maintenance.removals.running import removals_of
@@ -29,6 +33,10 @@ if TYPE_CHECKING:
 GUARDED_BY = frozenset({"expired_refs", "committed_before"})
 """What a plan adds to the options of its action; a list that another version of this package has planned may lack it."""
 NEEDED_NOW = "a branch or tag needs it now"
+NAMED_BY = "the table {} names files of it"
+TRUST_FOOTPRINTS_FOR = timedelta(minutes=10)
+"""On a catalog that does not list metadata locations: a pass expires snapshots of hundreds of tables, and each expiry would load
+all other tables. A table that is new in the list of names is always loaded."""
 DELETED_WITHIN = timedelta(hours=1)
 """A list that needs no approval is usually deleted in less."""
 
@@ -53,9 +61,11 @@ class Snapshots:
     """Guards and expires snapshots.
 
     :param expire: takes the options of the plan and ids, expires exactly these snapshots, and returns how many files went.
+    :param equal: takes the options of the plan, and returns which spellings of places mean the same.
     """
 
     expire: Callable[[ActionRun, Mapping[str, Any], Sequence[int]], Mapping[str, int]]
+    equal: Callable[[Mapping[str, Any]], Equalities] = lambda _: NOTHING_DECIDED
     kind: RemovalKind = RemovalKind.SNAPSHOTS
     batch_parts: int = 1  # each id is an argument of its own of the procedure's call
     files: Counter[str] = field(default_factory=Counter)
@@ -63,7 +73,8 @@ class Snapshots:
     def guard(self, run: ActionRun, removal: Removal, table: Table, items: Sequence[RemovalItem]) -> list[RemovalItem]:
         """Pass the snapshots that would be expired by the table's branches and tags of now.
 
-        :raises RemovalRefused: a branch, tag or snapshot would go that was not in the plan.
+        :raises RemovalRefused: a branch, tag or snapshot would go that was not in the plan or has files of another table, or
+            whether other tables name files of this one is not known.
         """
         metadata, settings, records = table.metadata, removal.settings, removals_of(run).records
         if missing := GUARDED_BY - settings.keys():
@@ -86,13 +97,83 @@ class Snapshots:
         older_than = datetime.fromisoformat(settings["committed_before"])
         free = plan_expiry(metadata, older_than=older_than, retain_last=retain_last, now=now).snapshots
         present, expirable = set(_names(metadata.snapshots)), set(_names(free))
-        return [_guarded(item, item.name in present, item.name in expirable) for item in items]
+        guarded = [_guarded(item, item.name in present, item.name in expirable) for item in items]
+        going = {int(each.name) for each in guarded if each.outcome is ItemOutcome.STARTED}
+        shared = refuse_bound(run, table, going, now, self.equal(settings)) if going else {}
+        return [_left_out(item, shared) if int(item.name) in shared else item for item in guarded]
 
     def delete(self, run: ActionRun, removal: Removal, items: Sequence[RemovalItem]) -> list[RemovalItem]:
         """Expire the snapshots, and read which are left."""
         self.files.update(self.expire(run, removal.settings, [int(item.name) for item in items]))
         present = set(_names(run.table().metadata.snapshots))
         return [item if item.name in present else replace(item, outcome=ItemOutcome.DELETED) for item in items]
+
+
+def refuse_bound(run: ActionRun, table: Table, ids: Collection[int], now: datetime, equal: Equalities) -> dict[int, str]:
+    """Return those of the snapshots that share files with other tables, as :func:`shared_snapshots`.
+
+    :param now: Iceberg counts the ages of branches back from its call, which is at most :data:`DELETED_WITHIN` later.
+    :raises RemovalRefused: Iceberg would expire a snapshot that shares files with any other, for the age of its branch.
+    """
+    soon = plan_expiry(table.metadata, older_than=LONG_AGO, retain_last=KEEP_ALL, now=now + DELETED_WITHIN).snapshots
+    by_age = {each.snapshot_id for each in soon}
+    shared = shared_snapshots(run, table, {*ids, *by_age}, equal)
+    if bound := sorted(by_age & shared.keys()):
+        raise RemovalRefused(
+            f"The snapshot {bound[0]} of {run.name.dotted} is past the age of its branch, so Iceberg expires it with any "
+            f"other, and {NAMED_BY.format(shared[bound[0]])}. Drop one of the two tables without purging its files."
+        )
+    return shared
+
+
+def shared_snapshots(run: ActionRun, table: Table, ids: Collection[int], equal: Equalities) -> dict[int, str]:
+    """Return those of the snapshots with which files would go that another table names, each with the label of that table.
+
+    :raises RemovalRefused: it cannot be known whether another table names files of this one.
+    :raises TableUnreadable: the metadata of a table that keeps files in the same places cannot be read.
+    """
+    foreign = ForeignFiles.of(
+        run.catalog, run.name, run.footprints, trust_since=run.now - TRUST_FOOTPRINTS_FOR, table=table, equal=equal
+    )
+    places = foreign.own.places if foreign.own else ()
+    if unknown := foreign.undecided(places):
+        raise RemovalRefused(
+            f"Whether other tables name files of {run.name.dotted} is not known: {'; '.join(map(str, unknown[:5]))}. Repair or "
+            "drop these tables, or leave expire_snapshots out."
+        )
+    if not foreign.is_near(places):
+        return {}
+    try:
+        return _shared(table, ids, foreign, places)
+    except unreadable_errors() as error:
+        raise TableUnreadable(run.name.dotted, error) from error
+
+
+def _shared(table: Table, ids: Collection[int], foreign: ForeignFiles, places: Sequence[str]) -> dict[int, str]:
+    reader = MetadataReader(table)
+    gone = [each for each in table.metadata.snapshots if each.snapshot_id in ids]
+    kept = [each for each in table.metadata.snapshots if each.snapshot_id not in ids]
+    manifests, files = only_of_expired(reader, Expiry(tuple(gone), tuple(kept)))
+    unshared = {*(each.manifest_path for each in manifests), *(each.path for each in files)}
+    of_each = {each: _files_of(reader, each) & unshared | _own_files_of(table, each) for each in gone}
+    named = foreign.named(list(set[str]().union(*of_each.values())), places)
+    return {each.snapshot_id: named[path] for each, paths in of_each.items() for path in paths if path in named}
+
+
+def _files_of(reader: MetadataReader, snapshot: Snapshot) -> set[str]:
+    manifests = reader.manifests_of([snapshot])
+    return {*manifests, *reader.live_in(manifests.values())}
+
+
+def _own_files_of(table: Table, snapshot: Snapshot) -> set[str]:
+    """Return the manifest list and the statistics of a snapshot, which go with it."""
+    statistics = (*table.metadata.statistics, *table.metadata.partition_statistics)
+    paths = {each.statistics_path for each in statistics if each.snapshot_id == snapshot.snapshot_id}
+    return paths | ({snapshot.manifest_list} if snapshot.manifest_list else set())
+
+
+def _left_out(item: RemovalItem, shared: Mapping[int, str]) -> RemovalItem:
+    return replace(item, outcome=ItemOutcome.LEFT_OUT, reason=NAMED_BY.format(shared[int(item.name)]))
 
 
 def _names(snapshots: Iterable[Snapshot]) -> list[str]:

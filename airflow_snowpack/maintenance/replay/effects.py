@@ -19,6 +19,7 @@ from airflow_snowpack.maintenance.actions.rewrite_position_delete_files import (
 )
 from airflow_snowpack.maintenance.expiry import MAIN
 from airflow_snowpack.maintenance.planning.model import Estimate
+from airflow_snowpack.maintenance.readers import MAX_AGE
 from airflow_snowpack.maintenance.replay.history import key_of
 from airflow_snowpack.maintenance.replay.state import Dead
 
@@ -132,7 +133,8 @@ def expire_snapshots(
     named = {ref.snapshot_id for ref in refs.values()}
     # A branch's own settings go before those of the action.
     most = options.retain_last if main.min_snapshots_to_keep is None else main.min_snapshots_to_keep
-    age = options.max_age if main.max_snapshot_age_ms is None else timedelta(milliseconds=main.max_snapshot_age_ms)
+    own_age = main.max_snapshot_age_ms
+    age = options.max_age if own_age is None else timedelta(milliseconds=min(own_age, MAX_AGE // timedelta(milliseconds=1)))
     newest_first = list(reversed(state.snapshots))
     kept = [each for place, each in enumerate(newest_first) if place < most or each.at >= now - age or each.snapshot_id in named]
     expired = len(state.snapshots) - len(kept)

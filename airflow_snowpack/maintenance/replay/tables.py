@@ -10,6 +10,7 @@ from airflow_snowpack.iceberg import load_table
 from airflow_snowpack.iceberg.catalog import unreadable_errors
 from airflow_snowpack.iceberg.errors import CatalogUnreachable, TableUnreadable
 from airflow_snowpack.iceberg.health import read_health
+from airflow_snowpack.iceberg.table_properties import owner_properties
 from airflow_snowpack.maintenance.replay.history import read_history
 from airflow_snowpack.maintenance.replay.model import Replay, TableReplay
 from airflow_snowpack.maintenance.replay.simulation import passes, recorded, simulate
@@ -64,7 +65,7 @@ def _replay(
         history = read_history(table, since)
     except unreadable_errors() as error:
         raise TableUnreadable(name.dotted, error) from error
-    merged = {label: each.of(name, table.properties) for label, each in policies.items()}
+    merged = {label: each.of(name, owner_properties(table)) for label, each in policies.items()}
     health = read_health(table, now=until)
     return TableReplay(
         name.dotted,

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from airflow_snowpack.humanize import plural
+from airflow_snowpack.iceberg.names import LEVEL
 from airflow_snowpack.scheduling.constraints.constraint import (
     Constraint,
     ConstraintContext,
@@ -22,6 +23,8 @@ from airflow_snowpack.scheduling.constraints.constraint import (
     pool_wait_key,
 )
 from airflow_snowpack.scheduling.declared import declaration, optional, parse_count, parse_text
+
+MAX_PROBE = 64
 
 
 @declaration
@@ -96,11 +99,17 @@ class PoolSlots(Constraint):
 
 
 def parse_probe(value: object) -> str:
-    """:raises ValueError: it does not name a function."""
-    module, colon, function = str(value).partition(":")
-    if not colon or not function.isidentifier() or not all(part.isidentifier() for part in module.split(".")):
-        raise ValueError('it must name a function as "package.module:function"')
-    return str(value)
+    """:raises ValueError: it is not the name of a load probe."""
+    if isinstance(value, str) and ":" in value:
+        raise ValueError(
+            "it names code, which is no longer allowed; register it under a name in [snowpack] load_probes, and use that name"
+        )
+    if not isinstance(value, str) or len(value) > MAX_PROBE or not LEVEL.fullmatch(value):
+        raise ValueError(
+            "it must be the name of a load probe: letters, digits, underscores and hyphens, with a letter or an underscore "
+            f"first ({MAX_PROBE} characters at most)"
+        )
+    return value
 
 
 def parse_limit(value: object) -> float:
@@ -114,7 +123,7 @@ def parse_limit(value: object) -> float:
 class ClusterLoad(Constraint):
     """Only while the load that a probe of the installation returns is below a limit, and nothing more urgent waits for that.
 
-    :param probe: ``"package.module:function"``; the function takes no arguments and returns a number.
+    :param probe: a name that ``[snowpack] load_probes`` registers.
     :param each: how much one run adds, as the probe measures it. A run that may start counts until the probe can show it, a
         minute later. ``None``: not known, so that one run starts at a time.
     """
@@ -127,7 +136,11 @@ class ClusterLoad(Constraint):
     each: float | None = None
 
     def evaluate(self, context: ConstraintContext) -> Ruling:
-        load, key = context.load(self.probe), self.wait_key(context.dag_id)
+        key = self.wait_key(context.dag_id)
+        try:
+            load = context.load(self.probe)
+        except FactUnavailable as unavailable:
+            return later(str(unavailable), waits_for=key)
         starting = context.held(key)
         text = f"the load is {load:.3g} ({self.probe}), the limit {self.below:g}"
         text += f"; {plural(starting, 'starting run')} not included" if starting else ""

@@ -95,7 +95,7 @@ class RequiredFacts(NamedTuple):
     :param dag_runs: the DAGs whose active runs are counted, and ``groups``: the groups.
     :param successes: the DAGs whose last successful end is read.
     :param launches_within: how far back the launches of the own schedule are read.
-    :param pools: the pools whose free slots are read, and ``probes``: the load probes that are called.
+    :param pools: the pools whose free slots are read, and ``probes``: the names of the load probes that are called.
     """
 
     dag_runs: Collection[str] = frozenset()
@@ -163,7 +163,10 @@ class ConstraintContext(Protocol):
         """
 
     def load(self, probe: str) -> float:
-        """Return what a load probe returned."""
+        """Return what a load probe returned.
+
+        :raises FactUnavailable: the probe is not registered, or it failed.
+        """
 
     def held(self, key: str) -> int:
         """Return how much of what this wait key counts is reserved for runs that Airflow or the probe does not show yet."""

@@ -35,12 +35,14 @@ def run_now(of: Schedules, name: str) -> PendingRun:
 
     :raises ScheduleNotFound: there is none of this name.
     :raises ScheduleNotReadable: this version cannot read what it would run with.
+    :raises DagNotAllowed: the actor may not start its DAG.
     """
 
     def request(conn: sa.Connection, pending_id: str) -> PendingRun:
         row = conn.execute(sa.select(schedules).where(schedules.c.name == name).with_for_update()).first()
         if row is None:
             raise ScheduleNotFound(name)
+        of.starts.require(row.dag_id)
         try:
             schedule = Schedule.from_json(row.definition)
         except InvalidSchedule as error:
@@ -51,7 +53,7 @@ def run_now(of: Schedules, name: str) -> PendingRun:
         write_audit(conn, of.store, of.actor, "run_schedule", audit_subject(name, row.origin), **detail)
         return pending
 
-    return _once(of.store, request)
+    return _once(of, request)
 
 
 def run_registered(
@@ -63,21 +65,23 @@ def run_registered(
     :param preservation: of this run's interim tables; ``None`` for what is registered. ``NONE`` beats a registered ``FULL``.
     :raises RunNotFound: there is none of this name.
     :raises InvalidRun: the conf or the preservation cannot be used.
+    :raises DagNotAllowed: the actor may not start its DAG.
     """
     given, asked = read_given(conf, preservation)
 
     def request(conn: sa.Connection, pending_id: str) -> PendingRun:
         stored, generation = of.locked(conn, name)
+        of.starts.require(stored.dag_id)
         wanted = Wanted(name, stored.dag_id, stored.run.conf_of_run(given, asked))
         pending = _enter(conn, of.store, wanted, pending_id, generation, of.actor)
         detail = {"dag_id": pending.dag_id, "run_id": pending.run_id}
         write_audit(conn, of.store, of.actor, "run_registered", audit_subject(name, Origin.RUN), **detail)
         return pending
 
-    return _once(of.store, request)
+    return _once(of, request)
 
 
-def _once(store: Store, request: Callable[[sa.Connection, str], PendingRun]) -> PendingRun:
+def _once(of: Schedules | RegisteredRuns, request: Callable[[sa.Connection, str], PendingRun]) -> PendingRun:
     """Make a request in one transaction; a repeat after a lost answer returns what the first try has entered."""
     pending_id = new_id()  # before the first try
 
@@ -88,7 +92,7 @@ def _once(store: Store, request: Callable[[sa.Connection, str], PendingRun]) -> 
         number_in_turn(conn)  # first of all, as in every change of a schedule
         return request(conn, pending_id)
 
-    return store.transact(enter)
+    return of.starts.transact(of.store, enter)
 
 
 def _enter(

@@ -21,7 +21,6 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from importlib import import_module
 from itertools import zip_longest
 
 import sqlalchemy as sa
@@ -72,7 +71,7 @@ def take_snapshot(
     snapshot = Snapshot(
         dag_runs=_dag_runs(store, airflow, dag_ids, at_gate) if dag_ids else {},
         free_slots=airflow.free_slots(sorted(required.pools)) if required.pools else {},
-        loads={probe: _load(probe) for probe in sorted(required.probes)},
+        loads=airflow.loads(sorted(required.probes)) if required.probes else {},
         taken_at=taken_at,
         newest_event=newest,
     )
@@ -97,15 +96,6 @@ def _dag_runs(
             seen_at = max(asked_at, ended.at)
             Runs(store).ended(dag_id, run_id, ended.state, ended.at, began_at=ended.began_at, seen_at=seen_at)
     return found
-
-
-def _load(probe: str) -> float:
-    module, _, function = probe.partition(":")
-    try:
-        return float(getattr(import_module(module), function)())
-    except Exception:  # the installation's own code: whatever it is, what counts the load waits
-        log.warning("The load probe %s failed; runs that need it wait", probe, exc_info=True)
-        return float("inf")
 
 
 class Facts:
@@ -239,7 +229,10 @@ class RunContext:
         return slots.free if isinstance(slots, FreeSlots) else slots
 
     def load(self, probe: str) -> float:
-        return self.facts.snapshot.loads[probe]
+        load = self.facts.snapshot.loads[probe]
+        if isinstance(load, Unavailable):
+            raise FactUnavailable(f"the load {probe} is not known: {load.why}")
+        return load
 
     def held(self, key: str) -> int:
         return self.facts.held(key)

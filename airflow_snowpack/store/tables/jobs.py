@@ -166,5 +166,7 @@ table_locations = sa.Table(
     sa.Column("metadata_location", sa.Text, nullable=False),
     sa.Column("locations", sa.JSON, nullable=False),
     sa.Column("read_at", UtcDateTime, nullable=False),
+    sa.Column("database", sa.Text),
+    sa.Column("footprint", sa.JSON),
 )
-"""Where the tables of a catalog keep files, as their metadata at that location has it; ``location_conflicts`` compares them."""
+"""Where the files of tables lie, as their metadata at that location has it, for the check before files are deleted."""

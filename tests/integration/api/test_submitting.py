@@ -6,6 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
+import pytest
+
 from airflow_snowpack.iceberg import CatalogConfig
 
 if TYPE_CHECKING:
@@ -121,6 +123,28 @@ def test_a_plan_with_a_predicate_that_the_table_does_not_allow_is_refused(api: h
     assert api.get("/locks").json() == []
 
 
+@pytest.mark.parametrize("variable", ["env:AIRFLOW_CONN_CRM", "system:user.home"])
+def test_a_table_property_with_a_variable_disables_its_action_and_is_not_shown_to_spark(
+    api: httpx.Client, lake_folder: Path, variable: str
+) -> None:
+    table = CatalogConfig.embedded(lake_folder).load().load_table("analytics.page_views")
+    action = "snowpack.rewrite_data_files"
+    wanted = {f"{action}.thresholds.small_files": "2", f"{action}.where": f"length(country) = '${{{variable}}}'"}
+    with table.transaction() as transaction:
+        transaction.set_properties(wanted)
+    try:
+        plan = api.get(SUBMIT.replace("/maintenance", "/plan")).json()
+        dry = api.post(SUBMIT, json={"actions": ["auto"], "dry_run": True}).json()
+    finally:
+        with table.transaction() as transaction:
+            transaction.remove_properties(*wanted)
+
+    first = plan["decisions"][0]
+    assert (first["action"], first["verdict"], first["cause"]) == ("rewrite_data_files", "skip", "disabled")
+    assert first["evidence"] == f"disabled by table property {action}.where"
+    assert [result["action"] for result in dry["results"] if result["message"].startswith("Would")] == []
+
+
 def test_a_request_says_that_actions_run_in_any_case(api: httpx.Client) -> None:
     own = {"expire_snapshots": {"only_if_needed": True}}
     body = {"actions": ["rewrite_manifests", "expire_snapshots"], "only_if_needed": False, "options": own}
@@ -130,6 +154,7 @@ def test_a_request_says_that_actions_run_in_any_case(api: httpx.Client) -> None:
     assert timeline["options"] == {"rewrite_manifests": {"only_if_needed": False}, **own}
 
 
+STEALING = "length(country) = '${env:AIRFLOW_CONN_CRM}'"
 REFUSALS: list[tuple[Any, int, str]] = [
     ({"actions": []}, 400, "no_actions"),
     ({"actions": ["vacuum"]}, 400, "unknown_action"),
@@ -139,6 +164,11 @@ REFUSALS: list[tuple[Any, int, str]] = [
     ({"actions": ["expire_snapshots"], "where": "id = 1"}, 400, "invalid_option"),
     ({"actions": ["rewrite_data_files"], "where": "a\x00"}, 400, "invalid_option"),
     ({"actions": ["rewrite_data_files"], "where": "nope = 1"}, 400, "invalid_predicate"),
+    ({"actions": ["rewrite_data_files"], "where": STEALING}, 400, "invalid_option"),
+    ({"actions": ["rewrite_data_files"], "where": STEALING, "dry_run": True}, 400, "invalid_option"),
+    ({"actions": ["rewrite_data_files"], "options": {"rewrite_data_files": {"where": STEALING}}}, 400, "invalid_option"),
+    ({"actions": ["rewrite_data_files"], "where": "length(repeat('x', 2000000000)) > 5"}, 400, "invalid_predicate"),
+    ({"actions": ["rewrite_data_files"], "where": "(" * 3_000 + "true" + ")" * 3_000, "dry_run": True}, 400, "invalid_predicate"),
     ({"actions": ["rewrite_data_files"], "where": "nope = 1", "dry_run": True}, 400, "invalid_predicate"),
     ({"actions": ["rewrite_data_files"], "options": {"rewrite_data_files": {"strategy": "sort"}}}, 400, "invalid_option"),
     ({}, 422, "invalid_request"),

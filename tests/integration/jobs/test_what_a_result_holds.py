@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from airflow_snowpack.jobs import ActionOutcome, ActionResult, Jobs, JobStatus
+from scripted_engine import ScriptedEngine
+
+from airflow_snowpack.jobs import ActionOutcome, ActionResult, Jobs, JobStatus, JobWorker
 
 if TYPE_CHECKING:
+    import pytest
+
     from airflow_snowpack.iceberg import TableName
 
 
@@ -29,3 +33,23 @@ def test_a_number_that_is_none_is_left_out_of_the_metrics(jobs: Jobs, table: Tab
     assert jobs.record_progress(claim, [result])
     assert jobs.finish(claim, JobStatus.COMPLETED, [result])
     assert jobs.get(claim.job.job_id).results[0].metrics == {"files": 3}
+
+
+def test_a_crash_leaves_no_secret_of_the_environment_in_the_job_its_history_or_the_log(
+    jobs: Jobs, table: TableName, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_CRM", "postgres://crm:hunter22@db/crm")
+
+    def crash(_action: str) -> None:
+        try:
+            raise OSError("no answer from postgres://crm:hunter22@db/crm")
+        except OSError as error:
+            raise RuntimeError("the password 'hunter22' was refused") from error
+
+    submitted = jobs.submit(table, ["rewrite_data_files"])
+    assert JobWorker(jobs, lambda: ScriptedEngine(between=crash), worker_id="w1").run_once() is JobStatus.FAILED
+
+    job = jobs.get(submitted.job_id)
+    assert job.error == "rewrite_data_files failed: RuntimeError: the password '***' was refused"
+    assert "the password '***' was refused" in caplog.text
+    assert "hunter22" not in f"{job}{jobs.history(job.job_id)}{caplog.text}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -186,6 +187,55 @@ def test_expiry_keeps_the_newest_whatever_their_age(
     a_year_on = datetime.now(UTC) + timedelta(days=365)
     engine = SparkEngine(lambda: spark, lambda: catalog, removals=removals, now=lambda: a_year_on)
     assert engine.run(job_for(name), Action.EXPIRE_SNAPSHOTS).metrics["expired_snapshots_count"] == 2
+
+
+def test_a_request_without_options_expires_by_the_retention_of_the_tables_owner(
+    spark: SparkSession,
+    catalog: Catalog,
+    removals: Removals,
+    job_for: Callable[..., Job],
+    new_table: Callable[..., TableName],
+    append: Callable[..., None],
+) -> None:
+    days_36 = str(36 * 24 * 3_600_000)
+    name = new_table("id BIGINT", **{"history.expire.max-snapshot-age-ms": days_36, "history.expire.min-snapshots-to-keep": "50"})
+    for number in range(30):
+        append(name, id=[number])
+
+    def expired(days: int, **options: Any) -> int | float:
+        later = datetime.now(UTC) + timedelta(days=days)
+        engine = SparkEngine(lambda: spark, lambda: catalog, removals=removals, now=lambda: later)
+        return engine.run(job_for(name, expire_snapshots=options), Action.EXPIRE_SNAPSHOTS).metrics["expired_snapshots_count"]
+
+    assert expired(10) == 0
+    assert expired(40) == 0, "50 are kept whatever their age"
+    spark.sql(f"ALTER TABLE {name.quoted} SET TBLPROPERTIES ('history.expire.min-snapshots-to-keep' = '20')")
+    assert expired(35) == 0
+    assert expired(40) == 10
+    assert expired(10, max_age="5d", retain_last=19) == 1, "the request is above the owner"
+
+
+def test_a_table_whose_owner_wants_it_globally_sorted_is_compacted_to_its_target_in_that_order(
+    engine: SparkEngine,
+    job_for: Callable[..., Job],
+    new_table: Callable[..., TableName],
+    append: Callable[..., None],
+    spark: SparkSession,
+    table_of: Callable[[TableName], Table],
+) -> None:
+    name, digits = new_table("id BIGINT"), random.Random(5)
+    for _ in range(4):
+        append(name, id=[digits.getrandbits(60) for _ in range(5000)])
+    total = sum(file["file_size_in_bytes"] for file in table_of(name).inspect.data_files().to_pylist())
+    spark.sql(f"ALTER TABLE {name.quoted} WRITE ORDERED BY id")
+    spark.sql(f"ALTER TABLE {name.quoted} SET TBLPROPERTIES ('write.target-file-size-bytes' = '{total // 2}')")
+
+    result = engine.run(job_for(name, rewrite_data_files={"min_input_files": 2}), Action.REWRITE_DATA_FILES)
+
+    assert result.message == "Compacted 4 files into 2", result
+    metrics = [file["readable_metrics"]["id"] for file in table_of(name).inspect.data_files().to_pylist()]
+    lower, upper = sorted(metrics, key=lambda each: each["lower_bound"])
+    assert lower["upper_bound"] < upper["lower_bound"]
 
 
 def test_our_commits_carry_the_job_and_those_of_others_do_not(

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
 
+from airflow_snowpack.jobs import Jobs, JobStatus, JobWorker
 from airflow_snowpack.jobs.model import ActionOutcome
 from airflow_snowpack.maintenance import Action, RewriteManifests, SparkEngine
 
@@ -17,13 +19,14 @@ if TYPE_CHECKING:
 
     from airflow_snowpack.iceberg import TableName
     from airflow_snowpack.jobs.model import Job
+    from airflow_snowpack.maintenance.removals.records import Removals
 
 ATTEMPTS = [
     "'; DROP TABLE {table}; --",
     "part = 0') ; DROP TABLE {table} ; CALL lake.system.rewrite_manifests('x",
     'part = 0", options => map("rewrite-all", "true") --',
     "part = 0\\' , strategy => \\'sort",
-    "/* ${env:PATH} */ :table ? `",
+    "/* comment */ :table ? `",
     "part = 0 \n ); DROP TABLE {table}",
 ]
 
@@ -82,3 +85,45 @@ def test_a_location_is_refused_or_harmless(
     result = engine.run(job, Action.REMOVE_ORPHAN_FILES)
     assert result.outcome is ActionOutcome.FAILED
     assert spark.sql(f"SELECT count(*) AS n FROM {one_commit.quoted}").collect()[0]["n"] == 40
+
+
+def test_a_job_that_was_stored_with_a_variable_in_its_predicate_reveals_nothing(
+    engine: SparkEngine, removals: Removals, one_commit: TableName, caplog: pytest.LogCaptureFixture, spark: SparkSession
+) -> None:
+    home = spark._jvm.java.lang.System.getProperty("user.home")
+    for variable in ("env:HOME", "system:user.home"):
+        jobs = Jobs(removals.store)
+        where = f"length(note) = '${{{variable}}}'"
+        job = jobs.submit(one_commit, ["rewrite_data_files"], options={"rewrite_data_files": {"where": where}})
+
+        worker = JobWorker(jobs, lambda: engine, worker_id="w", claim_next=partial(jobs.claim, "w", job_id=job.job_id))
+        assert worker.run_once() is JobStatus.FAILED
+
+        ended = jobs.get(job.job_id)
+        shown = f"{ended} {jobs.history(job.job_id)} {caplog.text}"
+        assert "has '${', with which Spark names a setting" in ended.error
+        assert home not in shown
+
+
+def test_an_error_of_spark_is_kept_without_secrets_of_the_environment(
+    engine: SparkEngine, job_for: Callable[..., Job], one_commit: TableName, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_CRM", "postgres://crm:s3cr3t-w0rd@db/crm")
+    where = "id = 's3cr3t-w0rd' AND note = 'postgres://crm:s3cr3t-w0rd@db/crm'"  # as a substitution would have made it
+    result = engine.run(job_for(one_commit, rewrite_data_files={"where": where}), Action.REWRITE_DATA_FILES)
+    assert result.outcome is ActionOutcome.FAILED
+    assert result.final
+    assert result.error is not None
+    assert "The value '***' of the type" in result.error
+    assert "s3cr3t" not in result.error
+
+
+def test_a_predicate_that_overflows_the_stack_fails_for_good(
+    engine: SparkEngine, job_for: Callable[..., Job], one_commit: TableName
+) -> None:
+    where = "(" * 3_000 + "id = 1" + ")" * 3_000
+    result = engine.run(job_for(one_commit, rewrite_data_files={"where": where}), Action.REWRITE_DATA_FILES)
+    assert result.outcome is ActionOutcome.FAILED
+    assert result.final
+    assert result.error is not None
+    assert result.error.startswith("Spark's stack is too small for this statement. Simplify its predicate")

@@ -16,13 +16,15 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.io.pyarrow import PyArrowFileIO
 from s3_server import s3_server
 
-from airflow_snowpack.iceberg import TableName
+from airflow_snowpack.iceberg import ForeignFiles, QuarantineNotPossible, StoredFile, TableName
+from airflow_snowpack.iceberg.quarantine import Means, open_quarantine
 from airflow_snowpack.installation import Installation
 from airflow_snowpack.jobs.model import ActionOutcome
 from airflow_snowpack.maintenance.action_run import ActionRun
 from airflow_snowpack.maintenance.removals.model import ItemOutcome, RemovalKind, RemovalState
 from airflow_snowpack.maintenance.removals.of_job import JobRemovals
-from airflow_snowpack.maintenance.removals.orphan_files import OUTSIDE, REPLACED, UNKNOWN_TIME, OrphanFiles, planned_files
+from airflow_snowpack.maintenance.removals.orphan_files import OUTSIDE, REPLACED, UNKNOWN_TIME, ForeignGuard, OrphanFiles
+from airflow_snowpack.maintenance.removals.quarantine import quarantine_settings, restore
 from airflow_snowpack.maintenance.removals.running import carry_out
 from airflow_snowpack.store import Actor, open_store
 
@@ -55,14 +57,7 @@ def delete_objects(run: ActionRun, settings: Mapping[str, Any], paths: Sequence[
 
 def test_exactly_the_approved_objects_are_deleted(store_url: str, tmp_path: Path) -> None:
     with s3_server() as options, open_store(store_url, clock=lambda: datetime.now(UTC) + IN_TWO_DAYS) as store:
-        reach = {
-            "s3.endpoint": f"{options['scheme']}://{options['endpoint_override']}",
-            "s3.access-key-id": options["access_key"],
-            "s3.secret-access-key": options["secret_key"],
-            "s3.region": options["region"],
-        }
-        catalog = SqlCatalog("lake", uri=f"sqlite:///{tmp_path}/catalog.db", warehouse="s3://lake/warehouse", **reach)
-        catalog.create_namespace("db")
+        catalog = catalog_on(options, tmp_path)
         rows = pa.table({"id": pa.array([1, 2, 3])})
         table = catalog.create_table(TABLE.identifier, rows.schema)
         table.append(rows)
@@ -79,7 +74,8 @@ def test_exactly_the_approved_objects_are_deleted(store_url: str, tmp_path: Path
         skipped = Counter[str]()
         neighbour = write(table, "stray.parquet", prefix=f"{table.location()}_too")
         listed, older_than = [*paths, folder, double, neighbour], store.clock() - timedelta(days=1)
-        items = planned_files(table, listed, older_than=older_than, skipped=skipped)
+        others = ForeignFiles(catalog, ())
+        items = ForeignGuard().planned(table, others, listed, older_than=older_than, skipped=skipped)
         planned = of_job.plan(RemovalKind.ORPHANS, table, items, settings={"approve_above_files": 0})
         assert planned is not None
         assert (planned.state, planned.item_count, planned.bytes) == (RemovalState.AWAITING_APPROVAL, 6, 30)
@@ -112,6 +108,99 @@ def objects_in(table: Table) -> list[str]:
     from pyarrow.fs import FileSelector, FileType
 
     objects = PyArrowFileIO(table.io.properties).fs_by_scheme("s3", "lake")
-    found = objects.get_file_info(FileSelector(f"{table.location()}/data".removeprefix("s3://"), recursive=True))
+    found = objects.get_file_info(
+        FileSelector(f"{table.location()}/data".removeprefix("s3://"), recursive=True, allow_not_found=True)
+    )
     named = {task.file.file_path for task in table.scan().plan_files()}
     return sorted({f"s3://{info.path}" for info in found if info.type == FileType.File} - named)
+
+
+def test_a_versioned_bucket_hides_objects_by_delete_markers_and_shows_them_again(store_url: str, tmp_path: Path) -> None:
+    with s3_server() as options, open_store(store_url, clock=lambda: datetime.now(UTC) + IN_TWO_DAYS) as store:
+        catalog = catalog_on(options, tmp_path)
+        table = catalog.create_table(TABLE.identifier, pa.schema([("id", pa.int64())]))
+        with pytest.raises(QuarantineNotPossible, match=r"the bucket 'lake' does not keep versions.*Nothing was deleted"):
+            quarantine_settings(table, may_copy=False)
+        versions(options, "Enabled")
+        paths = [write(table, name) for name in NAMES]
+        installation = Installation(store)
+        removals, jobs = installation.removals, installation.jobs
+        claim = jobs.submit_and_claim(TABLE, ["remove_orphan_files"], "w")
+        of_job = JobRemovals(removals, claim.job)
+        nothing = cast("Any", None)
+        settings = {"quarantine": "7d", **quarantine_settings(table, may_copy=False)}
+        items = ForeignGuard().planned(
+            table, ForeignFiles(catalog, ()), paths, older_than=store.clock() - timedelta(days=1), skipped=Counter()
+        )
+        planned = of_job.plan(RemovalKind.ORPHANS, table, items, settings=settings)
+        assert planned is not None
+        run = ActionRun("job", TABLE, "remove_orphan_files", nothing, nothing, catalog, store.clock(), 1, removals=of_job)
+
+        versions(options, "Suspended")
+        suspended = carry_out(run, planned.removal_id, OrphanFiles(lambda run, settings, paths: paths))
+        assert "does not keep versions" in str(suspended.error) or "does not allow any more" in str(suspended.error)
+        assert objects_in(table) == sorted(paths)
+        versions(options, "Enabled")
+        items = ForeignGuard().planned(
+            table, ForeignFiles(catalog, ()), paths, older_than=store.clock() - timedelta(days=1), skipped=Counter()
+        )
+        planned = of_job.plan(RemovalKind.ORPHANS, table, items, settings=settings)
+        assert planned is not None
+        effect = carry_out(run, planned.removal_id, OrphanFiles(lambda run, settings, paths: paths))
+        assert effect.metrics["quarantined_files_count"] == len(NAMES), effect
+        assert objects_in(table) == []
+
+        # As a client repeats a deletion whose response was lost.
+        client_of(options).delete_object(Bucket="lake", Key=paths[1].removeprefix("s3://lake/"))
+        write(table, NAMES[0], b"newer content")
+        restored = restore(of_job, catalog, planned.removal_id, (), lambda: False)
+        assert "1 file could not be restored: another file is in its place" in str(restored.error)
+        assert restored.metrics == {"restored_files_count": len(NAMES) - 1}
+        assert objects_in(table) == sorted(paths)
+        assert restore(of_job, catalog, planned.removal_id, paths[1:], lambda: False).error is None, "it can be repeated"
+        installation.close()
+
+
+def test_a_bucket_without_versions_keeps_copies_if_the_owner_allows_them(store_url: str, tmp_path: Path) -> None:
+    with s3_server() as options:
+        table = catalog_on(options, tmp_path).create_table(TABLE.identifier, pa.schema([("id", pa.int64())]))
+        (means,) = quarantine_settings(table, may_copy=True).values()
+        quarantine = open_quarantine(Means(means), table.location(), table.io.properties, "r1")
+        paths = [write(table, name) for name in NAMES]
+        files = [StoredFile(path, 5, None) for path in paths]
+        for file in files:
+            quarantine.take(file)
+        assert objects_in(table) == []
+        assert all(quarantine.holds(file) for file in files)
+        for file in files:
+            quarantine.restore(file)
+            quarantine.restore(file)
+        assert objects_in(table) == sorted(paths)
+
+
+def catalog_on(options: Mapping[str, str], folder: Path) -> SqlCatalog:
+    reach = {
+        "s3.endpoint": f"{options['scheme']}://{options['endpoint_override']}",
+        "s3.access-key-id": options["access_key"],
+        "s3.secret-access-key": options["secret_key"],
+        "s3.region": options["region"],
+    }
+    catalog = SqlCatalog("lake", uri=f"sqlite:///{folder}/catalog.db", warehouse="s3://lake/warehouse", **reach)
+    catalog.create_namespace("db")
+    return catalog
+
+
+def versions(options: Mapping[str, str], status: str) -> None:
+    client_of(options).put_bucket_versioning(Bucket="lake", VersioningConfiguration={"Status": status})
+
+
+def client_of(options: Mapping[str, str]) -> Any:
+    from botocore.session import get_session
+
+    return get_session().create_client(
+        "s3",
+        endpoint_url=f"{options['scheme']}://{options['endpoint_override']}",
+        aws_access_key_id=options["access_key"],
+        aws_secret_access_key=options["secret_key"],
+        region_name=options["region"],
+    )

@@ -297,6 +297,45 @@ def test_a_staged_commit_keeps_its_files_and_can_be_published_after_maintenance(
     assert sorted(catalog.load_table(name.identifier).scan().to_arrow()["id"].to_pylist()) == [1, 2]
 
 
+def test_what_quarantine_breaks_is_whole_again_after_a_restore(
+    lake_jobs: Lake, new_table: Callable[..., TableName], append: Callable[..., None], catalog: Catalog, spark: SparkSession
+) -> None:
+    """A file that a program reads by its path looks like an orphan: the mistake shows at once, and can be undone."""
+    table, source = new_table("id BIGINT"), new_table("id BIGINT")
+    append(table, id=[1])
+    append(source, id=[7, 8, 9])
+    (written,) = [task.file.file_path for task in catalog.load_table(source.identifier).scan().plan_files()]
+    hidden = lake_jobs.stray(table, "of_the_reader.parquet", Path(urlparse(written).path).read_bytes())
+    named = lake_jobs.stray(table, "named.parquet", Path(urlparse(written).path).read_bytes())
+    strange = lake_jobs.stray(table, "a b#c?d%20\u00e9.parquet")
+
+    def ids() -> list[int]:
+        return sorted(row["id"] for row in spark.read.parquet(f"file://{hidden}").collect())
+
+    before = ids()
+    before_bytes = hidden.stat().st_size + strange.stat().st_size
+    planned = lake_jobs.planned(table, quarantine="7d")
+    assert planned.item_count == 3
+    catalog.load_table(table.identifier).add_files([f"file://{named}"])
+    lake_jobs.removals.approve(planned.removal_id, actor=VERA)
+    job = lake_jobs.delete(planned)
+    removal = lake_jobs.removals.get(planned.removal_id)
+    assert job.status is JobStatus.COMPLETED, job.error
+    assert str(job.results[0].message).startswith("Moved 2 orphan files to quarantine until ")
+    assert job.results[0].metrics["quarantined_files_count"] == 2
+    assert job.results[0].metrics["quarantined_bytes_count"] == before_bytes
+    assert lake_jobs.outcomes(removal)["named.parquet"] == (ItemOutcome.LEFT_OUT, NAMED_NOW)
+    assert (removal.state, named.exists(), strange.exists()) == (RemovalState.QUARANTINED, True, False)
+    with pytest.raises(Exception, match=r"of_the_reader\.parquet"):
+        ids()
+
+    restored = lake_jobs.run(table, Action.REMOVE_ORPHAN_FILES, restore="all")
+    assert restored.results[0].message == "Restored 2 files from quarantine"
+    assert lake_jobs.removals.get(removal.removal_id).state is RemovalState.RESTORED
+    assert strange.read_bytes() == b"stray"
+    assert ids() == before == [7, 8, 9]
+
+
 class Killed(BaseException):
     """The process is gone: nothing after it runs, and nothing is written."""
 

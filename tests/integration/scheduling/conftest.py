@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import sqlalchemy as sa
 
+from airflow_snowpack.hooks.load_probes import measure
 from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.scheduling import Event, EventLog, Runs, Schedule, Schedules
 from airflow_snowpack.scheduling.airflow_port import DagRuns, EndsFound, NotStarted, Unavailable
@@ -35,6 +36,10 @@ if TYPE_CHECKING:
     from airflow_snowpack.scheduling.history import ScheduleEntry
     from airflow_snowpack.scheduling.pending_runs.model import RoundReport
     from airflow_snowpack.scheduling.triggers.trigger import Trigger
+
+
+PROBES = {"load": "cluster_probe:load", "time": "time:time", "broken": "operator:eq", "licenses": "acme_airflow:used_licenses"}
+"""The load probes of the installation."""
 
 
 class MovedClock:
@@ -89,6 +94,9 @@ class FakeAirflow:
     def free_slots(self, pools: Iterable[str]) -> Mapping[str, Slots]:
         return {pool: self.pools.get(pool) for pool in pools}
 
+    def loads(self, probes: Iterable[str]) -> Mapping[str, float | Unavailable]:
+        return measure(probes, PROBES)
+
     def start(self, launch: Launch) -> NotStarted | None:
         if self.refusal is not None:
             return self.refusal
@@ -103,7 +111,7 @@ class Scheduler:
 
     def __init__(self, store: Store, clock: MovedClock) -> None:
         self.store, self.clock, self.airflow = store, clock, FakeAirflow()
-        self.schedules = Schedules(store, catalog="lake")
+        self.schedules = Schedules(store, catalog="lake", probes=PROBES)
         self.log, self.runs = EventLog(store), Runs(store)
         self.clocks, self.subscriber = Clocks(store), Subscriber(store)
         self.checker = Checker(store, self.airflow)

@@ -250,8 +250,8 @@ class TestTheOtherConstraints:
 
     @pytest.mark.one_database
     def test_the_load_is_asked_of_its_probe(self, gates: Gates) -> None:
-        assert gates.state("a", ClusterLoad("time:time", below=1)) is WAITING
-        assert gates.state("b", ClusterLoad("operator:eq", below=1)) is WAITING, "a probe that fails lets nothing pass"
+        assert gates.state("a", ClusterLoad("time", below=1)) is WAITING
+        assert gates.state("b", ClusterLoad("broken", below=1)) is WAITING, "a probe that fails lets nothing pass"
 
     @pytest.mark.one_database
     def test_unmet_with_skip_turns_a_run_away_but_only_when_it_could_go_on_else(self, gates: Gates, clock: Any) -> None:

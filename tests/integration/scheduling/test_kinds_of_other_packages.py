@@ -66,12 +66,12 @@ class Licenses(Constraint):
 
     def evaluate(self, context):
         key = self.wait_key(context.dag_id)
-        used = int(context.load("acme_airflow:used_licenses")) + context.held(key)
+        used = int(context.load("licenses")) + context.held(key)
         says = f"{used} of {self.total} licenses are used"
         return met(says) if used < self.total else later(says, waits_for=key)
 
     def required_facts(self, dag_id):
-        return RequiredFacts(probes={"acme_airflow:used_licenses"})
+        return RequiredFacts(probes={"licenses"})
 
     def wait_key(self, dag_id):
         return "license:acme"

@@ -12,7 +12,7 @@ from airflow_snowpack.scheduling.airflow_port import FreeSlots, NotStarted
 from airflow_snowpack.store.tables.schedules import slot_holds
 
 GO = CustomEvents("go")
-LOAD = "cluster_probe:load"
+LOAD = "load"
 
 
 def declare_many(scheduler: Any, number: int, *constraints: Any) -> None:

@@ -132,7 +132,7 @@ def blocked_missing_pool(scheduler: Any) -> None:
 
 def blocked_load(scheduler: Any) -> None:
     scheduler.monkeypatch.setenv("SNOWPACK_TEST_LOAD", "0.9")
-    scheduler.declare("one", GO, ClusterLoad("cluster_probe:load", on_unmet=scheduler.on_unmet))
+    scheduler.declare("one", GO, ClusterLoad("load", on_unmet=scheduler.on_unmet))
 
 
 def unblock(scheduler: Any) -> None:

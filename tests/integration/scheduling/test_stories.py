@@ -129,7 +129,7 @@ def test_6_under_load_the_high_priority_comes_first_and_the_low_catches_up(sched
 
 def test_6_load_of_the_cluster_defers_and_never_drops(scheduler: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SNOWPACK_TEST_LOAD", "95")
-    probe = ClusterLoad("cluster_probe:load", below=80)
+    probe = ClusterLoad("load", below=80)
     scheduler.declare("low", CustomEvents("go"), probe)
     scheduler.send("go")
     scheduler.work()

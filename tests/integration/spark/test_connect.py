@@ -55,10 +55,12 @@ MAINTENANCE = """
 
     fill(10)
     store = open_store(f"sqlite:///{sys.argv[1]}/snowpack.db")
+    session.conf.set("spark.sql.variable.substitute", "true")  # as a server or a user's own code may have it
     engine = SparkEngine(lambda: session, lake.load, removals=Removals(store))
     run(engine, Action.REWRITE_DATA_FILES, min_input_files=2)
     error = run(engine, Action.REWRITE_DATA_FILES, where="nowhere = 1", only_if_needed=False).error
     print(error.partition(";")[0], "cannot be resolved" in error, "at org.apache" in error)
+    print(session.sql("SELECT '${env:HOME} ${system:user.home}'").collect()[0][0])
     run(engine, Action.EXPIRE_SNAPSHOTS, max_age="PT0S", retain_last=1)
     run(engine, Action.REMOVE_ORPHAN_FILES, only_if_needed=False)
     fill(30000)
@@ -123,6 +125,7 @@ def test_the_actions_and_the_interrupt_work_through_a_server(printed: Callable[[
         "succeeded | Compacted 3 files into 1",
         "failed | Failed before anything was committed",
         "IllegalArgumentException: Cannot parse predicates in where option: nowhere = 1 True False",
+        "${env:HOME} ${system:user.home}",
         "succeeded | Expired 3 snapshots and deleted 9 files",
         "succeeded | No orphan files",
         "interrupted | Interrupted before anything was committed",

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from airflow_snowpack.iceberg import CatalogConfig
-from airflow_snowpack.spark import SparkConfig, SparkUnavailable, local_session
+from airflow_snowpack.spark import SparkConfig, SparkUnavailable, SubstitutionRequested, local_session
+from airflow_snowpack.spark.config import SUBSTITUTION
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -44,3 +45,21 @@ def test_a_catalogs_password_is_not_on_the_jvms_command_line(spark: SparkSession
     catalogs = {"spark.sql.catalog.lake.jdbc.password": "hunter2"}
     assert "hunter2" not in repr(replace(spark_config, catalogs=catalogs))
     assert "hunter2" not in str(replace(spark_config, catalogs=catalogs).launch_conf())
+
+
+def test_no_session_substitutes_variables_whatever_has_been_set_in_it(
+    spark: SparkSession, spark_config: SparkConfig, tmp_path: Path
+) -> None:
+    spark.conf.set(SUBSTITUTION, "true")  # as a user's own code may do in the session of the process
+    side = replace(spark_config, catalogs=CatalogConfig.embedded(tmp_path, name="side").spark_conf() | {SUBSTITUTION: "true"})
+
+    for session in (local_session(spark_config), local_session(side)):
+        row = session.sql("SELECT '${env:HOME}' AS variable, '${system:user.home}' AS property, '${spark.app.name}' AS setting")
+        assert row.collect()[0] == ("${env:HOME}", "${system:user.home}", "${spark.app.name}")
+
+
+@pytest.mark.parametrize("value", ["true", "TRUE", "", "1"])
+def test_a_setting_that_turns_substitution_on_is_refused(spark_config: SparkConfig, value: str) -> None:
+    with pytest.raises(SubstitutionRequested, match="must be 'false' or absent"):
+        replace(spark_config, conf={SUBSTITUTION: value})
+    assert replace(spark_config, conf={SUBSTITUTION: "false"}).launch_conf()[SUBSTITUTION] == "false"

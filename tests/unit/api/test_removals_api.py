@@ -8,11 +8,12 @@ import json
 import re
 from html import unescape
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode
 
 import pytest
 from app_client import AppClient
 from pages_world import SomebodyIs, World
-from planned_removals import STRANGE, plan_removal
+from planned_removals import STRANGE, plan_removal, quarantine_removal
 
 from airflow_snowpack.api import User
 from airflow_snowpack.iceberg import TableName
@@ -99,8 +100,9 @@ def test_a_viewer_reads_the_list_and_decides_nothing(ask: AppClient, planned: Re
     auth.user = User("rudi", may_edit=False)
     path = f"/removals/{planned.removal_id}"
     ok(ask("GET", path))
-    for change in ("approve", "reject", "run"):
+    for change in ("approve", "reject", "run", "restore"):
         refused(ask("POST", f"{path}/{change}"), 403, "forbidden")
+    refused(ask("POST", "/tables/db/orders/restore"), 403, "forbidden")
     assert Removals(world.store).get(planned.removal_id).decided_by is None
     for page in ("/ui/removals", f"/ui{path}"):
         html = ask("GET", page, accept="text/html").text
@@ -134,3 +136,34 @@ def test_the_pages_show_what_would_be_deleted_and_what_a_person_may_do(ask: AppC
     page = ask("GET", f"/ui/removals/{removal.removal_id}", accept="text/html")
     assert f'data-url="/removals/{removal.removal_id}/run"' in page.text
     assert "approved it" in words(page)
+
+
+def test_files_in_quarantine_are_listed_with_their_expiry_and_restored_by_a_job(ask: AppClient, world: World) -> None:
+    removal = quarantine_removal(world.store, ORDERS)
+    path = f"/removals/{removal.removal_id}"
+    assert removal.quarantined_until is not None
+    (listed,) = ok(ask("GET", "/removals?state=quarantined"))["removals"]
+    assert (listed["quarantined"], listed["quarantined_until"][:19]) == (3, removal.quarantined_until.isoformat()[:19])
+    page = ask("GET", f"/ui{path}", accept="text/html")
+    assert f'data-url="{path}/restore"' in page.text
+    assert page.text.count(f'data-url="{path}/restore?file=') == 3
+    assert "3 in quarantine until in 7 d" in words(page)
+    assert "in quarantine until" in words(ask("GET", "/ui/removals", accept="text/html"))
+
+    def asked_for(answer: httpx.Response) -> Any:
+        job = ok(answer, 202)
+        assert answer.headers["location"] == f"/jobs/{job['job_id']}"
+        jobs = Jobs(world.store)
+        options = jobs.get(job["job_id"]).options["remove_orphan_files"]
+        refused(ask("POST", f"{path}/restore"), 409, "table_locked")
+        jobs.cancel(job["job_id"])
+        return options
+
+    assert asked_for(ask("POST", f"{path}/restore")) == {"restore": removal.removal_id}
+    one = ask("POST", f"{path}/restore?{urlencode({'file': STRANGE})}")
+    assert asked_for(one) == {"restore": removal.removal_id, "restore_files": [STRANGE]}
+    assert asked_for(ask("POST", "/tables/db/orders/restore")) == {"restore": "all"}
+    refused(ask("POST", "/tables/db/other/restore"), 409, "nothing_in_quarantine")
+    refused(ask("POST", f"/removals/{plan_removal(world.store, ORDERS).removal_id}/restore"), 409, "nothing_in_quarantine")
+    refused(ask("POST", f"{path}/restore?file=%00"), 400, "invalid_option")
+    refused(ask("POST", f"/removals/{'0' * 32}/restore"), 404, "removal_not_found")

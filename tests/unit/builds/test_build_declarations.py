@@ -15,6 +15,7 @@ from airflow_snowpack.builds.model import KeyType, Retention, ShardFormat, Shard
 from airflow_snowpack.builds.storage import Storage
 from airflow_snowpack.builds.write.attempt import ShardPlan
 from airflow_snowpack.builds.write.rows_source import RowsSource
+from airflow_snowpack.builds.write.spark_source import SparkSource
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -130,3 +131,9 @@ def test_half_a_surrogate_pair_in_a_manifest_is_damage() -> None:
         read_sharding({"kind": "categories", "column": "c", "num_shards": 1, "values": [HALF_A_PAIR]})
     with pytest.raises(ValueError, match="which is not Unicode text"):
         read_sharding({"kind": "expression", "sql": HALF_A_PAIR, "num_shards": 1})
+
+
+def test_a_query_with_a_variable_is_refused_before_spark_sees_it() -> None:
+    session: Any = None
+    with pytest.raises(InvalidBuild, match=r"it has '\$\{', with which Spark names a setting or a variable of its process"):
+        SparkSource.sql(session, "SELECT '${env:AIRFLOW_CONN_CRM}' AS id")

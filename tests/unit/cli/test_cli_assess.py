@@ -115,13 +115,14 @@ def test_what_blocks_maintenance_is_named(snowpack: Run, zoo: Zoo, kind: str, bl
     assert any(str(each).startswith(blocked) for each in row["blockers"])  # type: ignore[attr-defined]
 
 
-def test_a_property_that_iceberg_cannot_use_is_named_and_the_default_holds(snowpack: Run, zoo: Zoo) -> None:
+def test_a_property_that_iceberg_cannot_use_is_named_with_what_it_stops(snowpack: Run, zoo: Zoo) -> None:
     append(zoo.create("garbage", **{"commit.manifest.target-size-bytes": "8 MB"}), ["a"])
 
     row = by_name(snowpack(*ASSESS, "-o", "json").json)["zoo.garbage"]
 
     (blocker,) = row["blockers"]  # type: ignore[misc]
-    assert blocker.startswith("Table property commit.manifest.target-size-bytes: '8 MB' is not a positive whole number")
+    assert blocker.startswith("The table property commit.manifest.target-size-bytes = '8 MB' cannot be used: it must be a whole")
+    assert "rewrite_manifests" in blocker
 
 
 def test_a_table_that_is_named_twice_is_assessed_once(snowpack: Run, tables: Zoo) -> None:

@@ -43,7 +43,8 @@ def test_every_command_is_there() -> None:
     assert set(parsers()) == {
         "jobs submit", "jobs list", "jobs show", "jobs watch", "jobs cancel", "jobs delete", "jobs rerun",
         "policies explain", "policies lint", "policies replay", "policies schema",
-        "tables list", "tables show", "tables plan", "tables refresh", "tables assess", "locks list", "locks release",
+        "tables list", "tables show", "tables plan", "tables refresh", "tables forget-catalog", "tables assess",
+        "locks list", "locks release",
         "schedules list", "schedules show", "schedules explain", "schedules history", "schedules create", "schedules update",
         "schedules delete", "schedules suspend", "schedules resume", "schedules run", "schedules sync", "schedules check",
         "runs register", "runs upsert", "runs enable", "runs disable", "runs unregister", "runs list", "runs show", "runs run",
@@ -52,7 +53,7 @@ def test_every_command_is_there() -> None:
         "interim list", "interim show", "interim collect", "interim sweep", "interim adopt", "interim drop",
         "images list", "images show", "images build", "images forget",
         "fleet list", "fleet show", "fleet run",
-        "removals list", "removals show", "removals approve", "removals reject", "removals run",
+        "removals list", "removals show", "removals approve", "removals reject", "removals run", "removals restore",
         "drain on", "drain off", "drain status", "db upgrade", "db check",
         "db prune", "digest", "queue", "sweep", "audit", "lineage", "worker", "api",
         "doctor",

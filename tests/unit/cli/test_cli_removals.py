@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from planned_removals import STRANGE, plan_removal
+from planned_removals import STRANGE, plan_removal, quarantine_removal
 
 from airflow_snowpack.maintenance.removals.model import RemovalState
 from airflow_snowpack.store import AuditTrail
@@ -62,19 +62,52 @@ def test_a_removal_is_approved_and_run_after_confirmations(snowpack: Run, planne
     assert (entry.actor, entry.via, entry.detail["comment"]) == ("ann", "cli", "fine")
 
 
-def test_the_commands_of_the_page_end_well(snowpack: Run, planned: Removal, jobs: Jobs) -> None:
+def test_the_commands_of_the_page_end_well(snowpack: Run, planned: Removal, jobs: Jobs, flights: TableName) -> None:
     page = (Path(__file__).parents[3] / "docs" / "removals.md").read_text()
-    lines = [line for block in re.findall(r"```bash\n(.*?)```", page, re.DOTALL) for line in block.splitlines()]
-    assert len(lines) == 6
-    for line in lines:
-        program, group, *arguments = shlex.split(line.replace("4f1c2b9a6d0e", planned.removal_id[:12]))
+    restore, decide = (block.splitlines() for block in re.findall(r"```bash\n(.*?)```", page, re.DOTALL))
+    assert (len(restore), len(decide)) == (4, 6)
+
+    def run(line: str, removal: Removal) -> None:
+        program, group, *arguments = shlex.split(line.replace("4f1c2b9a6d0e", removal.removal_id[:12]))
         assert (program, group) == ("airflow", "snowpack")
         answer = snowpack(*arguments)
         assert answer.code == 0, f"{line}\n{answer.err}"
+
+    for line in decide:
+        run(line, planned)
     assert [entry.change for entry in AuditTrail(jobs.store).latest()] == ["reject_removal", "submit", "approve_removal"]
+    removal = None
+    for line in restore:
+        for lock in jobs.locks.list():
+            jobs.cancel(lock.holder)
+        removal = removal or quarantine_removal(jobs.store, flights)
+        run(line, removal)
 
 
 def test_a_removal_is_rejected_for_good(snowpack: Run, planned: Removal) -> None:
     assert snowpack("removals", "reject", planned.removal_id, "--yes", "-o", "json").json["state"] == "rejected"
     refused = snowpack("removals", "approve", planned.removal_id, "--yes")
     assert (refused.code, "it was rejected by ann" in refused.err) == (1, True)
+
+
+def test_files_in_quarantine_are_listed_and_restored(snowpack: Run, jobs: Jobs, flights: TableName) -> None:
+    assert snowpack("removals", "restore", "--table", "demo.flights", "--yes").code == 1
+    removal = quarantine_removal(jobs.store, flights)
+    key = removal.removal_id[:12]
+    listed = snowpack("removals", "list", "--state", "quarantined").out
+    assert key in listed
+    assert "in quarantine until" in snowpack("removals", "show", key).out
+    unasked = snowpack("removals", "restore", key)
+    assert (unasked.code, "Restore all files in quarantine of demo.flights" in unasked.err) == (2, True)
+
+    def options(*arguments: str) -> object:
+        job = snowpack("removals", "restore", *arguments, "--yes", "-o", "json").json
+        found = jobs.get(job["job_id"]).options["remove_orphan_files"]
+        jobs.cancel(job["job_id"])
+        return found
+
+    assert options(key) == {"restore": removal.removal_id}
+    assert options(key, "--file", STRANGE, "--file", "b") == {"restore": removal.removal_id, "restore_files": [STRANGE, "b"]}
+    assert options("--table", "demo.flights") == {"restore": "all"}
+    assert snowpack("removals", "restore", "--yes").code == 2
+    assert snowpack("removals", "restore", key, "--table", "demo.flights", "--yes").code == 2

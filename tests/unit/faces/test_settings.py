@@ -40,12 +40,14 @@ def test_an_environment_variable_of_airflow_sets_an_option(monkeypatch: pytest.M
     monkeypatch.setenv("AIRFLOW__SNOWPACK__SPARK_CONF", '{"spark.sql.shuffle.partitions": 8}')
     monkeypatch.setenv("AIRFLOW__SNOWPACK__CONTINUE_ON_ERROR", "true")
     monkeypatch.setenv("AIRFLOW__SNOWPACK__EXECUTION", "queued")
+    monkeypatch.setenv("AIRFLOW__SNOWPACK__LOAD_PROBES", "yarn = acme.load:yarn, warehouse=acme:warehouse")
     settings = Settings.load()
 
     assert settings.policy.lease == timedelta(minutes=5)
     assert settings.spark_conf == {"spark.sql.shuffle.partitions": "8"}
     assert settings.continue_on_error is True
     assert settings.execution == "queued"
+    assert settings.load_probes == {"yarn": "acme.load:yarn", "warehouse": "acme:warehouse"}
 
 
 def test_another_action_order_is_taken_when_it_is_whole(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -72,6 +74,10 @@ def test_another_action_order_is_taken_when_it_is_whole(monkeypatch: pytest.Monk
         ("spark_master", ""),
         ("continue_on_error", "perhaps"),
         ("execution", "later"),
+        ("load_probes", "os:abort"),
+        ("load_probes", "a.b=os:abort"),
+        ("load_probes", "yarn=os"),
+        ("load_probes", "yarn=acme:load, yarn=acme:other"),
         ("action_order", "expire_snapshots"),
     ],
 )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from airflow_snowpack.iceberg import LocationOutsideTable, Relation, TableName, TableNotFound, find_orphans, location_conflicts
-from airflow_snowpack.iceberg.orphans import _inner_path, _stored
+from airflow_snowpack.iceberg.orphans import _stored, inner_path
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -177,4 +177,4 @@ def test_a_file_whose_modification_time_is_unknown_has_none_and_no_age() -> None
     ],
 )
 def test_the_characters_of_a_path_are_taken_as_they_are(scheme: str, path: str, inner: str) -> None:
-    assert _inner_path(scheme, path) == inner
+    assert inner_path(scheme, path) == inner

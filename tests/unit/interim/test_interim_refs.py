@@ -19,7 +19,7 @@ from airflow_snowpack.interim.refs import TableRef, ViewRef, find_refs, is_ref, 
 REF = TableRef("5f0c", "lake.snowpack_interim.flights_clean_5f0c", 2**62, 1_000_000, Producer("flights", "manual__1", "clean", 3))
 BARE = TableRef("6a1b", "lake.snowpack_interim.flights_ingest_6a1b", None, None, Producer("flights", "manual__1", "ingest"))
 
-texts = st.text(min_size=1).filter(str.strip)
+texts = st.text(min_size=1).filter(str.strip).filter(lambda text: "${" not in text)
 views = st.builds(
     ViewRef,
     of=st.sampled_from([REF, BARE]),
@@ -113,6 +113,18 @@ def test_the_error_for_a_dropped_table_names_the_task_to_clear() -> None:
 
     for told in ("'clean'", "map index 3", "'manual__1'", "'flights'", "Clear its producer too"):
         assert told in message
+
+
+@pytest.mark.parametrize("sql", ["note = '${env:HOME}'", "${system:user.home} desc"])
+def test_a_view_whose_sql_has_a_variable_is_refused_also_from_an_xcom(sql: str) -> None:
+    for made in (
+        lambda: REF.where(sql),
+        lambda: REF.order_by(sql),
+        lambda: read_ref({**REF.limit(1).to_json(), "where": sql}),
+        lambda: read_ref({**REF.limit(1).to_json(), "order_by": ["a", sql]}),
+    ):
+        with pytest.raises(InvalidInterimRef, match=r"the SQL has '\$\{', with which Spark names"):
+            made()
 
 
 def test_a_dag_file_that_knows_refs_loads_no_database_and_no_engine() -> None:

@@ -172,11 +172,32 @@ def test_a_branch_that_is_past_its_own_age_is_something_to_do(flights: Flights, 
     assert run(Action.EXPIRE_SNAPSHOTS, retain_last=3, later=timedelta(days=2)) == SPARK_STARTS
 
 
-def test_a_table_that_must_not_lose_files_is_for_spark_to_refuse(flights: Flights, run: Run) -> None:
-    flights(1, properties={"gc.enabled": "false"})
+@pytest.mark.parametrize(
+    ("properties", "forbidden"),
+    [
+        ({"gc.enabled": "false"}, {Action.EXPIRE_SNAPSHOTS, Action.REMOVE_ORPHAN_FILES}),
+        ({"gc.enabled": "flase"}, {Action.EXPIRE_SNAPSHOTS, Action.REMOVE_ORPHAN_FILES}),
+        ({"history.expire.max-snapshot-age-ms": "a week"}, {Action.EXPIRE_SNAPSHOTS}),
+        ({"history.expire.min-snapshots-to-keep": "-1"}, {Action.EXPIRE_SNAPSHOTS}),
+        ({"history.expire.max-ref-age-ms": "9" * 5000}, {Action.EXPIRE_SNAPSHOTS}),
+        ({"write.target-file-size-bytes": "128 MiB"}, {Action.REWRITE_DATA_FILES}),
+        ({"write.delete.target-file-size-bytes": "9" * 30}, {Action.REWRITE_POSITION_DELETE_FILES}),
+        ({"commit.manifest.target-size-bytes": "0"}, {Action.REWRITE_MANIFESTS}),
+    ],
+)
+def test_what_the_tables_properties_forbid_is_skipped_with_the_property_as_the_reason(
+    flights: Flights, run: Run, properties: dict[str, str], forbidden: set[Action]
+) -> None:
+    with flights(1, 1, 1, 1, 1, 1).transaction() as transaction:
+        transaction.set_properties(properties)
+    found = {action: run(action, max_age="0m") if action is Action.EXPIRE_SNAPSHOTS else run(action) for action in Action}
 
-    assert run(Action.EXPIRE_SNAPSHOTS) == SPARK_STARTS
-    assert run(Action.REMOVE_ORPHAN_FILES) == SPARK_STARTS
+    results = {action: each for action, each in found.items() if isinstance(each, ActionResult)}
+    assert {action for action, each in results.items() if each.message.startswith("Skipped: ")} == forbidden
+    (name,) = properties
+    for action in forbidden:
+        assert results[action].outcome is ActionOutcome.SKIPPED
+        assert name in results[action].message
 
 
 def test_a_predicate_is_left_to_spark_unless_the_whole_table_has_nothing_to_do(flights: Flights, run: Run) -> None:

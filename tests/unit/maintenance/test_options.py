@@ -22,7 +22,7 @@ from airflow_snowpack.maintenance import (
 )
 from airflow_snowpack.maintenance.action import Action
 from airflow_snowpack.maintenance.errors import InvalidOption, UnknownAction
-from airflow_snowpack.maintenance.options import ActionOptions, defaults, parse_all_options, parse_options
+from airflow_snowpack.maintenance.options import ActionOptions, defaults, option_names, parse_all_options, parse_options
 
 
 def data_files(**given: Any) -> RewriteDataFiles:
@@ -229,3 +229,21 @@ def test_checking_the_names_of_actions_loads_nothing_heavy() -> None:
 def test_the_base_has_no_rules_of_its_own() -> None:
     assert issubclass(RewriteManifests, ActionOptions)
     RewriteManifests().check()
+
+
+@pytest.mark.parametrize("text", ["${env:HOME}", "a${system:user.home}b", "s3://x/${x}"])
+@pytest.mark.parametrize("action", Action)
+def test_no_option_of_any_action_takes_text_with_a_variable(action: Action, text: str) -> None:
+    for name in option_names(action):
+        for value in (text, [text], {"a": text}, {text: "a"}, [{"a": [text]}]):
+            with pytest.raises(InvalidOption, match=r"has '\$\{', with which Spark names a setting or a variable of its process"):
+                parse_options(action, {name: value})
+
+
+@pytest.mark.parametrize("digits", ["\N{FULLWIDTH DIGIT FIVE}", "\N{ARABIC-INDIC DIGIT FIVE}", "0_5"])
+def test_numbers_have_ascii_digits_only(digits: str) -> None:
+    for name in ("min_input_files", "delete_ratio_threshold"):
+        with pytest.raises(InvalidOption):
+            parse_options(Action.REWRITE_DATA_FILES, {name: digits})
+    with pytest.raises(InvalidOption):
+        parse_options(Action.EXPIRE_SNAPSHOTS, {"max_age": f"{digits}d"})

@@ -99,6 +99,9 @@ class TestProperties:
             ("snowpack.remove_orphan_files.options.older_than", "1h", "remove_orphan_files"),
             ("snowpack.rewrite_data_files.enabled", "nope", "rewrite_data_files"),
             ("snowpack.rewrite_data_files.where", "", "rewrite_data_files"),
+            ("snowpack.rewrite_data_files.where", "a = '${env:AIRFLOW_CONN_CRM}'", "rewrite_data_files"),
+            ("snowpack.rewrite_position_delete_files.where", "a = '${system:user.home}'", "rewrite_position_delete_files"),
+            ("snowpack.remove_orphan_files.options.location", "s3://${env:X}/a", "remove_orphan_files"),
         ],
     )
     def test_a_faulty_property_that_limits_an_action_disables_it(self, name: str, text: str, action: str) -> None:

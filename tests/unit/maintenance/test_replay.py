@@ -18,6 +18,8 @@ from airflow_snowpack.maintenance.replay.health import health_of
 from airflow_snowpack.maintenance.replay.state import SimulatedTable
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from pyiceberg.table import Table
     from table_zoo import Zoo
 
@@ -261,12 +263,16 @@ def test_a_cadence_keeps_an_action_from_running_at_each_pass(daily: Table) -> No
 
 def test_a_table_that_cannot_be_simulated_is_a_problem_and_the_others_are_replayed(zoo: Zoo) -> None:
     spoilt, other = zoo.new("unpartitioned"), zoo.shared("unpartitioned")
-    with zoo.load(spoilt).transaction() as transaction:
-        transaction.set_properties({"commit.manifest.min-count-to-merge": "9" * 5000})
+
+    class Faulty(Policies):
+        def of(self, table: TableName, properties: Mapping[str, str]) -> TablePolicy:
+            if table == spoilt:
+                raise ArithmeticError("a mistake")
+            return super().of(table, properties)
 
     found = replay_tables(
-        zoo.catalog, [spoilt, other], {"eager": Policies([Rule("**")])}, since=NOW - DAY * 30, until=datetime.now(UTC), every=DAY
+        zoo.catalog, [spoilt, other], {"eager": Faulty([Rule("**")])}, since=NOW - DAY * 30, until=datetime.now(UTC), every=DAY
     )
 
     assert [each.table for each in found.tables] == [other.dotted]
-    assert found.problems[spoilt.dotted].startswith("It cannot be simulated: ValueError: Exceeds the limit")
+    assert found.problems[spoilt.dotted] == "It cannot be simulated: ArithmeticError: a mistake."

@@ -78,7 +78,7 @@ constraints = st.one_of(
     .filter(lambda bounds: bounds[0] != bounds[1])
     .flatmap(lambda bounds: st.builds(TimeWindow, st.just(bounds[0]), st.just(bounds[1]), zones, unmet)),
     st.builds(PoolSlots, texts, counts, unmet),
-    st.builds(ClusterLoad, st.just("ours.load:now"), st.floats(0.001, 1e300), unmet),
+    st.builds(ClusterLoad, st.just("yarn"), st.floats(0.001, 1e300), unmet),
 )
 plain = st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.floats(allow_nan=False, allow_infinity=False) | texts
 confs = st.dictionaries(texts, st.recursive(plain, lambda inner: st.lists(inner, max_size=3), max_leaves=5), max_size=3)
@@ -225,9 +225,9 @@ def test_whatever_is_in_a_file_is_schedules_or_an_error(content: bytes, tmp_path
         ({"constraints": [{"max_concurrent": {"limit": 1, "group": ""}}]}, "constraints[0].max_concurrent.group"),
         ({"constraints": [{"time_window": {"start": "22:00", "end": "22:00"}}]}, "constraints[0].time_window.end"),
         ({"constraints": [{"time_window": {"start": "22:00:30", "end": "06:00"}}]}, "constraints[0].time_window.start"),
-        ({"constraints": [{"cluster_load": {"probe": "no colon"}}]}, "constraints[0].cluster_load.probe"),
-        ({"constraints": [{"cluster_load": {"probe": "a:b", "below": float("inf")}}]}, "constraints[0].cluster_load.below"),
-        ({"constraints": [{"cluster_load": {"probe": "a:b", "below": 10**400}}]}, "constraints[0].cluster_load.below"),
+        ({"constraints": [{"cluster_load": {"probe": "a space"}}]}, "constraints[0].cluster_load.probe"),
+        ({"constraints": [{"cluster_load": {"probe": "yarn", "below": float("inf")}}]}, "constraints[0].cluster_load.below"),
+        ({"constraints": [{"cluster_load": {"probe": "yarn", "below": 10**400}}]}, "constraints[0].cluster_load.below"),
         ({"constraints": [{"at_full_moon": {}}]}, "constraints[0].constraint"),
         ({"timeout": {"after": "soon"}}, "timeout.after"),
         ({"timeout": {"then": "retry"}}, "timeout.then"),

@@ -7,8 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import sqlalchemy as sa
 from counted_reads import counted_reads
+from edited_metadata import edited_metadata
 from fleet_lake import SMALL, FleetLake
+from planned_removals import quarantine_removal
 
 from airflow_snowpack.humanize import timestamp
 from airflow_snowpack.iceberg import CatalogConfig, CatalogUnreachable
@@ -18,6 +21,7 @@ from airflow_snowpack.jobs.action_history import ActionHistory, ActionRecord
 from airflow_snowpack.maintenance.fleet import Budget, EntryState, Pass
 from airflow_snowpack.maintenance.policies import Policies, Rule
 from airflow_snowpack.maintenance.writers import DagsOfTables
+from airflow_snowpack.store.tables.removals import removals
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -78,14 +82,17 @@ def test_only_what_has_changed_is_read_again(fleet: FleetLake) -> None:
 
 @pytest.mark.one_database
 def test_a_table_that_cannot_be_planned_is_an_entry_and_the_others_are_planned(fleet: FleetLake) -> None:
-    fleet.make("odd", commits=5, **{"commit.manifest.min-count-to-merge": "9" * 5000})
+    fleet.make("odd", commits=5)
+    with edited_metadata(fleet.catalog.load_table(fleet.name("odd").identifier)) as metadata:
+        metadata["snapshots"][0]["timestamp-ms"] = -(10**17)
+    fleet.make("junk", commits=5, **{"commit.manifest.min-count-to-merge": "9" * 5000})
     fleet.make("sick", commits=5)
     planned = fleet.plan()
 
     assert states(fleet, planned) == {"sick": EntryState.CHOSEN, "odd": EntryState.UNREADABLE}
     (_, odd) = fleet.passes.entries(planned.pass_id)
     assert odd.reason is not None
-    assert odd.reason.startswith("It cannot be planned: ValueError: Exceeds the limit")
+    assert odd.reason.startswith("It cannot be planned: ")
 
 
 @pytest.mark.one_database
@@ -268,3 +275,21 @@ def test_a_table_whose_catalog_stops_answering_in_the_middle_is_named_and_keeps_
     assert [stored[table].health is not None for table in (first, second)] == [True, True]
     fleet.__dict__["broker"] = Broker(fleet.config.load)
     assert states(fleet, fleet.plan("night-3")) == {}
+
+
+@pytest.mark.one_database
+def test_the_first_removals_of_a_table_can_be_undone_until_a_list_was_deleted_for_good(fleet: FleetLake, store: Store) -> None:
+    orphans = {"remove_orphan_files": {"enabled": True, "cadence": None, "deadline": None}}
+    fleet.policies = Policies([Rule("**", actions=orphans)])
+    table = fleet.make("orders")
+    fleet.make("other")
+
+    def planned(owner: str) -> dict[str, Any]:
+        entries = fleet.passes.entries(fleet.plan(owner).pass_id)
+        return {entry.table.table: entry.options["remove_orphan_files"].get("quarantine") for entry in entries}
+
+    assert planned("night-1") == {"orders": "P7D", "other": "P7D"}
+    quarantine_removal(store, table)
+    assert planned("night-2") == {"orders": "P7D", "other": "P7D"}
+    store.execute(sa.update(removals).values(quarantined_until=None))
+    assert planned("night-3") == {"orders": None, "other": "P7D"}

@@ -446,7 +446,12 @@ def test_properties_that_are_not_numbers_keep_no_table_from_being_planned() -> N
     ages = [timedelta(days=days) for days in range(20, 0, -1)]
     table = health(HEALTHY, ages=ages, data_manifests=40, small_manifests=38, manifests_bytes=9 * MIB, properties=junk)
 
-    assert plan_table(table, policy(), now=NOW).actions == (MANIFESTS, SNAPSHOTS)
+    plan = plan_table(table, policy(), now=NOW)
+
+    assert plan.actions == ()
+    for action, name in zip((MANIFESTS, SNAPSHOTS), junk, strict=True):
+        assert plan.of(action).cause == Cause.PROTECTED
+        assert f"the table property {name} = " in plan.of(action).evidence
 
 
 def test_orphan_files_are_searched_for_by_the_deadline() -> None:
@@ -615,3 +620,25 @@ def test_a_plan_survives_json() -> None:
     plan = plan_table(health([*SICK, *HEALTHY]), policy(), now=NOW)
 
     assert TablePlan.from_json(TABLE, plan.to_json()) == plan
+
+
+@pytest.mark.parametrize(
+    ("location", "given", "first", "option"),
+    [
+        ("file:///lake/t", {}, True, {"quarantine": "P7D"}),
+        ("hdfs://nn/lake/t", {}, True, {"quarantine": "P7D"}),
+        ("s3://lake/t", {}, True, {"approve_above_files": 0}),
+        ("s3://lake/t", {"approve_above_files": 500}, True, {"approve_above_files": 500}),
+        ("file:///lake/t", {"quarantine": "30d"}, True, {"quarantine": "P30D"}),
+        ("s3://lake/t", {}, False, {}),
+    ],
+)
+def test_the_first_removal_of_a_fleet_can_be_undone_or_waits_unless_the_policy_decides(
+    location: str, given: dict[str, Any], first: bool, option: dict[str, Any]
+) -> None:
+    rules = policy({ORPHANS: {"enabled": True, "deadline": timedelta(days=7), "options": given}})
+    decision = decide(ORPHANS, replace(health(HEALTHY), location=location), rules, first_removal=lambda: first)
+    assert {name: value for name, value in decision.options.items() if "quarantine" in name or "above" in name} == {
+        "quarantine_copy": False
+    } | option
+    assert ("first removal: " in decision.evidence) == (first and not given)

@@ -8,13 +8,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from counted_reads import counted_reads
 from rest_catalog import FakeRestCatalog, rest_catalog
 
 from airflow_snowpack.iceberg import CatalogConfig, LocationConflict, Relation, TableName, location_conflicts
-from airflow_snowpack.inventory import stored_locations
+from airflow_snowpack.iceberg.footprints import read_footprint
+from airflow_snowpack.inventory import CatalogNotRemembered, forget_catalog, stored_footprints
 from airflow_snowpack.jobs import Jobs
 from airflow_snowpack.maintenance.submit import MaintenanceRequest, dry_run
-from airflow_snowpack.store import Store, StoreUnreachable, open_store
+from airflow_snowpack.store import Actor, Store, StoreUnreachable, open_store
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -64,7 +66,7 @@ def conflicts(store: Store, catalog: Catalog, loads: list[str]) -> Conflicts:
 
     def find(**options: Any) -> tuple[LocationConflict, ...]:
         loads.clear()
-        return location_conflicts(catalog, flights(), stored_locations(store, flights()), **options)
+        return location_conflicts(catalog, flights(), stored_footprints(store, flights()), **options)
 
     return find
 
@@ -78,6 +80,12 @@ def create(catalog: Catalog, name: str, **options: Any) -> Table:
     from pyiceberg.types import LongType, NestedField
 
     return catalog.create_table(("db", name), Schema(NestedField(1, "id", LongType(), required=False)), **options)
+
+
+def append(catalog: Catalog, name: str, *ids: int) -> None:
+    import pyarrow as pa
+
+    catalog.load_table(("db", name)).append(pa.table({"id": pa.array(ids, pa.int64())}))
 
 
 def location_of(catalog: Catalog, name: str = "flights") -> str:
@@ -109,7 +117,7 @@ def test_a_check_for_another_table_loads_what_no_check_has_loaded(
     loads.clear()
     planes = TableName("lake", "db", "planes", CATALOG_ID)
 
-    location_conflicts(catalog, planes, stored_locations(store, planes))
+    location_conflicts(catalog, planes, stored_footprints(store, planes))
 
     assert loads == ["planes", "flights"]
 
@@ -157,9 +165,9 @@ def test_a_table_that_is_gone_conflicts_no_more_and_is_forgotten(conflicts: Conf
     catalog.drop_table(("db", "guest"))
 
     assert conflicts() == ()
-    memory = stored_locations(store, flights())
+    memory = stored_footprints(store, flights())
     assert memory is not None
-    assert [table[-1] for table in sorted(memory.read())] == ["airports", "carriers", "planes"]
+    assert [key.identifier[-1] for key in sorted(memory.read("").own)] == ["airports", "carriers", "planes"]
 
 
 def test_a_table_that_moves_away_is_compared_where_its_files_were_chosen(conflicts: Conflicts, catalog: Catalog) -> None:
@@ -177,6 +185,164 @@ def test_a_conflict_is_found_from_the_store_as_well(conflicts: Conflicts, catalo
 
     assert conflicts() == conflicts()
     assert loads == ["flights"]
+
+
+def test_manifests_are_read_once_and_after_a_commit_only_the_new_ones(conflicts: Conflicts, catalog: Catalog) -> None:
+    for name, count in (("planes", 3), ("carriers", 1)):
+        for number in range(count):
+            append(catalog, name, number)
+    with counted_reads() as first:
+        conflicts()
+    with counted_reads() as unchanged:
+        conflicts()
+    append(catalog, "planes", 3)
+    with counted_reads() as changed:
+        conflicts()
+
+    assert len(set(first.manifests)) == len(first.manifests) == 4, "each manifest of all snapshots, once"
+    assert unchanged.manifests == []
+    assert len(changed.manifests) == 1
+
+
+@pytest.mark.one_database
+def test_a_preview_reads_no_manifests_of_tables_that_no_check_has_read(
+    conflicts: Conflicts, catalog: Catalog, loads: list[str]
+) -> None:
+    append(catalog, "planes", 1)
+    with counted_reads() as preview:
+        conflicts(trust_since=NOW - timedelta(hours=1))
+
+    assert preview.manifests == []
+    with counted_reads() as check:
+        conflicts()
+    assert len(check.manifests) == 1
+    assert loads == ["flights", "airports", "carriers", "planes"], "what a preview has read is not enough to delete files"
+
+
+@pytest.mark.one_database
+def test_a_table_that_was_moved_keeps_its_former_places(catalog: Catalog, store: Store) -> None:
+    from pyiceberg.table.update import SetLocationUpdate
+
+    append(catalog, "planes", 1)
+    old = location_of(catalog, "planes")
+    with catalog.load_table(("db", "planes")).transaction() as change:
+        change._apply((SetLocationUpdate(location=f"{old}_2"),))
+    append(catalog, "planes", 2)
+
+    footprint = read_footprint(catalog.load_table(("db", "planes")))
+
+    assert footprint.present == (f"{old}_2",)
+    assert footprint.former == (f"{old}/data", f"{old}/metadata")
+
+
+@pytest.mark.one_database
+def test_a_later_footprint_continues_an_earlier_one_of_the_same_table_alone(catalog: Catalog) -> None:
+    table = catalog.load_table(("db", "planes"))
+    append(catalog, "planes", 1)
+    before = read_footprint(catalog.load_table(("db", "planes")))
+    with catalog.load_table(("db", "planes")).transaction() as change:
+        change.set_properties({"write.data.path": f"{table.location()}_data"})
+    append(catalog, "planes", 2)
+    catalog.drop_table(("db", "carriers"))
+    create(catalog, "carriers")
+    append(catalog, "carriers", 3)
+
+    after = read_footprint(catalog.load_table(("db", "planes")), before)
+    other = read_footprint(catalog.load_table(("db", "carriers")), before)
+
+    assert after.places == (table.location(), f"{table.location()}_data")
+    assert other.places == (location_of(catalog, "carriers"),)
+
+
+@pytest.mark.one_database
+def test_the_footprint_of_a_table_that_was_registered_with_earlier_metadata_is_read_from_the_start(catalog: Catalog) -> None:
+    append(catalog, "planes", 1)
+    table = catalog.load_table(("db", "planes"))
+    earlier = table.metadata_location
+    append(catalog, "planes", 2)
+    before = read_footprint(catalog.load_table(("db", "planes")))
+    catalog.drop_table(("db", "planes"))
+    catalog.register_table(("db", "planes"), earlier)
+    with catalog.load_table(("db", "planes")).transaction() as change:
+        change.set_properties({"write.data.path": f"{table.location()}_elsewhere"})
+    append(catalog, "planes", 3)
+    with catalog.load_table(("db", "planes")).transaction() as change:
+        change.remove_properties("write.data.path")
+
+    after = read_footprint(catalog.load_table(("db", "planes")), before)
+
+    assert after.places == (table.location(), f"{table.location()}_elsewhere")
+
+
+@pytest.mark.one_database
+def test_a_table_that_is_renamed_while_the_tables_are_read_is_read_under_its_new_name(
+    conflicts: Conflicts, catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create(catalog, "zebras", location=f"{location_of(catalog)}/zebras")
+    load = type(catalog).load_table
+
+    def renamed_first(self: Catalog, identifier: tuple[str, ...]) -> Table:
+        if identifier[-1] == "airports" and self.table_exists(("db", "zebras")):
+            self.rename_table(("db", "zebras"), ("db", "quaggas"))
+        return load(self, identifier)
+
+    monkeypatch.setattr(type(catalog), "load_table", renamed_first)
+
+    assert [conflict.table for conflict in conflicts()] == ["db.quaggas"]
+
+
+@pytest.mark.one_database
+def test_a_table_whose_files_are_in_many_folders_has_few_places(
+    catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    monkeypatch.setattr("airflow_snowpack.iceberg.footprints.MAX_PLACES", 3)
+    table = catalog.load_table(("db", "planes"))
+    files = [tmp_path / "landing" / f"day={number % 5}" / f"hour={number}" / "part.parquet" for number in range(10)]
+    for file in files:
+        file.parent.mkdir(parents=True)
+        pq.write_table(pa.table({"id": [1]}), file)
+    table.add_files([f"file://{file}" for file in files])
+
+    assert read_footprint(catalog.load_table(("db", "planes"))).former == (f"file://{tmp_path}/landing",)
+
+
+def test_the_tables_of_another_catalog_name_of_the_database_conflict(conflicts: Conflicts, catalog: Catalog) -> None:
+    from pyiceberg.catalog.sql import SqlCatalog
+
+    pond = SqlCatalog("pond", **catalog.properties)
+    pond.create_namespace("db")
+    create(pond, "guest", location=f"{location_of(catalog)}/guest")
+
+    (conflict,) = conflicts()
+
+    assert (conflict.table, conflict.relation) == ("pond.db.guest", Relation.INSIDE)
+    pond.close()
+
+
+def test_a_table_of_another_catalog_of_the_installation_conflicts_until_its_catalog_is_forgotten(
+    conflicts: Conflicts, catalog: Catalog, store: Store, tmp_path: Path
+) -> None:
+    """This process cannot list the other catalog: what an earlier check of it has read counts."""
+    sea = CatalogConfig.sqlite("sea", tmp_path / "other.db", warehouse=f"file://{tmp_path}/sea")
+    loaded = sea.load()
+    loaded.create_namespace("db")
+    for name in ("boats", "guest"):
+        create(loaded, name, location=f"{location_of(catalog)}/{name}" if name == "guest" else None)
+    boats = TableName("sea", "db", "boats", sea.catalog_id)
+    location_conflicts(loaded, boats, stored_footprints(store, boats))
+    loaded.close()
+
+    (conflict,) = conflicts()
+
+    assert conflict.table == f"sea.db.guest of the catalog sea@{sea.catalog_id}"
+    assert f"tables forget-catalog sea@{sea.catalog_id}" in str(conflict)
+    assert forget_catalog(store, f"sea@{sea.catalog_id}", actor=Actor("vera", "cli")) == 1
+    assert conflicts() == ()
+    with pytest.raises(CatalogNotRemembered, match=r"no tables of a catalog 'sea'\. Known are: lake@"):
+        forget_catalog(store, "sea", actor=Actor("vera", "cli"))
 
 
 @pytest.mark.one_database
@@ -225,10 +391,10 @@ def test_another_catalog_of_the_same_name_has_locations_of_its_own(
     conflicts()
     loads.clear()
 
-    location_conflicts(catalog, flights("0f0f0f0f0f0f"), stored_locations(store, flights("0f0f0f0f0f0f")))
+    location_conflicts(catalog, flights("0f0f0f0f0f0f"), stored_footprints(store, flights("0f0f0f0f0f0f")))
 
     assert len(loads) == 4
-    assert stored_locations(store, flights("")) is None, "a catalog without an identity could be any of that name"
+    assert stored_footprints(store, flights("")) is None, "a catalog without an identity could be any of that name"
 
 
 @pytest.mark.one_database
@@ -248,7 +414,7 @@ def test_a_view_is_not_loaded_as_a_table(conflicts: Conflicts, catalog: Catalog,
 def test_a_first_check_that_is_cut_short_goes_on_where_it_was(
     conflicts: Conflicts, catalog: Catalog, loads: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("airflow_snowpack.iceberg.locations.BATCH_SIZE", 2)
+    monkeypatch.setattr("airflow_snowpack.iceberg.footprints.BATCH_SIZE", 2)
     load = type(catalog).load_table
 
     def killed(self: Catalog, identifier: tuple[str, ...]) -> Table:
@@ -284,8 +450,8 @@ def test_without_the_store_every_table_is_loaded(
 
     assert [conflict.table for conflict in conflicts()] == ["db.guest"]
     assert len(loads) == 5
-    assert "table_locations_not_read" in caplog.text
-    assert "table_locations_not_kept" in caplog.text
+    assert "table_footprints_not_read" in caplog.text
+    assert "table_footprints_not_kept" in caplog.text
 
 
 # -- a catalog that does not list metadata locations ----------------------------------------------------------------------
@@ -304,7 +470,7 @@ def test_a_rest_catalog_loads_every_table_before_files_are_deleted(rest: FakeRes
 
     def loaded(**options: Any) -> list[str]:
         rest.requests.clear()
-        location_conflicts(catalog, flights(), stored_locations(store, flights()), **options)
+        location_conflicts(catalog, flights(), stored_footprints(store, flights()), **options)
         return [path.split("/tables/")[1].split("?")[0] for path in rest.requests if "/tables/" in path]
 
     everything = ["flights", "airports", "planes"]

@@ -1,0 +1,44 @@
+"""PyIceberg's catalogs, whose tables cannot choose how their files are opened.
+
+PyIceberg lets the properties of a table override those of the catalog when it opens the table's files: ``py-io-impl`` would
+import and call any Python class in every process that loads the table, and ``gcs.service.host`` or ``s3.endpoint`` would send
+the catalog's credentials elsewhere. A user who may alter a table is not entitled to that. Iceberg's Java implementation reads
+only the properties of the catalog, and what a REST catalog returns beside the table; so do these.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyiceberg.catalog.rest import RestCatalog  # noqa: TID253 - imported only by the function that connects
+from pyiceberg.catalog.sql import SqlCatalog  # noqa: TID253 - imported only by the function that connects
+from pyiceberg.table import Table  # noqa: TID253 - imported only by the function that connects
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyiceberg.catalog.rest import TableResponse
+    from pyiceberg.io import FileIO
+
+
+class GuardedSqlCatalog(SqlCatalog):
+    """A SQL catalog that opens all files with its own properties."""
+
+    def _load_file_io(self, properties: Mapping[str, str] | None = None, location: str | None = None) -> FileIO:
+        return super()._load_file_io(location=location)
+
+
+class GuardedRestCatalog(RestCatalog):
+    """A REST catalog that opens files with its own properties, and with those that the server returns beside the table."""
+
+    def _response_to_table(self, identifier_tuple: tuple[str, ...], table_response: TableResponse) -> Table:
+        place = table_response.metadata_location or ""
+        vended = self._resolve_storage_credentials(table_response.storage_credentials, table_response.metadata_location)
+        return Table(
+            identifier_tuple,
+            table_response.metadata,
+            place,
+            self._load_file_io({**table_response.config, **vended}, table_response.metadata_location),
+            self,
+            table_response.config,
+        )

@@ -1,0 +1,428 @@
+"""Take files of a table away so that they can be restored.
+
+    means = means_of(table.location(), table.io.properties, may_copy=False)
+    quarantine = open_quarantine(means, table.location(), table.io.properties, removal_id)
+    quarantine.take(file)        # the table and every other reader no longer find it
+    quarantine.restore(file)
+
+Local files and files of HDFS are renamed into a folder beside the table's location. In an S3 bucket with versioning, a delete
+marker hides an object. Elsewhere, only a copy is possible.
+
+The invariant: a file is in one of its two places at every moment, in both only while it is linked or copied, and its own path is
+all that is needed to find it. So each step can be repeated after a kill at any point. Nothing is ever overwritten.
+"""
+
+from __future__ import annotations
+
+import os
+import posixpath
+from abc import ABC, abstractmethod
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import timedelta
+from enum import StrEnum
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from airflow_snowpack.iceberg.errors import QuarantineNotPossible
+from airflow_snowpack.iceberg.locations import ONE_STORE, SCHEME
+from airflow_snowpack.iceberg.orphans import inner_path
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from pyarrow.fs import FileSystem
+
+    from airflow_snowpack.iceberg.orphans import StoredFile
+
+FOLDER = "_snowpack_quarantine"
+"""Its name begins with ``_``, so that Iceberg does not list it."""
+MOVED_CHEAPLY = frozenset({"file", "hdfs"})
+CLOCK_PRECISION = timedelta(seconds=1)
+"""A listing of S3 has more digits of a time than the object's own headers."""
+CHUNK = 1 << 20
+MOST_MARKERS = 100
+OTHER_ACCESS = tuple(
+    f"{kind}.{name}" for kind in ("s3", "client") for name in ("role-arn", "profile-name", "signer", "anonymous", "proxy-uri")
+)
+"""Properties by which PyIceberg reaches a bucket in a way that this module does not."""
+
+
+class Means(StrEnum):
+    """How files are taken away."""
+
+    MOVE = "move"
+    DELETE_MARKER = "delete_marker"
+    COPY = "copy"
+
+
+def scheme_of(location: str) -> str:
+    """Return the scheme of a location in lower case, one for each store; ``file`` for a path."""
+    match = SCHEME.fullmatch(location)
+    scheme = match["scheme"].lower() if match else "file"
+    return ONE_STORE.get(scheme, scheme)
+
+
+def is_moved_cheaply(location: str) -> bool:
+    """Return whether files at a location can be renamed, judged by its scheme alone."""
+    return scheme_of(location) in MOVED_CHEAPLY
+
+
+def quarantine_folder(location: str) -> str:
+    """Return the folder beside a table's location that has the quarantines of its removals.
+
+    :raises QuarantineNotPossible: nothing can lie beside the location.
+    """
+    parent, slash, name = location.rstrip("/").rpartition("/")
+    if not slash or not name or parent.endswith(":/"):
+        raise QuarantineNotPossible(location, "there is no folder beside it")
+    return f"{parent}/{FOLDER}"
+
+
+def means_of(location: str, properties: Mapping[str, str], *, may_copy: bool) -> Means:
+    """Return how files below a location are taken away: the cheapest way that can be undone.
+
+    :param properties: of the table's file access.
+    :param may_copy: copy the files where nothing cheaper is possible.
+    :raises QuarantineNotPossible: nothing cheaper is possible, and they may not be copied.
+    """
+    folder, scheme = quarantine_folder(location), scheme_of(location)
+    if scheme == "file":
+        problem = _not_renamed(inner_path("file", location), inner_path("file", folder))
+    elif scheme in MOVED_CHEAPLY:
+        problem = None
+    elif scheme == "s3":
+        problem = _not_versioned(location, properties)
+    else:
+        problem = f"{scheme} has no cheap way to move a file"
+    if problem is None:
+        return Means.DELETE_MARKER if scheme == "s3" else Means.MOVE
+    if may_copy:
+        return Means.COPY
+    raise QuarantineNotPossible(location, problem)
+
+
+def open_quarantine(means: Means, location: str, properties: Mapping[str, str], removal_id: str) -> Quarantine:
+    """Return the quarantine of one removal.
+
+    :param means: as :func:`means_of` returned it when the removal was planned.
+    :param location: of the table, then.
+    """
+    scheme, kept = scheme_of(location), f"{quarantine_folder(location)}/{removal_id}"
+    if means is Means.DELETE_MARKER:
+        return VersionedBucket(location, properties)
+    if means is Means.MOVE and scheme == "file":
+        return RenamedFiles(inner_path("file", location), inner_path("file", kept))
+    return ArrowFiles(location, kept, properties, copies=means is Means.COPY)
+
+
+class Quarantine(ABC):
+    """Where the files of one removal are while they can be restored."""
+
+    @abstractmethod
+    def take(self, file: StoredFile) -> None:
+        """Take a file away.
+
+        :raises FileNotFoundError: there is none.
+        :raises OSError: it could not be taken away, and is where it was.
+        """
+
+    @abstractmethod
+    def holds(self, file: StoredFile) -> bool:
+        """Return whether the file is in quarantine."""
+
+    @abstractmethod
+    def restore(self, file: StoredFile) -> None:
+        """Return a file to its place. One that is there already is left alone.
+
+        :raises FileExistsError: another file is in its place.
+        :raises FileNotFoundError: it is in neither place.
+        :raises OSError: it could not be restored, and is in quarantine.
+        """
+
+    @abstractmethod
+    def purge(self, file: StoredFile) -> None:
+        """Delete a file for good."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Delete the folders of the quarantine that are empty."""
+
+
+@dataclass(frozen=True)
+class RenamedFiles(Quarantine):
+    """Local files that are renamed within one file system, with their modification times.
+
+    :param root: the table's location, as a path; ``folder`` likewise that of the quarantine.
+    """
+
+    root: str
+    folder: str
+
+    def take(self, file: StoredFile) -> None:
+        path = inner_path("file", file.path)
+        # A folder may be a link to another place, whose files are another table's. A link to a file is renamed itself.
+        if not _is_below(os.path.realpath(os.path.dirname(path)), os.path.realpath(self.root)):
+            raise PermissionError(f"{path!r} is reached through a link that leaves the table's location")
+        kept = self._kept(path)
+        if os.path.lexists(kept):
+            raise FileExistsError(f"{kept!r} exists")
+        os.makedirs(os.path.dirname(kept), exist_ok=True)
+        os.rename(path, kept)
+
+    def holds(self, file: StoredFile) -> bool:
+        return os.path.lexists(self._kept(inner_path("file", file.path)))
+
+    def restore(self, file: StoredFile) -> None:
+        path = inner_path("file", file.path)
+        kept = self._kept(path)
+        if not os.path.lexists(kept):
+            if os.path.lexists(path):
+                return
+            raise FileNotFoundError(f"{path!r} is in neither place")
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        try:
+            os.link(kept, path, follow_symlinks=False)  # which fails if there is a file by now, as a rename does not
+        except FileExistsError:
+            if not os.path.samestat(os.lstat(kept), os.lstat(path)):
+                raise
+        except OSError:  # the file system has no hard links
+            if os.path.lexists(path):
+                raise FileExistsError(f"{path!r} exists") from None
+            os.rename(kept, path)
+            return
+        os.unlink(kept)
+
+    def purge(self, file: StoredFile) -> None:
+        with suppress(FileNotFoundError):
+            os.unlink(self._kept(inner_path("file", file.path)))
+
+    def close(self) -> None:
+        for folder, _, _ in os.walk(self.folder, topdown=False):
+            with suppress(OSError):
+                os.rmdir(folder)
+
+    def _kept(self, path: str) -> str:
+        return f"{self.folder}/{posixpath.relpath(path, self.root)}"
+
+
+@dataclass(frozen=True)
+class ArrowFiles(Quarantine):
+    """Files of any storage that PyArrow reaches, which are renamed or copied.
+
+    :param location: of the table; ``folder`` likewise that of the quarantine.
+    :param copies: copy a file, and delete the first one after the copy is complete.
+    """
+
+    location: str
+    folder: str
+    properties: Mapping[str, str]
+    copies: bool
+
+    def take(self, file: StoredFile) -> None:
+        path, kept = self._places(file)
+        if not self._exists(path):
+            raise FileNotFoundError(f"{path!r} does not exist")
+        if self._exists(kept):
+            if not self.copies:
+                raise FileExistsError(f"{kept!r} exists")
+            self._files.delete_file(kept)  # of an attempt that was killed while it copied
+        self._transfer(path, kept)
+
+    def holds(self, file: StoredFile) -> bool:
+        return self._exists(self._places(file)[1])
+
+    def restore(self, file: StoredFile) -> None:
+        path, kept = self._places(file)
+        if not self._exists(kept):
+            if self._exists(path):
+                return
+            raise FileNotFoundError(f"{path!r} is in neither place")
+        if not self._exists(path):
+            self._transfer(kept, path)
+        elif self.copies and self._is_same(path, kept):
+            self._files.delete_file(kept)  # an attempt was killed after its copy
+        else:
+            raise FileExistsError(f"{path!r} exists")
+
+    def purge(self, file: StoredFile) -> None:
+        kept = self._places(file)[1]
+        if self._exists(kept):
+            self._files.delete_file(kept)
+
+    def close(self) -> None:
+        from pyarrow.fs import FileSelector, FileType
+
+        folder = inner_path(scheme_of(self.location), self.folder)
+        found = self._files.get_file_info(FileSelector(folder, recursive=True, allow_not_found=True))
+        if found and all(info.type == FileType.Directory for info in found):
+            self._files.delete_dir(folder)
+
+    def _transfer(self, source: str, target: str) -> None:
+        files, parent = self._files, posixpath.dirname(target)
+        if scheme_of(self.location) in MOVED_CHEAPLY:  # object stores have no folders
+            files.create_dir(parent, recursive=True)
+        if not self.copies:
+            files.move(source, target)
+            return
+        # An object appears as a whole. A copy of a file is complete when it gets its name; Iceberg does not list the first one.
+        part = f"{parent}/.{posixpath.basename(target)}.part" if scheme_of(self.location) in MOVED_CHEAPLY else target
+        files.copy_file(source, part)
+        copied, first = files.get_file_info([part, source])
+        if copied.size != first.size:
+            raise OSError(f"the copy {part!r} has {copied.size} bytes and {source!r} has {first.size}")
+        if part != target:
+            files.move(part, target)
+        files.delete_file(source)
+
+    def _is_same(self, first: str, second: str) -> bool:
+        with self._files.open_input_stream(first) as one, self._files.open_input_stream(second) as other:
+            while chunk := one.read(CHUNK):
+                if chunk != other.read(CHUNK):
+                    return False
+            return not other.read(1)
+
+    def _places(self, file: StoredFile) -> tuple[str, str]:
+        scheme = scheme_of(self.location)
+        path, root = inner_path(scheme, file.path), inner_path(scheme, self.location).rstrip("/")
+        return path, f"{inner_path(scheme, self.folder)}/{path.removeprefix(f'{root}/').lstrip('/')}"
+
+    def _exists(self, path: str) -> bool:
+        from pyarrow.fs import FileType
+
+        return bool(self._files.get_file_info(path).type == FileType.File)
+
+    @cached_property
+    def _files(self) -> FileSystem:
+        from pyiceberg.io.pyarrow import PyArrowFileIO
+
+        scheme, authority, _ = PyArrowFileIO.parse_location(self.location, dict(self.properties))
+        return PyArrowFileIO(dict(self.properties)).fs_by_scheme(scheme, authority)
+
+
+@dataclass(frozen=True)
+class VersionedBucket(Quarantine):
+    """Objects of an S3 bucket that keeps versions: a delete marker hides an object, and deleting the marker restores it."""
+
+    location: str
+    properties: Mapping[str, str]
+
+    def take(self, file: StoredFile) -> None:
+        bucket, key = self._split(file)
+        with _as_os_errors():
+            self._client.delete_object(Bucket=bucket, Key=key)
+
+    def holds(self, file: StoredFile) -> bool:
+        marker, version = self._latest(file)
+        return marker is not None and _is_version_of(file, version)
+
+    def restore(self, file: StoredFile) -> None:
+        bucket, key = self._split(file)
+        for _ in range(MOST_MARKERS):
+            marker, version = self._latest(file)
+            if version is None:
+                raise FileNotFoundError(f"{file.path!r} is in neither place: the bucket has no version of it")
+            if not _is_version_of(file, version):
+                raise FileExistsError(f"{file.path!r} was written again")
+            if marker is None:
+                return
+            # A deletion whose response was lost and that was repeated has left a second marker.
+            with _as_os_errors():
+                self._client.delete_object(Bucket=bucket, Key=key, VersionId=marker["VersionId"])
+        raise OSError(f"{file.path!r} is still hidden after {MOST_MARKERS} delete markers were removed")
+
+    def purge(self, file: StoredFile) -> None:
+        """Do nothing: the rules of the bucket decide how long it keeps versions."""
+
+    def close(self) -> None:
+        """Do nothing: there are no folders."""
+
+    def _latest(self, file: StoredFile) -> tuple[Mapping[str, Any] | None, Mapping[str, Any] | None]:
+        """Return the delete marker that hides the object, if one does, and the newest version of the object."""
+        bucket, key = self._split(file)
+        with _as_os_errors():
+            pages = self._client.get_paginator("list_object_versions").paginate(Bucket=bucket, Prefix=key)
+            for page in pages:
+                markers = [each for each in page.get("DeleteMarkers", ()) if each["Key"] == key and each["IsLatest"]]
+                versions = [each for each in page.get("Versions", ()) if each["Key"] == key]
+                # The first key with a prefix is the prefix itself, and its versions come newest first.
+                return (markers[0] if markers else None), (versions[0] if versions else None)
+        return None, None
+
+    def _split(self, file: StoredFile) -> tuple[str, str]:
+        bucket, _, key = inner_path("s3", file.path).partition("/")
+        return bucket, key
+
+    @cached_property
+    def _client(self) -> Any:
+        return _s3_client(self.properties)
+
+
+def _is_version_of(file: StoredFile, version: Mapping[str, Any] | None) -> bool:
+    if version is None or version["Size"] != file.bytes or file.modified_at is None:
+        return False
+    return bool(abs(version["LastModified"] - file.modified_at) < CLOCK_PRECISION)
+
+
+def _is_below(path: str, folder: str) -> bool:
+    return path == folder or path.startswith(f"{folder.rstrip('/')}/")
+
+
+def _not_renamed(location: str, folder: str) -> str | None:
+    """Return why a local file cannot be renamed from the location into the folder; ``None``: it can."""
+    parent = os.path.dirname(folder)
+    try:
+        if os.path.islink(folder):
+            return f"{folder!r} is a link"
+        same = os.stat(location).st_dev == os.stat(parent).st_dev
+    except OSError as error:
+        return f"its file system does not answer: {error}"
+    return None if same else f"{parent!r} is another file system"
+
+
+def _not_versioned(location: str, properties: Mapping[str, str]) -> str | None:
+    """Return why a bucket would lose what is deleted in it; ``None``: it keeps versions."""
+    try:
+        import botocore  # noqa: F401
+    except ImportError:
+        return "whether its bucket keeps versions is not known without botocore (airflow-snowpack[s3])"
+    if other := next((name for name in OTHER_ACCESS if properties.get(name)), None):
+        return f"delete markers are not written with the property {other}"
+    bucket = inner_path("s3", location).partition("/")[0]
+    try:
+        with _as_os_errors():
+            status = _s3_client(properties).get_bucket_versioning(Bucket=bucket).get("Status")
+    except OSError as error:
+        return f"whether the bucket {bucket!r} keeps versions is not known: {error}"
+    return None if status == "Enabled" else f"the bucket {bucket!r} does not keep versions"
+
+
+def _s3_client(properties: Mapping[str, str]) -> Any:
+    """Return a client with the properties by which PyIceberg reaches the table's objects."""
+    from botocore.config import Config
+    from botocore.session import get_session
+
+    def of(name: str) -> str | None:
+        return properties.get(f"s3.{name}") or properties.get(f"client.{name}")
+
+    virtual = str(properties.get("s3.force-virtual-addressing", "")).lower() == "true" or not properties.get("s3.endpoint")
+    return get_session().create_client(
+        "s3",
+        endpoint_url=properties.get("s3.endpoint"),
+        region_name=of("region"),
+        aws_access_key_id=of("access-key-id"),
+        aws_secret_access_key=of("secret-access-key"),
+        aws_session_token=of("session-token"),
+        config=Config(s3={"addressing_style": "virtual" if virtual else "path"}),
+    )
+
+
+@contextmanager
+def _as_os_errors() -> Iterator[None]:
+    """Raise botocore's errors of a failing storage or network as ``OSError``."""
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    try:
+        yield
+    except (BotoCoreError, ClientError) as error:
+        raise OSError(str(error)) from error

@@ -1,0 +1,120 @@
+"""Reads Iceberg's own table properties, by which a table's owner sets retention, file sizes and the like.
+
+    >>> value_of({"history.expire.min-snapshots-to-keep": "50"}, MIN_SNAPSHOTS, 3)
+    50
+    >>> value_of({"history.expire.min-snapshots-to-keep": "many"}, MIN_SNAPSHOTS, 3)
+    3
+    >>> problem_of({"history.expire.min-snapshots-to-keep": "many"}, MIN_SNAPSHOTS)
+    'it must be a whole number from 1 to 2147483647'
+
+The invariant: a property may have any text, so reading one never raises. What cannot be used has a problem, and then the default
+holds; except that a table whose retention cannot be read keeps all of its snapshots, and Iceberg itself refuses to expire them.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from pyiceberg.table import Table
+
+GC_ENABLED = "gc.enabled"
+MAX_SNAPSHOT_AGE, MIN_SNAPSHOTS = "history.expire.max-snapshot-age-ms", "history.expire.min-snapshots-to-keep"
+MAX_REF_AGE = "history.expire.max-ref-age-ms"
+FILE_TARGET, DELETE_TARGET = "write.target-file-size-bytes", "write.delete.target-file-size-bytes"
+MANIFEST_TARGET = "commit.manifest.target-size-bytes"
+MANIFEST_MERGE, MERGED_FROM = "commit.manifest-merge.enabled", "commit.manifest.min-count-to-merge"
+DELETE_GRANULARITY, DISTRIBUTION_MODE = "write.delete.granularity", "write.distribution-mode"
+SORT_ORDER = "sort-order"
+"""Spark's reserved name for the table's sort order, which is no property of its metadata."""
+
+INT, LONG = 2**31 - 1, 2**63 - 1
+LARGEST_TARGET = 2**62
+"""Iceberg derives the largest good size from the target, 180 % of it, and that must be below :data:`LONG`."""
+NUMBER = re.compile(r"[+-]?[0-9]{1,19}")
+
+
+def is_number(text: str, most: int = LONG) -> bool:
+    """Whether Java reads the text as a whole number of a type, whose largest value is given."""
+    return NUMBER.fullmatch(text) is not None and -most - 1 <= int(text) <= most
+
+
+def _whole(least: int, most: int) -> Callable[[str], int]:
+    def read(text: str) -> int:
+        if not is_number(text) or not least <= int(text) <= most:
+            raise ValueError(f"it must be a whole number from {least} to {most}")
+        return int(text)
+
+    return read
+
+
+def _one_of(*choices: str) -> Callable[[str], str]:
+    def read(text: str) -> str:
+        if text.lower() not in choices:
+            raise ValueError(f"it must be one of {', '.join(choices)}")
+        return text.lower()
+
+    return read
+
+
+READERS: Mapping[str, Callable[[str], Any]] = {
+    GC_ENABLED: _one_of("true", "false"),
+    MAX_SNAPSHOT_AGE: _whole(0, LONG),
+    MIN_SNAPSHOTS: _whole(1, INT),
+    MAX_REF_AGE: _whole(0, LONG),
+    FILE_TARGET: _whole(2, LARGEST_TARGET),
+    DELETE_TARGET: _whole(2, LARGEST_TARGET),
+    MANIFEST_TARGET: _whole(1, LONG),
+    MANIFEST_MERGE: _one_of("true", "false"),
+    MERGED_FROM: _whole(0, INT),
+    DELETE_GRANULARITY: _one_of("file", "partition"),
+    DISTRIBUTION_MODE: _one_of("none", "hash", "range"),
+}
+
+
+def value_of(properties: Mapping[str, str], name: str, default: Any) -> Any:
+    """Return the value of a property; the default if the table does not set it, or if it cannot be used."""
+    text = properties.get(name)
+    if text is None:
+        return default
+    try:
+        return READERS[name](str(text))
+    except ValueError:
+        return default
+
+
+def problem_of(properties: Mapping[str, str], name: str) -> str | None:
+    """Return why a property cannot be used, as a part of a sentence; ``None`` if it can, or is not set."""
+    if name not in properties:
+        return None
+    try:
+        READERS[name](str(properties[name]))
+    except ValueError as error:
+        return str(error)
+    return None
+
+
+def allows_deletes(properties: Mapping[str, str]) -> bool:
+    """Whether Iceberg deletes files of the table. Like Iceberg, it takes anything but "true" for "false"."""
+    return str(properties.get(GC_ENABLED, "true")).lower() == "true"
+
+
+def keeps_all_snapshots(properties: Mapping[str, str]) -> bool:
+    """Whether no snapshot of the table expires: it may lose no files, or its retention cannot be read."""
+    retention = (MAX_SNAPSHOT_AGE, MIN_SNAPSHOTS, MAX_REF_AGE)
+    return not allows_deletes(properties) or any(problem_of(properties, name) for name in retention)
+
+
+def owner_properties(table: Table) -> dict[str, str]:
+    """Return the properties of the table, with its sort order if it has one, under the name that Spark shows it by."""
+    properties, order = dict(table.properties), table.sort_order()
+    properties.pop(SORT_ORDER, None)
+    if not order.is_unsorted:
+        schema = table.schema()
+        columns = (schema.find_column_name(field.source_id) or "?" for field in order.fields)
+        parts = zip(columns, order.fields, strict=True)
+        properties[SORT_ORDER] = ", ".join(f"{name} {field.direction} {field.null_order}" for name, field in parts)
+    return properties

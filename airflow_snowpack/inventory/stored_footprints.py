@@ -1,0 +1,159 @@
+"""Remembers in the store where the files of tables lie.
+
+    memory = stored_footprints(store, table)
+    ForeignFiles.of(catalog, table, memory)
+
+The invariant: the rows belong to one catalog, by name and ``catalog_id``, and include the tables of other catalog names of its
+database. A check also reads the rows of the installation's other catalogs, which it cannot list. A store that does not answer
+makes the check load more tables; nothing is deleted without a store.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+
+from airflow_snowpack.errors import Kind, SnowpackError
+from airflow_snowpack.iceberg.footprints import Footprint, KnownElsewhere, Remembered, TableKey
+from airflow_snowpack.store import StoreError, storable, upsert, write_audit
+from airflow_snowpack.store.tables.jobs import table_locations
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping, Sequence
+
+    from airflow_snowpack.iceberg.names import TableName
+    from airflow_snowpack.store import Actor, Store
+
+log = logging.getLogger(__name__)
+
+LEVELS = "\x1f"
+"""Between the levels of an identifier, as in the addresses of REST catalogs: a name may hold a dot, and not this."""
+
+
+def stored_footprints(store: Store, table: TableName) -> StoredFootprints | None:
+    """Return the memory of the table's catalog; ``None`` for a catalog without an identity, which could be any of that name."""
+    return StoredFootprints(store, table.catalog, table.catalog_id) if table.catalog_id else None
+
+
+class StoredFootprints:
+    """The memory of the footprints of one catalog's tables, by its name and identity."""
+
+    def __init__(self, store: Store, name: str, catalog_id: str) -> None:
+        self._store = store
+        self._catalog_id = catalog_id
+        self._catalog = f"{name}@{catalog_id}"
+
+    def read(self, database: str) -> Remembered:
+        """Return all that is remembered: one statement, so that all of it is of one moment."""
+        try:
+            rows = self._store.all(sa.select(table_locations).where(table_locations.c.footprint.is_not(None)))
+        except StoreError as away:
+            log.warning("table_footprints_not_read: every table of %s is loaded instead: %s", self._catalog, away)
+            return Remembered({})
+        own = {_key(row): _footprint(row) for row in rows if row.catalog == self._catalog}
+        elsewhere = [KnownElsewhere(row.catalog, _key(row), _footprint(row)) for row in rows if self._is_elsewhere(row, database)]
+        return Remembered(own, elsewhere)
+
+    def keep(self, learned: Mapping[TableKey, Footprint], database: str) -> None:
+        """Replace the footprints of these tables, in one transaction."""
+        now = self._store.clock()
+        rows = [
+            {
+                "catalog": self._catalog,
+                "identifier": _text(key),
+                "database": database,
+                "metadata_location": found.metadata_location,
+                "locations": list(found.places),
+                "footprint": _content(found),
+                "read_at": now,
+            }
+            # In one order, so that two processes that keep the same tables wait for each other instead of blocking each other.
+            for key, found in sorted(learned.items())
+            if _is_storable(key, found)
+        ]
+        self._write(upsert(table_locations, ["database", "metadata_location", "locations", "footprint", "read_at"]), rows)
+
+    def forget(self, gone: Collection[TableKey]) -> None:
+        """Drop the rows of tables that the catalog does not have any more."""
+        mine = table_locations.c.catalog == self._catalog
+        statement = sa.delete(table_locations).where(mine, table_locations.c.identifier == sa.bindparam("b_identifier"))
+        self._write(statement, [{"b_identifier": _text(key)} for key in sorted(gone)])
+
+    def _is_elsewhere(self, row: Any, database: str) -> bool:
+        """Whether a row is of a catalog that this one neither is nor shares its database with."""
+        is_same = row.catalog.rpartition("@")[2] == self._catalog_id or (database and row.database == database)
+        return not is_same
+
+    def _write(self, statement: sa.Executable, rows: list[dict[str, object]]) -> None:
+        if not rows:
+            return
+        try:
+            self._store.execute(statement, rows)
+        except StoreError as away:
+            log.warning("table_footprints_not_kept: the next check of %s loads these tables again: %s", self._catalog, away)
+
+
+class CatalogNotRemembered(SnowpackError, kind=Kind.NOT_FOUND):
+    """Nothing is remembered of the catalog."""
+
+    def __init__(self, catalog: str, known: Sequence[str]) -> None:
+        others = f"Known are: {', '.join(known[:10])}." if known else "No catalog is known."
+        super().__init__(f"This installation remembers no tables of a catalog {catalog!r:.120}. {others}")
+
+
+def forget_catalog(store: Store, catalog: str, *, actor: Actor) -> int:
+    """Drop what is remembered of a catalog that no longer exists; return how many tables it had.
+
+    A check of a catalog that still exists reads its tables again.
+
+    :param catalog: its name and identity, ``lake@3f2a91bc04de``.
+    :raises CatalogNotRemembered: there is no table of it.
+    """
+
+    def write(conn: sa.Connection) -> int:
+        tables = conn.execute(sa.delete(table_locations).where(table_locations.c.catalog == storable(catalog))).rowcount
+        if tables:
+            write_audit(conn, store, actor, "forget_catalog", catalog, tables=tables)
+        return tables
+
+    tables = store.transact(write)
+    if not tables:
+        known = sa.select(table_locations.c.catalog).distinct().order_by(table_locations.c.catalog)
+        raise CatalogNotRemembered(catalog, [row.catalog for row in store.all(known)])
+    return tables
+
+
+def _text(key: TableKey) -> str:
+    return LEVELS.join((key.catalog, *key.identifier))
+
+
+def _key(row: Any) -> TableKey:
+    catalog, *identifier = row.identifier.split(LEVELS)
+    return TableKey(catalog, tuple(identifier))
+
+
+def _content(found: Footprint) -> dict[str, Any]:
+    return {
+        "table_uuid": found.table_uuid,
+        "present": list(found.present),
+        "former": list(found.former),
+        "is_complete": found.is_complete,
+        "sequence": found.sequence,
+    }
+
+
+def _footprint(row: Any) -> Footprint:
+    content = row.footprint
+    places = {name: tuple(content[name]) for name in ("present", "former")}
+    return Footprint(**{**content, **places}, metadata_location=row.metadata_location, read_at=row.read_at)
+
+
+def _is_storable(key: TableKey, found: Footprint) -> bool:
+    """Return whether the database stores the text unchanged; other text is not stored, and read each time."""
+    return all(storable(text) == text and LEVELS not in text for text in _texts(key, found))
+
+
+def _texts(key: TableKey, found: Footprint) -> Iterator[str]:
+    yield from (key.catalog, *key.identifier, found.metadata_location, *found.places)

@@ -1,0 +1,88 @@
+"""The functions, types and operators that a ``where`` predicate may use.
+
+    >>> "date_trunc" in ALLOWED, "reflect" in ALLOWED
+    (True, False)
+
+The rule: Spark documents the function as deterministic, or it is the current moment; its result is not longer than its arguments
+together; and it takes no code, no regular expression and no address. So ``reflect``, ``repeat``, ``lpad``, ``replace``, ``rand``,
+``regexp_like`` and functions that users have registered are not here. docs/actions.md lists them, which a test compares.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from airflow_snowpack.maintenance.condition_values import Kind
+
+OF_ICEBERG = frozenset({"bucket", "truncate", "years", "months", "days", "hours"})
+"""Functions of a catalog, ``lake.system.days(at)``: Iceberg selects partitions by them."""
+OF_NUMBERS = frozenset(
+    {"abs", "ceil", "ceiling", "floor", "greatest", "isnan", "least", "mod", "negative", "pmod", "round", "sign"}
+)
+OF_TEXTS = frozenset(
+    {
+        *(
+            "btrim",
+            "char_length",
+            "character_length",
+            "concat",
+            "contains",
+            "endswith",
+            "instr",
+            "lcase",
+            "left",
+            "length",
+            "locate",
+        ),
+        *("lower", "ltrim", "position", "right", "rtrim", "startswith", "substr", "substring", "trim", "ucase", "upper"),
+    }
+)
+OF_MOMENTS = frozenset(
+    {
+        *("add_months", "current_date", "current_timestamp", "date_add", "date_diff", "date_format", "date_part", "date_sub"),
+        *("date_trunc", "dateadd", "datediff", "datepart", "day", "dayofmonth", "dayofweek", "dayofyear", "extract", "hour"),
+        *(
+            "last_day",
+            "make_date",
+            "minute",
+            "month",
+            "months_between",
+            "next_day",
+            "now",
+            "quarter",
+            "second",
+            "timestamp_micros",
+        ),
+        *("timestamp_millis", "timestamp_seconds", "timestampadd", "timestampdiff", "to_date", "to_timestamp", "trunc"),
+        *("unix_date", "unix_micros", "unix_millis", "unix_seconds", "weekday", "weekofyear", "year"),
+    }
+)
+OF_NULLS = frozenset({"coalesce", "if", "ifnull", "isnotnull", "isnull", "nullif", "nvl", "nvl2"})
+TYPES: dict[str, Kind] = {
+    **dict.fromkeys(("tinyint", "smallint", "int", "bigint"), "integer"),
+    **dict.fromkeys(("float", "double", "decimal"), "number"),
+    **dict.fromkeys(("timestamp", "timestamp_ntz", "timestamp_ltz"), "timestamp"),
+    "date": "date",
+    "boolean": "truth",
+    "string": "unknown",
+    "binary": "other",
+}
+"""The types of a cast, with the kind of value that it makes. A cast to a text can be compared with anything."""
+CASTS = frozenset({"cast", "try_cast", *(TYPES.keys() - {"timestamp_ntz", "timestamp_ltz"})})
+ALLOWED = OF_NUMBERS | OF_TEXTS | OF_MOMENTS | OF_NULLS | CASTS
+
+BARE_FUNCTIONS = frozenset({"CURRENT_DATE", "CURRENT_TIMESTAMP"})
+"""Functions that are called without parentheses."""
+WITH_UNIT = frozenset({"TIMESTAMPADD", "TIMESTAMPDIFF", "DATEADD", "DATEDIFF", "DATE_ADD", "DATE_DIFF"})
+OWN_SYNTAX = WITH_UNIT | {"EXTRACT", "TRIM", "SUBSTRING", "SUBSTR", "POSITION"}
+"""Functions whose arguments may have words between them."""
+UNITS = frozenset(
+    {
+        *("YEAR", "QUARTER", "MONTH", "WEEK", "DAY", "DAYOFYEAR", "HOUR", "MINUTE", "SECOND", "MILLISECOND", "MICROSECOND"),
+        *("YEARS", "QUARTERS", "MONTHS", "WEEKS", "DAYS", "HOURS", "MINUTES", "SECONDS", "MILLISECONDS", "MICROSECONDS"),
+    }
+)
+SIDES = frozenset({"BOTH", "LEADING", "TRAILING"})
+BETWEEN_ARGUMENTS = (",", "FROM", "FOR", "IN")
+REFUSED_OPERATORS = frozenset({"RLIKE", "REGEXP"})

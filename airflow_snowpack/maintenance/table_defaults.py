@@ -1,0 +1,207 @@
+"""What Iceberg's own table properties decide of a table's maintenance: above the package's defaults, below all else.
+
+    >>> defaults = table_defaults({"history.expire.max-snapshot-age-ms": "3110400000"})
+    >>> defaults.values["expire_snapshots.options.max_age"]
+    (datetime.timedelta(days=36), 'history.expire.max-snapshot-age-ms')
+    >>> table_defaults({"gc.enabled": "false"}).forbidden["remove_orphan_files"]
+    "the table's property gc.enabled is false, so Iceberg deletes no files of it"
+
+Iceberg reads some of these properties itself whatever the options of its procedures are, and refuses to work when it cannot. Then
+the action is forbidden, with the property as the reason, instead of failing each time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from airflow_snowpack.iceberg import table_properties as iceberg
+from airflow_snowpack.maintenance.action import Action
+from airflow_snowpack.maintenance.errors import InvalidOption
+from airflow_snowpack.maintenance.options import parse_options
+from airflow_snowpack.maintenance.readers import MAX_AGE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from airflow_snowpack.maintenance.options import ActionOptions
+
+DATA, DELETES = Action.REWRITE_DATA_FILES.value, Action.REWRITE_POSITION_DELETE_FILES.value
+MANIFESTS = Action.REWRITE_MANIFESTS.value
+EXPIRY, ORPHANS = Action.EXPIRE_SNAPSHOTS.value, Action.REMOVE_ORPHAN_FILES.value
+OF_TABLE_ALONE = {f"{MANIFESTS}.target_size_bytes": 8 * 1024**2, f"{EXPIRY}.max_ref_age": None}
+"""Values that are no options, because Iceberg takes them from the table, with Iceberg's defaults. ``None``: for ever."""
+
+
+def _age(milliseconds: int) -> timedelta:
+    """Return an age; one that no snapshot can have is as good as any longer one."""
+    return min(timedelta(milliseconds=min(milliseconds, 10**14)), MAX_AGE)
+
+
+@dataclass(frozen=True, slots=True)
+class TableProperty:
+    """One of Iceberg's table properties.
+
+    :param path: of the policy's value that it sets; empty when it sets none.
+    :param convert: turns the property's value into that one.
+    :param instead: what the path is set to when the property cannot be used; ``None``: nothing, so that the value below it holds.
+    :param unusable: the actions that cannot run while it cannot be used.
+    :param unreadable: those that cannot run while Java does not read it as a number, because Iceberg reads it for each commit.
+    """
+
+    path: str = ""
+    convert: Callable[[Any], Any] = int
+    instead: Any = None
+    unusable: tuple[str, ...] = ()
+    unreadable: tuple[str, ...] = ()
+
+
+PROPERTIES: Mapping[str, TableProperty] = {
+    iceberg.MAX_SNAPSHOT_AGE: TableProperty(f"{EXPIRY}.options.max_age", _age, unusable=(EXPIRY,)),
+    iceberg.MIN_SNAPSHOTS: TableProperty(f"{EXPIRY}.options.retain_last", unusable=(EXPIRY,)),
+    iceberg.MAX_REF_AGE: TableProperty(f"{EXPIRY}.max_ref_age", _age, unusable=(EXPIRY,)),
+    iceberg.FILE_TARGET: TableProperty(f"{DATA}.options.target_file_size_bytes", unreadable=(DATA,)),
+    iceberg.DELETE_TARGET: TableProperty(
+        # Without the option, Iceberg takes the property itself.
+        f"{DELETES}.options.target_file_size_bytes",
+        instead=64 * 1024**2,
+        unreadable=(DELETES,),
+    ),
+    iceberg.MANIFEST_TARGET: TableProperty(
+        f"{MANIFESTS}.target_size_bytes", unusable=(MANIFESTS,), unreadable=(DATA, DELETES, MANIFESTS)
+    ),
+    iceberg.MERGED_FROM: TableProperty(unreadable=(DATA, DELETES)),
+    iceberg.MANIFEST_MERGE: TableProperty(),
+    iceberg.DELETE_GRANULARITY: TableProperty(unusable=(DELETES,)),
+    iceberg.DISTRIBUTION_MODE: TableProperty(),
+    iceberg.GC_ENABLED: TableProperty(unusable=(EXPIRY, ORPHANS)),
+}
+NAMES = frozenset((*PROPERTIES, iceberg.SORT_ORDER))
+LEFT_TO_TABLE = frozenset(
+    {
+        *(prop.path for prop in PROPERTIES.values() if ".options." in prop.path),
+        *(f"{DATA}.options.{name}" for name in ("strategy", "min_file_size_bytes", "max_file_size_bytes")),
+    }
+)
+"""The options that properties decide; the sizes follow from the target. A job of a plan has those alone that rules or
+``snowpack.*`` properties set, so that what the owner has changed since the plan counts."""
+
+
+@dataclass(frozen=True, slots=True)
+class PropertyProblem:
+    """A property that cannot be used.
+
+    :param reason: why, as a part of a sentence that names the property.
+    :param stopped: the actions that cannot run until it is corrected.
+    """
+
+    name: str
+    value: str
+    reason: str
+    stopped: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TableDefaults:
+    """What the properties of a table decide.
+
+    :param values: by the path of a policy's value, what a property sets it to, and the name of the property; the name is empty
+        for the default in place of a property that cannot be used.
+    :param forbidden: by action that cannot run, why, as a part of a sentence.
+    :param forbidden_by: by the same actions, the property.
+    """
+
+    values: Mapping[str, tuple[Any, str]] = field(default_factory=dict)
+    problems: tuple[PropertyProblem, ...] = ()
+    forbidden: Mapping[str, str] = field(default_factory=dict)
+    forbidden_by: Mapping[str, str] = field(default_factory=dict)
+
+    def options(self, action: str) -> dict[str, Any]:
+        """Return the options of an action that are set."""
+        prefix = f"{action}.options."
+        return {path.removeprefix(prefix): value for path, (value, _) in self.values.items() if path.startswith(prefix)}
+
+
+def relevant(properties: Mapping[str, str]) -> frozenset[tuple[str, str]]:
+    """Return the properties that decide something, as a key."""
+    return frozenset((name, str(properties[name])) for name in NAMES & properties.keys())
+
+
+def table_defaults(properties: Mapping[str, str]) -> TableDefaults:
+    """Return what the properties decide; never raises.
+
+    :param properties: of a table, as :func:`.owner_properties` or its health has them.
+    """
+    return _defaults_of(relevant(properties))
+
+
+@lru_cache(maxsize=10_000)
+def _defaults_of(given: Collection[tuple[str, str]]) -> TableDefaults:
+    properties = dict(given)
+    values: dict[str, tuple[Any, str]] = {}
+    problems: list[PropertyProblem] = []
+    forbidden: dict[str, str] = {}
+    by: dict[str, str] = {}
+    for name in PROPERTIES.keys() & properties.keys():
+        prop, problem = PROPERTIES[name], iceberg.problem_of(properties, name)
+        if problem is None:
+            if prop.path:
+                values[prop.path] = prop.convert(iceberg.value_of(properties, name, None)), name
+            continue
+        reason = f"the table property {name} = {properties[name][:80]!r} cannot be used: {problem}"
+        stopped = {*prop.unusable, *(() if iceberg.is_number(properties[name], _most(name)) else prop.unreadable)}
+        problems.append(PropertyProblem(name, properties[name], reason, tuple(sorted(stopped))))
+        forbidden |= dict.fromkeys(stopped, reason)
+        by |= dict.fromkeys(stopped, name)
+        if prop.instead is not None and not stopped:
+            values[prop.path] = prop.instead, ""
+    if properties.get(iceberg.GC_ENABLED, "true").lower() == "false":
+        reason = f"the table's property {iceberg.GC_ENABLED} is false, so Iceberg deletes no files of it"
+        forbidden |= dict.fromkeys((EXPIRY, ORPHANS), reason)
+        by |= dict.fromkeys((EXPIRY, ORPHANS), iceberg.GC_ENABLED)
+    is_range = iceberg.value_of(properties, iceberg.DISTRIBUTION_MODE, "none") == "range"
+    if is_range and properties.get(iceberg.SORT_ORDER):
+        values[f"{DATA}.options.strategy"] = "sort", iceberg.DISTRIBUTION_MODE
+    return TableDefaults(values, tuple(sorted(problems, key=lambda each: each.name)), forbidden, by)
+
+
+def _most(name: str) -> int:
+    return iceberg.INT if name == iceberg.MERGED_FROM else iceberg.LONG
+
+
+def fitting_options(action: str, given: Mapping[str, Any], defaults: Mapping[str, Any]) -> tuple[ActionOptions, list[str]]:
+    """Return the options with what the table sets below what is given, and the names of the table's that do not fit to that.
+
+    :param given: what a request, or rules and ``snowpack.*`` properties, set; ``None`` means "not given".
+    :raises UnknownAction, InvalidOption: what is given cannot be used, whatever the table sets.
+    """
+    above = {name: value for name, value in given.items() if value is not None}
+    options, unfit = parse_options(action, above), list[str]()
+    for name, value in defaults.items():
+        if name in above:
+            continue
+        try:
+            options = parse_options(action, {name: value, **above})
+            above[name] = value
+        except InvalidOption:
+            unfit.append(name)
+    return options, unfit
+
+
+def options_for(action: str, given: Mapping[str, Any], properties: Mapping[str, str]) -> ActionOptions:
+    """Return the options of a requested action on a table: what the request does not set comes from the table's properties.
+
+    :raises UnknownAction, InvalidOption: the request cannot be used.
+    """
+    return fitting_options(action, given, table_defaults(properties).options(action))[0]
+
+
+def forbidden_reason(options: ActionOptions, properties: Mapping[str, str]) -> str | None:
+    """Return why the table's properties forbid the action, as a part of a sentence; ``None`` if they do not.
+
+    The list of a removal is refused where it is deleted, so that its state shows that.
+    """
+    return None if getattr(options, "removal_id", None) else table_defaults(properties).forbidden.get(options.action)

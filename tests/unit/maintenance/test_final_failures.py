@@ -1,0 +1,34 @@
+"""Which failures of Spark would come again, so that a task is not retried."""
+
+from __future__ import annotations
+
+import pytest
+
+from airflow_snowpack.maintenance.commits import exhausted, is_refused
+from airflow_snowpack.spark import SparkFailed
+from airflow_snowpack.spark.errors import JavaCause
+
+PY4J = JavaCause("java.lang.RuntimeException", "failed")
+
+
+@pytest.mark.parametrize(
+    ("class_name", "what_to_do"),
+    [
+        ("java.lang.StackOverflowError", "Simplify its predicate"),
+        ("java.lang.OutOfMemoryError", r"Raise \[snowpack\] spark_driver_memory"),
+    ],
+)
+def test_exhausting_the_drivers_stack_or_memory_is_final_and_says_what_to_do(class_name: str, what_to_do: str) -> None:
+    failure = SparkFailed("failed", (PY4J, JavaCause(class_name, "")))
+    assert is_refused(failure)
+    with pytest.raises(RuntimeError, match=what_to_do):
+        raise RuntimeError(exhausted(failure))
+
+
+def test_a_value_that_spark_cannot_cast_in_a_predicate_is_final() -> None:
+    assert is_refused(SparkFailed("[CAST_INVALID_INPUT] The value 'x' of the type \"STRING\" cannot be cast. SQLSTATE: 22018"))
+
+
+def test_other_failures_are_retried() -> None:
+    assert not is_refused(SparkFailed("Job aborted due to stage failure: java.lang.OutOfMemoryError", (PY4J,)))
+    assert exhausted(SparkFailed("failed", (PY4J,))) is None
