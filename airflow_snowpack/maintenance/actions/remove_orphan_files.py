@@ -149,7 +149,7 @@ class RemoveOrphanFiles(ActionOptions):
             orphans = find_orphans(table, older_than=now - self.older_than, location=self.location, reader=reader)
         except (LocationOutsideTable, QuarantineNotPossible) as error:
             return refused_plan(str(error))
-        kept = guard.reasons(table, foreign, [orphan.path for orphan in orphans], table.location())
+        kept = guard.reasons(reader, foreign, [orphan.path for orphan in orphans], table.location())
         orphans = tuple(orphan for orphan in orphans if orphan.path not in kept)
         size = sum(orphan.bytes for orphan in orphans)
         metrics = {"planned_files_count": len(orphans), "planned_bytes_count": size}

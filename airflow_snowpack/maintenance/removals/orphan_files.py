@@ -10,9 +10,8 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from airflow_snowpack.iceberg import Equalities, ForeignFiles, TableUnreadable, stat_files
+from airflow_snowpack.iceberg import Equalities, ForeignFiles, MetadataReader, TableUnreadable, stat_files
 from airflow_snowpack.iceberg.catalog import unreadable_errors
-from airflow_snowpack.iceberg.foreign_files import named_files
 from airflow_snowpack.iceberg.locations import NOTHING_DECIDED, Spelling, is_inside, leads_elsewhere, parent, place_of
 from airflow_snowpack.maintenance.removals.errors import RemovalRefused
 from airflow_snowpack.maintenance.removals.model import ItemOutcome, RemovalItem, RemovalKind
@@ -71,9 +70,10 @@ class ForeignGuard:
             )
         return foreign
 
-    def reasons(self, table: Table, foreign: ForeignFiles, paths: Sequence[str], location: str) -> dict[str, str]:
+    def reasons(self, reader: MetadataReader, foreign: ForeignFiles, paths: Sequence[str], location: str) -> dict[str, str]:
         """Return why files are kept, by path; files that this does not name may be deleted.
 
+        :param reader: of the table itself.
         :raises TableUnreadable: the metadata of a table that has files in the location cannot be read.
         """
         kept = {path: NAMED_BY.format(label) for path, label in foreign.named(paths, [location]).items()}
@@ -81,19 +81,19 @@ class ForeignGuard:
         linked = [path for path in paths if path not in kept and parent(path) in links]
         if place_of(location).scheme == "file":
             # Iceberg compares text, and a symbolic link gives a file of the table itself a second path.
-            spelling, own = Spelling(self.equal), self._own_files(table)
+            spelling, own = Spelling(self.equal), self._own_files(reader)
             kept |= {path: NAMED_NOW for path in paths if spelling(path) in own}
         if not self.follow_symlinks:
             return dict.fromkeys(linked, BEHIND_LINK) | kept
         return kept | {path: NAMED_BY.format(label) for path, label in foreign.named(linked, links).items()}
 
-    def _own_files(self, table: Table) -> frozenset[str]:
-        location = table.metadata_location
+    def _own_files(self, reader: MetadataReader) -> frozenset[str]:
+        location = reader.table.metadata_location
         if location not in self.read:
             try:
-                self.read[location] = named_files(table, Spelling(self.equal))
+                self.read[location] = reader.referenced_files(Spelling(self.equal))
             except unreadable_errors() as error:
-                raise TableUnreadable(".".join(table.name()), error) from error
+                raise TableUnreadable(".".join(reader.table.name()), error) from error
         return self.read[location]
 
     def planned(
@@ -104,9 +104,9 @@ class ForeignGuard:
         :param skipped: counts the paths that are not listed, by reason.
         :raises OSError: the storage does not answer.
         """
-        rest = iter(paths)
+        rest, reader = iter(paths), MetadataReader(table)
         while some := list(islice(rest, STATS_PER_CALL)):
-            kept = self.reasons(table, foreign, some, table.location())
+            kept = self.reasons(reader, foreign, some, table.location())
             for path, file in zip(some, stat_files(table, some), strict=True):
                 if file is None:
                     skipped["it no longer exists"] += 1
@@ -146,7 +146,7 @@ class OrphanFiles:
         """
         guard, paths = self.foreign(removal.settings), [item.name for item in items]
         foreign = guard.refuse_shared(run, removal.location)
-        stored, kept = stat_files(table, paths), guard.reasons(table, foreign, paths, removal.location)
+        stored, kept = stat_files(table, paths), guard.reasons(MetadataReader(table), foreign, paths, removal.location)
         found = zip(items, stored, strict=True)
         guarded = [_guarded(item, file, removal, run.now, kept.get(item.name)) for item, file in found]
         if removal.quarantine is None:

@@ -14,7 +14,7 @@ from api_process import TOKEN
 from bounded import PATIENCE_S
 from interim_world import handed_on, holder
 from made_images import make_images
-from planned_removals import plan_removal
+from planned_removals import plan_removal, quarantine_removal
 from published_builds import publish_build
 
 from airflow_snowpack.builds.registry.runs import BuildRegistry
@@ -55,8 +55,11 @@ def images(app: FastAPI) -> None:
 
 @pytest.fixture
 def removal(app: FastAPI) -> None:
-    """A removal that awaits approval."""
-    plan_removal(app.state.services.get().jobs.store, TableName("lake", "demo", "leftovers"))
+    """A removal that awaits approval, and two with files in quarantine."""
+    store = app.state.services.get().jobs.store
+    plan_removal(store, TableName("lake", "demo", "leftovers"))
+    for table in ("trips", "copies"):  # the newest comes first, and is restored first
+        quarantine_removal(store, TableName("lake", "demo", table))
 
 
 @pytest.mark.usefixtures("flights_by_tail", "interim", "images", "removal")

@@ -113,7 +113,8 @@ def test_the_page_names_the_schedules_the_lock_and_the_jobs_of_its_table(world: 
     world.run(job, [compacted(1284, 93, 521)])
     world.jobs.locks.acquire(world.table("analytics.page_views"), "etl/close", ttl=timedelta(hours=1))
     arrival = {"bytes_added": {"table": "analytics.page_views", "size": "1.5GB"}}
-    world.services.schedules().create(Schedule(name="views", dag_id="compact", enabled=True, trigger=parse_trigger(arrival)))
+    views = Schedule(name="views", dag_id="compact", enabled=True, trigger=parse_trigger(arrival))
+    world.installation.schedules().create(views)
     said = words(browser.text(PAGE))
     assert "Locked by etl/close" in said
     assert "Schedules that listen to it views" in said
