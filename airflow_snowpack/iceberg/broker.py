@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from airflow_snowpack.iceberg.catalog import (
     CatalogConfig,
+    check_refs,
     connection_errors,
     load_table,
     neighbours,
@@ -34,6 +35,7 @@ from airflow_snowpack.iceberg.catalog import (
     with_snapshots,
 )
 from airflow_snowpack.iceberg.errors import CatalogUnreachable, TableNotFound, TableUnreadable
+from airflow_snowpack.iceberg.footprints import TableKey, table_at
 from airflow_snowpack.iceberg.locations import UNIQUE_FILE
 from airflow_snowpack.iceberg.names import TableName
 
@@ -293,17 +295,13 @@ def _all_locations(catalog: SqlCatalog) -> dict[tuple[str, str], str]:
 
 
 def _read_metadata(catalog: SqlCatalog, name: TableName, location: str) -> Table:
-    """Open a table as PyIceberg does after it has found the location, without the connection."""
-    from pyiceberg.io import load_file_io
-    from pyiceberg.serializers import FromInputFile
-    from pyiceberg.table import Table
-
+    """Open a table as :func:`.load_table` does after it has found the location, without the connection."""
     try:
-        io = load_file_io(catalog.properties, location)  # without the table's properties, as guarded catalogs do
-        metadata = FromInputFile.table_metadata(io.new_input(location))
+        table = table_at(catalog, TableKey(catalog.name, name.identifier), location)
     except unreadable_errors() as error:
         raise TableUnreadable(name.dotted, error) from error
-    return Table(name.identifier, metadata, location, io, catalog)
+    check_refs(table)
+    return table
 
 
 def _load_changed(refs: RestCatalog, whole: RestCatalog, name: TableName, version: str | None) -> Table | None:

@@ -110,9 +110,10 @@ def keeps_all_snapshots(properties: Mapping[str, str]) -> bool:
 
 def owner_properties(table: Table) -> dict[str, str]:
     """Return the properties of the table, with its sort order if it has one, under the name that Spark shows it by."""
-    properties, order = dict(table.properties), table.sort_order()
+    properties, metadata = dict(table.properties), table.metadata
     properties.pop(SORT_ORDER, None)
-    if not order.is_unsorted:
+    order = metadata.sort_order_by_id(metadata.default_sort_order_id)  # some writers leave the order 0 out, which is none
+    if order is not None and not order.is_unsorted:
         schema = table.schema()
         columns = (schema.find_column_name(field.source_id) or "?" for field in order.fields)
         parts = zip(columns, order.fields, strict=True)

@@ -11,6 +11,7 @@ from edited_metadata import edited_metadata
 
 from airflow_snowpack.iceberg import MetadataReader, TableName, TableUnreadable, load_table, read_health
 from airflow_snowpack.iceberg.arrivals import head_of
+from airflow_snowpack.iceberg.broker import Broker
 from airflow_snowpack.jobs.model import ActionOutcome, Job, JobStatus
 from airflow_snowpack.maintenance import Action, SparkEngine
 
@@ -44,8 +45,13 @@ def damaged(flights: Flights, damage: Damage) -> Table:
 def test_nothing_reads_it_as_an_empty_table(flights: Flights, problem: str) -> None:
     table = damaged(flights, DAMAGES[problem])
 
+    def as_the_scheduler() -> Any:
+        (found,) = Broker(lambda: table.catalog).tables([NAME]).values()
+        raise found if isinstance(found, Exception) else AssertionError(found)
+
     for read in (
         lambda: load_table(table.catalog, NAME),
+        as_the_scheduler,
         lambda: read_health(table, now=datetime.now(UTC)),
         lambda: MetadataReader(table),
     ):

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from edited_metadata import edited_metadata
 from health_world import NOW, health, partition
 from hypothesis import given, strategies as st
 from made_policies import policy
@@ -228,6 +229,14 @@ def test_health_has_the_bounds_and_the_sort_order_of_its_table(flights: Flights)
     assert found.bounds == HealthBounds(target_file_size_bytes=512)
     assert found.small_files == 0
     assert found.properties["sort-order"] == owner_properties(table)["sort-order"] == "carrier ASC NULLS LAST"
+
+
+def test_a_table_whose_writer_left_the_order_of_no_columns_out_is_unsorted(flights: Flights) -> None:
+    table = flights(1)
+    with edited_metadata(table) as metadata:
+        metadata |= {"sort-orders": [], "default-sort-order-id": 0}
+
+    assert "sort-order" not in owner_properties(table.refresh())
 
 
 @pytest.mark.parametrize("at_plan", [{}, {AGE: str(7 * DAY_MS)}])
