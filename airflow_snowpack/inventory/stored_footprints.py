@@ -48,7 +48,7 @@ class StoredFootprints:
     def read(self, database: str) -> Remembered:
         """Return all that is remembered: one statement, so that all of it is of one moment."""
         try:
-            rows = self._store.all(sa.select(table_locations).where(table_locations.c.footprint.is_not(None)))
+            rows = self._store.all(sa.select(table_locations))
         except StoreError as away:
             log.warning("table_footprints_not_read: every table of %s is loaded instead: %s", self._catalog, away)
             return Remembered({})
@@ -65,7 +65,6 @@ class StoredFootprints:
                 "identifier": _text(key),
                 "database": database,
                 "metadata_location": found.metadata_location,
-                "locations": list(found.places),
                 "footprint": _content(found),
                 "read_at": now,
             }
@@ -73,7 +72,7 @@ class StoredFootprints:
             for key, found in sorted(learned.items())
             if _is_storable(key, found)
         ]
-        self._write(upsert(table_locations, ["database", "metadata_location", "locations", "footprint", "read_at"]), rows)
+        self._write(upsert(table_locations, ["database", "metadata_location", "footprint", "read_at"]), rows)
 
     def forget(self, gone: Collection[TableKey]) -> None:
         """Drop the rows of tables that the catalog does not have any more."""

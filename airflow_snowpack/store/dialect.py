@@ -18,7 +18,7 @@ from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.functions import FunctionElement
 
-from airflow_snowpack.redaction import without_environment
+from airflow_snowpack.redaction import redacted
 
 T = TypeVar("T")
 Get = Callable[[Any], Any]
@@ -58,8 +58,8 @@ def storable(text: str) -> str:
 
 
 def storable_error(text: str) -> str:
-    """The text of an error as it is stored: :func:`storable`, and without the secrets of the process's environment."""
-    return storable(without_environment(text))
+    """The text of an error as it is stored: :func:`storable`, and without secrets."""
+    return storable(redacted(text))
 
 
 def insert(table: sa.Table) -> postgresql.Insert:

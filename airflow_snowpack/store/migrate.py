@@ -3,9 +3,9 @@
     upgrade_schema(store)   # `airflow snowpack db upgrade`
     check_schema(store)     # `airflow snowpack db check`
 
-A revision is named ``NNNN_what_it_does``; ``0001_baseline`` holds the tables of release 0.1. A migration only adds, so that the
-previous version still works on the new schema; a database that is *newer* than this package is therefore accepted, and left as
-it is. Revisions without a name come from before 0.1, and are refused.
+A revision is named ``NNNN_what_it_does``. The first one is the baseline, which creates all tables; a database from before it is
+of a development version, and is refused. A migration only adds, so that the previous version still works on the new schema; a
+database that is *newer* than this package is therefore accepted, and left as it is.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import sqlalchemy as sa
 from sqlalchemy.exc import DBAPIError
 
 from airflow_snowpack.store.errors import SchemaOutOfDate, UnknownRevision
-from airflow_snowpack.store.schema import REVISION
+from airflow_snowpack.store.schema import BASELINE, REVISION
 from airflow_snowpack.store.store import Store
 
 VERSION_TABLE = "snowpack_version"
@@ -42,10 +42,10 @@ def check_schema(store: Store) -> None:
     """Check that the tables are there and not older than this package.
 
     :raises SchemaOutOfDate: they are missing or older.
-    :raises UnknownRevision: they are from before release 0.1.
+    :raises UnknownRevision: they are from a development version.
     """
     found = current_revision(store)
-    if found is not None and "_" not in found:  # from before 0.1
+    if found is not None and found < BASELINE:
         raise UnknownRevision(store.where, found, REVISION)
     if found is None or found < REVISION:
         raise SchemaOutOfDate(store.where, found, REVISION)

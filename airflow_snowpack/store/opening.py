@@ -151,7 +151,7 @@ def open_store(
     :raises UnsupportedStore: neither SQLite nor Postgres.
     :raises StoreFolderMissing: the folder of the SQLite file does not exist.
     :raises SchemaOutOfDate: Postgres without the tables that this version needs.
-    :raises UnknownRevision: tables from before release 0.1.
+    :raises UnknownRevision: tables of a development version.
     :raises StoreUnreachable: no answer.
     """
     store = Store(open_engine(url, deadlines, of_a_task=of_a_task), clock, deadlines=deadlines)

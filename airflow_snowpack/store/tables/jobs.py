@@ -164,9 +164,8 @@ table_locations = sa.Table(
     sa.Column("catalog", sa.Text, primary_key=True),
     sa.Column("identifier", sa.Text, primary_key=True),
     sa.Column("metadata_location", sa.Text, nullable=False),
-    sa.Column("locations", sa.JSON, nullable=False),
+    sa.Column("footprint", sa.JSON, nullable=False),
     sa.Column("read_at", UtcDateTime, nullable=False),
-    sa.Column("database", sa.Text),
-    sa.Column("footprint", sa.JSON),
+    sa.Column("database", sa.Text, nullable=False),
 )
 """Where the files of tables lie, as their metadata at that location has it, for the check before files are deleted."""

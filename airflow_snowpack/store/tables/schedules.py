@@ -238,14 +238,6 @@ source_problems = sa.Table(
 )
 """What is wrong with the tables and DAGs that schedules listen to; a source without a row is fine, or was never asked."""
 
-scheduler_beats = sa.Table(
-    "scheduler_beats",
-    metadata,
-    sa.Column("name", sa.Text, primary_key=True),
-    sa.Column("seen_at", UtcDateTime, nullable=False),
-)
-"""Not used any more: schedulers of the version before ``signs_of_life`` write it during a rolling deployment."""
-
 considered = sa.Table(
     "considered",
     metadata,
@@ -280,22 +272,3 @@ gated_runs = sa.Table(
 partial_index("ix_gated_runs_active", gated_runs.c.dag_id, where=gated_runs.c.ended_at.is_(None))
 partial_index("ix_gated_runs_waits_for", gated_runs.c.waits_for, where=gated_runs.c.waits_for.is_not(None))
 partial_index("ix_gated_runs_ended_at", gated_runs.c.ended_at, where=gated_runs.c.ended_at.is_not(None))
-
-registered_runs = sa.Table(
-    "registered_runs",
-    metadata,
-    sa.Column("name", sa.Text, primary_key=True),
-    sa.Column("dag_id", sa.Text, nullable=False, index=True),
-    sa.Column("conf", sa.JSON, nullable=False),
-    sa.Column("cron", sa.Text),
-    sa.Column("tz", sa.Text, nullable=False),
-    sa.Column("preservation", sa.Text),
-    sa.Column("enabled", sa.Boolean, nullable=False),
-    sa.Column("description", sa.Text, nullable=False),
-    sa.Column("created_at", UtcDateTime, nullable=False),
-    sa.Column("updated_at", UtcDateTime, nullable=False),
-    sa.Column("updated_by", sa.Text),
-)
-"""Not used any more: registered runs are schedules of the origin ``run``. Processes of the version before still read and write it
-during a rolling deployment.
-"""

@@ -7,9 +7,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
-import sqlalchemy as sa
 from bounded import PATIENCE_S
-from schema_revisions import run_migration
 
 from airflow_snowpack.preservation import DEFAULT_VARIABLE, Preservation, resolve_preservation
 from airflow_snowpack.scheduling import (
@@ -38,7 +36,6 @@ from airflow_snowpack.scheduling import (
 from airflow_snowpack.scheduling.airflow_port import NotStarted
 from airflow_snowpack.scheduling.launches.launcher import Launcher
 from airflow_snowpack.store import Actor, AuditTrail
-from airflow_snowpack.store.tables.schedules import registered_runs
 
 if TYPE_CHECKING:
     from airflow_snowpack.scheduling import StoredRun
@@ -448,29 +445,3 @@ def test_a_moment_of_the_cron_that_nobody_was_there_to_see_is_one_run(runs: Regi
 
     assert len(scheduler.started) == 1
     assert "ticks_missed" in scheduler.history("features")
-
-
-def test_a_migration_enters_the_runs_of_the_version_before_among_the_schedules(runs: RegisteredRuns, scheduler: Any) -> None:
-    """Those with a cron are there already; what the version before wrote stays where it was."""
-    store, now = scheduler.store, scheduler.clock()
-    runs.register(make("with_cron", **DAILY))
-    common = {"dag_id": "make_features", "tz": "UTC", "enabled": False, "created_at": now, "updated_at": now, "updated_by": "ann"}
-    hand = {"name": "by_hand", "conf": {"days": 7}, "cron": None, "preservation": "FULL", "description": "x"}
-    cron = {"name": "with_cron", "conf": {}, "cron": DAILY["cron"], "preservation": None, "description": ""}
-
-    def write_as_before(conn: sa.Connection) -> None:
-        conn.execute(sa.insert(registered_runs), [{**common, **hand}, {**common, **cron}])
-
-    before = runs.get("with_cron")
-    store.transact(write_as_before)
-    run_migration(store, "0011_runs_among_the_schedules")
-
-    assert runs.get("with_cron") == before
-    entered = runs.get("by_hand")
-    assert entered.run == make("by_hand", conf={"days": 7}, preservation="FULL", enabled=False, description="x")
-    assert (entered.created_at, entered.updated_at, entered.updated_by) == (now, now, "ann")
-    assert runs.upsert(make("by_hand", conf={"days": 7}, preservation="FULL", description="x"))[1] is Became.UNCHANGED
-    run_registered(runs, "by_hand")
-    scheduler.work()
-    assert confs(scheduler) == [{"days": 7, "snowpack_run": {"name": "by_hand", "preservation": "FULL", "explicit": False}}]
-    assert len(store.all(sa.select(registered_runs))) == 2

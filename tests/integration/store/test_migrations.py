@@ -1,4 +1,4 @@
-"""A migration of a later release, applied to a store of release 0.1: rows stay, and the older code still finds its columns."""
+"""A migration of a later release, applied to a store of the one before: rows stay, and the older code still finds its columns."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import sqlalchemy as sa
-from schema_revisions import migrate_to
 
 from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.jobs import JobFilter, Jobs, JobStatus
@@ -41,7 +40,7 @@ def upgrade() -> None:
 
 @pytest.fixture
 def old(store_url: str) -> Iterator[Store]:
-    """A store of release 0.1: a completed, a running, a pending and a deleted job, and a lock of another program."""
+    """A store of the release before: a completed, a running, a pending and a deleted job, and a lock of another program."""
     with Store(open_engine(store_url)) as store:
         store.transact(fill)
         yield store
@@ -158,30 +157,3 @@ def test_an_upgrade_that_fails_leaves_the_schema_of_the_previous_release(old: St
         upgrade_schema(old)
     assert current_revision(old) == REVISION
     assert (columns(old), indexes(old)) == (columns_before, indexes_before)
-
-
-def test_jobs_that_wait_during_the_upgrade_to_priorities_keep_their_order_and_take_turns(empty_store_url: str) -> None:
-    with Store(open_engine(empty_store_url)) as store:
-        migrate_to(store, "0011_runs_among_the_schedules")
-        for number, (database, claimed) in enumerate([("a", True), ("a", False), ("a", False), ("a", False), ("b", False)]):
-            named = f"'job{number}', 'lake', '{database}', 't{number}', 'lake.{database}.t{number}'"
-            moment = f"'2026-11-21 22:0{number}:00+00'"
-            store.execute(
-                sa.text(f"""
-                INSERT INTO jobs (job_id, catalog, database_name, table_name, table_key, actions, options, dry_run, inline,
-                                  status, submitted_at, attempt)
-                VALUES ({named}, '["expire_snapshots"]', '{{}}', false, false, 'pending', {moment}, 0)""")
-            )
-            store.execute(
-                sa.text(f"""
-                INSERT INTO job_queue (job_id, enqueued_at, visible_at, attempt_count, claimed_at, claimed_by, attempt_id)
-                VALUES ('job{number}', {moment}, {moment}, 0, {f"{moment}, 'w', 'x'" if claimed else "NULL, NULL, NULL"})""")
-            )
-        upgrade_schema(store)
-
-    with Jobs(open_store(empty_store_url, clock=lambda: NOW + timedelta(hours=1))) as jobs:
-        jobs.submit(TableName("lake", "b", "new"), ["expire_snapshots"], priority=1)
-        claims = [jobs.claim("w") for _ in range(5)]
-        assert [claim and (claim.job.table.table, claim.job.priority) for claim in claims] == [
-            ("new", 1), ("t1", 0), ("t4", 0), ("t2", 0), ("t3", 0),
-        ]  # fmt: skip
