@@ -6,8 +6,9 @@
     'GET https://catalog/v1/config failed'
 
     >>> os.environ["CRM_PASSWORD"] = "v3ry-s3cret"
-    >>> without_environment("cannot resolve 'v3ry-s3cret'")
-    "cannot resolve '***'"
+    >>> remember_secrets({"s3.secret-access-key": "/wJalr/XUtn"})
+    >>> redacted("cannot resolve 'v3ry-s3cret' with /wJalr/XUtn")
+    "cannot resolve '***' with ***"
 
 The invariant: of an address only the scheme, the hosts, the ports and the path or database are shown. Everything else (user,
 password, query, fragment) may hold a secret, now or in a driver's next release, so nothing is filtered by its name.
@@ -18,13 +19,10 @@ from __future__ import annotations
 import json
 import os
 import re
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import lru_cache
-from typing import TYPE_CHECKING
 from urllib.parse import parse_qs, unquote
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
 
 ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^\s'\"<>]+")
 QUERY = re.compile(r"\?[^\s'\"<>?=]+=[^\s'\"<>)]*")
@@ -32,13 +30,14 @@ PORT = re.compile(r":[^:\]]*$")
 HIDDEN = "***"
 SHORTEST_SECRET = 4  # a shorter one would take words apart
 SECRET_NAME = re.compile(
-    r"passw|passphrase|secret|token|credential|api_?key|access_?key|(^|_)(key|pwd|sas|dsn|conn)(_|$)|_auth$|^aws_", re.IGNORECASE
+    r"passw|passphrase|secret|token|credential|authorization|(api|access).?key|(?<![a-z])(key|pwd|sas|dsn|conn)(?![a-z])|_auth$",
+    re.IGNORECASE,
 )
-"""The names of variables whose values are secrets."""
-ORDINARY_NAME = re.compile(
-    r"^AWS_(.*_)?(REGION|OUTPUT|PROFILE|MODE|ENV|ARN|BUNDLE)$|_CONN_ID$|_(FILE|PATH|DIR|CMD)$", re.IGNORECASE
+"""The names of variables and fields whose values are secrets."""
+ORDINARY_NAME = re.compile(r"_CONN_ID$|_(FILE|PATH|DIR|CMD|ARN|NAMES?|BACKEND)$", re.IGNORECASE)
+ORDINARY_VALUES = frozenset(
+    {"airflow", "default", "disabled", "enabled", "localhost", "password", "postgres", "secret", "snowpack"}
 )
-ORDINARY_VALUES = frozenset({"airflow", "default", "disabled", "enabled", "postgres", "snowpack"})
 SHORTEST_VALUE = 6
 """A shorter value of a variable may be a part of a word."""
 SHORTEST_NUMBER = 10
@@ -71,34 +70,48 @@ def public_address(address: str) -> str:
 def redacted(message: str, secrets: Iterable[str | None] = ()) -> str:
     """Return a message without the secrets in it: servers and drivers repeat what they received.
 
-    :param secrets: known secrets; each is replaced. Every address in the message is reduced to its public part in any case.
+    Every address in it is reduced to its public part. The secrets of the connections that this process has read are replaced, and
+    those of its environment: the values of variables such as ``AIRFLOW_CONN_CRM``, ``AWS_SECRET_ACCESS_KEY`` and ``DB_PASSWORD``,
+    and the passwords and keys in such a value that is an address or a connection as JSON.
+
+    :param secrets: further ones.
     """
-    for secret in sorted((each for each in secrets if each and len(each) >= SHORTEST_SECRET), key=len, reverse=True):
+    given = tuple((name, os.environ[name]) for name in os.environ if _names_secret(name))
+    further = (each for each in secrets if each and len(each) >= SHORTEST_SECRET)
+    for secret in (*sorted(further, key=len, reverse=True), *_secrets_in((*given, *_remembered))):
         message = message.replace(secret, HIDDEN)
     if "://" not in message and "?" not in message:
         return message
     return QUERY.sub("", ADDRESS.sub(lambda found: public_address(found.group()), message))
 
 
-def without_environment(message: str) -> str:
-    """Return a message without the secrets of this process's environment: a statement that failed may have had them in it.
+def remember_secrets(fields: Mapping[str, object]) -> None:
+    """Keep the secrets of a connection out of the messages of this process from here on.
 
-    They are the values of variables such as ``AIRFLOW_CONN_CRM``, ``AWS_SECRET_ACCESS_KEY`` and ``DB_PASSWORD``, and the
-    passwords and keys in such a value that is an address or a connection as JSON.
+    :param fields: its fields by name, such as ``password`` or ``s3.secret-access-key``; others than secrets are ignored.
     """
-    given = tuple(
-        (name, value) for name, value in os.environ.items() if SECRET_NAME.search(name) and not ORDINARY_NAME.search(name)
-    )
-    for secret in _secrets_in(given):
-        message = message.replace(secret, HIDDEN)
-    return message
+    _remembered.update(dict.fromkeys(("", secret) for secret in _secret_fields(fields)))
+    for oldest in [*_remembered][:-MOST_REMEMBERED]:
+        _remembered.pop(oldest, None)
+
+
+_remembered: dict[tuple[str, str], None] = {}
+MOST_REMEMBERED = 1_000  # tokens that are renewed again and again
+
+
+@lru_cache(maxsize=4096)
+def _names_secret(name: str) -> bool:
+    return bool(SECRET_NAME.search(name)) and not ORDINARY_NAME.search(name)
 
 
 @lru_cache(maxsize=2)
-def _secrets_in(environment: tuple[tuple[str, str], ...]) -> tuple[str, ...]:
-    """The secrets, the longest first; each as it is, as it is without an address's quoting, and as JSON writes it."""
-    found = {secret for _, value in environment for secret in _secrets_of(value)}
-    written = {form for secret in found for form in (secret, unquote(secret), json.dumps(secret)[1:-1])}
+def _secrets_in(named: tuple[tuple[str, str], ...]) -> tuple[str, ...]:
+    """The secrets, the longest first: each and its lines, without an address's quoting, and as JSON and Spark's SQL write it."""
+    found = {secret for _, value in named for secret in _secrets_of(value)}
+    found |= {unquote(secret) for secret in found}
+    found |= {line.strip() for secret in found for line in (secret, *secret.splitlines())}
+    in_sql = {secret.replace("\\", "\\\\").replace("'", "\\'") for secret in found}
+    written = found | in_sql | {json.dumps(secret)[1:-1] for secret in found}
     return tuple(sorted(filter(_is_secret, written), key=len, reverse=True))
 
 
@@ -113,20 +126,22 @@ def _secrets_of(value: str) -> Iterator[str]:
         with suppress(ValueError):
             yield from _secret_fields(json.loads(value))
         return
-    _, separator, rest = value.partition("://")
-    _, query = _split(rest)
-    user, at, _ = rest.rpartition("@")
-    if not separator or at or query:
+    _, *places = value.split("://")  # a connection's host may have a scheme of its own
+    if not places:
         yield value
-    yield user.partition(":")[2]
-    for name, texts in parse_qs(query).items():
-        for text in texts:
-            yield from _secret_fields({name: text})
+        yield value.partition(":")[2]  # of a client and its secret
+    for rest in places:
+        _, query = _split(rest)
+        user, at, _ = rest.rpartition("@")
+        if at or query:
+            yield value
+        yield user.partition(":")[2]
+        yield from _secret_fields(parse_qs(query))
 
 
 def _secret_fields(value: object, name: str = "") -> Iterator[str]:
     """The texts of a connection's secret fields, at any depth."""
-    if isinstance(value, dict):
+    if isinstance(value, Mapping):
         for key, item in value.items():
             yield from _secret_fields(item, str(key))
     elif isinstance(value, list):
@@ -135,7 +150,7 @@ def _secret_fields(value: object, name: str = "") -> Iterator[str]:
     elif isinstance(value, str) and value.lstrip().startswith("{"):
         with suppress(ValueError):
             yield from _secret_fields(json.loads(value))
-    elif isinstance(value, str) and SECRET_NAME.search(name):
+    elif isinstance(value, str) and _names_secret(name):
         yield value
 
 

@@ -28,6 +28,7 @@ from airflow_snowpack.humanize import duration
 from airflow_snowpack.interim.errors import InterimTableInUse
 from airflow_snowpack.jobs import DrainModeOn, JobAlreadyFinished, JobStillActive, KeyUsedBefore, LockInUse, TableLocked
 from airflow_snowpack.maintenance import InvalidOption, NoActions, UnknownAction, action_names
+from airflow_snowpack.redaction import redacted
 from airflow_snowpack.scheduling import InvalidSchedule
 from airflow_snowpack.store import StoreUnreachable
 from airflow_snowpack.wire.shape import plain
@@ -258,5 +259,5 @@ def reason_in_words(error: BaseException) -> str:
 
 
 def message_for_clients(error: Exception) -> str:
-    """Return the error's message without the address of the store."""
-    return getattr(error, "without_address", str(error))
+    """Return the error's message without secrets and without the address of the store."""
+    return redacted(getattr(error, "without_address", str(error)))

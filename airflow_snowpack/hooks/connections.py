@@ -22,10 +22,10 @@ from airflow.sdk.exceptions import (
 
 from airflow_snowpack.connections.errors import ConnectionNotFound, ConnectionUnreadable, EmbeddedNotShared
 from airflow_snowpack.errors import Kind, SnowpackError
-from airflow_snowpack.redaction import redacted
+from airflow_snowpack.redaction import redacted, remember_secrets
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
     from pathlib import Path
 
     from airflow.sdk import Connection
@@ -42,18 +42,20 @@ ANSWERED = (ErrorType.CONNECTION_NOT_FOUND, ErrorType.PERMISSION_DENIED)
 
 
 def read_connection(conn_id: str, purpose: str) -> Connection:
-    """Return a connection. A trigger calls this in a thread, because it blocks.
+    """Return a connection, and keep its secrets out of messages. A trigger calls this in a thread, because it blocks.
 
     :param purpose: names in messages what it is for.
     :raises ConnectionNotFound: there is no such connection, or it may not be read.
     :raises ConnectionUnreadable: Airflow or a secrets backend does not answer.
     """
     try:
-        return BaseHook.get_connection(conn_id)
+        connection = BaseHook.get_connection(conn_id)
     except (AirflowNotFoundException, AirflowRuntimeError, AirflowSecretsBackendAccessDenied) as error:
         if (outage := _outage(conn_id)) is not None:
             raise ConnectionUnreadable(conn_id, purpose, outage) from error
         raise ConnectionNotFound(conn_id, purpose, error) from error
+    remember_secrets({"conn": connection.get_uri()})
+    return connection
 
 
 def _outage(conn_id: str) -> str | None:
@@ -161,10 +163,10 @@ def message_of(problem: Exception) -> str:
     return f"{type(problem).__name__}: {first}"
 
 
-def public_message(problem: Exception, secrets: Iterable[str | None] = ()) -> str:
+def public_message(problem: Exception) -> str:
     """Return the message of a connection test, without secrets and without Rich markup.
 
     `airflow connections test` prints it as Rich markup, which drops ``[snowpack]`` and fails on ``[/path]``. Airflow's UI shows
     the same message unchanged, so brackets are replaced, not escaped.
     """
-    return MARKUP.sub(r"(\1)", OPTION.sub(r"\1.\2", redacted(message_of(problem), secrets)))
+    return MARKUP.sub(r"(\1)", OPTION.sub(r"\1.\2", redacted(message_of(problem))))

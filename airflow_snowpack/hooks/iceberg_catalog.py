@@ -43,7 +43,6 @@ UNUSABLE = (
     *(ConnectionNotFound, ConnectionUnreadable, EmbeddedNotShared, UnsuitableConnection, IncompleteConnection),
     *(UnusableAddress, UnusableExtra),
 )
-SECRET_KEYS = ("credential", "key", "password", "secret", "token")
 
 
 class IcebergCatalogHook(BaseHook):
@@ -133,7 +132,7 @@ class IcebergCatalogHook(BaseHook):
         try:
             databases = call_with_timeout(lambda: count_databases(config), f"The catalog at {config.where}")
         except Exception as problem:  # noqa: BLE001 - any problem is shown to the user
-            return False, public_message(problem, _secrets(config))
+            return False, public_message(problem)
         return True, f"The {config.kind} catalog at {config.where} answers; databases: {databases}."
 
 
@@ -158,12 +157,6 @@ def read_catalog_id(catalog_conn_id: str | None = None) -> str:
         return IcebergCatalogHook(catalog_conn_id).config.catalog_id
     except UNUSABLE:
         return ""
-
-
-def _secrets(config: CatalogConfig) -> list[str | None]:
-    """Return what a message must not contain; of a credential also its second half."""
-    known = [value for key, value in config.properties.items() if any(word in key for word in SECRET_KEYS)]
-    return [config.password, *known, *(value.partition(":")[2] for value in known)]
 
 
 def count_databases(config: CatalogConfig) -> int:

@@ -17,6 +17,7 @@ from airflow.sdk import BaseHook
 from airflow_snowpack.connections.store import PURPOSE, store_url
 from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.hooks.connections import public_message, read_connection, refuse_on_remote_executor
+from airflow_snowpack.redaction import remember_secrets
 from airflow_snowpack.settings import Settings
 
 if TYPE_CHECKING:
@@ -34,8 +35,6 @@ if TYPE_CHECKING:
     from airflow_snowpack.maintenance.policies import Policies, PoliciesFile
     from airflow_snowpack.runners.images.target import ImageTarget
     from airflow_snowpack.store import Deadlines, Store
-
-SECRET_WORDS = ("password", "secret", "token")
 
 
 class SnowpackHook(BaseHook):
@@ -153,7 +152,7 @@ class SnowpackHook(BaseHook):
 
         conn_id = self.settings.image_registry_conn_id
         registry = None if conn_id is None else image_registry(read_connection(conn_id, PURPOSE))
-        return ImageTarget(self.settings.image_builder, registry, pod_template=self.settings.image_pod_template)
+        return ImageTarget(self.settings.image_builder, registry)
 
     def unchecked_store(self) -> Store:
         """Open another store without checking its tables, to inspect or upgrade them."""
@@ -190,7 +189,7 @@ class SnowpackHook(BaseHook):
             with open_store(url, deadlines=Deadlines.within(self.settings.request_timeout)) as store:
                 return True, f"The store at {store.where} answers, and its tables are up to date."
         except Exception as problem:  # noqa: BLE001 - any problem is shown to the user
-            return False, public_message(problem, secrets_of(url))
+            return False, public_message(problem)
 
     def close(self) -> None:
         """Write what is pending and close the connections."""
@@ -220,10 +219,5 @@ def with_token(connection: Connection) -> Connection:
 
         hook = PostgresHook(connection=connection)
         connection.login, connection.password, connection.port = hook.get_iam_token(connection)
+        remember_secrets({"password": connection.password})
     return connection
-
-
-def secrets_of(url: URL) -> list[str | None]:
-    """Return the secrets in the store's address, which drivers may repeat in messages."""
-    secret = (str(value) for name, value in url.query.items() if any(word in name for word in SECRET_WORDS))
-    return [str(url.password) if url.password else None, *secret]

@@ -29,7 +29,7 @@ from airflow_snowpack.jobs.history import record_change
 from airflow_snowpack.jobs.manager import Jobs
 from airflow_snowpack.jobs.model import ActionOutcome, ActionResult, Claim, Engine, Job, JobStatus
 from airflow_snowpack.recurring import Recurring
-from airflow_snowpack.redaction import without_environment
+from airflow_snowpack.redaction import redacted
 from airflow_snowpack.store import StoreError
 from airflow_snowpack.store.keep_alive import KeepAlive
 from airflow_snowpack.store.signs_of_life import SignOfLife
@@ -248,7 +248,7 @@ class Attempt:
             self._used_server = used_before or result.outcome is not ActionOutcome.SKIPPED
             return result
         except Exception as failure:  # noqa: BLE001 - whatever it is, the job ends with it
-            trace = without_environment(traceback.format_exc())  # the trace of a chain of errors has all their messages
+            trace = redacted(traceback.format_exc())  # the trace of a chain of errors has all their messages
             log.error("action_crashed: job %s, %s\n%s", self._claim.job.job_id, action, trace)
             cause = f"{type(failure).__name__}: {failure}"
             return ActionResult(action, ActionOutcome.FAILED, "Ended by an error", time.monotonic() - started, error=cause)

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import uuid4
 
 from airflow_snowpack.recurring import Recurring
-from airflow_snowpack.redaction import without_environment
+from airflow_snowpack.redaction import redacted
 from airflow_snowpack.spark.errors import JavaCause, SparkDied, SparkFailed, SparkInterrupted
 from airflow_snowpack.spark.jvm import has_ended, why_gone
 
@@ -169,19 +169,19 @@ def java_causes(error: BaseException) -> tuple[JavaCause, ...]:
 
 
 def translate(error: BaseException) -> SparkFailed:
-    """The same failure with the whole chain of causes as its message, without the secrets of this process's environment; a lost
-    connection to the JVM includes why the JVM ended."""
+    """The same failure with the whole chain of causes as its message, without secrets; a lost connection to the JVM includes why
+    the JVM ended."""
     if _is_lost(error):
         return SparkDied(why_gone(error))
     causes = _safe_causes(error)
     if not causes:
-        return SparkFailed(without_environment(f"{type(error).__name__}: {error}"))
+        return SparkFailed(redacted(f"{type(error).__name__}: {error}"))
     # Spark wraps an exception in others that repeat its message.
     messages: list[str] = []
     for cause in causes:
         if not messages or cause.message not in messages[-1]:
             messages.append(str(cause))
-    return SparkFailed(without_environment("; caused by ".join(messages)), causes)
+    return SparkFailed(redacted("; caused by ".join(messages)), causes)
 
 
 def _is_lost(error: BaseException) -> bool:

@@ -24,6 +24,7 @@ from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 from airflow_snowpack.connections.errors import ConnectionNotFound
 from airflow_snowpack.errors import Kind, SnowpackError
 from airflow_snowpack.provider_info import SECTION
+from airflow_snowpack.redaction import remember_secrets
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -133,6 +134,7 @@ class Environment:
         if not text:
             way_out = f"Set AIRFLOW_CONN_{conn_id.upper()}, add it to [{CONNECTIONS}] in the file of --config, or correct the id."
             raise ConnectionNotFound(conn_id, purpose, "it is not set", way_out)
+        remember_secrets({"conn": text})
         connection = parse_connection(conn_id, text)
         if connection.extra_dejson.get("iam"):
             raise InvalidConnection(conn_id, "the extra iam needs Airflow's Postgres provider, which a worker does not have")

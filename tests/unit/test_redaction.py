@@ -4,13 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import doctest
+import json
 import logging
 import os
+import threading
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from airflow_snowpack import redaction
-from airflow_snowpack.redaction import public_address, redacted, without_environment
+from airflow_snowpack.redaction import public_address, redacted
+from airflow_snowpack.worker.environment import Environment
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
 
 pytestmark = pytest.mark.one_database
 SECRETS = ("hunter22", "tok-en", "n3xt")
@@ -69,13 +79,16 @@ def test_a_message_is_shown_without_known_secrets_and_without_those_in_addresses
         ("AWS_ACCESS_KEY_ID", "AKIAIOSFODNN7", "AKIAIOSFODNN7"),
         ("db_pwd", "1234567890", "1234567890"),
         ("SNOWFLAKE_PASSWORD", 'a"quoted"one', 'a\\"quoted\\"one'),
+        ("SNOWFLAKE_PASSWORD", "it's\\quoted", "it\\'s\\\\quoted"),
+        ("SPARK_CONN", "http://https://id:hunter22@catalog:8181/", "hunter22"),
+        ("CLIENT_CREDENTIAL", "client:n3xt-n3xt", "n3xt-n3xt"),
     ],
 )  # fmt: skip
 def test_a_message_is_shown_without_the_secrets_of_the_environment(
     monkeypatch: pytest.MonkeyPatch, name: str, value: str, secret: str
 ) -> None:
     monkeypatch.setenv(name, value)
-    assert without_environment(f"cannot resolve {secret}: {value}") == "cannot resolve ***: ***"
+    assert redacted(f"cannot resolve {secret}: {value}") == "cannot resolve ***: ***"
 
 
 @pytest.mark.parametrize(
@@ -84,6 +97,14 @@ def test_a_message_is_shown_without_the_secrets_of_the_environment(
         ("HOME", "/home/me/lake"),
         ("AWS_REGION", "eu-central-1"),
         ("AWS_ENDPOINT_URL", "http://minio:9000"),
+        ("AWS_S3_BUCKET", "flights-lake"),
+        ("AWS_ROLE_SESSION_NAME", "departures"),
+        ("DB_SECRET_ARN", "arn:aws:secretsmanager:eu-central-1:1:secret:db"),
+        ("CRM_SECRET_NAME", "departures"),
+        ("AIRFLOW__SECRETS__BACKEND", "airflow.providers.vault.VaultBackend"),
+        ("ADMIN_PASSWORD", "admin"),
+        ("USE_TOKEN", "true"),
+        ("POSTGRES_PASSWORD", "postgres"),
         ("AIRFLOW__DATABASE__SQL_ALCHEMY_CONN", "sqlite:////home/me/airflow.db"),
         ("AIRFLOW__SNOWPACK__SPARK_CONN_ID", "spark_default"),
         ("AIRFLOW__CORE__AUTH_MANAGER", "airflow.api_fastapi.SimpleAuthManager"),
@@ -95,12 +116,12 @@ def test_a_message_is_shown_without_the_secrets_of_the_environment(
 )  # fmt: skip
 def test_what_is_no_secret_of_the_environment_stays(monkeypatch: pytest.MonkeyPatch, name: str, value: str) -> None:
     monkeypatch.setenv(name, value)
-    assert without_environment(f"cannot resolve {value}") == f"cannot resolve {value}"
+    assert redacted(f"cannot resolve {value}") == f"cannot resolve {value}"
 
 
 def test_the_examples_of_the_module_are_true(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "environ", {})  # one of them sets a variable
-    assert doctest.testmod(redaction) == doctest.TestResults(0, 4)
+    assert doctest.testmod(redaction) == doctest.TestResults(0, 5)
 
 
 def test_no_error_or_log_line_of_a_store_repeats_its_password_or_a_part_of_its_query(caplog: pytest.LogCaptureFixture) -> None:
@@ -133,3 +154,43 @@ def test_no_representation_of_a_catalog_or_a_client_of_airflow_has_the_secrets_o
 
     assert repr(config) == "CatalogConfig(name='lake', kind='rest', where='https://127.0.0.1:1/v1', warehouse='s3://lake')"
     assert not any(secret in repr(rest) + rest.where for secret in SECRETS)
+
+
+def test_the_secrets_of_a_connection_of_a_worker_are_in_no_message_of_its_process(tmp_path: Path) -> None:
+    from airflow_snowpack.connections.catalog import catalog_config
+    from airflow_snowpack.iceberg.errors import CatalogUnreachable
+
+    with rest_that_repeats_the_token() as address:
+        file = tmp_path / "worker.cfg"
+        file.write_text(f"[connections]\nlake = http://{address}/?token=tok-en-n3xt\n")
+        config = catalog_config(Environment({}, file).connection("lake", "the catalog"), "lake")
+        with pytest.raises(CatalogUnreachable, match=r"the token \*\*\* is not valid") as failed:
+            config.load()
+
+    assert "tok-en" not in str(failed.value)
+
+
+@contextmanager
+def rest_that_repeats_the_token() -> Iterator[str]:
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            token = str(self.headers["Authorization"]).removeprefix("Bearer ")
+            error = {"message": f"the token {token} is not valid", "type": "NotAuthorizedException", "code": 401}
+            body = json.dumps({"error": error}).encode()
+            self.send_response(401)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_arguments: Any) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    try:
+        yield f"127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()

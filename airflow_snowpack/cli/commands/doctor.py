@@ -10,7 +10,7 @@ the warehouse that is written and deleted again.
 from __future__ import annotations
 
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from functools import cached_property
@@ -25,7 +25,7 @@ from airflow_snowpack.hooks.connections import call_with_timeout, message_of, re
 from airflow_snowpack.hooks.iceberg_catalog import IcebergCatalogHook
 from airflow_snowpack.hooks.iceberg_spark import IcebergSparkHook
 from airflow_snowpack.hooks.services import catalog_facts
-from airflow_snowpack.hooks.store import SnowpackHook, secrets_of
+from airflow_snowpack.hooks.store import SnowpackHook
 from airflow_snowpack.iceberg.errors import catalog_label
 from airflow_snowpack.redaction import public_address, redacted
 from airflow_snowpack.wire.listing import Column, Listing
@@ -75,7 +75,6 @@ class Examined:
     catalog_conn_id: str | None = None
     spark_conn_id: str | None = None
     start_spark: bool = True
-    secrets: list[str | None] = field(default_factory=list)
 
     @cached_property
     def store_hook(self) -> SnowpackHook:
@@ -134,7 +133,6 @@ def settings(examined: Examined) -> Finding:
 def store_place(examined: Examined) -> Finding:
     """The store is where every host of the installation reaches it."""
     url, remote = examined.store_hook.url(), remote_executors()
-    examined.secrets.extend(secrets_of(url))
     where = public_address(url.render_as_string(hide_password=True))
     if url.get_backend_name() == "sqlite" and remote:
         advice = "Use a Postgres, unless this file is on storage that every host of the executor mounts."
@@ -173,7 +171,6 @@ def catalog_answers(examined: Examined) -> Finding:
     from airflow_snowpack.hooks.iceberg_catalog import count_databases
 
     config = examined.catalog.config
-    examined.secrets.extend([config.password, *config.properties.values()])
     databases = call_with_timeout(lambda: count_databases(config), "The catalog")
     label = catalog_label(config.name, config.catalog_id)
     return Finding(Verdict.OK, f"The {config.kind} catalog {label} answers; databases: {databases}.")
@@ -320,7 +317,7 @@ def _run(check: Callable[[Examined], Finding], examined: Examined) -> Finding:
     try:
         return replace(check(examined), check=name)
     except Exception as problem:  # noqa: BLE001 - whatever it is, it is what the check was for
-        message = redacted(message_of(problem), examined.secrets)
+        message = redacted(message_of(problem))
         advice = "" if isinstance(problem, SnowpackError) else f"It should hold that: {(check.__doc__ or '').strip()}"
         return Finding(Verdict.WRONG, message, advice, name)
 

@@ -19,7 +19,7 @@ import sqlalchemy as sa
 
 from airflow_snowpack.runners.images.model import AttemptOutcome, ImagePolicy, ImageState
 from airflow_snowpack.runners.images.rows import ATTEMPT, ATTEMPTS, END_WAITS, IMAGE, IMAGES, KEY, unclaimed
-from airflow_snowpack.store import IdMaker, Store, repeatable, storable, storable_error
+from airflow_snowpack.store import IdMaker, Store, repeatable, storable
 from airflow_snowpack.store.leases import NOW
 from airflow_snowpack.store.tables.images import image_attempts, image_builds
 
@@ -129,7 +129,7 @@ class ImageAttempts:
         now = self._store.clock()
         is_last = is_final or attempt.number >= self._policy.max_attempts
         state = ImageState.FAILED if is_last else ImageState.WAITING
-        values = {"state": state.value, "finished_at": now, "error": storable_error(error), "log": storable(text)}
+        values = {"state": state.value, "finished_at": now, "error": storable(error), "log": storable(text)}
         ended = {**values, **unclaimed(now if is_last else now + self._backoff(attempt.number))}
         return self._end(attempt, AttemptOutcome.FAILED, ended)
 

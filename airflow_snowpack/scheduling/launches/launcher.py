@@ -29,7 +29,7 @@ from airflow_snowpack.scheduling.launches.active_runs import release_slots
 from airflow_snowpack.scheduling.pending_runs.model import PendingState, RoundReport, is_open, move
 from airflow_snowpack.scheduling.pending_runs.wait_queue import wake_next
 from airflow_snowpack.scheduling.schedule import readable
-from airflow_snowpack.store import Leases, Store, new_id
+from airflow_snowpack.store import Leases, Store, new_id, storable_error
 from airflow_snowpack.store.tables.schedules import (
     launches,
     pending_events,
@@ -116,17 +116,17 @@ class Launcher:
 
     def _give_back(self, launch: sa.Row[Any], problem: NotStarted) -> None:
         pause = min(FIRST_PAUSE * (1 << min(launch.attempt_count - 1, 10)), LONGEST_PAUSE)
-        visible_at = self._store.clock() + pause
+        visible_at, why = self._store.clock() + pause, storable_error(problem.why)
 
         def write(conn: sa.Connection) -> None:
             wanted = self._is_wanted(conn, launch.pending_id, locked=True)  # first, as in the end of a launch
             if not LEASES.give_back(conn, launch.pending_id, launch.attempt_id, visible_at):
                 return
-            conn.execute(sa.update(launches).where(launches.c.pending_id == launch.pending_id).values(problem=problem.why))
+            conn.execute(sa.update(launches).where(launches.c.pending_id == launch.pending_id).values(problem=why))
             if launch.absorbs and wanted and not problem.may_exist:
                 reopen_launch(conn, self._store, launch)
             if launch.attempt_count == 1:
-                note(conn, self._store, launch.schedule, "launch_waits", launch.pending_id, because=problem.why)
+                note(conn, self._store, launch.schedule, "launch_waits", launch.pending_id, because=why)
 
         self._store.transact(write)
 

@@ -44,7 +44,7 @@ from airflow_snowpack.scheduling.pending_runs.model import (
 from airflow_snowpack.scheduling.pending_runs.wait_queue import FALLBACK_CHECK_INTERVAL, Fronts, elder_due, wake_next
 from airflow_snowpack.scheduling.schedule import Definitions, LaunchBacklog, Schedule, Then
 from airflow_snowpack.scheduling.triggers.trigger import Judgement
-from airflow_snowpack.store import Store, storable
+from airflow_snowpack.store import Store, storable_error
 from airflow_snowpack.store.dialect import lock_keys
 
 log = logging.getLogger(__name__)
@@ -164,8 +164,9 @@ class Evaluation:
 
     def _set_aside(self, row: sa.Row[Any], problem: str) -> PendingState:
         """Let wait what this process cannot read or evaluate, such as data of a newer version; it blocks no other."""
+        problem = storable_error(problem)
         log.error("schedule_not_readable: %s: %s", row.schedule, problem)
-        reason = Reason("schedule", storable(problem), met=False)
+        reason = Reason("schedule", problem, met=False)
         return self._wait(Write.of(row, **_changes((reason,), self._now + RECHECK, None, None)))
 
     def _constrain(self, due: _Due) -> PendingState:

@@ -25,7 +25,7 @@ from airflow_snowpack.iceberg.errors import TableNotFound
 from airflow_snowpack.iceberg.names import TableName
 from airflow_snowpack.scheduling.schedule import Schedule
 from airflow_snowpack.scheduling.triggers.trigger import TABLES, Judgement, Leaf, Trigger, table_key
-from airflow_snowpack.store import Store
+from airflow_snowpack.store import Store, storable_error
 from airflow_snowpack.store.dialect import row_mapper, upsert
 from airflow_snowpack.store.signs_of_life import Role, is_alive, last_seen
 from airflow_snowpack.store.tables.schedules import schedule_triggers, schedules, source_problems, table_places
@@ -82,9 +82,9 @@ def found_with(error: Exception) -> Found:
     if isinstance(error, TableNotFound):
         return Found(ProblemKind.MISSING, str(error))
     if isinstance(error, SnowpackError):
-        return Found(ProblemKind.UNREADABLE, str(error))
+        return Found(ProblemKind.UNREADABLE, storable_error(str(error)))
     first_line = (str(error).splitlines() or [""])[0]  # drivers add the statement and a link below
-    return Found(ProblemKind.UNREADABLE, f"{type(error).__name__}: {first_line:.300}")
+    return Found(ProblemKind.UNREADABLE, storable_error(f"{type(error).__name__}: {first_line}")[:320])
 
 
 def is_news(found: Found | None, known: SourceProblem | None, now: datetime) -> bool:

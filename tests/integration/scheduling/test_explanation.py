@@ -72,6 +72,19 @@ def test_a_run_that_cannot_be_started_says_why(scheduler: Any) -> None:
     assert line.endswith("is starting. The last attempt failed: the DAG maintain is paused.")
 
 
+def test_no_secret_in_the_reason_of_a_launch_is_shown(scheduler: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_AIRFLOW", "http://u:tok-en-n3xt@airflow")
+    create(scheduler, trigger=PartitionsAdded("web.page_views"))
+    scheduler.airflow.refusal = NotStarted("http://u:other@airflow/runs?a=b refused tok-en-n3xt\0")
+    scheduler.arrive()
+    scheduler.work()
+
+    history = str(scheduler.entries("nightly"))
+    assert any("http://airflow/runs refused ***\N{REPLACEMENT CHARACTER}." in line for line in said(scheduler))
+    assert "http://airflow/runs refused ***" in history
+    assert "tok-en" not in history
+
+
 def test_a_suspended_schedule_says_so_and_what_it_did_before(scheduler: Any) -> None:
     create(scheduler, trigger=PartitionsAdded("web.page_views"))
     scheduler.arrive()
