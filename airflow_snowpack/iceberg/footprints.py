@@ -297,11 +297,10 @@ def table_at(catalog: Catalog, key: TableKey, metadata_location: str) -> Table:
 
     :raises OSError, ValueError: the file cannot be read.
     """
-    from pyiceberg.io import load_file_io
     from pyiceberg.serializers import FromInputFile
     from pyiceberg.table import Table
 
-    io = load_file_io(catalog.properties, metadata_location)
+    io = catalog._load_file_io(location=metadata_location)
     metadata = FromInputFile.table_metadata(io.new_input(metadata_location))
     return Table(key.identifier, metadata, metadata_location, io, catalog)
 

@@ -4,32 +4,64 @@ PyIceberg lets the properties of a table override those of the catalog when it o
 import and call any Python class in every process that loads the table, and ``gcs.service.host`` or ``s3.endpoint`` would send
 the catalog's credentials elsewhere. A user who may alter a table is not entitled to that. Iceberg's Java implementation reads
 only the properties of the catalog, and what a REST catalog returns beside the table; so do these.
+
+They also open files in folders such as ``t#1``, which to PyIceberg is ``t``.
 """
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from pyiceberg.catalog.rest import RestCatalog  # noqa: TID253 - imported only by the function that connects
 from pyiceberg.catalog.sql import SqlCatalog  # noqa: TID253 - imported only by the function that connects
+from pyiceberg.io.pyarrow import PyArrowFileIO  # noqa: TID253 - imported only by the function that connects
+from pyiceberg.serializers import FromInputFile  # noqa: TID253 - imported only by the function that connects
 from pyiceberg.table import Table  # noqa: TID253 - imported only by the function that connects
+
+from airflow_snowpack.iceberg.locations import storage_path
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from pyiceberg.catalog.rest import TableResponse
+    from pyiceberg.catalog.sql import IcebergTables
     from pyiceberg.io import FileIO
+
+
+class LiteralFileIO(PyArrowFileIO):
+    """PyArrow's file access, which takes every character of a path as it is."""
+
+    @staticmethod
+    def parse_location(location: str, properties: Mapping[str, str] = MappingProxyType({})) -> tuple[str, str, str]:
+        return storage_path(location, properties)
+
+
+def _literal(io: FileIO) -> FileIO:
+    return LiteralFileIO(io.properties) if type(io) is PyArrowFileIO else io
 
 
 class GuardedSqlCatalog(SqlCatalog):
     """A SQL catalog that opens all files with its own properties."""
 
     def _load_file_io(self, properties: Mapping[str, str] | None = None, location: str | None = None) -> FileIO:
-        return super()._load_file_io(location=location)
+        return _literal(super()._load_file_io(location=location))
+
+    def _convert_orm_to_iceberg(self, orm_table: IcebergTables) -> Table:
+        location = orm_table.metadata_location
+        if not location:
+            return super()._convert_orm_to_iceberg(orm_table)  # its error
+        io = self._load_file_io(location=location)
+        metadata = FromInputFile.table_metadata(io.new_input(location))
+        identifier = (*self.identifier_to_tuple(orm_table.table_namespace), orm_table.table_name)
+        return Table(identifier, metadata, location, io, self)
 
 
 class GuardedRestCatalog(RestCatalog):
     """A REST catalog that opens files with its own properties, and with those that the server returns beside the table."""
+
+    def _load_file_io(self, properties: Mapping[str, str] = MappingProxyType({}), location: str | None = None) -> FileIO:
+        return _literal(super()._load_file_io(dict(properties), location))
 
     def _response_to_table(self, identifier_tuple: tuple[str, ...], table_response: TableResponse) -> Table:
         place = table_response.metadata_location or ""

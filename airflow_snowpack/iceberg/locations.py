@@ -20,9 +20,10 @@ from __future__ import annotations
 import os
 import posixpath
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from urllib.parse import quote, unquote
 
 SCHEME = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*):(?P<rest>/.*|)", re.DOTALL)
 # Names that differ by the client library and mean one store.
@@ -30,10 +31,10 @@ ONE_STORE = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "abfss": "abfs", "wasb": "ab
 TOP = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*:)?(//[^/]*)?")
 AZURE_HOST = re.compile(r"(?P<container>[^@/]+)@(?P<account>[^./]+)\.(?:blob|dfs)\.(?P<domain>.+)")
 """The host of a container, for the Blob Storage driver (``wasb``) and for the Data Lake driver (``abfs``)."""
-HADOOP = frozenset({"hdfs", "webhdfs", "swebhdfs", "viewfs"})
+HADOOP = frozenset({"hdfs", "webhdfs", "swebhdfs"})
 """Schemes whose authorities are host names, name services, ports, or missing, so that different ones may mean one cluster."""
-MOUNTED = "viewfs"
-"""Its paths are those of a mount table, and lead anywhere."""
+STORES = HADOOP | {"file", "s3", "gs", "abfs", "oss", "cosn", "obs", "oci", "tos", "swift"}
+"""Schemes whose paths are those of the files. Any other may be that of a mount table, such as ``viewfs`` and ``dbfs``."""
 UNIQUE_FILE = re.compile(r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}[^/]*$", re.IGNORECASE)
 LOCATION_PROPERTIES = ("write.data.path", "write.metadata.path", "write.object-storage.path", "write.folder-storage.path")
 """Where a table may keep files outside its own location."""
@@ -85,6 +86,7 @@ class Place:
 
     :param scheme: such as ``s3``; ``file`` also for a path without a scheme, which is local or in Hadoop's default file system.
     :param path: without a slash at the end, and empty for the root; of a local folder, its real path.
+    :param is_mounted: the path may be that of a mount table.
     :param decided: the owner has listed the authority, so it differs from each other one that is listed; ``scheme_decided``
         likewise.
     """
@@ -93,6 +95,7 @@ class Place:
     authority: str
     path: str
     has_scheme: bool = field(default=True, compare=False)
+    is_mounted: bool = field(default=False, compare=False)
     decided: bool = field(default=False, compare=False)
     scheme_decided: bool = field(default=False, compare=False)
 
@@ -112,12 +115,13 @@ def place_of(location: str, equal: Equalities = NOTHING_DECIDED) -> Place:
     """Return the place that a location means; symbolic links of a local one are followed."""
     match = SCHEME.fullmatch(location)
     scheme, authority, path = _split(location)
-    listed = equal.scheme(match["scheme"].lower()) if match else None
-    scheme = ONE_STORE.get(listed, listed) if listed else scheme
+    listed = equal.scheme(match["scheme"].lower() if match else scheme)
+    means = ONE_STORE.get(listed, listed) if listed else scheme
     if scheme == "file":
-        return Place("file", "", os.path.realpath(path or "/").rstrip("/"), has_scheme=match is not None)
+        authority, path = "", os.path.realpath(path or "/").rstrip("/")
     meant = equal.authority(authority)
-    return Place(scheme, meant or authority, path, decided=meant is not None, scheme_decided=listed is not None)
+    decided, authority = meant is not None, authority if meant is None else meant
+    return Place(means, authority, path, match is not None, scheme not in STORES, decided, listed is not None)
 
 
 def _split(location: str) -> tuple[str, str, str]:
@@ -135,6 +139,17 @@ def _split(location: str) -> tuple[str, str, str]:
     return ONE_STORE.get(scheme, scheme), authority, clean.rstrip("/")
 
 
+def storage_path(location: str, properties: Mapping[str, str]) -> tuple[str, str, str]:
+    """Return the scheme, the authority and the path as PyArrow's file systems take them, with every character of the path.
+
+    PyIceberg takes a location for a URL, whose path ends at ``#`` or ``?``, so that it would open another file or folder.
+    """
+    from pyiceberg.io.pyarrow import PyArrowFileIO
+
+    scheme, authority, path = PyArrowFileIO.parse_location(quote(location, safe=":/@"), dict(properties))
+    return scheme, unquote(authority), unquote(path)
+
+
 def is_inside(location: str, folder: str) -> bool:
     """Whether a location is the folder or lies below it."""
     return f"{normalise(location)}/".startswith(f"{normalise(folder).rstrip('/')}/")
@@ -150,11 +165,8 @@ def relation_of_places(first: Place, second: Place) -> Relation | None:
     relation = _relation_of_paths(first.path, second.path)
     if (first.scheme, first.authority) == (second.scheme, second.authority):
         return relation
-    # A mount table gives its paths other names.
-    mounted = {first.scheme, second.scheme} <= HADOOP and MOUNTED in (first.scheme, second.scheme)
-    if (relation is None and not mounted) or not _may_be_one_store(first, second):
-        return None
-    return Relation.UNDECIDED
+    is_mounted = first.is_mounted or second.is_mounted
+    return Relation.UNDECIDED if (relation or is_mounted) and _may_be_one_store(first, second) else None
 
 
 def _relation_of_paths(first: str, second: str) -> Relation | None:
@@ -167,21 +179,22 @@ def _relation_of_paths(first: str, second: str) -> Relation | None:
 
 def _may_be_one_store(first: Place, second: Place) -> bool:
     """Whether two file systems that are spelled differently may be the same one."""
-    schemes = {first.scheme, second.scheme}
-    if schemes <= HADOOP:
-        return not (first.decided and second.decided) or first.authority == second.authority
+    schemes, authorities = {first.scheme, second.scheme}, {first.authority, second.authority}
+    if len(schemes) > 1 and first.scheme_decided and second.scheme_decided:
+        return False
+    if len(authorities) > 1 and first.decided and second.decided:
+        return False
+    if first.is_mounted or second.is_mounted or schemes <= HADOOP:
+        return True
     if "file" in schemes:
         # Without a scheme, a path is in Hadoop's default file system.
         local, other = (first, second) if first.scheme == "file" else (second, first)
         return not local.has_scheme and other.scheme in HADOOP
-    if first.scheme_decided and second.scheme_decided:
-        return False
+    if schemes == {"abfs"}:
+        # The account may be left out, where the container alone is named.
+        return "@" not in min(authorities, key=len) and len({each.partition("@")[0] for each in authorities}) == 1
     # A bucket has several protocols at some providers. Two buckets of one protocol are two.
-    return (
-        len(schemes) > 1
-        and not schemes & HADOOP
-        and (first.authority == second.authority or not (first.authority and second.authority))
-    )
+    return len(schemes) > 1 and not schemes & HADOOP and (len(authorities) == 1 or "" in authorities)
 
 
 class Spelling:

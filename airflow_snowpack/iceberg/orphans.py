@@ -19,7 +19,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from airflow_snowpack.iceberg.errors import LocationOutsideTable
-from airflow_snowpack.iceberg.locations import is_inside, normalise
+from airflow_snowpack.iceberg.locations import is_inside, normalise, storage_path
 from airflow_snowpack.iceberg.metadata_reader import MetadataReader
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ def stat_files(table: Table, paths: Sequence[str]) -> list[StoredFile | None]:
     from pyarrow import ArrowInvalid
     from pyarrow.fs import FileType
 
-    scheme, authority, _ = _parsed(table, table.location())
+    scheme, authority, _ = storage_path(table.location(), table.io.properties)
     storage = _file_io(table).fs_by_scheme(scheme, authority)
 
     def stat(path: str) -> StoredFile | None:
@@ -120,7 +120,7 @@ def _files_below(table: Table, root: str) -> Iterator[StoredFile]:
     """The files that Iceberg would look at: none that is hidden, or in a hidden folder, by a leading ``_`` or ``.``."""
     from pyarrow.fs import FileSelector, FileType
 
-    scheme, authority, path = _parsed(table, root)
+    scheme, authority, path = storage_path(root, table.io.properties)
     # PyArrow's paths have no scheme, and those of HDFS no authority either.
     prefix = root[: len(root) - len(path)] if root.endswith(path) else ""
     shown = {f"{field.name}=" for spec in table.specs().values() for field in spec.fields if field.name.startswith(("_", "."))}
@@ -136,12 +136,6 @@ def _stored(path: str, info: FileInfo) -> StoredFile:
     # A storage without modification times has none, or the epoch.
     moment = datetime.fromtimestamp(info.mtime_ns / 1e9, tz=UTC) if info.mtime_ns else None
     return StoredFile(path, info.size, moment)
-
-
-def _parsed(table: Table, location: str) -> tuple[str, str, str]:
-    from pyiceberg.io.pyarrow import PyArrowFileIO
-
-    return PyArrowFileIO.parse_location(location, table.io.properties)
 
 
 def _file_io(table: Table) -> PyArrowFileIO:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.iceberg.catalog import connection_errors, unreadable_errors
 from airflow_snowpack.iceberg.errors import CatalogUnreachable
-from airflow_snowpack.iceberg.locations import SCHEME, normalise
+from airflow_snowpack.iceberg.locations import SCHEME, normalise, storage_path
 from airflow_snowpack.interim.collection.model import TableToDrop
 from airflow_snowpack.interim.errors import DropFailed
 from airflow_snowpack.interim.names import is_ours
@@ -90,13 +90,14 @@ class Folder:
 
         :raises OSError, ValueError: the file cannot be read.
         """
-        from pyiceberg.io.pyarrow import PyArrowFileIO
         from pyiceberg.serializers import FromInputFile
+
+        from airflow_snowpack.iceberg.guarded_catalogs import LiteralFileIO
 
         names = sorted(info.base_name for info in self._listed("/metadata") if METADATA_FILE.search(info.base_name))
         if not names:
             return None
-        file = PyArrowFileIO(dict(self.properties)).new_input(f"{self.location}/metadata/{names[-1]}")
+        file = LiteralFileIO(dict(self.properties)).new_input(f"{self.location}/metadata/{names[-1]}")
         return FromInputFile.table_metadata(file).properties
 
     def _listed(self, below: str = "", *, recursive: bool = False) -> Any:
@@ -108,7 +109,7 @@ class Folder:
     def _opened(self) -> tuple[Any, str]:
         from pyiceberg.io.pyarrow import PyArrowFileIO
 
-        scheme, authority, path = PyArrowFileIO.parse_location(self.location, dict(self.properties))
+        scheme, authority, path = storage_path(self.location, self.properties)
         return PyArrowFileIO(dict(self.properties)).fs_by_scheme(scheme, authority), path
 
 

@@ -1,18 +1,23 @@
-"""The properties of a table decide neither which code opens its files nor where the catalog's credentials are sent."""
+"""The properties of a table decide neither which code opens its files nor where the catalog's credentials are sent.
+
+And a file is opened by every character of its path.
+"""
 
 from __future__ import annotations
 
 import sys
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField
 from rest_catalog import rest_catalog
 
-from airflow_snowpack.iceberg import CatalogConfig, TableName, load_table
+from airflow_snowpack.iceberg import CatalogConfig, MetadataReader, TableName, list_storage, load_table, stat_files
 from airflow_snowpack.iceberg.broker import Broker
+from airflow_snowpack.iceberg.guarded_catalogs import LiteralFileIO
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -68,3 +73,22 @@ def test_a_table_of_a_rest_catalog_is_opened_with_what_the_server_returns_beside
     assert opened_with(table) == {}
     assert table.io.properties["s3.access-key-id"] == "vended"
     assert table.config == server.config
+
+
+@pytest.mark.parametrize("folder", ["t#1", "t?a=b", "t;1", "t%20x", "t\nx", "t é"])
+def test_a_table_is_read_in_a_folder_that_is_no_path_of_a_url(
+    folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    catalog = CatalogConfig.embedded(tmp_path).load()
+    catalog.create_namespace("db")
+    rows = pa.table({"id": [1, 2]})
+    with monkeypatch.context() as patch:  # PyIceberg would write it elsewhere; Iceberg's Java library does not
+        patch.setattr("pyiceberg.catalog.sql.load_file_io", lambda properties, location: LiteralFileIO(properties))
+        catalog.create_table("db.t", rows.schema, location=f"file://{tmp_path}/{folder}").append(rows)
+
+    table = load_table(catalog, NAME)
+
+    assert table.scan().to_arrow()["id"].to_pylist() == [1, 2]
+    assert (tmp_path / folder / "data").is_dir()
+    assert [file for file in stat_files(table, [table.metadata_location]) if file] != []
+    assert list_storage(MetadataReader(table), older_than=datetime.now(UTC) + timedelta(days=1)).files == 5

@@ -61,6 +61,21 @@ def test_a_folder_is_a_tables_own_by_its_last_part_alone() -> None:
         assert not Folder(location).is_own_of(name)
 
 
+@pytest.mark.parametrize("character", ["#", "?", "\n"])
+def test_only_the_folder_itself_is_deleted_where_a_character_ends_the_path_of_a_url(character: str, tmp_path: Path) -> None:
+    """PyIceberg takes ``/lake#2/x`` for ``/lake``."""
+    name = "flights_clean_5f0c3a9e4b7d4c21a8f6"
+    other, own = tmp_path / "lake" / "live.parquet", tmp_path / f"lake{character}2" / name
+    for folder in (other.parent, own):
+        folder.mkdir(parents=True)
+    other.write_bytes(b"live")
+
+    assert Folder(f"file://{own}").delete()
+
+    assert other.exists()
+    assert not own.exists()
+
+
 @pytest.mark.parametrize("name", ["", "a b", "1st", "a.b", "x" * 101, "é"])
 def test_a_name_that_no_table_could_have_is_refused(name: str) -> None:
     with pytest.raises(InvalidInterimTable, match="name = "):
