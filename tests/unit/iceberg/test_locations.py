@@ -75,6 +75,11 @@ UNDECIDED = [
     ("/db/t", "hdfs://name/db/t"),
     ("s3://lake/db/t", "gs://lake/db/t"),
     ("oss://lake/db", "s3a://lake/db/t"),
+    ("abfs://lake/db/t", "abfss://lake@acme.dfs.core.windows.net/db"),
+    ("viewfs://cluster/tables/t", "s3://lake/db/t"),
+    ("viewfs://cluster/tables/t", "file:///db/t"),
+    ("dbfs:/mnt/tables/t", "abfss://lake@acme.dfs.core.windows.net/db/t"),
+    ("alluxio://host:19998/tables/t", "s3://lake/db/t"),
 ]
 
 
@@ -84,7 +89,14 @@ def test_what_only_the_cluster_could_decide_is_undecided(first: str, second: str
     assert relation_of(second, first) is Relation.UNDECIDED
 
 
-@pytest.mark.parametrize(("first", "second"), [("hdfs://a/db/t", "hdfs://b/db/u"), ("hdfs:///db/t", "s3://lake/db/t")])
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("hdfs://a/db/t", "hdfs://b/db/u"),
+        ("hdfs:///db/t", "s3://lake/db/t"),
+        ("abfs://lake@acme.dfs.core.windows.net/db/t", "abfs://lake@other.dfs.core.windows.net/db/t"),
+    ],
+)
 def test_places_that_differ_in_any_case_are_decided(first: str, second: str) -> None:
     assert relation_of(first, second) is None
 
@@ -99,6 +111,11 @@ def test_the_owner_decides_which_authorities_and_schemes_are_equal() -> None:
     assert relation(*named, authorities={"nn1:8020": "one", "nn2": "two"}) is None
     assert relation(*named, authorities={"nn1:8020": "one"}) is Relation.UNDECIDED
     assert relation("oss://lake/db/t", "s3a://lake/db", schemes={"oss,s3a": "s3"}) is Relation.INSIDE
+    assert relation("hdfs://nn1:8020/db/t", "hdfs:///db/t", authorities={"nn1:8020,": "cluster"}) is Relation.SAME
+    assert relation("/db/t", "hdfs://nn1/db/t", schemes={"file": "local", "hdfs": "cluster"}) is None
+    mounted = ("viewfs://cluster/tables/t", "hdfs://nn1/db/t")
+    assert relation(*mounted, schemes={"viewfs": "mounts"}) is Relation.UNDECIDED
+    assert relation(*mounted, schemes={"viewfs": "mounts", "hdfs": "hdfs"}) is None
 
 
 def test_a_symbolic_link_leads_to_the_place_behind_it(tmp_path: Path) -> None:
