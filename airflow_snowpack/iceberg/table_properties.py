@@ -1,8 +1,8 @@
 """Reads Iceberg's own table properties, by which a table's owner sets retention, file sizes and the like.
 
-    >>> value_of({"history.expire.min-snapshots-to-keep": "50"}, MIN_SNAPSHOTS, 3)
+    >>> value_of({"history.expire.min-snapshots-to-keep": "50"}, MIN_SNAPSHOTS)
     50
-    >>> value_of({"history.expire.min-snapshots-to-keep": "many"}, MIN_SNAPSHOTS, 3)
+    >>> value_of({"history.expire.min-snapshots-to-keep": "many"}, MIN_SNAPSHOTS)
     3
     >>> problem_of({"history.expire.min-snapshots-to-keep": "many"}, MIN_SNAPSHOTS)
     'it must be a whole number from 1 to 2147483647'
@@ -14,10 +14,12 @@ holds; except that a table whose retention cannot be read keeps all of its snaps
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from pyiceberg.table import Table
 
@@ -34,6 +36,18 @@ SORT_ORDER = "sort-order"
 INT, LONG = 2**31 - 1, 2**63 - 1
 LARGEST_TARGET = 2**62
 """Iceberg derives the largest good size from the target, 180 % of it, and that must be below :data:`LONG`."""
+LONGEST_AGE = timedelta(days=36_500)
+"""No snapshot is older, so it is as good as any longer age."""
+DEFAULTS: Mapping[str, Any] = {
+    MAX_SNAPSHOT_AGE: timedelta(days=5) // timedelta(milliseconds=1),
+    MIN_SNAPSHOTS: 3,
+    FILE_TARGET: 512 * 1024**2,
+    DELETE_TARGET: 64 * 1024**2,
+    MANIFEST_TARGET: 8 * 1024**2,
+    MERGED_FROM: 100,
+    DELETE_GRANULARITY: "file",
+}
+"""What holds without the property: Iceberg's defaults for Spark, except that we keep three snapshots, and Iceberg one."""
 NUMBER = re.compile(r"[+-]?[0-9]{1,19}")
 
 
@@ -75,15 +89,17 @@ READERS: Mapping[str, Callable[[str], Any]] = {
 }
 
 
-def value_of(properties: Mapping[str, str], name: str, default: Any) -> Any:
-    """Return the value of a property; the default if the table does not set it, or if it cannot be used."""
-    text = properties.get(name)
-    if text is None:
-        return default
+def value_of(properties: Mapping[str, str], name: str) -> Any:
+    """Return the value of a property; its default, if it has one, if the table does not set it or it cannot be used."""
     try:
-        return READERS[name](str(text))
-    except ValueError:
-        return default
+        return READERS[name](str(properties[name]))
+    except (KeyError, ValueError):
+        return DEFAULTS.get(name)
+
+
+def age_of(milliseconds: int) -> timedelta:
+    """Return an age that a property or a branch sets."""
+    return timedelta(milliseconds=min(milliseconds, LONGEST_AGE // timedelta(milliseconds=1)))
 
 
 def problem_of(properties: Mapping[str, str], name: str) -> str | None:

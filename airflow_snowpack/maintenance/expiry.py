@@ -11,7 +11,7 @@ no branch or tag leads to is kept while it is young. A branch or tag other than 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from airflow_snowpack.iceberg.table_properties import MAX_REF_AGE, value_of
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
     from airflow_snowpack.iceberg import LiveDelete, LiveFile, MetadataReader
 
-DEFAULT_MAX_AGE = timedelta(days=5)
-DEFAULT_RETAIN_LAST = 3
 MAIN = "main"
 LONG_AGO = datetime(1970, 1, 2, tzinfo=UTC)
 KEEP_ALL = 2**31 - 1
@@ -99,7 +97,7 @@ def _stays(name: str, ref: SnapshotRef, by_id: Mapping[int, Snapshot], propertie
         return True
     snapshot = by_id.get(ref.snapshot_id)
     # With a property that cannot be used, the branch or tag stays. Iceberg itself refuses to expire snapshots then.
-    limit = ref.max_ref_age_ms if ref.max_ref_age_ms is not None else value_of(properties, MAX_REF_AGE, None)
+    limit = ref.max_ref_age_ms if ref.max_ref_age_ms is not None else value_of(properties, MAX_REF_AGE)
     return snapshot is not None and (limit is None or now_ms - snapshot.timestamp_ms <= limit)
 
 

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_snowpack.durations import parse_duration
 from airflow_snowpack.humanize import duration as in_words
+from airflow_snowpack.iceberg.table_properties import LONGEST_AGE
 from airflow_snowpack.literal import check_literal
 
 if TYPE_CHECKING:
@@ -37,7 +38,6 @@ MAX_TEXT = 8192
 MAX_PREDICATE = 65_536
 """A plan writes a predicate with the values of up to 200 partitions."""
 MAX_PATHS = 1_000
-MAX_AGE = timedelta(days=36_500)
 DURATION_SCHEMA = {
     "type": "string",
     "pattern": r"^([ 0-9wdhmsWDHMS]*[0-9] ?[wdhmsWDHMS] *|P(?=.)([0-9]+W)?([0-9]+D)?(T([0-9]+H)?([0-9]+M)?([0-9.]+S)?)?)$",
@@ -116,7 +116,7 @@ def ratio(value: object) -> float:
     return number
 
 
-def duration(*, at_least: timedelta, at_most: timedelta = MAX_AGE) -> Reader:
+def duration(*, at_least: timedelta, at_most: timedelta = LONGEST_AGE) -> Reader:
     """A duration with a floor, and a century as its ceiling: it is counted back from now, and the calendar has a beginning."""
 
     @described(DURATION_SCHEMA)

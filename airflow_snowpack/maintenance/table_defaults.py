@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from datetime import timedelta
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +21,6 @@ from airflow_snowpack.iceberg import table_properties as iceberg
 from airflow_snowpack.maintenance.action import Action
 from airflow_snowpack.maintenance.errors import InvalidOption
 from airflow_snowpack.maintenance.options import parse_options
-from airflow_snowpack.maintenance.readers import MAX_AGE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,13 +30,8 @@ if TYPE_CHECKING:
 DATA, DELETES = Action.REWRITE_DATA_FILES.value, Action.REWRITE_POSITION_DELETE_FILES.value
 MANIFESTS = Action.REWRITE_MANIFESTS.value
 EXPIRY, ORPHANS = Action.EXPIRE_SNAPSHOTS.value, Action.REMOVE_ORPHAN_FILES.value
-OF_TABLE_ALONE = {f"{MANIFESTS}.target_size_bytes": 8 * 1024**2, f"{EXPIRY}.max_ref_age": None}
+OF_TABLE_ALONE = {f"{MANIFESTS}.target_size_bytes": iceberg.DEFAULTS[iceberg.MANIFEST_TARGET], f"{EXPIRY}.max_ref_age": None}
 """Values that are no options, because Iceberg takes them from the table, with Iceberg's defaults. ``None``: for ever."""
-
-
-def _age(milliseconds: int) -> timedelta:
-    """Return an age; one that no snapshot can have is as good as any longer one."""
-    return min(timedelta(milliseconds=min(milliseconds, 10**14)), MAX_AGE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,29 +40,22 @@ class TableProperty:
 
     :param path: of the policy's value that it sets; empty when it sets none.
     :param convert: turns the property's value into that one.
-    :param instead: what the path is set to when the property cannot be used; ``None``: nothing, so that the value below it holds.
     :param unusable: the actions that cannot run while it cannot be used.
     :param unreadable: those that cannot run while Java does not read it as a number, because Iceberg reads it for each commit.
     """
 
     path: str = ""
     convert: Callable[[Any], Any] = int
-    instead: Any = None
     unusable: tuple[str, ...] = ()
     unreadable: tuple[str, ...] = ()
 
 
 PROPERTIES: Mapping[str, TableProperty] = {
-    iceberg.MAX_SNAPSHOT_AGE: TableProperty(f"{EXPIRY}.options.max_age", _age, unusable=(EXPIRY,)),
+    iceberg.MAX_SNAPSHOT_AGE: TableProperty(f"{EXPIRY}.options.max_age", iceberg.age_of, unusable=(EXPIRY,)),
     iceberg.MIN_SNAPSHOTS: TableProperty(f"{EXPIRY}.options.retain_last", unusable=(EXPIRY,)),
-    iceberg.MAX_REF_AGE: TableProperty(f"{EXPIRY}.max_ref_age", _age, unusable=(EXPIRY,)),
+    iceberg.MAX_REF_AGE: TableProperty(f"{EXPIRY}.max_ref_age", iceberg.age_of, unusable=(EXPIRY,)),
     iceberg.FILE_TARGET: TableProperty(f"{DATA}.options.target_file_size_bytes", unreadable=(DATA,)),
-    iceberg.DELETE_TARGET: TableProperty(
-        # Without the option, Iceberg takes the property itself.
-        f"{DELETES}.options.target_file_size_bytes",
-        instead=64 * 1024**2,
-        unreadable=(DELETES,),
-    ),
+    iceberg.DELETE_TARGET: TableProperty(f"{DELETES}.options.target_file_size_bytes", unreadable=(DELETES,)),
     iceberg.MANIFEST_TARGET: TableProperty(
         f"{MANIFESTS}.target_size_bytes", unusable=(MANIFESTS,), unreadable=(DATA, DELETES, MANIFESTS)
     ),
@@ -145,27 +131,27 @@ def _defaults_of(given: Collection[tuple[str, str]]) -> TableDefaults:
     problems: list[PropertyProblem] = []
     forbidden: dict[str, str] = {}
     by: dict[str, str] = {}
-    for name in PROPERTIES.keys() & properties.keys():
-        prop, problem = PROPERTIES[name], iceberg.problem_of(properties, name)
-        if problem is None:
-            if prop.path:
-                values[prop.path] = prop.convert(iceberg.value_of(properties, name, None)), name
+    for name, prop in PROPERTIES.items():
+        if name not in properties:
             continue
-        reason = f"the table property {name} = {properties[name][:80]!r} cannot be used: {problem}"
-        stopped = {*prop.unusable, *(() if iceberg.is_number(properties[name], _most(name)) else prop.unreadable)}
-        problems.append(PropertyProblem(name, properties[name], reason, tuple(sorted(stopped))))
-        forbidden |= dict.fromkeys(stopped, reason)
-        by |= dict.fromkeys(stopped, name)
-        if prop.instead is not None and not stopped:
-            values[prop.path] = prop.instead, ""
-    if properties.get(iceberg.GC_ENABLED, "true").lower() == "false":
+        problem, stopped = iceberg.problem_of(properties, name), set[str]()
+        if problem is not None:
+            reason = f"the table property {name} = {properties[name][:80]!r} cannot be used: {problem}"
+            stopped = {*prop.unusable, *(() if iceberg.is_number(properties[name], _most(name)) else prop.unreadable)}
+            problems.append(PropertyProblem(name, properties[name], reason, tuple(sorted(stopped))))
+            forbidden |= dict.fromkeys(stopped, reason)
+            by |= dict.fromkeys(stopped, name)
+        if prop.path and not stopped:
+            # The default, too: without the option, Iceberg itself would take a size that cannot be used.
+            values[prop.path] = prop.convert(iceberg.value_of(properties, name)), name if problem is None else ""
+    if iceberg.value_of(properties, iceberg.GC_ENABLED) == "false":
         reason = f"the table's property {iceberg.GC_ENABLED} is false, so Iceberg deletes no files of it"
         forbidden |= dict.fromkeys((EXPIRY, ORPHANS), reason)
         by |= dict.fromkeys((EXPIRY, ORPHANS), iceberg.GC_ENABLED)
-    is_range = iceberg.value_of(properties, iceberg.DISTRIBUTION_MODE, "none") == "range"
+    is_range = iceberg.value_of(properties, iceberg.DISTRIBUTION_MODE) == "range"
     if is_range and properties.get(iceberg.SORT_ORDER):
         values[f"{DATA}.options.strategy"] = "sort", iceberg.DISTRIBUTION_MODE
-    return TableDefaults(values, tuple(sorted(problems, key=lambda each: each.name)), forbidden, by)
+    return TableDefaults(values, tuple(problems), forbidden, by)
 
 
 def _most(name: str) -> int:

@@ -5,19 +5,15 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from airflow_snowpack.iceberg import table_properties
+from airflow_snowpack.iceberg.table_properties import DEFAULTS, DELETE_TARGET, FILE_TARGET, MANIFEST_TARGET, value_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from airflow_snowpack.iceberg.health.file_counts import FileCounts
 
-TARGET_FILE_SIZE = 512 * 1024 * 1024
 MIN_SIZE_SHARE = 0.75
 MAX_SIZE_SHARE = 1.8
-MANIFEST_TARGET = 8 * 1024**2
-DELETE_TARGET = 64 * 1024**2
-"""Iceberg's defaults."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +29,7 @@ class HealthBounds:
     :param delete_ratio_threshold: a data file with this share of its rows deleted has many deletes.
     """
 
-    target_file_size_bytes: int = TARGET_FILE_SIZE
+    target_file_size_bytes: int = DEFAULTS[FILE_TARGET]
     min_file_size_bytes: int = 0
     max_file_size_bytes: int = 0
     delete_file_threshold: int = 2
@@ -47,8 +43,7 @@ class HealthBounds:
     @classmethod
     def of_table(cls, properties: Mapping[str, str]) -> HealthBounds:
         """Return the bounds of a table without a policy: those of its target size."""
-        target = table_properties.value_of(properties, table_properties.FILE_TARGET, TARGET_FILE_SIZE)
-        return cls(target_file_size_bytes=target)
+        return cls(target_file_size_bytes=value_of(properties, FILE_TARGET))
 
     def removable(self, counts: FileCounts, partitions: int = 1) -> int:
         """Return how many small files would be gone if those of each partition were merged.
@@ -74,11 +69,11 @@ def good_sizes(target: int, low: int = 0, high: int = 0) -> tuple[int, int]:
 
 def manifest_target(properties: Mapping[str, str]) -> int:
     """Return the size of a good manifest by the table's property."""
-    size: int = table_properties.value_of(properties, table_properties.MANIFEST_TARGET, MANIFEST_TARGET)
+    size: int = value_of(properties, MANIFEST_TARGET)
     return size
 
 
 def delete_target(properties: Mapping[str, str]) -> int:
     """Return the size of a good delete file by the table's property."""
-    size: int = table_properties.value_of(properties, table_properties.DELETE_TARGET, DELETE_TARGET)
+    size: int = value_of(properties, DELETE_TARGET)
     return size

@@ -11,12 +11,18 @@ needed to lose all points of a part.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from airflow_snowpack.humanize import duration, number, plural, size
 from airflow_snowpack.iceberg.health.bounds import manifest_target
-from airflow_snowpack.iceberg.table_properties import MAX_SNAPSHOT_AGE, MIN_SNAPSHOTS, keeps_all_snapshots, value_of
+from airflow_snowpack.iceberg.table_properties import (
+    DEFAULTS,
+    MAX_SNAPSHOT_AGE,
+    MIN_SNAPSHOTS,
+    age_of,
+    keeps_all_snapshots,
+    value_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,7 +37,6 @@ MANY = 100
 MANY_SNAPSHOTS = 5_000
 MANY_EQUALITY_DELETES = 10
 MANY_DELETED_ROWS = 0.3
-SNAPSHOT_AGE, LONGEST_AGE = timedelta(days=5), timedelta(days=36_500)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,19 +125,20 @@ def _manifests(health: TableHealth) -> ScorePart:
 
 
 def _snapshots(health: TableHealth, now: datetime) -> ScorePart:
-    """Judge snapshots by the table's own retention, if it has one: those that its owner asks to keep cost no points."""
+    """Judge snapshots by the retention of main or of the table, if it has one: those that its owner keeps cost no points."""
     count, properties = len(health.snapshots), health.properties
     if keeps_all_snapshots(properties):
         return _part("snapshots", SNAPSHOTS, 0.0, f"{plural(count, 'snapshot')}, and none may expire by the table's properties")
-    default = SNAPSHOT_AGE // timedelta(milliseconds=1)
-    age = min(value_of(properties, MAX_SNAPSHOT_AGE, default), LONGEST_AGE // timedelta(milliseconds=1))
-    keeps, cutoff = value_of(properties, MIN_SNAPSHOTS, 0), now.timestamp() * 1000 - age
+    own = {name: value_of(properties, name) for name in (MAX_SNAPSHOT_AGE, MIN_SNAPSHOTS) if name in properties}
+    for main in (ref for ref in health.refs if ref.name == "main"):
+        settings = {MAX_SNAPSHOT_AGE: main.max_snapshot_age_ms, MIN_SNAPSHOTS: main.min_snapshots_to_keep}
+        own |= {name: value for name, value in settings.items() if value is not None}
+    age, keeps = age_of(own.get(MAX_SNAPSHOT_AGE, DEFAULTS[MAX_SNAPSHOT_AGE])), own.get(MIN_SNAPSHOTS, 0)
     needed = {ref.snapshot_id for ref in health.refs} | set(health.snapshots.ids[-keeps:] if keeps else ())
-    ages = zip(health.snapshots.ids, health.snapshots.committed_ms, strict=True)
+    ages, cutoff = zip(health.snapshots.ids, health.snapshots.committed_ms, strict=True), (now - age).timestamp() * 1000
     old = sum(committed < cutoff and snapshot not in needed for snapshot, committed in ages)
-    many = old if {MAX_SNAPSHOT_AGE, MIN_SNAPSHOTS} & properties.keys() else count
-    lost = max(old / MANY, many / MANY_SNAPSHOTS if count > MANY else 0.0)
-    limit = duration(timedelta(milliseconds=age)) if age != default else f"{SNAPSHOT_AGE.days} days"
+    lost = max(old / MANY, count / MANY_SNAPSHOTS if count > MANY and not own else 0.0)
+    limit = duration(age) if age.seconds else plural(age.days, "day")
     kept = f"{number(keeps)} newest kept, " if keeps else ""
     evidence = f"{plural(count, 'snapshot')}, {kept}{number(old)} of them older than {limit} and named by no branch or tag"
     return _part("snapshots", SNAPSHOTS, lost, evidence)

@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING, ClassVar
 
 from airflow_snowpack.humanize import plural
 from airflow_snowpack.iceberg import DeleteKind, Equalities, LiveDelete, LiveFile, MetadataReader
+from airflow_snowpack.iceberg.table_properties import DEFAULTS, MAX_SNAPSHOT_AGE, MIN_SNAPSHOTS, age_of
 from airflow_snowpack.jobs.model import ActionOutcome
 from airflow_snowpack.maintenance.action import Action
 from airflow_snowpack.maintenance.action_run import ActionRun, Effect, Planning
 from airflow_snowpack.maintenance.expiry import (
-    DEFAULT_MAX_AGE,
-    DEFAULT_RETAIN_LAST,
     KEEP_ALL,
     LONG_AGO,
     only_of_expired,
@@ -64,8 +63,8 @@ class ExpireSnapshots(ActionOptions):
 
     action: ClassVar[str] = Action.EXPIRE_SNAPSHOTS
 
-    max_age: timedelta = option(DEFAULT_MAX_AGE, duration(at_least=timedelta(0)))
-    retain_last: int = option(DEFAULT_RETAIN_LAST, whole_number(at_least=1, at_most=2**31 - 1))
+    max_age: timedelta = option(age_of(DEFAULTS[MAX_SNAPSHOT_AGE]), duration(at_least=timedelta(0)))
+    retain_last: int = option(DEFAULTS[MIN_SNAPSHOTS], whole_number(at_least=1, at_most=2**31 - 1))
     stream_results: bool = option(True, flag)
     max_concurrent_deletes: int | None = option(None, whole_number(at_least=1, at_most=1000))
     snapshot_ids: tuple[int, ...] = option((), ids)
@@ -78,7 +77,8 @@ class ExpireSnapshots(ActionOptions):
 
     def check(self) -> None:
         check_removal_options(self)
-        if self.snapshot_ids and (self.max_age, self.retain_last) != (DEFAULT_MAX_AGE, DEFAULT_RETAIN_LAST):
+        by_age = ExpireSnapshots()
+        if self.snapshot_ids and (self.max_age, self.retain_last) != (by_age.max_age, by_age.retain_last):
             raise refused(self, "snapshot_ids", "expires exactly these snapshots: leave max_age and retain_last out")
 
     def call(self, table: TableName, job_id: str, snapshot_ids: Sequence[int]) -> Call:

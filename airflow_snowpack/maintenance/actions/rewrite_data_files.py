@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from airflow_snowpack.humanize import plural
 from airflow_snowpack.iceberg.health.bounds import good_sizes
+from airflow_snowpack.iceberg.table_properties import DEFAULTS, FILE_TARGET
 from airflow_snowpack.maintenance.action import Action
 from airflow_snowpack.maintenance.action_run import Effect, Planning
 from airflow_snowpack.maintenance.file_groups import NO_LIMIT, FileGroup, SizeBounds, by_partition
@@ -98,7 +99,7 @@ class RewriteDataFiles(Rewrite):
     sort_order: str | None = option(None, sort_order)
     zorder_columns: tuple[str, ...] = option((), columns)
     where: str | None = option(None, predicate)
-    target_file_size_bytes: int = option(536_870_912, whole_number(at_least=1), "target-file-size-bytes")
+    target_file_size_bytes: int = option(DEFAULTS[FILE_TARGET], whole_number(at_least=1), "target-file-size-bytes")
     min_file_size_bytes: int = option(0, whole_number(at_least=0), "min-file-size-bytes")
     max_file_size_bytes: int = option(0, whole_number(at_least=0), "max-file-size-bytes")
     max_file_group_size_bytes: int = option(107_374_182_400, whole_number(at_least=1), "max-file-group-size-bytes")

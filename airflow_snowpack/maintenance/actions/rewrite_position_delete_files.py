@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 from airflow_snowpack.humanize import plural
 from airflow_snowpack.iceberg import DeleteKind, TableFiles
 from airflow_snowpack.iceberg.health.bounds import delete_target, good_sizes
+from airflow_snowpack.iceberg.table_properties import DELETE_GRANULARITY, value_of
 from airflow_snowpack.maintenance.action import Action
 from airflow_snowpack.maintenance.action_run import Effect, Planning
 from airflow_snowpack.maintenance.file_groups import GROUP_BYTES, NO_LIMIT, FileGroup, SizeBounds, by_partition
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from airflow_snowpack.iceberg import LiveDelete, MetadataReader
     from airflow_snowpack.iceberg.names import TableName
 
-DELETE_GRANULARITY_PROPERTY = "write.delete.granularity"
 WITH_VECTORS = 3
 """The format version from which on rows are deleted by deletion vectors."""
 SHAPE = Shape(
@@ -122,7 +122,7 @@ def _delete_outputs(group: FileGroup[LiveDelete], files: TableFiles, table: Tabl
     if None in about:
         return group.outputs
     live = len(about & {file.path for file in files.data})
-    return min(live, group.outputs) if table.properties.get(DELETE_GRANULARITY_PROPERTY) == "partition" else live
+    return min(live, group.outputs) if value_of(table.properties, DELETE_GRANULARITY) == "partition" else live
 
 
 def delete_file_groups(

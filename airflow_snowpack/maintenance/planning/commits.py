@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from airflow_snowpack.iceberg.health import FileCounts, PartitionHealth, TableHealth
     from airflow_snowpack.maintenance.planning.finding import Case, Finding
 
-DEFAULT_MERGED_FROM = 100
-"""Iceberg's default: a commit merges the manifests if it finds so many, with its own."""
 KINDS = {Action.REWRITE_DATA_FILES: "data", Action.REWRITE_POSITION_DELETE_FILES: "delete"}
 """What the manifests that a rewrite changes have."""
 
@@ -127,5 +125,5 @@ def _merged_from(properties: Mapping[str, str]) -> int:
     # Like Iceberg: anything but "true" is "false".
     if properties.get(MANIFEST_MERGE, "true").lower() != "true":
         return sys.maxsize
-    count: int = value_of(properties, MERGED_FROM, DEFAULT_MERGED_FROM)
+    count: int = value_of(properties, MERGED_FROM)
     return count

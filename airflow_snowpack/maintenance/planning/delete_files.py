@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from airflow_snowpack.humanize import number, plural
+from airflow_snowpack.iceberg.health.bounds import delete_target
+from airflow_snowpack.iceberg.table_properties import DELETE_GRANULARITY, value_of
 from airflow_snowpack.maintenance.action import Action
 from airflow_snowpack.maintenance.actions.rewrite_position_delete_files import (
-    DELETE_GRANULARITY_PROPERTY,
     WITH_VECTORS,
     RewritePositionDeleteFiles,
 )
@@ -19,7 +20,7 @@ from airflow_snowpack.maintenance.planning.where import NotSelectable, where_of
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from airflow_snowpack.iceberg.health import PartitionHealth, TableHealth
+    from airflow_snowpack.iceberg.health import PartitionHealth
     from airflow_snowpack.maintenance.planning.finding import Case
 
 
@@ -33,10 +34,12 @@ def find_delete_files(case: Case) -> Finding:
     every = health.format_version >= WITH_VECTORS or options.rewrite_all
     least = 1 if every else options.min_input_files
     enough = [each for each in _left_by_data_files(case) if each.position_delete_files >= least]
-    sick = [each for each in enough if every or each.position_delete_files > _outputs(each, health)]
+    sick = [each for each in enough if every or each.position_delete_files > _outputs(each, case)]
     metrics["sick_partitions"] = len(sick)
     if not sick:
-        why = "each of another data file" if enough else "and no partition has enough of them to combine"
+        why = "and a rewrite would leave as many" if enough else "and no partition has enough of them to combine"
+        if enough and all(each.own_deletes_files >= each.position_delete_files for each in enough):
+            why = "each of another data file"
         return Finding(f"{_files(health.position_delete_files)}, {why}", metrics)
     return _found(case, sick, metrics)
 
@@ -63,11 +66,10 @@ def _found(case: Case, sick: Sequence[PartitionHealth], metrics: Mapping[str, in
             where = f"({where}) AND ({generated})" if where else generated
         except NotSelectable as problem:
             evidence += f"; {problem}, so the whole table is selected"
-    taken = sum(each.delete_bytes * each.position_delete_files // max(each.delete_files, 1) for each in sick)
     return Finding(
         evidence,
         metrics,
-        Estimate(files, sum(_outputs(each, health) for each in sick), taken),
+        Estimate(files, sum(_outputs(each, case) for each in sick), sum(map(_bytes, sick))),
         files >= threshold,
         options={"where": where} if where else {},
         partitions=partitions,
@@ -75,10 +77,18 @@ def _found(case: Case, sick: Sequence[PartitionHealth], metrics: Mapping[str, in
     )
 
 
-def _outputs(partition: PartitionHealth, health: TableHealth) -> int:
+def _outputs(partition: PartitionHealth, case: Case) -> int:
     """Return how many delete files a rewrite leaves: by default, Spark writes one for each data file."""
-    by_partition = health.properties.get(DELETE_GRANULARITY_PROPERTY) == "partition"
-    return 1 if by_partition else max(partition.own_deletes_files, 1)
+    options, properties = case.own.options, case.health.properties
+    assert isinstance(options, RewritePositionDeleteFiles)
+    by_size = -(-_bytes(partition) // (options.target_file_size_bytes or delete_target(properties)))
+    by_partition = value_of(properties, DELETE_GRANULARITY) == "partition"
+    return max(by_size, 1 if by_partition else partition.own_deletes_files, 1)
+
+
+def _bytes(partition: PartitionHealth) -> int:
+    """Return the size of its position-delete files."""
+    return partition.delete_bytes * partition.position_delete_files // max(partition.delete_files, 1)
 
 
 def _files(count: int) -> str:

@@ -4,22 +4,20 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import defaultdict
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from airflow_snowpack.iceberg.health.bounds import manifest_target
 from airflow_snowpack.iceberg.metadata_reader import DeleteKind, LiveDelete, LiveFile
+from airflow_snowpack.iceberg.table_properties import DELETE_GRANULARITY, age_of, value_of
 from airflow_snowpack.maintenance.action import Action
 from airflow_snowpack.maintenance.actions.expire_snapshots import ExpireSnapshots
 from airflow_snowpack.maintenance.actions.rewrite_data_files import RewriteDataFiles, data_file_groups
 from airflow_snowpack.maintenance.actions.rewrite_position_delete_files import (
-    DELETE_GRANULARITY_PROPERTY,
     RewritePositionDeleteFiles,
     delete_file_groups,
 )
 from airflow_snowpack.maintenance.expiry import MAIN
 from airflow_snowpack.maintenance.planning.model import Estimate
-from airflow_snowpack.maintenance.readers import MAX_AGE
 from airflow_snowpack.maintenance.replay.history import key_of
 from airflow_snowpack.maintenance.replay.state import Dead
 
@@ -92,7 +90,7 @@ def _combined(deletes: Sequence[LiveDelete], path: str, state: SimulatedTable) -
     for each in deletes:
         if each.data_file is None or each.data_file in state.data:
             left[each.data_file].append(each)
-    if len(left) > 1 and (None in left or state.table.properties.get(DELETE_GRANULARITY_PROPERTY) == "partition"):
+    if len(left) > 1 and (None in left or value_of(state.table.properties, DELETE_GRANULARITY) == "partition"):
         left = {None: [each for group in left.values() for each in group]}
     for number, (data_file, group) in enumerate(left.items()):
         size, records = sum(each.bytes for each in group), sum(each.records for each in group)
@@ -133,8 +131,7 @@ def expire_snapshots(
     named = {ref.snapshot_id for ref in refs.values()}
     # A branch's own settings go before those of the action.
     most = options.retain_last if main.min_snapshots_to_keep is None else main.min_snapshots_to_keep
-    own_age = main.max_snapshot_age_ms
-    age = options.max_age if own_age is None else timedelta(milliseconds=min(own_age, MAX_AGE // timedelta(milliseconds=1)))
+    age = options.max_age if main.max_snapshot_age_ms is None else age_of(main.max_snapshot_age_ms)
     newest_first = list(reversed(state.snapshots))
     kept = [each for place, each in enumerate(newest_first) if place < most or each.at >= now - age or each.snapshot_id in named]
     expired = len(state.snapshots) - len(kept)

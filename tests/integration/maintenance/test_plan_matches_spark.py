@@ -115,7 +115,7 @@ def test_data_files_of_two_partition_specs(rewritable: Callable[..., TableName],
     assert planned["rewritten_data_files_count"] == done["rewritten_data_files_count"] == 7
 
 
-@pytest.mark.parametrize("granularity", ["file", "partition"])
+@pytest.mark.parametrize("granularity", ["file", "Partition"])
 @pytest.mark.parametrize("options", [{}, {"rewrite_all": True}, {"where": "part = 0"}, {"min_input_files": 100}], ids=str)
 def test_position_delete_files(
     rewritable: Callable[..., TableName], both: Both, granularity: str, options: dict[str, Any]

@@ -219,6 +219,19 @@ def test_snapshots_that_the_owner_keeps_cost_no_points() -> None:
         assert points(**properties) == 100, properties
 
 
+def test_the_settings_of_the_branch_are_above_the_properties_in_the_score() -> None:
+    ages = [timedelta(days=days) for days in range(200, 0, -1)]
+
+    def points(properties: Mapping[str, str], **settings: int) -> int:
+        table = health([], ages=ages, properties=properties)
+        return score(replace(table, refs=(replace(table.refs[0], **settings),))).total
+
+    assert points({}, min_snapshots_to_keep=500) == points({}, max_snapshot_age_ms=300 * DAY_MS) == 100
+    assert points({}, max_snapshot_age_ms=2**63 - 1) == 100
+    assert points({AGE: str(300 * DAY_MS)}, max_snapshot_age_ms=DAY_MS) < 100
+    assert points({KEEP: "500"}, min_snapshots_to_keep=1) < 100
+
+
 def test_health_has_the_bounds_and_the_sort_order_of_its_table(flights: Flights) -> None:
     table = flights(1, 1, 1, properties={TARGET: "512", "write.distribution-mode": "range"})
     with table.update_sort_order() as order:

@@ -330,9 +330,22 @@ def test_position_deletes_of_which_each_data_file_has_one_are_not_rewritten_agai
     shared = replace(own, own_deletes_files=0)
 
     assert decide(DELETES, health([own])).evidence == "12 position-delete files, each of another data file"
-    assert decide(DELETES, health([own], properties={"write.delete.granularity": "partition"})).verdict == "run"
+    for text in ("partition", "PARTITION"):
+        assert decide(DELETES, health([own], properties={"write.delete.granularity": text})).verdict == "run"
     assert decide(DELETES, health([shared])).verdict == "run"
     assert decide(DELETES, health([own], format_version=3)).verdict == "run", "they become deletion vectors"
+
+
+def test_position_deletes_of_the_size_that_the_owner_wants_are_left_alone() -> None:
+    by_owner = {"write.delete.target-file-size-bytes": str(MIB), "write.delete.granularity": "partition"}
+    good = partition(20_000, data_files=20, bytes=20 * GIB, position_delete_files=12, delete_bytes=12 * MIB)
+
+    assert decide(DELETES, health([good])).estimate.files_added == 1
+    assert decide(DELETES, health([good], properties=by_owner)).evidence == (
+        "12 position-delete files, and a rewrite would leave as many"
+    )
+    fewer = policy({DELETES: {"options": {"target_file_size_bytes": 4 * MIB}}})
+    assert decide(DELETES, health([good], properties=by_owner), fewer).estimate.files_added == 3
 
 
 def test_manifests_after_a_rewrite_in_several_commits_are_new_ones_and_those_of_files_that_stay_or_went_last() -> None:
