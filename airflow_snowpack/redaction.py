@@ -24,7 +24,7 @@ from contextlib import suppress
 from functools import lru_cache
 from urllib.parse import parse_qs, unquote
 
-ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^\s'\"<>]+")
+ADDRESS = re.compile(r"(?<![A-Za-z0-9+.-])[A-Za-z0-9+.-]+://[^\s'\"<>]+")
 QUERY = re.compile(r"\?[^\s'\"<>?=]+=[^\s'\"<>)]*")
 PORT = re.compile(r":[^:\]]*$")
 HIDDEN = "***"

@@ -17,6 +17,7 @@ UNITS = {"": 1, "B": 1} | {
 BY_UPPER = {unit.upper(): size for unit, size in UNITS.items()}
 LARGEST = 2**63 - 1
 """The largest number in a column of either database."""
+MAX_LENGTH = 50
 SIZE = r"\s*(?P<number>[0-9]+(?:\.[0-9]+)?)\s*(?P<unit>[A-Za-z]*)\s*"
 
 
@@ -28,7 +29,7 @@ def parse_bytes(value: object) -> int:
     if isinstance(value, int) and not isinstance(value, bool):
         size = value
     else:
-        match = re.fullmatch(SIZE, value) if isinstance(value, str) else None
+        match = re.fullmatch(SIZE, value) if isinstance(value, str) and len(value) <= MAX_LENGTH else None
         if match is None or match["unit"].upper() not in BY_UPPER:
             raise ValueError('it must be a size such as "100GB", "512MiB" or a number of bytes')
         size = int(Decimal(match["number"]) * BY_UPPER[match["unit"].upper()])

@@ -7,6 +7,7 @@ def get(database: str, table: str) -> …:        # runs in one of our threads
 """
 
 import functools
+from collections import Counter
 from collections.abc import Callable
 from inspect import iscoroutinefunction
 from typing import Any, get_args, get_origin
@@ -23,6 +24,7 @@ from airflow_snowpack.api.auth import reader_of
 from airflow_snowpack.api.problems import InvalidRequest
 
 THREADS = 16
+MAX_QUERY = 64 * 1024
 _limiter: RunVar[CapacityLimiter] = RunVar("airflow_snowpack.api.routing")
 
 
@@ -94,16 +96,16 @@ class Strict(Threaded):
 async def _refuse_unknown(request: Request) -> None:
     # It runs before the dependencies of the handler: an unauthenticated client learns nothing, not even which names exist.
     await reader_of(request)
-    if not request.scope["query_string"]:
-        return
+    if len(request.scope["query_string"]) > MAX_QUERY:
+        raise InvalidRequest.at("query", f"it has more than {MAX_QUERY} bytes")
     route: Strict = request.scope["route"]
-    known, given = route.query_names, [name for name, _ in request.query_params.multi_items()]
-    unknown = [name for name in given if name not in known]
-    twice = [name for name in given if name not in route.repeatable and given.count(name) > 1]
+    given = Counter(name for name, _ in request.query_params.multi_items())
+    unknown = [name for name in given if name not in route.query_names]
+    twice = [name for name, times in given.items() if times > 1 and name not in route.repeatable]
     if twice and not unknown:
         raise InvalidRequest.at(f"query.{twice[0][:60]}", "it is given more than once, and takes one value")
     if unknown:
-        allowed = f"allowed: {', '.join(sorted(known))}" if known else "this route has none"
+        allowed = f"allowed: {', '.join(sorted(route.query_names))}" if route.query_names else "this route has none"
         raise InvalidRequest.at(f"query.{unknown[0][:60]}", f"there is no such parameter; {allowed}")
 
 

@@ -29,8 +29,10 @@ TIME_OF_TODAY = re.compile(rf"(?:T|(?=[0-9]{{1,2}}:)){TIME}")
 OFFSET = re.compile(r"(?:Z|UTC?|GMT)?|(?:UTC?|GMT)?[+-][0-9]{1,2}(?::?[0-9]{1,2}(?::?[0-9]{2})?)?")
 JAVA_ZONES = re.compile("A[CEGR]T|AST|B[ES]T|C[ANSA]T|CTT|E[AC]T|EST|HST|I[ES]T|JST|M[IS]T|N[ES]T|P[LNRS]T|SST|VST")
 INTEGER = re.compile(r"[+-]?[0-9]+")
-NUMBER = re.compile(r"[+-]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?[dDfF]?|nan|inf|infinity)", re.IGNORECASE)
+NUMBER = re.compile(r"(?ai)[+-]?(?:(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:e[+-]?[0-9]+)?[df]?|nan|inf|infinity)")
 TRUTHS = frozenset({"t", "true", "y", "yes", "1", "f", "false", "n", "no", "0"})
+TRIMMED = "".join(map(chr, (*range(33), 127)))
+"""What Spark ignores around a value; a space beyond ASCII is none of it."""
 LARGEST = 2**63
 SUFFIXES = {"L": 2**63, "S": 2**15, "Y": 2**7}
 MOST_DIGITS = 38
@@ -38,7 +40,7 @@ MOST_DIGITS = 38
 
 def problem_of(text: str, kind: Kind) -> str | None:
     """Return why Spark cannot cast a text to a value of this kind; ``None`` when it can, or when that is not known."""
-    text = text.strip()
+    text = text.strip(TRIMMED)
     match kind:
         case "integer" if not INTEGER.fullmatch(text) or not -LARGEST <= _number(text) < LARGEST:
             return "is not a whole number of 64 bits"

@@ -131,6 +131,6 @@ def _parse(text: str) -> object:
     for parse in (json.loads, ast.literal_eval):
         try:
             return parse(text)
-        except (ValueError, SyntaxError):
+        except (ValueError, SyntaxError, RecursionError, MemoryError):  # the last two: of what is nested too deeply
             continue
     return text

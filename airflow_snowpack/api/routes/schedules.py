@@ -285,7 +285,7 @@ def _parse(kind: type[Definition], body: bytes, name: str | None = None) -> Defi
 def _read_json(body: bytes, name: str | None) -> Any:
     """Return the JSON value of a body; an object without a name gets this one."""
     try:
-        value = json.loads(body, parse_constant=_refuse_constant)
+        value = json.loads(body.decode(), parse_constant=_refuse_constant)
     except ValueError as error:
         raise InvalidRequest.at("body", f"it is not valid JSON: {error}"[:200]) from None
     return {"name": name, **value} if name is not None and isinstance(value, dict) else value

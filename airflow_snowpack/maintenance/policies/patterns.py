@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 
 LEVEL = re.compile(r"[A-Za-z0-9_*-]+")
 EVERYTHING = "**"
+SOME_LEVELS = r"[^.]++(?:\.[^.]++)*?"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +51,8 @@ class Pattern:
             raise ValueError(f'has {text!r:.60}: name the database and the table, such as "{levels[0]}.*"; "**" is every table')
         literal = [level for level in levels if "*" not in level]
         characters = sum(len(level.replace("*", "")) for level in levels)
-        expression = r"\.".join(".+" if level == EVERYTHING else _level(level) for level in levels)
-        return cls(
-            ".".join(levels), levels, (len(literal), characters, -levels.count(EVERYTHING)), re.compile(expression).fullmatch
-        )
+        specificity = (len(literal), characters, -levels.count(EVERYTHING))
+        return cls(".".join(levels), levels, specificity, re.compile(_expression(levels)).fullmatch)
 
     @property
     def database(self) -> str | None:
@@ -66,5 +65,14 @@ class Pattern:
         return "*" not in self.text
 
 
+def _expression(levels: tuple[str, ...]) -> str:
+    """Return a regular expression whose time does not grow with the stars: what follows one is tried at its first place alone."""
+    first, *others = r"\.".join(level if level == EVERYTHING else _level(level) for level in levels).split(EVERYTHING)
+    inner, last = others[:-1], others[-1:]
+    return "".join([first, *(f"(?>{SOME_LEVELS}{part})" for part in inner), *(SOME_LEVELS + part for part in last)])
+
+
 def _level(level: str) -> str:
-    return "[^.]*".join(re.escape(part) for part in level.split("*"))
+    first, *others = (re.escape(part) for part in level.split("*"))
+    inner, last = others[:-1], others[-1:]
+    return "".join([first, *(f"(?>[^.]*?{part})" for part in inner), *(f"[^.]*{part}" for part in last)])

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from app_client import AppClient
@@ -53,6 +54,33 @@ def test_a_body_is_refused_or_can_be_shown(app: FastAPI, world: World, value: st
         answer = api("GET", path)
         failed += [(path, answer.text[:200])] if answer.status_code >= 500 else []
     assert failed == []
+
+
+def test_a_body_in_another_encoding_is_refused(app: FastAPI) -> None:
+    """A byte of U+2241 is a quotation mark, which would hide the brackets after it from whoever looks at bytes."""
+    deep = f'{{{NIGHTLY}, "description": "\u2241", "conf": {"[" * 100_000}'
+    for encoding in ("utf-16", "utf-16-le", "utf-32", "latin-1"):
+        text = deep.replace("\u2241", "\xe9") if encoding == "latin-1" else deep
+        for method, path in (("POST", "/schedules"), ("PUT", "/schedules/nightly"), ("POST", "/runs")):
+            answer = AppClient(app)(method, path, text.encode(encoding)[:200_000])
+            assert answer.status_code == 422, answer.text[:200]
+
+
+def test_a_long_query_is_refused_before_its_names_are_compared(app: FastAPI) -> None:
+    """By ASGI, since httpx has a bound of its own, and uvicorn none."""
+    query = "&".join(f"name{number}" for number in range(200_000)).encode()
+    scope = {"type": "http", "method": "GET", "path": "/jobs", "raw_path": b"/jobs", "query_string": query, "headers": []}
+    sent: list[Any] = []
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request", "body": b""}
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    asyncio.run(app(scope, receive, send))
+    assert sent[0]["status"] == 422
+    assert b"query: it has more than 65536 bytes" in sent[1]["body"]
 
 
 def test_the_place_and_the_bound_are_named(app: FastAPI) -> None:
