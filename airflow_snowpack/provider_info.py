@@ -156,16 +156,9 @@ CONFIG: dict[str, Any] = {
                 default="1d",
             ),
             "image_builder": _option(
-                "What builds images from Git repositories: the command `docker`, `buildah` or `podman` of the worker, or "
-                "`kaniko` in a pod.",
+                "What builds images from Git repositories: the command `docker`, `buildah` or `podman` of the worker.",
                 default="docker",
                 example="buildah",
-            ),
-            "image_pod_template": _option(
-                "The manifest of the Job that the builder `kaniko` starts for each image, a YAML file on the worker such as "
-                "`docker/kubernetes/image-build.yaml` of this package's repository.",
-                default="",
-                example="/opt/airflow/image-build.yaml",
             ),
             "image_registry_conn_id": _option(
                 "The Airflow connection (`docker`: host, user and password; extra `repository`, by default `snowpack`) of the "

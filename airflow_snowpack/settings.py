@@ -72,7 +72,6 @@ class Settings:
     interim_namespace: str
     interim_sweep_after: timedelta
     image_builder: str
-    image_pod_template: Path | None
     image_registry_conn_id: str | None
     runner_folder: Path
     airflow_conn_id: str | None
@@ -120,7 +119,6 @@ class Settings:
             interim_namespace=read("interim_namespace", read_level),
             interim_sweep_after=read("interim_sweep_after", _period),
             image_builder=read("image_builder", _builder),
-            image_pod_template=read("image_pod_template", lambda text: Path(text).expanduser() if text else None),
             image_registry_conn_id=read("image_registry_conn_id", read_optional),
             runner_folder=read("runner_folder", lambda text: Path(text).expanduser().absolute() if text else home / "entries"),
             airflow_conn_id=read("airflow_conn_id", read_optional),

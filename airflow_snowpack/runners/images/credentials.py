@@ -17,7 +17,7 @@ from airflow_snowpack.runners.images.target import Registry
 
 FILE = "config.json"
 DOCKER_HUB = "https://index.docker.io/v1/"
-"""Under this name Docker and Kaniko look for the credentials of ``docker.io``."""
+"""Under this name Docker looks for the credentials of ``docker.io``."""
 
 
 def token(registry: Registry) -> str | None:

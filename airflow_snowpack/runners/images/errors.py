@@ -47,7 +47,7 @@ class BuilderUnavailable(ImageError, kind=Kind.MISCONFIGURED):
     def __init__(self, builder: str, problem: str) -> None:
         super().__init__(
             f"This worker cannot build images with {builder!r}: {sentence(problem)} Install it or start its daemon, set "
-            "[snowpack] image_builder to another builder (docker, buildah, podman or kaniko), or use a prebuilt image (image=…)."
+            "[snowpack] image_builder to another builder (docker, buildah or podman), or use a prebuilt image (image=…)."
         )
 
 

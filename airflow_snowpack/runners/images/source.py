@@ -26,7 +26,7 @@ SSH_ADDRESS = re.compile(r"(?:[A-Za-z0-9_][A-Za-z0-9_.-]*@)?[A-Za-z0-9][A-Za-z0-
 HOST = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]*|[0-9A-Fa-f:]*:[0-9A-Fa-f:.]*")
 ARGUMENT_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 RESERVED_ARGUMENTS = re.compile(
-    r"PATH|HOME|TMPDIR|REGISTRY_AUTH_FILE|BUILDKIT_HOST|STORAGE_(DRIVER|OPTS)|(LD|XDG|DOCKER|BUILDX|BUILDAH|CONTAINERS?|KANIKO)_\w*"
+    r"PATH|HOME|TMPDIR|REGISTRY_AUTH_FILE|BUILDKIT_HOST|STORAGE_(DRIVER|OPTS)|(LD|XDG|DOCKER|BUILDX|BUILDAH|CONTAINERS?)_\w*"
 )
 """Build arguments reach the builder in its environment, off its command line, and these would change the builder itself."""
 MAX_LENGTH = 1_000

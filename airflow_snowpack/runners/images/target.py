@@ -13,11 +13,10 @@ import platform
 import re
 import socket
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from airflow_snowpack.runners.images.errors import InvalidImageTarget
 
-BUILDERS = ("docker", "buildah", "podman", "kaniko")
+BUILDERS = ("docker", "buildah", "podman")
 REPOSITORY = "snowpack"
 HOST = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?(?::[0-9]{1,5})?|\[[0-9A-Fa-f:.]+\](?::[0-9]{1,5})?")
 REPOSITORY_NAME = re.compile(r"[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*(?:/[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*)*")
@@ -65,22 +64,17 @@ class ImageTarget:
     :param registry: ``None``: images stay on the host that built them.
     :param host: the name of this host.
     :param platform: the operating system and architecture of images.
-    :param pod_template: the manifest of the pod that builds, for the builder ``kaniko``.
-    :raises InvalidImageTarget: there is no builder of this name, or the builder ``kaniko`` has no registry or template.
+    :raises InvalidImageTarget: there is no builder of this name.
     """
 
     builder: str = "docker"
     registry: Registry | None = None
     host: str = field(default_factory=socket.gethostname)
     platform: str = field(default_factory=lambda: this_platform())
-    pod_template: Path | None = None
 
     def __post_init__(self) -> None:
         if self.builder not in BUILDERS:
             raise InvalidImageTarget("image_builder", self.builder, f"it must be one of {', '.join(BUILDERS)}")
-        if self.builder == "kaniko" and (self.registry is None or self.pod_template is None):
-            problem = "a pod pushes to a registry, so set [snowpack] image_registry_conn_id and image_pod_template as well"
-            raise InvalidImageTarget("image_builder", self.builder, problem)
 
     @property
     def place(self) -> str:

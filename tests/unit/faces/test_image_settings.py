@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -68,21 +67,6 @@ def test_the_hook_builds_the_target_from_both_settings(monkeypatch: pytest.Monke
     assert target == ImageTarget("buildah", Registry("registry.example.com:5000", "team/images", "ci", "secret"))
 
 
-@pytest.mark.parametrize("conn_id", [None, "images"])
-def test_a_pod_that_builds_has_a_template_and_a_registry(
-    monkeypatch: pytest.MonkeyPatch, hook: SnowpackHook, conn_id: str | None
-) -> None:
-    monkeypatch.setenv("AIRFLOW__SNOWPACK__IMAGE_BUILDER", "kaniko")
-    monkeypatch.setenv("AIRFLOW__SNOWPACK__IMAGE_POD_TEMPLATE", "/opt/image-build.yaml")
-    monkeypatch.setenv("AIRFLOW__SNOWPACK__IMAGE_REGISTRY_CONN_ID", conn_id or "")
-    monkeypatch.setenv("AIRFLOW_CONN_IMAGES", "docker://registry.example.com")
-    if conn_id is None:
-        with pytest.raises(InvalidImageTarget, match=r"set \[snowpack\] image_registry_conn_id and image_pod_template"):
-            hook.installation.image_builds  # noqa: B018  # it is built now
-    else:
-        assert hook.installation.image_builds.target.pod_template == Path("/opt/image-build.yaml")
-
-
 def test_the_store_is_read_without_the_connection(monkeypatch: pytest.MonkeyPatch, hook: SnowpackHook) -> None:
     """The API server lists images, and need not read the credentials of the registry."""
     monkeypatch.setenv("AIRFLOW__SNOWPACK__IMAGE_REGISTRY_CONN_ID", "missing")
@@ -91,5 +75,5 @@ def test_the_store_is_read_without_the_connection(monkeypatch: pytest.MonkeyPatc
 
 def test_an_unknown_builder_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AIRFLOW__SNOWPACK__IMAGE_BUILDER", "nerdctl")
-    with pytest.raises(InvalidSetting, match=r"image_builder.*'nerdctl'.*one of docker, buildah, podman, kaniko"):
+    with pytest.raises(InvalidSetting, match=r"image_builder.*'nerdctl'.*one of docker, buildah, podman"):
         Settings.load()

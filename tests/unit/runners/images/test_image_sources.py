@@ -221,5 +221,5 @@ def test_a_target_names_its_images_by_the_builder_and_the_registry() -> None:
     assert ImageTarget("podman", Registry("localhost:5000")).tag("k") == "localhost:5000/snowpack:k"
     assert this_platform().startswith("linux/")
     assert "secret" not in repr(ImageTarget("docker", Registry("registry", password="secret")))
-    with pytest.raises(InvalidImageTarget, match="one of docker, buildah, podman, kaniko"):
+    with pytest.raises(InvalidImageTarget, match="one of docker, buildah, podman"):
         ImageTarget("nerdctl")
