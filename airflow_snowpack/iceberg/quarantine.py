@@ -64,8 +64,13 @@ def scheme_of(location: str) -> str:
 
 
 def is_moved_cheaply(location: str) -> bool:
-    """Return whether files at a location can be renamed, judged by its scheme alone."""
-    return scheme_of(location) in MOVED_CHEAPLY
+    """Return whether files at a location can be renamed, without a request to a storage."""
+    if scheme_of(location) not in MOVED_CHEAPLY:
+        return False
+    try:
+        return means_of(location, {}, may_copy=False) is Means.MOVE
+    except QuarantineNotPossible:
+        return False
 
 
 def quarantine_folder(location: str) -> str:
@@ -116,6 +121,10 @@ def open_quarantine(means: Means, location: str, properties: Mapping[str, str], 
     return ArrowFiles(location, kept, properties, copies=means is Means.COPY)
 
 
+class NotTaken(Exception):
+    """The file stays where it is, also if this is repeated; the text has the reason."""
+
+
 class Quarantine(ABC):
     """Where the files of one removal are while they can be restored."""
 
@@ -123,17 +132,21 @@ class Quarantine(ABC):
     def take(self, file: StoredFile) -> None:
         """Take a file away.
 
+        :raises NotTaken: it must stay.
         :raises FileNotFoundError: there is none.
         :raises OSError: it could not be taken away, and is where it was.
         """
 
     @abstractmethod
     def holds(self, file: StoredFile) -> bool:
-        """Return whether the file is in quarantine."""
+        """Return whether the file is in quarantine.
+
+        :raises OSError: this is not known here.
+        """
 
     @abstractmethod
-    def restore(self, file: StoredFile) -> None:
-        """Return a file to its place. One that is there already is left alone.
+    def restore(self, file: StoredFile) -> bool:
+        """Return a file to its place, and whether it was in quarantine. One that is in its place already is left alone.
 
         :raises FileExistsError: another file is in its place.
         :raises FileNotFoundError: it is in neither place.
@@ -163,22 +176,25 @@ class RenamedFiles(Quarantine):
         path = inner_path("file", file.path)
         # A folder may be a link to another place, whose files are another table's. A link to a file is renamed itself.
         if not _is_below(os.path.realpath(os.path.dirname(path)), os.path.realpath(self.root)):
-            raise PermissionError(f"{path!r} is reached through a link that leaves the table's location")
+            raise NotTaken(f"{path!r} is reached through a link that leaves the table's location")
         kept = self._kept(path)
         if os.path.lexists(kept):
-            raise FileExistsError(f"{kept!r} exists")
+            raise NotTaken(f"{kept!r} exists")
         os.makedirs(os.path.dirname(kept), exist_ok=True)
         os.rename(path, kept)
 
     def holds(self, file: StoredFile) -> bool:
-        return os.path.lexists(self._kept(inner_path("file", file.path)))
+        held = os.path.lexists(self._kept(inner_path("file", file.path)))
+        if not held and not os.path.isdir(self.root) and not os.path.isdir(self.folder):
+            raise OSError(f"neither {self.root!r} nor {self.folder!r} exists on this machine")
+        return held
 
-    def restore(self, file: StoredFile) -> None:
+    def restore(self, file: StoredFile) -> bool:
         path = inner_path("file", file.path)
         kept = self._kept(path)
-        if not os.path.lexists(kept):
+        if not self.holds(file):
             if os.path.lexists(path):
-                return
+                return False
             raise FileNotFoundError(f"{path!r} is in neither place")
         os.makedirs(os.path.dirname(path), exist_ok=True)
         try:
@@ -190,8 +206,9 @@ class RenamedFiles(Quarantine):
             if os.path.lexists(path):
                 raise FileExistsError(f"{path!r} exists") from None
             os.rename(kept, path)
-            return
+            return True
         os.unlink(kept)
+        return True
 
     def purge(self, file: StoredFile) -> None:
         with suppress(FileNotFoundError):
@@ -225,18 +242,25 @@ class ArrowFiles(Quarantine):
             raise FileNotFoundError(f"{path!r} does not exist")
         if self._exists(kept):
             if not self.copies:
-                raise FileExistsError(f"{kept!r} exists")
+                raise NotTaken(f"{kept!r} exists")
             self._files.delete_file(kept)  # of an attempt that was killed while it copied
         self._transfer(path, kept)
 
     def holds(self, file: StoredFile) -> bool:
-        return self._exists(self._places(file)[1])
+        from pyarrow.fs import FileType
 
-    def restore(self, file: StoredFile) -> None:
+        if self._exists(self._places(file)[1]):
+            return True
+        places = [inner_path(scheme_of(self.location), each) for each in (self.location, self.folder)]
+        if all(info.type == FileType.NotFound for info in self._files.get_file_info(places)):
+            raise OSError(f"neither {self.location!r} nor {self.folder!r} exists")
+        return False
+
+    def restore(self, file: StoredFile) -> bool:
         path, kept = self._places(file)
-        if not self._exists(kept):
+        if not self.holds(file):
             if self._exists(path):
-                return
+                return False
             raise FileNotFoundError(f"{path!r} is in neither place")
         if not self._exists(path):
             self._transfer(kept, path)
@@ -244,6 +268,7 @@ class ArrowFiles(Quarantine):
             self._files.delete_file(kept)  # an attempt was killed after its copy
         else:
             raise FileExistsError(f"{path!r} exists")
+        return True
 
     def purge(self, file: StoredFile) -> None:
         kept = self._places(file)[1]
@@ -314,19 +339,20 @@ class VersionedBucket(Quarantine):
 
     def holds(self, file: StoredFile) -> bool:
         marker, version = self._latest(file)
-        return marker is not None and _is_version_of(file, version)
+        return marker is not None and version is not None
 
-    def restore(self, file: StoredFile) -> None:
+    def restore(self, file: StoredFile) -> bool:
         bucket, key = self._split(file)
-        for _ in range(MOST_MARKERS):
+        for removed in range(MOST_MARKERS):
             marker, version = self._latest(file)
             if version is None:
                 raise FileNotFoundError(f"{file.path!r} is in neither place: the bucket has no version of it")
-            if not _is_version_of(file, version):
-                raise FileExistsError(f"{file.path!r} was written again")
             if marker is None:
-                return
-            # A deletion whose response was lost and that was repeated has left a second marker.
+                if not _is_version_of(file, version):
+                    raise FileExistsError(f"{file.path!r} was written again")
+                return removed > 0
+            # A deletion whose response was lost and that was repeated has left a second marker. A version that was written
+            # just before the deletion is shown again, too.
             with _as_os_errors():
                 self._client.delete_object(Bucket=bucket, Key=key, VersionId=marker["VersionId"])
         raise OSError(f"{file.path!r} is still hidden after {MOST_MARKERS} delete markers were removed")
@@ -358,8 +384,8 @@ class VersionedBucket(Quarantine):
         return _s3_client(self.properties)
 
 
-def _is_version_of(file: StoredFile, version: Mapping[str, Any] | None) -> bool:
-    if version is None or version["Size"] != file.bytes or file.modified_at is None:
+def _is_version_of(file: StoredFile, version: Mapping[str, Any]) -> bool:
+    if version["Size"] != file.bytes or file.modified_at is None:
         return False
     return bool(abs(version["LastModified"] - file.modified_at) < CLOCK_PRECISION)
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -42,6 +42,29 @@ class Request:
             if connection.laddr and connection.laddr.port == self.client_port and connection.pid:
                 return psutil.Process(connection.pid)
         raise AssertionError(f"nobody has the port {self.client_port}")
+
+
+def access_to(options: Mapping[str, str]) -> dict[str, str]:
+    """Return the properties by which PyIceberg reaches the server."""
+    return {
+        "s3.endpoint": f"{options['scheme']}://{options['endpoint_override']}",
+        "s3.access-key-id": options["access_key"],
+        "s3.secret-access-key": options["secret_key"],
+        "s3.region": options["region"],
+    }
+
+
+def s3_client(options: Mapping[str, str]) -> Any:
+    """Return a client of the server, for what a test does beside the code under test."""
+    from botocore.session import get_session
+
+    return get_session().create_client(
+        "s3",
+        endpoint_url=f"{options['scheme']}://{options['endpoint_override']}",
+        aws_access_key_id=options["access_key"],
+        aws_secret_access_key=options["secret_key"],
+        region_name=options["region"],
+    )
 
 
 @contextmanager

@@ -153,7 +153,14 @@ def _fields(removal: Removal, now: datetime) -> dict[str, object]:
         "already gone": number(removal.gone_count) if removal.gone_count else None,
         "left out": number(removal.left_out_count) if removal.left_out_count else None,
         "in quarantine": number(removal.quarantined_count) if removal.quarantined_until else None,
-        "in quarantine until": None if removal.quarantined_until is None else ago(removal.quarantined_until, now),
+        "deleted for good": _end_of_quarantine(removal, now),
         "restored": number(removal.restored_count) if removal.restored_count else None,
         "error": removal.error,
     }
+
+
+def _end_of_quarantine(removal: Removal, now: datetime) -> str | None:
+    until = removal.quarantined_until
+    if until is None:
+        return None
+    return ago(until, now) if until > now else "by the next job of the table"

@@ -36,7 +36,6 @@ from airflow_snowpack.iceberg import (
     is_inside,
     list_storage,
 )
-from airflow_snowpack.iceberg.quarantine import quarantine_folder
 from airflow_snowpack.jobs.model import ActionOutcome
 from airflow_snowpack.maintenance.action import Action
 from airflow_snowpack.maintenance.action_run import ActionRun, Effect, Planning
@@ -230,7 +229,6 @@ class RemoveOrphanFiles(ActionOptions):
         settings = self.to_json()
         if self.quarantine is not None:
             settings |= self._quarantine_settings(table)
-            guard.refuse_shared(run, quarantine_folder(location), trust_since=run.now - TRUST_FOOTPRINTS_FOR)
         planned = self._planned(run, table, planning, guard, foreign)
         removal = removals_of(run).plan(RemovalKind.ORPHANS, table, planned, settings=settings)
         nothing = {"planned_files_count": 0, "removed_files_count": 0}

@@ -257,7 +257,7 @@ class FleetPlanner:
                     history=history,
                     writers=writers,
                     order=self._order,
-                    first_removal=partial(_is_first, table, removed),
+                    first_removal=partial(_is_first, health, removed),
                 )
             except Exception as problem:  # the metadata of a table may have anything; the others are planned
                 log.warning("table_not_planned: %s", table, exc_info=True)
@@ -311,8 +311,8 @@ class FleetPlanner:
         return [*entries, *_after(len(entries), [*found.held, *found.unreadable])]
 
 
-def _is_first(table: TableName, removed: Callable[[], Collection[TableName]]) -> bool:
-    return table not in removed()
+def _is_first(health: TableHealth, removed: Callable[[], Collection[str]]) -> bool:
+    return health.table_uuid not in removed()
 
 
 def digest_of(policies: Policies) -> str:

@@ -153,7 +153,7 @@ class OrphanFiles:
             return guarded
         check_means(removal, table)
         quarantine = quarantine_of(removal, table.io.properties)
-        return [held_before(quarantine, before, item) for before, item in zip(items, guarded, strict=True)]
+        return held_before(quarantine, items, guarded)
 
     def delete(self, run: ActionRun, removal: Removal, items: Sequence[RemovalItem]) -> list[RemovalItem]:
         """Delete the files, and read what is left of them: the procedure reports a file that it failed to delete as deleted.
@@ -188,7 +188,8 @@ def _guarded(item: RemovalItem, file: StoredFile | None, removal: Removal, now: 
 def _taken_away(run: ActionRun, removal: Removal, items: Sequence[RemovalItem], unnamed: Collection[str]) -> list[RemovalItem]:
     quarantine = quarantine_of(removal, run.table().io.properties)
     removals_of(run).records.begin_quarantine(removal)
-    taken = {item.name: item for item in take_away(quarantine, [item for item in items if item.name in unnamed])}
+    unnamed_items = [item for item in items if item.name in unnamed]
+    taken = {item.name: item for item in take_away(quarantine, unnamed_items, lambda: run.work.interrupted)}
     return [taken.get(item.name) or _left_out(item, NAMED_NOW) for item in items]
 
 

@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING
 
 from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.humanize import plural
-from airflow_snowpack.iceberg import StoredFile, load_table
-from airflow_snowpack.iceberg.quarantine import Means, means_of, open_quarantine, quarantine_folder
+from airflow_snowpack.iceberg import QuarantineNotPossible, StoredFile, load_table
+from airflow_snowpack.iceberg.locations import normalise
+from airflow_snowpack.iceberg.quarantine import Means, NotTaken, means_of, open_quarantine
 from airflow_snowpack.jobs.model import ActionOutcome
 from airflow_snowpack.maintenance.action_run import Effect
 from airflow_snowpack.maintenance.removals.errors import NothingInQuarantine, RemovalRefused
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 THREADS = 16
+SHOWN = 5
+"""An error names so many reasons and so many paths at most; the list has the others."""
 PURGED_PARTS = 20
 """One job deletes the files of so many parts of lists for good at most, so that it gets to its own work."""
 NEVER_TAKEN = "it was not taken away"
@@ -75,43 +78,47 @@ def check_means(removal: Removal, table: Table) -> None:
 
     :raises RemovalRefused: it cannot, such as when a bucket no longer keeps versions.
     """
-    means = Means(removal.settings["quarantined_by"])
+    copies = removal.settings["quarantined_by"] == Means.COPY
     try:
-        found = means_of(table.location(), table.io.properties, may_copy=True)
-    except SnowpackError as problem:
-        raise RemovalRefused(str(problem)) from problem
-    if means not in (found, Means.COPY):
-        raise RemovalRefused(
-            f"The files were to be taken away by {means.value.replace('_', ' ')}, which {quarantine_folder(table.location())!r} "
-            "does not allow any more. Plan the removal again."
-        )
+        means_of(table.location(), table.io.properties, may_copy=copies)
+    except QuarantineNotPossible as problem:
+        raise RemovalRefused(f"{problem} Then plan the removal again.") from problem
 
 
-def held_before(quarantine: Quarantine, before: RemovalItem, item: RemovalItem) -> RemovalItem:
-    """Return an item that a guard has passed or left out, as in quarantine if a killed attempt has put it there.
+def held_before(quarantine: Quarantine, before: Sequence[RemovalItem], after: Sequence[RemovalItem]) -> list[RemovalItem]:
+    """Return items that a guard has passed or left out, in quarantine those that a killed attempt has put there.
 
-    :param before: the item as the record has it.
+    :param before: the items as the record has them, and ``after`` as the guard returned them.
+    :raises OSError: the storage does not answer.
     """
-    started = before.outcome is ItemOutcome.STARTED and item.outcome is not ItemOutcome.STARTED
-    if started and quarantine.holds(_file(item)):
-        return replace(item, outcome=ItemOutcome.QUARANTINED, reason=None)
-    # An attempt that takes files away deletes none.
-    return replace(item, outcome=ItemOutcome.GONE) if item.outcome is ItemOutcome.DELETED else item
+
+    def checked(was: RemovalItem, item: RemovalItem) -> RemovalItem:
+        started = was.outcome is ItemOutcome.STARTED and item.outcome is not ItemOutcome.STARTED
+        if started and quarantine.holds(_file(item)):
+            return replace(item, outcome=ItemOutcome.QUARANTINED, reason=None)
+        # An attempt that takes files away deletes none.
+        return replace(item, outcome=ItemOutcome.GONE) if item.outcome is ItemOutcome.DELETED else item
+
+    with ThreadPoolExecutor(THREADS) as pool:
+        return list(pool.map(checked, before, after))
 
 
-def take_away(quarantine: Quarantine, items: Sequence[RemovalItem]) -> list[RemovalItem]:
-    """Take files away; an item that could not be is returned as ``STARTED``, or as left out if it never can be."""
+def take_away(quarantine: Quarantine, items: Sequence[RemovalItem], stopped: Callable[[], bool]) -> list[RemovalItem]:
+    """Take files away; an item that could not be is returned as ``STARTED``, or as left out if it never can be.
+
+    :param stopped: whether to take no further file away.
+    """
 
     def take(item: RemovalItem) -> Step:
         try:
             quarantine.take(_file(item))
         except FileNotFoundError:
             return ItemOutcome.GONE, None
-        except (FileExistsError, PermissionError) as error:
-            return ItemOutcome.LEFT_OUT, str(error)
+        except NotTaken as reason:
+            return ItemOutcome.LEFT_OUT, str(reason)
         return ItemOutcome.QUARANTINED, None
 
-    return _each(items, take)
+    return _each(items, take, stopped)
 
 
 # --- restoring and deleting for good ---
@@ -129,15 +136,18 @@ def restore(
     :raises RemovalNotFound, NothingInQuarantine, RemovalNotPossible: nothing was restored.
     """
     records, job = removals.records, removals.job
-    lists = list(records.in_quarantine(job.table)) if removal_id == ALL else [removals.of_table(removal_id)]
-    again = removals.job.attempt > 1
-    if not lists and not again:
+    earlier = job.job_id if job.attempt > 1 else None
+    one = None if removal_id == ALL else removals.of_table(removal_id)
+    lists = records.in_quarantine(job.table, or_of_job=earlier) if one is None else [one]
+    if not lists:
         raise NothingInQuarantine(job.table)
-    total, reasons, missing = 0, Counter[str](), set(paths)
+    wanted = {normalise(path): path for path in paths}
+    total, reasons, found = 0, Counter[str](), set[str]()
     properties = access_properties(catalog, job.table)
     for each in reversed(lists):
-        if each.quarantined_until is None and again and each.job_id == job.job_id:
-            total, missing = total + each.restored_count, set()  # an attempt before has restored it
+        if each.quarantined_until is None and each.job_id == earlier:  # an attempt before has ended with it
+            total += each.restored_count
+            found |= {normalise(item.name) for item in records.items(each.removal_id) if wanted}
             continue
         removal = records.reopen(each.removal_id, job.job_id, job.attempt_id or "")
         quarantine = quarantine_of(removal, properties)
@@ -145,21 +155,21 @@ def restore(
         def back(item: RemovalItem, quarantine: Quarantine = quarantine) -> Step:
             return _restored(quarantine, item)
 
-        walk = _Walk(removals, removal, back, only=paths, stopped=stopped)
+        walk = _Walk(removals, removal, back, only=wanted, stopped=stopped)
         walk.run()
-        total, missing = total + walk.done[ItemOutcome.RESTORED], missing - walk.seen
-        reasons += walk.problems
+        total, found, reasons = total + walk.done[ItemOutcome.RESTORED], found | walk.seen, reasons + walk.problems
         if not walk.left:
             quarantine.close()
         records.settle(removal, left=walk.left, actor=_actor(removals), change="restore_removal", files=walk.done.total())
-        if walk.ended_early:
+        if stopped():
             return Effect(ActionOutcome.INTERRUPTED, f"Restored {plural(total, 'file')} before it was interrupted")
-    problems = [f"{plural(count, 'file')} could not be restored: {reason}" for reason, count in reasons.items()]
-    problems += [f"{path!r} is not in quarantine" for path in sorted(missing)[:5]]
+    problems = [f"{plural(count, 'file')} could not be restored: {reason}" for reason, count in reasons.most_common(SHOWN)]
+    problems += [f"{path!r} is not in quarantine" for place, path in sorted(wanted.items()) if place not in found][:SHOWN]
     error = "; ".join(problems) or None
     outcome = ActionOutcome.FAILED if error else ActionOutcome.SUCCEEDED
     metrics = {"restored_files_count": total}
-    return Effect(outcome, f"Restored {plural(total, 'file')} from quarantine", metrics, error, final=True)
+    final = reasons.keys() <= {OCCUPIED, MISSING}
+    return Effect(outcome, f"Restored {plural(total, 'file')} from quarantine", metrics, error, final)
 
 
 def purge(removals: JobRemovals, catalog: Callable[[], Catalog], stopped: Callable[[], bool]) -> int:
@@ -168,7 +178,12 @@ def purge(removals: JobRemovals, catalog: Callable[[], Catalog], stopped: Callab
     :raises RemovalTakenOver: the attempt has lost its job.
     """
     records, job = removals.records, removals.job
-    elapsed, budget, deleted = records.in_quarantine(job.table, until=records.store.clock()), PURGED_PARTS, 0
+    # By two clocks, mostly of two machines: what is deleted too early cannot be restored.
+    elapsed, budget, deleted = (
+        records.in_quarantine(job.table, until=min(records.store.clock(), job.submitted_at)),
+        PURGED_PARTS,
+        0,
+    )
     if not elapsed:
         return 0
     properties = access_properties(catalog(), job.table)
@@ -207,7 +222,7 @@ class _Walk:
     """Goes through a list and does something with each item that may be in quarantine.
 
     :param step: returns what became of an item; ``QUARANTINED``: it is still there.
-    :param only: only these paths; empty for all.
+    :param only: only these paths, as :func:`normalise` returns them; empty for all.
     :ivar done: how many items left the quarantine, by outcome. ``left``: how many are in it.
     """
 
@@ -228,26 +243,27 @@ class _Walk:
         self.problems: Counter[str] = Counter()
         self.seen: set[str] = set()
         self.left = self.parts = 0
-        self.ended_early = False
 
     def run(self) -> None:
         """Go through the list, and record each part of it."""
         for number in self._records.part_numbers(self._removal.removal_id):
             part = list(self._records.part(self._removal.removal_id, number))
-            self.seen |= {item.name for item in part if item.outcome is ItemOutcome.RESTORED} & self._only
-            held = [item for item in part if item.outcome in POSSIBLY_HELD]
-            chosen = [item for item in held if not self._only or item.name in self._only]
-            self.ended_early = self.ended_early or self._stopped()
-            if chosen and not self.ended_early and (self._most_parts is None or self.parts < self._most_parts):
-                chosen = self._handle(number, part, chosen)
-                held = [item for item in held if item.name not in self.seen] + chosen
-            self.left += sum(item.outcome in POSSIBLY_HELD for item in held)
+            chosen = [item for item in part if self._is_chosen(item)]
+            self.seen |= {normalise(item.name) for item in chosen if self._only}
+            chosen = [item for item in chosen if item.outcome in POSSIBLY_HELD]
+            if chosen and not self._stopped() and (self._most_parts is None or self.parts < self._most_parts):
+                part = self._handle(number, part, chosen)
+            self.left += sum(item.outcome in POSSIBLY_HELD for item in part)
+
+    def _is_chosen(self, item: RemovalItem) -> bool:
+        if item.outcome not in (*POSSIBLY_HELD, ItemOutcome.RESTORED):
+            return False
+        return not self._only or normalise(item.name) in self._only
 
     def _handle(self, number: int, part: list[RemovalItem], chosen: Sequence[RemovalItem]) -> list[RemovalItem]:
-        after = _each(chosen, self._step)
+        after = _each(chosen, self._step, self._stopped)
         known = {item.name: item for item in after}
         self.parts += 1
-        self.seen |= known.keys()
         for was, item in zip(chosen, after, strict=True):
             assert was.outcome is not None
             assert item.outcome is not None
@@ -257,26 +273,29 @@ class _Walk:
                 self.done[item.outcome] += 1
             if item.reason is not None and item.reason != NEVER_TAKEN:
                 self.problems[item.reason] += 1
-        self._records.record(self._removal, {number: [known.get(item.name, item) for item in part]}, self._counts)
-        return after
+        part = [known.get(item.name, item) for item in part]
+        self._records.record(self._removal, {number: part}, self._counts)
+        return part
 
 
 def _restored(quarantine: Quarantine, item: RemovalItem) -> Step:
-    if item.outcome is ItemOutcome.STARTED and not quarantine.holds(_file(item)):
-        return ItemOutcome.LEFT_OUT, NEVER_TAKEN
     try:
-        quarantine.restore(_file(item))
+        held = quarantine.restore(_file(item))
     except FileExistsError:
         return ItemOutcome.QUARANTINED, OCCUPIED
     except FileNotFoundError:
         return ItemOutcome.GONE, MISSING
+    if not held and item.outcome is ItemOutcome.STARTED:
+        return ItemOutcome.LEFT_OUT, NEVER_TAKEN
     return ItemOutcome.RESTORED, None
 
 
-def _each(items: Sequence[RemovalItem], step: Callable[[RemovalItem], Step]) -> list[RemovalItem]:
+def _each(items: Sequence[RemovalItem], step: Callable[[RemovalItem], Step], stopped: Callable[[], bool]) -> list[RemovalItem]:
     """Apply a step to each item, several at a time. One whose storage fails is returned as it is, with the reason."""
 
     def apply(item: RemovalItem) -> RemovalItem:
+        if stopped():
+            return item
         try:
             outcome, reason = step(item)
         except OSError as error:

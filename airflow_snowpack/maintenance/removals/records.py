@@ -85,11 +85,14 @@ class Removals:
         """List the removals, the latest plan first.
 
         :param cursor: ``next`` of the page before.
+        :param state: in this state. ``QUARANTINED`` has each list of which files may be in quarantine, whatever its own state.
         :raises InvalidCursor: no page returned it.
         """
         query = REMOVALS.where(*NEWEST_FIRST.beyond(cursor)).order_by(*NEWEST_FIRST.order()).limit(limit + 1)
         query = query if table is None else query.where(REMOVAL.table_key == table.lock_key)
-        query = query if state is None else query.where(sa.literal(state.value) == STATE)
+        if state is not None:
+            held = REMOVAL.quarantined_until.is_not(None)
+            query = query.where(held if state is RemovalState.QUARANTINED else sa.literal(state.value) == STATE)
         return NEWEST_FIRST.page(self.store.all(query, {"b_now": self.store.clock()}), limit, removal_from)
 
     def planned_by(self, job_id: str) -> Sequence[Removal]:
@@ -286,27 +289,32 @@ class Removals:
 
     # --- in quarantine ---
 
-    def in_quarantine(self, table: TableName, *, until: datetime | None = None) -> Sequence[Removal]:
+    def in_quarantine(
+        self, table: TableName, *, until: datetime | None = None, or_of_job: str | None = None
+    ) -> Sequence[Removal]:
         """Return the removals of a table that have files in quarantine, the oldest first.
 
-        :param until: only those that have ended and whose files stay until then at most.
+        :param until: only those that no job continues and whose files stay until then at most.
+        :param or_of_job: also those whose last file this job has restored.
         """
-        query = REMOVALS.where(REMOVAL.table_key == table.lock_key, REMOVAL.quarantined_until.is_not(None))
+        held = sa.or_(REMOVAL.quarantined_until.is_not(None), sa.and_(REMOVAL.job_id == or_of_job, REMOVAL.restored_count > 0))
+        query = REMOVALS.where(REMOVAL.table_key == table.lock_key, held)
         if until is not None:
-            query = query.where(REMOVAL.quarantined_until <= until, sa.literal(RemovalState.QUARANTINED.value) == STATE)
+            ended = sa.or_(sa.literal(RemovalState.QUARANTINED.value) == STATE, ABANDONED)
+            query = query.where(REMOVAL.quarantined_until <= until, ended)
         rows = self.store.all(query.order_by(REMOVAL.planned_at, REMOVAL.removal_id), {"b_now": self.store.clock()})
         return [removal_from(row) for row in rows]
 
-    def tables_with_deleted_orphans(self, tables: Collection[TableName]) -> frozenset[TableName]:
-        """Return those of the tables of which a list of orphan files was deleted for good, in one statement."""
-        query = sa.select(REMOVAL.table_key).where(
+    def tables_with_deleted_orphans(self, tables: Collection[TableName]) -> frozenset[str]:
+        """Return the UUIDs of tables with these names of which orphan files were deleted for good, in one statement."""
+        query = sa.select(REMOVAL.table_uuid).where(
             REMOVAL.kind == RemovalKind.ORPHANS.value,
             REMOVAL.state == RemovalState.DELETED.value,
+            REMOVAL.deleted_count > 0,
             REMOVAL.quarantined_until.is_(None),
         )
         keys = {table.lock_key for table in tables}
-        found = {row.table_key for row in self.store.all_by_key(query.distinct(), REMOVAL.table_key, keys)}
-        return frozenset(table for table in tables if table.lock_key in found)
+        return frozenset(row.table_uuid for row in self.store.all_by_key(query.distinct(), REMOVAL.table_key, keys))
 
     def begin_quarantine(self, removal: Removal) -> None:
         """Record that files of the list may be in quarantine from now on.
@@ -339,7 +347,7 @@ class Removals:
                 raise RemovalNotPossible(found, "restored")
             values: dict[str, Any] = {"job_id": job_id, "attempt_id": attempt_id}
             if found.state is not RemovalState.QUARANTINED:
-                error = f"job {job_id} restored files of it before all of it was deleted"
+                error = f"job {job_id} restored files of it, or deleted them for good, before all of it was taken away"
                 values |= {"state": RemovalState.FAILED.value, "error": error, "ended_at": self.store.clock()}
             conn.execute(sa.update(removals).where(REMOVAL.removal_id == found.removal_id).values(**values))
 

@@ -32,6 +32,7 @@ from airflow_snowpack.maintenance.removals.errors import (
 )
 from airflow_snowpack.maintenance.removals.model import COUNTED, ItemOutcome, RemovalKind, RemovalState
 from airflow_snowpack.maintenance.removals.of_job import is_done
+from airflow_snowpack.spark import SparkInterrupted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -154,7 +155,9 @@ def carry_out(run: ActionRun, removal_id: str, deletion: Deletion) -> Effect:
         return _ended(removals, records.get(removal_id), deletion, str(refused), final=removal.decided_by is not None)
     if left:
         again = "removal" if removal.decided_by else "action"
-        error = f"{plural(left, NOUNS[removal.kind])} of the list could not be deleted. Run the {again} again."
+        does = "deleted" if removal.quarantine is None else "moved to quarantine"
+        why = next((f", such as: {reason}" for reason in left if reason), "")
+        error = f"{plural(left.total(), NOUNS[removal.kind])} of the list could not be {does}{why}. Run the {again} again."
         return _ended(removals, records.end(removal, _retryable(removal), error), deletion, error)
     return _ended(removals, records.end(removal, RemovalState.DELETED), deletion)
 
@@ -185,9 +188,12 @@ def check_table(run: ActionRun, removal: Removal) -> Table:
     return table
 
 
-def _delete_all(run: ActionRun, removals: JobRemovals, removal: Removal, deletion: Deletion) -> int:
-    """Go through the list; return how many items could not be deleted."""
-    records, left = removals.records, 0
+def _delete_all(run: ActionRun, removals: JobRemovals, removal: Removal, deletion: Deletion) -> Counter[str | None]:
+    """Go through the list; return how many items could not be deleted, by the reason where it is known.
+
+    :raises SparkInterrupted: before all of the list was tried.
+    """
+    records, left = removals.records, Counter[str | None]()
     counts = Counter({outcome: getattr(removal, column) for outcome, column in COUNTED.items()})
     numbers = iter(records.part_numbers(removal.removal_id))
     while batch := list(islice(numbers, deletion.batch_parts)):
@@ -200,7 +206,9 @@ def _delete_all(run: ActionRun, removals: JobRemovals, removal: Removal, deletio
             _replace(parts, deletion.delete(run, removal, started))
             records.record(removal, parts, counts + _counted(parts))
         counts += _counted(parts)
-        left += len(_open(parts))
+        left += Counter(item.reason for item in _open(parts))
+        if left and run.work.interrupted:
+            raise SparkInterrupted
     return left
 
 

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import random
 from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
 import pytest
+from botocore.client import BaseClient
 from built_runs import MovedClock
 from effort import rounds
 from pyarrow.fs import LocalFileSystem
+from s3_server import access_to, s3_client, s3_server
 
 from airflow_snowpack.iceberg import CatalogConfig, ForeignFiles, QuarantineNotPossible, StoredFile, TableName
 from airflow_snowpack.iceberg.quarantine import (
@@ -23,6 +26,7 @@ from airflow_snowpack.iceberg.quarantine import (
     Means,
     Quarantine,
     RenamedFiles,
+    VersionedBucket,
     is_moved_cheaply,
     means_of,
     open_quarantine,
@@ -34,6 +38,7 @@ from airflow_snowpack.jobs.model import ActionOutcome
 from airflow_snowpack.maintenance import Action
 from airflow_snowpack.maintenance.action_run import ActionRun
 from airflow_snowpack.maintenance.options import parse_options
+from airflow_snowpack.maintenance.removals import orphan_files
 from airflow_snowpack.maintenance.removals.errors import NothingInQuarantine, RemovalNotPossible
 from airflow_snowpack.maintenance.removals.model import ItemOutcome, RemovalKind, RemovalState
 from airflow_snowpack.maintenance.removals.of_job import JobRemovals
@@ -41,12 +46,12 @@ from airflow_snowpack.maintenance.removals.orphan_files import ForeignGuard, Orp
 from airflow_snowpack.maintenance.removals.quarantine import ALL, OCCUPIED, purge, quarantine_settings, restore
 from airflow_snowpack.maintenance.removals.records import Removals
 from airflow_snowpack.maintenance.removals.running import carry_out
-from airflow_snowpack.store import AuditTrail, open_store
+from airflow_snowpack.maintenance.submit import MaintenanceRequest
+from airflow_snowpack.spark import SparkInterrupted, SparkWork
+from airflow_snowpack.store import Actor, AuditTrail, open_store
 from airflow_snowpack.store.retention import Pruner
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
     from pyiceberg.catalog import Catalog
 
     from airflow_snowpack.maintenance.action_run import Effect
@@ -55,6 +60,7 @@ if TYPE_CHECKING:
 
 TABLE = TableName("lake", "db", "orders", "0f0f0f0f0f0f")
 WEEK = timedelta(days=7)
+taken_away = orphan_files._taken_away
 NAMES = ["a b#c?d%20é.parquet", "part=1/x.parquet", "part=1/deep/y.parquet", "'quoted\";--.parquet"]
 
 
@@ -76,6 +82,8 @@ class World:
         self.table.append(pa.table({"id": [1, 2, 3]}))
         self.root = Path(self.table.location().removeprefix("file://"))
         self.named: set[str] = set()
+        self.work = SparkWork()
+        self.before_taking: Callable[[], None] = lambda: None
 
     @property
     def location(self) -> str:
@@ -105,10 +113,8 @@ class World:
         self.jobs.cancel(of_job.job.job_id)
         self.jobs.locks.release(TABLE, of_job.job.job_id)
 
-    def planned(self, of_job: JobRemovals, paths: Sequence[str], *, means: Means | None = None, days: int = 7) -> Removal:
-        settings = {"quarantine": f"{days}d", **quarantine_settings(self.table, may_copy=False)}
-        if means is not None:
-            settings["quarantined_by"] = means.value
+    def planned(self, of_job: JobRemovals, paths: Sequence[str], *, days: int = 7, **more: Any) -> Removal:
+        settings = {"quarantine": f"{days}d", **quarantine_settings(self.table, may_copy=False), **more}
         items = ForeignGuard().planned(
             self.table, ForeignFiles(self.catalog, ()), paths, older_than=self.clock() - timedelta(days=1), skipped=Counter()
         )
@@ -118,10 +124,11 @@ class World:
 
     def delete(self, of_job: JobRemovals, removal: Removal) -> Effect:
         nothing = cast("Any", None)
-        run = ActionRun("job", TABLE, "remove_orphan_files", nothing, nothing, self.catalog, self.clock(), 1, removals=of_job)
+        run = ActionRun("job", TABLE, "remove_orphan_files", nothing, self.work, self.catalog, self.clock(), 1, removals=of_job)
         return carry_out(run, removal.removal_id, OrphanFiles(self._unnamed))
 
     def _unnamed(self, run: ActionRun, settings: Mapping[str, Any], paths: Sequence[str]) -> list[str]:
+        self.before_taking()
         return [path for path in paths if path not in self.named]
 
     def quarantined(self, names: Sequence[str] = NAMES, **more: Any) -> Removal:
@@ -277,6 +284,95 @@ def test_nothing_is_restored_of_a_list_that_a_job_deletes(world: World) -> None:
 
 
 @pytest.mark.one_database
+def test_what_a_dead_job_has_taken_away_is_listed_restored_and_purged(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its list may be run again if it was approved, and no attempt at the job follows."""
+
+    def take_and_die(*given: Any) -> None:
+        taken_away(*given)
+        raise Killed
+
+    for approved, undo in ((False, True), (True, True), (True, False)):
+        of_job = world.attempt()
+        removal = world.planned(of_job, [world.stray(name) for name in NAMES], approve_above_files=0 if approved else None)
+        if approved:
+            world.removals.approve(removal.removal_id, actor=Actor("vera", "page"))
+        with monkeypatch.context() as patched:
+            patched.setattr(orphan_files, "_taken_away", take_and_die)
+            with pytest.raises(Killed):
+                world.delete(of_job, removal)
+        world.end(of_job)
+
+        assert world.files() == {}
+        assert [each.removal_id for each in world.removals.list(state=RemovalState.QUARANTINED).items] == [removal.removal_id]
+        if undo:
+            assert world.restore(ALL).metrics == {"restored_files_count": len(NAMES)}
+            assert len(world.files()) == len(NAMES)
+        else:
+            assert world.purge() == 0
+            world.clock.now += WEEK
+            assert world.purge() == len(NAMES)
+        assert world.kept() == []
+        assert not world.removals.list(state=RemovalState.QUARANTINED).items
+
+
+@pytest.mark.one_database
+def test_an_interrupted_attempt_takes_no_further_file_away(world: World) -> None:
+    of_job = world.attempt()
+    removal = world.planned(of_job, [world.stray(name) for name in NAMES])
+    world.before_taking = world.work.interrupt
+    with pytest.raises(SparkInterrupted):
+        world.delete(of_job, removal)
+    world.end(of_job)
+    assert (len(world.files()), world.kept()) == (len(NAMES), [])
+    assert world.restore(ALL).error is None
+    assert set(world.outcomes(removal).values()) == {ItemOutcome.LEFT_OUT}
+
+
+@pytest.mark.one_database
+def test_a_folder_that_cannot_be_written_is_an_error_with_its_cause(world: World) -> None:
+    (world.root.parent / FOLDER).write_text("in the way")
+    of_job = world.attempt()
+    effect = world.delete(of_job, world.planned(of_job, [world.stray(name) for name in NAMES]))
+    assert effect.outcome is ActionOutcome.FAILED
+    assert str(effect.error).startswith(
+        "4 files of the list could not be moved to quarantine, such as: [Errno 20] Not a directory"
+    )
+    assert len(world.files()) == len(NAMES)
+
+
+@pytest.mark.one_database
+def test_a_machine_that_does_not_have_the_files_forgets_none(world: World) -> None:
+    """Such as a worker where the file system of the table is not mounted."""
+    removal = world.quarantined()
+    away = world.root.parents[1] / "unmounted"
+    world.root.parent.rename(away)
+    assert "exists on this machine" in str(world.restore(ALL).error)
+    world.clock.now += WEEK
+    assert world.purge() == 0
+    away.rename(world.root.parent)
+    assert len(world.kept()) == world.removals.get(removal.removal_id).quarantined_count == len(NAMES)
+    assert world.restore(ALL).error is None
+
+
+@pytest.mark.one_database
+def test_files_to_restore_can_be_spelled_as_any_reader_does(world: World) -> None:
+    removal, path = world.quarantined(), f"{world.root}/data/part=1/x.parquet"
+    for spelling in (path, f"file://{path}", f"file:{path}", f"{world.root}//data/./part=1/x.parquet"):
+        assert world.restore(removal.removal_id, spelling).error is None
+    assert list(world.files()) == [path]
+
+
+@pytest.mark.one_database
+def test_a_clock_that_jumps_deletes_nothing(world: World) -> None:
+    """A job that was submitted in time was so by the clock of another process."""
+    world.quarantined()
+    of_job = world.attempt()
+    world.clock.now += 2 * WEEK
+    assert purge(of_job, lambda: world.catalog, lambda: False) == 0
+    assert len(world.kept()) == len(NAMES)
+
+
+@pytest.mark.one_database
 def test_a_link_is_moved_itself_and_never_followed_out_of_the_table(world: World, tmp_path: Path) -> None:
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
@@ -312,59 +408,110 @@ def test_the_cheapest_means_is_chosen_and_a_copy_only_if_allowed(tmp_path: Path)
         means_of("gs://lake/db/t", {}, may_copy=False)
     with pytest.raises(QuarantineNotPossible, match="does not answer"):
         means_of(f"file://{tmp_path}/missing/t", {}, may_copy=False)
-    assert [is_moved_cheaply(each) for each in ("/a/b", "file:/a", "hdfs://nn/a", "s3a://b/a", "abfss://c@a/b")] == [
-        True, True, True, False, False,
-    ]  # fmt: skip
+    cheap = [f"{tmp_path}/t", f"file:{tmp_path}/t", "hdfs://nn/a"]
+    dear = ["s3a://b/a", "abfss://c@a/b", "file:///", "hdfs://nn", f"{tmp_path}/missing", "file:///proc"]
+    assert [is_moved_cheaply(each) for each in (*cheap, *dear)] == [True] * len(cheap) + [False] * len(dear)
 
 
 # --- kills ---
 
 
-def every_storage(tmp_path: Path) -> dict[str, Callable[[], Quarantine]]:
-    location, folder = f"file://{tmp_path}/t", f"file://{tmp_path}/{FOLDER}/r"
-    return {
-        "renames": lambda: open_quarantine(Means.MOVE, location, {}, "r"),
-        "moves": lambda: ArrowFiles(location, folder, {}, copies=False),
-        "copies": lambda: ArrowFiles(location, folder, {}, copies=True),
-    }
+@dataclass(frozen=True)
+class Site:
+    """A file, the quarantine for it, and what a test changes and reads beside that.
+
+    :param open: returns the quarantine as a new process opens it.
+    :param write: puts the file in its place, with nothing in quarantine. ``content``: of what is in its place.
+    :param kept: returns whether anything is in quarantine.
+    """
+
+    open: Callable[[], Quarantine]
+    write: Callable[[], StoredFile]
+    content: Callable[[], bytes | None]
+    kept: Callable[[], bool]
 
 
-@pytest.mark.parametrize("kind", ["renames", "moves", "copies"])
-def test_whatever_call_kills_it_no_file_is_lost_and_each_step_can_be_repeated(
-    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Every system call of a step is once the last one, before and after it takes effect."""
+def local_site(open_one: Callable[[], Quarantine], tmp_path: Path) -> Site:
     path, kept = tmp_path / "t/data/x.parquet", tmp_path / FOLDER / "r/data/x.parquet"
     path.parent.mkdir(parents=True)
-    open_one, file = every_storage(tmp_path)[kind], StoredFile(f"file:{path}", 5, None)
+
+    def write() -> StoredFile:
+        kept.unlink(missing_ok=True)
+        path.write_bytes(b"stray")
+        return StoredFile(f"file:{path}", 5, None)
+
+    return Site(open_one, write, lambda: path.read_bytes() if path.exists() else None, kept.exists)
+
+
+def bucket_site(options: Mapping[str, str]) -> Site:
+    key, client = "t/data/a b+é.parquet", s3_client(options)
+    client.put_bucket_versioning(Bucket="lake", VersioningConfiguration={"Status": "Enabled"})
+
+    def is_hidden() -> bool:
+        listed = client.list_object_versions(Bucket="lake", Prefix=key)
+        return any(each["IsLatest"] for each in listed.get("DeleteMarkers", ()))
+
+    def write() -> StoredFile:
+        client.put_object(Bucket="lake", Key=key, Body=b"stray")
+        return StoredFile(f"s3://lake/{key}", 5, client.head_object(Bucket="lake", Key=key)["LastModified"])
+
+    def content() -> bytes | None:
+        return None if is_hidden() else client.get_object(Bucket="lake", Key=key)["Body"].read()
+
+    opened = VersionedBucket("s3://lake/t", access_to(options))  # once: a client keeps nothing, and takes long to make
+    return Site(lambda: opened, write, content, is_hidden)
+
+
+@pytest.fixture(params=["renames", "moves", "copies", "markers"])
+def site(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
+    if request.param == "markers":
+        with s3_server() as options:
+            yield bucket_site(options)
+        return
+    location, folder = f"file://{tmp_path}/t", f"file://{tmp_path}/{FOLDER}/r"
+    if request.param == "renames":
+        yield local_site(lambda: open_quarantine(Means.MOVE, location, {}, "r"), tmp_path)
+    else:
+        monkeypatch.setattr(ArrowFiles, "_files", ArrowStandIn())
+        yield local_site(lambda: ArrowFiles(location, folder, {}, copies=request.param == "copies"), tmp_path)
+
+
+def test_whatever_call_kills_it_no_file_is_lost_and_each_step_can_be_repeated(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every call of a step is once the last one, before and after it takes effect."""
     calls = {
         os: ("rename", "link", "unlink", "makedirs"),
         ArrowStandIn: ("copy_file", "move", "delete_file", "create_dir"),
+        BaseClient: ("_make_api_call",),
     }
-    for step, _back in (("take", "restore"), ("restore", "take")):
-        for moment in range(2 * 4):
-            for each in (path, kept):
-                each.unlink(missing_ok=True)
-            path.write_bytes(b"stray")
-            if step == "restore":
-                open_one().take(file)
+    for step in ("take", "restore", "purge"):
+        kills, moment = 0, 0
+        while moment == kills:
+            moment, file = moment + 1, site.write()
+            if step != "take":
+                site.open().take(file)
             with monkeypatch.context() as patched:
-                patched.setattr(ArrowFiles, "_files", ArrowStandIn())
-                killer = Killer(moment)
+                killer = Killer(kills)
                 for owner, names in calls.items():
                     for name in names:
                         patched.setattr(owner, name, killer.around(getattr(owner, name)))
-                with contextlib.suppress(Killed):
-                    getattr(open_one(), step)(file)
-            places = [each for each in (path, kept) if each.exists() and each.read_bytes() == b"stray"]
-            assert places, f"the file was lost by a kill at {moment} of {step}"
-            if path.exists():
-                assert path.read_bytes() == b"stray", "a reader never finds a part of a file"
-            if step == "take" and not path.exists():
-                assert open_one().holds(file), "a file that was taken away is found"
-            open_one().restore(file)
-            assert path.read_bytes() == b"stray"
-            assert not kept.exists()
+                try:
+                    getattr(site.open(), step)(file)
+                except Killed:
+                    kills += 1
+            in_place = site.content()
+            if step == "purge":
+                site.open().purge(file)
+                assert in_place is None
+                assert not site.kept() or isinstance(site.open(), VersionedBucket), "the rules of a bucket end its versions"
+                continue
+            assert in_place in (None, b"stray"), "a reader never finds a part of a file"
+            assert in_place or site.open().holds(file), f"the file was lost by kill {kills} of {step}"
+            site.open().restore(file)
+            assert site.content() == b"stray"
+            assert not site.kept()
+        assert kills or isinstance(site.open(), VersionedBucket), step
 
 
 class ArrowStandIn(LocalFileSystem):
@@ -412,7 +559,7 @@ def test_random_kills_of_removals_and_restores_lose_no_file(
     """Each kill ends an attempt between two writes to the record or two moves; the next attempt at the job continues."""
     chance, faults = random.Random(25), 0
     names = [f"part={number % 3}/{number}.parquet" for number in range(12)]
-    record, take, back = Removals.record, RenamedFiles.take, RenamedFiles.restore
+    deadly = [(Removals, "record"), (Removals, "settle"), *((RenamedFiles, step) for step in ("take", "restore", "purge"))]
 
     def mortal(call: Callable[..., Any]) -> Callable[..., Any]:
         def once(*arguments: Any, **options: Any) -> Any:
@@ -425,24 +572,28 @@ def test_random_kills_of_removals_and_restores_lose_no_file(
 
         return once
 
-    def until_done(work: Callable[[JobRemovals], Any]) -> None:
+    def until_done(work: Callable[[JobRemovals], Effect | None]) -> None:
         nonlocal faults
         of_job = world.attempt()
         for _ in range(2):
             try:
                 with monkeypatch.context() as patched:
-                    patched.setattr(Removals, "record", mortal(record))
-                    patched.setattr(RenamedFiles, "take", mortal(take))
-                    patched.setattr(RenamedFiles, "restore", mortal(back))
-                    work(of_job)
+                    for owner, name in deadly:
+                        patched.setattr(owner, name, mortal(getattr(owner, name)))
+                    effect = work(of_job)
                 break
             except Killed:
                 faults += 1
-                check()
+                if work is not purged:
+                    check()
                 of_job = world.attempt(of_job.job.job_id)
         else:
-            work(of_job)
+            effect = work(of_job)
+        assert effect is None or effect.error is None
         world.end(of_job)
+
+    def purged(of_job: JobRemovals) -> None:
+        purge(of_job, lambda: world.catalog, lambda: False)
 
     def check() -> None:
         in_place = {Path(path).name for path in world.files()}
@@ -465,13 +616,22 @@ def test_random_kills_of_removals_and_restores_lose_no_file(
         check()
         some = [path for path in paths if chance.random() < 0.5]
         if some:
-            until_done(lambda of_job, some=some, key=removal.removal_id: restore(of_job, world.catalog, key, some, lambda: False))  # type: ignore[misc]
+            key = chance.choice([removal.removal_id, ALL])
+            until_done(lambda of_job, key=key, some=some: restore(of_job, world.catalog, key, some, lambda: False))  # type: ignore[misc]
             check()
             assert {f"file:{path}" for path in world.files()} == set(some)
-        until_done(lambda of_job, key=removal.removal_id: restore(of_job, world.catalog, key, (), lambda: False))  # type: ignore[misc]
-        check()
-        assert len(world.files()) == len(names)
-        assert world.removals.get(removal.removal_id).state is RemovalState.RESTORED
+        if chance.random() < 0.5:
+            until_done(lambda of_job, key=removal.removal_id: restore(of_job, world.catalog, key, (), lambda: False))  # type: ignore[misc]
+            check()
+            assert len(world.files()) == len(names)
+            assert world.removals.get(removal.removal_id).state is RemovalState.RESTORED
+            continue
+        world.clock.now += WEEK
+        until_done(purged)
+        assert world.kept() == []
+        assert {f"file:{path}" for path in world.files()} == set(some)
+        ended = world.removals.get(removal.removal_id)
+        assert (ended.quarantined_until, ended.restored_count) == (None, len(some))
     record_property("faults", faults)
     assert faults
 
@@ -479,6 +639,9 @@ def test_random_kills_of_removals_and_restores_lose_no_file(
 def test_the_options_that_do_not_go_together_are_refused() -> None:
     from airflow_snowpack.maintenance.errors import InvalidOption
 
+    restores = {"remove_orphan_files": {"restore": "all"}}
+    request = MaintenanceRequest.parse("db.orders", ["remove_orphan_files"], catalog="lake", options=restores)
+    assert request.without_orphans_below(timedelta(days=9)) is request, "a running DAG that writes keeps no file from its place"
     parsed = parse_options(Action.REMOVE_ORPHAN_FILES, {"quarantine": "7d", "quarantine_copy": True})
     assert parse_options(Action.REMOVE_ORPHAN_FILES, parsed.to_json()) == parsed
     for wrong, problem in (

@@ -30,6 +30,7 @@ from airflow_snowpack.maintenance.removals.of_job import JobRemovals
 from airflow_snowpack.maintenance.removals.records import Removals
 from airflow_snowpack.maintenance.removals.running import carry_out
 from airflow_snowpack.maintenance.removals.snapshots import Snapshots, planned_snapshots
+from airflow_snowpack.spark import SparkWork
 from airflow_snowpack.store import Actor, AuditTrail, open_store
 from airflow_snowpack.store.retention import Pruner
 
@@ -340,7 +341,7 @@ def test_a_removal_that_is_continued_counts_what_earlier_attempts_have_deleted(
     removal = of_job.plan(RemovalKind.ORPHANS, table, items, settings={"approve_above_files": 0})
     assert removal is not None
     removals.approve(removal.removal_id, actor=VERA)
-    run = ActionRun("job", TABLE, "remove_orphan_files", nothing, nothing, catalog, clock(), 1, removals=of_job)
+    run = ActionRun("job", TABLE, "remove_orphan_files", nothing, SparkWork(), catalog, clock(), 1, removals=of_job)
 
     first = carry_out(run, removal.removal_id, Shelf(stuck={PATHS[0]}))
     second = carry_out(run, removal.removal_id, Shelf(stuck=set()))
@@ -362,7 +363,7 @@ def test_a_snapshot_that_passes_the_age_of_its_branch_while_a_list_is_deleted_is
     first, second, last = table.snapshots()
     table.manage_snapshots().create_branch(last.snapshot_id, "main", max_snapshot_age_ms=hour, min_snapshots_to_keep=1).commit()
     of_job = JobRemovals(removals, claimed(jobs).job)
-    run = ActionRun("job", TABLE, "expire_snapshots", nothing, nothing, catalog, clock(), 1, removals=of_job)
+    run = ActionRun("job", TABLE, "expire_snapshots", nothing, SparkWork(), catalog, clock(), 1, removals=of_job)
     settings = {"retain_last": 3, "expired_refs": [], "committed_before": clock().isoformat()}
 
     def guarded(planned_at: datetime, settings: dict[str, Any] = settings) -> list[ItemOutcome | None]:

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.io.pyarrow import PyArrowFileIO
-from s3_server import s3_server
+from s3_server import access_to, s3_client, s3_server
 
 from airflow_snowpack.iceberg import ForeignFiles, QuarantineNotPossible, StoredFile, TableName
 from airflow_snowpack.iceberg.quarantine import Means, open_quarantine
@@ -26,6 +26,7 @@ from airflow_snowpack.maintenance.removals.of_job import JobRemovals
 from airflow_snowpack.maintenance.removals.orphan_files import OUTSIDE, REPLACED, UNKNOWN_TIME, ForeignGuard, OrphanFiles
 from airflow_snowpack.maintenance.removals.quarantine import quarantine_settings, restore
 from airflow_snowpack.maintenance.removals.running import carry_out
+from airflow_snowpack.spark import SparkWork
 from airflow_snowpack.store import Actor, open_store
 
 if TYPE_CHECKING:
@@ -81,7 +82,7 @@ def test_exactly_the_approved_objects_are_deleted(store_url: str, tmp_path: Path
         assert (planned.state, planned.item_count, planned.bytes) == (RemovalState.AWAITING_APPROVAL, 6, 30)
         assert skipped == {"it no longer exists": 1, UNKNOWN_TIME: 1}, "a folder is no object, and PyArrow takes no empty part"
 
-        run = ActionRun("job", TABLE, "remove_orphan_files", nothing, nothing, catalog, store.clock(), 1, removals=of_job)
+        run = ActionRun("job", TABLE, "remove_orphan_files", nothing, SparkWork(), catalog, store.clock(), 1, removals=of_job)
         refused = carry_out(run, planned.removal_id, OrphanFiles(delete_objects))
         assert "cannot be run: it awaits approval" in str(refused.error)
         removals.approve(planned.removal_id, actor=Actor("vera", "page"))
@@ -134,7 +135,7 @@ def test_a_versioned_bucket_hides_objects_by_delete_markers_and_shows_them_again
         )
         planned = of_job.plan(RemovalKind.ORPHANS, table, items, settings=settings)
         assert planned is not None
-        run = ActionRun("job", TABLE, "remove_orphan_files", nothing, nothing, catalog, store.clock(), 1, removals=of_job)
+        run = ActionRun("job", TABLE, "remove_orphan_files", nothing, SparkWork(), catalog, store.clock(), 1, removals=of_job)
 
         versions(options, "Suspended")
         suspended = carry_out(run, planned.removal_id, OrphanFiles(lambda run, settings, paths: paths))
@@ -150,8 +151,19 @@ def test_a_versioned_bucket_hides_objects_by_delete_markers_and_shows_them_again
         assert effect.metrics["quarantined_files_count"] == len(NAMES), effect
         assert objects_in(table) == []
 
+        # As if a writer had come between the guard and the delete marker.
+        (first, *_) = removals.items(planned.removal_id)
+        between = StoredFile(write(table, "between.parquet"), 5, first.at)
+        quarantine = open_quarantine(Means.DELETE_MARKER, table.location(), table.io.properties, planned.removal_id)
+        write(table, "between.parquet", b"newer content")
+        quarantine.take(between)
+        with pytest.raises(FileExistsError, match="was written again"):
+            quarantine.restore(between)
+        assert objects_in(table) == [between.path], "the newer one is not hidden any more"
+        s3_client(options).delete_object(Bucket="lake", Key=between.path.removeprefix("s3://lake/"))
+
         # As a client repeats a deletion whose response was lost.
-        client_of(options).delete_object(Bucket="lake", Key=paths[1].removeprefix("s3://lake/"))
+        s3_client(options).delete_object(Bucket="lake", Key=paths[1].removeprefix("s3://lake/"))
         write(table, NAMES[0], b"newer content")
         restored = restore(of_job, catalog, planned.removal_id, (), lambda: False)
         assert "1 file could not be restored: another file is in its place" in str(restored.error)
@@ -179,28 +191,11 @@ def test_a_bucket_without_versions_keeps_copies_if_the_owner_allows_them(store_u
 
 
 def catalog_on(options: Mapping[str, str], folder: Path) -> SqlCatalog:
-    reach = {
-        "s3.endpoint": f"{options['scheme']}://{options['endpoint_override']}",
-        "s3.access-key-id": options["access_key"],
-        "s3.secret-access-key": options["secret_key"],
-        "s3.region": options["region"],
-    }
-    catalog = SqlCatalog("lake", uri=f"sqlite:///{folder}/catalog.db", warehouse="s3://lake/warehouse", **reach)
+    uri = f"sqlite:///{folder}/catalog.db"
+    catalog = SqlCatalog("lake", uri=uri, warehouse="s3://lake/warehouse", **access_to(options))
     catalog.create_namespace("db")
     return catalog
 
 
 def versions(options: Mapping[str, str], status: str) -> None:
-    client_of(options).put_bucket_versioning(Bucket="lake", VersioningConfiguration={"Status": status})
-
-
-def client_of(options: Mapping[str, str]) -> Any:
-    from botocore.session import get_session
-
-    return get_session().create_client(
-        "s3",
-        endpoint_url=f"{options['scheme']}://{options['endpoint_override']}",
-        aws_access_key_id=options["access_key"],
-        aws_secret_access_key=options["secret_key"],
-        region_name=options["region"],
-    )
+    s3_client(options).put_bucket_versioning(Bucket="lake", VersioningConfiguration={"Status": status})

@@ -291,5 +291,11 @@ def test_the_first_removals_of_a_table_can_be_undone_until_a_list_was_deleted_fo
     assert planned("night-1") == {"orders": "P7D", "other": "P7D"}
     quarantine_removal(store, table)
     assert planned("night-2") == {"orders": "P7D", "other": "P7D"}
-    store.execute(sa.update(removals).values(quarantined_until=None))
-    assert planned("night-3") == {"orders": None, "other": "P7D"}
+    uuid = str(fleet.catalog.load_table(table.identifier).metadata.table_uuid)
+    store.execute(sa.update(removals).values(quarantined_until=None, table_uuid=uuid))
+    assert planned("night-3") == {"orders": "P7D", "other": "P7D"}, "no file of the list was deleted"
+    store.execute(sa.update(removals).values(deleted_count=3))
+    assert planned("night-4") == {"orders": None, "other": "P7D"}
+    fleet.catalog.drop_table(table.identifier)
+    fleet.make("orders")
+    assert planned("night-5") == {"orders": "P7D", "other": "P7D"}, "another table has the name"

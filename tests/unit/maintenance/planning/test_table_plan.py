@@ -638,17 +638,20 @@ def test_a_plan_survives_json() -> None:
 @pytest.mark.parametrize(
     ("location", "given", "first", "option"),
     [
-        ("file:///lake/t", {}, True, {"quarantine": "P7D"}),
+        ("file://{folder}", {}, True, {"quarantine": "P7D"}),
+        ("file://{folder}/not-mounted-here/t", {}, True, {"approve_above_files": 0}),
+        ("file:///proc", {}, True, {"approve_above_files": 0}),
         ("hdfs://nn/lake/t", {}, True, {"quarantine": "P7D"}),
         ("s3://lake/t", {}, True, {"approve_above_files": 0}),
         ("s3://lake/t", {"approve_above_files": 500}, True, {"approve_above_files": 500}),
-        ("file:///lake/t", {"quarantine": "30d"}, True, {"quarantine": "P30D"}),
+        ("file://{folder}", {"quarantine": "30d"}, True, {"quarantine": "P30D"}),
         ("s3://lake/t", {}, False, {}),
     ],
 )
 def test_the_first_removal_of_a_fleet_can_be_undone_or_waits_unless_the_policy_decides(
-    location: str, given: dict[str, Any], first: bool, option: dict[str, Any]
+    tmp_path: Path, location: str, given: dict[str, Any], first: bool, option: dict[str, Any]
 ) -> None:
+    location = location.replace("{folder}", str(tmp_path))
     rules = policy({ORPHANS: {"enabled": True, "deadline": timedelta(days=7), "options": given}})
     decision = decide(ORPHANS, replace(health(HEALTHY), location=location), rules, first_removal=lambda: first)
     assert {name: value for name, value in decision.options.items() if "quarantine" in name or "above" in name} == {
