@@ -26,13 +26,18 @@ if TYPE_CHECKING:
 SPARK_FOLDERS = {"spark", "maintenance", "faces"}
 # Files that do not use the session of the ``spark`` fixture: they use no Spark, or start JVMs of their own.
 WITHOUT_SESSION = (
+    "test_actions_of_other_packages",
     "test_cluster_builds_",
     "test_connect",
     "test_dags_of_tables",
     "test_docker_runner",
     "test_entries_",
     "test_entry_",
+    "test_files_of_other_tables",
     "test_kubernetes_runner",
+    "test_quarantine",
+    "test_removal_operators",
+    "test_removals.py",
     "test_run_states_",
     "test_start",
     "test_worker_without_airflow",
