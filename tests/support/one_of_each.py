@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 SPARK_FOLDERS = {"spark", "maintenance", "faces"}
 # Files that do not use the session of the ``spark`` fixture: they use no Spark, or start JVMs of their own.
 WITHOUT_SESSION = (
-    "test_actions_of_other_packages",
     "test_cluster_builds_",
     "test_connect",
     "test_dags_of_tables",
