@@ -168,6 +168,20 @@ def parse_options(action: str, given: Mapping[str, Any]) -> ActionOptions:
     :raises UnknownAction: no action has this name.
     :raises InvalidOption: an option is not known, or its value cannot be used; the message names both and what is allowed.
     """
+    options = action_class(action)(**_read(action, given))
+    options.check()
+    return options
+
+
+def as_given(action: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return options as plain values, as they were given: 0 for a size that follows from a target stays 0 here.
+
+    :raises UnknownAction, InvalidOption: as :func:`parse_options`.
+    """
+    return {name: _plain(value) for name, value in _read(action, given).items() if value != ()}
+
+
+def _read(action: str, given: Mapping[str, Any]) -> dict[str, Any]:
     readers = option_readers(action)
     values: dict[str, Any] = {}
     for name, value in given.items():
@@ -179,9 +193,7 @@ def parse_options(action: str, given: Mapping[str, Any]) -> ActionOptions:
             values[name] = readers[name](value)
         except ValueError as error:
             raise InvalidOption(action, name, str(error), tuple(readers)) from None
-    options = action_class(action)(**values)
-    options.check()
-    return options
+    return values
 
 
 def option_readers(action: str) -> dict[str, Reader]:

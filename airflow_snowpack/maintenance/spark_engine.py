@@ -31,6 +31,7 @@ from airflow_snowpack.jobs.model import ActionOutcome
 from airflow_snowpack.maintenance.action import OWN, parse_actions
 from airflow_snowpack.maintenance.action_run import ActionRun, ChangeWatch, Effect
 from airflow_snowpack.maintenance.commits import is_conflict, is_refused
+from airflow_snowpack.maintenance.errors import InvalidOption
 from airflow_snowpack.maintenance.options import parse_options
 from airflow_snowpack.maintenance.plan import forbidden
 from airflow_snowpack.maintenance.removals.model import RemovalState
@@ -188,8 +189,8 @@ class SparkEngine:
                 if reason is not None:
                     return forbidden(reason)
             return options.nothing_to_do(read, now=self._now())
-        except TableNotFound as gone:
-            return self._ended_early(gone, self._work.calls)
+        except (TableNotFound, InvalidOption) as problem:
+            return self._ended_early(problem, self._work.calls)
         except Exception as problem:  # noqa: BLE001 - whatever the planner cannot read, Spark may; if not, its error is the result
             log.warning("plan_failed: Spark runs %s on %s without a plan: %s", action, job.table, problem)
             return None
@@ -238,7 +239,7 @@ class SparkEngine:
             message = "The table was dropped while the action ran"
         else:
             message = "Failed while the action ran; what it had committed is not known"
-        return Effect(ActionOutcome.FAILED, message, error=str(error))
+        return Effect(ActionOutcome.FAILED, message, error=str(error), final=isinstance(error, InvalidOption))
 
     @contextmanager
     def _session_for(self, job: Job) -> Iterator[SparkSession]:
@@ -273,7 +274,7 @@ def _refused(job: Job, read: Callable[[], MetadataReader]) -> Effect | None:
 
 def _of_owner(job: Job, action: str, table: Table) -> tuple[ActionOptions, str | None]:
     """Return the options of an action with what the table's own properties set, and why these forbid it."""
-    options = options_for(action, job.options.get(action, {}), owner_properties(table))
+    options = options_for(action, job.options.get(action, {}), owner_properties(table), by_plan=job.plan is not None)
     return options, forbidden_reason(options, table.properties)
 
 

@@ -22,7 +22,7 @@ from airflow_snowpack.maintenance.action import Action, in_order
 from airflow_snowpack.maintenance.condition import check_condition, has_column
 from airflow_snowpack.maintenance.condition_tokens import UnusableCondition
 from airflow_snowpack.maintenance.errors import InvalidOption, InvalidPredicate, PlanTakesNoOptions
-from airflow_snowpack.maintenance.options import option_names, parse_all_options, parse_options, refused, usable_actions
+from airflow_snowpack.maintenance.options import as_given, option_names, parse_all_options, parse_options, refused, usable_actions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -100,9 +100,8 @@ class MaintenanceRequest:
         if not only_if_needed:
             for action in asked:
                 given.setdefault(action, {}).setdefault("only_if_needed", False)
-        parsed = parse_all_options(given)
-        plain = {action: parsed[action].to_json() for action in asked if action in parsed}
-        written = {action: {key: plain[action][key] for key in given[action] if key in plain[action]} for action in plain}
+        parse_all_options(given)
+        written = {action: as_given(action, given[action]) for action in asked if action in given}
         options = {action: values for action, values in written.items() if values}
         return cls(name, asked, options, check_priority(priority))
 

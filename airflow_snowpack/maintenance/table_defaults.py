@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_snowpack.iceberg import table_properties as iceberg
 from airflow_snowpack.maintenance.action import Action
 from airflow_snowpack.maintenance.errors import InvalidOption
-from airflow_snowpack.maintenance.options import parse_options
+from airflow_snowpack.maintenance.options import option_names, parse_options
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -177,12 +177,21 @@ def fitting_options(action: str, given: Mapping[str, Any], defaults: Mapping[str
     return options, unfit
 
 
-def options_for(action: str, given: Mapping[str, Any], properties: Mapping[str, str]) -> ActionOptions:
+def options_for(action: str, given: Mapping[str, Any], properties: Mapping[str, str], *, by_plan: bool = False) -> ActionOptions:
     """Return the options of a requested action on a table: what the request does not set comes from the table's properties.
 
-    :raises UnknownAction, InvalidOption: the request cannot be used.
+    :param by_plan: a plan made the request; it has reported sizes of the table that do not fit to those of rules.
+    :raises UnknownAction, InvalidOption: the request cannot be used, or its sizes do not fit to the target of the table.
     """
-    return fitting_options(action, given, table_defaults(properties).options(action))[0]
+    defaults = table_defaults(properties)
+    options, unfit = fitting_options(action, given, defaults.options(action))
+    if unfit and action == DATA and not by_plan:
+        value, name = defaults.values[f"{action}.options.{unfit[0]}"]
+        problem = (
+            f"is {value} by the table property {name}, and the other options of the request do not fit to it. Set it as well"
+        )
+        raise InvalidOption(action, unfit[0], problem, option_names(action))
+    return options
 
 
 def forbidden_reason(options: ActionOptions, properties: Mapping[str, str]) -> str | None:

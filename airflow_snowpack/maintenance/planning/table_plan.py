@@ -218,7 +218,7 @@ def _smaller(case: Case, estimate: Estimate, within: timedelta) -> tuple[Finding
 
 def _given_options(case: Case) -> dict[str, object]:
     given, prefix = case.own.options.to_json(), f"{case.own.action}.options."
-    left = {path.removeprefix(prefix) for path in LEFT_TO_TABLE if path.startswith(prefix) and not case.policy.is_ruled(path)}
+    left = {path.removeprefix(prefix) for path in LEFT_TO_TABLE - case.policy.ruled if path.startswith(prefix)}
     return {name: value for name, value in given.items() if name not in left}
 
 

@@ -68,6 +68,7 @@ class Merged:
             "origins": origins,
             "problems": (*map(_problem, self.defaults.problems), *self.problems, *self.conflicts.values()),
             "forbidden": self.forbidden,
+            "ruled": frozenset(path for path, each in self.values.items() if not each.of_iceberg and each.value is not None),
             "of_table": OF_TABLE_ALONE | {path: self.values[path].value for path in OF_TABLE_ALONE if path in self.values},
         }
 

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field, fields
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from airflow_snowpack.iceberg.table_properties import READERS
 from airflow_snowpack.maintenance.action import Action
 
 if TYPE_CHECKING:
@@ -94,6 +93,7 @@ class TablePolicy:
     :param origins: by dotted path, such as ``expire_snapshots.options.max_age``; a path that is missing has its default.
     :param problems: table properties that cannot be used.
     :param forbidden: by action that would be enabled otherwise, why a property of Iceberg forbids it; a part of a sentence.
+    :param ruled: the dotted paths of values that a rule or a ``snowpack.*`` property sets.
     :param of_table: by dotted path, values that only Iceberg's table properties set.
     """
 
@@ -106,6 +106,7 @@ class TablePolicy:
     origins: Mapping[str, Origin] = field(default_factory=dict)
     problems: tuple[TableProblem, ...] = ()
     forbidden: Mapping[str, str] = field(default_factory=dict)
+    ruled: frozenset[str] = frozenset()
     of_table: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -125,11 +126,6 @@ class TablePolicy:
         while (window := next((each for each in self.quiet if each.contains(until)), None)) and until - now < QUIET_HORIZON:
             until = window.next_end(until)
         return None if until == now else until
-
-    def is_ruled(self, path: str) -> bool:
-        """Whether a rule or a ``snowpack.*`` property sets the value at a dotted path."""
-        origin = self.origin(path)
-        return origin != DEFAULT and origin.source.removeprefix("table property ") not in READERS
 
     def origin(self, path: str) -> Origin:
         """Return where the value at a dotted path came from."""

@@ -200,6 +200,16 @@ def test_what_the_tables_properties_forbid_is_skipped_with_the_property_as_the_r
         assert name in results[action].message
 
 
+def test_sizes_that_do_not_fit_the_target_of_the_table_fail_the_job_for_good_without_spark(flights: Flights, run: Run) -> None:
+    flights(1, 1, properties={"write.target-file-size-bytes": "1000"})
+
+    result = run(Action.REWRITE_DATA_FILES, min_file_size_bytes=2000)
+
+    assert isinstance(result, ActionResult)
+    assert (result.outcome, result.final) == (ActionOutcome.FAILED, True)
+    assert "is 1000 by the table property write.target-file-size-bytes" in str(result.error)
+
+
 def test_a_predicate_is_left_to_spark_unless_the_whole_table_has_nothing_to_do(flights: Flights, run: Run) -> None:
     flights(*[1] * 5, 2)
 

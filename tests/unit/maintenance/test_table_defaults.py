@@ -19,9 +19,11 @@ from airflow_snowpack.iceberg.health import HealthBounds, read_health, score
 from airflow_snowpack.iceberg.table_properties import READERS, owner_properties
 from airflow_snowpack.maintenance.actions.expire_snapshots import ExpireSnapshots
 from airflow_snowpack.maintenance.actions.rewrite_data_files import RewriteDataFiles, Strategy
+from airflow_snowpack.maintenance.errors import InvalidOption
 from airflow_snowpack.maintenance.options import parse_options
 from airflow_snowpack.maintenance.planning import plan_table
 from airflow_snowpack.maintenance.policies import Policies, Rule, values_of
+from airflow_snowpack.maintenance.submit import MaintenanceRequest
 from airflow_snowpack.maintenance.table_defaults import NAMES, options_for, table_defaults
 
 if TYPE_CHECKING:
@@ -160,6 +162,31 @@ def test_a_size_that_does_not_go_together_with_a_rule_is_left_out_and_reported()
     assert (corrected.bounds.target_file_size_bytes, corrected.problems) == (128 * MIB, ())
 
 
+@pytest.mark.parametrize("size", ["min_file_size_bytes", "max_file_size_bytes"])
+def test_a_size_of_0_in_a_request_follows_the_target_of_the_table(size: str) -> None:
+    request = MaintenanceRequest.parse(
+        "db.flights", ["rewrite_data_files"], catalog="lake", options={"rewrite_data_files": {size: "0"}}
+    )
+
+    found = options_for("rewrite_data_files", request.options["rewrite_data_files"], {TARGET: str(128 * MIB)})
+
+    assert found == RewriteDataFiles(target_file_size_bytes=128 * MIB)
+
+
+@pytest.mark.parametrize(
+    ("target", "sizes"), [(128, {"min_file_size_bytes": 200 * MIB}), (1024, {"max_file_size_bytes": 600 * MIB})]
+)
+def test_a_request_whose_sizes_do_not_fit_the_target_of_the_table_is_refused(target: int, sizes: dict[str, int]) -> None:
+    """As Iceberg does. Without the table's target, files that its owner wants small would grow to ours."""
+    properties = {TARGET: str(target * MIB)}
+
+    with pytest.raises(InvalidOption, match=f"is {target * MIB} by the table property {TARGET}, and the other options"):
+        options_for("rewrite_data_files", sizes, properties)
+
+    complete = {**sizes, "target_file_size_bytes": 400 * MIB}
+    assert options_for("rewrite_data_files", complete, properties) == parse_options("rewrite_data_files", complete)
+
+
 @pytest.mark.parametrize("given", [{"snapshot_ids": [7]}, {"removal_id": "r1"}])
 def test_a_request_of_named_snapshots_takes_no_age_from_the_table(given: dict[str, Any]) -> None:
     assert options_for("expire_snapshots", given, {AGE: str(36 * DAY_MS), KEEP: "50"}) == parse_options("expire_snapshots", given)
@@ -262,6 +289,8 @@ def test_a_job_of_a_plan_keeps_what_the_owner_has_set_since_the_plan(at_plan: di
         return options_for("expire_snapshots", request.options["expire_snapshots"], since)
 
     assert runs_with() == ExpireSnapshots(max_age=timedelta(days=36), retain_last=50)
+    nulls = Rule("**", actions={"expire_snapshots": {"options": {"max_age": None, "retain_last": None}}})
+    assert runs_with(nulls) == runs_with(), "the null of a rule sets nothing"
     ruled = Rule("**", actions={"expire_snapshots": {"options": {"max_age": "10d"}}})
     assert runs_with(ruled) == ExpireSnapshots(max_age=timedelta(days=10), retain_last=50)
 
