@@ -35,7 +35,6 @@ WITHOUT_SESSION = (
     "test_files_of_other_tables",
     "test_kubernetes_runner",
     "test_quarantine",
-    "test_removal_operators",
     "test_removals.py",
     "test_run_states_",
     "test_start",
