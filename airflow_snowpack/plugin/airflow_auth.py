@@ -16,6 +16,10 @@ which scripts cannot forge. The cookie's ``SameSite=Lax`` is not enough: it lets
 
 from __future__ import annotations
 
+import asyncio
+import logging
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import partial
 from http import HTTPStatus
 from typing import TYPE_CHECKING
@@ -26,7 +30,6 @@ from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessE
 from airflow.api_fastapi.core_api.security import bearer_scheme, get_user, requires_access_dag
 from airflow.configuration import conf
 from fastapi import HTTPException
-from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
@@ -42,12 +45,29 @@ from airflow_snowpack.api.auth import (
 )
 from airflow_snowpack.api.problems import problem_of
 from airflow_snowpack.errors import Kind, SnowpackError
+from airflow_snowpack.store.deadlines import REQUEST_TIMEOUT
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from datetime import timedelta
+
     from airflow.api_fastapi.auth.managers.models.base_user import BaseUser
     from fastapi import FastAPI
     from fastapi.security import HTTPAuthorizationCredentials
     from starlette.types import Receive, Scope, Send
+
+log = logging.getLogger(__name__)
+
+AUTH_SHARE = 0.4
+AUTH_THREADS = 16
+
+
+class AuthManagerDown(SnowpackError, kind=Kind.UNAVAILABLE):
+    """Airflow's auth manager does not answer."""
+
+    def __init__(self, problem: Exception) -> None:
+        why = "did not answer in time" if isinstance(problem, TimeoutError) else f"failed with {type(problem).__name__}"
+        super().__init__(f"Airflow's auth manager {why}. The request changed nothing. Try again soon.")
 
 
 class LoginNeeded(NotAuthenticated, kind=Kind.FORBIDDEN):
@@ -59,15 +79,23 @@ class LoginNeeded(NotAuthenticated, kind=Kind.FORBIDDEN):
 
 
 class AirflowAuth:
-    """Calls Airflow's auth manager."""
+    """Calls Airflow's auth manager, which may call a server of its own, as Keycloak's does, in threads of our own.
+
+    :param timeout: how long a request may take; each answer of the auth manager gets a share of it.
+    """
 
     probes_are_open = False
+
+    def __init__(self, timeout: timedelta = REQUEST_TIMEOUT) -> None:
+        self._patience_s = (timeout * AUTH_SHARE).total_seconds()
+        self._threads = ThreadPoolExecutor(AUTH_THREADS, "snowpack-auth")
 
     async def authenticate(self, request: Request) -> User:
         """Return the user of Airflow's bearer token, or of its UI's cookie.
 
         :raises NotAuthenticated: both are missing, or invalid, expired or revoked; :class:`LoginNeeded` for a page.
         :raises Forbidden: the user may not read assets, or a page of another site sent the request.
+        :raises AuthManagerDown: the auth manager fails, or does not answer in time.
         """
         token = await bearer_scheme(request)
         try:
@@ -76,11 +104,32 @@ class AirflowAuth:
             raise _not_authenticated(request, str(refused.detail)) from refused
         if request.method not in SAFE_METHODS:
             _refuse_other_sites(request, token)
-        # An auth manager may call a server of its own, as Keycloak's does.
-        name, may_read, may_edit = await run_in_threadpool(_rights, user)
+        with _answering():
+            rights = asyncio.wrap_future(self._threads.submit(_rights, user))
+            name, may_read, may_edit = await asyncio.wait_for(rights, self._patience_s)
         if not may_read:
             raise Forbidden(f"{name} may not read assets, and these pages need that permission. Request a role that has it.")
-        return User(name, may_edit=may_edit, may_start=partial(_may_start, request, user))
+        return User(name, may_edit=may_edit, may_start=partial(self._may_start, request, user))
+
+    def _may_start(self, request: Request, user: BaseUser, dag_id: str) -> bool:
+        """:raises AuthManagerDown: as for :meth:`authenticate`."""
+        answer = self._threads.submit(_may_start, request, user, dag_id)
+        try:
+            with _answering():
+                return answer.result(self._patience_s)
+        finally:
+            answer.cancel()  # where it still waits for a thread
+
+
+@contextmanager
+def _answering() -> Iterator[None]:
+    try:
+        yield
+    except HTTPException:
+        raise
+    except Exception as problem:
+        log.warning("A request was refused because Airflow's auth manager did not answer.", exc_info=True)
+        raise AuthManagerDown(problem) from problem
 
 
 def _rights(user: BaseUser) -> tuple[str, bool, bool]:

@@ -30,7 +30,8 @@ def build_mounted() -> FastAPI:
     from airflow_snowpack.hooks.services import DagStatesInTime, open_services, request_timeout
     from airflow_snowpack.plugin.airflow_auth import AirflowAuth
 
-    return build_app(partial(open_services, dag_states=DagStatesInTime()), AirflowAuth(), request_timeout())
+    timeout = request_timeout()
+    return build_app(partial(open_services, dag_states=DagStatesInTime()), AirflowAuth(timeout), timeout)
 
 
 class MountedApp(FastAPI):

@@ -8,6 +8,7 @@ import sys
 import threading
 from contextlib import AbstractAsyncContextManager
 from datetime import timedelta
+from types import SimpleNamespace
 from typing import Any, cast
 
 import httpx
@@ -17,7 +18,8 @@ from fastapi import FastAPI
 from fastapi.security import HTTPAuthorizationCredentials
 from starlette.requests import Request
 
-from airflow_snowpack.api.auth import Forbidden, NotAuthenticated, User, own_hosts, sent_by_own_page
+from airflow_snowpack.api.auth import Forbidden, NotAuthenticated, Reader, User, own_hosts, sent_by_own_page
+from airflow_snowpack.api.problems import install
 from airflow_snowpack.api.services import LazyServices
 from airflow_snowpack.errors import SnowpackError
 
@@ -323,3 +325,54 @@ def test_the_start_waits_for_services_that_hang_only_as_long_as_it_may() -> None
     opening.warm_up = released.wait  # type: ignore[assignment]
     asyncio.run(open_ahead(cast("LazyServices", opening), timedelta(0)))
     released.set()
+
+
+class Unsure:
+    """An auth manager that hangs or fails when it is asked about assets, or about a DAG."""
+
+    def __init__(self, about: str, failure: Exception | None) -> None:
+        self.about, self.failure, self.released = about, failure, threading.Event()
+
+    def answer(self, about: str) -> bool:
+        if about == self.about:
+            if self.failure is not None:
+                raise self.failure
+            self.released.wait()
+        return True
+
+    def is_authorized_asset(self, **_: object) -> bool:
+        return self.answer("assets")
+
+
+@pytest.mark.parametrize("about", ["assets", "a DAG"])
+@pytest.mark.parametrize("failure", [None, ConnectionError("keycloak.corp")], ids=["hangs", "fails"])
+def test_an_auth_manager_that_hangs_or_fails_refuses_a_request_in_time(
+    monkeypatch: pytest.MonkeyPatch, about: str, failure: Exception | None
+) -> None:
+    from airflow_snowpack.plugin import airflow_auth
+
+    manager, user = Unsure(about, failure), SimpleNamespace(get_name=lambda: "olga")
+
+    async def get_user(*_: object) -> object:
+        return user
+
+    monkeypatch.setattr(airflow_auth, "get_user", get_user)
+    monkeypatch.setattr(airflow_auth, "get_auth_manager", lambda: manager)
+    monkeypatch.setattr(airflow_auth, "requires_access_dag", lambda *_: lambda *_: manager.answer("a DAG"))
+    app = forgetful_app()
+    app.state.auth = auth = airflow_auth.AirflowAuth(timedelta(milliseconds=50))
+    install(app)
+
+    @app.post("/start")
+    def start(user: Reader) -> bool:
+        return user.may_start("payroll")
+
+    def asked() -> httpx.Response:
+        return ask(airflow_auth.AccessGuard(app), "POST", "/start", authorization="Bearer token")
+
+    answers = [asked() for _ in range(airflow_auth.AUTH_THREADS + 4)]
+    assert {(answer.status_code, answer.json()["error"]) for answer in answers} == {(503, "auth_manager_down")}
+    assert "keycloak" not in answers[0].text
+    manager.failure, auth._patience_s = None, 60.0
+    manager.released.set()
+    assert asked().json() is True
