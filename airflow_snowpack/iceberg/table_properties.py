@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 GC_ENABLED = "gc.enabled"
 MAX_SNAPSHOT_AGE, MIN_SNAPSHOTS = "history.expire.max-snapshot-age-ms", "history.expire.min-snapshots-to-keep"
 MAX_REF_AGE = "history.expire.max-ref-age-ms"
+RETENTION = (MAX_SNAPSHOT_AGE, MIN_SNAPSHOTS, MAX_REF_AGE)
 FILE_TARGET, DELETE_TARGET = "write.target-file-size-bytes", "write.delete.target-file-size-bytes"
 MANIFEST_TARGET = "commit.manifest.target-size-bytes"
 MANIFEST_MERGE, MERGED_FROM = "commit.manifest-merge.enabled", "commit.manifest.min-count-to-merge"
@@ -120,8 +121,12 @@ def allows_deletes(properties: Mapping[str, str]) -> bool:
 
 def keeps_all_snapshots(properties: Mapping[str, str]) -> bool:
     """Whether no snapshot of the table expires: it may lose no files, or its retention cannot be read."""
-    retention = (MAX_SNAPSHOT_AGE, MIN_SNAPSHOTS, MAX_REF_AGE)
-    return not allows_deletes(properties) or any(problem_of(properties, name) for name in retention)
+    return not allows_deletes(properties) or any(problem_of(properties, name) for name in RETENTION)
+
+
+def retention_of(properties: Mapping[str, str]) -> dict[str, str]:
+    """Return the properties that set how long snapshots stay, as they are."""
+    return {name: str(properties[name]) for name in RETENTION if name in properties}
 
 
 def owner_properties(table: Table) -> dict[str, str]:

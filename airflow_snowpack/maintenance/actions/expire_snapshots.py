@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from airflow_snowpack.humanize import plural
 from airflow_snowpack.iceberg import DeleteKind, Equalities, LiveDelete, LiveFile, MetadataReader
-from airflow_snowpack.iceberg.table_properties import DEFAULTS, MAX_SNAPSHOT_AGE, MIN_SNAPSHOTS, age_of
+from airflow_snowpack.iceberg.table_properties import DEFAULTS, MAX_SNAPSHOT_AGE, MIN_SNAPSHOTS, age_of, retention_of
 from airflow_snowpack.jobs.model import ActionOutcome
 from airflow_snowpack.maintenance.action import Action
 from airflow_snowpack.maintenance.action_run import ActionRun, Effect, Planning
@@ -153,6 +153,7 @@ class ExpireSnapshots(ActionOptions):
         # What is named by its id may be young. Branches and tags keep what they need all the same.
         older_than = run.now + timedelta(days=1) if self.snapshot_ids else run.now - self.max_age
         settings = {**self.to_json(), "expired_refs": list(expiry.refs), "committed_before": older_than.isoformat()}
+        settings["retention"] = retention_of(table.properties)
         snapshots = planned_snapshots(table.metadata, expiry.snapshots, run.now)
         removal = removals_of(run).plan(RemovalKind.SNAPSHOTS, table, snapshots, settings=settings, files=files, size=size)
         if removal is None and (expiry.refs or self.clean_expired_metadata):

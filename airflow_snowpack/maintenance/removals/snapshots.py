@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_snowpack.iceberg import Equalities, ForeignFiles, MetadataReader, TableUnreadable
 from airflow_snowpack.iceberg.catalog import unreadable_errors
 from airflow_snowpack.iceberg.locations import NOTHING_DECIDED
+from airflow_snowpack.iceberg.table_properties import retention_of
 from airflow_snowpack.maintenance.expiry import KEEP_ALL, LONG_AGO, Expiry, only_of_expired, plan_expiry
 from airflow_snowpack.maintenance.removals.errors import RemovalRefused
 from airflow_snowpack.maintenance.removals.model import ItemOutcome, RemovalItem, RemovalKind
@@ -73,14 +74,19 @@ class Snapshots:
     def guard(self, run: ActionRun, removal: Removal, table: Table, items: Sequence[RemovalItem]) -> list[RemovalItem]:
         """Pass the snapshots that would be expired by the table's branches and tags of now.
 
-        :raises RemovalRefused: a branch, tag or snapshot would go that was not in the plan or has files of another table, or
-            whether other tables name files of this one is not known.
+        :raises RemovalRefused: a branch, tag or snapshot would go that was not in the plan or has files of another table, the
+            owner has changed the retention since the plan, or whether other tables name files of this one is not known.
         """
         metadata, settings, records = table.metadata, removal.settings, removals_of(run).records
         if missing := GUARDED_BY - settings.keys():
             raise RemovalRefused(
                 f"The list of {run.name.dotted} was planned without {' and '.join(sorted(missing))}, which its guard needs. "
                 "Plan the removal again."
+            )
+        if settings.get("retention", retention := retention_of(metadata.properties)) != retention:
+            raise RemovalRefused(
+                f"The properties history.expire.* of {run.name.dotted} were changed after its removal was planned. Plan the "
+                "removal again."
             )
         now = max(run.now, records.store.clock())  # Iceberg counts ages back from each call
         anyway = plan_expiry(metadata, older_than=LONG_AGO, retain_last=KEEP_ALL, now=now)

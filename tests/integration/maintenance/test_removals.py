@@ -17,6 +17,7 @@ from airflow_snowpack.iceberg import CatalogConfig, TableName
 from airflow_snowpack.installation import Installation, retained_rows
 from airflow_snowpack.jobs import Jobs
 from airflow_snowpack.maintenance.action_run import ActionRun
+from airflow_snowpack.maintenance.options import parse_options
 from airflow_snowpack.maintenance.removals.errors import RemovalNotFound, RemovalNotPossible, RemovalRefused, RemovalTakenOver
 from airflow_snowpack.maintenance.removals.model import (
     VALID_FOR,
@@ -380,6 +381,44 @@ def test_a_snapshot_that_passes_the_age_of_its_branch_while_a_list_is_deleted_is
     del settings["committed_before"], settings["expired_refs"]
     with pytest.raises(RemovalRefused, match=r"planned without committed_before and expired_refs, .* Plan the removal again\."):
         guarded(run.now)
+
+
+@pytest.mark.one_database
+def test_a_list_of_snapshots_is_refused_when_the_owner_has_changed_the_retention_since_the_plan(
+    removals: Removals, jobs: Jobs, clock: MovedClock, tmp_path: Path
+) -> None:
+    clock.now = datetime.now(UTC) + timedelta(days=10)
+    catalog, nothing, keep = CatalogConfig.embedded(tmp_path).load(), cast("Any", None), "history.expire.min-snapshots-to-keep"
+    catalog.create_namespace("db")
+    table = catalog.create_table("db.orders", pa.schema([("id", pa.int64())]), properties={keep: "1"})
+    for _ in range(3):
+        table.append(pa.table({"id": [1]}))
+    run = ActionRun(
+        "job",
+        TABLE,
+        "expire_snapshots",
+        nothing,
+        SparkWork(),
+        catalog,
+        clock(),
+        1,
+        removals=JobRemovals(removals, claimed(jobs).job),
+    )
+    options = parse_options("expire_snapshots", {"approve_above_files": 0, "retain_last": 1})
+    effect = options.run(run)
+    (planned,) = removals.list(state=RemovalState.AWAITING_APPROVAL).items
+    assert (planned.item_count, f"removal {planned.removal_id}" in effect.message) == (2, True)
+
+    def guarded() -> list[ItemOutcome | None]:
+        now = catalog.load_table("db.orders")
+        items = list(removals.items(planned.removal_id))
+        return [item.outcome for item in Snapshots(lambda *_: {}).guard(run, planned, now, items)]
+
+    assert guarded() == [ItemOutcome.STARTED] * 2
+    with table.transaction() as change:
+        change.set_properties({keep: "50"})
+    with pytest.raises(RemovalRefused, match=r"history\.expire\.\* of db\.orders were changed after .* Plan the removal again"):
+        guarded()
 
 
 def test_an_attempt_that_has_lost_its_job_plans_nothing(removals: Removals, clock: MovedClock, jobs: Jobs) -> None:
