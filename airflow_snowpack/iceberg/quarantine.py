@@ -153,12 +153,10 @@ class Quarantine(ABC):
         :raises OSError: it could not be restored, and is in quarantine.
         """
 
-    @abstractmethod
-    def purge(self, file: StoredFile) -> None:
-        """Delete a file for good."""
+    def purge(self, file: StoredFile) -> None:  # noqa: B027 - not every storage has something to delete
+        """Delete a file for good, unless the rules of the storage do so."""
 
-    @abstractmethod
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027
         """Delete the folders of the quarantine that are empty."""
 
 
@@ -178,7 +176,7 @@ class RenamedFiles(Quarantine):
         if not _is_below(os.path.realpath(os.path.dirname(path)), os.path.realpath(self.root)):
             raise NotTaken(f"{path!r} is reached through a link that leaves the table's location")
         kept = self._kept(path)
-        if os.path.lexists(kept):
+        if os.path.lexists(kept) and os.path.lexists(path):
             raise NotTaken(f"{kept!r} exists")
         os.makedirs(os.path.dirname(kept), exist_ok=True)
         os.rename(path, kept)
@@ -240,11 +238,9 @@ class ArrowFiles(Quarantine):
         path, kept = self._places(file)
         if not self._exists(path):
             raise FileNotFoundError(f"{path!r} does not exist")
-        if self._exists(kept):
-            if not self.copies:
-                raise NotTaken(f"{kept!r} exists")
-            self._files.delete_file(kept)  # of an attempt that was killed while it copied
-        self._transfer(path, kept)
+        if not self.copies and self._exists(kept):
+            raise NotTaken(f"{kept!r} exists")
+        self._transfer(path, kept)  # over the copy of an attempt that was killed after it
 
     def holds(self, file: StoredFile) -> bool:
         from pyarrow.fs import FileType
@@ -356,12 +352,6 @@ class VersionedBucket(Quarantine):
             with _as_os_errors():
                 self._client.delete_object(Bucket=bucket, Key=key, VersionId=marker["VersionId"])
         raise OSError(f"{file.path!r} is still hidden after {MOST_MARKERS} delete markers were removed")
-
-    def purge(self, file: StoredFile) -> None:
-        """Do nothing: the rules of the bucket decide how long it keeps versions."""
-
-    def close(self) -> None:
-        """Do nothing: there are no folders."""
 
     def _latest(self, file: StoredFile) -> tuple[Mapping[str, Any] | None, Mapping[str, Any] | None]:
         """Return the delete marker that hides the object, if one does, and the newest version of the object."""

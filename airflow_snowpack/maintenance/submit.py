@@ -128,7 +128,8 @@ class MaintenanceRequest:
 
         options = parse_options(Action.REMOVE_ORPHAN_FILES, self.options.get(Action.REMOVE_ORPHAN_FILES, {}))
         assert isinstance(options, RemoveOrphanFiles)
-        return None if Action.REMOVE_ORPHAN_FILES not in self.actions or options.removal_id else options.older_than
+        lists = Action.REMOVE_ORPHAN_FILES in self.actions and not options.removal_id and not options.restore
+        return options.older_than if lists else None
 
     def without_orphans_below(self, age: timedelta) -> MaintenanceRequest:
         """Return the request with orphan files of at least this age."""

@@ -112,8 +112,8 @@ def take_away(quarantine: Quarantine, items: Sequence[RemovalItem], stopped: Cal
     def take(item: RemovalItem) -> Step:
         try:
             quarantine.take(_file(item))
-        except FileNotFoundError:
-            return ItemOutcome.GONE, None
+        except FileNotFoundError:  # or an attempt that has lost its job has just taken it
+            return (ItemOutcome.QUARANTINED if quarantine.holds(_file(item)) else ItemOutcome.GONE), None
         except NotTaken as reason:
             return ItemOutcome.LEFT_OUT, str(reason)
         return ItemOutcome.QUARANTINED, None
@@ -280,7 +280,10 @@ class _Walk:
 
 def _restored(quarantine: Quarantine, item: RemovalItem) -> Step:
     try:
-        held = quarantine.restore(_file(item))
+        try:
+            held = quarantine.restore(_file(item))
+        except FileNotFoundError:  # or an attempt that has lost its job has just restored it
+            held = quarantine.restore(_file(item))
     except FileExistsError:
         return ItemOutcome.QUARANTINED, OCCUPIED
     except FileNotFoundError:

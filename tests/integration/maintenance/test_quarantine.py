@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -15,6 +17,7 @@ import pyarrow as pa
 import pytest
 from botocore.client import BaseClient
 from built_runs import MovedClock
+from edited_metadata import edited_metadata
 from effort import rounds
 from pyarrow.fs import LocalFileSystem
 from s3_server import access_to, s3_client, s3_server
@@ -35,16 +38,26 @@ from airflow_snowpack.iceberg.quarantine import (
 from airflow_snowpack.installation import Installation, retained_rows
 from airflow_snowpack.jobs import Jobs
 from airflow_snowpack.jobs.model import ActionOutcome
-from airflow_snowpack.maintenance import Action
+from airflow_snowpack.maintenance import Action, SparkEngine
 from airflow_snowpack.maintenance.action_run import ActionRun
 from airflow_snowpack.maintenance.options import parse_options
 from airflow_snowpack.maintenance.removals import orphan_files
 from airflow_snowpack.maintenance.removals.errors import NothingInQuarantine, RemovalNotPossible
-from airflow_snowpack.maintenance.removals.model import ItemOutcome, RemovalKind, RemovalState
+from airflow_snowpack.maintenance.removals.model import ItemOutcome, RemovalItem, RemovalKind, RemovalState
 from airflow_snowpack.maintenance.removals.of_job import JobRemovals
 from airflow_snowpack.maintenance.removals.orphan_files import ForeignGuard, OrphanFiles
-from airflow_snowpack.maintenance.removals.quarantine import ALL, OCCUPIED, purge, quarantine_settings, restore
+from airflow_snowpack.maintenance.removals.quarantine import (
+    ALL,
+    OCCUPIED,
+    _each,
+    _restored,
+    purge,
+    quarantine_settings,
+    restore,
+    take_away,
+)
 from airflow_snowpack.maintenance.removals.records import Removals
+from airflow_snowpack.maintenance.removals.request import restore_table_request
 from airflow_snowpack.maintenance.removals.running import carry_out
 from airflow_snowpack.maintenance.submit import MaintenanceRequest
 from airflow_snowpack.spark import SparkInterrupted, SparkWork
@@ -53,6 +66,7 @@ from airflow_snowpack.store.retention import Pruner
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
+    from pyspark.sql import SparkSession
 
     from airflow_snowpack.maintenance.action_run import Effect
     from airflow_snowpack.maintenance.removals.model import Removal
@@ -248,6 +262,32 @@ def test_a_damaged_or_dropped_table_is_restored_too(world: World) -> None:
     assert len(world.files()) == 4
 
 
+@pytest.mark.one_database
+@pytest.mark.parametrize("then", ["dropped", "created again", "renamed", "moved"])
+def test_a_job_restores_files_to_their_paths_whatever_became_of_the_table(world: World, then: str) -> None:
+    world.quarantined()
+    name = TABLE.identifier
+    if then == "renamed":
+        world.catalog.rename_table(name, ("db", "other"))
+    elif then == "moved":
+        with edited_metadata(world.catalog.load_table(name)) as metadata:
+            metadata["location"] = f"{world.location}_elsewhere"
+    else:
+        world.catalog.drop_table(name)
+        if then == "created again":
+            world.catalog.create_table(name, pa.schema([("other", pa.string())]))
+
+    request = restore_table_request(world.removals, TABLE)
+    job = world.jobs.submit_and_claim(TABLE, request.actions, "w", options=request.options).job
+    result = SparkEngine(no_session, lambda: world.catalog, removals=world.removals).run(job, *job.actions)
+    assert (result.error, result.message) == (None, "Restored 4 files from quarantine")
+    assert len(world.files()) == len(NAMES)
+
+
+def no_session() -> SparkSession:
+    raise AssertionError("a restore needs no Spark")
+
+
 def test_files_are_deleted_for_good_when_their_time_is_over_and_never_before(world: World) -> None:
     first, second = world.quarantined(["a.parquet"], days=1), world.quarantined(["b.parquet", "c.parquet"], days=9)
     assert world.purge() == 0
@@ -360,6 +400,15 @@ def test_files_to_restore_can_be_spelled_as_any_reader_does(world: World) -> Non
     for spelling in (path, f"file://{path}", f"file:{path}", f"{world.root}//data/./part=1/x.parquet"):
         assert world.restore(removal.removal_id, spelling).error is None
     assert list(world.files()) == [path]
+
+
+@pytest.mark.one_database
+def test_an_attempt_that_has_restored_all_is_repeated_with_the_same_result(world: World) -> None:
+    world.quarantined(NAMES[:1])
+    path, of_job = f"file:{world.root}/data/{NAMES[0]}", world.attempt()
+    first = restore(of_job, world.catalog, ALL, [path], lambda: False)
+    again = restore(world.attempt(of_job.job.job_id), world.catalog, ALL, [path], lambda: False)
+    assert (first.error, again.error, again.message) == (None, None, first.message)
 
 
 @pytest.mark.one_database
@@ -480,26 +529,19 @@ def test_whatever_call_kills_it_no_file_is_lost_and_each_step_can_be_repeated(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Every call of a step is once the last one, before and after it takes effect."""
-    calls = {
-        os: ("rename", "link", "unlink", "makedirs"),
-        ArrowStandIn: ("copy_file", "move", "delete_file", "create_dir"),
-        BaseClient: ("_make_api_call",),
-    }
+
+    def die() -> None:
+        raise Killed
+
     for step in ("take", "restore", "purge"):
-        kills, moment = 0, 0
-        while moment == kills:
-            moment, file = moment + 1, site.write()
+        moment, met = 0, True
+        while met:
+            file = site.write()
             if step != "take":
                 site.open().take(file)
-            with monkeypatch.context() as patched:
-                killer = Killer(kills)
-                for owner, names in calls.items():
-                    for name in names:
-                        patched.setattr(owner, name, killer.around(getattr(owner, name)))
-                try:
-                    getattr(site.open(), step)(file)
-                except Killed:
-                    kills += 1
+            with disturbed(monkeypatch, moment, die) as happened, contextlib.suppress(Killed):
+                getattr(site.open(), step)(file)
+            moment, met = moment + 1, bool(happened)
             in_place = site.content()
             if step == "purge":
                 site.open().purge(file)
@@ -507,11 +549,11 @@ def test_whatever_call_kills_it_no_file_is_lost_and_each_step_can_be_repeated(
                 assert not site.kept() or isinstance(site.open(), VersionedBucket), "the rules of a bucket end its versions"
                 continue
             assert in_place in (None, b"stray"), "a reader never finds a part of a file"
-            assert in_place or site.open().holds(file), f"the file was lost by kill {kills} of {step}"
+            assert in_place or site.open().holds(file), f"the file was lost by kill {moment} of {step}"
             site.open().restore(file)
             assert site.content() == b"stray"
             assert not site.kept()
-        assert kills or isinstance(site.open(), VersionedBucket), step
+        assert moment > 1 or isinstance(site.open(), VersionedBucket), step
 
 
 class ArrowStandIn(LocalFileSystem):
@@ -530,26 +572,75 @@ class ArrowStandIn(LocalFileSystem):
         super().create_dir(path, recursive=recursive)
 
 
-class Killer:
-    """Kills the process at a call, before the call or after it."""
+CALLS = {
+    os: ("rename", "link", "unlink", "makedirs"),
+    ArrowStandIn: ("copy_file", "move", "delete_file", "create_dir"),
+    BaseClient: ("_make_api_call",),
+}
 
-    def __init__(self, moment: int) -> None:
-        self.left = moment
 
-    def around(self, call: Callable[..., Any]) -> Callable[..., Any]:
-        def mortal(*arguments: Any, **options: Any) -> Any:
-            self._count()
+@contextlib.contextmanager
+def disturbed(monkeypatch: pytest.MonkeyPatch, moment: int, by: Callable[[], None]) -> Iterator[Counter[str]]:
+    """Have something happen before or after one of the calls that reach a storage; count whether it has.
+
+    :param moment: 0: before the first call, 1: after it, 2: before the second one, and so on.
+    """
+    happened, left = Counter[str](), moment
+
+    def count() -> None:
+        nonlocal left
+        left -= 1
+        if left == -1:
+            happened["once"] += 1
+            by()
+
+    def around(call: Callable[..., Any]) -> Callable[..., Any]:
+        def once(*arguments: Any, **options: Any) -> Any:
+            count()
             result = call(*arguments, **options)
-            self._count()
+            count()
             return result
 
-        return mortal
+        return once
 
-    def _count(self) -> None:
-        if self.left == 0:
-            self.left = -1
-            raise Killed
-        self.left -= 1
+    with monkeypatch.context() as patched:
+        for owner, names in CALLS.items():
+            for name in names:
+                patched.setattr(owner, name, around(getattr(owner, name)))
+        yield happened
+
+
+def test_an_attempt_that_has_lost_its_job_and_its_successor_lose_no_file(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As after a take-over of a task whose process still runs: both take the same file away, or restore it."""
+    for step, done in ((take_one, ItemOutcome.QUARANTINED), (restore_one, ItemOutcome.RESTORED)):
+        moment, met = 0, True
+        while met:
+            file = site.write()
+            if step is restore_one:
+                site.open().take(file)
+            with disturbed(monkeypatch, moment, lambda step=step, file=file: step(site.open(), file)) as happened:  # type: ignore[misc]
+                outcome = step(site.open(), file)
+            moment, met = moment + 1, bool(happened)
+            assert outcome in (done, None), f"{step.__name__}, {moment}"
+            assert site.open().holds(file) is (step is take_one)
+            site.open().restore(file)
+            assert site.content() == b"stray"
+            assert not site.kept()
+        assert moment > 1
+
+
+def take_one(quarantine: Quarantine, file: StoredFile) -> ItemOutcome | None:
+    return _outcome(*take_away(quarantine, [RemovalItem(file.path, file.bytes, file.modified_at)], lambda: False))
+
+
+def restore_one(quarantine: Quarantine, file: StoredFile) -> ItemOutcome | None:
+    held = RemovalItem(file.path, file.bytes, file.modified_at, ItemOutcome.QUARANTINED)
+    return _outcome(*_each([held], partial(_restored, quarantine), lambda: False))
+
+
+def _outcome(item: RemovalItem) -> ItemOutcome | None:
+    """Return what became of a file; ``None`` if its storage failed, so that a later attempt repeats it."""
+    return None if item.reason is not None else item.outcome
 
 
 @pytest.mark.one_database

@@ -148,7 +148,7 @@ def test_files_in_quarantine_are_listed_with_their_expiry_and_restored_by_a_job(
     assert f'data-url="{path}/restore"' in page.text
     assert page.text.count(f'data-url="{path}/restore?file=') == 3
     for shown in (page, ask("GET", "/ui/removals?state=quarantined", accept="text/html")):
-        assert "3 in quarantine, deleted for good in 7 d" in words(shown)
+        assert "3 in quarantine (deleted for good in 7 d" in words(shown)
 
     def asked_for(answer: httpx.Response) -> Any:
         job = ok(answer, 202)
