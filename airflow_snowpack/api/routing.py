@@ -24,7 +24,6 @@ from airflow_snowpack.api.auth import reader_of
 from airflow_snowpack.api.problems import InvalidRequest
 
 THREADS = 16
-MAX_QUERY = 64 * 1024
 _limiter: RunVar[CapacityLimiter] = RunVar("airflow_snowpack.api.routing")
 
 
@@ -96,8 +95,6 @@ class Strict(Threaded):
 async def _refuse_unknown(request: Request) -> None:
     # It runs before the dependencies of the handler: an unauthenticated client learns nothing, not even which names exist.
     await reader_of(request)
-    if len(request.scope["query_string"]) > MAX_QUERY:
-        raise InvalidRequest.at("query", f"it has more than {MAX_QUERY} bytes")
     route: Strict = request.scope["route"]
     given = Counter(name for name, _ in request.query_params.multi_items())
     unknown = [name for name in given if name not in route.query_names]

@@ -79,7 +79,7 @@ class LoginNeeded(NotAuthenticated, kind=Kind.FORBIDDEN):
 
 
 class AirflowAuth:
-    """Calls Airflow's auth manager, which may call a server of its own, as Keycloak's does, in threads of our own.
+    """Calls Airflow's auth manager, which may call a server of its own, as Keycloak's does, in threads of its own.
 
     :param timeout: how long a request may take; each answer of the auth manager gets a share of it.
     """
@@ -88,7 +88,8 @@ class AirflowAuth:
 
     def __init__(self, timeout: timedelta = REQUEST_TIMEOUT) -> None:
         self._patience_s = (timeout * AUTH_SHARE).total_seconds()
-        self._threads = ThreadPoolExecutor(AUTH_THREADS, "snowpack-auth")
+        self._rights = ThreadPoolExecutor(AUTH_THREADS, "snowpack-auth")
+        self._dags = ThreadPoolExecutor(AUTH_THREADS, "snowpack-auth-dags")  # where it hangs for a DAG, all others may still read
 
     async def authenticate(self, request: Request) -> User:
         """Return the user of Airflow's bearer token, or of its UI's cookie.
@@ -105,7 +106,7 @@ class AirflowAuth:
         if request.method not in SAFE_METHODS:
             _refuse_other_sites(request, token)
         with _answering():
-            rights = asyncio.wrap_future(self._threads.submit(_rights, user))
+            rights = asyncio.wrap_future(self._rights.submit(_rights, user))
             name, may_read, may_edit = await asyncio.wait_for(rights, self._patience_s)
         if not may_read:
             raise Forbidden(f"{name} may not read assets, and these pages need that permission. Request a role that has it.")
@@ -113,7 +114,7 @@ class AirflowAuth:
 
     def _may_start(self, request: Request, user: BaseUser, dag_id: str) -> bool:
         """:raises AuthManagerDown: as for :meth:`authenticate`."""
-        answer = self._threads.submit(_may_start, request, user, dag_id)
+        answer = self._dags.submit(_may_start, request, user, dag_id)
         try:
             with _answering():
                 return answer.result(self._patience_s)

@@ -23,11 +23,14 @@ if TYPE_CHECKING:
 PAGE = Path(__file__).parents[2] / "docs" / "security.md"
 BEGIN, END = "<!-- routes: begin -->\n", "<!-- routes: end -->\n"
 
+METHODS = ("GET", "POST", "PUT", "DELETE")
+PAGES = "`/ui` and all pages below it"
+
 READ = "read"
 CHANGE = "change"
-START = "change, and trigger the DAG"
+START = "change and trigger"
 PROBE = "read; open without Airflow"
-OPEN = "none without Airflow; with it, as for an unknown address"
+OPEN = "as an unknown address; open without Airflow"
 
 NEEDS: tuple[tuple[Callable[..., Any], str], ...] = (
     (starting_actor_of, START),
@@ -72,9 +75,15 @@ def _calls(dependant: Dependant) -> Iterator[Any]:
 
 
 def table() -> str:
-    """Return the table as Markdown."""
-    rows = [f"| `{each.method}` | `{each.path}` | {each.permission} |" for each in route_permissions()]
-    return "\n".join(["| method | path | permission |", "|---|---|---|", *rows, ""])
+    """Return the table as Markdown: a line for each path, and one for all pages."""
+    by_path: dict[str, dict[str, str]] = {}
+    for each in route_permissions():
+        is_page = each.path.startswith("/ui") and (each.method, each.permission) == ("GET", READ)
+        by_path.setdefault(PAGES if is_page else f"`{each.path}`", {})[each.method] = each.permission
+    assert set().union(*by_path.values()) == set(METHODS)
+    rows = [[path, *(methods.get(method, "") for method in METHODS)] for path, methods in by_path.items()]
+    lines = [["path", *(f"`{method}`" for method in METHODS)], ["---"] * (len(METHODS) + 1), *rows]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
 def page_with(table: str) -> str:
