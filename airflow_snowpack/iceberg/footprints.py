@@ -22,8 +22,8 @@ import hashlib
 import logging
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Protocol
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from airflow_snowpack.iceberg.avro_columns import AvroColumns, read_blocks
 from airflow_snowpack.iceberg.catalog import connection_errors, with_snapshots
@@ -77,6 +77,7 @@ class Footprint:
     :param sequence: the newest sequence number of the table; its manifests up to that were read.
     :param is_damaged: manifests that the metadata names are missing or damaged, so the snapshots that use them cannot be read.
         What the others name counts. It is not remembered.
+    :param is_view: it is a view, whose only file is that metadata file.
     :param read_at: when the table was loaded; ``None`` for now.
     """
 
@@ -86,6 +87,7 @@ class Footprint:
     former: tuple[str, ...] = ()
     is_complete: bool = False
     is_damaged: bool = False
+    is_view: bool = False
     sequence: int = 0
     read_at: datetime | None = None
 
@@ -113,30 +115,37 @@ class TableKey:
     catalog: str
     identifier: Identifier
 
-    def label(self, own: str) -> str:
+    def label(self, own: str = "", is_view: bool = False) -> str:
         """Return the name for people: without the catalog's in a catalog named ``own``."""
-        name = ".".join(self.identifier)
-        return name if self.catalog == own else f"{self.catalog}.{name}"
+        name = ".".join(self.identifier if self.catalog == own else (self.catalog, *self.identifier))
+        return f"{name} (a view)" if is_view else name
 
 
 @dataclass(frozen=True, slots=True)
-class KnownElsewhere:
-    """A table of another catalog of this installation, as a check of that catalog has read it.
+class OtherTable:
+    """Another table than the one in question, or a view.
 
-    :param catalog: its name and identity, ``lake@3f2a91bc04de``.
+    :param label: its name for people.
+    :param footprint: the last one that was read; ``None`` if it was never read.
+    :param is_current: whether that is the footprint of its metadata of now.
+    :param is_missing: its metadata file does not exist any more, so nothing can be read of it.
+    :param catalog: the name and identity of its catalog if this process does not reach it.
     """
 
-    catalog: str
+    label: str
     key: TableKey
-    footprint: Footprint
+    footprint: Footprint | None
+    is_current: bool
+    is_missing: bool = False
+    is_view: bool = False
+    catalog: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Remembered:
+class Remembered(NamedTuple):
     """What a memory has: the tables of its own catalog, and those of the installation's other catalogs."""
 
     own: Mapping[TableKey, Footprint]
-    elsewhere: Sequence[KnownElsewhere] = ()
+    elsewhere: Sequence[OtherTable] = ()
 
 
 class FootprintMemory(Protocol):
@@ -151,29 +160,21 @@ class FootprintMemory(Protocol):
     def keep(self, learned: Mapping[TableKey, Footprint], database: str) -> None:
         """Replace what is remembered of these tables."""
 
+    def complete(self, other: OtherTable) -> None:
+        """Replace the footprint of a table of another catalog, unless that has been read again meanwhile."""
+
     def forget(self, gone: Collection[TableKey]) -> None:
         """Drop tables that the catalog does not have any more."""
 
 
-@dataclass(frozen=True, slots=True)
-class OtherTable:
-    """Another table than the one in question.
+class Listed(NamedTuple):
+    """A table or a view as a catalog lists it.
 
-    :param label: its name for people.
-    :param footprint: the last one that was read; ``None`` if it was never read.
-    :param is_current: whether that is the footprint of its metadata of now.
-    :param is_missing: its metadata file does not exist any more, so nothing can be read of it.
-    :param table: the table if this call has loaded it. A REST catalog returns it without its past snapshots.
-    :param catalog: the name and identity of its catalog if this process does not reach it.
+    :param metadata_location: ``None`` where the catalog does not list it.
     """
 
-    label: str
-    key: TableKey
-    footprint: Footprint | None
-    is_current: bool
-    is_missing: bool = False
-    table: Table | None = None
-    catalog: str | None = None
+    metadata_location: str | None = None
+    is_view: bool = False
 
 
 def other_tables(
@@ -195,86 +196,108 @@ def other_tables(
     :raises CatalogUnreachable: the list of tables cannot be read.
     :raises OSError, ValueError: the table itself cannot be read.
     """
-    try:
-        listed = dict(_listed(catalog))
-    except connection_errors() as error:
-        raise CatalogUnreachable(catalog.name, error) from error
-    database, mine = database_of(catalog), TableKey(catalog.name, name.identifier)
+    listed, database, mine = _listed(catalog), database_of(catalog), TableKey(catalog.name, name.identifier)
     # One read, after the listing: what another process remembers meanwhile cannot replace what is compared here.
     remembered = memory.read(database) if memory is not None else Remembered({})
-    known = {key: found for key, found in remembered.own.items() if key in listed}
+    known = {key: found for key, found in remembered.own.items() if key in listed and found.is_view == listed[key].is_view}
     current = {
-        key: known[key]
-        for key, metadata_location in listed.items()
-        if key in known and known[key].is_of(metadata_location, trust_since) and (known[key].is_complete or not complete)
+        key: found
+        for key, found in known.items()
+        if found.is_of(listed[key].metadata_location, trust_since) and (found.is_complete or not complete)
     }
-    changed = {key: listed[key] for key in listed if key not in current and key != mine}
-    loaded, gone, missing = _load(catalog, changed, known, current, memory, complete=complete)
-    if gone:
-        again = dict(_listed(catalog))
-        gone -= again.keys()  # a catalog may report a table as unknown whose metadata it cannot read
-        appeared = {key: location for key, location in again.items() if key not in listed and key != mine}
+    reading = _Reading(catalog, memory, database, known, current, complete)
+    reading.load({key: listed[key] for key in listed if key not in current and key != mine})
+    if reading.gone:
+        again = _listed(catalog)
+        reading.gone -= again.keys()  # a catalog may report a table as unknown whose metadata it cannot read
+        appeared = {key: found for key, found in again.items() if key not in listed and key != mine}
         listed |= appeared  # a renamed table has left one name and has another
-        more = _load(catalog, appeared, known, current, memory, complete=complete)
-        loaded, missing = loaded | more[0], missing | more[2]
+        reading.load(appeared)
     if own is not None:
         current[mine] = _read(own, known.get(mine), complete=complete)
-        _keep(memory, {mine: current[mine]}, database)
+        reading.keep({mine: current[mine]})
     if memory is not None:
         memory.forget(remembered.own.keys() - listed.keys())
     found = [
         OtherTable(
-            key.label(catalog.name), key, current.get(key, known.get(key)), key in current, key in missing, loaded.get(key)
+            key.label(catalog.name, of.is_view),
+            key,
+            current.get(key, known.get(key)),
+            key in current,
+            key in reading.missing,
+            of.is_view,
         )
-        for key in listed
-        if key != mine and key not in gone
+        for key, of in listed.items()
+        if key != mine and key not in reading.gone
     ]
-    return (*found, *map(_from_elsewhere, remembered.elsewhere)), current.get(mine)
+    return (*found, *map(reading.elsewhere, remembered.elsewhere)), current.get(mine)
 
 
-def _from_elsewhere(known: KnownElsewhere) -> OtherTable:
-    label = f"{known.key.label('')} of the catalog {known.catalog}"
-    return OtherTable(label, known.key, known.footprint, is_current=False, catalog=known.catalog)
+@dataclass(slots=True)
+class _Reading:
+    """Reads the footprints that have changed.
+
+    :ivar gone: tables that the catalog does not have any more.
+    :ivar missing: tables without a metadata file.
+    """
+
+    catalog: Catalog
+    memory: FootprintMemory | None
+    database: str
+    known: Mapping[TableKey, Footprint]
+    current: dict[TableKey, Footprint]
+    is_complete: bool
+    gone: set[TableKey] = field(default_factory=set)
+    missing: set[TableKey] = field(default_factory=set)
+
+    def load(self, changed: Mapping[TableKey, Listed]) -> None:
+        """Load tables and add their footprints to the current ones."""
+        from pyiceberg.exceptions import NoSuchTableError, NoSuchViewError
+
+        keys = list(changed)
+        for start in range(0, len(keys), BATCH_SIZE):
+            learned: dict[TableKey, Footprint] = {}
+            for key in keys[start : start + BATCH_SIZE]:
+                try:
+                    learned[key] = self._read(key, changed[key])
+                except (NoSuchTableError, NoSuchViewError):
+                    self.gone.add(key)  # Dropped since it was listed.
+                except FileNotFoundError:
+                    self.missing.add(key)
+                except Exception as problem:  # noqa: BLE001 - what PyIceberg raises for damaged metadata may be anything
+                    log.warning("table_not_readable: %s: %r", key.label(), problem)
+            self.current.update(learned)
+            # Batch by batch, so that a first reading of a large catalog that is cut short goes on from there.
+            self.keep(learned)
+
+    def _read(self, key: TableKey, listed: Listed) -> Footprint:
+        if listed.is_view:
+            return _of_view(listed.metadata_location or view_file(self.catalog, key))
+        return _read(load_by_key(self.catalog, key, listed.metadata_location), self.known.get(key), complete=self.is_complete)
+
+    def keep(self, learned: Mapping[TableKey, Footprint]) -> None:
+        whole = {key: found for key, found in learned.items() if not found.is_damaged}
+        if self.memory is not None and whole:
+            self.memory.keep(whole, self.database)
+
+    def elsewhere(self, other: OtherTable) -> OtherTable:
+        """Complete what a preview has read of a table of another catalog, by this catalog's access to its files."""
+        before = other.footprint
+        if before is None or before.is_complete or not self.is_complete:
+            return other
+        try:
+            table = table_at(self.catalog, other.key, before.metadata_location)
+            other = replace(other, footprint=read_footprint(table))
+        except Exception as problem:  # noqa: BLE001 - as above
+            log.warning("table_not_readable: %s: %r", other.label, problem)
+            return replace(other, footprint=None)
+        if self.memory is not None:
+            self.memory.complete(other)
+        return other
 
 
-def _load(
-    catalog: Catalog,
-    changed: Mapping[TableKey, str | None],
-    known: Mapping[TableKey, Footprint],
-    current: dict[TableKey, Footprint],
-    memory: FootprintMemory | None,
-    *,
-    complete: bool,
-) -> tuple[dict[TableKey, Table], set[TableKey], set[TableKey]]:
-    """Load the tables and add their footprints; returns the loaded, those unknown by now, and those without metadata file."""
-    from pyiceberg.exceptions import NoSuchTableError
-
-    loaded: dict[TableKey, Table] = {}
-    gone, missing = set[TableKey](), set[TableKey]()
-    keys = list(changed)
-    for start in range(0, len(keys), BATCH_SIZE):
-        learned: dict[TableKey, Footprint] = {}
-        for key in keys[start : start + BATCH_SIZE]:
-            try:
-                table = load_by_key(catalog, key, changed[key])
-                learned[key] = _read(table, known.get(key), complete=complete)
-                loaded[key] = table
-            except NoSuchTableError:
-                gone.add(key)  # Dropped since it was listed.
-            except FileNotFoundError:
-                missing.add(key)
-            except Exception as problem:  # noqa: BLE001 - what PyIceberg raises for damaged metadata may be anything
-                log.warning("table_not_readable: %s: %r", key.label(""), problem)
-        current.update(learned)
-        # Batch by batch, so that a first reading of a large catalog that is cut short goes on from there.
-        _keep(memory, learned, database_of(catalog))
-    return loaded, gone, missing
-
-
-def _keep(memory: FootprintMemory | None, learned: Mapping[TableKey, Footprint], database: str) -> None:
-    whole = {key: found for key, found in learned.items() if not found.is_damaged}
-    if memory is not None and whole:
-        memory.keep(whole, database)
+def _of_view(metadata_location: str) -> Footprint:
+    return Footprint(metadata_location, "", (), (parent(metadata_location),), is_complete=True, is_view=True)
 
 
 def load_by_key(catalog: Catalog, key: TableKey, metadata_location: str | None) -> Table:
@@ -290,6 +313,19 @@ def load_by_key(catalog: Catalog, key: TableKey, metadata_location: str | None) 
     if isinstance(catalog, RestCatalog):
         catalog = with_snapshots(catalog, "refs")  # a long history is a large answer, and often nothing has changed
     return catalog.load_table(key.identifier)
+
+
+def view_file(catalog: Catalog, key: TableKey) -> str:
+    """Return the location of the metadata file of a view.
+
+    :raises ValueError: the catalog does not return it.
+    """
+    from airflow_snowpack.iceberg.guarded_catalogs import LocatedView
+
+    view = catalog.load_view(key.identifier)
+    if isinstance(view, LocatedView) and view.metadata_location:
+        return view.metadata_location
+    raise ValueError("the catalog returns no metadata location of the view")
 
 
 def table_at(catalog: Catalog, key: TableKey, metadata_location: str) -> Table:
@@ -415,8 +451,12 @@ def _roots(folders: Iterable[str], present: Sequence[str]) -> tuple[str, ...]:
     """Return the fewest folders around these that lie outside of the present ones, :data:`MAX_PLACES` at most."""
     places = [place_of(folder) for folder in present]
     outside = {folder.rstrip("/") for folder in folders if not _is_in(place_of(folder), places)}
-    while len(outside) > MAX_PLACES and len(shorter := _shortened(outside)) < len(outside):
-        outside = shorter
+    while len(outside) > MAX_PLACES:
+        deepest = max(folder.count("/") for folder in outside)
+        above = {parent(folder) if folder.count("/") == deepest else folder for folder in outside}
+        if above == outside:
+            break
+        outside = above
     kept: list[str] = []
     for folder in sorted(outside):
         if not kept or not f"{folder}/".startswith(f"{kept[-1]}/"):
@@ -428,43 +468,42 @@ def _is_in(place: Place, others: Sequence[Place]) -> bool:
     return any(relation_of_places(place, other) in (Relation.SAME, Relation.INSIDE) for other in others)
 
 
-def _shortened(folders: set[str]) -> set[str]:
-    """Return the folders with the deepest ones replaced by the folders around them, until some of these are the same."""
-    shorter = folders
-    while len(shorter) == len(folders) and (deepest := max(folder.count("/") for folder in shorter)) > 0:
-        above = {parent(folder) if folder.count("/") == deepest else folder for folder in shorter}
-        if above == shorter:
-            break
-        shorter = above
-    return shorter
-
-
 def _prefixes(folders: Sequence[str]) -> tuple[str, ...]:
     """Return the beginnings of paths that lie in these folders; of local folders none, since links lead out of them."""
     return tuple(f"{folder.rstrip('/')}/" for folder in folders if place_of(folder).scheme != "file")
 
 
 def database_of(catalog: Catalog) -> str:
-    """Return a fingerprint of a SQL catalog's database, without secrets; empty for a catalog that is no SQL catalog."""
+    """Return a fingerprint of a SQL catalog's database and schema, without secrets; empty for a catalog that is no SQL catalog.
+
+    Connect first: the connection decides the schema.
+    """
     from pyiceberg.catalog.sql import SqlCatalog
 
     if not isinstance(catalog, SqlCatalog):
         return ""
-    url = catalog.engine.url
-    return hashlib.sha256(f"{url.get_backend_name()}|{url.host}|{url.port}|{url.database}".encode()).hexdigest()[:16]
+    url, schema = catalog.engine.url, catalog.engine.dialect.default_schema_name
+    parts = (url.get_backend_name(), url.host, url.port, url.database, schema)
+    return hashlib.sha256("|".join(map(str, parts)).encode()).hexdigest()[:16]
 
 
-def _listed(catalog: Catalog) -> Iterator[tuple[TableKey, str | None]]:
-    """Each table of the catalog with the location of its metadata, or ``None`` where the catalog does not list it."""
+def _listed(catalog: Catalog) -> dict[TableKey, Listed]:
+    """Return the tables and views of the catalog, and of other catalog names of its database.
+
+    :raises CatalogUnreachable: they cannot be listed.
+    """
     from pyiceberg.catalog.sql import SqlCatalog
+    from pyiceberg.exceptions import NoSuchNamespaceError
 
-    if isinstance(catalog, SqlCatalog):
-        yield from _listed_in_sql(catalog)
-    else:
-        yield from ((TableKey(catalog.name, table), None) for table in _tables(catalog))
+    # A namespace that was dropped since it was listed is such an error for REST catalogs.
+    unreachable: tuple[type[Exception], ...] = (NoSuchNamespaceError, *connection_errors())
+    try:
+        return dict(_listed_in_sql(catalog) if isinstance(catalog, SqlCatalog) else _listed_by_name(catalog))
+    except unreachable as error:
+        raise CatalogUnreachable(catalog.name, error) from error
 
 
-def _listed_in_sql(catalog: SqlCatalog) -> Iterator[tuple[TableKey, str | None]]:
+def _listed_in_sql(catalog: SqlCatalog) -> Iterator[tuple[TableKey, Listed]]:
     import sqlalchemy as sa
     from pyiceberg.catalog.sql import ICEBERG_TABLE_TYPE
 
@@ -473,13 +512,13 @@ def _listed_in_sql(catalog: SqlCatalog) -> Iterator[tuple[TableKey, str | None]]
     rows = sa.text("SELECT * FROM iceberg_tables ORDER BY catalog_name, table_namespace, table_name")
     with catalog.engine.connect() as conn:
         for row in conn.execute(rows).mappings():
-            if row.get("iceberg_type") in (None, ICEBERG_TABLE_TYPE):
-                identifier = (*catalog.identifier_to_tuple(row["table_namespace"]), row["table_name"])
-                yield TableKey(row["catalog_name"], identifier), row["metadata_location"]
+            key = TableKey(row["catalog_name"], (*catalog.identifier_to_tuple(row["table_namespace"]), row["table_name"]))
+            yield key, Listed(row["metadata_location"], row.get("iceberg_type") not in (None, ICEBERG_TABLE_TYPE))
 
 
-def _tables(catalog: Catalog, namespace: Identifier = ()) -> Iterator[Identifier]:
+def _listed_by_name(catalog: Catalog, namespace: Identifier = ()) -> Iterator[tuple[TableKey, Listed]]:
     for child in catalog.list_namespaces(namespace):
         if len(child) > len(namespace):
-            yield from catalog.list_tables(child)
-            yield from _tables(catalog, child)
+            yield from ((TableKey(catalog.name, table), Listed()) for table in catalog.list_tables(child))
+            yield from ((TableKey(catalog.name, view), Listed(is_view=True)) for view in catalog.list_views(child))
+            yield from _listed_by_name(catalog, child)

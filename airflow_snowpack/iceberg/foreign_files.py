@@ -70,11 +70,12 @@ class LocationConflict:
 
     def __str__(self) -> str:
         if self.relation is None:
-            return f"{self.table} (its metadata cannot be read, so where its files are is not known)"
-        note = f"; {WAY_OUT}" if self.relation is Relation.UNDECIDED else ""
+            problem = "its metadata cannot be read, so where its files are is not known"
+        else:
+            problem = f"{LIES[self.relation]} {self.location}" + f"; {WAY_OUT}" * (self.relation is Relation.UNDECIDED)
         if self.catalog:
-            note += f"; if that catalog no longer exists: airflow snowpack tables forget-catalog {self.catalog}"
-        return f"{self.table} ({LIES[self.relation]} {self.location}{note})"
+            problem += f"; if that catalog no longer exists: airflow snowpack tables forget-catalog {self.catalog}"
+        return f"{self.table} ({problem})"
 
 
 @dataclass(frozen=True)
@@ -153,7 +154,7 @@ class ForeignFiles:
     def _conflicts(self, other: OtherTable, mine: Place) -> Iterator[LocationConflict]:
         footprint = other.footprint
         if footprint is None or not (other.is_current or other.catalog):
-            yield LocationConflict(other.label, "", None)
+            yield LocationConflict(other.label, "", None, other.catalog)
             return
         for location in footprint.present:
             relation = relation_of_places(self._place(location), mine)
@@ -165,10 +166,10 @@ class ForeignFiles:
 
     def _unknown(self, other: OtherTable, mine: Sequence[Place]) -> Iterator[LocationConflict]:
         footprint = other.footprint
-        if footprint is None and other.is_missing:
-            return  # no snapshot of it can be read, whatever files there are
+        if other.is_view or (footprint is None and other.is_missing):
+            return  # a view names no files of tables; and of a table without metadata no snapshot can be read
         if footprint is None or not ((footprint.is_complete and (other.is_current or other.is_missing)) or other.catalog):
-            yield LocationConflict(other.label, "", None)
+            yield LocationConflict(other.label, "", None, other.catalog)
             return
         for location in footprint.places:
             relations = {relation_of_places(self._place(location), place) for place in mine}
@@ -192,6 +193,8 @@ class ForeignFiles:
         location = other.footprint.metadata_location
         if other.catalog is None and not other.is_current:
             raise TableUnreadable(other.label, OSError("its present metadata cannot be read, and it has files in the same place"))
+        if other.is_view:
+            return frozenset({Spelling(self.equal)(location)})
         if location not in self.read:
             try:
                 self.read[location] = named_files(self._load(other), Spelling(self.equal))
@@ -203,8 +206,6 @@ class ForeignFiles:
         from pyiceberg.catalog.rest import RestCatalog
 
         assert other.footprint is not None
-        if other.table is not None:
-            return other.table
         if other.catalog is None and isinstance(self.catalog, RestCatalog):
             return load_by_key(self.catalog, other.key, None)
         return table_at(self.catalog, other.key, other.footprint.metadata_location)

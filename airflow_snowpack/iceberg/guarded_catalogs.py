@@ -18,13 +18,14 @@ from pyiceberg.catalog.sql import SqlCatalog  # noqa: TID253 - imported only by 
 from pyiceberg.io.pyarrow import PyArrowFileIO  # noqa: TID253 - imported only by the function that connects
 from pyiceberg.serializers import FromInputFile  # noqa: TID253 - imported only by the function that connects
 from pyiceberg.table import Table  # noqa: TID253 - imported only by the function that connects
+from pyiceberg.view import View  # noqa: TID253 - imported only by the function that connects
 
 from airflow_snowpack.iceberg.locations import storage_path
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from pyiceberg.catalog.rest import TableResponse
+    from pyiceberg.catalog.rest import TableResponse, ViewResponse
     from pyiceberg.catalog.sql import IcebergTables
     from pyiceberg.io import FileIO
 
@@ -57,6 +58,12 @@ class GuardedSqlCatalog(SqlCatalog):
         return Table(identifier, metadata, location, io, self)
 
 
+class LocatedView(View):
+    """A view with the location of its metadata file, which PyIceberg leaves out."""
+
+    metadata_location: str | None = None
+
+
 class GuardedRestCatalog(RestCatalog):
     """A REST catalog that opens files with its own properties, and with those that the server returns beside the table."""
 
@@ -74,3 +81,8 @@ class GuardedRestCatalog(RestCatalog):
             self,
             table_response.config,
         )
+
+    def _response_to_view(self, identifier_tuple: tuple[str, ...], view_response: ViewResponse) -> LocatedView:
+        view = LocatedView(identifier_tuple, view_response.metadata)
+        view.metadata_location = view_response.metadata_location
+        return view

@@ -3,9 +3,9 @@
     memory = stored_footprints(store, table)
     ForeignFiles.of(catalog, table, memory)
 
-The invariant: the rows belong to one catalog, by name and ``catalog_id``, and include the tables of other catalog names of its
-database. A check also reads the rows of the installation's other catalogs, which it cannot list. A store that does not answer
-makes the check load more tables; nothing is deleted without a store.
+The invariant: the rows belong to one catalog, by name and ``catalog_id``, and include views and the tables of other catalog names
+of its database. A check also reads the rows of the installation's other catalogs, which it cannot list. A store that does not
+answer makes the check load more tables; nothing is deleted without a store.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 
 from airflow_snowpack.errors import Kind, SnowpackError
-from airflow_snowpack.iceberg.footprints import Footprint, KnownElsewhere, Remembered, TableKey
+from airflow_snowpack.iceberg.footprints import Footprint, OtherTable, Remembered, TableKey
 from airflow_snowpack.store import StoreError, storable, upsert, write_audit
 from airflow_snowpack.store.tables.jobs import table_locations
 
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+STORED = ("table_uuid", "present", "former", "is_complete", "is_view", "sequence")
 LEVELS = "\x1f"
 """Between the levels of an identifier, as in the addresses of REST catalogs: a name may hold a dot, and not this."""
 
@@ -53,7 +54,7 @@ class StoredFootprints:
             log.warning("table_footprints_not_read: every table of %s is loaded instead: %s", self._catalog, away)
             return Remembered({})
         own = {_key(row): _footprint(row) for row in rows if row.catalog == self._catalog}
-        elsewhere = [KnownElsewhere(row.catalog, _key(row), _footprint(row)) for row in rows if self._is_elsewhere(row, database)]
+        elsewhere = [_elsewhere(row) for row in rows if self._is_elsewhere(row, database)]
         return Remembered(own, elsewhere)
 
     def keep(self, learned: Mapping[TableKey, Footprint], database: str) -> None:
@@ -73,6 +74,18 @@ class StoredFootprints:
             if _is_storable(key, found)
         ]
         self._write(upsert(table_locations, ["database", "metadata_location", "footprint", "read_at"]), rows)
+
+    def complete(self, other: OtherTable) -> None:
+        """Replace the footprint of a table of another catalog, unless a check there has read it again meanwhile."""
+        assert other.footprint is not None
+        of = table_locations.c
+        is_same = sa.and_(
+            of.catalog == other.catalog,
+            of.identifier == _text(other.key),
+            of.metadata_location == other.footprint.metadata_location,
+        )
+        statement = sa.update(table_locations).where(is_same).values(footprint=sa.bindparam("b_footprint"))
+        self._write(statement, [{"b_footprint": _content(other.footprint)}])
 
     def forget(self, gone: Collection[TableKey]) -> None:
         """Drop the rows of tables that the catalog does not have any more."""
@@ -133,18 +146,19 @@ def _key(row: Any) -> TableKey:
     return TableKey(catalog, tuple(identifier))
 
 
+def _elsewhere(row: Any) -> OtherTable:
+    key, found = _key(row), _footprint(row)
+    label = f"{key.label(is_view=found.is_view)} of the catalog {row.catalog}"
+    return OtherTable(label, key, found, is_current=False, is_view=found.is_view, catalog=row.catalog)
+
+
 def _content(found: Footprint) -> dict[str, Any]:
-    return {
-        "table_uuid": found.table_uuid,
-        "present": list(found.present),
-        "former": list(found.former),
-        "is_complete": found.is_complete,
-        "sequence": found.sequence,
-    }
+    return {name: getattr(found, name) for name in STORED}
 
 
 def _footprint(row: Any) -> Footprint:
-    content = row.footprint
+    # A row of another version of this package may lack some, and have others.
+    content = {name: value for name, value in row.footprint.items() if name in STORED}
     places = {name: tuple(content[name]) for name in ("present", "former")}
     return Footprint(**{**content, **places}, metadata_location=row.metadata_location, read_at=row.read_at)
 

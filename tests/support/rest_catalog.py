@@ -18,12 +18,32 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 LEVELS = "\x1f"
+METADATA_FILE = "00000-9c12d441-03fe-4693-9a96-a0705ddf69c1.metadata.json"
+VIEW = {
+    "view-uuid": "9c12d441-03fe-4693-9a96-a0705ddf69c1",
+    "format-version": 1,
+    "location": "file:///nowhere",
+    "current-version-id": 1,
+    "versions": [
+        {
+            "version-id": 1,
+            "timestamp-ms": 0,
+            "schema-id": 0,
+            "summary": {},
+            "default-namespace": ["db"],
+            "representations": [{"type": "sql", "sql": "SELECT 1", "dialect": "spark"}],
+        }
+    ],
+    "version-log": [{"version-id": 1, "timestamp-ms": 0}],
+    "schemas": [{"type": "struct", "schema-id": 0, "fields": []}],
+}
 
 
 class FakeRestCatalog:
     """What the server answers from.
 
     :ivar tables: by namespace; a namespace of several levels needs its parents.
+    :ivar views: by namespace, likewise; listed to clients with ``view-endpoints-supported``.
     :ivar commits: how many a table has got; each has a metadata file of its own.
     :ivar properties: of every table, and ``config`` what the server returns beside it.
     :ivar forbidden: namespaces whose tables are refused.
@@ -33,6 +53,7 @@ class FakeRestCatalog:
 
     def __init__(self) -> None:
         self.tables: dict[tuple[str, ...], list[str]] = {}
+        self.views: dict[tuple[str, ...], list[str]] = {}
         self.forbidden: set[tuple[str, ...]] = set()
         self.commits: dict[str, int] = {}
         self.properties: dict[str, str] = {}
@@ -54,6 +75,11 @@ class FakeRestCatalog:
                 return self._tables(tuple(unquote(namespace).split(LEVELS)))
             case ["namespaces", namespace, "tables", table]:
                 return self._table(tuple(unquote(namespace).split(LEVELS)), unquote(table))
+            case ["namespaces", namespace, "views"]:
+                levels = unquote(namespace).split(LEVELS)
+                return 200, {"identifiers": [{"namespace": levels, "name": name} for name in self.views.get(tuple(levels), [])]}
+            case ["namespaces", _, "views", view]:
+                return 200, {"metadata-location": f"file:///nowhere/{view}/metadata/{METADATA_FILE}", "metadata": VIEW}
             case _:
                 return 404, error("NotFoundException")
 

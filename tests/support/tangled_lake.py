@@ -14,9 +14,11 @@ import shutil
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
+from uuid import UUID
 
 import pyarrow as pa
+import sqlalchemy as sa
 
 from airflow_snowpack.iceberg import CatalogConfig, TableName
 
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
     import random
     from collections.abc import Callable
 
-    from pyiceberg.catalog import Catalog
+    from pyiceberg.catalog.sql import SqlCatalog
     from pyiceberg.table import Table
 
     Contents = dict[tuple[str, str], dict[int, list[int]]]
@@ -32,6 +34,10 @@ if TYPE_CHECKING:
 SCHEMA = pa.schema([("id", pa.int64())])
 OLD = 20 * 24 * 3600
 DATABASE = "db"
+VIEW = sa.text(
+    "INSERT INTO iceberg_tables (catalog_name, table_namespace, table_name, metadata_location, iceberg_type) "
+    "VALUES (:catalog, :database, :name, :file, 'VIEW')"
+)
 
 
 @dataclass
@@ -40,14 +46,16 @@ class TangledLake:
 
     :ivar log: what was done, for the message of a failure.
     :ivar names: the tables, each with the name of its catalog.
+    :ivar views: the metadata files of the views.
     """
 
     folder: Path
     random: random.Random
     log: list[str] = field(default_factory=list)
-    catalogs: dict[str, Catalog] = field(default_factory=dict)
+    catalogs: dict[str, SqlCatalog] = field(default_factory=dict)
     configs: dict[str, CatalogConfig] = field(default_factory=dict)
     names: list[tuple[str, tuple[str, ...]]] = field(default_factory=list)
+    views: list[Path] = field(default_factory=list)
     _made: int = 0
 
     def __post_init__(self) -> None:
@@ -55,7 +63,7 @@ class TangledLake:
         warehouse = f"file://{self.folder}/warehouse"
         for name, file in (("lake", "catalog.db"), ("pond", "catalog.db"), ("sea", "other.db")):
             self.configs[name] = CatalogConfig.sqlite(name, self.folder / file, warehouse=warehouse)
-            self.catalogs[name] = self.configs[name].load()
+            self.catalogs[name] = cast("SqlCatalog", self.configs[name].load())
             self.catalogs[name].create_namespace_if_not_exists(DATABASE)
 
     def close(self) -> None:
@@ -84,6 +92,7 @@ class TangledLake:
             self.name_ref,
             self.link,
             self.litter,
+            self.create_view,
         )
         for _ in range(operations):
             self.random.choice(steps)()
@@ -206,6 +215,19 @@ class TangledLake:
             self._say(f"a link in {label(table)} to the data of {label(other)}")
             (folder / f"link_{self._new_name()}").symlink_to(target)
 
+    def create_view(self, location: str | None = None) -> None:
+        """A view as Iceberg's Java library keeps it, in a place that a table may have by now."""
+        place = path_of(location or self.random.choice((self.pick().location(), self._elsewhere()))) / "metadata"
+        catalog, name = self.random.choice(("lake", "pond", "sea")), self._new_name()
+        file = place / f"00000-{UUID(int=self.random.getrandbits(128), version=4)}.gz.metadata.json"
+        self._say(f"create the view {catalog}.{name} with the file {file}")
+        place.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(b"a view")
+        row = {"catalog": catalog, "database": DATABASE, "name": name, "file": f"file://{file}"}
+        with self.catalogs[catalog].engine.begin() as conn:
+            conn.execute(VIEW, row)
+        self.views.append(file)
+
     def litter(self) -> None:
         table = self.pick()
         file = path_of(table.location()) / "data" / f"stray_{self._new_name()}.parquet"
@@ -256,10 +278,12 @@ class TangledLake:
         return found
 
     def check(self, before: Contents) -> None:
-        """Read every table at every snapshot that it still has, and compare."""
+        """Read every table at every snapshot that it still has, and compare; and find the file of every view."""
         for key, snapshots in self.contents().items():
             for snapshot, rows in snapshots.items():
                 assert rows == before[key][snapshot], (key, snapshot, *self.log)
+        for file in self.views:
+            assert file.exists(), (file, *self.log)
 
 
 def rows_at(table: Table, snapshot_id: int) -> list[int]:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_snowpack.iceberg import Equalities, ForeignFiles, MetadataReader, TableUnreadable
 from airflow_snowpack.iceberg.catalog import unreadable_errors
 from airflow_snowpack.iceberg.locations import NOTHING_DECIDED
-from airflow_snowpack.iceberg.table_properties import retention_of
+from airflow_snowpack.iceberg.table_properties import is_number, retention_of
 from airflow_snowpack.maintenance.expiry import KEEP_ALL, LONG_AGO, Expiry, only_of_expired, plan_expiry
 from airflow_snowpack.maintenance.removals.errors import RemovalRefused
 from airflow_snowpack.maintenance.removals.model import ItemOutcome, RemovalItem, RemovalKind
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 GUARDED_BY = frozenset({"expired_refs", "committed_before"})
 """What a plan adds to the options of its action; a list that another version of this package has planned may lack it."""
+DELETE_METADATA, METADATA_LIMIT = "write.metadata.delete-after-commit.enabled", "write.metadata.previous-versions-max"
 NEEDED_NOW = "a branch or tag needs it now"
 NAMED_BY = "the table {} names files of it"
 TRUST_FOOTPRINTS_FOR = timedelta(minutes=10)
@@ -135,7 +136,8 @@ def refuse_bound(run: ActionRun, table: Table, ids: Collection[int], now: dateti
 def shared_snapshots(run: ActionRun, table: Table, ids: Collection[int], equal: Equalities) -> dict[int, str]:
     """Return those of the snapshots with which files would go that another table names, each with the label of that table.
 
-    :raises RemovalRefused: it cannot be known whether another table names files of this one.
+    :raises RemovalRefused: it cannot be known whether another table names files of this one, or the commit of the expiry would
+        delete a metadata file that another table names.
     :raises TableUnreadable: the metadata of a table that keeps files in the same places cannot be read.
     """
     foreign = ForeignFiles.of(
@@ -149,10 +151,24 @@ def shared_snapshots(run: ActionRun, table: Table, ids: Collection[int], equal: 
         )
     if not foreign.is_near(places):
         return {}
+    if named := sorted(foreign.named(dropped_metadata(table.metadata), places).values()):
+        raise RemovalRefused(
+            f"Each commit to {run.name.dotted} deletes old metadata files ({DELETE_METADATA}), and the table {named[0]} names "
+            "one of them. Set the property to false, or drop one of the two tables without purging its files."
+        )
     try:
         return _shared(table, ids, foreign, places)
     except unreadable_errors() as error:
         raise TableUnreadable(run.name.dotted, error) from error
+
+
+def dropped_metadata(metadata: TableMetadata) -> list[str]:
+    """Return the metadata files that Iceberg deletes with the next commit, because their number is limited."""
+    if str(metadata.properties.get(DELETE_METADATA, "false")).lower() != "true":
+        return []
+    limit = metadata.properties.get(METADATA_LIMIT, "100")
+    kept = max(1, int(limit)) if is_number(limit) else 1
+    return [entry.metadata_file for entry in metadata.metadata_log][: max(0, len(metadata.metadata_log) + 1 - kept)]
 
 
 def _shared(table: Table, ids: Collection[int], foreign: ForeignFiles, places: Sequence[str]) -> dict[int, str]:

@@ -8,15 +8,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import sqlalchemy as sa
 from counted_reads import counted_reads
-from rest_catalog import FakeRestCatalog, rest_catalog
+from rest_catalog import METADATA_FILE, FakeRestCatalog, rest_catalog
 
-from airflow_snowpack.iceberg import CatalogConfig, LocationConflict, Relation, TableName, location_conflicts
+from airflow_snowpack.iceberg import CatalogConfig, ForeignFiles, LocationConflict, Relation, TableName, location_conflicts
 from airflow_snowpack.iceberg.footprints import read_footprint
 from airflow_snowpack.inventory import CatalogNotRemembered, forget_catalog, stored_footprints
 from airflow_snowpack.jobs import Jobs
 from airflow_snowpack.maintenance.submit import MaintenanceRequest, dry_run
 from airflow_snowpack.store import Actor, Store, StoreUnreachable, open_store
+from airflow_snowpack.store.tables.jobs import table_locations
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -346,6 +348,49 @@ def test_a_table_of_another_catalog_of_the_installation_conflicts_until_its_cata
 
 
 @pytest.mark.one_database
+def test_a_catalog_in_another_schema_of_the_database_is_another_catalog(
+    store: Store, empty_postgres_database: str, tmp_path: Path
+) -> None:
+    """Each of two users of a database has a schema, so neither catalog lists the tables of the other one."""
+    url = sa.make_url(empty_postgres_database)
+    with sa.create_engine(url).begin() as conn:
+        for name in ("lake", "pond"):
+            conn.execute(sa.text(f"CREATE SCHEMA {name}"))
+    for name, checked in (("pond", "planes"), ("lake", "flights")):
+        config = CatalogConfig.postgres(
+            name,
+            host=url.host or "",
+            port=url.port or 5432,
+            user=url.username,
+            password=url.password,
+            database=f"{url.database}?options=-csearch_path%3D{name}",
+            warehouse=f"file://{tmp_path}/warehouse",
+        )
+        loaded = config.load()
+        loaded.create_namespace("db")
+        for table in ("flights", "planes"):
+            create(loaded, table)
+        this = TableName(name, "db", checked, config.catalog_id)
+        found = location_conflicts(loaded, this, stored_footprints(store, this))
+        loaded.close()
+
+    assert [(conflict.table.partition("@")[0], conflict.relation) for conflict in found] == [
+        ("pond.db.flights of the catalog pond", Relation.SAME)
+    ]
+
+
+@pytest.mark.one_database
+def test_a_row_that_another_version_has_written_is_read(conflicts: Conflicts, catalog: Catalog, store: Store) -> None:
+    create(catalog, "guest", location=location_of(catalog))
+    conflicts()
+    row = store.all(sa.select(table_locations).where(table_locations.c.identifier.contains("guest")))[0]
+    footprint = {name: value for name, value in row.footprint.items() if name != "is_view"} | {"shape": "round"}
+    store.execute(sa.update(table_locations).where(table_locations.c.identifier == row.identifier).values(footprint=footprint))
+
+    assert [conflict.table for conflict in conflicts()] == ["db.guest"]
+
+
+@pytest.mark.one_database
 def test_a_table_that_cannot_be_read_conflicts_each_time(conflicts: Conflicts, catalog: Catalog, loads: list[str]) -> None:
     table = create(catalog, "broken")
     Path(table.metadata_location.removeprefix("file://")).unlink()
@@ -483,6 +528,19 @@ def test_a_rest_catalog_loads_every_table_before_files_are_deleted(rest: FakeRes
     assert loaded(trust_since=NOW - timedelta(hours=1)) == ["flights"]
     rest.tables["db",].append("guest")
     assert loaded(trust_since=NOW - timedelta(hours=1)) == ["flights", "guest"], "a new table is in the list of names"
+
+
+@pytest.mark.one_database
+def test_the_file_of_a_view_of_a_rest_catalog_is_named(rest: FakeRestCatalog, store: Store) -> None:
+    rest.views = {("db",): ["busiest"]}
+    catalog = CatalogConfig.rest("lake", rest.url, properties={"view-endpoints-supported": "true"}).load()
+    rest.tables = {("db",): ["flights"]}
+    file, place = f"/nowhere/busiest/metadata/{METADATA_FILE}", "file:///nowhere/busiest"
+
+    for _ in range(2):
+        foreign = ForeignFiles.of(catalog, flights(), stored_footprints(store, flights()))
+        assert foreign.conflicts(place) == ()
+        assert foreign.named([file, f"{place}/metadata/other.json"], [place]) == {file: "db.busiest (a view)"}
 
 
 # -- a dry run ------------------------------------------------------------------------------------------------------------

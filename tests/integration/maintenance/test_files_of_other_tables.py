@@ -89,13 +89,13 @@ def test_every_table_of_a_tangled_lake_reads_the_same_after_maintenance(
     assert done["removed"] > 0, "a guard that keeps everything proves nothing"
 
 
-def know(lake: TangledLake, records: Removals, catalog: str) -> None:
-    """Read the tables of a catalog as an earlier check of it has."""
+def know(lake: TangledLake, records: Removals, catalog: str, *, complete: bool = True) -> None:
+    """Read the tables of a catalog as an earlier check of it has, or a preview."""
     for name, identifier in lake.names:
         if name == catalog:
-            table = lake.table_name(catalog, identifier)
-            loaded = lake.catalogs[catalog].load_table(identifier)
-            ForeignFiles.of(lake.catalogs[catalog], table, stored_footprints(records.store, table), table=loaded)
+            table, loaded = lake.table_name(catalog, identifier), lake.catalogs[catalog].load_table(identifier)
+            memory = stored_footprints(records.store, table)
+            ForeignFiles.of(lake.catalogs[catalog], table, memory, table=loaded, complete=complete)
             return
 
 
@@ -188,7 +188,12 @@ def a_move_from_a_link_to_the_place_behind_it(lake: TangledLake) -> None:
     moved(lake, "f", f"file://{real}/f")
 
 
+def a_view_under_the_name_of_one_that_was_renamed(lake: TangledLake) -> None:
+    lake.create_view(table_in(lake, "f").location())
+
+
 CASES = (
+    a_view_under_the_name_of_one_that_was_renamed,
     a_data_folder_that_is_a_link_into_another_table,
     a_move_from_a_link_to_the_place_behind_it,
     a_table_where_another_was,
@@ -238,6 +243,48 @@ def test_a_table_of_another_catalog_in_the_same_place_refuses_the_removal_with_b
     lake.check(before)
     assert "lake.db.f" in str(refusal.value) or "db.f keeps its own" in str(refusal.value)
     assert f"{other}.db.f" in str(refusal.value)
+
+
+@pytest.mark.one_database
+def test_files_of_a_table_that_a_preview_alone_has_read_stay(lake: TangledLake, records: Removals) -> None:
+    """A preview of another catalog reads no manifests; its table has data in this one."""
+    place = table_in(lake, "f").location()
+    table_in(lake, "c", "sea", properties={"write.data.path": f"{place}/guests"})
+    with lake.catalogs["sea"].load_table((DATABASE, "c")).transaction() as change:
+        change.remove_properties("write.data.path")
+    know(lake, records, "sea", complete=False)
+    lake.age()
+    before = lake.contents()
+
+    maintain(lake, records, "lake", (DATABASE, "f"), Action.REMOVE_ORPHAN_FILES)
+
+    lake.check(before)
+    memory = stored_footprints(records.store, lake.table_name("lake", (DATABASE, "f")))
+    assert memory is not None
+    known = {other.key.identifier[-1]: other.footprint for other in memory.read("").elsewhere if other.key.catalog == "sea"}
+    assert known["c"] is not None
+    assert known["c"].is_complete, "the next check reads no manifests of it"
+
+
+@pytest.mark.one_database
+def test_an_expiry_whose_commit_deletes_the_metadata_of_a_second_registration_is_refused(
+    lake: TangledLake, records: Removals
+) -> None:
+    properties = {"write.metadata.delete-after-commit.enabled": "true", "write.metadata.previous-versions-max": "2"}
+    first = table_in(lake, "f", properties=properties)
+    lake.catalogs["lake"].register_table((DATABASE, "twin"), first.metadata_location)
+    lake.names.append(("lake", (DATABASE, "twin")))
+    lake.append("lake", "f")
+    lake.append("lake", "f")
+    before = lake.contents()
+
+    effect = maintain(lake, records, "lake", (DATABASE, "f"), Action.EXPIRE_SNAPSHOTS)
+
+    lake.check(before)
+    assert effect.metrics["expired_snapshots_count"] == 0
+    assert "deletes old metadata files (write.metadata.delete-after-commit.enabled), and the table db.twin names one" in str(
+        effect.error
+    )
 
 
 @pytest.mark.one_database

@@ -221,6 +221,31 @@ def test_a_table_in_the_place_that_another_has_left_removes_none_of_its_files(
     assert content_of(moved) == before
 
 
+def test_a_view_in_the_place_that_a_renamed_table_keeps_is_not_deleted(
+    engine: SparkEngine,
+    job_for: Callable[..., Job],
+    fragmented: Callable[..., TableName],
+    catalog: Catalog,
+    spark: SparkSession,
+) -> None:
+    """A table is renamed, and a view of its old name takes over: both keep their metadata in one folder."""
+    view = fragmented(commits=1, deletes=0)
+    place = folder_of(catalog, view)
+    table = TableName(view.catalog, view.database, f"{view.table}_base")
+    catalog.rename_table(view.identifier, table.identifier)
+    spark.sql(f"CREATE VIEW {view.quoted} AS SELECT count(*) AS n FROM {table.quoted}")
+    before = spark.table(view.quoted).collect()
+    for path in place.rglob("*.*"):
+        backdate(path)
+    stray = stray_file(place, "stray.parquet")
+
+    result = engine.run(job_for(table), Action.REMOVE_ORPHAN_FILES)
+
+    assert (result.message, stray.exists()) == ("Removed 1 orphan file", False)
+    assert spark.table(view.quoted).collect() == before
+    spark.sql(f"DROP VIEW {view.quoted}")
+
+
 def test_an_expiry_deletes_no_file_of_a_second_registration(
     engine: SparkEngine,
     job_for: Callable[..., Job],
