@@ -50,13 +50,15 @@ class JobOrder(StrEnum):
     NONE = "none"
 
 
-def option(default: Any, read: Reader, procedure_option: str | None = None) -> Any:
+def option(default: Any, read: Reader, procedure_option: str | None = None, *, of_request: bool = False) -> Any:
     """Return the field of an action's class that holds one of its options.
 
     :param read: turns what a caller gave into the value; it gets no text with a variable for Spark to substitute.
     :param procedure_option: its key in the procedure's ``options`` map, when it goes there.
+    :param of_request: it names what one request is about, such as a list to delete, so no policy and no table property has it.
     """
-    return field(default=default, metadata={"read": literal(read), "procedure_option": procedure_option})
+    metadata = {"read": literal(read), "procedure_option": procedure_option, "of_request": of_request}
+    return field(default=default, metadata=metadata)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -199,6 +201,11 @@ def _read(action: str, given: Mapping[str, Any]) -> dict[str, Any]:
 def option_readers(action: str) -> dict[str, Reader]:
     """Return the options that an action takes, in the order of their documentation, each with the reader of its value."""
     return {each.name: each.metadata["read"] for each in fields(action_class(action))}
+
+
+def policy_readers(action: str) -> dict[str, Reader]:
+    """Return the options of an action that policies and table properties may set, as :func:`option_readers`."""
+    return {each.name: each.metadata["read"] for each in fields(action_class(action)) if not each.metadata["of_request"]}
 
 
 def parse_all_options(given: Mapping[str, Mapping[str, Any]]) -> dict[str, ActionOptions]:

@@ -67,13 +67,13 @@ class ExpireSnapshots(ActionOptions):
     retain_last: int = option(DEFAULTS[MIN_SNAPSHOTS], whole_number(at_least=1, at_most=2**31 - 1))
     stream_results: bool = option(True, flag)
     max_concurrent_deletes: int | None = option(None, whole_number(at_least=1, at_most=1000))
-    snapshot_ids: tuple[int, ...] = option((), ids)
+    snapshot_ids: tuple[int, ...] = option((), ids, of_request=True)
     clean_expired_metadata: bool | None = option(None, flag)
     equal_schemes: tuple[tuple[str, str], ...] = option((), text_map)
     equal_authorities: tuple[tuple[str, str], ...] = option((), text_map)
     approve_above_files: int | None = option(None, whole_number(at_least=0))
     approve_above_bytes: int | None = option(None, whole_number(at_least=0))
-    removal_id: str | None = option(None, text)
+    removal_id: str | None = option(None, text, of_request=True)
 
     def check(self) -> None:
         check_removal_options(self)

@@ -117,9 +117,9 @@ class RemoveOrphanFiles(ActionOptions):
     approve_above_bytes: int | None = option(None, whole_number(at_least=0))
     quarantine: timedelta | None = option(None, duration(at_least=SHORTEST_QUARANTINE, at_most=LONGEST_QUARANTINE))
     quarantine_copy: bool = option(False, flag)
-    removal_id: str | None = option(None, text)
-    restore: str | None = option(None, text)
-    restore_files: tuple[str, ...] = option((), paths)
+    removal_id: str | None = option(None, text, of_request=True)
+    restore: str | None = option(None, text, of_request=True)
+    restore_files: tuple[str, ...] = option((), paths, of_request=True)
 
     def check(self) -> None:
         check_removal_options(self)

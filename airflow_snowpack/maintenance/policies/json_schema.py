@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from airflow_snowpack.maintenance.options import action_class, option_readers, usable_actions
+from airflow_snowpack.maintenance.options import action_class, policy_readers, usable_actions
 from airflow_snowpack.maintenance.policies.definitions import ACTION_KEYS, EACH_ACTION, TABLE_KEYS, THRESHOLDS, threshold
 from airflow_snowpack.maintenance.readers import schema_of
 
@@ -55,7 +55,7 @@ def policies_schema() -> dict[str, Any]:
 
 
 def _of_action(action: str) -> dict[str, Any]:
-    readers = option_readers(action)
+    readers = policy_readers(action)
     keys = {name: key for name, key in ACTION_KEYS.items() if name != "where" or "where" in readers}
     numbers = {
         name: schema_of(threshold) | {"description": each.doc, "default": each.default}

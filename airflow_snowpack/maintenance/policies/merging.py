@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_snowpack.humanize import join
 from airflow_snowpack.maintenance.action import Action
 from airflow_snowpack.maintenance.errors import InvalidOption
-from airflow_snowpack.maintenance.options import option_readers, parse_options, usable_actions
+from airflow_snowpack.maintenance.options import parse_options, policy_readers, usable_actions
 from airflow_snowpack.maintenance.policies.definitions import DEFAULT_CADENCE, DELETES_FILES, ORPHANS_DEADLINE, THRESHOLDS, Given
 from airflow_snowpack.maintenance.policies.model import DEFAULT, ActionPolicy, Origin, TableProblem
 from airflow_snowpack.maintenance.policies.properties import FromProperties, read_properties
@@ -180,7 +180,7 @@ def _options(merged: Merged, action: str, below: Mapping[str, Given], own: dict[
 
 
 def _given_options(action: str, values: Mapping[str, Given]) -> dict[str, Given]:
-    paths = {name: f"{action}.options.{name}" if name != "where" else f"{action}.where" for name in option_readers(action)}
+    paths = {name: f"{action}.options.{name}" if name != "where" else f"{action}.where" for name in policy_readers(action)}
     return {name: values[path] for name, path in paths.items() if path in values}
 
 

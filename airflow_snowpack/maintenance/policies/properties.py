@@ -18,7 +18,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from airflow_snowpack.maintenance.action import Action, action_names
-from airflow_snowpack.maintenance.options import option_readers, usable_actions
+from airflow_snowpack.maintenance.options import policy_readers, usable_actions
 from airflow_snowpack.maintenance.policies.definitions import (
     ACTION_KEYS,
     DELETES_FILES,
@@ -99,7 +99,7 @@ def _times(unit: timedelta, at_most: int) -> Reader:
 def known_properties() -> Mapping[str, Property]:
     """Return all properties by their full name."""
     rewrites = (Action.REWRITE_DATA_FILES, Action.REWRITE_POSITION_DELETE_FILES)
-    data = option_readers(Action.REWRITE_DATA_FILES)
+    data = policy_readers(Action.REWRITE_DATA_FILES)
 
     def of_data(option: str) -> Property:
         return Property((f"{Action.REWRITE_DATA_FILES}.options.{option}",), data[option])
@@ -131,7 +131,7 @@ def _readers_by_path() -> Iterable[tuple[str, Reader]]:
     for name, key in TABLE_KEYS.items():
         yield name, key.read
     for action in usable_actions():
-        readers = option_readers(action)
+        readers = policy_readers(action)
         for name, key in ACTION_KEYS.items():
             if name != "where" or "where" in readers:
                 yield f"{action}.{name}", key.read

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.maintenance.action import action_names, is_action
-from airflow_snowpack.maintenance.options import option_readers
+from airflow_snowpack.maintenance.options import policy_readers
 from airflow_snowpack.maintenance.policies.definitions import (
     ACTION_KEYS,
     EACH_ACTION,
@@ -181,7 +181,7 @@ class Rule:
         numbers = {name: Key(threshold, "") for name in THRESHOLDS.get(action, {})}
         self._read_section(action, "thresholds", numbers, written)
         try:
-            options = {name: Key(read, "", nullable=True) for name, read in option_readers(action).items()}
+            options = {name: Key(read, "", nullable=True) for name, read in policy_readers(action).items()}
         except SnowpackError as error:
             self._fault(place, str(error))
             return
