@@ -163,7 +163,7 @@ REFUSED = re.compile(
     r"Cannot (?:parse predicates in where option|translate Spark expression|convert Spark filter)"
     r"|Cannot find (?:field|column) '"
     r"|is unsorted and no sort order is provided"
-    r"|SQLSTATE: 22"  # a value in a predicate: a rewrite computes nothing else
+    r"|SQLSTATE: 22|ArithmeticException: |Invalid (?:number of buckets|truncate width)"  # in a predicate
 )
 EXHAUSTED = {
     "java.lang.StackOverflowError": "Spark's stack is too small for this statement. Simplify its predicate, or raise the stack "

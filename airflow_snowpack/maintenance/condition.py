@@ -1,7 +1,7 @@
 """Check a ``where`` predicate against a table's columns, without Spark.
 
-    >>> check_condition("month = 3 AND carrier IN ('AA', 'UA')", schema)
-    >>> check_condition("mnth = 3", schema)
+    >>> check_condition("month = 3 AND carrier IN ('AA', 'UA')", schema, "lake")
+    >>> check_condition("mnth = 3", schema, "lake")
     Traceback (most recent call last):
     …UnusableCondition: the table has no column 'mnth'; it has: month, carrier, delay
 
@@ -58,8 +58,6 @@ MOST_CHAINED = 100
 """Operators in one part of the predicate, each of which nests what precedes it. Spark's stack overflows below 400."""
 MOST_CONDITIONS = 2_000
 """Comparisons; Spark plans a predicate of 5,000 in 8 s."""
-MOST_VALUES = 10_000
-"""Values of lists; Spark takes 1 s for 20,000."""
 MOST_WILDCARDS = 2
 """``%`` in a pattern: with each one more, matching a long text takes its length times as long."""
 SHOWN_COLUMNS = 20
@@ -78,25 +76,26 @@ class Value:
     column: str | None = None
 
 
-def check_condition(condition: str, schema: Schema) -> None:
+def check_condition(condition: str, schema: Schema, catalog: str) -> None:
     """Check that Spark can evaluate the predicate on a table with this schema.
 
+    :param catalog: the name of the table's catalog, which alone has Iceberg's functions; another may have functions of users.
     :raises UnusableCondition: it cannot, and why.
     """
     try:
         check_literal(condition)
     except ValueError as problem:
         raise UnusableCondition(f"it {problem}") from None
-    _Parser(condition, schema).check()
+    _Parser(condition, schema, catalog).check()
 
 
 class _Parser(TokenReader):
     """Recursive descent, one method for each level of precedence."""
 
-    def __init__(self, condition: str, schema: Schema) -> None:
+    def __init__(self, condition: str, schema: Schema, catalog: str) -> None:
         super().__init__(condition)
-        self._schema = schema
-        self._depth = self._chained = self._conditions = self._values = 0
+        self._schema, self._catalog = schema, catalog
+        self._depth = self._chained = self._conditions = 0
 
     def check(self) -> None:
         value = self._any_of()
@@ -133,29 +132,17 @@ class _Parser(TokenReader):
         return self._truth(value) if negated else value
 
     def _comparison(self) -> Value:
-        left = self._sum()
-        compared = False
-        while True:
-            if self._next() in COMPARISONS:
-                self._place += 1
-                self._comparable(left, self._sum())
-            elif self._take("IS"):
-                self._take("NOT")
-                if self._take("DISTINCT"):
-                    self._need("FROM")
-                    self._comparable(left, self._sum())
-                elif not any(self._take(word) for word in ("NULL", "TRUE", "FALSE", "UNKNOWN")):
-                    self._unexpected()
-            elif not self._membership(left):
-                return left
-            if compared:
-                self._chain()
-            left, compared = Value("truth"), True
-
-    def _membership(self, left: Value) -> bool:
-        """``[NOT] IN``, ``BETWEEN`` and the ways to match a pattern."""
-        begin = self._place
-        self._take("NOT")
+        """A value, and at most one of ``IS``, ``[NOT] IN``, ``BETWEEN`` and the ways to match a pattern."""
+        left = self._value()
+        if self._take("IS"):
+            self._take("NOT")
+            if self._take("DISTINCT"):
+                self._need("FROM")
+                self._comparable(left, self._value())
+            elif not any(self._take(word) for word in ("NULL", "TRUE", "FALSE", "UNKNOWN")):
+                self._unexpected()
+            return Value("truth")
+        negated = self._take("NOT")
         if self._next() in REFUSED_OPERATORS:
             raise UnusableCondition(
                 f"it has {self._next()}: matching a regular expression may take for ever, and Iceberg selects no files by it"
@@ -165,20 +152,35 @@ class _Parser(TokenReader):
             for each in self._arguments():
                 self._comparable(left, each)
         elif self._take("BETWEEN"):
-            self._comparable(left, self._sum())
+            self._comparable(left, self._value())
             self._need("AND")
-            self._comparable(left, self._sum())
+            self._comparable(left, self._value())
         elif self._take("LIKE") or self._take("ILIKE"):
-            several = any(self._take(word) for word in ("ANY", "ALL", "SOME")) and self._take("(")
-            for pattern in self._arguments() if several else [self._sum()]:
+            several = any(self._take(word) for word in ("ANY", "ALL", "SOME"))
+            if several:
+                self._need("(")
+            for pattern in self._arguments() if several else [self._value()]:
                 if pattern.text is None or pattern.text.count("%") > MOST_WILDCARDS:
                     raise UnusableCondition(f"a pattern must be a text with at most {MOST_WILDCARDS} %, such as 'a%'")
-            if self._take("ESCAPE"):
-                self._sum()
+            if not several and self._take("ESCAPE"):
+                if self._kind() != "text":
+                    self._unexpected()
+                self._text()
+        elif negated:
+            self._unexpected()
         else:
-            self._place = begin
-            return False
-        return True
+            return left
+        return Value("truth")
+
+    def _value(self) -> Value:
+        left, compared = self._sum(), False
+        while self._next() in COMPARISONS:
+            self._place += 1
+            self._comparable(left, self._sum())
+            if compared:
+                self._chain()
+            left, compared = Value("truth"), True
+        return left
 
     def _sum(self) -> Value:
         value = self._signed()
@@ -243,7 +245,7 @@ class _Parser(TokenReader):
         if word in TYPED and self._kind(1) == "text":
             self._place += 1
             return self._typed(word, self._text())
-        if word == "INTERVAL" and (self._kind(1) in ("text", "number") or after == "-"):
+        if word == "INTERVAL" and self._kind(2 if after in ("+", "-") else 1) in ("text", "number"):
             return self._interval()
         if word == "CASE" and not self._is_column(word):
             return self._case()
@@ -283,15 +285,17 @@ class _Parser(TokenReader):
         """Arguments with words between them, such as ``year FROM at`` or ``BOTH ' ' FROM name``, to the closing parenthesis."""
         if word == "TRIM" and self._next() in SIDES:
             self._place += 1
-            if self._take("FROM"):
-                return self._own_arguments("")
+            self._take("FROM")
         if word == "EXTRACT" or (word in WITH_UNIT and self._next() in UNITS and self._next(1) == ","):
             self._place += 1
             self._need("FROM" if word == "EXTRACT" else ",")
         self._sum()
-        while any(self._take(each) for each in BETWEEN_ARGUMENTS):
+        for each in BETWEEN_ARGUMENTS.get(word, ()):
+            if self._take(each):
+                self._sum()
+        while self._take(","):
             self._sum()
-        return self._need(")")
+        self._need(")")
 
     def _arguments(self) -> list[Value]:
         """Values with commas between them, to the closing parenthesis."""
@@ -299,9 +303,6 @@ class _Parser(TokenReader):
             raise UnusableCondition("it has a subquery, which a rewrite cannot evaluate")
         values = [self._any_of()]
         while self._take(","):
-            self._values += 1
-            if self._values > MOST_VALUES:
-                raise UnusableCondition(f"it has more than {MOST_VALUES:,} values in its lists")
             values.append(self._any_of())
         self._need(")")
         return values
@@ -320,14 +321,14 @@ class _Parser(TokenReader):
         return Value("unknown")
 
     def _interval(self) -> Value:
+        """Numbers with units, such as ``INTERVAL 1 YEAR -2 MONTHS``, or a text with or without one."""
         self._place += 1
-        while self._kind() in ("text", "number") or self._next() == "-":
-            self._take("-")
-            self._place += 1
-            if self._kind() == "word" and self._next() not in NOT_A_VALUE:
-                self._place += 1
-            if self._take("TO"):
-                self._place += 1
+        while (kind := self._kind(signed := self._next() in ("+", "-"))) in ("text", "number"):
+            self._place += 1 + signed
+            if self._next() in UNITS:
+                self._place += 3 if self._next(1) == "TO" and self._next(2) in UNITS else 1
+            elif kind == "number":
+                self._unexpected("a unit")
         return Value("other")
 
     def _column(self) -> Value:
@@ -336,7 +337,7 @@ class _Parser(TokenReader):
             self._place += 1
             names.append(self._name())
         if self._take("("):  # a function of a catalog, such as lake.system.bucket(16, id)
-            of_iceberg = len(names) == 3 and names[1].lower() == "system"
+            of_iceberg = names[0] == self._catalog and names[1].lower() == "system" if len(names) == 3 else False
             _check_function(".".join(names), {".".join(names)} if of_iceberg and names[2].lower() in OF_ICEBERG else ())
             self._arguments()
             return Value("unknown")
@@ -347,11 +348,11 @@ class _Parser(TokenReader):
         if names[0].lower() in METADATA_COLUMNS:
             return "unknown"
         # A column may follow the table's own name, with its database and catalog.
-        for start in range(len(names)):
+        for start in range(len(names) if len(names) <= MOST_NESTED else 0):
             found = _find_kind(self._schema.as_struct(), names[start:])
             if found is not None:
                 return found
-        raise UnusableCondition(f"the table has no column {'.'.join(names)!r}; it has: {self._columns()}")
+        raise UnusableCondition(f"the table has no column {'.'.join(names)[:100]!r}; it has: {self._columns()}")
 
     def _is_column(self, word: str) -> bool:
         return any(each.name.upper() == word for each in self._schema.fields)

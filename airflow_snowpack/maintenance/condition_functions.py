@@ -17,48 +17,19 @@ if TYPE_CHECKING:
 
 OF_ICEBERG = frozenset({"bucket", "truncate", "years", "months", "days", "hours"})
 """Functions of a catalog, ``lake.system.days(at)``: Iceberg selects partitions by them."""
-OF_NUMBERS = frozenset(
-    {"abs", "ceil", "ceiling", "floor", "greatest", "isnan", "least", "mod", "negative", "pmod", "round", "sign"}
-)
-OF_TEXTS = frozenset(
-    {
-        *(
-            "btrim",
-            "char_length",
-            "character_length",
-            "concat",
-            "contains",
-            "endswith",
-            "instr",
-            "lcase",
-            "left",
-            "length",
-            "locate",
-        ),
-        *("lower", "ltrim", "position", "right", "rtrim", "startswith", "substr", "substring", "trim", "ucase", "upper"),
-    }
-)
-OF_MOMENTS = frozenset(
-    {
-        *("add_months", "current_date", "current_timestamp", "date_add", "date_diff", "date_format", "date_part", "date_sub"),
-        *("date_trunc", "dateadd", "datediff", "datepart", "day", "dayofmonth", "dayofweek", "dayofyear", "extract", "hour"),
-        *(
-            "last_day",
-            "make_date",
-            "minute",
-            "month",
-            "months_between",
-            "next_day",
-            "now",
-            "quarter",
-            "second",
-            "timestamp_micros",
-        ),
-        *("timestamp_millis", "timestamp_seconds", "timestampadd", "timestampdiff", "to_date", "to_timestamp", "trunc"),
-        *("unix_date", "unix_micros", "unix_millis", "unix_seconds", "weekday", "weekofyear", "year"),
-    }
-)
-OF_NULLS = frozenset({"coalesce", "if", "ifnull", "isnotnull", "isnull", "nullif", "nvl", "nvl2"})
+FUNCTIONS = """
+abs ceil ceiling floor greatest isnan least mod negative pmod round sign
+
+btrim char_length character_length concat contains endswith instr lcase left length locate lower ltrim position right rtrim
+startswith substr substring trim ucase upper
+
+add_months current_date current_timestamp date_add date_diff date_format date_part date_sub date_trunc dateadd datediff datepart
+day dayofmonth dayofweek dayofyear extract hour last_day make_date minute month months_between next_day now quarter second
+timestamp_micros timestamp_millis timestamp_seconds timestampadd timestampdiff to_date to_timestamp trunc unix_date unix_micros
+unix_millis unix_seconds weekday weekofyear year
+
+coalesce if ifnull isnotnull isnull nullif nvl nvl2
+"""
 TYPES: dict[str, Kind] = {
     **dict.fromkeys(("tinyint", "smallint", "int", "bigint"), "integer"),
     **dict.fromkeys(("float", "double", "decimal"), "number"),
@@ -70,19 +41,18 @@ TYPES: dict[str, Kind] = {
 }
 """The types of a cast, with the kind of value that it makes. A cast to a text can be compared with anything."""
 CASTS = frozenset({"cast", "try_cast", *(TYPES.keys() - {"timestamp_ntz", "timestamp_ltz"})})
-ALLOWED = OF_NUMBERS | OF_TEXTS | OF_MOMENTS | OF_NULLS | CASTS
+ALLOWED = CASTS.union(FUNCTIONS.split())
 
 BARE_FUNCTIONS = frozenset({"CURRENT_DATE", "CURRENT_TIMESTAMP"})
 """Functions that are called without parentheses."""
 WITH_UNIT = frozenset({"TIMESTAMPADD", "TIMESTAMPDIFF", "DATEADD", "DATEDIFF", "DATE_ADD", "DATE_DIFF"})
-OWN_SYNTAX = WITH_UNIT | {"EXTRACT", "TRIM", "SUBSTRING", "SUBSTR", "POSITION"}
-"""Functions whose arguments may have words between them."""
-UNITS = frozenset(
-    {
-        *("YEAR", "QUARTER", "MONTH", "WEEK", "DAY", "DAYOFYEAR", "HOUR", "MINUTE", "SECOND", "MILLISECOND", "MICROSECOND"),
-        *("YEARS", "QUARTERS", "MONTHS", "WEEKS", "DAYS", "HOURS", "MINUTES", "SECONDS", "MILLISECONDS", "MICROSECONDS"),
-    }
+PARTS = ("FROM", "FOR")
+BETWEEN_ARGUMENTS = {"EXTRACT": (), "TRIM": ("FROM",), "SUBSTRING": PARTS, "SUBSTR": PARTS, "POSITION": ("IN",)}
+"""Words that separate the arguments of a function."""
+OWN_SYNTAX = WITH_UNIT | BETWEEN_ARGUMENTS.keys()
+ONE_UNIT = frozenset(
+    {"YEAR", "QUARTER", "MONTH", "WEEK", "DAY", "DAYOFYEAR", "HOUR", "MINUTE", "SECOND", "MILLISECOND", "MICROSECOND"}
 )
+UNITS = ONE_UNIT.union(f"{unit}S" for unit in ONE_UNIT)
 SIDES = frozenset({"BOTH", "LEADING", "TRAILING"})
-BETWEEN_ARGUMENTS = (",", "FROM", "FOR", "IN")
 REFUSED_OPERATORS = frozenset({"RLIKE", "REGEXP"})

@@ -355,7 +355,7 @@ def check_against(table: Table, name: str, options: Mapping[str, Mapping[str, An
         where = getattr(parsed, "where", None)
         if where is not None:
             try:
-                check_condition(where, table.schema())
+                check_condition(where, table.schema(), table.catalog.name)
             except UnusableCondition as problem:
                 raise InvalidPredicate(action, name, where, str(problem)) from problem
         _check_order(table, name, parsed)

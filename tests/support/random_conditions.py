@@ -121,6 +121,39 @@ FAULTS = st.one_of(
 )
 
 
+ZONES = [
+    "",
+    "Z",
+    " UTC",
+    "UT",
+    "GMT+1",
+    "UTC-01:30",
+    "+1:2:3",
+    "-0800",
+    "+010203",
+    " Europe/Berlin",
+    "EST",
+    "CST",
+    "PST8PDT",
+    "Mars/X",
+]
+TIME = r"[0-9]{0,3}(:[0-9]{0,3}(:[0-9]{0,3}(\.[0-9]{0,9})?)?)?"
+MOMENT = rf"[+-]?[0-9]{{3,7}}(-[0-9]{{1,3}}(-[0-9]{{1,3}}([ Tt]{TIME})?)?)?|T?{TIME}"
+NUMBER = r"[+-]?([0-9]{0,20}\.?[0-9]{0,5}([eE][+-]?[0-9]{0,3})?[dDfFL]?|nan|NaN|inf|Infinity)"
+SPACES = st.sampled_from(["", "", "", " ", "\t", "\x1f", "\N{NO-BREAK SPACE}"])
+VALUES = st.builds(
+    "{}{}{}{}".format,
+    SPACES,
+    st.one_of(
+        *(st.from_regex(form, fullmatch=True) for form in (MOMENT, NUMBER)),
+        st.sampled_from(["t", "Yes", "no", "FALSE", "0", "maybe"]),
+    ),
+    st.sampled_from(ZONES),
+    SPACES,
+)
+"""Texts that Spark may cast to a truth value, a number, a date or a moment."""
+
+
 @st.composite
 def faulty_conditions(draw: st.DrawFn) -> str:
     """Predicates with something in some place that may not be there."""
@@ -135,7 +168,7 @@ def faulty_conditions(draw: st.DrawFn) -> str:
 
 @st.composite
 def mutated_conditions(draw: st.DrawFn) -> str:
-    """Predicates with characters in them that may begin or end a text, a name or a comment, and a call that is not allowed."""
+    """Predicates with words, quotes, signs of comments and a call that is not allowed in any place."""
     text = draw(CONDITIONS)
     call = "reflect('java.lang.System', 'getenv', 'HOME') = name"
     pieces = [
@@ -158,6 +191,7 @@ def mutated_conditions(draw: st.DrawFn) -> str:
         " OR ",
         call,
         f" OR {call}",
+        *(" AND ", " NOT ", " DAYS ", " TO ", " FROM ", " IN ", " x ", " 1 ", "::", "[", "."),
     ]
     for piece in draw(st.lists(st.sampled_from(pieces), min_size=1, max_size=5)):
         place = draw(st.integers(0, len(text)))

@@ -142,7 +142,7 @@ def _of_table(facts: TableFacts, policy: TablePolicy) -> Iterator[PolicyFinding]
         if action.where is None or facts.schema is None:
             continue
         try:
-            check_condition(action.where, facts.schema)
+            check_condition(action.where, facts.schema, facts.table.catalog)
         except UnusableCondition as error:
             origin = policy.origin(f"{action.action}.where")
             message = f"The predicate {action.where[:200]!r} of {action.action} ({origin}) cannot be evaluated: {error}."

@@ -25,8 +25,17 @@ def test_exhausting_the_drivers_stack_or_memory_is_final_and_says_what_to_do(cla
         raise RuntimeError(exhausted(failure))
 
 
-def test_a_value_that_spark_cannot_cast_in_a_predicate_is_final() -> None:
-    assert is_refused(SparkFailed("[CAST_INVALID_INPUT] The value 'x' of the type \"STRING\" cannot be cast. SQLSTATE: 22018"))
+@pytest.mark.parametrize(
+    "message",
+    [
+        "[CAST_INVALID_INPUT] The value 'x' of the type \"STRING\" cannot be cast. SQLSTATE: 22018",
+        "ArithmeticException: long overflow",  # timestamp_millis(9223372036854775807)
+        "IllegalArgumentException: Invalid number of buckets: 0 (must be > 0)",
+        "IllegalArgumentException: Invalid truncate width: 0 (must be > 0)",
+    ],
+)
+def test_a_value_that_spark_cannot_use_in_a_predicate_is_final(message: str) -> None:
+    assert is_refused(SparkFailed(message))
 
 
 def test_other_failures_are_retried() -> None:

@@ -40,7 +40,7 @@ def test_files_and_bytes_of_a_rewrite_are_those_of_iceberg_rules(zoo: Zoo, kind:
     planned = (0, 0) if estimate is None else (estimate.files_removed, estimate.bytes_rewritten)
     assert planned == (from_manifests["rewritten_data_files_count"], from_manifests["rewritten_bytes_count"])
     if "where" in decision.options:
-        check_condition(decision.options["where"], table.schema())
+        check_condition(decision.options["where"], table.schema(), "lake")
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -66,4 +66,4 @@ def test_every_generated_predicate_is_accepted_at_submit(zoo: Zoo, kind: str) ->
         except NotSelectable:
             assert kind in ("void", "evolved_spec", "dropped_source") or not health.specs[partition.spec_id]
             continue
-        check_condition(where, table.schema())
+        check_condition(where, table.schema(), "lake")
