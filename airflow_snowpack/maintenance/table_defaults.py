@@ -18,6 +18,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from airflow_snowpack.iceberg import table_properties as iceberg
+from airflow_snowpack.literal import VARIABLE
 from airflow_snowpack.maintenance.action import Action
 from airflow_snowpack.maintenance.errors import InvalidOption
 from airflow_snowpack.maintenance.options import option_names, parse_options
@@ -66,6 +67,8 @@ PROPERTIES: Mapping[str, TableProperty] = {
     iceberg.GC_ENABLED: TableProperty(unusable=(EXPIRY, ORPHANS)),
 }
 NAMES = frozenset((*PROPERTIES, iceberg.SORT_ORDER))
+UNREAD = frozenset({"comment", "owner", iceberg.SORT_ORDER})
+"""Properties that no writer of data files reads, and those of policies, which refuse variables themselves."""
 LEFT_TO_TABLE = frozenset(
     {
         *(prop.path for prop in PROPERTIES.values() if ".options." in prop.path),
@@ -113,7 +116,13 @@ class TableDefaults:
 
 def relevant(properties: Mapping[str, str]) -> frozenset[tuple[str, str]]:
     """Return the properties that decide something, as a key."""
-    return frozenset((name, str(properties[name])) for name in NAMES & properties.keys())
+    kept = NAMES | {name for name, value in properties.items() if _has_variable(name, str(value))}
+    return frozenset((name, str(properties[name])) for name in kept & properties.keys())
+
+
+def _has_variable(name: str, value: str) -> bool:
+    """Whether Hadoop may replace a part of a value, such as ``${env.X}`` or ``${user.home}``, by a variable of its process."""
+    return VARIABLE in value and name not in UNREAD and not name.startswith("snowpack.")
 
 
 def table_defaults(properties: Mapping[str, str]) -> TableDefaults:
@@ -148,6 +157,11 @@ def _defaults_of(given: Collection[tuple[str, str]]) -> TableDefaults:
         reason = f"the table's property {iceberg.GC_ENABLED} is false, so Iceberg deletes no files of it"
         forbidden |= dict.fromkeys((EXPIRY, ORPHANS), reason)
         by |= dict.fromkeys((EXPIRY, ORPHANS), iceberg.GC_ENABLED)
+    # Hadoop gets all properties when a data file is written, and an error shows the value of the variable.
+    for name in sorted(name for name, value in given if _has_variable(name, value))[:1]:
+        reason = f"the table property {name} has {VARIABLE!r}, with which Hadoop names a variable of its process"
+        forbidden |= dict.fromkeys((DATA, DELETES), reason)
+        by |= dict.fromkeys((DATA, DELETES), name)
     is_range = iceberg.value_of(properties, iceberg.DISTRIBUTION_MODE) == "range"
     if is_range and properties.get(iceberg.SORT_ORDER):
         values[f"{DATA}.options.strategy"] = "sort", iceberg.DISTRIBUTION_MODE

@@ -172,7 +172,7 @@ def translate(error: BaseException) -> SparkFailed:
     """The same failure with the whole chain of causes as its message, without secrets; a lost connection to the JVM includes why
     the JVM ended."""
     if _is_lost(error):
-        return SparkDied(why_gone(error))
+        return SparkDied(redacted(why_gone(error)))
     causes = _safe_causes(error)
     if not causes:
         return SparkFailed(redacted(f"{type(error).__name__}: {error}"))

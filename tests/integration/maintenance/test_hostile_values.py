@@ -105,6 +105,21 @@ def test_a_job_that_was_stored_with_a_variable_in_its_predicate_reveals_nothing(
         assert home not in shown
 
 
+@pytest.mark.parametrize("variable", ["${env.HOME}", "${user.home}"])
+def test_a_table_property_reads_no_variable_of_the_process(
+    engine: SparkEngine, job_for: Callable[..., Job], rewritable: Callable[..., TableName], spark: SparkSession, variable: str
+) -> None:
+    name = rewritable(commits=2, deletes=0)
+    spark.sql(f"ALTER TABLE {name.quoted} SET TBLPROPERTIES ('comment' = '{variable}')")
+    spark.sql(f"ALTER TABLE {name.quoted} SET TBLPROPERTIES ('write.parquet.compression-level' = '{variable}')")
+    result = engine.run(job_for(name, rewrite_data_files={"min_input_files": 2}), Action.REWRITE_DATA_FILES)
+    assert result.outcome is ActionOutcome.SKIPPED
+    assert result.error is None
+    assert result.message == (
+        "Skipped: the table property write.parquet.compression-level has '${', with which Hadoop names a variable of its process"
+    )
+
+
 def test_an_error_of_spark_is_kept_without_secrets_of_the_environment(
     engine: SparkEngine, job_for: Callable[..., Job], one_commit: TableName, monkeypatch: pytest.MonkeyPatch
 ) -> None:
