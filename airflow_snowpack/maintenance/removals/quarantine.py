@@ -12,6 +12,7 @@ import logging
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from airflow_snowpack.errors import SnowpackError
@@ -149,18 +150,9 @@ def restore(
             total += each.restored_count
             found |= {normalise(item.name) for item in records.items(each.removal_id) if wanted}
             continue
-        removal = records.reopen(each.removal_id, job.job_id, job.attempt_id or "")
-        quarantine = quarantine_of(removal, properties)
-
-        def back(item: RemovalItem, quarantine: Quarantine = quarantine) -> Step:
-            return _restored(quarantine, item)
-
-        walk = _Walk(removals, removal, back, only=wanted, stopped=stopped)
-        walk.run()
+        walk = _Walk(removals, each.removal_id, properties, _restored, stopped=stopped, only=wanted)
+        walk.run("restore_removal")
         total, found, reasons = total + walk.done[ItemOutcome.RESTORED], found | walk.seen, reasons + walk.problems
-        if not walk.left:
-            quarantine.close()
-        records.settle(removal, left=walk.left, actor=_actor(removals), change="restore_removal", files=walk.done.total())
         if stopped():
             return Effect(ActionOutcome.INTERRUPTED, f"Restored {plural(total, 'file')} before it was interrupted")
     problems = [f"{plural(count, 'file')} could not be restored: {reason}" for reason, count in reasons.most_common(SHOWN)]
@@ -179,32 +171,17 @@ def purge(removals: JobRemovals, catalog: Callable[[], Catalog], stopped: Callab
     """
     records, job = removals.records, removals.job
     # By two clocks, mostly of two machines: what is deleted too early cannot be restored.
-    elapsed, budget, deleted = (
-        records.in_quarantine(job.table, until=min(records.store.clock(), job.submitted_at)),
-        PURGED_PARTS,
-        0,
-    )
+    elapsed = records.in_quarantine(job.table, until=min(records.store.clock(), job.submitted_at))
     if not elapsed:
         return 0
+    budget, deleted = PURGED_PARTS, 0
     properties = access_properties(catalog(), job.table)
     for each in elapsed:
         if budget <= 0 or stopped():
             break
-        removal = records.reopen(each.removal_id, job.job_id, job.attempt_id or "")
-        quarantine = quarantine_of(removal, properties)
-
-        def end(item: RemovalItem, quarantine: Quarantine = quarantine) -> Step:
-            if not quarantine.holds(_file(item)):
-                return ItemOutcome.GONE, None
-            quarantine.purge(_file(item))
-            return ItemOutcome.DELETED, None
-
-        walk = _Walk(removals, removal, end, stopped=stopped, most_parts=budget)
-        walk.run()
+        walk = _Walk(removals, each.removal_id, properties, _purged, stopped=stopped, most_parts=budget)
+        walk.run("purge_removal")
         deleted, budget = deleted + walk.done[ItemOutcome.DELETED], budget - walk.parts
-        if not walk.left:
-            quarantine.close()
-        records.settle(removal, left=walk.left, actor=_actor(removals), change="purge_removal", files=walk.done.total())
     log.info("Deleted %s of %s whose time in quarantine was over", plural(deleted, "file"), job.table)
     return deleted
 
@@ -223,29 +200,37 @@ class _Walk:
 
     :param step: returns what became of an item; ``QUARANTINED``: it is still there.
     :param only: only these paths, as :func:`normalise` returns them; empty for all.
-    :ivar done: how many items left the quarantine, by outcome. ``left``: how many are in it.
+    :ivar done: how many items left the quarantine, by outcome. ``problems``: how many did not, by reason.
+    :ivar seen: those of the paths that are in the list. ``parts``: how many parts of it were changed.
     """
 
     def __init__(
         self,
         removals: JobRemovals,
-        removal: Removal,
-        step: Callable[[RemovalItem], Step],
+        removal_id: str,
+        properties: Mapping[str, str],
+        step: Callable[[Quarantine, RemovalItem], Step],
         *,
         stopped: Callable[[], bool],
         only: Collection[str] = (),
         most_parts: int | None = None,
     ) -> None:
-        self._records, self._removal, self._step = removals.records, removal, step
+        self._records, self._job, self._step = removals.records, removals.job, step
+        self._removal = self._records.reopen(removal_id, self._job.job_id, self._job.attempt_id or "")
+        self._quarantine = quarantine_of(self._removal, properties)
         self._stopped, self._only, self._most_parts = stopped, frozenset(only), most_parts
-        self._counts = Counter({outcome: getattr(removal, column) for outcome, column in COUNTED.items()})
+        self._counts = Counter({outcome: getattr(self._removal, column) for outcome, column in COUNTED.items()})
         self.done: Counter[ItemOutcome] = Counter()
         self.problems: Counter[str] = Counter()
         self.seen: set[str] = set()
-        self.left = self.parts = 0
+        self.parts = 0
 
-    def run(self) -> None:
-        """Go through the list, and record each part of it."""
+    def run(self, change: str) -> None:
+        """Go through the list, and record each part of it.
+
+        :param change: for the audit trail.
+        """
+        left = 0
         for number in self._records.part_numbers(self._removal.removal_id):
             part = list(self._records.part(self._removal.removal_id, number))
             chosen = [item for item in part if self._is_chosen(item)]
@@ -253,7 +238,11 @@ class _Walk:
             chosen = [item for item in chosen if item.outcome in POSSIBLY_HELD]
             if chosen and not self._stopped() and (self._most_parts is None or self.parts < self._most_parts):
                 part = self._handle(number, part, chosen)
-            self.left += sum(item.outcome in POSSIBLY_HELD for item in part)
+            left += sum(item.outcome in POSSIBLY_HELD for item in part)
+        if not left:
+            self._quarantine.close()
+        actor = Actor(self._job.owner or self._job.submitted_by or f"job {self._job.job_id}", "job")
+        self._records.settle(self._removal, left=left, actor=actor, change=change, files=self.done.total())
 
     def _is_chosen(self, item: RemovalItem) -> bool:
         if item.outcome not in (*POSSIBLY_HELD, ItemOutcome.RESTORED):
@@ -261,7 +250,7 @@ class _Walk:
         return not self._only or normalise(item.name) in self._only
 
     def _handle(self, number: int, part: list[RemovalItem], chosen: Sequence[RemovalItem]) -> list[RemovalItem]:
-        after = _each(chosen, self._step, self._stopped)
+        after = _each(chosen, partial(self._step, self._quarantine), self._stopped)
         known = {item.name: item for item in after}
         self.parts += 1
         for was, item in zip(chosen, after, strict=True):
@@ -293,6 +282,13 @@ def _restored(quarantine: Quarantine, item: RemovalItem) -> Step:
     return ItemOutcome.RESTORED, None
 
 
+def _purged(quarantine: Quarantine, item: RemovalItem) -> Step:
+    if not quarantine.holds(_file(item)):
+        return ItemOutcome.GONE, None
+    quarantine.purge(_file(item))
+    return ItemOutcome.DELETED, None
+
+
 def _each(items: Sequence[RemovalItem], step: Callable[[RemovalItem], Step], stopped: Callable[[], bool]) -> list[RemovalItem]:
     """Apply a step to each item, several at a time. One whose storage fails is returned as it is, with the reason."""
 
@@ -312,8 +308,3 @@ def _each(items: Sequence[RemovalItem], step: Callable[[RemovalItem], Step], sto
 
 def _file(item: RemovalItem) -> StoredFile:
     return StoredFile(item.name, item.bytes or 0, item.at)
-
-
-def _actor(removals: JobRemovals) -> Actor:
-    job = removals.job
-    return Actor(job.owner or job.submitted_by or f"job {job.job_id}", "job")
