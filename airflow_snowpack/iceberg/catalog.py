@@ -291,8 +291,8 @@ def check_refs(table: Table) -> None:
     if what is None and main is not None and main.snapshot_id != current:
         what = f"current-snapshot-id is {current} and the branch 'main' is at {main.snapshot_id}"
     if what is not None:
-        advice = "Register the table again with an earlier metadata file"
-        raise TableUnreadable(".".join(table.name()), ValueError(f"the metadata is damaged: {what}. {advice}"))
+        advice = "Register the table again with an earlier metadata file."
+        raise TableUnreadable(".".join(table.name()), ValueError(f"the metadata is damaged: {what}"), advice)
 
 
 def with_snapshots(catalog: RestCatalog, mode: str) -> RestCatalog:

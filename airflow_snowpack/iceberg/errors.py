@@ -39,10 +39,15 @@ class TableNotFound(SnowpackError, kind=Kind.NOT_FOUND):
 class TableUnreadable(SnowpackError, kind=Kind.UNAVAILABLE):
     """The table's metadata cannot be read."""
 
-    def __init__(self, table: str, cause: Exception) -> None:
+    def __init__(
+        self,
+        table: str,
+        cause: Exception,
+        advice: str = "Check that the storage is reachable with the catalog's settings, and that the table's files have not been "
+        "deleted.",
+    ) -> None:
         super().__init__(
-            f"The metadata of table {table!r} cannot be read: {type(cause).__name__}: {_first_line(cause)}. "
-            "Check that the storage is reachable with the catalog's settings, and that the table's files have not been deleted."
+            f"The metadata of table {table!r} cannot be read: {type(cause).__name__}: {_first_line(cause)}. {advice}"
         )
 
 

@@ -198,6 +198,8 @@ class ForeignFiles:
         if location not in self.read:
             try:
                 self.read[location] = named_files(self._load(other), Spelling(self.equal))
+            except TableUnreadable:
+                raise
             except Exception as error:  # what PyIceberg raises for damaged metadata may be anything
                 raise TableUnreadable(other.label, error) from error
         return self.read[location]

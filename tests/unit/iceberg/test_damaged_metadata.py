@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from edited_metadata import edited_metadata
 
-from airflow_snowpack.iceberg import MetadataReader, TableName, TableUnreadable, load_table, read_health
+from airflow_snowpack.iceberg import ForeignFiles, MetadataReader, TableName, TableUnreadable, load_table, read_health
 from airflow_snowpack.iceberg.arrivals import head_of
 from airflow_snowpack.iceberg.broker import Broker
 from airflow_snowpack.jobs.model import ActionOutcome, Job, JobStatus
@@ -58,7 +58,18 @@ def test_nothing_reads_it_as_an_empty_table(flights: Flights, problem: str) -> N
         with pytest.raises(TableUnreadable) as refusal:
             read()
         assert f"the metadata is damaged: {problem}" in str(refusal.value)
-        assert "Register the table again with an earlier metadata file" in str(refusal.value)
+        assert str(refusal.value).endswith(". Register the table again with an earlier metadata file.")
+
+
+def test_whether_a_damaged_table_names_files_of_another_is_not_known(flights: Flights) -> None:
+    table = damaged(flights, DAMAGES["current-snapshot-id is 7"])
+    table.catalog.register_table("db.twin", table.metadata_location)
+
+    foreign = ForeignFiles.of(table.catalog, TableName("lake", "db", "twin"))
+    with pytest.raises(
+        TableUnreadable, match=r"^The metadata of table 'db\.flights' cannot be read: ValueError: the metadata is damaged"
+    ):
+        foreign.named([table.metadata_location], [table.location()])
 
 
 @pytest.mark.parametrize("action", Action)
