@@ -32,6 +32,8 @@ from airflow_snowpack.scheduling.triggers.trigger import Trigger, parse_trigger
 
 DAG_ID = re.compile(r"[\w.~-]{1,250}")
 MAX_NAME = 200
+MAX_PARTS = 500
+"""Triggers that count events, and constraints; a change writes a row for each while no other schedule can be changed."""
 PRIORITIES = range(-1000, 1001)
 
 
@@ -109,6 +111,9 @@ class Schedule:
     def __post_init__(self) -> None:
         for name, parse in _READERS.items():
             object.__setattr__(self, name, read_field(name, getattr(self, name), parse))
+        for name, parts in (("trigger", self.trigger.leaves()), ("constraints", self.constraints)):
+            if len(parts) > MAX_PARTS:
+                raise InvalidSchedule(name, f"{len(parts):,} parts", f"it must have at most {MAX_PARTS}")
         for constraint in self.constraints:
             CONSTRAINTS.verified(constraint, self.dag_id)
 

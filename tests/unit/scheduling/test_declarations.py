@@ -257,6 +257,18 @@ def test_what_is_nested_too_deeply_is_refused() -> None:
         Schedule.from_json(GOOD | {"trigger": nested})
 
 
+@pytest.mark.parametrize(
+    ("field", "parts"),
+    [
+        ("trigger", {"any_of": [{"every": f"{number}m"} for number in range(1, 502)]}),
+        ("constraints", [{"since_last_run": f"{number}m"} for number in range(1, 502)]),
+    ],
+)
+def test_a_schedule_with_too_many_parts_is_refused(field: str, parts: Any) -> None:
+    with pytest.raises(InvalidSchedule, match=rf"^{field} = '501 parts' is not usable: it must have at most 500"):
+        Schedule.from_json(GOOD | {field: parts})
+
+
 def test_a_table_that_is_no_text_is_refused() -> None:
     with pytest.raises(InvalidSchedule, match="it must be the name of a table"):
         Schedule.from_json(GOOD | {"trigger": {"partitions_added": {"table": 5, "count": 1}}})
