@@ -171,6 +171,9 @@ EXHAUSTED = {
     "java.lang.OutOfMemoryError": "Spark's driver has too little memory for this work. Raise [snowpack] spark_driver_memory, or "
     "narrow the work with a predicate or max_files_to_rewrite",
 }
+OF_SERVER = {"": "java.lang.StackOverflowError", "Java heap space": "java.lang.OutOfMemoryError"}
+"""By its message, the error of the JVM that ended a call on a Spark Connect server, which sends nothing else of it."""
+SERVER_FAILED = re.compile(rf'status = StatusCode.UNKNOWN\s+details = "(?P<message>{"|".join(OF_SERVER)})"')
 FAILED_COMMITS = re.compile(r"is true but (?P<count>\d+) rewrite commits failed")
 
 
@@ -197,4 +200,6 @@ def is_refused(error: SparkFailed) -> bool:
 
 def exhausted(error: SparkFailed) -> str | None:
     """Return why the JVM's stack or memory was not enough, and what to do; ``None`` if they were."""
-    return next((EXHAUSTED[cause.class_name] for cause in error.causes if cause.class_name in EXHAUSTED), None)
+    of_server = None if error.causes else SERVER_FAILED.search(str(error))
+    names = [cause.class_name for cause in error.causes] if of_server is None else [OF_SERVER[of_server["message"]]]
+    return next((EXHAUSTED[name] for name in names if name in EXHAUSTED), None)

@@ -38,6 +38,17 @@ def test_a_value_that_spark_cannot_use_in_a_predicate_is_final(message: str) -> 
     assert is_refused(SparkFailed(message))
 
 
+@pytest.mark.parametrize(
+    ("message", "what"), [("", "Spark's stack"), ("Java heap space", "Spark's driver has too little memory")]
+)
+def test_exhausting_a_spark_connect_server_is_final_although_it_sends_no_class(message: str, what: str) -> None:
+    sent = f'<_MultiThreadedRendezvous of RPC that terminated with:\n\tstatus = StatusCode.UNKNOWN\n\tdetails = "{message}"\n>'
+    failure = SparkFailed(f"SparkConnectGrpcException: {sent}")
+    assert is_refused(failure)
+    assert str(exhausted(failure)).startswith(what)
+
+
 def test_other_failures_are_retried() -> None:
     assert not is_refused(SparkFailed("Job aborted due to stage failure: java.lang.OutOfMemoryError", (PY4J,)))
     assert exhausted(SparkFailed("failed", (PY4J,))) is None
+    assert not is_refused(SparkFailed('status = StatusCode.UNKNOWN\n\tdetails = "the channel was closed"'))
