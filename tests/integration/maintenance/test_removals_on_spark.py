@@ -12,6 +12,7 @@ from urllib.parse import urlparse
 import pytest
 
 from airflow_snowpack.iceberg import TableName
+from airflow_snowpack.iceberg.quarantine import FOLDER
 from airflow_snowpack.installation import Installation
 from airflow_snowpack.jobs import Attempt, JobStatus
 from airflow_snowpack.maintenance import Action, SparkEngine
@@ -308,6 +309,7 @@ def test_what_quarantine_breaks_is_whole_again_after_a_restore(
     hidden = lake_jobs.stray(table, "of_the_reader.parquet", Path(urlparse(written).path).read_bytes())
     named = lake_jobs.stray(table, "named.parquet", Path(urlparse(written).path).read_bytes())
     strange = lake_jobs.stray(table, "a b#c?d%20\u00e9.parquet")
+    lake_jobs.stray(table, f"../{FOLDER}/r/data/0.parquet")  # of a table that was here, in the folder that is this table's now
 
     def ids() -> list[int]:
         return sorted(row["id"] for row in spark.read.parquet(f"file://{hidden}").collect())
