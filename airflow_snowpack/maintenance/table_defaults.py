@@ -179,10 +179,12 @@ def fitting_options(action: str, given: Mapping[str, Any], defaults: Mapping[str
     :raises UnknownAction, InvalidOption: what is given cannot be used, whatever the table sets.
     """
     above = {name: value for name, value in given.items() if value is not None}
-    options, unfit = parse_options(action, above), list[str]()
-    for name, value in defaults.items():
-        if name in above:
-            continue
+    below = {name: value for name, value in defaults.items() if name not in above}
+    try:
+        return parse_options(action, {**below, **above}), []
+    except InvalidOption:
+        options, unfit = parse_options(action, above), list[str]()
+    for name, value in below.items():
         try:
             options = parse_options(action, {name: value, **above})
             above[name] = value

@@ -20,6 +20,8 @@ from airflow_snowpack.iceberg.quarantine import is_moved_cheaply
 from airflow_snowpack.jobs.action_history import ActionHistory
 from airflow_snowpack.maintenance.action import Action, in_order
 from airflow_snowpack.maintenance.actions.remove_orphan_files import RemoveOrphanFiles
+from airflow_snowpack.maintenance.errors import InvalidOption
+from airflow_snowpack.maintenance.options import parse_options
 from airflow_snowpack.maintenance.planning.costs import with_cost
 from airflow_snowpack.maintenance.planning.data_files import find_data_files
 from airflow_snowpack.maintenance.planning.delete_files import find_delete_files
@@ -219,7 +221,12 @@ def _smaller(case: Case, estimate: Estimate, within: timedelta) -> tuple[Finding
 def _given_options(case: Case) -> dict[str, object]:
     given, prefix = case.own.options.to_json(), f"{case.own.action}.options."
     left = {path.removeprefix(prefix) for path in LEFT_TO_TABLE - case.policy.ruled if path.startswith(prefix)}
-    return {name: value for name, value in given.items() if name not in left}
+    options = {name: value for name, value in given.items() if name not in left}
+    try:
+        parse_options(case.own.action, options)
+    except InvalidOption:
+        return given  # a size that a rule sets fits to the table's target, and not to ours
+    return options
 
 
 def _next_deadline(case: Case, finding: Finding) -> datetime | None:

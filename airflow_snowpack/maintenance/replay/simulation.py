@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from airflow_snowpack.iceberg.health import read_health
 from airflow_snowpack.jobs.action_history import ActionHistory, ActionRecord
 from airflow_snowpack.maintenance.action import Action
-from airflow_snowpack.maintenance.options import parse_options
 from airflow_snowpack.maintenance.planning import plan_table
 from airflow_snowpack.maintenance.planning.data_files import find_data_files
 from airflow_snowpack.maintenance.planning.delete_files import find_delete_files
@@ -17,6 +16,7 @@ from airflow_snowpack.maintenance.replay.effects import apply
 from airflow_snowpack.maintenance.replay.health import health_of
 from airflow_snowpack.maintenance.replay.model import Outcome, Point, SimulatedRun
 from airflow_snowpack.maintenance.replay.state import SimulatedTable
+from airflow_snowpack.maintenance.table_defaults import options_for
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
@@ -110,7 +110,8 @@ class _Simulation:
             if decision.action in FINDERS:
                 found[decision.action] = FINDERS[Action(decision.action)](case)
             partitions = self._partitions(found.get(decision.action))
-            done = apply(self._state, parse_options(decision.action, decision.options), now=now, partitions=partitions)
+            options = options_for(decision.action, decision.options, health.properties, by_plan=True)
+            done = apply(self._state, options, now=now, partitions=partitions)
             record = history.of(decision.action)
             self._records[decision.action] = replace(record, last_run_at=now, last_success_at=now, runs=record.runs + 1)
             yield SimulatedRun(now, decision.action, decision.evidence, done)

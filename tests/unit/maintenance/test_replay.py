@@ -35,13 +35,15 @@ def name_of(table: Table) -> TableName:
     return TableName("lake", *table.name())
 
 
-def policy(name: TableName, *, cadence: str = "1h", **actions: dict[str, Any]) -> TablePolicy:
-    """A policy with these actions alone."""
+def policy(
+    name: TableName, *, cadence: str = "1h", properties: Mapping[str, str] | None = None, **actions: dict[str, Any]
+) -> TablePolicy:
+    """A policy with these actions alone, of a table with these properties."""
     off: dict[str, Any] = {
         action: {"enabled": False}
         for action in ("rewrite_data_files", "rewrite_position_delete_files", "rewrite_manifests", "expire_snapshots")
     }
-    return Policies([Rule("**", cadence=cadence, actions={**off, **actions})]).of(name, {})
+    return Policies([Rule("**", cadence=cadence, actions={**off, **actions})]).of(name, properties or {})
 
 
 def compacting(table: Table) -> TablePolicy:
@@ -201,6 +203,26 @@ def test_the_retention_of_main_goes_before_that_of_the_policy(daily: Table) -> N
     )
 
     assert [run.done.snapshots_expired for run in found.runs] == [4]
+
+
+def test_what_the_owner_sets_by_icebergs_properties_is_what_a_replay_does(daily: Table) -> None:
+    total = sum(file["file_size_in_bytes"] for file in daily.inspect.data_files().to_pylist())
+    properties = {"history.expire.min-snapshots-to-keep": "8", "write.target-file-size-bytes": str(total // 2)}
+    with daily.transaction() as transaction:
+        transaction.set_properties(properties)
+    own = policy(
+        name_of(daily),
+        properties=properties,
+        rewrite_data_files=COMPACTING,
+        expire_snapshots={"thresholds": {"old_snapshots": 1}},
+    )
+
+    found = simulate(read_history(daily, NOW - DAY * 10), own, [NOW + DAY * 20], label="")
+
+    assert [(run.done.files_removed, run.done.files_added, run.done.snapshots_expired) for run in found.runs] == [
+        (10, 2, 0),
+        (0, 0, 3),
+    ]
 
 
 def test_what_a_writer_removes_shrinks_the_file_that_it_was_compacted_into(daily: Table, zoo: Zoo) -> None:

@@ -295,6 +295,22 @@ def test_a_job_of_a_plan_keeps_what_the_owner_has_set_since_the_plan(at_plan: di
     assert runs_with(ruled) == ExpireSnapshots(max_age=timedelta(days=10), retain_last=50)
 
 
+@pytest.mark.parametrize(
+    ("target", "sizes"), [(128, {"max_file_size_bytes": 200 * MIB}), (1024, {"min_file_size_bytes": 600 * MIB})]
+)
+def test_a_size_of_a_rule_that_fits_the_target_of_the_table_holds_although_it_does_not_fit_ours(
+    target: int, sizes: dict[str, int]
+) -> None:
+    own, properties = {"options": sizes, "thresholds": {"small_files": 1}}, {TARGET: str(target * MIB)}
+    found = Policies([Rule("**", actions={"rewrite_data_files": own})]).of(NAME, properties)
+    assert (found.bounds, found.problems) == (HealthBounds(target_file_size_bytes=target * MIB, **sizes), ())
+
+    sick = replace(health([partition(0, small_files=60)], properties=properties), bounds=found.bounds)
+    request = plan_table(sick, found, now=NOW).request()
+    options = parse_options("rewrite_data_files", request.options["rewrite_data_files"])
+    assert options == found.actions["rewrite_data_files"].options
+
+
 def test_a_job_of_a_plan_compacts_to_the_sizes_that_the_plan_was_made_with() -> None:
     own = {"options": {"min_file_size_bytes": 50 * MIB}, "thresholds": {"small_files": 1}}
     properties = {TARGET: str(128 * MIB)}
