@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_snowpack.iceberg import Equalities, ForeignFiles, MetadataReader, TableUnreadable, stat_files
 from airflow_snowpack.iceberg.catalog import unreadable_errors
 from airflow_snowpack.iceberg.locations import NOTHING_DECIDED, Spelling, is_inside, leads_elsewhere, parent, place_of
+from airflow_snowpack.iceberg.quarantine import FOLDER
 from airflow_snowpack.maintenance.removals.errors import RemovalRefused
 from airflow_snowpack.maintenance.removals.model import ItemOutcome, RemovalItem, RemovalKind
 from airflow_snowpack.maintenance.removals.options import ORPHAN_AGE_FLOOR
@@ -37,6 +38,7 @@ NAMED_NOW = "metadata of the table names it now"
 REPLACED = "it was written again after the plan"
 TOO_YOUNG = "it is younger than 24 h by this worker's clock"
 OUTSIDE = "it is outside the table's location"
+IN_QUARANTINE = "it is in quarantine after a removal"
 BEHIND_LINK = "it lies behind a symbolic link (see follow_symlinks)"
 NAMED_BY = "the table {} names it"
 
@@ -76,7 +78,9 @@ class ForeignGuard:
         :param reader: of the table itself.
         :raises TableUnreadable: the metadata of a table that has files in the location cannot be read.
         """
-        kept = {path: NAMED_BY.format(label) for path, label in foreign.named(paths, [location]).items()}
+        # Iceberg does not list hidden folders, unless its listing by prefix spells the location differently.
+        kept = {path: IN_QUARANTINE for path in paths if f"/{FOLDER}/" in path}
+        kept |= {path: NAMED_BY.format(label) for path, label in foreign.named(paths, [location]).items()}
         links = {folder for folder in set(map(parent, paths)) if leads_elsewhere(folder, location)}
         linked = [path for path in paths if path not in kept and parent(path) in links]
         if place_of(location).scheme == "file":

@@ -316,7 +316,7 @@ def test_what_quarantine_breaks_is_whole_again_after_a_restore(
 
     before = ids()
     before_bytes = hidden.stat().st_size + strange.stat().st_size
-    planned = lake_jobs.planned(table, quarantine="7d")
+    planned = lake_jobs.planned(table, quarantine="7d", prefix_listing=True)
     assert planned.item_count == 3
     catalog.load_table(table.identifier).add_files([f"file://{named}"])
     lake_jobs.removals.approve(planned.removal_id, actor=VERA)
