@@ -10,7 +10,6 @@ import pytest
 from conditions import ACCEPTED, REFUSED, SCHEMA
 from effort import rounds
 from hypothesis import given, settings, strategies as st
-from pyspark.errors import ParseException
 from random_conditions import CONDITIONS, VALUES, mutated_conditions
 from random_examples import UNHURRIED
 
@@ -92,6 +91,8 @@ KINDS: dict[str, Kind] = {
 @settings(UNHURRIED, max_examples=rounds(100, soak=5_000))
 @given(mutated_conditions())
 def test_spark_finds_no_other_calls_in_a_predicate_that_the_check_accepts(spark: SparkSession, condition: str) -> None:
+    from pyspark.errors import ParseException
+
     try:
         check_condition(condition, SCHEMA, "lake")
     except UnusableCondition:
