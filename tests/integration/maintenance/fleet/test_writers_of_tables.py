@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -148,7 +148,8 @@ def test_a_table_that_has_waited_in_three_passes_does_not_wait_for_its_writer_an
 @pytest.mark.one_database
 def test_a_table_whose_rewrite_waits_while_other_actions_run_has_waited_in_the_pass(fleet: FleetLake, clock: MovedClock) -> None:
     table = fleet.make("written", commits=5)
-    clock.move(timedelta(days=1))
+    last = fleet.catalog.load_table(table.identifier).metadata.snapshots[-1]
+    clock.now = datetime.fromtimestamp(last.timestamp_ms / 1000, tz=UTC) + timedelta(days=1)
     expiry = {"thresholds": {"old_snapshots": 1}, "options": {"max_age": "1h", "retain_last": 1}}
     fleet.policies = Policies([Rule("**", actions={**SMALL, "expire_snapshots": expiry})])
     runs = DagsOfTables({table.asset_uri: (Producer("ingest", running_since=clock()),)})
