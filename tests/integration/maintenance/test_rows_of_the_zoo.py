@@ -29,17 +29,13 @@ if TYPE_CHECKING:
 
 FEW = (
     "all_transforms",
-    "void",
-    "only_spark_writes",
     "evolved_spec",
     "evolved_schema_with_refs",
-    "upgraded_to_version_2",
     "mixed_deletes",
     "never_written",
-    "emptied",
     "without_gc",
 )
-"""Each transform of each type, each format version, each kind of delete, and what has no files or may lose none."""
+"""Each transform of each type, both kinds of evolution, each kind of delete, and what has no files or may lose none."""
 EVERY = (*KINDS, *KINDS_OF_SPARK) if SOAK else FEW
 ONLY_SPARK_READS = {"equality_deletes", "mixed_deletes"}
 NOT_DONE = {

@@ -93,6 +93,7 @@ def wait_for_the_rewrite_to_write(table: Table, before: set[Path]) -> None:
     eventually(lambda: files_of(table) - before)
 
 
+@pytest.mark.one_database
 @pytest.mark.timeout(LONGEST_S + 240)  # the worker starts a Spark of its own, which takes long on a busy machine
 def test_a_job_whose_worker_was_killed_in_a_rewrite_runs_again_after_its_lease(
     jobs: Jobs,

@@ -55,16 +55,14 @@ def quoted(text: str) -> str:
     return quote(text, safe="")
 
 
-def store_connection(store_url: str) -> str:
-    url = make_url(store_url)
-    if url.get_backend_name() == "sqlite":
-        return json.dumps({"conn_type": "sqlite", "host": url.database})
+def store_connection(postgres: str) -> str:
+    url = make_url(postgres)
     given = {"host": url.host, "port": url.port, "schema": url.database, "login": url.username, "password": url.password}
     return json.dumps({"conn_type": "postgres", **given})
 
 
 @pytest.mark.timeout(2 * LONGEST_S)
-def test_a_worker_without_airflow_runs_a_job_on_spark(environment: Path, store_url: str, tmp_path: Path) -> None:
+def test_a_worker_without_airflow_runs_a_job_on_spark(environment: Path, postgres_database: str, tmp_path: Path) -> None:
     (tmp_path / "warehouse").mkdir()
     lake = CatalogConfig.sqlite("lake", tmp_path / "catalog.db", warehouse=f"file://{tmp_path}/warehouse")
     catalog = lake.load()
@@ -75,7 +73,7 @@ def test_a_worker_without_airflow_runs_a_job_on_spark(environment: Path, store_u
         table.append(rows)
     name = TableName.parse("demo.flights", catalog="lake", catalog_id=lake.catalog_id)
 
-    with Jobs(open_store(store_url)) as jobs:
+    with Jobs(open_store(postgres_database)) as jobs:
         job = jobs.submit(name, ["rewrite_data_files"], options={"rewrite_data_files": {"min_input_files": 2}})
         done = run(
             environment / "snowpack-worker",
@@ -86,7 +84,7 @@ def test_a_worker_without_airflow_runs_a_job_on_spark(environment: Path, store_u
             AIRFLOW__SNOWPACK__CATALOG_CONN_ID="lakehouse",
             AIRFLOW__SNOWPACK__SPARK_MASTER="local[2]",
             AIRFLOW__SNOWPACK__SPARK_CONF='{"spark.ui.enabled": "false"}',
-            AIRFLOW_CONN_STORE=store_connection(store_url),
+            AIRFLOW_CONN_STORE=store_connection(postgres_database),
             AIRFLOW_CONN_LAKEHOUSE=f"sqlite://{quoted(f'{tmp_path}/catalog.db')}/?warehouse={quoted(lake.warehouse)}",
         )
 
