@@ -35,6 +35,8 @@ SECRET_NAME = re.compile(
 )
 """The names of variables and fields whose values are secrets."""
 ORDINARY_NAME = re.compile(r"_CONN_ID$|_(FILE|PATH|DIR|CMD|ARN|NAMES?|BACKEND)$", re.IGNORECASE)
+WORKING_DIRECTORY = "PWD"
+"""A variable of each shell's processes, and the name of a password in a connection."""
 ORDINARY_VALUES = frozenset(
     {"airflow", "default", "disabled", "enabled", "localhost", "password", "postgres", "secret", "snowpack"}
 )
@@ -76,7 +78,7 @@ def redacted(message: str, secrets: Iterable[str | None] = ()) -> str:
 
     :param secrets: further ones.
     """
-    given = tuple((name, os.environ[name]) for name in os.environ if _names_secret(name))
+    given = tuple((name, os.environ[name]) for name in os.environ if name != WORKING_DIRECTORY and _names_secret(name))
     further = (each for each in secrets if each and len(each) >= SHORTEST_SECRET)
     for secret in (*sorted(further, key=len, reverse=True), *_secrets_in((*given, *_remembered))):
         message = message.replace(secret, HIDDEN)

@@ -119,6 +119,12 @@ def test_what_is_no_secret_of_the_environment_stays(monkeypatch: pytest.MonkeyPa
     assert redacted(f"cannot resolve {value}") == f"cannot resolve {value}"
 
 
+def test_the_working_directory_stays_and_a_password_of_that_name_goes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PWD", "/opt/airflow")
+    monkeypatch.setenv("AIRFLOW_CONN_CRM", '{"conn_type": "odbc", "extra": {"PWD": "hunter22"}}')
+    assert redacted("no table in /opt/airflow with hunter22") == "no table in /opt/airflow with ***"
+
+
 def test_the_examples_of_the_module_are_true(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "environ", {})  # one of them sets a variable
     assert doctest.testmod(redaction) == doctest.TestResults(0, 5)
