@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import shutil
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -39,10 +38,9 @@ OPTIONS: dict[str, Any] = {
 }
 
 
-@pytest.fixture(scope="module")
-def records(migrated_sqlite: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Removals]:
-    file = shutil.copy(migrated_sqlite, tmp_path_factory.mktemp("removals") / "snowpack.db")
-    with open_store(f"sqlite:///{file}") as store:
+@pytest.fixture
+def records(sqlite_url: str) -> Iterator[Removals]:
+    with open_store(sqlite_url) as store:
         yield Removals(store)
 
 
