@@ -29,7 +29,7 @@ def evil(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     (tmp_path / "snowpack_evil.py").write_text("def abort():\n    return 0.0\n")
     monkeypatch.syspath_prepend(tmp_path)
     yield
-    assert "snowpack_evil" not in sys.modules, "code that nobody registered was imported"
+    assert "snowpack_evil" not in sys.modules, "code was imported that is not registered"
 
 
 def declared(probe: str, name: str = "loaded") -> Schedule:

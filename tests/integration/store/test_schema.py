@@ -29,17 +29,6 @@ from airflow_snowpack.store.deadlines import deadline
 from airflow_snowpack.store.migrate import SCRIPTS, VERSION_TABLE, current_revision
 from airflow_snowpack.store.opening import open_engine
 from airflow_snowpack.store.schema import REVISION, metadata
-from airflow_snowpack.store.tables import (  # noqa: F401  (all tables of the metadata)
-    builds,
-    fleet,
-    health,
-    images,
-    interim,
-    jobs,
-    lineage,
-    removals,
-    schedules,
-)
 
 
 def set_revision(url: str, revision: str) -> None:

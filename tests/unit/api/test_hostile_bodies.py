@@ -57,7 +57,7 @@ def test_a_body_is_refused_or_can_be_shown(app: FastAPI, world: World, value: st
 
 
 def test_a_body_in_another_encoding_is_refused(app: FastAPI) -> None:
-    """A byte of U+2241 is a quotation mark, which would hide the brackets after it from whoever looks at bytes."""
+    """A byte of U+2241 is a quotation mark, which would hide the brackets after it from a check of the bytes."""
     deep = f'{{{NIGHTLY}, "description": "\u2241", "conf": {"[" * 100_000}'
     for encoding in ("utf-16", "utf-16-le", "utf-32", "latin-1"):
         text = deep.replace("\u2241", "\xe9") if encoding == "latin-1" else deep

@@ -6,24 +6,19 @@ a copy that is written out and never changes.
 
 from __future__ import annotations
 
+from importlib import import_module
+from pkgutil import iter_modules
+
 from alembic import op
 
+from airflow_snowpack.store import tables
 from airflow_snowpack.store.schema import metadata
-from airflow_snowpack.store.tables import (  # noqa: F401 - each adds its tables to the metadata
-    builds,
-    fleet,
-    health,
-    images,
-    interim,
-    jobs,
-    lineage,
-    removals,
-    schedules,
-)
 
 revision = "0022_baseline"
 down_revision = None
 
 
 def upgrade() -> None:
+    for module in iter_modules(tables.__path__, f"{tables.__name__}."):
+        import_module(module.name)  # each adds its tables to the metadata
     metadata.create_all(op.get_bind(), checkfirst=False)
