@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 
 from airflow_snowpack.jobs import statements as do
-from airflow_snowpack.jobs.action_history import records_of
+from airflow_snowpack.jobs.action_history import records_of, skipped_by_plan
 from airflow_snowpack.jobs.claim_order import ORDER, ClaimCursor, Place
 from airflow_snowpack.jobs.errors import JobAlreadyFinished, JobNotFound, NotTheOwner, WorkStillRunning
 from airflow_snowpack.jobs.listing import IS_LIVE
@@ -304,6 +304,8 @@ class Claims(JobReader):
         return claim
 
     def _record_action(self, claim: Claim, result: ActionResult) -> None:
+        if skipped_by_plan(claim.job, result.action) is not None:
+            return  # the plan has the reason
         detail = {"outcome": result.outcome.value, "message": result.message, "elapsed_seconds": result.elapsed_seconds}
         self._events.record(claim.job.job_id, "action", claim.attempt_id, action=result.action, **detail)
 

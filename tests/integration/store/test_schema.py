@@ -52,6 +52,16 @@ def test_the_migrations_make_exactly_the_tables_that_the_code_uses(empty: Store)
         assert compare_metadata(context, metadata) == []
 
 
+def test_indexes_come_in_the_same_order_everywhere_so_that_sqlite_plans_alike(empty_sqlite_url: str) -> None:
+    store = Store(open_engine(empty_sqlite_url))
+    upgrade_schema(store)
+
+    query = "SELECT name FROM sqlite_master WHERE type = 'index' AND tbl_name = 'jobs' AND sql IS NOT NULL"
+    made = [row.name for row in store.all(sa.text(query))]
+    assert len(made) > 5
+    assert made == sorted(made)
+
+
 def test_no_migration_takes_away_what_the_previous_version_uses_during_a_rolling_deployment() -> None:
     taken = re.compile(r"op\.(drop_table|drop_column|alter_column|rename_table)\b|DROP (TABLE|COLUMN)|RENAME", re.IGNORECASE)
     migrations = sorted((Path(SCRIPTS) / "versions").glob("*.py"))

@@ -282,7 +282,9 @@ def test_a_job_of_a_plan_is_shown_with_each_estimate_beside_its_outcome(snowpack
     metrics = {"rewritten_data_files_count": 11, "rewritten_bytes_count": 11 * 2**20}
     done = ActionResult("rewrite_data_files", ActionOutcome.SUCCEEDED, "Compacted", 30.0, metrics=metrics, gb_hours=0.25)
     skipped = [each for action in job.actions[1:] if (each := skipped_by_plan(job, action))]
-    jobs.finish(claim, JobStatus.COMPLETED, [done, *skipped])
+    assert jobs.record_progress(claim, [done])
+    assert jobs.finish(claim, JobStatus.COMPLETED, [done, *skipped])
+    assert [entry.detail["action"] for entry in jobs.history(job.job_id) if entry.event == "action"] == ["rewrite_data_files"]
 
     shown = snowpack("jobs", "show", job.job_id).out
     assert "| 11 files removed, 11.0 MiB rewritten, 30 s, 0.25 " in shown

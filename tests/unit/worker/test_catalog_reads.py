@@ -113,7 +113,7 @@ def test_a_worker_opens_one_connection_for_each_job_and_reads_the_metadata_once_
     assert connections.opened == count + 1, "one for each job, and one before the first claim"
     assert connections.at_once == 1
     assert connections.now == set(), "none while it waits"
-    lookups = [statement for statement in reads.of_catalog if "metadata_location" in statement]
+    lookups = [text for database, text in reads.statements if database == place.database and "metadata_location" in text]
     assert len(lookups) == len(reads.metadata) == len(ALL_ACTIONS) * count
     assert len(reads.manifests) == count
     assert len(set(reads.manifests)) == count

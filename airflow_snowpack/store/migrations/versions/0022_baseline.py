@@ -10,6 +10,7 @@ from importlib import import_module
 from pkgutil import iter_modules
 
 from alembic import op
+from sqlalchemy.schema import CreateIndex, CreateTable
 
 from airflow_snowpack.store import tables
 from airflow_snowpack.store.schema import metadata
@@ -21,4 +22,7 @@ down_revision = None
 def upgrade() -> None:
     for module in iter_modules(tables.__path__, f"{tables.__name__}."):
         import_module(module.name)  # each adds its tables to the metadata
-    metadata.create_all(op.get_bind(), checkfirst=False)
+    for table in metadata.sorted_tables:
+        op.execute(CreateTable(table))
+        for index in sorted(table.indexes, key=lambda index: str(index.name)):  # SQLite chooses the newest of equally good ones
+            op.execute(CreateIndex(index))
