@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from databases import databases_of
 from effort import SOAK
 from postgres_server import new_database, running_server
 from sqlalchemy.engine import make_url
@@ -237,10 +238,9 @@ def empty_sqlite_url(tmp_path: Path) -> str:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run a test that takes a store on both databases, or on SQLite alone when it is marked ``one_database``."""
-    databases = ["sqlite"] if metafunc.definition.get_closest_marker("one_database") else ["sqlite", "postgres"]
+    """Run a test that takes a store on both databases, or on one alone when it is marked so."""
     for name in {"store_url", "empty_store_url"} & set(metafunc.fixturenames):
-        metafunc.parametrize(name, databases, indirect=True)
+        metafunc.parametrize(name, databases_of(metafunc), indirect=True)
 
 
 @pytest.fixture

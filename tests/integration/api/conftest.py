@@ -19,6 +19,7 @@ import pytest
 import uvicorn
 from api_process import TOKEN, build
 from bounded import PATIENCE_S
+from databases import databases_of
 from sqlalchemy.engine import make_url
 
 from airflow_snowpack.iceberg import CatalogConfig
@@ -94,8 +95,14 @@ def postgres_server(postgres_url: str, lake_folder: Path) -> Iterator[Server]:
         yield server
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
-def server(request: pytest.FixtureRequest) -> Server:
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run a test of the running app on both databases, or on one alone when it is marked so."""
+    if "app_server" in metafunc.fixturenames:
+        metafunc.parametrize("app_server", databases_of(metafunc), indirect=True)
+
+
+@pytest.fixture
+def app_server(request: pytest.FixtureRequest) -> Server:
     """The app on an empty store, once on each database."""
     running: Server = request.getfixturevalue(f"{request.param}_server")
     jobs = running.app.state.services.get().jobs
@@ -105,17 +112,17 @@ def server(request: pytest.FixtureRequest) -> Server:
 
 
 @pytest.fixture
-def app(server: Server) -> FastAPI:
+def app(app_server: Server) -> FastAPI:
     """The running app itself."""
-    return server.app
+    return app_server.app
 
 
 @pytest.fixture
-def api(server: Server) -> Iterator[httpx.Client]:
+def api(app_server: Server) -> Iterator[httpx.Client]:
     """A client of the running app, with the token."""
     headers = {"Authorization": f"Bearer {TOKEN}"}
     # Over plain HTTP; to read the certificates of all authorities for it takes longer than most of these tests.
-    with httpx.Client(base_url=server.url, headers=headers, timeout=PATIENCE_S, verify=False) as client:
+    with httpx.Client(base_url=app_server.url, headers=headers, timeout=PATIENCE_S, verify=False) as client:
         yield client
 
 

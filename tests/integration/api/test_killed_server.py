@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+pytestmark = pytest.mark.both_in_soak
+
 KILLS = rounds(6, soak=30)
 CLIENTS = 4
 LONGEST_S = 360.0

@@ -48,6 +48,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from datetime import datetime
 
+pytestmark = pytest.mark.both_in_soak
+
 LONGEST_S = max(900.0, PATIENCE_S)
 RETENTION = Retention(keep_runs=2)
 

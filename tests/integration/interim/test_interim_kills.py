@@ -32,6 +32,8 @@ from airflow_snowpack.store.opening import open_engine
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+pytestmark = pytest.mark.both_in_soak
+
 LONGEST_S = max(900.0, PATIENCE_S)
 
 

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from datetime import datetime
 
+pytestmark = pytest.mark.both_in_soak
+
 ENDS = {JobStatus.COMPLETED, JobStatus.FAILED, JobStatus.CANCELLED}
 ROUNDS_OF_CHANCE = rounds(3, soak=150)
 STRIDE = rounds(12, soak=1)

@@ -25,6 +25,8 @@ from airflow_snowpack.store.tables.jobs import job_queue
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+pytestmark = pytest.mark.both_in_soak
+
 WORKERS = 4
 JOBS = rounds(40, soak=200)
 

@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 
     from airflow_snowpack.store import Store
 
+pytestmark = pytest.mark.both_in_soak
+
 EXAMPLES, STEPS = rounds(12, soak=250), rounds(30, soak=50)
 POLICY = LifecyclePolicy(lease=timedelta(minutes=30), max_attempts=3, retry_base=timedelta(seconds=30))
 TABLES = [TableName("lake", "db", name) for name in ("a", "b", "c")]

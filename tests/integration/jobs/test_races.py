@@ -25,6 +25,8 @@ from airflow_snowpack.store.tables.jobs import job_queue
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+pytestmark = pytest.mark.both_in_soak
+
 TABLE = TableName("lake", "db", "wanted")
 
 

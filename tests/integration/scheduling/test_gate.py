@@ -633,6 +633,7 @@ class Died(Exception):
     """The process ended here."""
 
 
+@pytest.mark.both_in_soak
 class TestCrashes:
     LIMITS = (MaxConcurrent(1, group="g"), PoolSlots("p"))
 

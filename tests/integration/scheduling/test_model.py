@@ -16,6 +16,8 @@ from airflow_snowpack.scheduling.airflow_port import NotStarted
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+pytestmark = pytest.mark.both_in_soak
+
 WANTED, DELAY, TIMEOUT = 3, timedelta(minutes=10), timedelta(minutes=30)
 SLOTS = 100_000
 """More than all runs of a walk take."""

@@ -38,6 +38,8 @@ from airflow_snowpack.store.tables.schedules import pending_events, pending_jobs
 if TYPE_CHECKING:
     from airflow_snowpack.scheduling.airflow_port import Launch
 
+pytestmark = pytest.mark.both_in_soak
+
 BATCHES = rounds(50, soak=2_000)
 """How many batches of events the publishers send at least."""
 CHANGES = rounds(10, soak=500)

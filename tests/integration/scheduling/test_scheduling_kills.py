@@ -67,6 +67,8 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
     from tiny_airflow import Run
 
+pytestmark = pytest.mark.both_in_soak
+
 ROUNDS = rounds(3, soak=200)
 SEED = seed(2026)
 LONGEST_S = 600 + 30 * ROUNDS

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+pytestmark = pytest.mark.both_in_soak
+
 ROUNDS = rounds(4, soak=50)
 TABLES = 4
 LEASE = LifecyclePolicy().lease

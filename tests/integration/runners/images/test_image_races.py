@@ -25,6 +25,8 @@ from airflow_snowpack.store import open_store, utc_now
 if TYPE_CHECKING:
     from image_world import Repository
 
+pytestmark = pytest.mark.both_in_soak
+
 SCRIPT = Path(__file__).parents[3] / "support" / "image_process.py"
 DOCKERFILE = {"Dockerfile": "FROM scratch\nCOPY Dockerfile /\n"}
 PAST_THE_LEASE = timedelta(minutes=31)
