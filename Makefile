@@ -17,7 +17,7 @@ CLASSES := .state/spark-classes.jsa
 ARCHIVE_CLASSES = @mkdir -p .state; [ $(CLASSES) -nt $(READY) ] || \
 	$(BIN)/python tests/support/class_archive.py $(CLASSES) > .state/spark-classes.log 2>&1 &
 
-.PHONY: help demo test soak unit check format images docs bench airflow constraints clean
+.PHONY: help demo test soak unit check lint types imports language site format images docs bench airflow constraints clean
 
 help: ## say what there is
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile | expand -t 14
@@ -38,14 +38,24 @@ soak: $(READY) ## long randomized and crash tests; the report goes to benchmarks
 unit: $(READY) ## the tests that need no JVM and no server
 	$(BIN)/python -m pytest tests/unit
 
-# mkdocs without --quiet, which would hide the warnings that --strict counts.
-check: $(READY) ## lint, format, types, who may import whom, language, docs
+check: lint types imports language site ## lint, format, types, who may import whom, language, docs
+
+lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+
+types: $(READY)
 	$(BIN)/mypy
+
+imports: $(READY)
 	$(BIN)/lint-imports
+
+language: $(READY)
 	$(BIN)/python tests/support/check_language.py
 	$(BIN)/python tests/support/check_usages.py
+
+# mkdocs without --quiet, which would hide the warnings that --strict counts.
+site: $(READY)
 	$(BIN)/mkdocs build --strict
 
 format: $(READY) ## put the code into its format
