@@ -145,19 +145,22 @@ def _sum(snapshots: tuple[Snapshot, ...], key: str) -> int:
     return sum(int(_property(snapshot, key) or 0) for snapshot in snapshots)
 
 
-COMMIT_FAILED = "org.apache.iceberg.exceptions.CommitFailedException"
-VALIDATION = "org.apache.iceberg.exceptions.ValidationException"
-
-# A ValidationException also reports a missing column; another commit causes only these.
+# The validations of the shipped Iceberg that only another commit makes fail, and its exception for metadata that another commit
+# has replaced. Texts and not classes: a ValidationException also reports a missing column, and a Spark Connect server may send
+# only text.
 LOST_RACE = re.compile(
-    r"Missing required files to delete"
+    r"CommitFailedException"
+    r"|Missing required files to delete"
     r"|Cannot commit, (?:missing data files|found new)"
     r"|Found (?:new )?conflicting"
-    r"|Manifest is missing"
+    r"|Found concurrently added DV"
+    r"|Deleted manifest \S+ could not be found in the latest snapshot"
     r"|Cannot determine history between"
+    r"|Cannot remove dangling deletes: current snapshot changed"
+    r"|Cannot add a snapshot, first-row-id is behind"
+    r"|Cannot add snapshot with sequence number \S+ older"
+    r"|Snapshot ancestry validation failed"
 )
-# Iceberg's own wrapping of both, for a rewrite without partial progress; a Spark Connect client sees only text.
-WRAPPED = "Cannot commit rewrite because of a ValidationException or CommitFailedException"
 # How the procedures refuse their arguments. A predicate with functions that choose no files passes the check at submit.
 REFUSED = re.compile(
     r"Cannot (?:parse predicates in where option|translate Spark expression|convert Spark filter)"
@@ -179,12 +182,8 @@ FAILED_COMMITS = re.compile(r"is true but (?P<count>\d+) rewrite commits failed"
 
 def is_conflict(error: SparkFailed) -> bool:
     """Whether another writer's commit made this one fail."""
-    if WRAPPED in str(error):
-        return True
-    return any(
-        cause.class_name == COMMIT_FAILED or (cause.class_name == VALIDATION and LOST_RACE.search(cause.message))
-        for cause in error.causes
-    )
+    # The message leaves out the class of a cause whose own message it already has.
+    return LOST_RACE.search("\n".join((str(error), *map(str, error.causes)))) is not None
 
 
 def failed_commits(error: SparkFailed) -> int | None:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
+from iceberg_texts import thrown_texts
 
 from airflow_snowpack.jobs.model import ActionOutcome
 from airflow_snowpack.maintenance import Action, SparkEngine
+from airflow_snowpack.maintenance.commits import is_conflict
+from airflow_snowpack.spark import SparkFailed
+from airflow_snowpack.spark.errors import JavaCause
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,12 +29,110 @@ ROWS = pa.table(
     {"id": [1, 2], "part": [0, 0], "note": ["new", "new"]},
     schema=pa.schema([("id", pa.int64()), ("part", pa.int32()), ("note", pa.string())]),
 )
+NOT_OF_OTHER_COMMITS = {
+    "BaseOverwriteFiles": {"Cannot append file with rows that do not match filter: %s: %s"},
+    "BaseReplacePartitions": {"Cannot commit file that conflicts with existing partition: %s"},
+    "BaseRewriteManifests": {"Replaced and created manifests must have the same number of active files: %d (new), %d (old)"},
+    "BaseRowDelta": {"Cannot delete data files %s that are referenced by new delete files"},
+    "DeleteFileIndex": {
+        "DV data sequence number (%s) must be greater than or equal to data file sequence number (%s)",
+        "Mismatched partition specs (%s, %s) for delete file %s and data file %s: metadata is corrupted",
+        "Mismatched partition tuples (%s, %s) for delete file %s and data file %s: metadata is corrupted",
+    },
+    "ManifestFilterManager": {"Cannot delete file where some, but not all, rows match filter %s: %s"},
+    "ManifestFilterManager$DeleteException": {"Operation would delete existing data"},
+    "MergingSnapshotProducer": set(),
+    "RemoveDanglingDeleteFilesAction": set(),
+    "RemoveSnapshots": {"Cannot expire snapshots: GC is disabled (deleting files may corrupt other tables)"},
+    "SnapshotProducer": set(),
+    "TableMetadata$Builder": {
+        "Attempting to add a snapshot before a partition spec is added",
+        "Attempting to add a snapshot before a schema is added",
+        "Attempting to add a snapshot before a sort order is added",
+        "Cannot add a snapshot: first-row-id is null",
+        "Cannot set %s to a tag, it must be a branch",
+        "Cannot set %s to unknown snapshot: %s",
+        "Cannot set invalid snapshot log: latest entry is not the current snapshot",
+        "Cannot set last added schema: no schema has been added",
+        "Cannot set last added sort order: no sort order has been added",
+        "Cannot set last added spec: no spec has been added",
+        "Cannot update branch: %s is a tag",
+        "Last sequence number %s is less than existing snapshot sequence number %s",
+        "Snapshot already exists for id: %s",
+        "Spec does not use sequential IDs that are required in v1: %s",
+    },
+}
+"""By the class that throws, what Iceberg validates of a commit beside other commits: its own files, options and metadata."""
+NEVER_OF_OTHER_COMMITS = {
+    *("BaseUpdatePartitionSpec", "MetricsConfig", "PartitionSpec", "Partitioning", "SortOrder", "SortOrder$Builder"),
+    *("TableMetadata", "UpdateRequirement", "IndexByName", "PropertyUtil", "ViewMetadata$Builder"),  # metadata
+    *("ExpressionVisitors$BoundExpressionVisitor", "NamedReference", "UnboundExtract", "UnboundPredicate", "UnboundTransform"),
+    *("CatalogUtil", "DynamoDbCatalog", "GlueCatalog", "GlueTableOperations", "IcebergToGlueConverter", "CachedClientPool"),
+    *("BigQueryTableOperations", "HadoopTableOperations", "HiveTableOperations", "HiveViewOperations"),  # catalogs
+    *("OSSInputFile", "OSSURI", "S3FileIOProperties", "S3URI", "ADLSLocation", "GCSLocation", "ContentCache", "ResolvingFileIO"),
+    *("HadoopMetricsContext", "DeleteFileIndex$Builder", "SparkExceptionUtil", "ValidationException"),
+    *("CherryPickOperation", "CherrypickAncestorCommitException", "DuplicateWAPCommitException", "WapUtil"),  # no maintenance
+    *("SetSnapshotOperation", "PublishChangesProcedure", "SetCurrentSnapshotProcedure"),
+    *(
+        "SparkCatalog",
+        "SparkSchemaUtil",
+        "SparkTable",
+        "BaseProcedure",
+        "BaseFileRewriteCoordinator",
+        "RewriteManifestsSparkAction",
+    ),
+    *("BaseSparkAction$DeleteSummary", "DeleteOrphanFilesSparkAction", "DeleteReachableFilesSparkAction"),
+    *("ExpireSnapshotsSparkAction", "SparkPartitioningAwareScan", "SparkStagedScan", "RetryableValidationException"),
+}
 COMPACT = {"min_input_files": 2, "max_concurrent_file_group_rewrites": 1}
 
 
 def new_rows(spark: SparkSession, name: TableName) -> int:
     found: int = spark.sql(f"SELECT count(*) AS n FROM {name.quoted} WHERE note = 'new'").collect()[0]["n"]
     return found
+
+
+@pytest.fixture(scope="module")
+def iceberg_jar(spark: SparkSession) -> Path:
+    """The jar of Iceberg that the session runs."""
+    java: Any = spark.sparkContext._jvm
+    table = java.java.lang.Thread.currentThread().getContextClassLoader().loadClass("org.apache.iceberg.Table")
+    return Path(table.getProtectionDomain().getCodeSource().getLocation().getPath())
+
+
+def test_each_validation_of_the_shipped_iceberg_is_known_to_be_about_another_commit_or_not(iceberg_jar: Path) -> None:
+    for thrower, text in thrown_texts(iceberg_jar, "ValidationException"):
+        if thrower in NEVER_OF_OTHER_COMMITS:
+            of_other_commits = False
+        else:
+            assert thrower in NOT_OF_OTHER_COMMITS, f"Classify what {thrower} validates: {text}"
+            of_other_commits = text not in NOT_OF_OTHER_COMMITS[thrower]
+        message = text.replace("%s", "s3://lake/m.avro").replace("%d", "7")
+        failure = SparkFailed("failed", (JavaCause("org.apache.iceberg.exceptions.ValidationException", message),))
+        on_connect = SparkFailed(f"SparkConnectGrpcException: (org.apache.iceberg.exceptions.ValidationException) {message}")
+        assert is_conflict(failure) == is_conflict(on_connect) == of_other_commits, f"{thrower}: {text}"
+
+
+def test_metadata_that_another_commit_has_replaced_is_a_conflict_whatever_the_catalog_says() -> None:
+    cause = JavaCause("org.apache.iceberg.exceptions.CommitFailedException", "failed")
+    assert is_conflict(SparkFailed("failed", (cause,)))
+    assert is_conflict(SparkFailed(f"SparkConnectGrpcException: ({cause.class_name}) failed"))
+
+
+def test_manifests_that_a_writer_has_replaced_meanwhile_are_rewritten_in_another_try(
+    engine: SparkEngine,
+    job_for: Callable[..., Job],
+    rewritable: Callable[..., TableName],
+    table_of: Callable[[TableName], Table],
+    meanwhile: Callable[..., Any],
+) -> None:
+    name = rewritable(commits=3, deletes=0)
+    with meanwhile(lambda: table_of(name).delete("part = 1")):
+        result = engine.run(job_for(name), Action.REWRITE_MANIFESTS)
+
+    assert (result.outcome, result.error) == (ActionOutcome.SUCCEEDED, None)
+    assert result.message == "Rewrote 4 manifests into 1, in 2 tries beside a concurrent writer"
+    assert len(table_of(name).current_snapshot().manifests(table_of(name).io)) == 1
 
 
 def test_an_append_meanwhile_costs_nothing(
