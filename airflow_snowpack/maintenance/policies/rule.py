@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.maintenance.action import action_names, is_action
@@ -27,10 +27,25 @@ from airflow_snowpack.maintenance.policies.patterns import Pattern
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from datetime import datetime, timedelta
+    from typing import Unpack
 
     from airflow_snowpack.daily_window import DailyWindow
 
     Place = tuple[str | int, ...]
+
+
+class RuleValues(TypedDict, total=False):
+    """The values that a rule may set; :class:`Rule` describes them."""
+
+    enabled: bool
+    skip: str
+    frozen_until: datetime | str | None
+    quiet: Sequence[DailyWindow | str] | DailyWindow | str
+    max_rewrite_bytes: int | str
+    cadence: timedelta | str | None
+    deadline: timedelta | str | None
+    actions: Mapping[str, Mapping[str, Any]]
+
 
 NAMES = ("tables", "exclude")
 MAINTAINED = ("enabled", "skip")
@@ -39,7 +54,9 @@ OF_ACTION = (*ACTION_KEYS, "thresholds", "options")
 
 
 class Rule:
-    """Values for the tables that a pattern matches. A value that is ``None`` is left to less specific rules.
+    """Values for the tables that a pattern matches. What it does not set is left to less specific rules.
+
+    ``None`` for ``frozen_until``, ``cadence`` or ``deadline`` removes what less specific rules set.
 
     :param tables: one pattern or several, such as ``analytics.*``; ``*`` matches within a level, ``**`` any number of levels.
     :param exclude: patterns of tables that the rule leaves alone.
@@ -60,20 +77,11 @@ class Rule:
         tables: str | Sequence[str],
         *,
         exclude: str | Sequence[str] = (),
-        enabled: bool | None = None,
-        skip: str | None = None,
-        frozen_until: datetime | str | None = None,
-        quiet: Sequence[DailyWindow | str] | DailyWindow | str | None = None,
-        max_rewrite_bytes: int | str | None = None,
-        cadence: timedelta | str | None = None,
-        deadline: timedelta | str | None = None,
-        actions: Mapping[str, Mapping[str, Any]] | None = None,
+        **values: Unpack[RuleValues],
     ) -> None:
-        given: dict[str, Any] = {"enabled": enabled, "skip": skip, "frozen_until": frozen_until, "quiet": quiet}
-        given |= {"max_rewrite_bytes": max_rewrite_bytes, "cadence": cadence, "deadline": deadline, "actions": actions}
         caller = sys._getframe(1)
         line = caller.f_lineno
-        written = {"tables": tables, "exclude": exclude, **{key: value for key, value in given.items() if value is not None}}
+        written = {"tables": tables, "exclude": exclude, **values}
         faults = self._read(written, Path(caller.f_code.co_filename).name, lambda _: line)
         if faults:
             raise InvalidPolicies(faults)

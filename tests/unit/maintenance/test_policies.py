@@ -10,6 +10,7 @@ from made_policies import policy, table
 from airflow_snowpack.iceberg.health.bounds import HealthBounds
 from airflow_snowpack.maintenance.action import action_names
 from airflow_snowpack.maintenance.policies import Policies, Rule
+from airflow_snowpack.maintenance.policies.errors import InvalidPolicies
 from airflow_snowpack.maintenance.policies.patterns import Pattern
 
 
@@ -107,6 +108,15 @@ class TestMerging:
         action = policy(wide, Rule("analytics.*", actions={"rewrite_data_files": narrow})).actions["rewrite_data_files"]
         assert (action.deadline, action.where) == (None, None)
         assert "branch" not in action.options.to_json()
+
+    def test_none_in_python_is_null_in_a_file(self) -> None:
+        wide = Rule("**", cadence="1d", deadline="3d", frozen_until="2099-01-01T00:00:00Z")
+        narrow = Rule("analytics.*", cadence=None, deadline=None, frozen_until=None)
+        merged = policy(wide, narrow)
+        assert merged.frozen_until is None
+        assert {(each.cadence, each.deadline) for each in merged.actions.values()} == {(None, None)}
+        with pytest.raises(InvalidPolicies, match="'enabled' must have a value, not null"):
+            Rule("**", enabled=None)  # type: ignore[arg-type]  # the mistake that is refused
 
     def test_options_of_several_rules_are_merged_and_checked_together(self) -> None:
         rules = (
