@@ -74,9 +74,10 @@ def hold_of(entry: PassEntry, policy: TablePolicy, writers: Callable[[], TableWr
         return Hold(f"Excluded by the policy since it was planned: {policy.skip}")
     if policy.frozen_until is not None and now < policy.frozen_until:
         return Hold(f"Frozen until {timestamp(policy.frozen_until)}", policy.frozen_until)
-    quiet = policy.quiet_until(now)
+    quiet = policy.quiet_at(now)
     if quiet is not None:
-        return Hold(f"Quiet until {timestamp(quiet)}", quiet)
+        text = str(quiet)
+        return Hold(text[0].upper() + text[1:], quiet.until)
     overdue = entry.deadline is not None and entry.deadline <= now
     if writers is None or overdue or LOSE_TO_WRITERS.isdisjoint(entry.actions):
         return None

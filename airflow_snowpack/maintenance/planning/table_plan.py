@@ -196,9 +196,9 @@ def _refused(case: Case, finding: Finding) -> Decision | None:
     if own.cadence is not None and last is not None and case.now < last + own.cadence:
         why = f"last run {duration(case.now - last)} ago, cadence {duration(own.cadence)}"
         return _skipped(case, finding, Cause.NOT_DUE, last + own.cadence, why)
-    quiet = case.policy.quiet_until(case.now) if case.policy.quiet else None
+    quiet = case.policy.quiet_at(case.now)
     if quiet is not None:
-        return _skipped(case, finding, Cause.QUIET, quiet, f"quiet until {timestamp(quiet)}")
+        return _skipped(case, finding, Cause.QUIET, quiet.until, str(quiet))
     return None
 
 

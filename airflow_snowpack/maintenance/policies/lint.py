@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass, field
-from datetime import timedelta
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -17,6 +16,7 @@ from airflow_snowpack.maintenance.condition import check_condition
 from airflow_snowpack.maintenance.condition_tokens import UnusableCondition
 from airflow_snowpack.maintenance.policies.definitions import nearest
 from airflow_snowpack.maintenance.policies.errors import PolicyFinding, Problem
+from airflow_snowpack.maintenance.policies.model import Quiet
 from airflow_snowpack.maintenance.policies.properties import is_relevant, known_properties
 
 if TYPE_CHECKING:
@@ -32,8 +32,6 @@ if TYPE_CHECKING:
 
 MOST_SIMILAR = 0.85
 """From here on, the name of a foreign property is taken for a spelling mistake."""
-NO_QUIET_LASTS = timedelta(hours=25)
-"""A night in which the clocks are set back has 25 hours."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,8 +161,7 @@ def _contradictions(policy: TablePolicy, now: datetime) -> Iterator[tuple[str, P
                 f"({cadence}), so the cadence holds. Set the deadline to the cadence or more."
             )
             yield f"deadline {deadline} {cadence}", PolicyFinding(Problem.CONTRADICTION, policy.table.dotted, message)
-    until = policy.quiet_until(now)
-    if until is not None and until - now > NO_QUIET_LASTS:
+    if policy.quiet_at(now) == Quiet(None):
         origin = policy.origin("quiet")
         message = f"The quiet windows of {policy.table.dotted} ({origin}) cover the whole day, so no maintenance starts."
         yield f"quiet {origin}", PolicyFinding(Problem.CONTRADICTION, policy.table.dotted, message)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, fields
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+from airflow_snowpack.humanize import timestamp
 from airflow_snowpack.maintenance.action import Action
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 MAX_REWRITE_BYTES = 10 * 1024**3
 """By default, the bytes that one plan of a table rewrites at most."""
 QUIET_HORIZON = timedelta(days=2)
+"""Daily windows that follow each other for so long never end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +43,21 @@ class Origin:
 
 
 DEFAULT = Origin("default")
+
+
+@dataclass(frozen=True, slots=True)
+class Quiet:
+    """A time in which no maintenance starts, as a clause.
+
+    :param until: its end, in UTC; ``None``: it never ends.
+    """
+
+    until: datetime | None
+
+    def __str__(self) -> str:
+        if self.until is None:
+            return "the quiet windows of the policy cover the whole day, so it never starts"
+        return f"quiet until {timestamp(self.until)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,15 +134,14 @@ class TablePolicy:
         options = self.actions[Action.REWRITE_DATA_FILES].options
         return HealthBounds(**{each.name: getattr(options, each.name) for each in fields(HealthBounds)})
 
-    def quiet_until(self, now: datetime) -> datetime | None:
-        """Return when the quiet windows that contain ``now`` end, in UTC; ``None`` when none contains it.
-
-        It looks :data:`QUIET_HORIZON` ahead at most: windows that cover the whole day never end.
-        """
+    def quiet_at(self, now: datetime) -> Quiet | None:
+        """Return the quiet time that ``now`` is in; ``None``: maintenance may start."""
         until = now
-        while (window := next((each for each in self.quiet if each.contains(until)), None)) and until - now < QUIET_HORIZON:
+        while window := next((each for each in self.quiet if each.contains(until)), None):
             until = window.next_end(until)
-        return None if until == now else until
+            if until - now >= QUIET_HORIZON:
+                return Quiet(None)
+        return None if until == now else Quiet(until)
 
     def origin(self, path: str) -> Origin:
         """Return where the value at a dotted path came from."""

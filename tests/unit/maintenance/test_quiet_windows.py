@@ -12,7 +12,8 @@ from airflow_snowpack.maintenance.policies import Rule
 
 class TestQuietWindows:
     def until(self, now: datetime, *quiet: str) -> datetime | None:
-        return policy(Rule("**", quiet=quiet)).quiet_until(now)
+        found = policy(Rule("**", quiet=quiet)).quiet_at(now)
+        return None if found is None else found.until
 
     def test_a_window_past_midnight_ends_by_the_clocks_of_its_zone(self) -> None:
         assert self.until(datetime(2026, 7, 1, 21, tzinfo=UTC), "22:00-06:00 Europe/Berlin") == datetime(
@@ -27,11 +28,15 @@ class TestQuietWindows:
         now = datetime(2026, 7, 1, 9, tzinfo=UTC)
         assert self.until(now, "08:00-12:00", "12:00-17:00", "18:00-19:00") == datetime(2026, 7, 1, 17, tzinfo=UTC)
 
-    def test_windows_that_cover_the_day_are_looked_at_for_two_days(self) -> None:
-        now = datetime(2026, 7, 1, 9, tzinfo=UTC)
-        until = self.until(now, "00:00-12:00", "12:00-00:00")
-        assert until is not None
-        assert until - now >= timedelta(days=2)
+    @pytest.mark.parametrize("windows", [("00:00-12:00", "12:00-00:00"), ("06:00-05:00 Europe/Berlin", "03:00-07:00")])
+    def test_windows_that_cover_the_day_never_end(self, windows: tuple[str, ...]) -> None:
+        covered, now = policy(Rule("**", quiet=windows)), datetime(2026, 7, 1, 9, tzinfo=UTC)
+
+        found = covered.quiet_at(now)
+
+        assert found is not None
+        assert found.until is None
+        assert str(found) == "the quiet windows of the policy cover the whole day, so it never starts"
 
     @pytest.mark.parametrize(("day", "hours"), [(28, 8), (24, 9)])
     def test_a_night_in_which_the_clocks_change_is_an_hour_shorter_or_longer(self, day: int, hours: int) -> None:
