@@ -8,7 +8,7 @@ from pydantic import Field
 from airflow_snowpack.humanize import SHORT_ID
 from airflow_snowpack.maintenance.fleet.budget import NOTHING, Cost
 from airflow_snowpack.maintenance.fleet.model import EntryState, Pass, PassEntry, PassState
-from airflow_snowpack.maintenance.planning import Estimate
+from airflow_snowpack.maintenance.planning import Estimate, TablePlan
 from airflow_snowpack.wire.listing import Column, Elapsed, Listing
 from airflow_snowpack.wire.plan import work
 from airflow_snowpack.wire.shape import CatalogId, Database, From, Level, Moment, Shape
@@ -46,6 +46,14 @@ def _outcome_body(entry: PassEntry) -> dict[str, float] | None:
     return {"files_removed": entry.removed or 0, "bytes": spent.bytes, "gb_hours": spent.gb_hours, "seconds": spent.seconds}
 
 
+def _planned(entry: PassEntry) -> Estimate:
+    """Return what the plan of an entry would do, with the files that it saves readers alone."""
+    if entry.plan is None:
+        return Estimate()
+    plan = TablePlan.from_json(entry.table, entry.plan)
+    return Estimate(plan.files_saved, bytes_freed=plan.estimate.bytes_freed)
+
+
 class PassEntryShape(Shape):
     """A table of a pass that needs maintenance or cannot be read."""
 
@@ -57,7 +65,13 @@ class PassEntryShape(Shape):
     evidence: dict[str, str] = Field(description="Why each action runs, by its name.")
     gb_hours: Annotated[float, From("cost.gb_hours")] = Field(description="By estimate.")
     bytes: Annotated[int, From("cost.bytes")] = Field(description="That are rewritten, by estimate.")
-    files_removed: int = Field(description="By estimate.")
+    files_removed: int = Field(description="By estimate, with those that only old snapshots need.")
+    files_saved: Annotated[int, From(lambda entry: _planned(entry).files_removed)] = Field(
+        description="How many files fewer readers open, by estimate. The order of a pass follows them."
+    )
+    bytes_freed: Annotated[int, From(lambda entry: _planned(entry).bytes_freed)] = Field(
+        description="In the storage, by estimate."
+    )
     seconds: Annotated[float, From("cost.seconds")] = Field(description="By estimate.")
     outcome: Annotated[dict[str, float] | None, From(_outcome_body)] = Field(
         description="What its job did, by the names of the estimate; null until it has ended."

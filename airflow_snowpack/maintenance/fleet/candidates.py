@@ -10,16 +10,8 @@ from airflow_snowpack.maintenance.fleet.ranking import Candidate
 
 if TYPE_CHECKING:
     from airflow_snowpack.jobs.action_history import ActionHistory
-    from airflow_snowpack.maintenance.planning.model import Estimate, TablePlan
+    from airflow_snowpack.maintenance.planning.model import TablePlan
     from airflow_snowpack.maintenance.policies import TablePolicy
-
-BYTES_PER_FILE = 128 * 1024**2
-"""Freed bytes that are worth as much as one file that readers need not open."""
-
-
-def benefit_of(estimate: Estimate) -> float:
-    """Return how many files go away, and one more for each 128 MiB that are freed."""
-    return max(estimate.files_removed - estimate.files_added, 0) + estimate.bytes_freed / BYTES_PER_FILE
 
 
 def candidate_of(
@@ -34,7 +26,7 @@ def candidate_of(
     estimate = plan.estimate
     cost = Cost(estimate.gb_hours, estimate.bytes_rewritten, estimate.seconds)
     deadline = deadline_of(plan, policy, history)
-    return Candidate(plan.table, benefit_of(estimate), cost, reads_per_day, deadline, passes_waited)
+    return Candidate(plan.table, plan.files_saved, cost, reads_per_day, deadline, passes_waited, estimate.bytes_freed)
 
 
 def deadline_of(plan: TablePlan, policy: TablePolicy, history: ActionHistory) -> datetime | None:

@@ -6,9 +6,11 @@
     selection.waiting                                 # each with the reason
 
 The order: tables whose deadline comes before the next pass, the earliest deadline first; then tables that did not fit an earlier
-pass, those that waited for more passes first; then the others. Within the last two groups, the table with the most benefit per
-cost comes first. The invariants: a selection never exceeds its budget, and a table is left out only if it does not fit what the
-tables before it have left. So the first table is left out only if the whole budget does not allow one of its size.
+pass, those that waited for more passes first; then the others. Within the last two groups, the table with the most benefit for
+readers per cost comes first, and of those without any the one that frees most bytes per cost.
+
+The invariants: a selection never exceeds its budget, and a table is left out only if it does not fit what the tables before it
+have left. So the first table is left out only if the whole budget does not allow one of its size.
 """
 
 from __future__ import annotations
@@ -38,10 +40,11 @@ NEVER = datetime.max.replace(tzinfo=UTC)
 class Candidate:
     """A table that needs maintenance.
 
-    :param benefit: how many files readers need not open any more; see :func:`benefit_of`.
+    :param benefit: how many files readers need not open any more.
     :param reads_per_day: how often Airflow reads the table.
     :param deadline: when it has to be maintained at the latest; ``None`` for no deadline.
     :param passes_waited: in how many passes in a row it did not fit.
+    :param bytes_freed: in the storage, which decides between tables of the same value for readers.
     """
 
     table: TableName
@@ -50,11 +53,21 @@ class Candidate:
     reads_per_day: float = 0.0
     deadline: datetime | None = None
     passes_waited: int = 0
+    bytes_freed: int = 0
 
     @property
     def value(self) -> float:
         """The benefit per GB·h, weighted by reads: each read benefits again."""
-        return self.benefit * (1.0 + self.reads_per_day) / max(self.cost.gb_hours, LEAST_GB_HOURS)
+        return self.benefit * (1.0 + self.reads_per_day) / self._gb_hours
+
+    @property
+    def storage_value(self) -> float:
+        """The bytes freed per GB·h."""
+        return self.bytes_freed / self._gb_hours
+
+    @property
+    def _gb_hours(self) -> float:
+        return max(self.cost.gb_hours, LEAST_GB_HOURS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,11 +97,10 @@ def rank(candidates: Iterable[Candidate], *, due_by: datetime) -> list[Candidate
     :param due_by: a table whose deadline is not later comes before all others; usually when the next pass is expected.
     """
 
-    def order(candidate: Candidate) -> tuple[int, datetime, int, float, str]:
-        name = str(candidate.table)
-        if candidate.deadline is not None and candidate.deadline <= due_by:
-            return 0, candidate.deadline, -candidate.passes_waited, -candidate.value, name
-        return 1, NEVER, -candidate.passes_waited, -candidate.value, name
+    def order(candidate: Candidate) -> tuple[int, datetime, int, float, float, str]:
+        is_due = candidate.deadline is not None and candidate.deadline <= due_by
+        group = (0, candidate.deadline or NEVER) if is_due else (1, NEVER)
+        return *group, -candidate.passes_waited, -candidate.value, -candidate.storage_value, str(candidate.table)
 
     return sorted(candidates, key=order)
 

@@ -69,6 +69,12 @@ class Estimate:
     gb_hours: float = 0.0
     seconds: float = 0.0
 
+    @property
+    def files_saved(self) -> int:
+        """How many files fewer a reader opens: none after an action that deletes what only older snapshots need."""
+        is_cleanup = self.bytes_freed or self.snapshots_expired
+        return 0 if is_cleanup else max(self.files_removed - self.files_added, 0)
+
     def __add__(self, other: Estimate) -> Estimate:
         return Estimate(*(getattr(self, each.name) + getattr(other, each.name) for each in fields(self)))
 
@@ -156,6 +162,11 @@ class TablePlan:
     def estimate(self) -> Estimate:
         """The sum over the actions that run."""
         return sum((each.estimate for each in self.decisions if each.estimate), Estimate())
+
+    @property
+    def files_saved(self) -> int:
+        """How many files fewer a reader opens after the actions that run."""
+        return sum(each.estimate.files_saved for each in self.decisions if each.estimate)
 
     @property
     def reconsider_at(self) -> datetime | None:

@@ -8,11 +8,15 @@ from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 
 import pytest
+from made_policies import policy
 
 from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.iceberg.names import TableName
+from airflow_snowpack.jobs.action_history import ActionHistory
 from airflow_snowpack.maintenance.fleet.budget import Budget, Cost, InvalidBudget
+from airflow_snowpack.maintenance.fleet.candidates import candidate_of
 from airflow_snowpack.maintenance.fleet.ranking import Candidate, Selection, rank, select, workers_worth
+from airflow_snowpack.maintenance.planning import Cause, Decision, Estimate, TablePlan, Verdict
 from tests.support import effort
 
 NOW = datetime(2026, 11, 23, 2, tzinfo=UTC)
@@ -31,6 +35,26 @@ def names(selection: Selection) -> list[str]:
 
 def order(*candidates: Candidate) -> list[str]:
     return [each.table.table for each in rank(candidates, due_by=NOW + NIGHT)]
+
+
+def test_files_that_only_old_snapshots_need_count_less_than_any_file_that_readers_open() -> None:
+    cleanup = Estimate(files_removed=33_000, bytes_freed=50 * 1024**3, snapshots_expired=3_000)
+    compaction = Estimate(files_removed=2_000, files_added=4, bytes_rewritten=2_000 * 1024**2)
+    small = replace(cleanup, files_removed=10, bytes_freed=1)
+
+    def planned(name: str, *estimates: Estimate) -> Candidate:
+        decisions = [Decision("rewrite_data_files", Verdict.RUN, Cause.NEEDED, "…", estimate=each) for each in estimates]
+        plan = TablePlan(candidate(name).table, "m1", NOW, tuple(decisions), 0)
+        return candidate_of(plan, policy(), ActionHistory())
+
+    both, bloated, fragmented = (
+        planned("both", compaction, cleanup),
+        planned("bloated", cleanup),
+        planned("fragmented", compaction),
+    )
+
+    assert order(planned("tiny", small), bloated, fragmented, both) == ["both", "fragmented", "bloated", "tiny"]
+    assert (both.benefit, both.bytes_freed) == (1_996, 50 * 1024**3)
 
 
 def test_the_table_with_the_most_benefit_per_cost_comes_first() -> None:
