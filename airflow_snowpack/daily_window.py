@@ -6,20 +6,22 @@
     >>> night.next_end(datetime(2026, 7, 1, 21, 30, tzinfo=UTC))
     datetime.datetime(2026, 7, 2, 4, 0, tzinfo=datetime.timezone.utc)
 
-On the day the clocks change, the wall clock decides: an hour that is left out is not there, one that comes twice counts twice.
+On the day the clocks change, the wall clock decides: an hour that comes twice counts twice, and of one that is left out there is
+nothing. A window that the clocks leave out as a whole opens when they have changed, for as long as on any other day.
 """
 
 from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime, time, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+ONE_DAY = timedelta(days=1)
 FEW_DAYS = 4
 """Any window begins and ends within as many: a zone has left out a whole day before."""
 
@@ -64,8 +66,11 @@ class DailyWindow:
 
     def contains(self, moment: datetime) -> bool:
         """Whether the window is open at a moment."""
-        start, end, wall = self.start, self.end, moment.astimezone(ZoneInfo(self.zone)).time()
-        return start <= wall < end if start < end else wall >= start or wall < end
+        start, end, local = self.start, self.end, moment.astimezone(ZoneInfo(self.zone))
+        wall = local.time()
+        if start <= wall < end if start < end else wall >= start or wall < end:
+            return True
+        return any(opens <= moment < closes for opens, closes in self._moved(local.date() - ONE_DAY, 2))
 
     def next_start(self, now: datetime) -> datetime:
         """Return the first moment after ``now`` at which the window is open, in UTC."""
@@ -80,7 +85,25 @@ class DailyWindow:
         zone = ZoneInfo(self.zone)
         today = now.astimezone(zone).date()
         days = [datetime.combine(today + timedelta(days=days), wall, zone) for days in range(FEW_DAYS)]
-        return [*(each.replace(fold=fold).astimezone(UTC) for each in days for fold in (0, 1)), *_leaps(zone, now)]
+        moved = [closes for _, closes in self._moved(today - ONE_DAY, FEW_DAYS)]
+        return [*(each.replace(fold=fold).astimezone(UTC) for each in days for fold in (0, 1)), *_leaps(zone, now), *moved]
+
+    def _moved(self, first: date, days: int) -> Iterator[tuple[datetime, datetime]]:
+        """Yield when the window opens and closes on those days on which the clocks leave it out as a whole."""
+        zone, length = ZoneInfo(self.zone), datetime.combine(first, self.end) - datetime.combine(first, self.start)
+        for number in range(
+            days if length > timedelta(0) else 0
+        ):  # no change of clocks leaves out a midnight and what is around it
+            start = datetime.combine(first + timedelta(days=number), self.start, zone)
+            if all(_is_left_out(wall) for wall in (start, start + length - datetime.resolution)):
+                before, after = sorted(start.replace(fold=fold).astimezone(UTC) for fold in (0, 1))
+                opens = _leap_between(zone, before, after)
+                yield opens, opens + length
+
+
+def _is_left_out(wall: datetime) -> bool:
+    """Return whether the clocks of its zone never show this time, since they are put forward over it."""
+    return wall.astimezone(UTC).astimezone(wall.tzinfo).replace(tzinfo=None) != wall.replace(tzinfo=None)
 
 
 def _leaps(zone: ZoneInfo, now: datetime) -> Iterator[datetime]:
@@ -88,10 +111,14 @@ def _leaps(zone: ZoneInfo, now: datetime) -> Iterator[datetime]:
     for hour in range(FEW_DAYS * 24):
         before = (now + timedelta(hours=hour)).replace(microsecond=0)
         after = before + timedelta(hours=1)
-        was, becomes = before.astimezone(zone).utcoffset(), after.astimezone(zone).utcoffset()
-        if was == becomes:
-            continue
-        while after - before > timedelta(seconds=1):
-            middle = before + timedelta(seconds=(after - before) // timedelta(seconds=2))
-            before, after = (middle, after) if middle.astimezone(zone).utcoffset() == was else (before, middle)
-        yield after.astimezone(UTC)
+        if before.astimezone(zone).utcoffset() != after.astimezone(zone).utcoffset():
+            yield _leap_between(zone, before, after)
+
+
+def _leap_between(zone: ZoneInfo, before: datetime, after: datetime) -> datetime:
+    """Return when the clocks change between two moments with different offsets."""
+    was = before.astimezone(zone).utcoffset()
+    while after - before > timedelta(seconds=1):
+        middle = before + timedelta(seconds=(after - before) // timedelta(seconds=2))
+        before, after = (middle, after) if middle.astimezone(zone).utcoffset() == was else (before, middle)
+    return after.astimezone(UTC)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, date, datetime, time, timedelta
+from functools import cache
 from types import SimpleNamespace
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -44,9 +45,31 @@ def look(window: TimeWindow, now: datetime) -> Any:
 
 
 def is_open(start: time, end: time, zone: str, moment: datetime) -> bool:
-    """The settled meaning: from the start until before the end by the wall clock, past midnight when the end is smaller."""
-    wall = moment.astimezone(ZoneInfo(zone)).time()
-    return start <= wall < end if start < end else not end <= wall < start
+    """The settled meaning: from the start until before the end by the wall clock, past midnight when the end is smaller.
+
+    A window of which a day has no minute opens at the first minute after it.
+    """
+    wall = moment.astimezone(ZoneInfo(zone)).replace(tzinfo=None)
+    if start <= wall.time() < end if start < end else not end <= wall.time() < start:
+        return True
+    late = [opened_late(start, end, zone, wall.date() - timedelta(days=before)) for before in (0, 1)]
+    return any(opens <= moment < closes for opens, closes in late)
+
+
+@cache
+def opened_late(start: time, end: time, zone: str, day: date) -> tuple[datetime, datetime]:
+    """When the window of a day of which the clocks show no minute opens and closes; an empty one on any other day."""
+    opens, closes = datetime.combine(day, start), datetime.combine(day if start < end else day + timedelta(days=1), end)
+    minutes = minutes_of(zone, day)
+    first = min(minute for minute, shown in minutes.items() if shown >= opens)
+    return first, first if any(opens <= shown < closes for shown in minutes.values()) else first + (closes - opens)
+
+
+@cache
+def minutes_of(zone: str, day: date) -> dict[datetime, datetime]:
+    """What the clocks show, by the minute, from a day before until a day after."""
+    first = datetime.combine(day, time(), UTC) - timedelta(days=1)
+    return {(at := first + number * MINUTE): at.astimezone(ZoneInfo(zone)).replace(tzinfo=None) for number in range(4 * 1440)}
 
 
 @settings(UNHURRIED, max_examples=300)
@@ -54,6 +77,9 @@ def is_open(start: time, end: time, zone: str, moment: datetime) -> bool:
 @example(("Europe/Berlin", datetime(2026, 3, 29, 0, 0, tzinfo=UTC)), time(2, 30), time(4, 0))
 @example(("Europe/Berlin", datetime(2026, 10, 25, 0, 45, tzinfo=UTC)), time(22, 0), time(1, 30))
 @example(("Europe/Berlin", datetime(2026, 3, 29, 0, 0, tzinfo=UTC)), time(2, 0), time(3, 0))
+@example(("Europe/Berlin", datetime(2026, 3, 29, 1, 59, tzinfo=UTC)), time(2, 0), time(3, 0))
+@example(("Europe/Berlin", datetime(2026, 3, 29, 0, 59, tzinfo=UTC)), time(2, 10), time(2, 40))
+@example(("Pacific/Apia", datetime(2011, 12, 30, 10, 20, tzinfo=UTC)), time(0, 0), time(1, 0))
 @example(("Pacific/Apia", datetime(2011, 12, 30, 9, 59, tzinfo=UTC)), time(23, 59), time(0, 0))
 def test_a_window_opens_at_the_first_minute_at_which_it_is_open(place: tuple[str, datetime], start: time, end: time) -> None:
     zone, now = place
@@ -79,9 +105,12 @@ def test_a_window_past_midnight_is_open_on_both_sides_of_it() -> None:
     assert {hour for hour, verdict in verdicts.items() if verdict is Verdict.MET} == {22, 23, 0, 5}
 
 
-def test_a_window_that_is_left_out_whole_opens_on_the_next_day() -> None:
-    said = look(TimeWindow("02:10", "02:50", tz="Europe/Berlin"), datetime(2026, 3, 29, 0, 0, tzinfo=UTC))
-    assert said.not_before == datetime(2026, 3, 30, 0, 10, tzinfo=UTC)
+def test_a_window_that_is_left_out_whole_opens_at_the_next_moment_that_exists() -> None:
+    """A run that waits for a day at most would be lost otherwise."""
+    window = TimeWindow("02:00", "03:00", tz="Europe/Berlin")
+    assert look(window, datetime(2026, 3, 29, 0, 0, tzinfo=UTC)).not_before == datetime(2026, 3, 29, 1, 0, tzinfo=UTC)
+    assert look(window, datetime(2026, 3, 29, 1, 59, tzinfo=UTC)).verdict is Verdict.MET
+    assert look(window, datetime(2026, 3, 29, 2, 0, tzinfo=UTC)).not_before == datetime(2026, 3, 30, 0, 0, tzinfo=UTC)
 
 
 def test_bounds_are_minutes_and_must_differ() -> None:
