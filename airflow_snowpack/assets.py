@@ -165,16 +165,16 @@ def declare_outlet(operator: BaseOperator, outlet: Asset | AssetAlias | None, al
 
 def is_started_by(dag: DAG, outlet: Asset | AssetAlias) -> bool:
     """Return whether an event on this asset starts the DAG; its own task must not emit one, or the DAG would run for ever."""
-    return _address(outlet) in {_address(leaf) for leaf in _leaves(getattr(dag.timetable, "asset_condition", None))}
+    return _address(outlet) in {_address(leaf) for leaf in condition_leaves(getattr(dag.timetable, "asset_condition", None))}
 
 
-def _leaves(condition: Any) -> Iterator[Any]:
+def condition_leaves(condition: Any) -> Iterator[Any]:
     """Yield the assets and aliases of an asset expression such as ``(a & b) | c``."""
     if not hasattr(condition, "objects"):
         yield condition
         return
     for part in condition.objects:
-        yield from _leaves(part)
+        yield from condition_leaves(part)
 
 
 def _address(asset: Any) -> str | None:

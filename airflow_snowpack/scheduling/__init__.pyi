@@ -76,6 +76,7 @@ from .sources.source import (
     Finding as Finding,
     check_scheduler as check_scheduler,
     check_sources as check_sources,
+    named_assets as named_assets,
     named_dags as named_dags,
 )
 from .triggers.clock_triggers import ByHand as ByHand, Cron as Cron, Every as Every

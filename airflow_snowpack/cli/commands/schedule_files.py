@@ -27,14 +27,18 @@ if TYPE_CHECKING:
 @ends_cleanly
 def check(args: Namespace) -> ExitCode | None:
     """``schedules check``"""
-    from airflow_snowpack.scheduling import named_dags
+    from airflow_snowpack.scheduling import named_assets, named_dags
 
     log_to_stderr()
     with open_context(args) as here:
         declared = declared_in(args.paths, here.settings)
         known, _ = dags_of_airflow()
-        unknown = named_dags(declared) - known
-        findings = find_problems(args, here, declared, unknown - _dags_of_files() if unknown else ())
+        dags, assets = named_dags(declared) - known, named_assets(declared)
+        assets -= _assets_of_airflow(assets)
+        if dags or assets:
+            dags_of_files, assets_of_files = _declared_by_dag_files()
+            dags, assets = dags - dags_of_files, assets - assets_of_files
+        findings = find_problems(args, here, declared, dags, assets)
         now = here.now
     if args.output in DATA:
         print_data(args.output, {"problems": [FindingShape.encode(finding) for finding in findings]})
@@ -47,7 +51,11 @@ def check(args: Namespace) -> ExitCode | None:
 
 
 def find_problems(
-    args: Namespace, here: CommandContext, declared: list[Schedule], missing_dags: Collection[str]
+    args: Namespace,
+    here: CommandContext,
+    declared: list[Schedule],
+    missing_dags: Collection[str],
+    missing_assets: Collection[str] = (),
 ) -> list[Finding]:
     """Return the problems of the sources of these schedules, and of the scheduler.
 
@@ -61,7 +69,8 @@ def find_problems(
     store = here.schedules.store
     load = cache(partial(reach_catalog, args.catalog_conn_id))
     name, now = here.settings.catalog_name, store.clock()
-    found = check_sources(declared, catalog_name=name, load_catalog=load, missing_dags=missing_dags, now=now)
+    missing = {"missing_dags": missing_dags, "missing_assets": missing_assets}
+    found = check_sources(declared, catalog_name=name, load_catalog=load, **missing, now=now)
     return found + check_scheduler(store)
 
 
@@ -85,14 +94,33 @@ def dags_of_airflow() -> tuple[set[str], set[str]]:
     return {row.dag_id for row in rows} - gone, gone
 
 
-def _dags_of_files() -> set[str]:
-    """Return the DAGs of the DAGs folder: in CI, Airflow's database does not have the new ones yet."""
-    from airflow.dag_processing.dagbag import DagBag
+def _assets_of_airflow(uris: Collection[str]) -> set[str]:
+    """Return those of these assets that DAGs in Airflow's database declare; none when it does not answer."""
+    from airflow.models.asset import AssetActive
+    from airflow.utils.session import create_session
+    from sqlalchemy import select
+    from sqlalchemy.exc import SQLAlchemyError
 
+    try:
+        with create_session() as session:
+            return set(session.scalars(select(AssetActive.uri).where(AssetActive.uri.in_(uris))))
+    except SQLAlchemyError:
+        return set()
+
+
+def _declared_by_dag_files() -> tuple[set[str], set[str]]:
+    """Return the DAGs of the DAGs folder, and the URIs of their assets: in CI, Airflow's database does not have new ones yet."""
+    from airflow.dag_processing.dagbag import DagBag
+    from airflow.sdk import Asset
+
+    from airflow_snowpack.assets import condition_leaves
     from airflow_snowpack.hooks.dag_files import dags_folder
 
     with redirect_stdout(sys.stderr):  # what DAG files print is not the output of this command
-        return set(DagBag(dag_folder=dags_folder()).dags)
+        dags = DagBag(dag_folder=dags_folder()).dags
+    named = [each for dag in dags.values() for each in condition_leaves(dag.timetable.asset_condition)]
+    named += [each for dag in dags.values() for task in dag.tasks for each in (*task.inlets, *task.outlets)]
+    return set(dags), {each.uri for each in named if isinstance(each, Asset)}
 
 
 @ends_cleanly

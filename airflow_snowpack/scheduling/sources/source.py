@@ -1,4 +1,4 @@
-"""The sources of a schedule: the tables and DAGs that its trigger listens to, when they were read, and their problems.
+"""The sources of a schedule: the tables, DAGs and assets that its trigger listens to, when they were read, and their problems.
 
     write_problem(conn, store, key, Found(ProblemKind.MISSING, "…"), known)     # known: what read_problems returned before
     judged = with_problems(trigger, judgement, blocking(trigger, read_problems(conn, keys), catalog))
@@ -24,7 +24,7 @@ from airflow_snowpack.iceberg.catalog import load_table
 from airflow_snowpack.iceberg.errors import TableNotFound
 from airflow_snowpack.iceberg.names import TableName
 from airflow_snowpack.scheduling.schedule import Schedule
-from airflow_snowpack.scheduling.triggers.trigger import TABLES, Judgement, Leaf, Trigger, table_key
+from airflow_snowpack.scheduling.triggers.trigger import TABLES, Judgement, Leaf, Trigger, asset_key, table_key
 from airflow_snowpack.store import Store, storable_error
 from airflow_snowpack.store.dialect import row_mapper, upsert
 from airflow_snowpack.store.signs_of_life import Role, is_alive, last_seen
@@ -133,10 +133,10 @@ def dag_source(dag_id: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A table or a DAG that a schedule listens to.
+    """A table, a DAG or an asset that a schedule listens to.
 
-    :param kind: ``table`` or ``dag``.
-    :param read_at: when the table was last read; ``None`` for never, and for a DAG.
+    :param kind: ``table``, ``dag`` or ``asset``.
+    :param read_at: when the table was last read; ``None`` for never, and for a DAG or an asset.
     :param problem: what is wrong with it, for people, and ``asked_at``: when that was last confirmed.
     """
 
@@ -157,8 +157,10 @@ def problem_of(leaf: Leaf, problem: SourceProblem) -> str | None:
     """Return what a problem of its source means for a leaf; ``None`` for nothing."""
     if leaf.source is None:
         return None
-    named = f"the {'DAG' if leaf.source.kind == 'dag' else 'table'} {leaf.source.name}"
+    named = f"the {'DAG' if leaf.source.kind == 'dag' else leaf.source.kind} {leaf.source.name}"
     match problem.kind:
+        case ProblemKind.MISSING if leaf.source.kind == "asset":
+            return f"{named} is unknown to Airflow: no DAG has it as an inlet, an outlet or its schedule"
         case ProblemKind.MISSING:
             return f"{named} does not exist"
         case ProblemKind.UNREADABLE:
@@ -251,16 +253,18 @@ def check_sources(
     catalog_name: str,
     load_catalog: Callable[[], Catalog],
     missing_dags: Collection[str],
+    missing_assets: Collection[str] = (),
     now: datetime,
 ) -> list[Finding]:
     """Return what is wrong with the sources of these schedules, in the order of their names.
 
     :param load_catalog: connects to the catalog; called when there are tables to read.
-    :param missing_dags: DAGs that do not exist.
+    :param missing_dags: DAGs that do not exist, and ``missing_assets``: the URIs of assets that Airflow does not have.
     :raises CatalogUnreachable: from ``load_catalog``. A single table that cannot be read is a finding.
     """
     wanted = sorted(declared, key=lambda one: one.name)
     problems = {dag_source(dag_id): SourceProblem(ProblemKind.MISSING, "", now, now) for dag_id in missing_dags}
+    problems |= {asset_key(uri): SourceProblem(ProblemKind.MISSING, "", now, now) for uri in missing_assets}
     for name in sorted({name for one in wanted for name in tables_of(one.trigger, catalog_name)}, key=str):
         if (found := _read(load_catalog, name)) is not None:
             problems[table_key(name)] = SourceProblem(found.kind, found.problem, now, now)
@@ -286,12 +290,20 @@ def check_scheduler(store: Store) -> list[Finding]:
     ]
 
 
-def named_dags(declared: Iterable[Schedule]) -> set[str]:
+def named_dags(declared: Collection[Schedule]) -> set[str]:
     """Return the DAGs that schedules start or listen to."""
-    found = set()
-    for one in declared:
-        found |= {one.dag_id, *(source.name for source in sources_of(one.trigger, {}, {}, "c") if source.kind == "dag")}
-    return found
+    started = {one.dag_id for one in declared}
+    return started | _named(declared, "dag")
+
+
+def named_assets(declared: Iterable[Schedule]) -> set[str]:
+    """Return the URIs of the assets that schedules listen to."""
+    return _named(declared, "asset")
+
+
+def _named(declared: Iterable[Schedule], kind: str) -> set[str]:
+    sources = (leaf.source for one in declared for leaf in one.trigger.leaves())
+    return {source.name for source in sources if source is not None and source.kind == kind}
 
 
 def _read(load_catalog: Callable[[], Catalog], name: TableName) -> Found | None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import ClassVar
+from typing import ClassVar, Protocol
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 from airflow_snowpack.humanize import size
 from airflow_snowpack.iceberg.names import TableName
@@ -33,6 +34,32 @@ def parse_table(value: object) -> str:
     if not isinstance(value, str):
         raise ValueError('it must be the name of a table, such as "analytics.page_views"')
     return TableName.parse(value, catalog="catalog").dotted
+
+
+class AssetWithUri(Protocol):
+    """An Airflow asset."""
+
+    uri: str
+
+
+def parse_asset(value: object) -> str:
+    """Return the URI of an asset as Airflow stores it.
+
+    :param value: the URI, or the asset. What the providers of some schemes add to a URI, such as a port, only an asset has.
+    :raises ValueError: it is neither, or its scheme is reserved.
+    """
+    return _as_stored(parse_text(getattr(value, "uri", value)))
+
+
+def _as_stored(uri: str) -> str:
+    parts = urlsplit(uri)
+    if not parts.scheme or parts.scheme.startswith("x-"):  # a name, or a scheme that Airflow leaves alone
+        return uri
+    if parts.scheme == "airflow":
+        raise ValueError("the scheme airflow is reserved")
+    host = parts.netloc.rpartition("@")[2] if parts.password else parts.netloc
+    query = urlencode(sorted(parse_qsl(parts.query)))
+    return urlunsplit(parts._replace(netloc=host, path=parts.path.rstrip("/") or "/", query=query, fragment=""))
 
 
 class _Counting(Leaf):
@@ -164,17 +191,21 @@ class RunsFailed(_RunsEnded):
 class AssetEvents(_Counting):
     """An Airflow asset was updated, so many times.
 
-    :param uri: of the asset.
+    :param uri: of the asset, or the asset itself.
     """
 
     kind: ClassVar[str] = "asset_events"
     unit: ClassVar[str] = "events of"
-    checks: ClassVar = {"uri": parse_text, "count": parse_count}
-    uri: str
+    checks: ClassVar = {"uri": parse_asset, "count": parse_count}
+    uri: str | AssetWithUri
     count: int = 1
 
+    @property
+    def source(self) -> SourceName:
+        return SourceName("asset", str(self.uri))
+
     def event_key(self, catalog: str, schedule: str, number: int) -> str:
-        return asset_key(self.uri)
+        return asset_key(str(self.uri))
 
 
 @declaration

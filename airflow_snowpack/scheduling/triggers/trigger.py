@@ -47,13 +47,13 @@ def clock_key(schedule: str, number: int) -> str:
 
 
 class SourceName(NamedTuple):
-    """A table or a DAG that a trigger listens to; its ``key`` finds its problems in the store."""
+    """A table, a DAG or an asset that a trigger listens to; its ``key`` finds its problems in the store."""
 
-    kind: Literal["table", "dag"]
+    kind: Literal["table", "dag", "asset"]
     name: str
 
     def key(self, catalog: str) -> str:
-        return table_key(TableName.parse(self.name, catalog=catalog)) if self.kind == "table" else f"dag:{self.name}"
+        return table_key(TableName.parse(self.name, catalog=catalog)) if self.kind == "table" else f"{self.kind}:{self.name}"
 
 
 class Progress(NamedTuple):  # which costs a tenth of a dataclass when a DAG file is parsed

@@ -29,6 +29,15 @@ with DAG("maintain", schedule=None):
 """
 
 
+ASSET_FILE = """
+from airflow.providers.standard.operators.empty import EmptyOperator
+from airflow.sdk import DAG, Asset
+
+with DAG("assets", schedule=Asset("x://schedule")):
+    EmptyOperator(task_id="one", inlets=[Asset("x://input")], outlets=[Asset("x://output")])
+"""
+
+
 @pytest.fixture
 def dags(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A DAGs folder with one DAG, which Airflow's database has not seen."""
@@ -80,6 +89,18 @@ def test_whatever_is_wrong_fails_the_check_and_is_named(snowpack: Run, dags: Pat
 def test_a_schedule_of_a_dag_that_nobody_declares_fails_the_check(snowpack: Run, dags: Path) -> None:
     said = snowpack("schedules", "check", declare(dags, {"every": "1d"}, dag_id="misspelt"))
     assert (said.code, said.out) == (1, "s0: the DAG misspelt, which it starts, does not exist; it cannot run as things are.\n")
+
+
+def test_an_asset_that_no_dag_has_fails_the_check(snowpack: Run, dags: Path) -> None:
+    (dags / "assets.py").write_text(ASSET_FILE)
+    known = [{"asset_events": uri} for uri in ("x://input", "x://output/", "x://schedule")]
+    assert snowpack("schedules", "check", declare(dags, *known)).out == "The sources of 3 schedules have no problems.\n"
+    said = snowpack("schedules", "check", declare(dags, {"asset_events": "x://outputs"}))
+    assert said.code == 1
+    assert said.out == (
+        "s0: the asset x://outputs/ is unknown to Airflow: no DAG has it as an inlet, an outlet or its schedule; "
+        "it cannot run as things are.\n"
+    )
 
 
 def test_a_catalog_that_does_not_answer_is_no_finding(snowpack: Run, dags: Path, installation: Path) -> None:

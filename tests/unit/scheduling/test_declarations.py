@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import HealthCheck, given, settings, strategies as st
+from airflow.sdk import Asset
+from hypothesis import HealthCheck, example, given, settings, strategies as st
 from random_examples import UNHURRIED
 
 from airflow_snowpack.scheduling import (
@@ -47,13 +48,21 @@ counts = st.integers(1, 2**63 - 1)
 texts = st.text(st.characters(exclude_characters="\x00", exclude_categories=["Cs"]), min_size=1).filter(str.strip)
 names = st.from_regex(r"\A[A-Za-z_][A-Za-z0-9_-]{0,50}\Z")
 periods = st.timedeltas(timedelta(microseconds=1), timedelta(days=36_500))
+uris = st.builds(
+    "{}://{}{}{}".format,
+    st.sampled_from(["x", "X", "S3", "hdfs", "x-own", "https"]),
+    st.sampled_from(["orders", "Bucket", "user@host:5432", "user:secret@host"]),
+    st.sampled_from(["", "/", "//", "/a", "/a/b/", "/a//"]),
+    st.sampled_from(["", "?", "?b=2&a=1", "?a=%20x", "#part", "?a=1#part"]),
+)
 tables = st.builds("{}.{}".format, names, names)
 zones = st.sampled_from(["UTC", "Europe/Berlin", "America/New_York"])
 crons = st.sampled_from(["0 2 * * *", "*/5 * * * *", "0 0 29 2 *", "*/20 * * * * *"])
 
 leaves = st.one_of(
     *(st.builds(kind, tables, counts) for kind in (PartitionsAdded, FilesAdded, RecordsAdded, CommitsAdded, BytesAdded)),
-    *(st.builds(kind, texts, counts) for kind in (RunsSucceeded, RunsFailed, AssetEvents, CustomEvents)),
+    *(st.builds(kind, texts, counts) for kind in (RunsSucceeded, RunsFailed, CustomEvents)),
+    st.builds(AssetEvents, uris | texts.filter(lambda text: ":" not in text), counts),
     st.builds(Cron, crons, zones),
     st.builds(Every, periods),
 )
@@ -115,6 +124,18 @@ def test_a_schedule_reads_back_from_a_yaml_file_as_an_equal_one(
     file = tmp_path_factory.mktemp("yaml") / "schedules.yaml"
     file.write_text(yaml.safe_dump({"schedules": [schedule.to_json()]}), encoding="utf-8")
     assert load_schedules(file) == [schedule]
+
+
+@pytest.mark.filterwarnings("ignore:An Asset URI should not contain a password")
+@settings(UNHURRIED, max_examples=100)
+@given(uris | texts)
+@example("x://orders")
+def test_an_asset_has_the_uri_that_airflow_stores(uri: str) -> None:
+    try:
+        asset = Asset(uri=uri)
+    except ValueError:
+        return
+    assert AssetEvents(uri).uri == AssetEvents(asset).uri == asset.uri
 
 
 def test_short_forms_mean_the_same() -> None:
