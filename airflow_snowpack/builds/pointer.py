@@ -144,12 +144,15 @@ def check_files(storage: Storage, path: str, manifest: Manifest) -> None:
         raise ManifestDamaged(path, f"its file {first.url} of {first.bytes} bytes {found}{others}")
 
 
-def newest_whole(storage: Storage, current: Current, damaged: MutableMapping[str, ManifestDamaged]) -> tuple[str, Manifest]:
+def newest_whole(
+    storage: Storage, current: Current, damaged: MutableMapping[str, ManifestDamaged], *, oldest: str | None = None
+) -> tuple[str, Manifest]:
     """Return the manifest that the pointer names, or the nearest earlier one that is whole, with its path.
 
     The first two are compared with the checksums in the pointer; no manifest holds the checksum of an earlier one.
 
     :param damaged: manifests already known to be damaged, by path; newly found ones are added.
+    :param oldest: the path of the manifest before which none is returned; ``None`` for no limit.
     :raises ManifestDamaged: no manifest is left; the error is that of the manifest which the pointer names.
     """
     path: str | None = current.manifest
@@ -164,6 +167,8 @@ def newest_whole(storage: Storage, current: Current, damaged: MutableMapping[str
             damaged.setdefault(path, damage)
         if manifest is not None and path not in damaged:
             return path, manifest
+        if path == oldest:
+            break
         if path == current.manifest and current.previous is not None:
             path, checksum = current.previous, current.previous_checksum
         else:

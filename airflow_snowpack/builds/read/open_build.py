@@ -66,6 +66,7 @@ class OpenBuild:
 
     def get(self, key: Key, category: Key | None = None) -> Row | None:
         """Return the first row with this key, or ``None``."""
+        key = _plain(key)
         for shard_id in self._routing.shards_of(key, category):
             row = self._shard(shard_id).get(key)
             if row is not None:
@@ -74,11 +75,12 @@ class OpenBuild:
 
     def get_all(self, key: Key, category: Key | None = None) -> list[Row]:
         """Return all rows with this key, shard by shard."""
+        key = _plain(key)
         return [row for shard_id in self._routing.shards_of(key, category) for row in self._shard(shard_id).get_all(key)]
 
     def multi_get(self, keys: Iterable[Key], category: Key | None = None) -> dict[Key, Row]:
         """Return the first rows of these keys, in their order, without the keys that have none."""
-        rows: dict[Key, Any] = dict.fromkeys(keys)
+        rows: dict[Key, Any] = dict.fromkeys(map(_plain, keys))
         groups = self._routing.grouped(list(rows), category)
         found = self._parallel(groups)
         for shard_id in sorted(groups, reverse=True):  # the first shard's row is the one that stays
@@ -172,6 +174,11 @@ class OpenBuild:
                 return reader.close()
             reader.used = False
             self._open[shard_id] = reader
+
+
+def _plain(key: Key) -> Key:
+    """Return a scalar of NumPy, such as an element of a column in pandas, as Python's own value."""
+    return key.item() if isinstance(key, np.generic) else key
 
 
 class Routing:

@@ -5,9 +5,10 @@
         flights.multi_get(["N14228", "N24211"])       # a dict of the rows that exist
         for row in flights.scan(shard_id=3): ...
 
-The invariant: each answer comes from one complete build, and never from an older publication than the reader has seen. The reader
-checks the pointer periodically and in :meth:`SnapshotReader.reload`, but not while a scan is open. When a manifest or a shard is
-damaged or missing, it falls back to the build before, logs that, and shows it as ``fallback``.
+The invariant: each answer comes from one complete build, and never from an older one than the answer before, unless a publication
+has rolled the dataset back. The reader checks the pointer periodically and in :meth:`SnapshotReader.reload`; an open scan stays
+in its build. When a manifest or a shard is damaged or missing, the reader falls back to the build before, logs that, and shows it
+as ``fallback``. From a build that has answered it does not fall back: it raises the damage until there is another publication.
 """
 
 from __future__ import annotations
@@ -98,7 +99,7 @@ class SnapshotReader:
         folder = None if cache_dir is None else Path(cache_dir)
         self._cache = ShardCache(self._storage, folder, cache_bytes, range_reads_above=range_reads_above)
         self._lock = threading.RLock()
-        self._scans = 0
+        self._answered: str | None = None
         self._damaged: dict[str, ManifestDamaged] = {}
         self._fallback: Fallback | None = None
         self._current: Current | None = None
@@ -139,7 +140,7 @@ class SnapshotReader:
 
         :param category: the value of the column by which the build is sharded, so that only one shard is read.
         :raises InvalidRowKey: the key has another type than the build's keys, or the build has no such category.
-        :raises ManifestDamaged: the shard is damaged, and so is every build to fall back to.
+        :raises ManifestDamaged: the shard is damaged, and so is every build to fall back to, or the build has answered before.
         """
         return self._answer(lambda build: build.get(key, category))
 
@@ -184,34 +185,34 @@ class SnapshotReader:
         while True:
             build = self._build
             try:
-                return question(build)
+                answer = question(build)
             except ManifestDamaged as damage:
                 self._step_back(build, damage)
+                continue
+            if build is self._build:
+                self._answered = build.path
+            return answer
 
     def _stream(self, question: Callable[[OpenBuild], Iterator[T]]) -> Iterator[T]:
         if self._check_at is not None and self._clock() >= self._check_at:
             self._check_pointer()
-        with self._lock:
-            self._scans += 1
+        build = self._build
         try:
-            build = self._build
-            try:
-                yield from question(build)
-            except ManifestDamaged as damage:
-                self._step_back(build, damage)
-                raise
+            yield from question(build)
+        except ManifestDamaged as damage:
+            self._step_back(build, damage)
+            raise
         finally:
-            with self._lock:
-                self._scans -= 1
+            if build is not self._build:
+                build.close()  # the files that it has opened since the reader left this build
 
     def _check_pointer(self) -> None:
         """Check the pointer periodically; other threads meanwhile keep the present build, and so does this one on errors."""
         if not self._lock.acquire(blocking=False):
             return
         try:
-            if self._scans == 0:
-                self._check_at = self._next_check()
-                self._follow_pointer()
+            self._check_at = self._next_check()
+            self._follow_pointer()
         except BuildError as error:
             log.warning("%s is still read from %s: %s", self._storage.url, self._build.path, error)
         finally:
@@ -234,8 +235,10 @@ class SnapshotReader:
         return self._use(found)
 
     def _use(self, current: Current) -> bool:
-        """Use what a pointer names, or the nearest whole build before it; without one, keep the present build and raise."""
-        path, manifest = newest_whole(self._storage, current, self._damaged)
+        """Use what a pointer names, or the nearest whole build before it, but none before the one that has answered; without one,
+        keep the present build and raise.
+        """
+        path, manifest = newest_whole(self._storage, current, self._damaged, oldest=self._answered)
         before, self._current = self._build, current
         if path != before.path:
             self._build = OpenBuild(path, manifest, self._cache)

@@ -169,6 +169,17 @@ def test_bytes_are_found_by_buffers_as_well(root: Storage) -> None:
         assert list(reader.multi_get(views).values()) == [{"key": b"b"}, {"key": b"a"}]
 
 
+@both_formats
+def test_scalars_of_numpy_are_keys(root: Storage, shard_format: ShardFormat) -> None:
+    publish(root, pa.table({"key": [1, 2, 3]}), key="key", shard_format=shard_format)
+    with SnapshotReader(root) as reader:
+        assert reader.get(np.int64(2)) == reader.get(2)  # type: ignore[arg-type]
+        assert reader.get_all(np.uint8(2)) == reader.get_all(2)  # type: ignore[arg-type]
+        assert reader.multi_get(np.array([3, 1], np.int32)) == reader.multi_get([3, 1])  # type: ignore[arg-type]
+        with pytest.raises(InvalidRowKey):
+            reader.get(np.float64(2))  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize("key", [None, 7, b"N1", True, 1.5])
 def test_what_is_no_key_of_the_build_is_refused(root: Storage, key: Any) -> None:
     publish(root, flights(), key="tail")
@@ -393,7 +404,7 @@ def test_a_reader_without_a_period_changes_builds_only_by_reload(root: Storage) 
     assert reader.get("N00015") is not None
 
 
-def test_no_reload_happens_during_a_scan(root: Storage) -> None:
+def test_a_reader_that_is_always_in_a_scan_sees_new_builds_and_each_scan_stays_in_its_own(root: Storage) -> None:
     clock = Clock()
     first = publish(root, flights(10), key="tail", run_id="r1")
     reader = SnapshotReader(root, reload_every=timedelta(minutes=1), clock=clock)
@@ -401,9 +412,10 @@ def test_no_reload_happens_during_a_scan(root: Storage) -> None:
     next(scan)
     second = publish(root, flights(20), key="tail", run_id="r2", after=first)
     clock.now = 61
-    assert reader.get("N00015") is None
-    assert len(list(scan)) == 9
+    following = reader.scan()
+    next(following)
     assert reader.get("N00015") is not None
+    assert (len(list(scan)), len(list(following))) == (9, 19)
     abandoned = reader.scan()
     next(abandoned)
     publish(root, flights(30), key="tail", run_id="r3", after=second)
@@ -524,19 +536,27 @@ def test_a_damaged_shard_takes_the_reader_back_to_the_build_before_it(
 
 @both_formats
 @pytest.mark.parametrize("size", [0, 5000])
-def test_a_shard_that_is_cut_off_while_it_is_open_takes_the_reader_back_too(
-    root: Storage, shard_format: ShardFormat, size: int
-) -> None:
+def test_a_build_that_has_answered_is_never_left_for_an_older_one(root: Storage, shard_format: ShardFormat, size: int) -> None:
+    """One of its shards is cut off while it is open."""
     first = publish(root, flights(3000), key="tail", run_id="r1", shard_format=shard_format)
-    publish(root, flights(4000), key="tail", run_id="r2", after=first, shard_format=shard_format)
+    second = publish(root, flights(4000), key="tail", run_id="r2", after=first, shard_format=shard_format)
     reader = SnapshotReader(root)
     assert reader.get("N00003") is not None
     for shard in reader.manifest.shards:
         with root.local_path(shard.url or "").open("r+b") as file:
             file.truncate(size)
-    assert len(reader.multi_get([f"N{number:05d}" for number in range(3000)])) == 3000
-    assert reader.manifest.run_id == "r1"
-    assert reader.fallback is not None
+    for _ in range(2):
+        with pytest.raises(ManifestDamaged):
+            reader.multi_get([f"N{number:05d}" for number in range(3000)])
+    assert (reader.manifest.run_id, reader.fallback) == ("r2", None)
+    third = publish(root, flights(5000), key="tail", run_id="r3", after=second, shard_format=shard_format)
+    assert reader.reload()
+    assert reader.get("N00003") is not None
+    assert (reader.manifest.run_id, third.previous) == ("r3", second.manifest)
+    for shard in reader.manifest.shards:
+        lose(root, shard.url or "")
+    with pytest.raises(ManifestDamaged):
+        reader.multi_get([f"N{number:05d}" for number in range(3000)])
 
 
 @pytest.mark.parametrize("ask", ["get", "multi_get", "scan"])
