@@ -65,6 +65,7 @@ class Jobs(Claims):
         actor: Actor | None = None,
         rerun_of: str | None = None,
         key: KeepsJob | None = None,
+        awaited: bool = False,
     ) -> Job:
         """Lock the table, record the job and queue it, in one transaction.
 
@@ -75,11 +76,13 @@ class Jobs(Claims):
         :param owner: who may take the job over later, see :meth:`take_over`.
         :param rerun_of: the job that this one repeats, for the audit trail.
         :param key: written with the job, see :meth:`submit_once`.
+        :param awaited: the owner is a task that waits for the end of the job, see :class:`~airflow_snowpack.jobs.model.Job`.
         :raises DrainModeOn: submissions are refused; nothing was written.
         :raises TableLocked: another job or holder has the table; nothing was written.
         :raises InvalidPriority: the priority is out of range.
         """
         job = self._new_job(table, actions, options, actor.name if actor else submitted_by, owner, priority, plan)
+        job = replace(job, awaited=awaited)
         values = self._submit_values(job)
         if actor is not None:
             change, detail = ("submit", {"actions": list(job.actions)}) if rerun_of is None else ("rerun", {"of": rerun_of})
@@ -223,7 +226,15 @@ class Jobs(Claims):
         asked: dict[str, Any] = {"options": before.options, "priority": before.priority, "plan": before.plan}
         return self.submit(before.table, before.actions, **asked, actor=actor, rerun_of=job_id)
 
-    def cancel(self, job_id: str, *, by: str | None = None, actor: Actor | None = None, unless_inline: bool = False) -> Job:
+    def cancel(
+        self,
+        job_id: str,
+        *,
+        by: str | None = None,
+        actor: Actor | None = None,
+        unless_inline: bool = False,
+        reason: str = CANCELLED,
+    ) -> Job:
         """Cancel a pending or running job, for good.
 
         The fence is revoked and the queue row removed. A pending job frees its table at once; that of a running job
@@ -231,6 +242,7 @@ class Jobs(Claims):
 
         :param by: who cancels, for the record; the actor's name when there is one.
         :param unless_inline: cancel the job only if no task runs it inline.
+        :param reason: becomes the error of the job.
         :raises JobNotFound, JobAlreadyFinished: there is nothing to cancel.
         :raises JobRunsInTask: a task runs the job inline, and ``unless_inline`` is set.
         """
@@ -241,7 +253,7 @@ class Jobs(Claims):
             if unless_inline and job.inline:
                 raise JobRunsInTask(job_id)
             ended = {"status": "cancelled", "attempt_id": None, "completed_at": now}
-            values = {**ended, "error": CANCELLED, "cancelled_by": by}
+            values = {**ended, "error": storable(reason), "cancelled_by": by}
             conn.execute(sa.update(jobs).where(jobs.c.job_id == job_id).values(**values))
             conn.execute(sa.delete(job_queue).where(job_queue.c.job_id == job_id))
             if job.status is JobStatus.PENDING:

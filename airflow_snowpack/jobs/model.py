@@ -114,6 +114,7 @@ class Job:
     :param priority: jobs with a higher one are claimed first; see :mod:`airflow_snowpack.jobs.priority`.
     :param owner: who may take the job over at once, such as an Airflow task instance across its tries; ``None`` for no one.
     :param inline: it belongs to the process that submitted it and never goes to another worker.
+    :param awaited: its owner is a task that waits for its end; the sweep cancels it when Airflow has ended the task.
     :param attempt: how many times it was claimed or taken over.
     :param attempt_id: the fence; ``None`` while no attempt has the job.
     :param started_at: when the present or last attempt began; ``None`` while the job waits, also for another attempt.
@@ -145,6 +146,7 @@ class Job:
     cancelled_by: str | None = None
     priority: int = 0
     plan: Mapping[str, Any] | None = None
+    awaited: bool = False
 
     @property
     def work(self) -> str:
@@ -215,12 +217,14 @@ class HistoryEntry:
 class SweepReport:
     """What a sweep did: the ids of requeued and of failed jobs, and the tables that it unlocked.
 
+    :param cancelled: the ids of jobs whose task has ended in Airflow.
     :param paused: drain mode is on, so it did nothing.
     """
 
     requeued: tuple[str, ...] = ()
     failed: tuple[str, ...] = ()
     unlocked: tuple[str, ...] = ()
+    cancelled: tuple[str, ...] = ()
     paused: bool = False
 
     @property

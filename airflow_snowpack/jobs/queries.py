@@ -69,6 +69,12 @@ class JobReader:
         row = self.store.first(query)
         return None if row is None else job_from(row)
 
+    def awaited(self) -> list[Job]:
+        """Return the pending and running jobs whose tasks wait for their end."""
+        # From the queue, which is short, to its jobs by their keys.
+        query = sa.select(jobs).join(job_queue, job_queue.c.job_id == jobs.c.job_id)
+        return [job_from(row) for row in self.store.all(query.where(jobs.c.awaited, ~jobs.c.inline))]
+
     def get(self, job_id: str) -> Job:
         """:raises JobNotFound: no such job, or it was deleted."""
         job = self._first(jobs.c.job_id == storable(job_id), IS_LIVE)

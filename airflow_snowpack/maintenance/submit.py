@@ -172,17 +172,25 @@ def refuse_if_draining(jobs: Jobs, *, owner: str | None = None) -> None:
 
 
 def submit(
-    jobs: Jobs, catalog: Catalog, request: MaintenanceRequest, *, submitted_by: str | None = None, owner: str | None = None
+    jobs: Jobs,
+    catalog: Catalog,
+    request: MaintenanceRequest,
+    *,
+    submitted_by: str | None = None,
+    owner: str | None = None,
+    awaited: bool = False,
 ) -> Job:
     """Lock the table and queue a job.
 
+    :param awaited: the owner is a task that waits for the end of the job.
     :raises DrainModeOn: submissions are refused for now.
     :raises TableNotFound, CatalogUnreachable: from the catalog.
     :raises InvalidPredicate: a ``where`` that cannot be evaluated.
     :raises TableLocked: another job or holder has the table.
     """
     _admit(jobs, catalog, request)
-    return jobs.submit(request.table, request.actions, **request.rest, submitted_by=submitted_by, owner=owner)
+    asked: dict[str, Any] = {"submitted_by": submitted_by, "owner": owner, "awaited": awaited}
+    return jobs.submit(request.table, request.actions, **request.rest, **asked)
 
 
 def submit_once(jobs: Jobs, catalog: Catalog, request: MaintenanceRequest, *, owner: str, submitted_by: str | None = None) -> Job:
@@ -217,7 +225,7 @@ def submit_own(jobs: Jobs, catalog: Catalog, request: MaintenanceRequest, *, own
         refuse_if_draining(jobs)
         with suppress(JobAlreadyFinished):  # it ended between the two looks
             jobs.cancel(own.job_id, by=owner)
-    return submit(jobs, catalog, request, submitted_by=submitted_by, owner=owner)
+    return submit(jobs, catalog, request, submitted_by=submitted_by, owner=owner, awaited=True)
 
 
 def submit_and_claim(

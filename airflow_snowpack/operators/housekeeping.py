@@ -32,23 +32,26 @@ MAX_LISTED = 50
 class SweepOperator(UsesStore):
     """Sweeps once: requeues jobs whose lease expired, fails those without attempts left, and releases locks of ended jobs.
 
+    It cancels the jobs of tasks that Airflow ended while they waited in the triggerer, and ends passes whose DAG run has ended.
     It also removes the exchange folders of entries that no task has used for a day, as far as this worker has them. Schedule it
     every few minutes.
 
     :param store_conn_id: the Airflow connection of the store; ``None`` for the installation's.
 
-    Returns ``requeued`` and ``failed`` job ids, ``unlocked`` tables, and ``paused`` while drain mode is on.
+    Returns ``requeued``, ``failed`` and ``cancelled`` job ids, ``unlocked`` tables, and ``paused`` while drain mode is on.
     """
 
     template_fields: Sequence[str] = ("store_conn_id",)
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Sweep once."""
+        from airflow_snowpack.hooks.ended_tasks import sweep
+        from airflow_snowpack.hooks.run_states import TaskRunStates
         from airflow_snowpack.runners import Exchanges
         from airflow_snowpack.store.signs_of_life import Role
 
         with self.installation() as hook:
-            report = hook.jobs().sweep()
+            report = sweep(hook.installation, TaskRunStates())
             sign_of_task(hook.store(), Role.SWEEPER, context).beat()
             for folder in Exchanges(hook.settings.runner_folder).sweep():
                 self.log.info("Removed the exchange folder %s, which a killed task has left", folder)
@@ -57,6 +60,7 @@ class SweepOperator(UsesStore):
         return {
             "requeued": list(report.requeued),
             "failed": list(report.failed),
+            "cancelled": list(report.cancelled),
             "unlocked": list(report.unlocked),
             "paused": report.paused,
         }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -41,11 +42,17 @@ def show(args: Namespace) -> None:
 @ends_cleanly
 def sweep(args: Namespace) -> ExitCode | None:
     """``sweep``"""
+    from airflow_snowpack.hooks.api_client import AirflowRest
+    from airflow_snowpack.hooks.ended_tasks import sweep as sweep_all
+    from airflow_snowpack.hooks.run_states import RestRunStates
     from airflow_snowpack.runners import Exchanges
     from airflow_snowpack.store.signs_of_life import Role
 
-    with open_context(args) as here:
-        report = here.jobs.sweep(actor=here.actor)
+    with open_context(args) as here, ExitStack() as connections:
+        states = None
+        if (conn_id := here.settings.airflow_conn_id) is not None:
+            states = RestRunStates(connections.enter_context(AirflowRest.from_connection(conn_id)))
+        report = sweep_all(here.installation, states, here.actor)
         here.report_role(Role.SWEEPER, timedelta(minutes=5), "airflow snowpack sweep")
         folders = Exchanges(here.settings.runner_folder).sweep()
     if is_for_people(args.output):
@@ -65,6 +72,7 @@ def _swept(report: SweepReport) -> str:
     changes = (
         ("Requeued", [short_id(job_id) for job_id in report.requeued]),
         ("Failed", [short_id(job_id) for job_id in report.failed]),
+        ("Cancelled, because their tasks have ended", [short_id(job_id) for job_id in report.cancelled]),
         ("Unlocked", report.unlocked),
     )
     return "\n".join(f"{change}: {', '.join(what)}." for change, what in changes if what) or "Nothing to sweep."

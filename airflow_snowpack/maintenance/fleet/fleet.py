@@ -12,7 +12,7 @@ passes that the same DAG or a killed command has left open, so that no table sta
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -20,11 +20,10 @@ from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.humanize import plural
 from airflow_snowpack.maintenance.fleet.drain import Drain
 from airflow_snowpack.maintenance.fleet.errors import PassNotPlanned, PassOfOtherCatalog
-from airflow_snowpack.maintenance.fleet.model import EntryState, Pass, PassEntry, PassState, Planning
+from airflow_snowpack.maintenance.fleet.model import EntryState, Pass, PassEntry, Planning
 from airflow_snowpack.maintenance.fleet.passes import BEAT, PASS_LEASE
 from airflow_snowpack.maintenance.fleet.progress import NOT_SUBMITTED
 from airflow_snowpack.maintenance.fleet.ranking import workers_worth
-from airflow_snowpack.maintenance.fleet.report import PassReport
 from airflow_snowpack.maintenance.submit import refuse_if_draining
 from airflow_snowpack.store.keep_alive import KeepAlive
 
@@ -39,6 +38,7 @@ if TYPE_CHECKING:
     from airflow_snowpack.maintenance.fleet.passes import FleetPasses
     from airflow_snowpack.maintenance.fleet.planner import FleetPlanner
     from airflow_snowpack.maintenance.fleet.progress import PassWork
+    from airflow_snowpack.maintenance.fleet.report import PassReport
 
 log = logging.getLogger(__name__)
 
@@ -111,13 +111,7 @@ class Fleet:
 
     def report(self, planned: Pass) -> PassReport:
         """End a pass and return its report. If a worker still has a job, the pass stays open, and the report names the table."""
-        is_over, now = self.work.close(planned), self.passes.store.clock()
-        reported = self.passes.get(planned.pass_id)
-        if is_over and reported.ended_at is None:
-            reported = replace(reported, state=PassState.ENDED, ended_at=now)
-        report = PassReport.of(reported, self.passes.entries(reported.pass_id), now)
-        self.passes.keep_report(reported, report.to_json())
-        return report
+        return self.work.end(planned)
 
     def refuse_if_not_planned(self, pass_id: str) -> None:
         """Refuse to count an ended pass as done whose planning failed.

@@ -193,9 +193,10 @@ class FleetPasses:
         query = sa.select(fleet_passes).where(*NEWEST_FIRST.beyond(cursor)).order_by(*NEWEST_FIRST.order()).limit(limit + 1)
         return NEWEST_FIRST.page(self.store.all(query), limit, pass_from)
 
-    def open(self, catalog: str, catalog_id: str) -> Sequence[Pass]:
-        """Return the passes over a catalog that have not ended, the oldest first."""
-        query = sa.select(fleet_passes).where(OPEN, PASS.catalog == catalog, PASS.catalog_id == catalog_id)
+    def open(self, catalog: str | None = None, catalog_id: str = "") -> Sequence[Pass]:
+        """Return the passes over a catalog, or over all, that have not ended, the oldest first."""
+        query = sa.select(fleet_passes).where(OPEN)
+        query = query if catalog is None else query.where(PASS.catalog == catalog, PASS.catalog_id == catalog_id)
         return [pass_from(row) for row in self.store.all(query.order_by(PASS.started_at))]
 
     def entries(self, pass_id: str, states: Collection[EntryState] = ()) -> Sequence[PassEntry]:

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -31,8 +31,9 @@ from airflow_snowpack.jobs.rows import job_from
 from airflow_snowpack.jobs.withdrawal import postpone, withdraw
 from airflow_snowpack.maintenance.fleet.budget import Budget
 from airflow_snowpack.maintenance.fleet.holds import waits_for_producers
-from airflow_snowpack.maintenance.fleet.model import EntryState, Pass, PassEntry
+from airflow_snowpack.maintenance.fleet.model import EntryState, Pass, PassEntry, PassState
 from airflow_snowpack.maintenance.fleet.passes import FleetPasses
+from airflow_snowpack.maintenance.fleet.report import PassReport
 from airflow_snowpack.maintenance.fleet.rows import BY_PLACE, ENTRY, TABLE, entry_from
 from airflow_snowpack.maintenance.planning.model import TablePlan
 from airflow_snowpack.store import storable_error
@@ -221,6 +222,16 @@ class PassWork:
         is_submitted = self._store.transact(lambda conn: conn.execute(used).rowcount)
         usage.recorded = ahead
         return spent <= estimate or not is_submitted or self._keep_within_budget(planned)
+
+    def end(self, planned: Pass) -> PassReport:
+        """End a pass and return its report. If a worker still has a job, the pass stays open, and the report names the table."""
+        is_over, now = self.close(planned), self._store.clock()
+        reported = self._passes.get(planned.pass_id)
+        if is_over and reported.ended_at is None:
+            reported = replace(reported, state=PassState.ENDED, ended_at=now)
+        report = PassReport.of(reported, self._passes.entries(reported.pass_id), now)
+        self._passes.keep_report(reported, report.to_json())
+        return report
 
     def close(self, planned: Pass) -> bool:
         """Record what has ended, and withdraw what no worker has claimed.

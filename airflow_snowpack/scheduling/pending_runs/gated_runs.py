@@ -52,6 +52,9 @@ class GatePlace:
     run_id: str
     task: str
 
+    def __str__(self) -> str:
+        return f"{self.dag_id}/{self.run_id}/{self.task}"
+
     @property
     def row(self) -> sa.ColumnElement[bool]:
         """Its row in the store."""
@@ -96,6 +99,12 @@ def waiting_at_gates(conn: sa.Connection, dag_ids: Collection[str] | None = None
     waiting = sa.select(gated_runs).where(*AT_GATE)
     waiting = waiting if dag_ids is None else waiting.where(gated_runs.c.dag_id.in_(sorted(set(dag_ids))))
     return [gated_run_from(row) for row in conn.execute(waiting.order_by(gated_runs.c.arrived_at, *GATE_KEY).limit(limit))]
+
+
+def unseen_at_gates(conn: sa.Connection, since: datetime) -> list[GatedRun]:
+    """Return the runs that wait at a gate and were not seen there since a moment: some of their tasks sleep, others are gone."""
+    waiting = sa.select(gated_runs).where(*AT_GATE, gated_runs.c.seen_at <= since)
+    return [gated_run_from(row) for row in conn.execute(waiting.order_by(*GATE_KEY))]
 
 
 def read_gate(store: Store, place: GatePlace) -> GatedRun | None:
@@ -153,6 +162,15 @@ def end_gates(conn: sa.Connection, dag_id: str, run_id: str, as_of: datetime) ->
     """
     run = sa.and_(gated_runs.c.dag_id == dag_id, gated_runs.c.run_id == run_id, is_active, gated_runs.c.looked_at <= as_of)
     conn.execute(sa.update(gated_runs).where(run).values(ended_at=as_of, waits_for=None))
+
+
+def end_gate(conn: sa.Connection, place: GatePlace, as_of: datetime) -> None:
+    """Record that the task of a gate has ended while its run waited there, unless it was seen there since.
+
+    :param as_of: when that was known.
+    """
+    row = sa.and_(place.row, *AT_GATE, gated_runs.c.seen_at <= as_of)
+    conn.execute(sa.update(gated_runs).where(row).values(ended_at=as_of, waits_for=None))
 
 
 def _sentence(reason: Reason) -> str:

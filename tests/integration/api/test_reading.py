@@ -343,7 +343,7 @@ def test_the_queue_tells_its_depth_and_how_it_went(api: httpx.Client, services: 
 
 
 def test_a_sweep_tells_what_it_did(api: httpx.Client) -> None:
-    nothing = {"requeued": [], "failed": [], "unlocked": [], "paused": False}
+    nothing = {"requeued": [], "failed": [], "unlocked": [], "cancelled": [], "paused": False}
     assert api.post("/sweep").json() == nothing
     api.put("/drain", json={"on": True})
     assert api.post("/sweep").json() == nothing | {"paused": True}

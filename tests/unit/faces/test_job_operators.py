@@ -436,6 +436,7 @@ def test_a_sweep_of_a_tidy_store_finds_nothing(run_operator: Runner, jobs: Jobs)
     assert run_operator(operators.SweepOperator(task_id="sweep")).xcom == {
         "requeued": [],
         "failed": [],
+        "cancelled": [],
         "unlocked": [],
         "paused": False,
     }

@@ -434,6 +434,40 @@ def test_a_job_that_was_cancelled_with_an_earlier_try_is_submitted_again(
     assert jobs.get(trigger_of(again).job_id).status is JobStatus.PENDING
 
 
+@pytest.mark.parametrize("state", ["failed", None])
+def test_the_sweep_cancels_the_job_of_a_task_that_ended_before_its_trigger_ran(
+    run_operator: Runner, jobs: Jobs, flights: TableName, state: str | None
+) -> None:
+    """Marked failed, or cleared, right after it deferred: no triggerer calls ``on_kill``."""
+    deferred = run_operator(maintain())
+    states_in_airflow(run_operator, {"maintain": state})
+
+    swept = run_operator(operators.SweepOperator(task_id="sweep"), run_id="run9")
+    assert swept.xcom["cancelled"] == [only(jobs).job_id], swept.error
+    assert run_operator(maintain(), run_id="run2").state == "deferred", "the table is free for the next run"
+    jobs.cancel(jobs.list()[0].job_id)
+    assert resume(run_operator, deferred).state == "deferred", "a task that was waiting all the same submits its job again"
+
+
+def states_in_airflow(run_operator: Runner, states: dict[str, str | None]) -> None:
+    """Let the supervisor report these states of the tasks of each run, all of which are active."""
+    from airflow.sdk.execution_time import comms
+
+    answer_else = run_operator.supervisor.send
+
+    def send(msg: Any = None, **arguments: Any) -> Any:
+        from airflow.sdk.api.datamodels._generated import DagRunState
+
+        if isinstance(msg, comms.GetDagRun):
+            return comms.DagRunResult.model_construct(state=DagRunState("running"))
+        if isinstance(msg, comms.GetTaskStates):
+            found = {run_id: {task: states[task] for task in msg.task_ids} for run_id in msg.run_ids}
+            return comms.TaskStatesResult.model_construct(task_states=found)
+        return answer_else(msg, **arguments)
+
+    run_operator.supervisor.send = send  # type: ignore[method-assign]  # the socket is the one thing that is replaced
+
+
 @pytest.mark.parametrize("if_locked", ["fail", "skip", "wait"])
 def test_a_try_waits_until_the_worker_of_its_own_cancelled_job_has_left_the_table(
     run_operator: Runner, jobs: Jobs, flights: TableName, if_locked: str

@@ -1,0 +1,135 @@
+"""Ends what the store still has for tasks that Airflow has ended.
+
+    report = sweep(hook.installation, TaskRunStates())
+
+A task that waits in the triggerer has no process. When Airflow ends it, its trigger cancels its job, but only while a triggerer
+runs the trigger: a task that is marked or cleared right after it deferred leaves its job, and with it the lock of the table. So
+the sweep queries Airflow for the tasks that own what waits: jobs, runs at gates, and passes. What a running process owns has a
+lease, which ends with the process.
+
+The invariant: nothing is ended unless Airflow itself reports the end of its task. A job that is cancelled although its task has
+just begun a new try is submitted again by that try.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import defaultdict
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from airflow_snowpack.airflow.task_ref import TaskRef
+from airflow_snowpack.hooks.errors import AirflowUnreachable
+from airflow_snowpack.interim.collection.model import RunPhase, RunQuery
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from airflow_snowpack.installation import Installation
+    from airflow_snowpack.interim.collection.model import DagRunState, RunStates
+    from airflow_snowpack.jobs import Job, Jobs, SweepReport
+    from airflow_snowpack.maintenance.fleet.model import Pass
+    from airflow_snowpack.store import Actor
+
+log = logging.getLogger(__name__)
+
+
+def sweep(installation: Installation, states: RunStates | None, actor: Actor | None = None) -> SweepReport:
+    """Sweep the jobs of dead workers, then end what ended tasks have left. While Airflow does not answer, that stays as it is.
+
+    :param states: ``None`` where Airflow cannot be asked.
+    :param actor: for the audit trail.
+    """
+    report = installation.jobs.sweep(actor=actor)
+    if states is None or report.paused:
+        return report
+    try:
+        return replace(report, cancelled=end_abandoned(installation, states))
+    except AirflowUnreachable as problem:
+        log.warning("What ended tasks have left stays until the next sweep: %s", problem)
+        return report
+
+
+def end_abandoned(installation: Installation, states: RunStates) -> tuple[str, ...]:
+    """Cancel the jobs, end the waits at gates and end the passes whose tasks have ended in Airflow.
+
+    :param states: of the Airflow that ran the tasks; another one would report their runs as deleted.
+    :returns: the ids of the jobs that were cancelled.
+    :raises AirflowUnreachable: Airflow does not answer; nothing was ended.
+    """
+    from airflow_snowpack.scheduling.pending_runs.gated_runs import end_gate, unseen_at_gates
+    from airflow_snowpack.scheduling.pending_runs.wait_queue import GONE
+
+    store = installation.store
+    now = store.clock()
+    gates = [(_task_of(str(run.place)), run) for run in store.read(lambda conn: unseen_at_gates(conn, now - GONE))]
+    jobs = [(_task_of(job.owner), job) for job in installation.jobs.awaited()]
+    passes = [(_task_of(each.owner), each) for each in installation.fleet_passes.open()]
+    tasks = TaskStates({task for task, _ in (*gates, *jobs, *passes) if task is not None}, states)
+    for place in [run.place for task, run in gates if tasks.end_of(task) is not None]:
+        store.transact(partial(end_gate, place=place, as_of=now))
+    _end_passes(installation, [each for task, each in passes if tasks.is_run_over(task)])
+    return tuple(job.job_id for task, job in jobs if _cancel(installation.jobs, job, tasks.end_of(task)))
+
+
+class TaskStates:
+    """The states of some task instances, as Airflow reported them at one moment."""
+
+    def __init__(self, tasks: Collection[TaskRef], states: RunStates) -> None:
+        wanted: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
+        for task in tasks:
+            wanted[task.dag_id, task.run_id].add(task.task_id)
+        queries = [RunQuery(dag_id, run_id, frozenset(task_ids)) for (dag_id, run_id), task_ids in wanted.items()]
+        self._runs = states.read(queries) if queries else {}
+
+    def end_of(self, task: TaskRef | None) -> str | None:
+        """Return how a task instance ended, for people; ``None`` for one that has not, and for one that could not be read.
+
+        A cleared instance has ended too: it runs again, but perhaps not for hours.
+        """
+        run = self._run_of(task)
+        if task is None or run is None:
+            return None
+        if run.phase is RunPhase.GONE:
+            return "was deleted with its DAG run"
+        state = run.tasks.get(task.task_id, {}).get(task.map_index)
+        if run.has_ended(task.task_id, task.map_index):
+            return f"ended as {state}" if state else "ended with its DAG run"
+        return None if state else "was cleared"
+
+    def is_run_over(self, task: TaskRef | None) -> bool:
+        """Return whether the run of a task instance has ended or was deleted."""
+        run = self._run_of(task)
+        return run is not None and not run.is_active
+
+    def _run_of(self, task: TaskRef | None) -> DagRunState | None:
+        return None if task is None else self._runs.get((task.dag_id, task.run_id))
+
+
+def _task_of(owner: str | None) -> TaskRef | None:
+    """Return the task; ``None`` for an owner that is none, such as a command."""
+    return TaskRef.parse(owner)
+
+
+def _cancel(jobs: Jobs, job: Job, end: str | None) -> bool:
+    from airflow_snowpack.jobs import JobAlreadyFinished, JobNotFound, JobRunsInTask
+
+    if end is None:
+        return False
+    try:
+        # By its owner: a new try of the task that finds its job cancelled by itself submits it again.
+        jobs.cancel(job.job_id, by=job.owner, unless_inline=True, reason=f"Its task {end}.")
+    except (JobAlreadyFinished, JobNotFound, JobRunsInTask):
+        return False
+    log.warning("Job %s was cancelled, because its task %s %s.", job.job_id, job.owner, end)
+    return True
+
+
+def _end_passes(installation: Installation, passes: Sequence[Pass]) -> None:
+    from airflow_snowpack.maintenance.fleet.progress import PassWork
+
+    work = PassWork(installation.fleet_passes, installation.jobs)
+    for each in passes:
+        log.warning("Pass %s of %s was left open; it ends now, because its DAG run has ended.", each.pass_id, each.owner)
+        work.end(each)
