@@ -5,13 +5,16 @@ that is being claimed. So each database has one job per turn, a database that wa
 never waits for the whole backlog of another database. This is start-time fair queueing. It costs a submit two look-ups in an
 index and a claim none. Where nothing waits, the turns start again from the time: one turn per :data:`TICK`.
 
+A job that leaves the queue out of order, such as one that is cancelled or claimed by its id, leaves its turn unused. The later
+jobs of its database move up then (:func:`close_gaps`): its n-th job is at most n - 1 turns after the present one.
+
 Jobs that are submitted at the same moment may get the same turn; then the older one is first. In the queue, a priority is stored
 as its ``rank``, the negative of it, so that the whole order is ascending and one index has it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
@@ -78,6 +81,31 @@ def next_turn(catalog_id: sa.ColumnElement[str], rank: sa.ColumnElement[int], da
     # Only where the database has none: otherwise it is at most the turn of the first one of the database.
     present = sa.select(waiting.c.turn).where(same).order_by(waiting.c.turn)
     return sa.func.coalesce(last.limit(one).scalar_subquery(), present.limit(one).scalar_subquery(), _turn)
+
+
+def close_gaps(conn: sa.Connection, queues: Iterable[tuple[str, int, str]]) -> None:
+    """Move up the waiting jobs of databases of which a job has left the queue out of order.
+
+    :param queues: the catalog's id, the rank and the database of each job that has left.
+    """
+    for catalog_id, rank, database in sorted(set(queues)):
+        conn.execute(MOVE_UP, {"b_group": catalog_id, "b_rank": rank, "b_database": database})
+
+
+def _move_up() -> sa.Update:
+    waiting = job_queue.alias("waiting")
+    group, database = sa.bindparam("b_group", type_=sa.Text), sa.bindparam("b_database", type_=sa.Text)
+    same = sa.and_(waiting.c.claimed_at.is_(None), waiting.c.catalog_id == group)
+    same = sa.and_(same, waiting.c.rank == sa.bindparam("b_rank", type_=sa.Integer), waiting.c.turn > sa.literal(FRONT))
+    present = sa.select(sa.func.min(waiting.c.turn)).where(same).scalar_subquery()
+    number = sa.func.row_number().over(order_by=(waiting.c.turn, waiting.c.enqueued_at))
+    latest = (present + number - 1).label("latest")
+    places = sa.select(waiting.c.job_id, latest).where(same, waiting.c.database_name == database).subquery("places")
+    late = sa.and_(job_queue.c.job_id == places.c.job_id, job_queue.c.claimed_at.is_(None), job_queue.c.turn > places.c.latest)
+    return sa.update(job_queue).where(late).values(turn=places.c.latest)
+
+
+MOVE_UP = _move_up()
 
 
 class ClaimCursor:

@@ -20,14 +20,14 @@ import sqlalchemy as sa
 
 from airflow_snowpack.jobs import statements as do
 from airflow_snowpack.jobs.action_history import records_of, skipped_by_plan
-from airflow_snowpack.jobs.claim_order import ORDER, ClaimCursor, Place
+from airflow_snowpack.jobs.claim_order import ORDER, ClaimCursor, Place, close_gaps
 from airflow_snowpack.jobs.errors import JobAlreadyFinished, JobNotFound, NotTheOwner, WorkStillRunning
 from airflow_snowpack.jobs.listing import IS_LIVE
 from airflow_snowpack.jobs.locks import TableLocks
 from airflow_snowpack.jobs.model import ActionResult, Claim, Job, JobStatus, LifecyclePolicy
 from airflow_snowpack.jobs.queries import JobReader
 from airflow_snowpack.jobs.rescuer import Orphans
-from airflow_snowpack.jobs.rows import job_from, results_to_json
+from airflow_snowpack.jobs.rows import job_from, queue_of, results_to_json
 from airflow_snowpack.jobs.steps_sqlite import keep_records
 from airflow_snowpack.store import IdMaker, Store, new_id, repeatable, storable_error
 from airflow_snowpack.store.tables.jobs import job_queue, jobs, table_locks
@@ -76,7 +76,11 @@ class Claims(JobReader):
         if job_id is not None:
             values = self._claim_values(worker_id, now, key=job_id, catalog_id=catalog_id)
             row = self._take(self._steps.claim_key, values)
-            return None if row is None else self._claimed(row, worker_id, values)
+            if row is None:
+                return None
+            claim = self._claimed(row, worker_id, values)
+            self._step(lambda conn: close_gaps(conn, [queue_of(claim.job)]))
+            return claim
         while True:
             values = self._claim_values(worker_id, now, catalog_id=catalog_id)
             row = self._take(self._steps.claim_next, values)
@@ -115,7 +119,9 @@ class Claims(JobReader):
             changes |= {} if actions is None else {"actions": list(actions), "plan": plan}
             changes |= {} if options is None else {"options": dict(options)}
             conn.execute(sa.update(jobs).where(jobs.c.job_id == job_id).values(**changes))
-            return self._steps.take_over(conn, values)
+            taken = self._steps.take_over(conn, values)
+            close_gaps(conn, [queue_of(job)])
+            return taken
 
         row = self.store.transact(repeatable(take, lambda conn: self._claimed_before(conn, values)))
         assert row is not None, "an active job has its queue row"

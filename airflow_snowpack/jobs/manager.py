@@ -20,7 +20,7 @@ import sqlalchemy as sa
 
 from airflow_snowpack.iceberg.names import TableName
 from airflow_snowpack.jobs import statements as do
-from airflow_snowpack.jobs.claim_order import turn_of
+from airflow_snowpack.jobs.claim_order import close_gaps, turn_of
 from airflow_snowpack.jobs.claims import Claims
 from airflow_snowpack.jobs.drain import read_drain, write_drain
 from airflow_snowpack.jobs.errors import DrainModeOn, JobNotFound, JobRunsInTask, JobStillActive, LockInUse, TableLocked
@@ -36,7 +36,7 @@ from airflow_snowpack.jobs.model import (
 )
 from airflow_snowpack.jobs.priority import DEFAULT_PRIORITY, check_priority
 from airflow_snowpack.jobs.rescuer import end_orphans, rescue
-from airflow_snowpack.jobs.rows import catalog_detail, job_from, job_parameters
+from airflow_snowpack.jobs.rows import catalog_detail, job_from, job_parameters, queue_of
 from airflow_snowpack.store import Actor, repeatable, storable, write_audit
 from airflow_snowpack.store.audit import entry_values
 from airflow_snowpack.store.tables.jobs import job_queue, jobs
@@ -257,6 +257,7 @@ class Jobs(Claims):
             conn.execute(sa.update(jobs).where(jobs.c.job_id == job_id).values(**values))
             conn.execute(sa.delete(job_queue).where(job_queue.c.job_id == job_id))
             if job.status is JobStatus.PENDING:
+                close_gaps(conn, [queue_of(job)])
                 # The work of a lost attempt may still run on a Spark server; the sweep ends that, and then frees the table.
                 unlock = do.unlock_table() if job.spark_server is None else do.expire_lock()
                 conn.execute(unlock, {"b_key": job_id, "b_table": job.table.lock_key, "b_now": now})

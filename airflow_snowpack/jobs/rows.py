@@ -45,6 +45,11 @@ def job_parameters(job: Job) -> dict[str, Any]:
     }
 
 
+def queue_of(job: Job) -> tuple[str, int, str]:
+    """The catalog, the rank and the database of a job: those of the same waits for its turn one after the other."""
+    return job.table.catalog_id, -job.priority, job.table.database
+
+
 def lock_parameters(table: TableName, holder: str, now: datetime, until: datetime) -> dict[str, Any]:
     """The parameters of ``lock_table``."""
     return {

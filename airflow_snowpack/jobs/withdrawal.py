@@ -13,16 +13,17 @@ from datetime import datetime
 import sqlalchemy as sa
 
 from airflow_snowpack.jobs import statements as do
-from airflow_snowpack.jobs.claim_order import FRONT
+from airflow_snowpack.jobs.claim_order import FRONT, close_gaps
 from airflow_snowpack.jobs.model import JobStatus
 from airflow_snowpack.store import storable
 from airflow_snowpack.store.tables.jobs import job_queue, jobs, table_locks
 
 Q = job_queue.c
+QUEUE = (Q.catalog_id, Q.rank, Q.database_name)
 
 
 def withdraw(conn: sa.Connection, job_ids: Collection[str], reason: str, now: datetime) -> dict[str, int]:
-    """Cancel those of the jobs that no worker has claimed, and unlock their tables: five statements, however many they are.
+    """Cancel those of the jobs that no worker has claimed, and unlock their tables: five statements, and one for each database.
 
     :param reason: becomes the error of the jobs.
     :returns: the jobs that were cancelled, each with the number of its attempts, all of which were lost.
@@ -32,7 +33,8 @@ def withdraw(conn: sa.Connection, job_ids: Collection[str], reason: str, now: da
     found = {row.job_id: row.attempt_count for row in conn.execute(waiting.order_by(Q.job_id).with_for_update())}
     if not found:
         return {}
-    conn.execute(sa.delete(job_queue).where(Q.job_id.in_(list(found))))
+    gone = sa.delete(job_queue).where(Q.job_id.in_(list(found))).returning(*QUEUE)
+    close_gaps(conn, [tuple(row) for row in conn.execute(gone)])
     cancelled = {"status": JobStatus.CANCELLED.value, "attempt_id": None, "completed_at": now, "error": storable(reason)}
     ended = sa.update(jobs).where(jobs.c.job_id.in_(list(found))).values(cancelled).returning(do.LOCK_KEY)
     keys = conn.execute(ended).scalars().all()
@@ -47,4 +49,6 @@ def postpone(conn: sa.Connection, job_id: str, until: datetime) -> bool:
     """Let no worker claim a job before a moment; ``False`` when a worker has it, or it has ended."""
     waiting = sa.update(job_queue).where(Q.job_id == job_id, Q.claimed_at.is_(None))
     # Like a job that is requeued: it has had its turn already.
-    return conn.execute(waiting.values(visible_at=until, turn=FRONT)).rowcount == 1
+    postponed = conn.execute(waiting.values(visible_at=until, turn=FRONT).returning(*QUEUE)).all()
+    close_gaps(conn, [tuple(row) for row in postponed])
+    return bool(postponed)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from datetime import timedelta
 from itertools import count
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import sqlalchemy as sa
@@ -17,6 +17,7 @@ from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.jobs import Claim, InvalidPriority, Job, Jobs, JobStatus, LifecyclePolicy
 from airflow_snowpack.jobs.claim_order import RESCAN
 from airflow_snowpack.jobs.idempotency import RequestKey
+from airflow_snowpack.jobs.withdrawal import postpone, withdraw
 from airflow_snowpack.store import open_store
 from airflow_snowpack.store.tables.jobs import job_queue, jobs as jobs_table, table_locks
 
@@ -210,59 +211,124 @@ def test_claims_and_submits_find_their_rows_by_an_index_that_has_the_order(jobs:
     assert "TEMP B-TREE" not in plans
 
 
+def test_a_cancel_of_many_jobs_does_not_leave_the_last_one_behind_what_comes_later(jobs: Jobs, clock: MovedClock) -> None:
+    large = [submit(jobs, "large") for _ in range(60)]
+    submit(jobs, "other")
+    for job in large[:59]:
+        jobs.cancel(job.job_id)
+    for _ in range(50):
+        clock.forward(milliseconds=1)
+        submit(jobs, "new")
+
+    assert "large" in databases(jobs, 2)
+
+
+place = st.integers(0, 30)
 steps = st.lists(
     st.one_of(
-        st.tuples(st.sampled_from(["a", "b", "c"]), st.integers(1, 6), st.sampled_from([0, 0, 0, 3])),
-        st.integers(1, 6),
+        st.tuples(st.just("submit"), st.sampled_from(["a", "b", "c"]), st.integers(1, 6), st.sampled_from([0, 0, 0, 3])),
+        st.tuples(st.just("claim"), st.integers(1, 6)),
+        st.tuples(st.just("lose"), st.integers(1, 2)),
+        st.tuples(st.sampled_from(["cancel", "cancel", "claim by id", "postpone", "withdraw"]), place),
     ),
-    max_size=25,
+    max_size=40,
 )
+
+
+class Waiting:
+    """A job that no worker has claimed, and what was claimed before it since it became the n-th of its database."""
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
+        self.queue = job.table.database, job.priority
+        self.since: dict[int, Counter[str]] = {}
+
+    def is_now(self, nth: int) -> None:
+        self.since.setdefault(nth, Counter())
+
+    def check(self) -> None:
+        for nth, passed in self.since.items():
+            theirs = [number for database, number in passed.items() if database != self.job.table.database]
+            assert max(theirs, default=0) <= nth + 1, f"number {nth} of its database waited for {passed}"
 
 
 @settings(max_examples=rounds(30, soak=1000), deadline=None, database=None, suppress_health_check=list(HealthCheck))
 @given(steps=steps)
-def test_no_job_waits_longer_than_its_fair_share(
-    store: Store, clock: MovedClock, steps: list[tuple[str, int, int] | int]
-) -> None:
-    """A job that is the n-th of its database waits for at most n + 1 jobs of each other one, and the first for one only."""
+def test_no_job_waits_longer_than_its_fair_share(store: Store, clock: MovedClock, steps: list[tuple[Any, ...]]) -> None:
+    """The n-th job of its database waits for at most n + 1 of each other one, whatever else leaves the queue meanwhile.
+
+    A job that is claimed by its id, or again after its worker was lost, has no turn, and does not count.
+    """
     for table in (jobs_table, job_queue, table_locks):
         store.transact(lambda conn, table=table: conn.execute(sa.delete(table)))
-    jobs = Jobs(store)
-    waiting: dict[str, tuple[Job, int, Counter[str]]] = {}
+    jobs = Jobs(store, LifecyclePolicy(lease=timedelta(minutes=1), retry_base=timedelta(seconds=1), max_attempts=1000))
+    waiting: dict[str, Waiting] = {}
+    at_front: set[str] = set()
 
-    def of(database: str, priority: int) -> list[str]:
-        return [each for each, (job, *_) in waiting.items() if (job.table.database, job.priority) == (database, priority)]
+    def count_places() -> None:
+        places: Counter[tuple[str, int]] = Counter()
+        for each in waiting.values():
+            places[each.queue] += 1
+            each.is_now(places[each.queue])
 
-    def claim_one() -> None:
+    def claim_next() -> Claim | None:
         claimed = jobs.claim("w1")
         if claimed is None:
             assert not waiting
-            return
-        job, nth, passed = waiting.pop(claimed.job.job_id)
-        assert job.priority == max([job.priority, *(other.priority for other, *_ in waiting.values())])
-        assert all(
-            number <= (1 if nth == 1 else nth + 1) for database, number in passed.items() if database != job.table.database
-        )
-        assert passed[job.table.database] == nth - 1, "within a database, the oldest is first"
-        for other, _, by in waiting.values():
-            by[job.table.database] += other.priority == job.priority
-        assert jobs.finish(claimed, JobStatus.COMPLETED, [])
+            return None
+        if claimed.job.job_id in at_front:
+            at_front.remove(claimed.job.job_id)
+            return claimed
+        one = waiting.pop(claimed.job.job_id)
+        assert one.job.priority == max([one.job.priority, *(other.job.priority for other in waiting.values())])
+        one.check()
+        older = [each for each in waiting.values() if each.queue == one.queue and each.job.submitted_at < one.job.submitted_at]
+        assert older == [], "within a database, the oldest is first"
+        for other in waiting.values():
+            for passed in other.since.values():
+                passed[one.job.table.database] += other.job.priority == one.job.priority
+        return claimed
 
-    for step in steps:
+    def leave(how: str, job_id: str) -> None:
+        waiting.pop(job_id)
+        match how:
+            case "cancel":
+                jobs.cancel(job_id)
+            case "withdraw":
+                store.transact(lambda conn: withdraw(conn, [job_id], "The pass is over.", clock.now))
+            case "postpone":
+                store.transact(lambda conn: postpone(conn, job_id, clock.now + timedelta(minutes=5)))
+                at_front.add(job_id)
+            case _:
+                claimed = jobs.claim("w2", job_id=job_id)
+                assert claimed is not None
+                assert jobs.finish(claimed, JobStatus.COMPLETED, [])
+
+    for name, *given_ in steps:
         clock.now += RESCAN
-        if isinstance(step, int):
-            for _ in range(step):
-                claim_one()
-            continue
-        database, number, priority = step
-        for _ in range(number):
-            clock.forward(microseconds=1)
-            job = submit(jobs, database, priority)
-            waiting[job.job_id] = job, len(of(database, priority)) + 1, Counter()
-    clock.now += RESCAN
-    ahead = jobs.ahead_of(waiting)
-    for place in range(len(waiting)):
-        (next_one,) = [job_id for job_id, number in ahead.items() if number == place]
-        assert next_one in waiting
-        claim_one()
-        assert next_one not in waiting, "the explanation counts what is claimed before it"
+        match name:
+            case "submit":
+                database, number, priority = given_
+                for _ in range(number):
+                    clock.forward(microseconds=1)
+                    job = submit(jobs, database, priority)
+                    waiting[job.job_id] = Waiting(job)
+            case "claim":
+                for _ in range(given_[0]):
+                    if (claimed := claim_next()) is not None:
+                        assert jobs.finish(claimed, JobStatus.COMPLETED, [])
+                    count_places()
+            case "lose":
+                lost = [claimed.job.job_id for _ in range(given_[0]) if (claimed := claim_next()) is not None]
+                clock.forward(minutes=2)
+                assert set(jobs.sweep().requeued) == set(lost)
+                at_front |= set(lost)
+            case _ if waiting:
+                leave(name, list(waiting)[given_[0] % len(waiting)])
+        count_places()
+    clock.forward(days=2)  # all back-offs have elapsed
+    ahead = jobs.ahead_of([*waiting, *at_front])
+    for expected in range(len(ahead)):
+        first = claim_next()
+        assert first is not None
+        assert ahead[first.job.job_id] == expected, "the explanation counts what is claimed before it"
