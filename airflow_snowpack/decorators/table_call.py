@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_snowpack.decorators.parameters import SESSION, Parameters
 from airflow_snowpack.interim.arguments import resolved
 from airflow_snowpack.interim.errors import UnusableOutput
-from airflow_snowpack.interim.forms import Form, frame_kind, in_form
+from airflow_snowpack.interim.forms import Form, as_arrow, frame_kind, in_form, is_reader
 from airflow_snowpack.interim.names import DEFAULT_OUTPUT
 from airflow_snowpack.interim.refs import find_refs, is_ref, read_ref, replace_refs
 
@@ -43,6 +43,7 @@ class TableCall:
         self._args: list[Any] = []
         self._kwargs: dict[str, Any] = {}
         self._arrived: list[tuple[Any, Ref]] = []  # frames that cannot be changed, and what they were read from
+        self._read_once: list[tuple[Any, Any]] = []  # readers that were returned, and their rows
 
     def receive(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
         """Set the arguments, and pin all tables in them.
@@ -118,12 +119,22 @@ class TableCall:
             return self._passed_on(read_ref(value))
         if frame_kind(value) is not None:
             ref = self._read_from(value)
-            return self._handover.give(value, ".".join(path) or DEFAULT_OUTPUT).to_json() if ref is None else self._passed_on(ref)
+            if ref is not None:
+                return self._passed_on(ref)
+            return self._handover.give(self._rows(value), ".".join(path) or DEFAULT_OUTPUT).to_json()
         if not any(True for _ in _frames(value)) and not find_refs(value):
             return value
         if isinstance(value, Mapping):
             return {key: self._handed(item, (*path, str(key))) for key, item in value.items()}
         return [self._handed(item, (*path, str(place))) for place, item in enumerate(value)]
+
+    def _rows(self, frame: Any) -> Any:
+        """Return the rows of a reader in memory: it can be read once, but returned twice. Other frames stay as they are."""
+        if not is_reader(frame):
+            return frame
+        if (rows := next((rows for reader, rows in self._read_once if reader is frame), None)) is None:
+            self._read_once.append((frame, rows := as_arrow(frame)))
+        return rows
 
     def _passed_on(self, ref: Ref) -> dict[str, Any]:
         self._handover.pass_on(ref)

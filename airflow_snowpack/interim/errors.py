@@ -124,13 +124,15 @@ class FrameError(SnowpackError, kind=Kind.FAILED):
 
 
 class UnwritableFrame(FrameError, kind=Kind.INVALID):
-    """Iceberg cannot store these rows."""
+    """Iceberg cannot store these rows.
 
-    def __init__(self, problem: object) -> None:
-        super().__init__(
-            f"These rows cannot become a table: {_first_line(problem)}. Cast each column to a type of Iceberg that fits all "
-            "of its values; nanoseconds and untyped columns of nulls are not supported."
-        )
+    :param advice: what to do, as a sentence.
+    :param column: the column that cannot be stored, or the field inside of it: ``legs.element.at``.
+    """
+
+    def __init__(self, problem: object, advice: str = "", *, column: str = "") -> None:
+        where = f"the column {column}: " if column else ""
+        super().__init__(f"These rows cannot become a table: {where}{_first_line(problem)}." + (f" {advice}." if advice else ""))
 
 
 class UnreadableTable(FrameError, kind=Kind.INVALID):

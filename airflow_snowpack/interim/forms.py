@@ -12,16 +12,20 @@ Arrow's PyCapsule interface defines.
 
 from __future__ import annotations
 
+from collections import Counter
 from enum import StrEnum
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from airflow_snowpack.interim.errors import UnfitForm, UnwritableFrame, is_panic
+from airflow_snowpack.interim.frames.schemas import duckdb_types, polars_types, refuse_types
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 # Older releases of pyarrow have no stream for all of these, and a lazy query of Polars has none before it runs.
-ARROW_CLASSES = {("pyarrow", "Table"), ("pyarrow", "RecordBatch"), ("pyarrow", "RecordBatchReader"), ("polars", "LazyFrame")}
+READER = ("pyarrow", "RecordBatchReader")
+ARROW_CLASSES = {("pyarrow", "Table"), ("pyarrow", "RecordBatch"), READER, ("polars", "LazyFrame")}
 
 
 class FrameKind(StrEnum):
@@ -65,6 +69,11 @@ def frame_kind(value: object) -> FrameKind | None:
     return FrameKind.ARROW if hasattr(type(value), "__arrow_c_stream__") else None
 
 
+def is_reader(frame: object) -> bool:
+    """Return whether the frame is a ``pyarrow.RecordBatchReader``, whose rows can be read only once."""
+    return any((known.__module__.partition(".")[0], known.__name__) == READER for known in type(frame).__mro__)
+
+
 def form_of(module: str, name: str) -> Form | None:
     """Return the form of a class that has rows in memory, by its module and its name."""
     root = module.partition(".")[0].lstrip("_")
@@ -82,8 +91,31 @@ def as_arrow(frame: Any) -> pa.Table:
         return _table_of(frame)
     except BaseException as problem:
         if isinstance(problem, pa.ArrowException | TypeError) or is_panic(problem):
-            raise UnwritableFrame(f"this {type(frame).__name__} cannot become a table of Arrow: {problem}") from problem
+            name = type(frame).__name__
+            advice = "Return a table with columns of other types"
+            raise UnwritableFrame(f"this {name} cannot become a table of Arrow: {problem}", advice) from problem
         raise
+
+
+def unread(reader: pa.RecordBatchReader) -> pa.RecordBatchReader:
+    """Return the rows of a reader that has not been read.
+
+    :raises UnwritableFrame: it has no batch: it was read to its end, or had none. Arrow does not distinguish the two.
+    """
+    import pyarrow as pa
+
+    first = next(iter(reader), None)
+    if first is None:
+        problem = "this RecordBatchReader has no batches: it was already read to its end, or never had one"
+        raise UnwritableFrame(problem, "Return a pyarrow.Table instead, such as the result of its read_all()")
+    return pa.RecordBatchReader.from_batches(reader.schema, chain([first], reader))
+
+
+def no_rows(schema: pa.Schema) -> pa.RecordBatch:
+    """Return a batch with these columns and no rows: a reader without any batch cannot be returned, see :func:`unread`."""
+    import pyarrow as pa
+
+    return pa.RecordBatch.from_arrays([pa.nulls(0, field.type) for field in schema], schema=schema)
 
 
 def in_form(rows: pa.Table, form: Form) -> Any:
@@ -116,16 +148,12 @@ def _table_of(frame: Any) -> pa.Table:
     root, name = type(frame).__module__.partition(".")[0], type(frame).__name__
     if root == "polars" and name in ("DataFrame", "LazyFrame"):
         frame = frame.collect() if hasattr(frame, "collect") else frame
-        objects = [name for name, kind in frame.schema.items() if "Object" in str(kind.base_type())]
-        if objects:  # Polars would return their addresses
-            raise TypeError(f"the column {objects[0]} contains Python objects")
+        refuse_types("Polars", polars_types(frame.schema))
         # Its stream ends the whole process for some types, where this raises.
         return frame.to_arrow()
     if root in ("duckdb", "_duckdb") and name == "DuckDBPyRelation":
-        zoned = [name for name, kind in zip(frame.columns, frame.types, strict=True) if "TIME WITH TIME ZONE" in str(kind)]
-        if zoned:  # DuckDB's stream drops the zones
-            raise TypeError(f"the column {zoned[0]} contains times of day with a time zone; cast it to TIME or to VARCHAR")
-    return pa.RecordBatchReader.from_stream(frame).read_all()
+        refuse_types("DuckDB", duckdb_types(frame))
+    return (unread(frame) if isinstance(frame, pa.RecordBatchReader) else pa.RecordBatchReader.from_stream(frame)).read_all()
 
 
 def _converted(rows: pa.Table, form: Form) -> Any:
@@ -144,14 +172,17 @@ def _converted(rows: pa.Table, form: Form) -> Any:
         case Form.DUCKDB:
             import duckdb
 
+            twice = [name for name, count in Counter(map(str.lower, rows.column_names)).items() if count > 1]
+            if twice:  # DuckDB would rename all but one
+                raise ValueError(f"DuckDB does not distinguish upper and lower case, and has one column {twice[0]}")
             return duckdb.from_arrow(rows)
         case Form.IBIS:
             import ibis
 
             return ibis.memtable(rows)
         case Form.READER:
-            return rows.to_reader()
+            return pa.RecordBatchReader.from_batches(rows.schema, rows.to_batches() or [no_rows(rows.schema)])
         case Form.BATCH:
             batches = rows.combine_chunks().to_batches()
-            return batches[0] if batches else pa.RecordBatch.from_pylist([], schema=rows.schema)
+            return batches[0] if batches else no_rows(rows.schema)
     return rows

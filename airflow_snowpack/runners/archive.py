@@ -20,6 +20,7 @@ MODULES = (
     "interim.errors",
     "interim.forms",
     "interim.frames.pandas_rows",
+    "interim.frames.schemas",
     "interim.map_reduce.lossless",
     "decorators.parameters",
     "runners.entry_process",

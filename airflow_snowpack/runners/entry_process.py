@@ -76,8 +76,11 @@ def arrow() -> Any:
 def read_input(folder: Path, name: str) -> Any:
     """Return the rows of an input as a ``pyarrow.RecordBatchReader``."""
     files = [arrow().parquet.ParquetFile(file, memory_map=True) for file in sorted((folder / INPUTS / name).glob("*.parquet"))]
+    schema = files[0].schema_arrow
+    if not any(file.metadata.num_rows for file in files):
+        return arrow().RecordBatchReader.from_batches(schema, [library("interim.forms").no_rows(schema)])
     batches = (batch for file in files for batch in file.iter_batches(BATCH_ROWS))
-    return arrow().RecordBatchReader.from_batches(files[0].schema_arrow, batches)
+    return arrow().RecordBatchReader.from_batches(schema, batches)
 
 
 def write_output(folder: Path, name: str, reader: Any) -> None:
@@ -176,9 +179,9 @@ class Call:
         return {TAG: "output", "name": f"table-{place}"}
 
     def _reader_of(self, frame: Any, path: str) -> Any:
-        if isinstance(frame, arrow().RecordBatchReader):
-            return frame
         try:
+            if isinstance(frame, arrow().RecordBatchReader):
+                return self._forms.unread(frame)
             return self._forms.as_arrow(frame).to_reader(BATCH_ROWS)
         except self._forms.UnwritableFrame as unwritable:
             raise NotSerializable(path, f"cannot become a table. {unwritable}") from unwritable

@@ -9,7 +9,10 @@ null, and is written as null. A column that really has NaN arrives as ``double[p
 
 from __future__ import annotations
 
+from datetime import date, time, timedelta
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 import numpy as np
 import pandas as pd
@@ -20,8 +23,18 @@ from airflow_snowpack.interim.errors import UnwritableFrame
 from airflow_snowpack.interim.map_reduce.lossless import loss_among
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Iterator
 
+# The dtypes of pandas whose values Arrow keeps, the kinds of numpy's, and what a column of objects may contain.
+DTYPES = (
+    *(pd.Int8Dtype, pd.Int16Dtype, pd.Int32Dtype, pd.Int64Dtype, pd.UInt8Dtype, pd.UInt16Dtype, pd.UInt32Dtype, pd.UInt64Dtype),
+    *(pd.Float32Dtype, pd.Float64Dtype, pd.BooleanDtype, pd.StringDtype, pd.DatetimeTZDtype, pd.ArrowDtype),
+)
+KINDS = "biufmMO"
+OBJECTS = (bool, int, float, str, bytes, bytearray, Decimal, date, time, timedelta, UUID, np.generic)
+ADVICE = (
+    "Convert the column to one type that Arrow has; dictionaries need the same keys in each row, and sets become lists by list()"
+)
 # The errors of Arrow and pandas for objects without a common type, or with a type that Arrow lacks.
 NO_ARROW = (pa.ArrowException, TypeError, ValueError, OverflowError, NotImplementedError)
 
@@ -37,31 +50,68 @@ def rows_of_pandas(frame: pd.DataFrame) -> pa.Table:
         try:
             frame = frame.reset_index()
         except ValueError as problem:
-            raise UnwritableFrame(f"the index cannot become a column: {problem}") from problem
+            raise UnwritableFrame(f"the index cannot become a column: {problem}", "Rename it, or drop it") from problem
     if len(frame) and not len(frame.columns):
         raise UnwritableFrame("they have no columns")
     names = list(frame.columns)
     if (other := next((name for name in names if not isinstance(name, str)), None)) is not None:
-        raise UnwritableFrame(f"the name of the column {other!r} is not text. Rename it: df.columns = df.columns.map(str)")
+        raise UnwritableFrame(f"the name of the column {other!r} is not text", "Rename it: df.columns = df.columns.map(str)")
     columns = []
     for place, name in enumerate(names):
+        values = frame.iloc[:, place]
         try:
-            columns.append(_column(frame.iloc[:, place]))
+            columns.append(_column(values))
         except NO_ARROW as problem:
-            raise UnwritableFrame(f"the column {name}: {problem}") from problem
+            raise UnwritableFrame(problem, ADVICE, column=f"{name} ({values.dtype})") from problem
     return pa.table(columns, names=names)
 
 
 def _column(values: pd.Series[Any]) -> Any:
-    if values.dtype != object:
+    dtype = values.dtype
+    if isinstance(dtype, pd.CategoricalDtype):
+        _column(pd.Series(dtype.categories))  # Arrow converts them as it does any other column
+    elif not (isinstance(dtype, DTYPES) or (isinstance(dtype, np.dtype) and dtype.kind in KINDS)):
+        raise TypeError("pandas' dtype has no counterpart")
+    if not pd.api.types.is_object_dtype(dtype):
         return pa.array(values, from_pandas=True)
+    given = values.to_numpy()
+    strange = next((problem for problem in map(_strange, given) if problem is not None), None)
+    if strange is not None:
+        raise TypeError(strange)
     missing = values.isna().to_numpy()
-    column = pa.array(values.to_numpy(), mask=missing, from_pandas=False)
+    column = pa.array(given, mask=missing, from_pandas=False)
     # Beside dates, Arrow turns a timestamp into a date.
-    lost = loss_among(pa.field("", column.type))(values[~missing])
-    if lost is not None:
-        raise pa.ArrowInvalid(f"as {column.type}, a value would change. {lost}")
+    problem = loss_among(pa.field("", column.type))(given[~missing])
+    problem = problem or next((f"Its field {field!r} would be added" for field in _added(given[~missing], column.type)), None)
+    if problem is not None:
+        raise pa.ArrowInvalid(f"as {column.type}, a value would change. {problem}")
     return column
+
+
+def _strange(value: Any) -> str | None:
+    """Return why a value of a column of objects, or one inside of it, has no counterpart in Arrow."""
+    if isinstance(value, dict | list | tuple | np.ndarray):
+        if isinstance(value, np.ndarray) and value.dtype != object:
+            return None
+        inside = value.values() if isinstance(value, dict) else value
+        return next((problem for problem in map(_strange, inside) if problem is not None), None)
+    if isinstance(value, Decimal) and not value.is_finite():
+        return f"a decimal is {value}, which only floating point numbers can be"
+    if value is None or value is pd.NA or isinstance(value, OBJECTS):
+        return None
+    return f"a value is a {type(value).__name__}"
+
+
+def _added(values: Iterable[Any], kind: Any) -> Iterator[str]:
+    """Yield the fields that Arrow adds to dictionaries, since others in the column have them."""
+    if not types.is_nested(kind):
+        return
+    for value in (each for each in values if each is not None):
+        if not types.is_struct(kind):
+            yield from _added(value, kind.value_type)
+            continue
+        for field in kind:
+            yield from _added([value[field.name]], field.type) if field.name in value else [field.name]
 
 
 def pandas_of_rows(rows: pa.Table) -> pd.DataFrame:

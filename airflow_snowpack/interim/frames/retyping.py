@@ -7,16 +7,18 @@
     field = in_time_zones(field, zones, "3")
 
 The invariants: a type becomes one that fits all of its values (``time32`` becomes ``time64``, ``decimal32`` ``decimal128``), or
-one that is checked value by value (``uint64``, nanoseconds, ``date64``, ``decimal256``). Every other type is refused. And a
-retyped array has the Python values of the original, every null where it was. Arrow's own casts of nested arrays lose nulls,
-depending on slices and on what is inside, and PyIceberg's projection turns null lists into empty ones; so lists, maps and structs
-are rebuilt here from their lengths, validity and children, field by field by their place.
+one that is checked value by value (``uint64``, nanoseconds, ``date64``, ``decimal256``). Every other type is refused, and so is
+a date, time, decimal or text outside of its own type's range, which Arrow does not check. And a retyped array has the Python
+values of the original, every null where it was. Arrow's own casts of nested arrays lose nulls, depending on slices and on what is
+inside, and PyIceberg's projection turns null lists into empty ones; so lists, maps and structs are rebuilt here from their
+lengths, validity and children, field by field by their place.
 
 Iceberg stores timestamps as instants in UTC; the time zones, which decide their day and hour, are kept beside the table.
 """
 
 from __future__ import annotations
 
+from datetime import date
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -31,12 +33,19 @@ if TYPE_CHECKING:
 MAX_DIGITS = 38  # of Iceberg's widest decimal
 TIME_ZONES = "snowpack.time-zones"
 """The table property with the time zones, as JSON."""
+EXTENSION = b"ARROW:extension:name"
 # Types into which Arrow casts with a silent loss; all other casts are safe by themselves.
 CHECKED = (types.is_temporal, types.is_decimal, types.is_integer)
-
-
-class UnsupportedType(TypeError):
-    """Iceberg has no type for the values of this one."""
+DAY, EPOCH = 86_400_000_000, date(1970, 1, 1).toordinal()
+FIRST_DAY, LAST_DAY = date.min.toordinal() - EPOCH, date.max.toordinal() - EPOCH
+# The smallest and largest number of each type in microseconds or days; Arrow itself allows all numbers.
+RANGES = (
+    (types.is_date, FIRST_DAY, LAST_DAY, "a date is before the year 1 or after 9999"),
+    (types.is_timestamp, FIRST_DAY * DAY, (LAST_DAY + 1) * DAY - 1, "a timestamp is before the year 1 or after 9999"),
+    (types.is_time, 0, DAY - 1, "a time of day is before 00:00:00 or after 23:59:59.999999"),
+)
+FILL = "Replace its nulls, or make the field nullable"
+OUT_OF_RANGE = "Replace the value by null, or store the column as text or numbers"
 
 
 def in_iceberg_types(rows: pa.Table) -> pa.Table:
@@ -49,22 +58,62 @@ def in_iceberg_types(rows: pa.Table) -> pa.Table:
     names = [field.name for field in _named(rows.schema)]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
-        raise UnwritableFrame(f"more than one column is called {', '.join(twice)}")
+        raise UnwritableFrame(f"more than one column is called {', '.join(twice)}", "Rename all but one")
     columns, fields = [], []
     for field, column in zip(rows.schema, rows.columns, strict=True):
+        kept = _iceberg_field(field, field.name)
         try:
-            kept = iceberg_field(field)
             chunks = [retyped(chunk, kept) for chunk in column.chunks]
-        except (pa.ArrowException, UnsupportedType) as problem:
-            raise UnwritableFrame(f"the column {field.name}: {problem}") from problem
+        except pa.ArrowException as problem:
+            raise UnwritableFrame(problem, getattr(problem, "advice", ""), column=f"{field.name} ({field.type})") from problem
+        for chunk in chunks:
+            _check_range(chunk, field.name)
         fields.append(kept)
         columns.append(pa.chunked_array(chunks, kept.type))
     return pa.Table.from_arrays(columns, schema=pa.schema(fields))
 
 
-def iceberg_field(field: pa.Field) -> pa.Field:
-    """Return the field in a type that Iceberg has; :class:`UnsupportedType` without one."""
-    return pa.field(field.name, _kept(field.type), field.nullable)
+def _iceberg_field(field: pa.Field, path: str) -> pa.Field:
+    """Return the field in a type that Iceberg has.
+
+    :param path: of the field, for errors.
+    """
+    if (extension := (field.metadata or {}).get(EXTENSION)) is not None:
+        problem = f"Iceberg has no type for Arrow's extension type {extension.decode(errors='replace')}"
+        raise UnwritableFrame(problem, f"Cast it, for example to {field.type}", column=path)
+    return pa.field(field.name, _kept(field.type, path), field.nullable)
+
+
+def _check_range(array: Any, path: str) -> None:
+    """Refuse values that no other engine has for their type.
+
+    :param array: in Iceberg's types, rebuilt by :func:`retyped`, so that nothing is inside that does not belong to a row.
+    """
+    kind = array.type
+    if isinstance(kind, pa.BaseExtensionType):
+        return
+    if children(kind):
+        for name, part in _inside(array):
+            _check_range(part, f"{path}.{name}")
+        return
+    for is_kind, smallest, largest, problem in RANGES:
+        if is_kind(kind):
+            found = compute.min_max(array.cast(pa.int32() if types.is_date(kind) else pa.int64())).as_py()
+            if found["min"] is not None and not smallest <= found["min"] <= found["max"] <= largest:
+                raise UnwritableFrame(problem, OUT_OF_RANGE, column=f"{path} ({kind})")
+    try:
+        array.validate(full=True)  # decimals with more digits than their type, text that is not UTF-8
+    except pa.ArrowInvalid as problem:
+        raise UnwritableFrame(problem, "Cast the column to a type that fits all of its values", column=path) from problem
+
+
+def _inside(array: Any) -> list[tuple[str, Any]]:
+    """Return the arrays inside a struct, map or list, each with its name for errors."""
+    if types.is_struct(array.type):
+        return [(field.name, part) for field, part in zip(array.type, array.flatten(), strict=True)]
+    if types.is_map(array.type):
+        return [("key", array.keys), ("value", array.items)]
+    return [("element", array.flatten())]
 
 
 def time_zones(schema: pa.Schema) -> dict[str, str]:
@@ -109,81 +158,89 @@ def _zones(fields: Iterable[pa.Field], above: tuple[str, ...]) -> Iterator[tuple
         yield from _zones(children(kind), path)
 
 
-def _kept(kind: pa.DataType) -> pa.DataType:
+def _kept(kind: pa.DataType, path: str) -> pa.DataType:
     if isinstance(kind, pa.BaseExtensionType):
-        return _kept_extension(kind)
+        return _kept_extension(kind, path)
     if types.is_dictionary(kind) or types.is_run_end_encoded(kind):
-        return _kept(kind.value_type)
+        return _kept(kind.value_type, path)
     if types.is_struct(kind):
         if not kind.num_fields:
-            raise UnsupportedType("a struct has no fields")
+            raise UnwritableFrame("a struct has no fields", "Drop it, or add a field", column=path)
         # Arrow's Parquet writer would store a null in a required field of a struct that is null.
-        return pa.struct([iceberg_field(each).with_nullable(True) for each in _named(kind)])
+        return pa.struct([_iceberg_field(each, f"{path}.{each.name}").with_nullable(True) for each in _named(kind)])
     if types.is_map(kind):
-        return pa.map_(iceberg_field(kind.key_field), iceberg_field(kind.item_field))
+        return pa.map_(_iceberg_field(kind.key_field, f"{path}.key"), _iceberg_field(kind.item_field, f"{path}.value"))
     if types.is_large_list(kind) or types.is_large_list_view(kind):
-        return pa.large_list(iceberg_field(kind.value_field))
+        return pa.large_list(_iceberg_field(kind.value_field, f"{path}.element"))
     if types.is_list(kind) or types.is_list_view(kind) or types.is_fixed_size_list(kind):
-        return pa.list_(iceberg_field(kind.value_field))
-    return _kept_temporal(kind) if types.is_temporal(kind) else _kept_plain(kind)
+        return pa.list_(_iceberg_field(kind.value_field, f"{path}.element"))
+    return _kept_temporal(kind, path) if types.is_temporal(kind) else _kept_plain(kind, path)
 
 
-def _kept_extension(kind: Any) -> pa.DataType:
+def _kept_extension(kind: Any, path: str) -> pa.DataType:
     if isinstance(kind, pa.UuidType):
         return kind
     if isinstance(kind, pa.Bool8Type):
         return pa.bool_()
     if isinstance(kind, pa.JsonType):
-        return _kept(kind.storage_type)
-    raise UnsupportedType(f"Iceberg has no type for {kind}; cast it, for example to {kind.storage_type}")
+        return _kept(kind.storage_type, path)
+    raise UnwritableFrame(f"Iceberg has no type for {kind}", f"Cast it, for example to {kind.storage_type}", column=path)
 
 
-def _kept_temporal(kind: Any) -> pa.DataType:
+def _kept_temporal(kind: Any, path: str) -> pa.DataType:
     if types.is_timestamp(kind):
         return pa.timestamp("us", None if kind.tz is None else "UTC")
     if types.is_time(kind):
         return pa.time64("us")
     if types.is_date(kind):
         return pa.date32()
-    raise UnsupportedType(f"Iceberg has no type for {kind}; cast it, for example to a number")
+    raise UnwritableFrame(f"Iceberg has no type for {kind}", "Cast it, for example to a number", column=path)
 
 
-def _kept_plain(kind: Any) -> pa.DataType:
+def _kept_plain(kind: Any, path: str) -> pa.DataType:
     if types.is_integer(kind):
         return pa.int32() if kind.bit_width < 32 or kind.equals(pa.int32()) else pa.int64()
     if types.is_float16(kind):
         return pa.float32()
     if types.is_decimal(kind):
-        return _kept_decimal(kind)
+        return _kept_decimal(kind, path)
     if types.is_string_view(kind):
         return pa.string()
     if types.is_binary_view(kind):
         return pa.binary()
     if types.is_null(kind):
-        raise UnsupportedType("it has only nulls and no type; cast it to one")
+        raise UnwritableFrame("it has only nulls and no type", "Cast it to one", column=path)
     known = (types.is_boolean, types.is_floating, types.is_string, types.is_large_string, types.is_binary, types.is_large_binary)
     if any(is_kind(kind) for is_kind in (*known, types.is_fixed_size_binary)):
         return kind
-    raise UnsupportedType(f"Iceberg has no type for {kind}")
+    raise UnwritableFrame(f"Iceberg has no type for {kind}", "Cast it to a type that Iceberg has", column=path)
 
 
-def _kept_decimal(kind: Any) -> pa.DataType:
+def _kept_decimal(kind: Any, path: str) -> pa.DataType:
     scale = max(kind.scale, 0)
     digits = kind.precision - min(kind.scale, 0)
     if scale > MAX_DIGITS or (digits > MAX_DIGITS and kind.bit_width < 256):
-        raise UnsupportedType(f"Iceberg's decimals have at most {MAX_DIGITS} digits, and {kind} has more")
+        problem = f"Iceberg's decimals have at most {MAX_DIGITS} digits, and {kind} has more"
+        raise UnwritableFrame(problem, "Cast it to a decimal with fewer digits, or to text", column=path)
     return pa.decimal128(max(min(digits, MAX_DIGITS), scale), scale)
 
 
 def _named(fields: Iterable[pa.Field]) -> list[pa.Field]:
     named = list(fields)
     if not all(field.name for field in named):
-        raise UnwritableFrame("a column, or a field of one, has no name")
+        raise UnwritableFrame("a column, or a field of one, has no name", "Give it one")
     return named
 
 
 class DoesNotFit(pa.ArrowInvalid):  # type: ignore[misc]  # pyarrow has no types
-    """A value that does not fit the other type, or another shape."""
+    """A value that does not fit the other type, or another shape.
+
+    :param advice: what the owner of the rows can do.
+    """
+
+    def __init__(self, problem: object, advice: str = "") -> None:
+        super().__init__(str(problem))
+        self.advice = advice
 
 
 def retyped(array: Any, field: pa.Field) -> pa.Array:
@@ -193,7 +250,7 @@ def retyped(array: Any, field: pa.Field) -> pa.Array:
     """
     made = _as_type(_plain(array), field.type)
     if made.null_count and not field.nullable:
-        raise DoesNotFit(f"{field.name} must not be null")
+        raise DoesNotFit(f"{field.name} must not be null", FILL)
     return made
 
 
@@ -224,14 +281,24 @@ def _as_type(array: Any, kind: pa.DataType) -> Any:
 
 def _value(array: Any, kind: Any) -> Any:
     own = array.type
-    if types.is_decimal(own) and own.scale < 0:
-        return pa.array(array.to_pylist(), kind)  # Arrow casts none of these
     if types.is_nested(own):
         raise DoesNotFit(f"{own} is not {kind}")
-    made = array.cast(kind)
-    if any(is_kind(kind) for is_kind in CHECKED) and not made.cast(own).equals(array):
-        raise DoesNotFit(f"casting from {own} to {kind} would lose data")
+    try:
+        if types.is_decimal(own) and own.scale < 0:
+            return pa.array(array.to_pylist(), kind)  # Arrow casts none of these
+        made = array.cast(kind)
+        kept = not any(is_kind(kind) for is_kind in CHECKED) or made.cast(own).equals(array)
+    except pa.ArrowException as problem:
+        raise DoesNotFit(problem, _advice(own)) from problem
+    if not kept:
+        raise DoesNotFit(f"casting from {own} to {kind} would lose data", _advice(own))
     return made
+
+
+def _advice(own: pa.DataType) -> str:
+    if types.is_temporal(own):
+        return "Round it to days" if types.is_date(own) else "Round it to microseconds"
+    return "Cast it to text, or to a decimal that fits all of its values"
 
 
 def _struct(array: Any, kind: Any) -> pa.Array:
@@ -242,7 +309,7 @@ def _struct(array: Any, kind: Any) -> pa.Array:
         made = _as_type(_plain(child), field.type)
         # A null struct has no fields that could be null.
         if not field.nullable and made.null_count > array.null_count:
-            raise DoesNotFit(f"{field.name} must not be null")
+            raise DoesNotFit(f"{field.name} must not be null", FILL)
         children.append(made)
     return pa.StructArray.from_arrays(children, fields=list(kind), mask=_nulls(array))
 

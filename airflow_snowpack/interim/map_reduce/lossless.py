@@ -215,8 +215,11 @@ def _in_elements(kind: Any) -> Loss:
     among = loss_among(kind.value_field)
 
     def loss(value: Any) -> str | None:
-        # Arrow would make a list of the letters.
-        return "It is text and not a list" if isinstance(value, TEXT) else among(value)
+        if isinstance(value, TEXT):
+            return "It is text and not a list"  # Arrow would make a list of the letters
+        # numpy, pandas and Arrow have arrays; of sets, Arrow would make lists in any order.
+        is_list = isinstance(value, list | tuple) or hasattr(value, "__array__")
+        return among(value) if is_list else f"It is a {type(value).__name__} and not a list"
 
     return loss
 

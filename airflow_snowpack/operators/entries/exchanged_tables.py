@@ -106,7 +106,7 @@ class ExchangedTables:
 
     def _handed_on(self, value: Any, path: tuple[str, ...]) -> Any:
         if isinstance(value, OutputTable):
-            rows = self._exchange.output(value.name)
+            rows = self._exchange.output(value.name).read_all()
             return self._handover.give(rows, ".".join(path) or DEFAULT_OUTPUT).to_json()
         if is_ref(value):
             self._handover.pass_on(value)

@@ -248,6 +248,22 @@ def test_rows_that_iceberg_cannot_hold_fail_the_task_for_good(run_task: Callable
     assert "the column took: Iceberg has no type for duration[s]" in str(outcome.error)
 
 
+def test_a_reader_that_is_returned_twice_has_its_rows_both_times_and_one_that_was_read_fails_the_task(
+    run_task: Callable[..., Outcome], handed: dict[str, Any]
+) -> None:
+    def twice(numbers: pa.RecordBatchReader) -> list[pa.RecordBatchReader]:
+        return [numbers, numbers]
+
+    def counted(numbers: pa.RecordBatchReader) -> pa.RecordBatchReader:
+        assert sum(batch.num_rows for batch in numbers) == 3
+        return numbers
+
+    assert [rows(each) for each in run_task(twice, handed).xcom] == [NUMBERS.to_pylist()] * 2
+    outcome = run_task(counted, handed)
+    assert outcome.state == "failed"
+    assert "it was already read to its end" in str(outcome.error)
+
+
 def test_a_named_table_is_found_by_its_name(run_task: Callable[..., Outcome], registry: InterimRegistry) -> None:
     def features() -> pa.Table:
         return NUMBERS

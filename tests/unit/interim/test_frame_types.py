@@ -15,10 +15,14 @@ from airflow_snowpack.interim.frames.retyping import in_iceberg_types
 from airflow_snowpack.interim.frames.tables import write_table
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 DAY = datetime(2026, 1, 1)  # noqa: DTZ001 - a local time
 OF_NANOSECONDS = pa.timestamp("ns")
+NOT_TEXT = pa.array([b"\xff"]).view(pa.string())
+FIRST, LAST = date.min.toordinal() - date(1970, 1, 1).toordinal(), date.max.toordinal() - date(1970, 1, 1).toordinal()
+DAY_US = 86_400_000_000
 
 
 @pytest.mark.parametrize(
@@ -63,19 +67,29 @@ def test_types_that_iceberg_has_stay_as_they_are() -> None:
 @pytest.mark.parametrize(
     ("rows", "expected"),
     [
-        ({"u": pa.array([2**63], pa.uint64())}, "the column u: Integer value 9223372036854775808 not in range"),
-        ({"u": pa.array([[2**63]], pa.list_(pa.uint64()))}, "the column u: "),
-        ({"at": pa.array([[1]], pa.list_(OF_NANOSECONDS))}, "the column at: .* would lose data"),
+        ({"u": pa.array([2**63], pa.uint64())}, r"the column u \(uint64\): Integer value 9223372036854775808 not in range"),
+        (
+            {"u": pa.array([[2**63]], pa.list_(pa.uint64()))},
+            r"the column u \(list<item: uint64>\): .*Cast it to text, or to a decimal",
+        ),
+        (
+            {"at": pa.array([[1]], pa.list_(OF_NANOSECONDS))},
+            r"the column at \(list.*\): .* would lose data.*Round it to microseconds",
+        ),
         ({"": [1]}, "a column, or a field of one, has no name"),
         ({"s": [[{"": 1}]]}, "a column, or a field of one, has no name"),
-        ({"at": pa.array([2**62], pa.timestamp("s"))}, "the column at: .* out of bounds timestamp"),
-        ({"day": pa.array([1], pa.int64()).cast(pa.date64())}, "the column day: Casting from date64.* would lose data"),
-        ({"d": pa.array([Decimal(10) ** 40], pa.decimal256(60, 2))}, "the column d: "),
+        ({"at": pa.array([2**62], pa.timestamp("s"))}, r"the column at \(timestamp\[s\]\): .* out of bounds timestamp"),
+        (
+            {"day": pa.array([1], pa.int64()).cast(pa.date64())},
+            r"the column day \(date64\[ms\]\): Casting from date64.* would lose data",
+        ),
+        ({"d": pa.array([Decimal(10) ** 40], pa.decimal256(60, 2))}, r"the column d \(decimal256"),
         ({"d": pa.array([Decimal("1e-39")], pa.decimal256(60, 39))}, "the column d: Iceberg's decimals have at most 38 digits"),
         ({"d": pa.array([None], pa.decimal128(38, -2))}, "the column d: Iceberg's decimals have at most 38 digits"),
         ({"for": pa.array([1], pa.duration("s"))}, "the column for: Iceberg has no type for duration"),
         ({"s": pa.array([{}], pa.struct([]))}, "the column s: a struct has no fields"),
-        ({"n": pa.array([[None]], pa.list_(pa.null()))}, "the column n: it has only nulls and no type"),
+        ({"t": NOT_TEXT}, r"the column t: Invalid UTF8 .*Cast"),
+        ({"n": pa.array([[None]], pa.list_(pa.null()))}, r"the column n\.element: it has only nulls and no type"),
     ],
 )
 def test_rows_that_cannot_be_stored_fail_with_one_sentence_and_make_no_table(
@@ -87,3 +101,44 @@ def test_rows_that_cannot_be_stored_fail_with_one_sentence_and_make_no_table(
     with pytest.raises(UnwritableFrame, match=f"These rows cannot become a table: .*{expected}"):
         write_table(pa.table(rows), name, catalog, "0" * 32)
     assert not catalog.table_exists(name.identifier)
+
+
+NESTINGS: list[Callable[[pa.Array], pa.Array]] = [
+    lambda leaf: leaf,
+    lambda leaf: pa.ListArray.from_arrays(pa.array([0, len(leaf)], pa.int32()), leaf),
+    lambda leaf: pa.StructArray.from_arrays([leaf], ["x"]),
+    lambda leaf: pa.MapArray.from_arrays(pa.array([0, len(leaf)], pa.int32()), pa.array(range(len(leaf)), pa.int64()), leaf),
+    lambda leaf: pa.MapArray.from_arrays(pa.array([0, len(leaf)], pa.int32()), leaf, leaf),
+    lambda leaf: leaf.dictionary_encode(),
+    lambda leaf: NESTINGS[1](NESTINGS[2](leaf)),
+]
+
+
+@pytest.mark.parametrize(
+    ("kind", "first", "last"),
+    [
+        (pa.date32(), FIRST, LAST),
+        (pa.timestamp("us"), FIRST * DAY_US, (LAST + 1) * DAY_US - 1),
+        (pa.timestamp("s", "UTC"), FIRST * 86_400, (LAST + 1) * 86_400 - 1),
+        (pa.time64("us"), 0, DAY_US - 1),
+        (pa.time32("ms"), 0, 86_399_999),
+    ],
+)
+@pytest.mark.parametrize("nesting", NESTINGS)
+def test_the_first_and_the_last_date_and_time_are_kept_and_what_is_beyond_is_refused(
+    kind: Any, first: int, last: int, nesting: Callable[[pa.Array], pa.Array]
+) -> None:
+    def column(*numbers: int) -> pa.Table:
+        return pa.table({"c": nesting(pa.array(numbers, pa.int32() if kind.bit_width == 32 else pa.int64()).cast(kind))})
+
+    assert in_iceberg_types(column(first, last)).num_rows
+    for beyond in (first - 1, last + 1):
+        with pytest.raises(UnwritableFrame, match=r"the column c.*(before|after).*\. Replace the value by null"):
+            in_iceberg_types(column(first, beyond))
+
+
+@pytest.mark.parametrize("nesting", NESTINGS[:-2])
+def test_a_decimal_with_more_digits_than_its_type_is_refused(nesting: Callable[[pa.Array], pa.Array]) -> None:
+    raw = pa.py_buffer((10**5).to_bytes(16, "little"))
+    with pytest.raises(UnwritableFrame, match=r"the column c.*does not fit in precision of decimal128\(5, 2\)\. Cast"):
+        in_iceberg_types(pa.table({"c": nesting(pa.Array.from_buffers(pa.decimal128(5, 2), 1, [None, raw]))}))

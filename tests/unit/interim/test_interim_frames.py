@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, time
+import re
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import duckdb
@@ -12,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from airflow_snowpack.iceberg import CatalogConfig, TableName
-from airflow_snowpack.interim.errors import UnreadableView, UnwritableFrame
+from airflow_snowpack.interim.errors import UnfitForm, UnreadableView, UnwritableFrame
 from airflow_snowpack.interim.forms import Form, FrameKind, as_arrow, frame_kind, in_form
 from airflow_snowpack.interim.frames.data_files import rows_of
 from airflow_snowpack.interim.frames.retyping import in_iceberg_types
@@ -69,10 +70,11 @@ def test_what_holds_rows_is_known_by_its_class_and_nothing_else_is() -> None:
 
 
 def test_what_polars_cannot_give_to_arrow_is_refused() -> None:
-    with pytest.raises(UnwritableFrame, match="the column c contains Python objects"):
+    with pytest.raises(UnwritableFrame, match="the column c: Polars's Object cannot be kept"):
         as_arrow(pl.DataFrame({"c": pl.Series([object()], dtype=pl.Object)}))
-    with pytest.raises(UnwritableFrame, match="this DataFrame cannot become a table of Arrow"):
-        as_arrow(pl.DataFrame({"c": pl.Series([1], dtype=pl.Int128)}))
+    for kind in (pl.Int128, pl.UInt128):
+        with pytest.raises(UnwritableFrame, match=r"the column c\.element\.n: Polars's U?Int128 .*Cast it to pl\.Decimal"):
+            as_arrow(pl.DataFrame({"c": [[{"n": 1}]]}, schema={"c": pl.List(pl.Struct({"n": kind}))}))
 
 
 @pytest.mark.parametrize("count", [0, 3])
@@ -137,11 +139,78 @@ def test_a_column_without_a_type_in_iceberg_fails_with_one_sentence(handed: Call
         handed(pa.table({"nothing": pa.array([None], pa.null())}))
 
 
-@pytest.mark.parametrize("value", ["'10:00:00+05'::TIMETZ", "['10:00:00+05'::TIMETZ]", "{'at': '10:00:00+05'::TIMETZ}"])
-def test_times_of_duckdb_with_a_zone_are_refused_as_its_stream_drops_the_zone(value: str) -> None:
-    with pytest.raises(UnwritableFrame, match="the column opens contains times of day with a time zone"):
-        as_arrow(duckdb.sql(f"SELECT {value} AS opens"))
-    assert as_arrow(duckdb.sql("SELECT TIME '10:00:00' AS opens")).to_pylist() == [{"opens": time(10)}]
+NESTED = {
+    "c": "{}",
+    "c.element": "[{}]",
+    "c.field": "{{'field': {}}}",
+    "c.value": "MAP{{1: {}}}",
+    "c.field.element": "{{'field': [{}]}}",
+}
+"""Where a value may be, and how DuckDB writes it there."""
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("340282366920938463463374607431768211455::UHUGEINT", "UHUGEINT cannot be kept. Cast it to HUGEINT"),
+        ("'101'::BIT", "BIT cannot be kept. Cast it to VARCHAR"),
+        ("1::VARIANT", "VARIANT cannot be kept. Cast it to JSON"),
+        ("'10:00:00+05'::TIMETZ", "TIME WITH TIME ZONE cannot be kept. Cast it to TIME or to VARCHAR"),
+        ("1::BIGNUM", "BIGNUM cannot be kept"),
+        ("INTERVAL 1 DAY", "INTERVAL cannot be kept"),
+        ("union_value(a := 1)", r"UNION\(a INTEGER\) cannot be kept"),
+        ("NULL", '"NULL" cannot be kept'),
+        ("170141183460469231731687303715884105727::HUGEINT", "does not fit in precision of"),
+        ("TIME '24:00:00'", "a time of day is before 00:00:00 or after 23:59:59.999999"),
+        ("'infinity'::DATE", "a date is before the year 1 or after 9999"),
+        ("'10000-01-01'::DATE", "a date is before the year 1"),
+        ("'0044-03-15 (BC)'::DATE", "a date is before the year 1"),
+        ("'-infinity'::TIMESTAMP", "a timestamp is before the year 1"),
+        ("'10000-01-01'::TIMESTAMPTZ", "a timestamp is before the year 1"),
+    ],
+)
+@pytest.mark.parametrize("path", NESTED)
+def test_a_value_of_duckdb_that_others_would_read_differently_is_refused_at_any_depth(
+    value: str, expected: str, path: str
+) -> None:
+    rows = duckdb.sql(f"SELECT {NESTED[path].format(value)} AS c")
+    with pytest.raises(UnwritableFrame, match=rf"the column {path}( \([^)]*\))?: .*{expected}") as refused:
+        in_iceberg_types(as_arrow(rows))
+    assert re.search(r"\. (Cast|Store|Replace) ", str(refused.value))
+
+
+@pytest.mark.parametrize("column", duckdb.sql("FROM test_all_types()").columns)
+def test_the_smallest_and_the_largest_value_of_every_type_of_duckdb_is_kept_or_refused(column: str) -> None:
+    given = duckdb.sql(f'SELECT "{column}" AS c FROM test_all_types()')
+    try:
+        kept = duckdb.from_arrow(in_iceberg_types(as_arrow(given)))
+    except UnwritableFrame:
+        with pytest.raises(UnwritableFrame, match=r"the column c.*\. (Cast|Store|Replace|Round|Drop) "):
+            in_iceberg_types(as_arrow(given))
+        return
+    assert kept.project("c::VARCHAR").fetchall() == given.project("c::VARCHAR").fetchall()
+
+
+def test_columns_that_differ_in_case_are_not_renamed_by_duckdb_but_refused() -> None:
+    with pytest.raises(UnfitForm, match=r"DuckDB does not distinguish upper and lower case.*with pa\.Table"):
+        in_form(pa.table({"A": [1], "a": [2]}), Form.DUCKDB)
+    assert as_arrow(duckdb.sql("SELECT 1 AS A, 2 AS a")).column_names == ["A", "a"]
+
+
+def test_a_reader_that_was_read_is_refused_and_one_without_rows_is_not() -> None:
+    rows = pa.table({"n": [1, 2], "ids": pa.chunked_array([pa.nulls(2, pa.list_(pa.uuid()))])})
+    reader = rows.to_reader()
+    assert as_arrow(reader).equals(rows)
+    with pytest.raises(UnwritableFrame, match=r"it was already read to its end, or never had one\. Return a pyarrow\.Table"):
+        as_arrow(reader)
+    assert as_arrow(in_form(rows[:0], Form.READER)).schema == rows.schema
+
+
+def test_an_extension_type_that_arrow_does_not_know_is_refused_at_any_depth() -> None:
+    unknown = pa.field("shape", pa.binary(), metadata={"ARROW:extension:name": "geoarrow.wkb"})
+    for field, path in ((unknown, "shape"), (pa.field("c", pa.list_(pa.struct([unknown]))), r"c\.element\.shape")):
+        with pytest.raises(UnwritableFrame, match=rf"the column {path}: .*extension type geoarrow\.wkb\. Cast it"):
+            in_iceberg_types(pa.schema([field]).empty_table())
 
 
 def test_without_spark_a_view_is_ordered_then_limited_and_then_loses_its_columns(catalog: Catalog, flights: TableRef) -> None:

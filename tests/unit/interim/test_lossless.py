@@ -72,6 +72,8 @@ def kept(value: Any, kind: pa.DataType) -> Any:
         (time(5, tzinfo=UTC), pa.time64("ns"), "time zone would be cut off"),
         ("EWR", pa.list_(pa.string()), "text and not a list"),
         (bytearray(b"EWR"), pa.list_(WHOLE), "text and not a list"),
+        ({1, 2}, pa.list_(WHOLE), "a set and not a list"),
+        ([{"a"}], pa.list_(pa.list_(pa.string())), "a set and not a list"),
         ("", pa.map_(pa.string(), WHOLE), "text"),
         ({"miles": 1, "from": "EWR"}, LEG, "field 'from' would be cut off"),
         ({"to": "EWR"}, LEG, "'miles' must not be null"),

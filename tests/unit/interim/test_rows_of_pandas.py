@@ -120,10 +120,19 @@ def test_an_index_that_is_called_like_a_column_is_refused() -> None:
         (["a", b"\xd8"], "It is text and not bytes"),
         ([2**64], "Python int too large"),
         ([LARGE, 0.5], "outside of the range exactly representable"),
-        ([1, "a"], "the column c: "),
-        ([1j], "the column c: "),
-        ([pd.Period("2026", "M")], "the column c: "),
+        ([1, "a"], r"the column c \(object\): "),
+        ([1j], "a value is a complex"),
+        ([pd.Period("2026", "M")], "a value is a Period"),
         ([pd.Timedelta("1s")], "the column c: Iceberg has no type for duration"),
+        ([{"x": 1}, {}], "Its field 'x' would be added.*the same keys in each row"),
+        ([{"k1": 1}, {"k2": 2}], "Its field 'k2' would be added"),
+        ([[{"x": {"a": 1}}, {"x": {"b": 1}}]], "Its field 'b' would be added"),
+        ([{1, 2}], r"a value is a set\. .*sets become lists by list\(\)"),
+        ([{"tags": [{1}]}], "a value is a set"),
+        ([frozenset()], "a value is a frozenset"),
+        ([range(2)], "a value is a range"),
+        ([Decimal("NaN")], "a decimal is NaN"),
+        ([[Decimal("1.5"), Decimal("-Infinity")]], "a decimal is -Infinity"),
         ([None, None], "it has only nulls and no type"),
     ],
 )
@@ -136,6 +145,22 @@ def test_nan_is_null_in_a_column_of_pandas_and_a_number_inside_of_its_values() -
     frame = pd.DataFrame({"x": [1.0, NAN], "s": ["a", NAN], "v": [np.array([NAN]), [1.0, None]]})
 
     assert repr(as_arrow(frame).to_pydict()) == repr({"x": [1.0, None], "s": ["a", None], "v": [[NAN], [1.0, None]]})
+
+
+@pytest.mark.parametrize(
+    "series",
+    [
+        pd.Series([date(2026, 1, 1), datetime(2026, 1, 1, 5)], dtype="category"),  # noqa: DTZ001
+        pd.Series(pd.interval_range(0, 2)),
+        pd.Series(pd.period_range("2026", periods=2, freq="M")),
+        pd.Series(pd.arrays.SparseArray([0, 1])),
+        pd.Series([1j]),
+    ],
+)
+def test_a_dtype_that_is_not_on_the_list_is_refused_with_its_name(series: pd.Series[Any]) -> None:
+    name = str(series.dtype).partition("[")[0]
+    with pytest.raises(UnwritableFrame, match=rf"(?s)the column c \({name}.*Convert the column to one type that Arrow has"):
+        as_arrow(pd.DataFrame({"c": series}))
 
 
 @pytest.mark.parametrize(
@@ -169,5 +194,5 @@ def test_rows_of_pandas_without_columns_are_refused() -> None:
 
 @pytest.mark.parametrize("name", [2026, ("delay", "mean"), None])
 def test_names_of_columns_that_would_become_text_are_refused(name: Any) -> None:
-    with pytest.raises(UnwritableFrame, match=r"the name of the column .* is not text. Rename it: df.columns = "):
+    with pytest.raises(UnwritableFrame, match=r"the name of the column .* is not text\. Rename it: df.columns = "):
         as_arrow(pd.DataFrame([[1, 2]], columns=pd.Index(["a", name], tupleize_cols=False)))

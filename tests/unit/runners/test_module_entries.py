@@ -140,6 +140,7 @@ def test_an_error_at_the_exit_of_the_process_is_a_failure_although_there_is_a_re
         ("import pandas; return pandas.DataFrame({'a': [1, 'x']})", "result cannot become a table.*the column a"),
         ("import pandas; return [pandas.DataFrame({1: [1]})]", r"result\[0\] cannot become a table.*column 1 is not text"),
         ("import polars; return polars.DataFrame({'a': [object()]})", "result cannot become a table"),
+        ("import pyarrow; r = pyarrow.table({'n': [1]}).to_reader(); r.read_all(); return r", "it was already read to its end"),
     ],
 )
 def test_a_result_that_cannot_be_passed_on_names_its_type(tmp_path: Path, body: str, problem: str) -> None:

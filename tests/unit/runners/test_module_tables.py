@@ -118,6 +118,14 @@ def test_a_reader_that_is_returned_twice_has_its_rows_both_times(tmp_path: Path)
     assert [ran.output("table-0").num_rows for _ in range(2)] == [2, 2]
 
 
+def test_a_table_without_rows_passes_through_a_function_as_a_reader(tmp_path: Path) -> None:
+    ran = call(
+        tmp_path, "def f(a: 'pa.RecordBatchReader'):\n    return a", InputTable("flights"), inputs={"flights": FLIGHTS[:0]}
+    )
+    assert ran.value() == OutputTable("table-0")
+    assert ran.output("table-0").equals(FLIGHTS[:0])
+
+
 def test_an_error_in_the_rows_of_a_returned_reader_is_the_functions_own(tmp_path: Path) -> None:
     source = """
 import pyarrow as pa

@@ -1,0 +1,87 @@
+"""What the schema of a source library may contain. Types that Arrow's stream would change silently are not on the list.
+
+    refuse_types("DuckDB", duckdb_types(relation))         # UnwritableFrame: the column bits.element: DuckDB's BIT …
+    refuse_types("Polars", polars_types(frame.schema))
+
+The stream of a library may represent a type by one that has other values: DuckDB's ``UHUGEINT`` becomes a decimal that wraps
+around. So the library's own schema decides, before any row is read. The Arrow types are checked afterwards, for all libraries, in
+:mod:`~airflow_snowpack.interim.frames.retyping`, and the dtypes of pandas in :mod:`~airflow_snowpack.interim.frames.pandas_rows`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from airflow_snowpack.interim.errors import UnwritableFrame
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+Leaf = tuple[str, str, str]
+"""The path of a column or of a field inside, the name of its type as on the list, and the type as the library writes it."""
+
+ALLOWED = {
+    "DuckDB": {
+        *("boolean", "tinyint", "utinyint", "smallint", "usmallint", "integer", "uinteger", "bigint", "ubigint", "hugeint"),
+        *("float", "double", "decimal", "varchar", "enum", "uuid", "blob", "date", "time", "time_ns", "timestamp"),
+        *("timestamp_s", "timestamp_ms", "timestamp_ns", "timestamp with time zone", "timestamptz_ns"),
+    },
+    "Polars": {
+        *("Boolean", "Int8", "Int16", "Int32", "Int64", "UInt8", "UInt16", "UInt32", "UInt64", "Float16", "Float32", "Float64"),
+        *("Decimal", "String", "Categorical", "Enum", "Binary", "Date", "Time", "Datetime"),
+    },
+}
+ADVICE = {
+    "uhugeint": "Cast it to HUGEINT, DECIMAL(38, 0) or VARCHAR",
+    "variant": "Cast it to JSON, VARCHAR or a STRUCT",
+    "time with time zone": "Cast it to TIME or to VARCHAR",
+    "interval": "Cast it to VARCHAR, or store its seconds: epoch(…)",
+    "geometry": "Store its text or bytes: ST_AsText(…) or ST_AsWKB(…)",
+    "union": "Cast it to VARCHAR or a STRUCT",
+    "Int128": "Cast it to pl.Decimal(38, 0) or pl.String",
+    "UInt128": "Cast it to pl.Decimal(38, 0) or pl.String",
+    "Duration": "Store its microseconds: .dt.total_microseconds()",
+    "Object": "Store its values in a column of a type of Polars",
+}
+CAST = {"DuckDB": "Cast it to VARCHAR, or to another type that fits all of its values", "Polars": "Cast it to a type with values"}
+
+
+def refuse_types(library: str, leaves: Iterable[Leaf]) -> None:
+    """:raises UnwritableFrame: a leaf has a type that the library's list does not contain."""
+    for path, name, shown in leaves:
+        if name not in ALLOWED[library]:
+            raise UnwritableFrame(f"{library}'s {shown} cannot be kept", ADVICE.get(name, CAST[library]), column=path)
+
+
+def duckdb_types(relation: Any) -> Iterator[Leaf]:
+    """Yield the leaves of a DuckDB relation's schema."""
+    for path, kind in zip(relation.columns, relation.types, strict=True):
+        yield from _duckdb_leaves(path, kind)
+
+
+def _duckdb_leaves(path: str, kind: Any) -> Iterator[Leaf]:
+    if kind.id not in ("list", "array", "struct", "map"):
+        yield path, kind.id, str(kind)
+        return
+    inside = kind.children if kind.id in ("struct", "map") else [("element", kind.children[0][1])]
+    for name, each in inside:
+        yield from _duckdb_leaves(f"{path}.{name}", each)
+
+
+def polars_types(schema: Mapping[str, Any]) -> Iterator[Leaf]:
+    """Yield the leaves of a Polars schema."""
+    for path, kind in schema.items():
+        yield from _polars_leaves(path, kind)
+
+
+def _polars_leaves(path: str, kind: Any) -> Iterator[Leaf]:
+    match name := kind.base_type().__name__:
+        case "Struct":
+            yield from (leaf for field in kind.fields for leaf in _polars_leaves(f"{path}.{field.name}", field.dtype))
+        case "List" | "Array":
+            yield from _polars_leaves(f"{path}.element", kind.inner)
+        case "Map":
+            yield from _polars_leaves(f"{path}.key", kind.key)
+            yield from _polars_leaves(f"{path}.value", kind.value)
+        case _:
+            yield path, name, str(kind)
