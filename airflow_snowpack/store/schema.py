@@ -24,6 +24,12 @@ metadata = sa.MetaData(
 BUSY = {"fillfactor": 70, "autovacuum_vacuum_scale_factor": 0.02, "autovacuum_vacuum_threshold": 200}
 
 
+@sa.event.listens_for(sa.Index, "after_parent_attach")
+def _number(index: sa.Index, table: sa.Table) -> None:
+    """Number the indexes of a table as they are declared: of equally good ones, databases choose by their age."""
+    index.info["declared"] = len(table.indexes)
+
+
 def partial_index(
     name: str, *columns: sa.ColumnElement[Any], where: sa.ColumnElement[bool] | sa.TextClause, unique: bool = False
 ) -> sa.Index:

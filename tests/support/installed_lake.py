@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pytest
 
 from airflow_snowpack import hooks
+from airflow_snowpack.iceberg import CatalogConfig
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -31,15 +33,24 @@ def identified(installation: Path) -> Callable[[str], TableName]:
     return hooks.IcebergCatalogHook().identified
 
 
-@pytest.fixture
-def flights(identified: Callable[[str], TableName]) -> TableName:
-    """A real Iceberg table of six small files."""
+@pytest.fixture(scope="session")
+def six_files(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The metadata file of an Iceberg table of six small files, which took six commits."""
     import pyarrow as pa
 
+    rows = pa.table({"month": pa.array([1, 2], pa.int32()), "delay": pa.array([3, 4], pa.int32())})
+    with closing(CatalogConfig.embedded(tmp_path_factory.mktemp("flights")).load()) as catalog:
+        catalog.create_namespace("demo")
+        table = catalog.create_table(TABLE, schema=rows.schema)
+        for _ in range(6):
+            table.append(rows)
+        return table.metadata_location
+
+
+@pytest.fixture
+def flights(identified: Callable[[str], TableName], six_files: str) -> TableName:
+    """A real Iceberg table of six small files. Its commits are its own; the six files are those of all tests."""
     catalog = hooks.IcebergCatalogHook().catalog
     catalog.create_namespace("demo")
-    rows = pa.table({"month": pa.array([1, 2], pa.int32()), "delay": pa.array([3, 4], pa.int32())})
-    table = catalog.create_table(TABLE, schema=rows.schema)
-    for _ in range(6):
-        table.append(rows)
+    catalog.register_table(TABLE, six_files)
     return identified(TABLE)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from command_line import command_line, settle
-from installed_lake import flights as flights, identified as identified, jobs as jobs
+from installed_lake import flights as flights, identified as identified, jobs as jobs, six_files as six_files
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -140,13 +140,12 @@ class TestLint:
     @pytest.mark.usefixtures("dags")
     def test_a_table_whose_metadata_is_gone_is_one_problem(self, snowpack: Run, flights: TableName) -> None:
         catalog = hooks.IcebergCatalogHook().catalog
-        catalog.create_table("demo.other", schema=catalog.load_table(flights.identifier).schema())
-        loaded = catalog.load_table(flights.identifier)
-        Path(loaded.metadata_location.removeprefix("file://")).unlink()
+        other = catalog.create_table("demo.other", schema=catalog.load_table(flights.identifier).schema())
+        Path(other.metadata_location.removeprefix("file://")).unlink()
 
         said = snowpack("policies", "lint", "--output", "json")
         assert said.code == 1
-        assert [(each["problem"], each["where"]) for each in said.json["problems"]] == [("unreadable_table", "demo.flights")]
+        assert [(each["problem"], each["where"]) for each in said.json["problems"]] == [("unreadable_table", "demo.other")]
 
 
 def test_the_schema_is_printed_for_editors(snowpack: Run) -> None:

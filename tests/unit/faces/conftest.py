@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import structlog
-from installed_lake import flights as flights, identified as identified, jobs as jobs
+from installed_lake import flights as flights, identified as identified, jobs as jobs, six_files as six_files
 from trigger_rounds import TriggerRounds, as_connection
 
 from airflow_snowpack.store import open_store

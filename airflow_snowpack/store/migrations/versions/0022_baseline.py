@@ -24,5 +24,5 @@ def upgrade() -> None:
         import_module(module.name)  # each adds its tables to the metadata
     for table in metadata.sorted_tables:
         op.execute(CreateTable(table))
-        for index in sorted(table.indexes, key=lambda index: str(index.name)):  # SQLite chooses the newest of equally good ones
+        for index in sorted(table.indexes, key=lambda index: int(index.info["declared"])):
             op.execute(CreateIndex(index))
