@@ -54,9 +54,9 @@ def manifests_left(case: Case, action: Action) -> tuple[int, int]:
     return emptied + finding.commits, _together(staying, live) + finding.commits
 
 
-def dropped_by_commits(case: Case) -> list[int]:
-    """Return how many files and manifests each commit of the earlier actions of the plan drops."""
-    health, dropped = case.health, list[int]()
+def dropped_by_commits(case: Case) -> list[tuple[int, int]]:
+    """Return how many files and manifests each commit of the earlier actions of the plan drops, and the bytes of its files."""
+    health, dropped = case.health, list[tuple[int, int]]()
     for action, finding in case.before.items():
         if finding.work is None or not finding.commits:
             continue
@@ -65,9 +65,10 @@ def dropped_by_commits(case: Case) -> list[int]:
         if kind is not None:
             live = getattr(health, f"{kind}_manifests") - getattr(health, f"empty_{kind}_manifests")
             each += _touched(health, finding, kind, live)
-        dropped += [each] * finding.commits
+        dropped += [(each, finding.work.bytes_rewritten // finding.commits)] * finding.commits
     if dropped:
-        dropped[0] += health.empty_data_manifests + health.empty_delete_manifests
+        files, size = dropped[0]
+        dropped[0] = files + health.empty_data_manifests + health.empty_delete_manifests, size
     return dropped
 
 

@@ -68,11 +68,11 @@ def find_snapshots(case: Case) -> Finding:
     aged_refs = any(ref.max_ref_age_ms or ref.max_snapshot_age_ms for ref in health.refs) or (
         len(health.refs) > 1 and MAX_REF_AGE in health.properties
     )
-    expired = freed = 0
+    expired = freed = freed_bytes = 0
     if aged_refs or (oldest is not None and oldest < cutoff):
         stored = _Snapshots.of(health, dropped_by_commits(case), case.now)
         expiry = plan_expiry(stored, older_than=cutoff, retain_last=options.retain_last, now=case.now)
-        expired, freed = len(expiry.snapshots), stored.freed({each.snapshot_id for each in expiry.snapshots})
+        expired, (freed, freed_bytes) = len(expiry.snapshots), stored.freed({each.snapshot_id for each in expiry.snapshots})
     threshold = case.threshold("old_snapshots")
     at = None if total <= options.retain_last else _when_old(health, cutoff, max(int(threshold) - expired, 1), options.max_age)
     if aged_refs:
@@ -82,7 +82,7 @@ def find_snapshots(case: Case) -> Finding:
     return Finding(
         f"{number(expired)} of {plural(total, 'snapshot')} older than {duration(options.max_age)}; threshold {number(threshold)}",
         {**metrics, "expired_snapshots": expired},
-        Estimate(freed, bytes_freed=health.expirable_bytes or 0, snapshots_expired=expired),
+        Estimate(freed, bytes_freed=(health.expirable_bytes or 0) + freed_bytes, snapshots_expired=expired),
         expired >= threshold,
         reconsider_at=at,
     )
@@ -112,6 +112,7 @@ class _Snapshot(NamedTuple):
     timestamp_ms: int
     added: int = 0
     dropped: int = 0
+    dropped_bytes: int = 0
 
 
 class _Ref(NamedTuple):
@@ -132,30 +133,33 @@ class _Snapshots:
     properties: Any
 
     @classmethod
-    def of(cls, health: TableHealth, new: Sequence[int], now: datetime) -> Any:
+    def of(cls, health: TableHealth, new: Sequence[tuple[int, int]], now: datetime) -> Any:
         """:param new: what each commit of the same plan drops; the snapshot that is now the newest may then expire."""
+        just_before = int(now.timestamp() * 1000) - 1  # the expiry, which without a least age takes the commits of its plan too
         log = health.snapshots
         snapshots = list(map(_Snapshot, log.ids, log.parents, log.committed_ms, log.added or repeat(0), log.dropped or repeat(0)))
         ages = ("max_ref_age_ms", "max_snapshot_age_ms", "min_snapshots_to_keep")
         refs = {ref.name: _Ref(ref.snapshot_id, ref.kind, *(getattr(ref, age) for age in ages)) for ref in health.refs}
         for commit, dropped in enumerate(new if MAIN in refs else (), 1):
-            snapshots.append(_Snapshot(-commit, refs[MAIN].snapshot_id, int(now.timestamp() * 1000), 0, dropped))
+            snapshots.append(_Snapshot(-commit, refs[MAIN].snapshot_id, just_before, 0, *dropped))
             refs[MAIN] = refs[MAIN]._replace(snapshot_id=-commit)
         return cls(refs, snapshots, {each.snapshot_id: each for each in snapshots}, health.properties)
 
     def snapshot_by_id(self, snapshot_id: int) -> _Snapshot | None:
         return self.by_id.get(snapshot_id)
 
-    def freed(self, expired: set[int]) -> int:
+    def freed(self, expired: set[int]) -> tuple[int, int]:
         """Return how many files only these snapshots need: what the snapshots after them drop, and their manifest lists.
 
         Between two snapshots that stay, it is at most what was added in between.
+
+        :return: the number, and the bytes of the files that the commits of the same plan drop.
         """
-        freed, seen = len(expired), set[int]()
+        freed, size, seen = len(expired), 0, set[int]()
         for each in self.snapshots:
             if each.snapshot_id in expired:
                 continue
-            dropped, added, at = each.dropped, 0, self._parent(each)
+            dropped, dropped_bytes, added, at = each.dropped, each.dropped_bytes, 0, self._parent(each)
             if at is None or at.snapshot_id not in expired:
                 continue
             while at is not None and at.snapshot_id in expired and at.snapshot_id not in seen:
@@ -163,9 +167,11 @@ class _Snapshots:
                 added, parent = added + at.added, self._parent(at)
                 if parent is not None and parent.snapshot_id in expired:
                     dropped += at.dropped
+                    dropped_bytes += at.dropped_bytes
                 at = parent
             freed += dropped if at is None else min(dropped, added)
-        return freed
+            size += dropped_bytes if at is None else 0
+        return freed, size
 
     def _parent(self, snapshot: _Snapshot) -> _Snapshot | None:
         return None if snapshot.parent_snapshot_id is None else self.by_id.get(snapshot.parent_snapshot_id)

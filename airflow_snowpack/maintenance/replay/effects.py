@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import defaultdict
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from airflow_snowpack.iceberg.health.bounds import manifest_target
@@ -133,7 +134,9 @@ def expire_snapshots(
     most = options.retain_last if main.min_snapshots_to_keep is None else main.min_snapshots_to_keep
     age = options.max_age if main.max_snapshot_age_ms is None else age_of(main.max_snapshot_age_ms)
     newest_first = list(reversed(state.snapshots))
-    kept = [each for place, each in enumerate(newest_first) if place < most or each.at >= now - age or each.snapshot_id in named]
+    # The commits of the same pass are older than the expiry, which without a least age takes them too.
+    cutoff = now - age if age else now + timedelta(milliseconds=1)
+    kept = [each for place, each in enumerate(newest_first) if place < most or each.at >= cutoff or each.snapshot_id in named]
     expired = len(state.snapshots) - len(kept)
     numbers = sorted(each.number for each in kept)
     needed, freed = list[Dead](), list[Dead]()

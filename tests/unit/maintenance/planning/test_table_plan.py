@@ -393,6 +393,20 @@ def test_an_expiry_deletes_what_the_first_commit_of_the_same_plan_drops() -> Non
 
     assert decision.estimate is not None
     assert decision.estimate.files_removed == 60 + 6 + 2 + 1
+    assert decision.estimate.bytes_freed == 60 * MIB
+
+
+def test_an_expiry_without_a_least_age_takes_the_commits_of_the_same_plan_but_the_last() -> None:
+    sick = [partition(day, small_files=60, data_manifests=6) for day in (20_000, 20_001, 20_002)]
+    table = health(sick, ages=[timedelta(days=9)], data_manifests=18)
+    options = {"options": {"max_age": "0s", "retain_last": 1}}
+
+    decision = decide(SNAPSHOTS, table, policy({SNAPSHOTS: options}))
+
+    assert decision.estimate is not None
+    assert decision.estimate.snapshots_expired == 3, "of now, and after two of the three commits"
+    assert decision.estimate.bytes_freed == 180 * MIB
+    assert decision.estimate.files_removed > 180
 
 
 def test_snapshots_expire_that_no_branch_tag_or_count_keeps() -> None:
