@@ -55,6 +55,7 @@ class TableReplayShape(Shape):
     table: str
     since: Moment
     commits: int = Field(description="How many commits of writers were replayed.")
+    abandoned: int = Field(description="Commits that were not replayed: the table was rolled back or replaced after them.")
     outcomes: Annotated[list[OutcomeShape], From("all")]
 
 

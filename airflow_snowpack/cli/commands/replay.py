@@ -92,6 +92,9 @@ def _summary(found: Replay, every: timedelta) -> str:
     commits = sum(table.commits for table in found.tables)
     what = f"Replayed {plural(commits, 'commit')} of {plural(len(found.tables), 'table')}"
     when = f"from {timestamp(found.since)} on, with {plural(found.passes, 'pass', 'passes')}, one every {duration(every)}"
-    late = sum(table.since > found.since for table in found.tables)
+    left = [table.abandoned for table in found.tables if table.abandoned]
+    late = sum(table.since > found.since and not table.abandoned for table in found.tables)
     begin = f" {plural(late, 'table')} had no older snapshot and began later." if late else ""
-    return f"{what} {when}.{begin}"
+    others = f"{plural(sum(left), 'commit')} of {plural(len(left), 'table')}"
+    rest = f" {others} cannot be replayed: a rollback or a replacement of the table left them behind." if left else ""
+    return f"{what} {when}.{begin}{rest}"

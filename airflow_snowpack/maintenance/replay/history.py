@@ -77,6 +77,8 @@ class TableHistory:
     :param start: the first state, as a commit that adds all of it.
     :param earlier: ids and times of the snapshots before it that the table still has, oldest first.
     :param commits: those after it, oldest first.
+    :param abandoned: how many snapshots after the requested moment were current and do not lead to the current one, because the
+        table was rolled back or replaced.
     """
 
     table: Table
@@ -84,6 +86,7 @@ class TableHistory:
     start: Commit
     earlier: tuple[tuple[int, datetime], ...]
     commits: tuple[Commit, ...]
+    abandoned: int = 0
 
     @property
     def compaction_ratio(self) -> float:
@@ -114,7 +117,14 @@ def read_history(table: Table, since: datetime) -> TableHistory:
     first = before[-1] if before else 0
     commits = list(_commits(table, line[first:]))
     earlier = tuple((each.snapshot_id, moment(each.timestamp_ms)) for each in line[:first])
-    return TableHistory(table, max(since, commits[0].at), commits[0], earlier, tuple(commits[1:]))
+    begin = max(since, commits[0].at)
+    return TableHistory(table, begin, commits[0], earlier, tuple(commits[1:]), _abandoned(table, line, since))
+
+
+def _abandoned(table: Table, line: list[Snapshot], since: datetime) -> int:
+    on_line, was_current = {each.snapshot_id for each in line}, {each.snapshot_id for each in table.metadata.snapshot_log}
+    others = (each for each in table.metadata.snapshots if each.snapshot_id in was_current - on_line)
+    return sum(moment(each.timestamp_ms) > since for each in others)
 
 
 def _line(table: Table) -> Iterator[Snapshot]:

@@ -109,6 +109,7 @@ class TableReplay:
     :param recorded: as it was, with the maintenance that the table really had.
     :param untouched: without any maintenance from ``since`` on.
     :param outcomes: one per policy.
+    :param abandoned: commits that are not replayed, because the table was rolled back or replaced after them.
     """
 
     table: str
@@ -118,6 +119,7 @@ class TableReplay:
     recorded: Outcome
     untouched: Outcome
     outcomes: tuple[Outcome, ...]
+    abandoned: int = 0
 
     @property
     def all(self) -> tuple[Outcome, ...]:

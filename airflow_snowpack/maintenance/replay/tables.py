@@ -75,4 +75,5 @@ def _replay(
         recorded(history, until, maintained=True),
         recorded(history, until, maintained=False),
         tuple(simulate(history, policy, times, label=label, health=health) for label, policy in merged.items()),
+        history.abandoned,
     )

@@ -154,6 +154,19 @@ def test_a_table_that_was_never_written_has_no_history(zoo: Zoo) -> None:
         read_history(zoo.load(zoo.shared("never_written")), NOW)
 
 
+def test_the_commits_after_which_a_table_was_rolled_back_are_counted(daily: Table) -> None:
+    since, line = NOW - DAY * 5, [each.snapshot_id for each in daily.metadata.snapshots]
+    daily.manage_snapshots().rollback_to_snapshot(line[5]).commit()
+    append(daily, ["a"] * 10)
+    daily.refresh()
+
+    history = read_history(daily, since)
+
+    assert [each.snapshot_id for each in history.commits] == [line[5], daily.metadata.current_snapshot_id]
+    assert history.abandoned == len(line[6:])
+    assert read_history(daily, NOW).abandoned == 0, "before the time of the replay"
+
+
 def test_expired_snapshots_free_what_compaction_has_replaced(daily: Table) -> None:
     history = read_history(daily, NOW - DAY * 10)
     keeping = {"thresholds": {"old_snapshots": 1}, "options": {"max_age": "2d", "retain_last": 1}}
