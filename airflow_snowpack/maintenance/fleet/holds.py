@@ -13,10 +13,10 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from airflow_snowpack.humanize import plural, timestamp
+from airflow_snowpack.humanize import duration, timestamp
 from airflow_snowpack.maintenance.planning.model import Cause
 from airflow_snowpack.maintenance.planning.table_plan import LOSE_TO_WRITERS
-from airflow_snowpack.maintenance.writers import RECHECK_INTERVAL
+from airflow_snowpack.maintenance.writers import LONGEST_RUN, RECHECK_INTERVAL
 
 if TYPE_CHECKING:
     from airflow_snowpack.iceberg.names import TableName
@@ -27,8 +27,10 @@ if TYPE_CHECKING:
 
 HELD = frozenset({Cause.QUIET, Cause.WRITING, Cause.PRODUCER, Cause.FAILING})
 """Why an action waits although the table needs it."""
-MAX_PASSES_WAITED = 3
-"""A table that has waited in so many passes in a row does not wait for the DAGs that write to it any more."""
+USUAL_DURATIONS = 2
+"""A table waits no longer than so many usual durations of the slowest DAG that writes to it."""
+LEAST_PATIENCE = timedelta(hours=3)
+"""It waits for so long at least, however fast these DAGs are."""
 LEAST_SHARE = 0.8
 """A job starts if this share of its estimate fits before the next run of a DAG: the plan may have filled the time to the end."""
 
@@ -54,13 +56,14 @@ def waits_for_producers(plan: TablePlan) -> bool:
     return any(decision.cause is Cause.PRODUCER for decision in plan.decisions)
 
 
-def writers_after(table: TableName, waited: int, dags: Callable[[], DagsOfTables]) -> TableWriters:
-    """Return the writers of a table that has waited in so many passes in a row."""
+def writers_after(table: TableName, held_since: datetime | None, now: datetime, dags: Callable[[], DagsOfTables]) -> TableWriters:
+    """Return the writers of a table whose plans have waited for them since some time; ``None``: the last one did not."""
     writers = dags().writers(table)
-    if waited < MAX_PASSES_WAITED:
+    waited = timedelta() if held_since is None else now - held_since
+    usual = (each.usual_duration or LONGEST_RUN / USUAL_DURATIONS for each in writers.producers)
+    if waited < max((each * USUAL_DURATIONS for each in usual), default=timedelta()) or waited < LEAST_PATIENCE:
         return writers
-    passes = plural(waited, "pass", "passes")
-    text = f"it has waited in {passes}, so the rewrite does not wait for the DAGs that write to the table"
+    text = f"it has waited for {duration(waited)}, so the rewrite does not wait for the DAGs that write to the table"
     return replace(writers, unknown=None, not_awaited=text)
 
 

@@ -124,6 +124,7 @@ class PlannedTable:
     :param policy: the digest of the policy that the plan was made by.
     :param needs_work: the plan runs an action; then the table is planned again in each pass.
     :param reconsider_at: when the plan may change although the table and its policy do not; ``None`` for never.
+    :param held_since: since when its plans wait for DAGs that write to it; ``None``: this one does not.
     """
 
     table: TableName
@@ -132,6 +133,7 @@ class PlannedTable:
     needs_work: bool
     reconsider_at: datetime | None = None
     passes_waited: int = 0
+    held_since: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)

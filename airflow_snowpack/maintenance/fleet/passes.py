@@ -224,4 +224,5 @@ def _table_row(planned: PlannedTable, now: datetime) -> dict[str, Any]:
         "needs_work": planned.needs_work,
         "reconsider_at": planned.reconsider_at,
         "passes_waited": planned.passes_waited,
+        "held_since": planned.held_since,
     }

@@ -133,7 +133,8 @@ class FleetPlanner:
     def hold(self, table: Table, entry: PassEntry) -> Hold | None:
         """Return why the job of a table that was planned, perhaps hours ago, does not start now; ``None`` if it may."""
         now, name = self._store.clock(), entry.table
-        writers = None if self._dags is None else partial(writers_after, name, entry.passes_waited, self._dags)
+        held_since = next((row.held_since for row in self._passes.plan_of(name).values()), None)
+        writers = None if self._dags is None else partial(writers_after, name, held_since, now, self._dags)
         return hold_of(entry, self._policies.of(name, owner_properties(table)), writers, now)
 
     def _plan(self, planning: Planning) -> Pass:
@@ -247,8 +248,8 @@ class FleetPlanner:
         for table, health in healths.items():
             policy, history = self._policies.of(table, health.properties), histories.get(table, ActionHistory())
             row = last.get(table.lock_key)
-            waited = 0 if row is None else row.passes_waited
-            writers = None if found.dags is None else partial(writers_after, table, waited, found.dags)
+            waited, held_since = (0, None) if row is None else (row.passes_waited, row.held_since)
+            writers = None if found.dags is None else partial(writers_after, table, held_since, now, found.dags)
             try:
                 plan = plan_table(
                     health,
@@ -268,10 +269,10 @@ class FleetPlanner:
             held = None if runs else held_reason(plan)
             self._sort(table, plan, policy, history, waited, held, found)
             needs_work = runs or held is not None
-            waited = waited + (not runs and waits_for_producers(plan)) if needs_work else 0
-            found.planned.append(
-                PlannedTable(table, plan.metadata_location, self._digest, needs_work, plan.reconsider_at, waited)
-            )
+            waits = waits_for_producers(plan)
+            waited, held_since = waited + (not runs and waits) if needs_work else 0, (held_since or now) if waits else None
+            place = (table, plan.metadata_location, self._digest)
+            found.planned.append(PlannedTable(*place, needs_work, plan.reconsider_at, waited, held_since))
 
     def _sort(
         self,

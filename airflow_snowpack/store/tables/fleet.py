@@ -81,8 +81,10 @@ fleet_tables = sa.Table(
     sa.Column("needs_work", sa.Boolean, nullable=False),
     sa.Column("reconsider_at", UtcDateTime),
     sa.Column("passes_waited", sa.Integer, nullable=False),
+    sa.Column("held_since", UtcDateTime),
     sa.Index("ix_fleet_tables_catalog_catalog_id", "catalog", "catalog_id"),
 )
 """The last plan of each table: a table that needs no work is planned again when its metadata or its policy changes, or at
-``reconsider_at``. ``passes_waited``: in how many passes in a row it did not fit the budget.
+``reconsider_at``. ``passes_waited``: in how many passes in a row it did not fit the budget. ``held_since``: since when its plans
+wait for DAGs that write to it.
 """

@@ -14,6 +14,7 @@ from airflow_snowpack.iceberg import CatalogConfig
 from airflow_snowpack.jobs import JobStatus, JobWorker
 from airflow_snowpack.maintenance.fleet import EntryState, PassEntry
 from airflow_snowpack.maintenance.fleet.budget import Cost
+from airflow_snowpack.maintenance.fleet.model import PlannedTable
 from airflow_snowpack.maintenance.policies import Policies, Rule
 from airflow_snowpack.maintenance.writers import DagsOfTables, Producer
 from airflow_snowpack.store import Store
@@ -82,26 +83,34 @@ def test_a_job_whose_writer_has_started_since_the_plan_is_postponed_and_airflow_
 
 @pytest.mark.one_database
 @pytest.mark.parametrize(
-    ("due_in", "deadline", "waited", "waits"),
+    ("due_in", "deadline", "held_for", "waits"),
     [
-        (timedelta(minutes=10), None, 0, False),
-        (timedelta(minutes=3, seconds=30), None, 0, False),  # the plan has filled the four minutes that were left then
-        (timedelta(minutes=3), None, 0, True),
-        (timedelta(minutes=3), timedelta(0), 0, False),
-        (timedelta(minutes=3), None, 3, False),
+        (timedelta(minutes=10), None, None, False),
+        (timedelta(minutes=3, seconds=30), None, None, False),  # the plan has filled the four minutes that were left then
+        (timedelta(minutes=3), None, None, True),
+        (timedelta(minutes=3), timedelta(0), None, False),
+        (timedelta(minutes=3), None, timedelta(hours=9), True),
+        (timedelta(minutes=3), None, timedelta(hours=10), False),
     ],
 )
 def test_a_job_starts_if_it_ends_before_its_writer_is_due_or_has_waited_long_enough(
-    fleet: FleetLake, clock: MovedClock, due_in: timedelta, deadline: timedelta | None, waited: int, waits: bool
+    fleet: FleetLake,
+    clock: MovedClock,
+    due_in: timedelta,
+    deadline: timedelta | None,
+    held_for: timedelta | None,
+    waits: bool,
 ) -> None:
     table = fleet.name("written")
-    ingest = Producer("ingest", next_due=clock() + due_in)
+    ingest = Producer("ingest", next_due=clock() + due_in, usual_duration=timedelta(hours=5))
     planner = fleet.planner(dags_of_tables=lambda: DagsOfTables({table.asset_uri: (ingest,)}))
     cost, at = Cost(seconds=240.0), None if deadline is None else clock() + deadline
     entry = PassEntry(table, 0, EntryState.SUBMITTED, evidence={"rewrite_data_files": "…"}, cost=cost, deadline=at)
     loaded = fleet.catalog.load_table(fleet.make("written").identifier)
+    if held_for is not None:
+        fleet.passes.remember([PlannedTable(table, None, "", True, held_since=clock() - held_for)])
 
-    hold = planner.hold(loaded, replace(entry, passes_waited=waited))
+    hold = planner.hold(loaded, entry)
 
     assert (hold is not None) == waits
     assert planner.hold(loaded, replace(entry, evidence={"expire_snapshots": "…"})) is None, "its commits do not conflict"
@@ -129,20 +138,29 @@ def test_airflow_is_not_asked_if_no_table_needs_work(fleet: FleetLake) -> None:
 
 
 @pytest.mark.one_database
-def test_a_table_that_has_waited_in_three_passes_does_not_wait_for_its_writer_any_more(fleet: FleetLake) -> None:
+@pytest.mark.parametrize(
+    ("usual", "every", "held"),
+    [
+        (timedelta(hours=5), timedelta(hours=1), 10),
+        (timedelta(hours=5), timedelta(days=1), 1),
+        (timedelta(minutes=5), timedelta(hours=1), 3),
+        (None, timedelta(hours=6), 4),
+    ],
+)
+def test_a_table_waits_for_its_writers_for_twice_their_usual_duration_however_many_passes_that_is(
+    fleet: FleetLake, clock: MovedClock, usual: timedelta | None, every: timedelta, held: int
+) -> None:
     table = fleet.make("written", commits=5)
-    runs = DagsOfTables({table.asset_uri: (Producer("ingest", running_since=fleet.store.clock()),)})
+    states = []
+    for number in range(held + 1):
+        writing = Producer("ingest", running_since=clock() - timedelta(minutes=1), usual_duration=usual)
+        runs = DagsOfTables({table.asset_uri: (writing,)})
+        (entry,) = fleet.passes.entries(fleet.plan(f"pass-{number}", dags_of_tables=Airflow(runs)).pass_id)
+        states.append(entry.state)
+        clock.move(every)
 
-    def state(night: int) -> PassEntry:
-        (entry,) = fleet.passes.entries(fleet.plan(f"night-{night}", dags_of_tables=Airflow(runs)).pass_id)
-        return entry
-
-    assert [state(night).state for night in range(3)] == [EntryState.WAITING] * 3
-    fourth = state(3)
-    assert fourth.state is EntryState.CHOSEN
-    assert fourth.evidence["rewrite_data_files"].endswith(
-        "it has waited in 3 passes, so the rewrite does not wait for the DAGs that write to the table"
-    )
+    assert states == [*[EntryState.WAITING] * held, EntryState.CHOSEN]
+    assert "so the rewrite does not wait for the DAGs that write to the table" in entry.evidence["rewrite_data_files"]
 
 
 @pytest.mark.one_database
