@@ -55,4 +55,4 @@ def open_fleet(
             order=hook.settings.action_order,
         )
         work = PassWork(passes, installation.jobs)
-        yield Fleet(catalog, catalog_id, passes, installation.jobs, work, planner, config.load)
+        yield Fleet(catalog, catalog_id, passes, installation.jobs, work, planner, config.load, dags_of_tables)

@@ -21,13 +21,13 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from itertools import chain, islice, pairwise
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import parse_qsl, quote, urlsplit
 
 from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.hooks.errors import AirflowRefuses, AirflowUnreachable
 from airflow_snowpack.humanize import duration
-from airflow_snowpack.maintenance.writers import DagsOfTables, Producer
+from airflow_snowpack.maintenance.writers import DagsOfTables, FailedRun, Producer
 
 if TYPE_CHECKING:
     from airflow_snowpack.hooks.api_client import AirflowRest, Answer
@@ -58,6 +58,7 @@ MAINTENANCE = ("airflow_snowpack.operators.maintain", "airflow_snowpack.operator
 NOT_CONFIGURED = "[snowpack] airflow_conn_id is empty"
 NO_ANSWER = "Airflow's REST API did not answer as expected; see the log"
 
+T = TypeVar("T")
 Task = tuple[str, str]
 """The ids of a DAG and a task."""
 
@@ -118,6 +119,7 @@ class _Runs:
     since: datetime
     starts: Mapping[str, list[datetime]]
     durations: Mapping[str, list[timedelta]]
+    failed: Mapping[str, list[FailedRun]]
 
     def producer(self, dag_id: str, running_since: datetime | None, next_due: datetime | None) -> Producer:
         """Return a DAG with what its runs usually take."""
@@ -171,12 +173,14 @@ class TableDags:
         running = {dag_id: since for dag_id, since in active.items() if since is not None}
         due |= {dag_id: now for dag_id, since in active.items() if since is None}
         concerned = {dag_id for dag_id in uses.writers if dag_id in running or due.get(dag_id, now + HORIZON) < now + HORIZON}
-        maintenance = self._maintenance(sorted(concerned))
-        producers = {}
+        maintenance = self._maintenance(sorted(concerned | (uses.writers & runs.failed.keys())))
+        producers, failed = {}, {}
         for address, tasks in uses.writing.items():
-            dag_ids = sorted({dag_id for dag_id, _ in tasks - maintenance} & concerned)
+            writing = sorted({dag_id for dag_id, _ in tasks - maintenance})
+            dag_ids = [each for each in writing if each in concerned]
             producers[address] = tuple(runs.producer(dag_id, running.get(dag_id), due.get(dag_id)) for dag_id in dag_ids)
-        return DagsOfTables({address: found for address, found in producers.items() if found}, _rates(uses, runs, now))
+            failed[address] = tuple(run for dag_id in writing for run in runs.failed.get(dag_id, ()))
+        return DagsOfTables(_filled(producers), _rates(uses, runs, now), failed_runs=_filled(failed))
 
     def _uses(self, now: datetime) -> _Uses:
         uses, addresses, ids = _Uses(), set[str](), list[int]()
@@ -206,7 +210,7 @@ class TableDags:
 
     def _runs(self, dag_ids: list[str], now: datetime) -> _Runs:
         """Return the newest runs that have started in the window."""
-        since, starts, durations = now - WINDOW, defaultdict(list), defaultdict(list)
+        since, starts, durations, failed = now - WINDOW, defaultdict(list), defaultdict(list), defaultdict(list)
         last = now
         wanted = {"dag_ids": dag_ids, "start_date_gte": since.isoformat(), "order_by": "-start_date"}
         for number, page in enumerate(self._pages_of_runs(wanted), start=1):
@@ -216,10 +220,12 @@ class TableDags:
                 ended = _moment(run["end_date"])
                 if ended is not None and run["state"] == "success":
                     durations[dag_id].append(ended - last)
+                if ended is not None and run["state"] == "failed":
+                    failed[dag_id].append(FailedRun(dag_id, last, ended))
             if number == MAX_RUN_PAGES:
                 since = last
                 break
-        return _Runs(since, starts, durations)
+        return _Runs(since, starts, durations, failed)
 
     def _active(self, dag_ids: Iterable[str]) -> dict[str, datetime | None]:
         """Return the DAGs with a run that has not ended, and when the oldest one began; ``None`` if none has begun yet."""
@@ -311,6 +317,10 @@ def _body(answer: Answer, method: str, path: str) -> Any:
     if not answer.is_ok:
         raise AirflowRefuses(f"{method} {path} was refused: {answer.reason}")
     return answer.body
+
+
+def _filled(found: Mapping[str, tuple[T, ...]]) -> dict[str, tuple[T, ...]]:
+    return {address: each for address, each in found.items() if each}
 
 
 def _rates(uses: _Uses, runs: _Runs, now: datetime) -> dict[str, float]:

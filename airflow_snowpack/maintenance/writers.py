@@ -71,6 +71,16 @@ class Producer:
 
 
 @dataclass(frozen=True, slots=True)
+class FailedRun:
+    """A run of a producer that failed. If Iceberg refused its commit, because a rewrite had replaced files, the table keeps no
+    trace."""
+
+    dag_id: str
+    started_at: datetime
+    ended_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
 class Clearance:
     """Whether a rewrite may run now.
 
@@ -139,11 +149,13 @@ class DagsOfTables:
 
     :param producers: by :attr:`TableName.asset_uri`; likewise ``reads_per_day``: runs of the DAGs that read the table.
     :param unknown: why nothing is known; ``None``: all is known that Airflow knows.
+    :param failed_runs: of the DAGs that write to tables, likewise.
     """
 
     producers: Mapping[str, tuple[Producer, ...]] = field(default_factory=dict)
     reads_per_day: Mapping[str, float] = field(default_factory=dict)
     unknown: str | None = None
+    failed_runs: Mapping[str, tuple[FailedRun, ...]] = field(default_factory=dict)
 
     def writers(self, table: TableName) -> TableWriters:
         """Return what is known of the DAGs that write to a table."""
@@ -152,6 +164,11 @@ class DagsOfTables:
     def reads(self, table: TableName) -> float:
         """Return how often DAGs read a table, in runs per day."""
         return self.reads_per_day.get(table.asset_uri, 0.0)
+
+    def failed_beside(self, table: TableName, started_at: datetime, ended_at: datetime) -> tuple[FailedRun, ...]:
+        """Return the failed runs of DAGs that write to a table which had not ended when its maintenance began."""
+        runs = self.failed_runs.get(table.asset_uri, ())
+        return tuple(each for each in runs if each.started_at < ended_at and started_at < each.ended_at)
 
 
 class RecentDags:

@@ -168,7 +168,8 @@ class MaintainTableOperator(RequestsMaintenance, QueuesJob):
         no worker slot; the worker has its own ``spark_conn_id`` and ``continue_on_error``. ``None``: ``[snowpack] execution``.
     :param continue_on_error: run the remaining actions after one that failed; ``None``: ``[snowpack] continue_on_error``.
 
-    Returns the job as a dictionary: ``job_id``, ``status``, ``results`` with messages and metrics, ``before`` and ``after``.
+    Returns the job as a dictionary: ``job_id``, ``status``, ``results`` with messages and metrics, ``before`` and ``after``. If
+    runs failed while the job rewrote the table that they write to, ``failed_writers`` has the DAG of each.
     After maintenance, not after a dry run, the task emits an event with the same numbers on the asset of the table (see
     :func:`~airflow_snowpack.assets.iceberg_asset`), unless its DAG is scheduled on that asset.
     """
@@ -191,10 +192,28 @@ class MaintainTableOperator(RequestsMaintenance, QueuesJob):
     def report(self, context: Context, job: Job, before: Mapping[str, int], catalog: Catalog | None = None) -> dict[str, Any]:
         """Emit the event of the table, and return the job with the table's numbers."""
         report = job_report(job, before, self._numbers_after(job.table, catalog))
+        if failed := self._failed_writers(context, job):
+            report["failed_writers"] = failed
         if self._outlet is not None:
             event = {key: report[key] for key in EVENT if key in report}
             record_maintenance(context, self._outlet, job.table, event, catalog_conn_id=self.catalog_conn_id)
         return report
+
+    def _failed_writers(self, context: Context, job: Job) -> list[str]:
+        """Return the DAG of each run that failed while the job rewrote the table that it writes to."""
+        from airflow_snowpack.jobs.model import ActionOutcome
+        from airflow_snowpack.maintenance.planning.table_plan import LOSE_TO_WRITERS
+
+        rewrote = any(each.action in LOSE_TO_WRITERS and each.outcome is not ActionOutcome.SKIPPED for each in job.results)
+        if not rewrote or job.started_at is None or job.completed_at is None:
+            return []
+        with self.installation() as hook:
+            dags = self.dags_of_tables(context, hook, job.table)()
+        failed = [run.dag_id for run in dags.failed_beside(job.table, job.started_at, job.completed_at)]
+        if failed:
+            what = "Runs of these DAGs failed while the table was rewritten, which may have refused their commits"
+            self.log.warning("%s: %s", what, ", ".join(failed))
+        return failed
 
     def _run(self, context: Context, hook: SnowpackHook, catalog: Catalog, request: MaintenanceRequest) -> Job:
         from airflow_snowpack.maintenance.submit import claim_own

@@ -107,7 +107,7 @@ def make_airflow(folder: Path) -> None:
         make_run(session, "report", "long_ago", NOW - timedelta(days=30), NOW - timedelta(days=30))
 
 
-def make_run(session: Any, dag_id: str, run_id: str, start: datetime, end: datetime | None) -> None:
+def make_run(session: Any, dag_id: str, run_id: str, start: datetime, end: datetime | None, ended: str = "success") -> None:
     from airflow.models.dagbag import DBDagBag
     from airflow.utils.types import DagRunTriggeredByType, DagRunType
 
@@ -115,7 +115,7 @@ def make_run(session: Any, dag_id: str, run_id: str, start: datetime, end: datet
     assert dag is not None
     run = dag.create_dagrun(
         run_id=run_id, run_after=start, run_type=DagRunType.MANUAL, triggered_by=DagRunTriggeredByType.TEST,
-        state="running" if end is None else "success", session=session,
+        state="running" if end is None else ended, session=session,
     )  # fmt: skip
     run.start_date, run.end_date = start, end
 
@@ -141,7 +141,8 @@ def read(own_run: tuple[str, str] | None = None, conn_id: str | None = None, onl
     table = None if only is None else TableName.parse(only, catalog="lake")
     found = TableDags(rest, conn_id, own_run, only=table).read(NOW)  # type: ignore[arg-type]  # all that is asked of it
     producers = {address: [dataclasses.asdict(each) for each in of] for address, of in found.producers.items()}
-    return {"producers": producers, "reads": dict(found.reads_per_day), "paths": rest.paths}
+    failed = {address: [dataclasses.asdict(each) for each in of] for address, of in found.failed_runs.items()}
+    return {"producers": producers, "failed": failed, "reads": dict(found.reads_per_day), "paths": rest.paths}
 
 
 def main(folder: Path) -> None:
@@ -159,6 +160,10 @@ def main(folder: Path) -> None:
     with create_session() as session:
         make_run(session, "ingest", "now", NOW - timedelta(minutes=4), None)
     answers["running"], answers["own_run"] = read(), read(("ingest", "now"))
+    with create_session() as session:
+        for dag_id in ("ingest", "weekly", "compact"):
+            make_run(session, dag_id, "lost", NOW - timedelta(minutes=9), NOW - timedelta(minutes=6), "failed")
+    answers["failed"] = read()
     table_dags.MAX_EVENTS = 1
     answers["newest_event"] = read(only="db.raw")
     table_dags.MAX_RUN_PAGES, table_dags.PAGE, table_dags.MAX_TASK_LISTS = 2, 10, 1

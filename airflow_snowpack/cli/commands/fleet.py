@@ -112,7 +112,7 @@ def _stop(fleet: Fleet, planned: Pass, worker: JobWorker, signal: str) -> bool:
     if not worker.abandon(f"Worker received {signal}"):
         return False  # the worker claims no other job, so the pass is reported as usual
     try:
-        fleet.report(planned)
+        fleet.report(planned, ask_airflow=False)
     except StoreError as away:
         log.warning("pass_not_ended: %s: the next pass over the catalog ends it: %s", planned.pass_id, away)
     return True

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from airflow_snowpack.maintenance.fleet.planner import FleetPlanner
     from airflow_snowpack.maintenance.fleet.progress import PassWork
     from airflow_snowpack.maintenance.fleet.report import PassReport
+    from airflow_snowpack.maintenance.writers import DagsOfTables
 
 log = logging.getLogger(__name__)
 
@@ -55,6 +56,7 @@ class Fleet:
 
     :param catalog: what the installation calls the catalog; ``catalog_id`` identifies it.
     :param connect: connects to the catalog.
+    :param dags_of_tables: returns the DAGs that write to tables; ``None``: reports have nothing of them.
     """
 
     catalog: str
@@ -64,6 +66,7 @@ class Fleet:
     work: PassWork
     planner: FleetPlanner
     connect: Callable[[], Catalog]
+    dags_of_tables: Callable[[], DagsOfTables] | None = None
 
     def start(
         self, owner: str, budget: Budget, *, workers: int, holder: str, begun: Callable[[str], None] = lambda _: None
@@ -109,9 +112,12 @@ class Fleet:
         hold, after = self.planner.hold, self._read_again
         return Drain(self.work, self.jobs, planned, self.connect, worker_id, hold=hold, after=after)
 
-    def report(self, planned: Pass) -> PassReport:
-        """End a pass and return its report. If a worker still has a job, the pass stays open, and the report names the table."""
-        return self.work.end(planned)
+    def report(self, planned: Pass, *, ask_airflow: bool = True) -> PassReport:
+        """End a pass and return its report. If a worker still has a job, the pass stays open, and the report names the table.
+
+        :param ask_airflow: also report which writers failed meanwhile, if Airflow answers within minutes.
+        """
+        return self.work.end(planned, self.dags_of_tables if ask_airflow else None)
 
     def refuse_if_not_planned(self, pass_id: str) -> None:
         """Refuse to count an ended pass as done whose planning failed.
@@ -129,7 +135,7 @@ class Fleet:
                 continue
             if earlier.owner.partition("/")[0] == dag or _abandoned_at(earlier) < now:
                 log.warning("Pass %s of %s was left open; it ends now", earlier.pass_id, earlier.owner)
-                self.report(earlier)
+                self.report(earlier, ask_airflow=False)
 
     def _read_again(self, entry: PassEntry) -> None:
         if entry.state not in (EntryState.MAINTAINED, EntryState.FAILED):

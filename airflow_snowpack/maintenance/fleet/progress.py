@@ -16,7 +16,7 @@ transaction for each table.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
@@ -42,6 +42,7 @@ from airflow_snowpack.store.tables.jobs import job_queue, jobs as job_rows
 
 if TYPE_CHECKING:
     from airflow_snowpack.jobs import Job, Jobs
+    from airflow_snowpack.maintenance.writers import DagsOfTables
 
 NOT_SUBMITTED = "Its job was not submitted before the pass ended."
 NOT_CLAIMED = "No worker claimed its job before the pass ended."
@@ -223,13 +224,19 @@ class PassWork:
         usage.recorded = ahead
         return spent <= estimate or not is_submitted or self._keep_within_budget(planned)
 
-    def end(self, planned: Pass) -> PassReport:
-        """End a pass and return its report. If a worker still has a job, the pass stays open, and the report names the table."""
+    def end(self, planned: Pass, dags_of_tables: Callable[[], DagsOfTables] | None = None) -> PassReport:
+        """End a pass and return its report. If a worker still has a job, the pass stays open, and the report names the table.
+
+        :param dags_of_tables: returns the DAGs that write to tables; ``None``: the report has nothing of them.
+        """
         is_over, now = self.close(planned), self._store.clock()
         reported = self._passes.get(planned.pass_id)
         if is_over and reported.ended_at is None:
             reported = replace(reported, state=PassState.ENDED, ended_at=now)
-        report = PassReport.of(reported, self._passes.entries(reported.pass_id), now)
+        entries = self._passes.entries(reported.pass_id)
+        ran = any(entry.spent is not None for entry in entries)
+        dags = dags_of_tables() if ran and dags_of_tables is not None else None
+        report = PassReport.of(reported, entries, now, dags)
         self._passes.keep_report(reported, report.to_json())
         return report
 

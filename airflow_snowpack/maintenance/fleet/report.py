@@ -10,16 +10,18 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import datetime
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Self
 
 from airflow_snowpack.humanize import duration, join, number, plural, sentence, size
 from airflow_snowpack.maintenance.fleet.budget import NOTHING, Cost
 from airflow_snowpack.maintenance.fleet.model import EntryState, Pass, PassEntry
+from airflow_snowpack.maintenance.planning.table_plan import LOSE_TO_WRITERS
 
 if TYPE_CHECKING:
     from airflow_snowpack.iceberg.names import TableName
+    from airflow_snowpack.maintenance.writers import DagsOfTables
 
 MAX_LISTED = 50
 """How many tables of each outcome a report lists by name; the numbers count all of them."""
@@ -80,6 +82,8 @@ class PassReport:
     :param spent: by the jobs that have ended; ``estimated`` is what the plan expected of the same jobs.
     :param removed: files; ``estimated_removed`` likewise.
     :param failed, waiting, unreadable: grouped by cause, the largest group first.
+    :param failed_writers: runs of DAGs that failed while a table that they write to was rewritten, by DAG and table; Airflow does
+        not show whether a rewrite was the cause.
     """
 
     pass_id: str
@@ -94,10 +98,14 @@ class PassReport:
     failed: tuple[Group, ...] = ()
     waiting: tuple[Group, ...] = ()
     unreadable: tuple[Group, ...] = ()
+    failed_writers: Mapping[tuple[str, str], int] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, planned: Pass, entries: Sequence[PassEntry], now: datetime) -> Self:
-        """Return the report of a pass as it is now."""
+    def of(cls, planned: Pass, entries: Sequence[PassEntry], now: datetime, dags: DagsOfTables | None = None) -> Self:
+        """Return the report of a pass as it is now.
+
+        :param dags: that write to the tables; ``None``: the report has nothing of them.
+        """
         states = Counter(entry.state for entry in entries)
         planned_counts = {name: planned.counts.get(name, 0) for name in ("listed", "excluded", "unchanged", "healthy")}
         # A job that was cancelled before it ran has an outcome too, in which none of its work was done.
@@ -116,6 +124,7 @@ class PassReport:
             failed=_grouped(entries, EntryState.FAILED),
             waiting=_grouped(entries, EntryState.WAITING),
             unreadable=_grouped(entries, EntryState.UNREADABLE),
+            failed_writers={} if dags is None else _failed_writers(ended, dags),
         )
 
     def lines(self) -> list[str]:
@@ -138,6 +147,14 @@ class PassReport:
             if rest := groups[MAX_CAUSES:]:
                 tables = plural(sum(len(group.tables) for group in rest), "table")
                 lines.append(f"{label}: {tables} for {plural(len(rest), 'more cause', 'more causes')}")
+        if self.failed_writers:
+            named = [f"{dag_id} ({table})" for dag_id, table in self.failed_writers][:MAX_NAMED]
+            more = len(self.failed_writers) - len(named)
+            runs = plural(sum(self.failed_writers.values()), "run")
+            lines.append(
+                f"Writers: {runs} of DAGs failed while a table that they write to was rewritten: "
+                f"{join([*named, f'{more} more'] if more else named)}. A rewrite may have refused their commits."
+            )
         if counts["gone"]:
             lines.append(f"Gone: {plural(counts['gone'], 'table')} dropped or renamed after the plan")
         if unfinished:
@@ -161,12 +178,27 @@ class PassReport:
             "failed": [group.to_json() for group in self.failed[:MAX_CAUSES]],
             "waiting": [group.to_json() for group in self.waiting[:MAX_CAUSES]],
             "unreadable": [group.to_json() for group in self.unreadable[:MAX_CAUSES]],
+            "failed_writers": [
+                {"dag_id": dag_id, "table": table, "runs": runs}
+                for (dag_id, table), runs in list(self.failed_writers.items())[:MAX_LISTED]
+            ],
             "text": "\n".join(self.lines()),
         }
 
 
 def _amounts(removed: int, cost: Cost) -> str:
     return f"{plural(removed, 'file')} removed, {size(cost.bytes)} rewritten, {cost.gb_hours:.2f} GB·h"
+
+
+def _failed_writers(entries: Iterable[PassEntry], dags: DagsOfTables) -> Mapping[tuple[str, str], int]:
+    """Count the failed runs beside the jobs of these entries, the most of them first."""
+    found = Counter[tuple[str, str]]()
+    for entry in entries:
+        if entry.ended_at is None or entry.spent is None or LOSE_TO_WRITERS.isdisjoint(entry.actions):
+            continue
+        began = entry.ended_at - timedelta(seconds=entry.spent.seconds)
+        found.update((run.dag_id, entry.table.dotted) for run in dags.failed_beside(entry.table, began, entry.ended_at))
+    return dict(found.most_common())
 
 
 def _sum(costs: Iterable[Cost]) -> Cost:

@@ -49,6 +49,12 @@ def test_a_dag_that_runs_is_a_writer_but_not_for_a_task_of_the_same_run(read: di
     assert read["own_run"]["producers"][EVENTS][0]["running_since"] is None
 
 
+def test_failed_runs_are_those_of_dags_that_write_to_the_table_whether_or_not_they_are_due(read: dict[str, Any]) -> None:
+    times = {"started_at": "2026-11-23 02:51:00+00:00", "ended_at": "2026-11-23 02:54:00+00:00"}
+    assert read["due"]["failed"] == {}
+    assert read["failed"]["failed"][EVENTS] == [{"dag_id": dag_id, **times} for dag_id in ("ingest", "weekly")]
+
+
 def test_tables_of_another_catalog_are_others(read: dict[str, Any]) -> None:
     assert producers(read["other_catalog"]) == ["elsewhere"]
     assert read["other_catalog"]["reads"] == {}

@@ -7,8 +7,10 @@ from datetime import UTC, datetime, timedelta
 
 from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.maintenance.fleet import Budget, EntryState, Pass, PassEntry
+from airflow_snowpack.maintenance.fleet.budget import Cost
 from airflow_snowpack.maintenance.fleet.model import PassState
 from airflow_snowpack.maintenance.fleet.report import PassReport, cause_of
+from airflow_snowpack.maintenance.writers import DagsOfTables, FailedRun
 
 NOW = datetime(2026, 11, 23, 4, tzinfo=UTC)
 WORDS = ("alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta")
@@ -27,6 +29,30 @@ def test_a_report_of_hundreds_of_causes_with_long_errors_stays_short() -> None:
     assert report.lines()[-1] == "Failed: 492 tables for 492 more causes"
     assert len(report.failed) == 512
     assert len(json.dumps(report.to_json())) < 150_000
+
+
+def test_a_report_names_the_writers_that_failed_while_their_tables_were_rewritten() -> None:
+    planned = Pass("p", "dag/run/plan", "lake", "", PassState.RUNNING, Budget(), 4, NOW - timedelta(hours=2), leased_until=NOW)
+    rewritten, expired = (TableName("lake", "db", name) for name in ("rewritten", "expired"))
+    done = {"ended_at": NOW - timedelta(minutes=30), "spent": Cost(1.0, 1, 600.0)}  # from 03:20 to 03:30
+    entries = [
+        PassEntry(rewritten, 0, EntryState.MAINTAINED, evidence={"rewrite_data_files": "…"}, **done),  # type: ignore[arg-type]
+        PassEntry(expired, 1, EntryState.MAINTAINED, evidence={"expire_snapshots": "…"}, **done),  # type: ignore[arg-type]
+    ]
+
+    def run(began: int, ended: int) -> FailedRun:
+        return FailedRun("merge", NOW - timedelta(minutes=began), NOW - timedelta(minutes=ended))
+
+    failed = (run(60, 41), run(45, 35), run(35, 25), run(29, 10))
+    dags = DagsOfTables(failed_runs={rewritten.asset_uri: failed, expired.asset_uri: failed})
+
+    report = PassReport.of(planned, entries, NOW, dags)
+
+    assert report.to_json()["failed_writers"] == [{"dag_id": "merge", "table": "db.rewritten", "runs": 2}]
+    assert report.lines()[-1] == (
+        "Writers: 2 runs of DAGs failed while a table that they write to was rewritten: merge (db.rewritten). "
+        "A rewrite may have refused their commits."
+    )
 
 
 def test_a_long_cause_ends_with_an_ellipsis() -> None:
