@@ -33,6 +33,8 @@ MANIFEST_MERGE, MERGED_FROM = "commit.manifest-merge.enabled", "commit.manifest.
 DELETE_GRANULARITY, DISTRIBUTION_MODE = "write.delete.granularity", "write.distribution-mode"
 SORT_ORDER = "sort-order"
 """Spark's reserved name for the table's sort order, which is no property of its metadata."""
+INTERIM, STORE, TIME_ZONES = "snowpack.interim", "snowpack.store", "snowpack.time-zones"
+"""The marks of an interim table: that it is one, the id of the store that has it, and the time zones of its columns as JSON."""
 
 INT, LONG = 2**31 - 1, 2**63 - 1
 LARGEST_TARGET = 2**62

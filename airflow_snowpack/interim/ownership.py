@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from airflow_snowpack.iceberg.catalog import connection_errors
+from airflow_snowpack.iceberg.table_properties import STORE
 from airflow_snowpack.interim.errors import ForeignNamespace, UnmarkedNamespace
 from airflow_snowpack.store import Actor, Store, write_audit
 
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-STORE, STORES_BEFORE = "snowpack.store", "snowpack.stores-before"
+STORES_BEFORE = "snowpack.stores-before"
 AUDIT_SUBJECT = "interim:orphans"
 """The audit trail's name for a sweep, and for a namespace that is taken over."""
 

@@ -23,10 +23,10 @@ from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.iceberg.catalog import connection_errors, unreadable_errors
 from airflow_snowpack.iceberg.errors import CatalogUnreachable
 from airflow_snowpack.iceberg.locations import SCHEME, normalise, storage_path
+from airflow_snowpack.iceberg.table_properties import STORE
 from airflow_snowpack.interim.collection.model import TableToDrop
 from airflow_snowpack.interim.errors import DropFailed
 from airflow_snowpack.interim.names import is_ours
-from airflow_snowpack.interim.ownership import STORE
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
 MAX_DIGITS = 38  # of Iceberg's widest decimal
-TIME_ZONES = "snowpack.time-zones"
 """The table property with the time zones, as JSON."""
 EXTENSION = b"ARROW:extension:name"
 # Types into which Arrow casts with a silent loss; all other casts are safe by themselves.

@@ -27,9 +27,10 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_snowpack.humanize import duration, plural, size
 from airflow_snowpack.iceberg.names import TableName
+from airflow_snowpack.iceberg.table_properties import INTERIM, STORE, TIME_ZONES
 from airflow_snowpack.interim.errors import UnreadableView, UnwritableFrame
 from airflow_snowpack.interim.forms import FrameKind, as_arrow, frame_kind
-from airflow_snowpack.interim.ownership import STORE, claim
+from airflow_snowpack.interim.ownership import claim
 from airflow_snowpack.interim.refs import ViewRef
 from airflow_snowpack.lineage.operation import TableAt
 from airflow_snowpack.spark import without_substitution
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-TABLE_PROPERTIES = {"format-version": "2", "snowpack.interim": "true", "write.format.default": "parquet"}
+TABLE_PROPERTIES = {"format-version": "2", INTERIM: "true", "write.format.default": "parquet"}
 ORDER = re.compile(r"\s*(?:`(?P<quoted>(?:[^`]|``)+)`|(?P<word>[a-z_]\w*))(?:\s+(?P<direction>asc|desc))?\s*", re.I | re.A)
 # In an ORDER BY Spark reads these as something other than a column, unless they are in backquotes.
 KEYWORDS = {"and", "or", "not", "in", "is", "null", "like", "between", "true", "false", "case", "cast", "exists", "interval"}
@@ -101,7 +102,7 @@ def _create_with_pyiceberg(frame: Any, name: TableName, catalog: Catalog, proper
     from pyiceberg.io.pyarrow import UnsupportedPyArrowTypeException
 
     from airflow_snowpack.interim.frames.data_files import written_files
-    from airflow_snowpack.interim.frames.retyping import TIME_ZONES, in_iceberg_types, time_zones
+    from airflow_snowpack.interim.frames.retyping import in_iceberg_types, time_zones
 
     given = as_arrow(frame)
     rows, zones = in_iceberg_types(given), time_zones(given.schema)
@@ -232,7 +233,7 @@ def _zoned(rows: pa.Table, columns: list[str], properties: Mapping[str, str]) ->
     """Return the rows with their timestamps in the time zones in which they were written."""
     import pyarrow as pa
 
-    from airflow_snowpack.interim.frames.retyping import TIME_ZONES, in_time_zones, retyped
+    from airflow_snowpack.interim.frames.retyping import in_time_zones, retyped
 
     zones = json.loads(properties.get(TIME_ZONES, "{}"))
     for place, name in enumerate(columns):

@@ -17,6 +17,7 @@ from datetime import timedelta
 from functools import cache
 from typing import TYPE_CHECKING
 
+from airflow_snowpack.iceberg.table_properties import INTERIM, STORE, TIME_ZONES
 from airflow_snowpack.maintenance.action import Action, action_names
 from airflow_snowpack.maintenance.options import policy_readers, usable_actions
 from airflow_snowpack.maintenance.policies.definitions import (
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
 
 PREFIX = "snowpack."
 HARD_SKIP = "compaction_skip"
+SKIPS = {HARD_SKIP: f"table property {HARD_SKIP} is true", INTERIM: "it is an interim table, which the collector drops"}
+"""The properties that keep maintenance away from a table when they are true, and why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +86,7 @@ class FromProperties:
 
 def is_relevant(name: str) -> bool:
     """Whether a table property is about maintenance."""
-    return name.startswith(PREFIX) or name == HARD_SKIP
+    return (name.startswith(PREFIX) and name not in (STORE, TIME_ZONES)) or name == HARD_SKIP
 
 
 def _times(unit: timedelta, at_most: int) -> Reader:
@@ -124,7 +127,7 @@ def known_properties() -> Mapping[str, Property]:
     for key, of_each in EACH_ACTION.items():
         paths[key] = Property(tuple(f"{action}.{key}" for action in action_names()), of_each.read)
     named = {f"{PREFIX}{name}": found for name, found in (paths | published).items()}
-    return named | {HARD_SKIP: Property(("skip",), flag)}
+    return named | {name: Property(("skip",), flag) for name in SKIPS}
 
 
 def _readers_by_path() -> Iterable[tuple[str, Reader]]:
@@ -171,9 +174,9 @@ def _read_one(found: FromProperties, known: Mapping[str, Property], name: str, t
     except ValueError as error:
         _fail(found, prop, origin, name, text, f"it {error}.")
         return
-    if name == HARD_SKIP:
+    if name in SKIPS:
         if value:
-            found.skip = Given(f"table property {name} is true", origin)
+            found.skip = Given(SKIPS[name], origin)
     elif prop.paths == ("skip",):
         found.skip = found.skip or Given(f"{value} ({origin})", origin)
     else:

@@ -14,13 +14,14 @@ import sqlalchemy as sa
 from interim_lake import InterimLake, MovedClock, ReportedRuns, holder
 
 from airflow_snowpack.iceberg import CatalogConfig, TableName
+from airflow_snowpack.iceberg.table_properties import STORE
 from airflow_snowpack.interim.collection.dropping import Folder, folder_of_namespace
 from airflow_snowpack.interim.collection.sweeper import SweepKind, sweep
 from airflow_snowpack.interim.errors import ForeignNamespace, UnmarkedNamespace
 from airflow_snowpack.interim.frames.tables import write_table
 from airflow_snowpack.interim.model import InterimPolicy, OutputOptions, TableState
 from airflow_snowpack.interim.outputs import Output
-from airflow_snowpack.interim.ownership import STORE, adopt, claim, ownership_of
+from airflow_snowpack.interim.ownership import adopt, claim, ownership_of
 from airflow_snowpack.interim.registry import InterimRegistry
 from airflow_snowpack.preservation import Preservation
 from airflow_snowpack.store import Actor, open_store

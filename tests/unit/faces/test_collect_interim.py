@@ -9,7 +9,8 @@ import pytest
 from interim_world import DAG, handed_on, holder
 
 from airflow_snowpack import hooks, operators
-from airflow_snowpack.interim.ownership import STORE, claim
+from airflow_snowpack.iceberg.table_properties import STORE
+from airflow_snowpack.interim.ownership import claim
 from airflow_snowpack.interim.registry import InterimRegistry
 from airflow_snowpack.preservation import Preservation
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from airflow_snowpack import hooks
-from airflow_snowpack.interim.ownership import STORE
+from airflow_snowpack.iceberg.table_properties import STORE
 
 if TYPE_CHECKING:
     from pathlib import Path

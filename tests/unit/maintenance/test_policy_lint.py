@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -10,6 +11,8 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField, StringType
 
 from airflow_snowpack.iceberg.names import TableName
+from airflow_snowpack.iceberg.table_properties import STORE, TIME_ZONES
+from airflow_snowpack.interim.frames.tables import TABLE_PROPERTIES
 from airflow_snowpack.maintenance.action import action_names
 from airflow_snowpack.maintenance.policies import Policies, PolicyFinding, Problem, Rule, TableFacts, lint
 from airflow_snowpack.maintenance.policies.reading import read_rules
@@ -41,6 +44,14 @@ rules:
 """
     tables = [facts("a.t", SCHEMA, snowpack__max_snapshot_age_days="9", owner="x"), facts("a.u"), facts("b.t")]
     assert linted(text, *tables) == []
+
+
+def test_the_shipped_file_has_no_findings_on_the_example_tables_and_interim_tables() -> None:
+    shipped = Policies.load(Path(__file__).parents[3] / "dags/policies.yaml")
+    interim = TableName("lake", "snowpack_interim", "flights_clean_5d2a91bc04de")
+    marks = {**TABLE_PROPERTIES, STORE: "3f2a91bc04de", TIME_ZONES: '{"1": "Europe/Berlin"}'}
+    assert lint(shipped, [facts("demo.flights"), TableFacts(interim, marks)], now=NOW) == []
+    assert shipped.of(interim, marks).skip == "it is an interim table, which the collector drops"
 
 
 def test_a_pattern_that_matches_no_table_is_found_also_among_exclusions() -> None:
