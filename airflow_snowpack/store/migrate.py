@@ -10,6 +10,9 @@ database that is *newer* than this package is therefore accepted, and left as it
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import sqlalchemy as sa
@@ -74,4 +77,17 @@ def upgrade_schema(store: Store) -> None:
             raise UnknownRevision(store.where, found, REVISION)
         command.upgrade(config, "head")
 
-    store.transact(migrate)
+    with _quiet_alembic():
+        store.transact(migrate)
+
+
+@contextmanager
+def _quiet_alembic() -> Iterator[None]:
+    """Log none of Alembic's steps: they would be in the output of whichever command opens a new store."""
+    logger = logging.getLogger("alembic")
+    level = logger.level
+    logger.setLevel(logging.WARNING)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)

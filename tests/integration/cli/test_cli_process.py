@@ -66,15 +66,15 @@ def test_stdout_is_json_and_nothing_else_even_when_the_store_is_made_on_the_way(
     said = ended("jobs", "list", "-o", "json", environment=airflow_environment)
 
     assert json.loads(said.stdout) == []
-    assert "alembic" in said.stderr, "Airflow's log, which tells of the tables that were made"
+    assert "alembic" not in said.stderr, "the steps of the migrations"
 
 
-def test_an_upgrade_logs_beside_its_output(airflow_environment: dict[str, str]) -> None:
+def test_an_upgrade_prints_one_line(airflow_environment: dict[str, str]) -> None:
     said = ended("db", "upgrade", environment=airflow_environment)
 
     assert said.stdout.startswith("The store at ")
     assert said.stdout.count("\n") == 1
-    assert "alembic" in said.stderr
+    assert "alembic" not in said.stderr
 
 
 def test_a_reader_that_leaves_early_is_no_error_worth_a_traceback(airflow_environment: dict[str, str], store: Jobs) -> None:
