@@ -221,6 +221,7 @@ class Installation:
         :returns: how many rows were deleted, by table.
         :raises InvalidRetention: the period is shorter than :data:`SHORTEST_RETENTION`.
         """
+        from airflow_snowpack.scheduling.launches.missing_dags import delete_without_dag
         from airflow_snowpack.store import write_audit
         from airflow_snowpack.store.retention import Pruner
 
@@ -230,7 +231,9 @@ class Installation:
         pruner = Pruner(store, retained_rows(store), older_than=older_than, dry_run=dry_run)
         if not dry_run:
             store.transact(lambda conn: write_audit(conn, store, actor, "prune", "store", older_than_seconds=seconds))
-        return pruner.run()
+        rows = pruner.run()
+        rows["schedules"] = len(delete_without_dag(self.schedules(actor), older_than=older_than, dry_run=dry_run))
+        return rows
 
     def close(self) -> None:
         """Write what is pending and close the connections."""

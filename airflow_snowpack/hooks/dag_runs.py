@@ -233,11 +233,6 @@ class RestDagRuns(AirflowDagRuns):
         active = {run["dag_run_id"] for run in runs}
         return len(active), len(active & among)
 
-    def gone_dags(self) -> frozenset[str]:
-        """Return the DAGs whose files are gone. A file that fails to parse is not gone."""
-        every = self._pages("/dags", "dags", exclude_stale=False)
-        return frozenset(dag["dag_id"] for dag in every if dag["is_stale"] and not dag["has_import_errors"])
-
     def _found(self, path: str, name: str) -> Any:
         """Return the object at a path; ``None`` if Airflow has nothing of this name."""
         answer = self._rest.ask("GET", path)

@@ -220,13 +220,10 @@ def runs_for_a_task(settings: Settings, airflow_conn_id: str | None = None) -> A
     return TaskDagRuns(None if conn_id is None else RestDagRuns(AirflowRest.from_connection(conn_id)))
 
 
-def deploy(
-    store: Store, settings: Settings, root: Path, *, gone_dags: Collection[str] = (), by: str | None = None
-) -> SyncReport | None:
+def deploy(store: Store, settings: Settings, root: Path, *, by: str | None = None) -> SyncReport | None:
     """Update the schedules in the store to match the files that declare them.
 
     :param root: the folder that ``[snowpack] schedule_files`` is relative to.
-    :param gone_dags: DAGs that no longer exist; their schedules are deleted.
     :returns: the changes; ``None`` if the files are invalid, which is logged, or another process deploys them. If there are no
         files at all, but schedules from files, the folder is considered missing and nothing changes.
     """
@@ -249,7 +246,7 @@ def deploy(
                 "are kept. Run `airflow snowpack schedules sync` to delete them.", root, len(left),
             )  # fmt: skip
             return None
-        report = sync(schedules, declared, update=settings.update_schedules, gone_dags=gone_dags, by=by)
+        report = sync(schedules, declared, update=settings.update_schedules, by=by)
     except InvalidSchedule as problem:
         log.error("schedules_not_deployed: the schedules are unchanged: %s", problem)
         return None

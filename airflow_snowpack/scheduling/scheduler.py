@@ -18,6 +18,7 @@ from airflow_snowpack.lineage.operations import EDGES, OPERATIONS
 from airflow_snowpack.scheduling.airflow_port import AirflowPort, Starter
 from airflow_snowpack.scheduling.events.event_intake import EventIntake
 from airflow_snowpack.scheduling.launches.launcher import Launcher
+from airflow_snowpack.scheduling.launches.missing_dags import MissingDags
 from airflow_snowpack.scheduling.launches.run_ends import RunEnds
 from airflow_snowpack.scheduling.pending_runs.checker import Checker
 from airflow_snowpack.scheduling.pending_runs.model import RoundReport
@@ -47,6 +48,7 @@ class Scheduler:
         self._run_ends = RunEnds(store, airflow)
         self._checker = Checker(store, airflow)
         self._launcher = Launcher(store, starter, name)
+        self._missing_dags = MissingDags(store, airflow)
         self._tidy_at: datetime | None = None
         self._pruner: Pruner | None = None
 
@@ -61,6 +63,7 @@ class Scheduler:
                     report += self._launcher.step()
         finally:  # what is reserved is started, whatever stops the checker
             report += self._launcher.step()
+        self._missing_dags.step()
         self._tidy()
         for run_id in report.launched:
             log.info("Launched %s", run_id)

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING
 from airflow_snowpack.cli.context import airflow_rest, ends_cleanly
 from airflow_snowpack.cli.output import log_to_stderr
 from airflow_snowpack.cli.values import read_poll
-from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.hooks.dag_files import dags_folder
 from airflow_snowpack.hooks.dag_runs import RestDagRuns
 from airflow_snowpack.hooks.iceberg_catalog import IcebergCatalogHook, reach_catalog
@@ -55,19 +54,11 @@ def schedule(args: Namespace) -> None:
             worker, deploy_at = scheduler.worker(pause), store.clock()
             while not stop.is_set():
                 if store.clock() >= deploy_at:
-                    deploy(store, hook.settings, dags_folder(), gone_dags=_gone_dags(runs), by=name)
+                    deploy(store, hook.settings, dags_folder(), by=name)
                     deploy_at = store.clock() + DEPLOY_EVERY
                 if not worker.run_once():
                     stop.wait(worker.pause_s)
         log.info("Scheduler %s leaves", name)
-
-
-def _gone_dags(runs: RestDagRuns) -> frozenset[str]:
-    try:
-        return runs.gone_dags()
-    except SnowpackError as problem:
-        log.warning("Which DAGs are gone is not known, so that no schedule goes with its DAG: %s", problem)
-        return frozenset()
 
 
 def _stop_signal() -> threading.Event:

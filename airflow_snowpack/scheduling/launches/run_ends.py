@@ -29,9 +29,9 @@ from airflow_snowpack.scheduling.airflow_port import AirflowPort, EndedRun, Ends
 from airflow_snowpack.scheduling.constraints.constraint import dag_wait_key, group_wait_key
 from airflow_snowpack.scheduling.events.event_log import Event, last_number, publish
 from airflow_snowpack.scheduling.launches.active_runs import LAUNCHED_INTERVAL, active_runs, release_slots
+from airflow_snowpack.scheduling.launches.missing_dags import note_missing
 from airflow_snowpack.scheduling.pending_runs.gated_runs import end_gates, groups_of_gates, was_skipped
 from airflow_snowpack.scheduling.pending_runs.wait_queue import wake_next
-from airflow_snowpack.scheduling.sources.source import Found, ProblemKind, dag_source, is_news, read_problems, write_problem
 from airflow_snowpack.scheduling.triggers.trigger import run_key
 from airflow_snowpack.store import Store
 from airflow_snowpack.store.dialect import lock_keys, upsert
@@ -79,7 +79,7 @@ class RunEnds:
         places = self._store.transact(lambda conn: self._claim(conn, now))
         try:
             named = {dag_id: row for dag_id, row in places.items() if row.is_named}
-            self._note_missing(list(named))
+            note_missing(self._store, self._airflow, list(named))
             return self._close_launched(list(places)) + self._record(named, now)
         except SnowpackError as problem:
             log.warning("run_ends_not_known: Airflow is polled again: %s", problem)
@@ -111,19 +111,6 @@ class RunEnds:
     def _ended(self, dag_id: str, ends: Mapping[str, EndedRun]) -> int:
         """Record these ends; return how many were not on record."""
         return sum(self._runs.ended(dag_id, run_id, one.state, one.at, began_at=one.began_at) for run_id, one in ends.items())
-
-    def _note_missing(self, dag_ids: Sequence[str]) -> None:
-        """Record which of the named DAGs do not exist; the explanation of a schedule names them."""
-        missing = self._airflow.missing_dags(dag_ids) if dag_ids else {}
-        found = {dag_source(dag_id): Found(ProblemKind.MISSING) if is_missing else None for dag_id, is_missing in missing.items()}
-        known = self._store.read(lambda conn: read_problems(conn, found)) if found else {}
-
-        def write(conn: sa.Connection) -> None:
-            for key, problem in found.items():
-                write_problem(conn, self._store, key, problem, known.get(key))
-
-        if any(is_news(problem, known.get(key), self._store.clock()) for key, problem in found.items()):
-            self._store.transact(write)
 
     def _record(self, places: Mapping[str, sa.Row[Any]], now: datetime) -> int:
         asked = {dag_id: self._ask_for(row, now) for dag_id, row in places.items()}

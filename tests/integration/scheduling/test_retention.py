@@ -11,7 +11,18 @@ import sqlalchemy as sa
 from forgetting import Killed, forget_old, killed_at
 from query_plans import scans, sent_by
 
-from airflow_snowpack.scheduling import CustomEvents, EventLog, Gate, GatePlace, MaxRuns, PartitionsAdded, Schedule, explain
+from airflow_snowpack.scheduling import (
+    CustomEvents,
+    EventLog,
+    Gate,
+    GatePlace,
+    MaxRuns,
+    Origin,
+    PartitionsAdded,
+    Schedule,
+    explain,
+)
+from airflow_snowpack.scheduling.launches.missing_dags import MissingDags, delete_without_dag
 from airflow_snowpack.scheduling.retention import FACT, KEEP, longest_of_gates, retained
 from airflow_snowpack.scheduling.scheduler import TIDY_EVERY, Scheduler
 from airflow_snowpack.store.retention import BATCH_SIZE, Pruner
@@ -30,6 +41,32 @@ def test_old_events_and_ended_jobs_are_forgotten(scheduler: Any) -> None:
     assert forget_old(scheduler.store) > 0
     assert EventLog(scheduler.store).latest() == []
     assert explain(scheduler.schedules, "all").ended == ()
+
+
+@pytest.mark.one_database
+def test_a_schedule_whose_dag_is_gone_stays_until_the_dag_has_been_missing_for_the_whole_retention(scheduler: Any) -> None:
+    """However it was made; a DAG file that is away for a while deletes nothing."""
+    for name, origin in (("gone", Origin.HAND), ("away", Origin.FILE), ("there", Origin.HAND)):
+        scheduler.schedules.create(Schedule(name, dag_id=name, trigger=CustomEvents("go"), enabled=True), origin=origin)
+    check = MissingDags(scheduler.store, scheduler.airflow)
+    scheduler.airflow.gone = {"gone", "away"}
+
+    def deleted_after(**period: float) -> list[str]:
+        scheduler.clock.forward(**period)
+        not_checked = delete_without_dag(scheduler.schedules, older_than=KEEP)
+        check.step()
+        planned = delete_without_dag(scheduler.schedules, older_than=KEEP, dry_run=True)
+        assert (not_checked, delete_without_dag(scheduler.schedules, older_than=KEEP)) == ([], planned)
+        return planned
+
+    assert deleted_after(days=1) == []
+    assert "The DAG gone, which it starts, does not exist" in str(explain(scheduler.schedules, "gone"))
+    scheduler.airflow.gone = {"gone"}
+    assert deleted_after(days=50) == []
+    scheduler.airflow.gone = {"gone", "away"}
+    assert deleted_after(days=50) == ["gone"]
+    assert [one.name for one in scheduler.schedules.list()] == ["away", "there"]
+    assert scheduler.history("gone")[-1] == "deleted"
 
 
 def test_events_of_a_job_that_still_waits_stay_however_old_they_are(scheduler: Any) -> None:

@@ -62,7 +62,6 @@ def runs(answers: Answers) -> Iterator[RestDagRuns]:
 
 def test_a_404_that_is_not_airflows_own_says_nothing_about_runs_dags_and_pools(runs: RestDagRuns) -> None:
     for ask in (
-        runs.gone_dags,
         lambda: runs.is_paused("d"),
         lambda: runs.find("d", "r1"),
         lambda: runs.count_active("d", NOBODY),
@@ -95,13 +94,6 @@ def test_a_dag_whose_runs_airflow_refuses_keeps_no_other_dag_from_being_told(run
         assert told["open"] == DagRuns(others=1)
         assert isinstance(told["secret"], Unavailable)
         assert "not for you" in told["secret"].why
-
-
-def test_only_what_airflow_had_and_knows_to_be_gone_is_gone(runs: RestDagRuns, answers: Answers) -> None:
-    every = [("there", False, False), ("gone", True, False), ("broken", True, True)]
-    listed = [{"dag_id": name, "is_stale": stale, "has_import_errors": broken} for name, stale, broken in every]
-    answers.by_path = {"/dags": (200, {"dags": listed})}
-    assert runs.gone_dags() == {"gone"}
 
 
 def test_a_dag_is_missing_if_airflow_has_none_or_knows_its_file_to_be_gone(runs: RestDagRuns, answers: Answers) -> None:

@@ -1,0 +1,90 @@
+"""The DAGs that schedules start and that do not exist: recorded for explanations, and the reason to delete a schedule much later.
+
+    MissingDags(store, airflow).step()                              # in each round of a scheduler: a few DAGs
+    delete_without_dag(schedules, older_than=timedelta(days=180))    # `airflow snowpack db prune`
+
+The invariant: a file that is away for a while, or an Airflow that has lost its DAGs, deletes no schedule. One is deleted only
+when its DAG has been missing for :data:`KEEP` at least, and was still missing when it was last checked, less than a day ago.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection
+from datetime import datetime, timedelta
+
+import sqlalchemy as sa
+
+from airflow_snowpack.errors import SnowpackError
+from airflow_snowpack.scheduling.airflow_port import AirflowPort
+from airflow_snowpack.scheduling.retention import KEEP
+from airflow_snowpack.scheduling.schedule_writer import Origin
+from airflow_snowpack.scheduling.schedules import Schedules
+from airflow_snowpack.scheduling.sources.source import Found, ProblemKind, dag_source, is_news, read_problems, write_problem
+from airflow_snowpack.store import Store
+from airflow_snowpack.store.tables.schedules import schedules as schedule_rows, source_problems
+
+log = logging.getLogger(__name__)
+
+CHECK_EVERY = timedelta(minutes=55)
+DAGS_PER_ROUND = 5
+"""Each costs a request to Airflow, for which the runs of the round wait."""
+CHECKED_WITHIN = timedelta(days=1)
+
+
+class MissingDags:
+    """Checks the DAGs that schedules start, a few in each round; all of them once in :data:`CHECK_EVERY`."""
+
+    def __init__(self, store: Store, airflow: AirflowPort) -> None:
+        self._store = store
+        self._airflow = airflow
+        self._after = ""
+        self._next_at: datetime | None = None
+
+    def step(self) -> None:
+        """Check the next few."""
+        now = self._store.clock()
+        if self._next_at is not None and now < self._next_at:
+            return
+        later = sa.select(schedule_rows.c.dag_id).where(schedule_rows.c.dag_id > self._after).distinct()
+        dag_ids = self._store.scalars(later.order_by(schedule_rows.c.dag_id).limit(DAGS_PER_ROUND))
+        try:
+            note_missing(self._store, self._airflow, dag_ids)
+        except SnowpackError as problem:
+            log.warning("missing_dags_not_known: the DAGs of schedules are checked again later: %s", problem)
+            dag_ids = ()
+        is_last = len(dag_ids) < DAGS_PER_ROUND
+        self._after = "" if is_last else dag_ids[-1]
+        self._next_at = now + CHECK_EVERY if is_last else None
+
+
+def note_missing(store: Store, airflow: AirflowPort, dag_ids: Collection[str]) -> None:
+    """Record which of these DAGs do not exist; the explanations of schedules name them."""
+    missing = airflow.missing_dags(dag_ids) if dag_ids else {}
+    found = {dag_source(dag_id): Found(ProblemKind.MISSING) if is_missing else None for dag_id, is_missing in missing.items()}
+    known = store.read(lambda conn: read_problems(conn, found)) if found else {}
+
+    def write(conn: sa.Connection) -> None:
+        for key, problem in found.items():
+            write_problem(conn, store, key, problem, known.get(key))
+
+    if any(is_news(problem, known.get(key), store.clock()) for key, problem in found.items()):
+        store.transact(write)
+
+
+def delete_without_dag(schedules: Schedules, *, older_than: timedelta, dry_run: bool = False) -> list[str]:
+    """Delete the schedules whose DAG has been missing for so long, and return their names; registered runs stay.
+
+    :param older_than: at least :data:`KEEP`, whatever is requested.
+    :param dry_run: only return the names.
+    """
+    store, now, problem = schedules.store, schedules.store.clock(), source_problems.c
+    gone = sa.select(schedule_rows.c.name).join(
+        source_problems, problem.key == sa.literal(dag_source("")) + schedule_rows.c.dag_id
+    )
+    gone = gone.where(problem.kind == ProblemKind.MISSING.value, problem.began_at < now - max(older_than, KEEP))
+    gone = gone.where(problem.asked_at > now - CHECKED_WITHIN, schedule_rows.c.origin != Origin.RUN.value)
+    names = list(store.scalars(gone.order_by(schedule_rows.c.name)))
+    for name in () if dry_run else names:
+        schedules.delete(name)
+    return names
