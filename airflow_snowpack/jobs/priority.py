@@ -11,8 +11,9 @@ DEFAULT_PRIORITY = 0
 def check_priority(priority: int) -> int:
     """Return the priority.
 
-    :raises InvalidPriority: it is not between -1000 and 1000.
+    :raises InvalidPriority: it is not a whole number between -1000 and 1000.
     """
-    if priority not in PRIORITIES:
+    # True and 1.0 are equal to 1, and the database would store either.
+    if isinstance(priority, bool) or not isinstance(priority, int) or priority not in PRIORITIES:
         raise InvalidPriority(priority, PRIORITIES[0], PRIORITIES[-1])
     return priority

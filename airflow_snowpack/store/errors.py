@@ -58,6 +58,33 @@ class StoreUnreachable(StoreError, kind=Kind.UNAVAILABLE):
         )
 
 
+class StoreDiskFull(StoreUnreachable, kind=Kind.UNAVAILABLE):
+    """The disk of the store is full.
+
+    :ivar without_address: the message without the address of the store.
+    """
+
+    def __init__(self, where: str) -> None:
+        message = "is full: nothing can be written. Free space on it, or move the store to a larger one."
+        self.without_address = f"The disk of the Snowpack store {message}"
+        StoreError.__init__(self, f"The disk of the Snowpack store at {where} {message}")
+
+
+class StoreFileReplaced(StoreUnreachable, kind=Kind.UNAVAILABLE):
+    """The embedded store's file was deleted or replaced while a process used it.
+
+    :ivar without_address: the message without the path.
+    """
+
+    def __init__(self, where: str) -> None:
+        message = (
+            "was deleted or replaced while this process used it. The leases and locks of the process are lost. Restore the file "
+            "if it was deleted, and restart the processes that use it."
+        )
+        self.without_address = f"The file of the Snowpack store {message}"
+        StoreError.__init__(self, f"The file of the Snowpack store at {where} {message}")
+
+
 class StoreTooSlow(StoreError, kind=Kind.UNAVAILABLE):
     """The store took too long to answer.
 

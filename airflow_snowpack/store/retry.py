@@ -23,6 +23,7 @@ CONTENTION = frozenset({"40001", "40P01", "55P03"})
 TRANSIENT_SQLSTATES = CONTENTION | {"53300", "57P01", "57P02", "57P03"}
 CONNECTION_CLASS = "08"
 STATEMENT_CANCELLED = "57014"
+DISK_FULL = "53100"
 SQLITE_TRANSIENT = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
 # The file cannot be opened or is no database, or its disk is full, read-only or broken.
 SQLITE_UNUSABLE = frozenset(
@@ -59,6 +60,13 @@ def is_unusable(error: DBAPIError) -> bool:
     """Return whether the embedded file itself is unusable, which no retry within seconds fixes."""
     code = getattr(error.orig, "sqlite_errorcode", None)
     return code is not None and code & 0xFF in SQLITE_UNUSABLE
+
+
+def is_disk_full(error: DBAPIError) -> bool:
+    """Return whether the database has no space left on its disk."""
+    code = getattr(error.orig, "sqlite_errorcode", None)
+    is_full = code is not None and code & 0xFF == sqlite3.SQLITE_FULL
+    return is_full or getattr(error.orig, "sqlstate", None) == DISK_FULL
 
 
 def is_too_slow(error: DBAPIError) -> bool:

@@ -10,6 +10,7 @@ The invariant: work is one transaction or nothing, and it sees no half-written s
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cached_property
@@ -24,8 +25,8 @@ from airflow_snowpack.store.clock_and_ids import Clock, new_id, utc_now
 from airflow_snowpack.store.connections import MAX_STICKY, OneConnection, StickyConnections, statement_by_statement
 from airflow_snowpack.store.deadlines import Deadlines, Outage, answer_by, deadline
 from airflow_snowpack.store.dialect import insert, storable
-from airflow_snowpack.store.errors import StoreTooSlow, StoreUnreachable
-from airflow_snowpack.store.retry import is_away, is_too_slow, is_transient, is_unusable, retrying
+from airflow_snowpack.store.errors import StoreDiskFull, StoreFileReplaced, StoreTooSlow, StoreUnreachable
+from airflow_snowpack.store.retry import is_away, is_disk_full, is_too_slow, is_transient, is_unusable, retrying
 from airflow_snowpack.store.schema import store_facts
 
 T = TypeVar("T")
@@ -61,6 +62,9 @@ class Store:
         self._retrying = retrying(sleep)
         self._deadlines = deadlines
         self._outage = Outage(deadlines) if deadlines is not None else None
+        path = engine.url.database if engine.dialect.name == "sqlite" else None
+        self._file = None if path is None or path.startswith((":", "file:")) else path
+        self._inode: tuple[int, int] | None = None
 
     @property
     def is_postgres(self) -> bool:
@@ -93,6 +97,8 @@ class Store:
         """Run the work in one transaction; on a passing error roll back and run it again from the start.
 
         :raises StoreUnreachable: the database did not recover within the retries.
+        :raises StoreDiskFull: its disk is full.
+        :raises StoreFileReplaced: the embedded file was deleted or replaced since this store was opened.
         :raises StoreTooSlow: a statement took longer than the database or the store's deadlines allow.
         """
 
@@ -153,12 +159,28 @@ class Store:
         return run(lambda conn: conn.execute(statement, values).rowcount)
 
     def _retried(self, once: Callable[[], T]) -> T:
+        self._check_file()
         if self._deadlines is not None and self._outage is not None:
             return self._within(self._deadlines, self._outage, once)
         try:
             return self._repeated(once)
         except DBAPIError as error:
             self._fail(error)
+
+    def _check_file(self) -> None:
+        """:raises StoreFileReplaced: the embedded file is another one than before, or none."""
+        if self._file is None:
+            return
+        try:
+            found = os.stat(self._file)
+        except FileNotFoundError:
+            inode = None
+        else:
+            inode = found.st_dev, found.st_ino
+        if self._inode is None:
+            self._inode = inode  # the first use creates the file
+        elif inode != self._inode:
+            raise StoreFileReplaced(self.where)
 
     def _repeated(self, once: Callable[[], T], until: float | None = None) -> T:
         # The first try runs outside of the retry machinery, which costs more than a short statement.
@@ -195,6 +217,8 @@ class Store:
         """Raise the store's own error for one of the database, and any other as it is."""
         if is_too_slow(error):  # a role or a database may have a statement_timeout of its own
             raise StoreTooSlow(self.where) from error
+        if is_disk_full(error):
+            raise StoreDiskFull(self.where) from error
         if is_transient(error) or is_unusable(error):
             raise StoreUnreachable(self.where, error.orig or error) from error
         raise error

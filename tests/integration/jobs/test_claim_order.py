@@ -74,8 +74,8 @@ def test_a_lower_priority_is_claimed_when_none_of_the_higher_ones_waits(jobs: Jo
     assert [claim(jobs).job.job_id for _ in range(3)] == [*(job.job_id for job in high), low.job_id]
 
 
-@pytest.mark.parametrize("priority", [-1001, 1001])
-def test_a_priority_out_of_range_is_refused_and_nothing_is_written(jobs: Jobs, priority: int) -> None:
+@pytest.mark.parametrize("priority", [-1001, 1001, True, 1.0])
+def test_a_priority_out_of_range_is_refused_and_nothing_is_written(jobs: Jobs, priority: Any) -> None:
     with pytest.raises(InvalidPriority, match=rf"Priority {priority} is not valid. It must be between -1000 and 1000"):
         submit(jobs, priority=priority)
 

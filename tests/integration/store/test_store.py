@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import socket
 import sqlite3
+import time
 from datetime import UTC, datetime, timedelta, timezone
 from typing import TYPE_CHECKING
 
@@ -12,7 +14,9 @@ import sqlalchemy as sa
 from bounded import Beside
 
 from airflow_snowpack.store import Store, StoreUnreachable, UnsupportedStore, open_store
+from airflow_snowpack.store.deadlines import answer_by
 from airflow_snowpack.store.dialect import UtcDateTime
+from airflow_snowpack.store.errors import StoreDiskFull, StoreFileReplaced
 from airflow_snowpack.store.opening import open_engine
 from airflow_snowpack.store.retry import TRIES, is_transient
 
@@ -122,6 +126,40 @@ def test_a_file_that_is_no_database_is_reported_with_its_path(tmp_path: Path) ->
     file.write_text("notes, and not a database. " * 100)
     with pytest.raises(StoreUnreachable, match=rf"{file} cannot be reached: file is not a database"):
         open_store(f"sqlite:///{file}")
+
+
+@pytest.mark.parametrize("by", [None, "another file"])
+def test_a_file_that_is_deleted_or_replaced_under_a_process_is_reported_and_nothing_is_written_to_it(
+    sqlite_url: str, tmp_path: Path, by: str | None
+) -> None:
+    file = tmp_path / "snowpack.db"
+    with open_store(sqlite_url) as store:
+        store.scalar(sa.select(1))
+        file.rename(tmp_path / "moved.db")
+        if by is not None:
+            file.write_bytes((tmp_path / "moved.db").read_bytes())
+        for use in (store.transact, store.single, store.read):
+            with pytest.raises(StoreFileReplaced, match="was deleted or replaced while this process used it"):
+                use(lambda conn: conn.exec_driver_sql("SELECT 1"))
+    with open_store(sqlite_url) as store:
+        assert store.scalar(sa.select(1)) == 1, "a process that starts now uses the file that is there"
+
+
+def test_a_full_disk_is_called_a_full_disk(sqlite_url: str) -> None:
+    with Store(open_engine(sqlite_url)) as store:
+        notes.create(store.engine)
+        with pytest.raises(StoreDiskFull, match=r"The disk of the Snowpack store at .* is full"):
+            store.transact(lambda conn: (conn.exec_driver_sql("PRAGMA max_page_count = 1"), write(conn, "x" * 100_000)))
+        assert texts(store) == []
+
+
+def test_a_server_that_accepts_a_connection_and_stays_silent_is_waited_for_until_the_deadline() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"postgresql://me@127.0.0.1:{silent.getsockname()[1]}/db"
+        with Store(open_engine(url), sleep=lambda _: None) as store:
+            for seconds in (-1, 0.1):
+                with pytest.raises(StoreUnreachable), answer_by(time.monotonic() + seconds):
+                    store.read(lambda conn: conn.exec_driver_sql("SELECT 1"))
 
 
 def test_a_path_that_is_no_file_is_reported(tmp_path: Path) -> None:
