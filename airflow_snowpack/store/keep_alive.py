@@ -6,7 +6,8 @@
         if lease.lost is Loss.FENCE_MOVED: ...
 
 The invariant: a store that does not answer is survived for ``lost_after``, and never longer, because from then on
-another process may have the lease.
+another process may have the lease. A timer that never touches the store sees to that, also while the store accepts a connection
+and stays silent.
 """
 
 from __future__ import annotations
@@ -23,8 +24,11 @@ from typing import Self
 
 from airflow_snowpack.recurring import Recurring
 from airflow_snowpack.store.deadlines import answer_by
+from airflow_snowpack.store.errors import StoreFileReplaced
 
 log = logging.getLogger(__name__)
+
+SHORTEST_WAIT_S = 0.01
 
 
 class Loss(Enum):
@@ -42,7 +46,7 @@ class KeepAlive:
     :param lost_after: how long after the last beat the lease counts as lost while the store does not answer; ``None`` for never:
         then only the store's own answer is a loss.
     :param what: what is leased, for messages: ``job 5f3c, attempt 9a1e``.
-    :param on_lost: called once, from the thread, when the lease is lost.
+    :param on_lost: called once, from a thread, when the lease is lost. It must not wait for the store.
     :param check: a cheaper look at the fence between two beats, ``check_every``.
     :param lease_until: the end of the lease by ``clock``; ``None`` for one that starts with the block.
     :param clock: seconds.
@@ -79,6 +83,7 @@ class KeepAlive:
         self._period_s = self._every_s if check_every is None else min(every, check_every).total_seconds()
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="snowpack-heartbeat", daemon=True)
+        self._first_to_lose = threading.Lock()  # acquired once, and never released
 
     @property
     def ran_out(self) -> bool:
@@ -93,10 +98,16 @@ class KeepAlive:
 
     def step(self) -> bool:
         """Beat or, until the next beat is due, check; ``False`` when the lease is lost."""
+        if self.lost is not None:
+            return False
         asked_at, is_beat = self._clock(), self._check is None or time.monotonic() >= self._beat_at
         try:
             with self.within_lease():
                 alive = self._beat() if is_beat or self._check is None else self._check()
+        except StoreFileReplaced:
+            log.exception("heartbeat_failed: %s", self._what)
+            self.lost, self.lease_until = self.lost or Loss.RAN_OUT, self._clock()
+            return False
         except Exception as error:  # noqa: BLE001 - a heartbeat that ended here would let the work go on without a lease
             self._problem.failed(error, "heartbeat_failed: %s, retried at the next beat", self._what)
             ran_out = self.ran_out  # read once: a lease that runs out between two reads would be lost without a reason
@@ -106,6 +117,8 @@ class KeepAlive:
         self._problem.passed()
         if not alive:
             self.lost = self.lost or Loss.FENCE_MOVED
+        elif self.lost is not None:
+            return False  # the answer came too late: the work was stopped when the lease ran out
         elif is_beat:
             self._renewed(asked_at)
         return alive
@@ -117,14 +130,32 @@ class KeepAlive:
     def _run(self) -> None:
         while not self._stopped.wait(self._period_s):
             if not self.step() and not self._stopped.is_set():
-                log.warning("fence_moved: %s", self._what)
-                self._on_lost()
+                self._lose()
                 return
+
+    def _end_in_time(self) -> None:
+        """End the lease at its time, whatever hangs: this thread reads the clock and nothing else."""
+        while not self._stopped.wait(self._left_s()):
+            if self.ran_out:
+                self.lost = self.lost or Loss.RAN_OUT
+                self._lose()
+                return
+
+    def _left_s(self) -> float:
+        assert self.lease_until is not None, "it starts only for a lease that has an end"
+        return max(self.lease_until - self._clock(), SHORTEST_WAIT_S)
+
+    def _lose(self) -> None:
+        if self._first_to_lose.acquire(blocking=False):
+            log.warning("%s: %s", "lease_ran_out" if self.lost is Loss.RAN_OUT else "fence_moved", self._what)
+            self._on_lost()
 
     def __enter__(self) -> Self:
         if self._starts_with_block:
             self._renewed(self._clock())
         self._thread.start()
+        if self.lease_until is not None:
+            threading.Thread(target=self._end_in_time, name="snowpack-lease-end", daemon=True).start()
         return self
 
     def __exit__(self, *exc: type[BaseException] | BaseException | TracebackType | None) -> None:

@@ -8,6 +8,7 @@ trip of its ``BEGIN``), and nothing is prepared. Locks end with their transactio
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Generator, Mapping
 from typing import TYPE_CHECKING, Any
@@ -50,6 +51,13 @@ if TYPE_CHECKING:
 
 def connect(_dialect: Any, _record: Any, arguments: Any, parameters: Any) -> Any:
     """Open a connection that does not wait beyond the deadline of the work, such as the end of a lease."""
+    end = deadline()
+    if end is not None:
+        left_s = end - time.monotonic()
+        if left_s <= 0:
+            raise psycopg.OperationalError("the server did not answer in time")
+        # A copy: SQLAlchemy passes the same dictionary for each connection.
+        parameters = {**parameters, "connect_timeout": min(parameters["connect_timeout"], math.ceil(left_s))}
     return DeadlineConnection.connect(*arguments, **parameters)
 
 

@@ -9,6 +9,7 @@ from datetime import timedelta
 import pytest
 from bounded import PATIENCE_S
 
+from airflow_snowpack.store.errors import StoreFileReplaced
 from airflow_snowpack.store.keep_alive import KeepAlive, Loss
 
 LEASE = timedelta(seconds=60)
@@ -88,3 +89,28 @@ def test_a_lease_that_runs_out_while_a_failure_is_handled_is_lost_with_its_reaso
     while lease.step():
         assert lease.lost is None
     assert lease.lost is Loss.RAN_OUT
+
+
+def test_a_lease_ends_in_time_while_the_store_neither_answers_nor_fails() -> None:
+    """Such as a server that accepts connections and stays silent: the beat hangs, and the timer does not need it."""
+    answer, stopped = threading.Event(), threading.Event()
+
+    def hang() -> bool:
+        assert answer.wait(PATIENCE_S)
+        return True
+
+    lease = KeepAlive(hang, every=timedelta(0), lost_after=timedelta(seconds=0.1), what="the run r1", on_lost=stopped.set)
+    with lease:
+        assert stopped.wait(PATIENCE_S)
+        assert lease.lost is Loss.RAN_OUT
+        answer.set()
+    assert not lease.step(), "an answer that comes too late does not bring the lease back"
+    assert lease.lost is Loss.RAN_OUT
+
+
+def test_a_store_whose_file_was_replaced_ends_the_lease_at_the_next_beat() -> None:
+    hand = Hand()
+    lease = hand.keep_alive()
+    hand.answer = StoreFileReplaced("snowpack.db")
+    assert not lease.step()
+    assert (lease.lost, lease.ran_out) == (Loss.RAN_OUT, True), "nothing is left to wait for"
