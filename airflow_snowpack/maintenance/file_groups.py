@@ -27,12 +27,12 @@ File = TypeVar("File", bound="LiveFile | LiveDelete")
 
 GROUP_BYTES = 100 * 1024**3
 NO_LIMIT = 2**63 - 1
-"""Of a group's size: a part of files that are not worth a rewrite is not worth one either."""
+"""Of a group's size or files: a part of files that are not worth a rewrite is not worth one either."""
 
 
 @dataclass(frozen=True, slots=True)
 class SizeBounds:
-    """When a file's size, or a group's, makes it worth rewriting; all in bytes but ``min_input_files``."""
+    """When a file's size, or a group's, makes it worth rewriting; all in bytes but the numbers of files."""
 
     target: int
     low: int
@@ -40,6 +40,7 @@ class SizeBounds:
     min_input_files: int
     group_bytes: int = GROUP_BYTES
     rewrite_all: bool = False
+    group_files: int = NO_LIMIT
 
     def is_off(self, size: int) -> bool:
         """Whether a file is too small or too large."""
@@ -80,7 +81,7 @@ class SizeBounds:
         bins: list[list[File]] = []
         room = 0
         for file in files:
-            if not bins or file.bytes > room:
+            if not bins or file.bytes > room or len(bins[-1]) >= self.group_files:
                 bins.append([])
                 room = self.group_bytes
             bins[-1].append(file)

@@ -348,7 +348,8 @@ def _narrowed(asked: Sequence[str], where: str | None) -> tuple[str, ...]:
     return narrowed
 
 
-TABLE_OPTIONS = frozenset({"where", "strategy", "sort_order", "zorder_columns", "branch", "snapshot_ids"})
+SPECS = ("output_spec_id", "spec_id")
+TABLE_OPTIONS = frozenset({"where", "strategy", "sort_order", "zorder_columns", "branch", "snapshot_ids", *SPECS})
 """The options that can be checked only against the table."""
 
 
@@ -367,6 +368,7 @@ def check_against(table: Table, name: str, options: Mapping[str, Mapping[str, An
             except UnusableCondition as problem:
                 raise InvalidPredicate(action, name, where, str(problem)) from problem
         _check_order(table, name, parsed)
+        _check_specs(table, name, parsed)
         _check_snapshots(table, name, parsed)
 
 
@@ -382,6 +384,13 @@ def _check_order(table: Table, name: str, options: ActionOptions) -> None:
                 raise refused(options, option, f"names {column!r}, and {name} has no such column")
     if getattr(options, "strategy", None) == "sort" and not order and table.sort_order().is_unsorted:
         raise refused(options, "sort_order", f"is needed for strategy 'sort', because {name} has no sort order of its own")
+
+
+def _check_specs(table: Table, name: str, options: ActionOptions) -> None:
+    for option in SPECS:
+        spec_id = getattr(options, option, None)
+        if spec_id is not None and spec_id not in table.specs():
+            raise refused(options, option, f"names {spec_id}, and {name} has no such partition spec")
 
 
 def _check_snapshots(table: Table, name: str, options: ActionOptions) -> None:

@@ -75,6 +75,7 @@ class RewriteDataFiles(Rewrite):
     :param min_file_size_bytes: smaller files are rewritten; 0 means 75 % of the target.
     :param max_file_size_bytes: larger files are split; 0 means 180 % of the target.
     :param max_file_group_size_bytes: the most that one unit of work reads; 100 GiB, as Iceberg.
+    :param max_file_group_input_files: the most files that one unit of work reads; without it, no limit.
     :param min_input_files: a group with this many files is worth rewriting.
     :param delete_file_threshold: a file with this many delete files is rewritten, whatever its size.
     :param delete_ratio_threshold: a file with this share of its rows deleted is rewritten, whatever its size.
@@ -86,8 +87,15 @@ class RewriteDataFiles(Rewrite):
     :param max_files_to_rewrite: stop choosing files after this many; without it, no limit.
     :param rewrite_job_order: which file groups come first; without it, as they are found.
     :param branch: rewrite the files of this branch, and commit to it; without it, ``main``.
+    :param output_spec_id: write files of this partition spec of the table; without it, its current one.
+    :param use_starting_sequence_number: commit with the sequence number from before the rewrite, so that equality deletes of the
+        time in between apply to the new files; if false, such deletes make the rewrite fail with a conflict.
+    :param cache_delete_files: keep delete files in the executors' memory, for data files that share them.
+    :param shuffle_partitions_per_file: for ``sort`` and ``zorder``: into how many partitions Spark sorts the rows of each file.
     :param sort_order: for ``sort``; without it, the table's own order.
     :param zorder_columns: for ``zorder``.
+    :param max_output_size: for ``zorder``: how many bytes of the interleaved value Spark sorts by.
+    :param var_length_contribution: for ``zorder``: how many bytes of text and binary columns count.
     :param where: rewrite only files that may hold matching rows; a Spark predicate.
     """
 
@@ -116,6 +124,17 @@ class RewriteDataFiles(Rewrite):
     max_files_to_rewrite: int | None = option(None, whole_number(at_least=1, at_most=2**31 - 1), "max-files-to-rewrite")
     rewrite_job_order: JobOrder | None = option(None, one_of(JobOrder), "rewrite-job-order")
     branch: str | None = option(None, branch_name)
+    max_file_group_input_files: int | None = option(
+        None, whole_number(at_least=1, at_most=NO_LIMIT), "max-file-group-input-files"
+    )
+    output_spec_id: int | None = option(None, whole_number(at_least=0, at_most=2**31 - 1), "output-spec-id")
+    use_starting_sequence_number: bool | None = option(None, flag, "use-starting-sequence-number")
+    cache_delete_files: bool | None = option(None, flag, "cache-delete-files")
+    shuffle_partitions_per_file: int | None = option(
+        None, whole_number(at_least=1, at_most=2**31 - 1), "shuffle-partitions-per-file"
+    )
+    max_output_size: int | None = option(None, whole_number(at_least=1, at_most=2**31 - 1), "max-output-size")
+    var_length_contribution: int | None = option(None, whole_number(at_least=1, at_most=2**31 - 1), "var-length-contribution")
 
     def __post_init__(self) -> None:
         # The bounds follow the target, so that a caller who changes one number gets a consistent set.
@@ -145,6 +164,12 @@ class RewriteDataFiles(Rewrite):
             raise refused(self, "zorder_columns", f"needs strategy 'zorder', not {self.strategy.value!r}")
         if self.strategy is Strategy.ZORDER and not self.zorder_columns:
             raise refused(self, "zorder_columns", "is needed for strategy 'zorder'")
+        # Iceberg refuses these for other strategies: "Cannot use options [max-output-size], they are not supported by …".
+        for name in ("max_output_size", "var_length_contribution"):
+            if getattr(self, name) is not None and self.strategy is not Strategy.ZORDER:
+                raise refused(self, name, f"needs strategy 'zorder', not {self.strategy.value!r}")
+        if self.shuffle_partitions_per_file is not None and self.strategy is Strategy.BINPACK:
+            raise refused(self, "shuffle_partitions_per_file", "needs strategy 'sort' or 'zorder', not 'binpack'")
 
     def call(self, table: TableName, job_id: str, *, strict: bool = False) -> Call:
         settings = self.procedure_options()
@@ -202,7 +227,7 @@ class RewriteDataFiles(Rewrite):
         if self.branch is not None and not _has_branch(reader.table, self.branch):
             return None  # an error of Spark's
         files, spec = reader.files(self.branch), reader.table.spec()
-        unlimited = replace(self, max_file_group_size_bytes=NO_LIMIT, max_files_to_rewrite=None)
+        unlimited = replace(self, max_file_group_size_bytes=NO_LIMIT, max_file_group_input_files=None, max_files_to_rewrite=None)
         if data_file_groups(files, unlimited, spec_id=spec.spec_id, spec_fields=len(spec.fields)):
             return None
         bounds = size_bounds(self)
@@ -255,6 +280,7 @@ def size_bounds(options: RewriteDataFiles) -> SizeBounds:
         options.min_input_files,
         options.max_file_group_size_bytes,
         options.rewrite_all,
+        options.max_file_group_input_files or NO_LIMIT,
     )
 
 

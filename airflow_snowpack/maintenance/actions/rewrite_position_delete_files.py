@@ -50,6 +50,7 @@ class RewritePositionDeleteFiles(Rewrite):
 
     :param target_file_size_bytes: without it the table's ``write.delete.target-file-size-bytes``, 64 MiB.
     :param min_input_files: a group with this many files is worth rewriting.
+    :param max_file_group_input_files: the most files that one unit of work reads; without it, no limit.
     :param where: only delete files of matching partitions; a Spark predicate.
     :param rewrite_job_order: which file groups come first; without it, as they are found.
     """
@@ -67,6 +68,9 @@ class RewritePositionDeleteFiles(Rewrite):
         5, whole_number(at_least=1, at_most=1000), "max-concurrent-file-group-rewrites"
     )
     rewrite_job_order: JobOrder | None = option(None, one_of(JobOrder), "rewrite-job-order")
+    max_file_group_input_files: int | None = option(
+        None, whole_number(at_least=1, at_most=NO_LIMIT), "max-file-group-input-files"
+    )
 
     def call(self, table: TableName, job_id: str, *, strict: bool = False) -> Call:
         return procedure_call(table, self.action, job_id, {"where": self.where}, self.procedure_options())
@@ -102,7 +106,8 @@ class RewritePositionDeleteFiles(Rewrite):
             # Partitions of different specs may be one to Iceberg, where the fields that only one of them has are null.
             deletes = [replace(delete, spec_id=0, partition=()) for delete in deletes]
         considered = TableFiles(deletes=tuple(deletes))
-        if delete_file_groups(considered, self, properties=reader.table.properties, group_bytes=NO_LIMIT):
+        unlimited = replace(self, max_file_group_input_files=None)
+        if delete_file_groups(considered, unlimited, properties=reader.table.properties, group_bytes=NO_LIMIT):
             return None
         positional = len(deletes)
         metrics = {
@@ -146,6 +151,7 @@ def delete_file_groups(
         options.min_input_files,
         group_bytes,
         rewrite_all=options.rewrite_all,
+        group_files=options.max_file_group_input_files or NO_LIMIT,
     )
     considered = [
         delete

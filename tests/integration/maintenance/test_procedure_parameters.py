@@ -42,10 +42,7 @@ OUR_NAMES = {
 }
 NOT_OFFERED = {
     Action.REWRITE_DATA_FILES: {
-        "cache-delete-files",  # a setting of the session: spark.sql.iceberg.executor-cache.delete-files.enabled
-        "output-spec-id",  # rewrites into another partition spec: a change of layout and not maintenance
         "partial-progress.max-failed-commits",  # set by us, to find commits that did not land
-        "use-starting-sequence-number",  # off would let deletes that are committed meanwhile miss rewritten rows
     },
 }
 OF_LISTS = {"only_if_needed", "approve_above_files", "approve_above_bytes", "removal_id"}

@@ -16,7 +16,8 @@ from airflow_snowpack.iceberg import DeleteKind, LiveDelete, LiveFile, MetadataR
 from airflow_snowpack.jobs.model import ActionOutcome, ActionResult, Job, JobStatus
 from airflow_snowpack.maintenance import Action, RewriteDataFiles, RewritePositionDeleteFiles, SparkEngine, parse_options
 from airflow_snowpack.maintenance.actions.rewrite_data_files import data_file_groups
-from airflow_snowpack.maintenance.submit import MaintenanceRequest
+from airflow_snowpack.maintenance.errors import InvalidOption
+from airflow_snowpack.maintenance.submit import MaintenanceRequest, check_against
 from airflow_snowpack.spark import SparkUnavailable
 
 if TYPE_CHECKING:
@@ -303,7 +304,10 @@ def test_no_part_of_files_that_have_nothing_to_do_has_something_to_do() -> None:
             part = draw.sample(files, draw.randint(0, len(files)))
             limit = draw.choice([1, 50, 100, 150, 10_000])
             limited = RewriteDataFiles(
-                target_file_size_bytes=100, min_input_files=options.min_input_files, max_file_group_size_bytes=limit
+                target_file_size_bytes=100,
+                min_input_files=options.min_input_files,
+                max_file_group_size_bytes=limit,
+                max_file_group_input_files=draw.choice([None, 1, 3]),
             )
             assert data_file_groups(TableFiles(tuple(part)), limited, spec_id=0, spec_fields=1) == []
     assert skipped > 50
@@ -397,3 +401,13 @@ def test_a_rewrite_of_files_that_cannot_be_read_keeps_partial_progress(flights: 
     assert snapshot is not None
     Path(snapshot.manifest_list.removeprefix("file://")).unlink()
     assert options.for_groups_of(MetadataReader(table)) is options
+
+
+@pytest.mark.parametrize(
+    ("action", "option"), [(Action.REWRITE_DATA_FILES, "output_spec_id"), (Action.REWRITE_MANIFESTS, "spec_id")]
+)
+def test_a_partition_spec_that_the_table_does_not_have_is_refused(flights: Flights, action: Action, option: str) -> None:
+    table = flights(1)
+    check_against(table, "a.t", {action: {option: table.spec().spec_id}})
+    with pytest.raises(InvalidOption, match=f"'{option}' of {action} names 7, and a.t has no such partition spec"):
+        check_against(table, "a.t", {action: {option: 7}})

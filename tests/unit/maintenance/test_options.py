@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 from bounded import output_of
-from hypothesis import given, strategies as st
+from hypothesis import given, settings, strategies as st
+from random_examples import UNHURRIED
 
 from airflow_snowpack.maintenance import (
     ExpireSnapshots,
@@ -75,6 +76,8 @@ def test_every_action_has_options_and_every_default_can_be_given_back() -> None:
         (Action.REWRITE_DATA_FILES, {"strategy": "zorder", "zorder_columns": ["origin", "dest"], "where": "month = 3"}),
         (Action.REWRITE_DATA_FILES, {"strategy": "sort", "sort_order": "day desc, carrier"}),
         (Action.REWRITE_POSITION_DELETE_FILES, {"target_file_size_bytes": 1024, "rewrite_all": True}),
+        (Action.REWRITE_POSITION_DELETE_FILES, {"max_file_group_input_files": 7}),
+        (Action.REWRITE_DATA_FILES, {"output_spec_id": 0, "use_starting_sequence_number": False, "cache_delete_files": True}),
         (Action.REWRITE_MANIFESTS, {"use_caching": False, "spec_id": 0}),
         (Action.EXPIRE_SNAPSHOTS, {"max_age": timedelta(days=1, seconds=1.5), "retain_last": 1, "stream_results": False}),
         (Action.REMOVE_ORPHAN_FILES, {"older_than": "36h", "location": "s3://lake/db/t/data", "prefix_listing": True}),
@@ -118,6 +121,34 @@ def test_snapshots_are_picked_by_id_alone_and_not_by_age_too() -> None:
         (Action.REWRITE_DATA_FILES, {"max_files_to_rewrite": 0}, "must be at least 1"),
         (Action.REWRITE_DATA_FILES, {"rewrite_job_order": "biggest"}, "must be one of bytes-asc"),
         (Action.REWRITE_DATA_FILES, {"branch": "a b"}, "must be a name"),
+        *(
+            (Action.REWRITE_DATA_FILES, {"strategy": "zorder", "zorder_columns": ["a"], name: value}, problem)
+            for name, value, problem in (
+                ("max_file_group_input_files", 0, "must be at least 1"),
+                ("max_file_group_input_files", 2**63, "must be at most"),
+                ("output_spec_id", -1, "must be at least 0"),
+                ("output_spec_id", "new", "must be a whole number"),
+                ("use_starting_sequence_number", 0, "must be true or false"),
+                ("cache_delete_files", "on", "must be true or false"),
+                ("shuffle_partitions_per_file", 0, "must be at least 1"),
+                ("max_output_size", 2**31, "must be at most"),
+                ("var_length_contribution", 0.5, "must be a whole number"),
+            )
+        ),
+        *(
+            (Action.REWRITE_DATA_FILES, {"strategy": "sort", "sort_order": "a", name: 8}, f"'{name}'.*needs strategy 'zorder'")
+            for name in ("max_output_size", "var_length_contribution")
+        ),
+        (Action.REWRITE_DATA_FILES, {"shuffle_partitions_per_file": 2}, "needs strategy 'sort' or 'zorder', not 'binpack'"),
+        # A write option that Iceberg sets itself: no procedure reads it.
+        *((action, {"output_sort_order_id": 1}, "'output_sort_order_id' of .* is not known") for action in Action),
+        *(
+            (action, {name: 1}, f"'{name}' of {action} is not known")
+            for action in Action
+            for name in ("output_spec_id", "use_starting_sequence_number", "cache_delete_files", "max_output_size")
+            if action is not Action.REWRITE_DATA_FILES
+        ),
+        (Action.REWRITE_MANIFESTS, {"max_file_group_input_files": 1}, "is not known"),
         (Action.EXPIRE_SNAPSHOTS, {"snapshot_ids": ["x"]}, "must be a whole number"),
         (Action.REMOVE_ORPHAN_FILES, {"prefix_mismatch_mode": "keep"}, "must be one of error, ignore, delete"),
         (Action.REMOVE_ORPHAN_FILES, {"equal_schemes": ["s3a"]}, "must be a map of texts"),
@@ -186,6 +217,7 @@ HOSTILE = st.one_of(
 )
 
 
+@settings(UNHURRIED)
 @given(HOSTILE)
 def test_what_comes_out_of_column_options_is_names_only(text: str) -> None:
     for options in ({"strategy": "zorder", "zorder_columns": [text]}, {"strategy": "sort", "sort_order": text}):

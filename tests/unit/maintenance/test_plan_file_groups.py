@@ -85,6 +85,9 @@ def test_a_group_does_not_outgrow_its_limit() -> None:
     groups = taken(TableFiles(small(10)), max_file_group_size_bytes=50)
 
     assert [len(group) for group in groups] == [5, 5]
+    groups = taken(TableFiles(small(11)), max_file_group_input_files=5)
+
+    assert [len(group) for group in groups] == [5, 5], "the last one has too few files to be worth a rewrite"
 
 
 def test_rewrite_all_takes_everything() -> None:
