@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import timedelta
+from threading import Lock
 from typing import TYPE_CHECKING, Any, Self
 
 from airflow_snowpack.connections.errors import IncompleteConnection
@@ -60,7 +61,7 @@ class Answer:
 
 @dataclass
 class AirflowRest:
-    """A client of the API, version 2.
+    """A client of the API, version 2, for any number of threads.
 
     :param address: of the API server, such as ``http://airflow-api:8080``.
     :param token: a token that outlives the client, instead of login and password.
@@ -72,6 +73,7 @@ class AirflowRest:
     token: str | None = field(default=None, repr=False)
     _client: httpx.Client | None = field(default=None, init=False, repr=False)
     _fetched: str | None = field(default=None, init=False, repr=False)
+    _opening: Lock = field(default_factory=Lock, init=False, repr=False)
 
     @classmethod
     def from_connection(cls, conn_id: str) -> Self:
@@ -130,11 +132,13 @@ class AirflowRest:
     def _send(self, method: str, path: str, *, token: str | None = None, **arguments: Any) -> Answer:
         import httpx
 
-        if self._client is None:
-            self._client = httpx.Client(base_url=self.address, timeout=TIMEOUT.total_seconds())
+        with self._opening:  # several threads send requests at the same time
+            if self._client is None:
+                self._client = httpx.Client(base_url=self.address, timeout=TIMEOUT.total_seconds())
+            client = self._client
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         try:
-            response = self._client.request(method, path, headers=headers, **arguments)
+            response = client.request(method, path, headers=headers, **arguments)
         except httpx.HTTPError as error:
             raise AirflowUnreachable(f"{self.where} does not answer: {type(error).__name__}: {redacted(str(error))}") from error
         try:

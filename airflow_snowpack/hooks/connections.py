@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import os
 import re
-import threading
 from datetime import timedelta
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from airflow.sdk import BaseHook
 from airflow.sdk.exceptions import (
@@ -21,16 +20,13 @@ from airflow.sdk.exceptions import (
 )
 
 from airflow_snowpack.connections.errors import ConnectionNotFound, ConnectionUnreadable, EmbeddedNotShared
-from airflow_snowpack.errors import Kind, SnowpackError
+from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.redaction import redacted, remember_secrets
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
     from airflow.sdk import Connection
-
-T = TypeVar("T")
 
 LOCAL_EXECUTORS = frozenset({"LocalExecutor", "SequentialExecutor", "DebugExecutor"})
 KUBERNETES_POD = "AIRFLOW_IS_K8S_EXECUTOR_POD"
@@ -119,40 +115,6 @@ def remote_executors() -> tuple[str, ...]:
     if not remote and os.environ.get(KUBERNETES_POD):
         remote = ["KubernetesExecutor"]
     return tuple(remote)
-
-
-class NoAnswer(SnowpackError, kind=Kind.UNAVAILABLE):
-    """No answer in time."""
-
-    def __init__(self, what: str, timeout: timedelta) -> None:
-        super().__init__(
-            f"{what} did not answer within {timeout.total_seconds():.0f} seconds. Check the address and the network."
-        )
-
-
-def call_with_timeout(call: Callable[[], T], what: str, timeout: timedelta = TEST_TIMEOUT) -> T:
-    """Make a call that may hang: PyIceberg has no time-out for REST catalogs. One that hangs stays behind in a daemon thread.
-
-    :param what: names the called service in messages.
-    :raises NoAnswer: the call took longer than the time-out.
-    """
-    answers: list[T] = []
-    failures: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            answers.append(call())
-        except BaseException as failure:  # noqa: BLE001 - raised again below, in the calling thread
-            failures.append(failure)
-
-    thread = threading.Thread(target=run, name="snowpack-test-connection", daemon=True)
-    thread.start()
-    thread.join(timeout.total_seconds())
-    if failures:
-        raise failures[0]
-    if not answers:
-        raise NoAnswer(what, timeout)
-    return answers[0]
 
 
 def message_of(problem: Exception) -> str:

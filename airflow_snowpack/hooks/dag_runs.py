@@ -12,7 +12,7 @@ from __future__ import annotations
 import sys
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -20,7 +20,16 @@ from urllib.parse import quote
 
 from airflow_snowpack.hooks.api_client import AirflowRest, Answer
 from airflow_snowpack.hooks.errors import AirflowRefuses, AirflowUnreachable
-from airflow_snowpack.scheduling.airflow_port import DagRuns, EndedRun, EndsFound, FreeSlots, NotStarted, Unavailable
+from airflow_snowpack.scheduling.airflow_port import (
+    DagRuns,
+    EndedRun,
+    EndsFound,
+    FreeSlots,
+    NotStarted,
+    Unavailable,
+    paused_problem,
+)
+from airflow_snowpack.timed_calls import NoAnswer, TimedCalls
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -38,6 +47,9 @@ NO_LIMIT = -1
 ENDED = ("success", "failed")
 IN_A_POOL = ("queued", "running", "deferred")
 PAGE = 100
+CONCURRENT_REQUESTS = 16
+REQUEST_LIMIT = timedelta(seconds=40)
+"""How long all requests about one DAG or pool may take; each has a limit of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,16 +69,38 @@ class RunState:
         return EndedRun(self.state, self.ended_at or datetime.now(UTC), self.began_at)
 
 
-def or_unavailable(call: Callable[[], T]) -> T | Unavailable:
-    """Return the result of a call, or the reason why Airflow refuses it, so that one refusal does not end all others."""
-    try:
-        return call()
-    except AirflowRefuses as refused:
-        return Unavailable(str(refused))
-
-
 class AirflowDagRuns(ABC):
-    """Starts DAG runs and counts them."""
+    """Starts DAG runs and counts them, with several requests at a time.
+
+    :param patience: how long to wait for the answers to one question about several DAGs or pools. What Airflow has not answered
+        by then is left out, and is answered to the same question a moment later. ``None``: as long as Airflow may take.
+    """
+
+    def __init__(self, patience: timedelta | None = None) -> None:
+        self._patience = patience
+        self._requests = TimedCalls[tuple[str, str], Any](
+            lambda _: "Airflow", limit=REQUEST_LIMIT, concurrent=CONCURRENT_REQUESTS
+        )
+
+    def _ask_each(self, what: str, names: Iterable[str], ask: Callable[[str], T]) -> dict[str, T | Unavailable]:
+        """Return the answer about each name, or why Airflow does not give it.
+
+        :raises AirflowUnreachable: Airflow answers nothing at all.
+        """
+        calls = {(what, name): partial(ask, name) for name in names}
+        found: dict[str, T | Unavailable] = {}
+        outages = []
+        for (_, name), result in self._requests.run(calls, patience=self._patience):
+            if isinstance(result, AirflowUnreachable | NoAnswer):  # also AirflowRefuses
+                found[name] = Unavailable(str(result))
+                outages += [] if isinstance(result, AirflowRefuses) else [result]
+            elif isinstance(result, Exception):
+                raise result
+            else:
+                found[name] = result
+        if outages and len(outages) == len(calls):
+            raise outages[0] if isinstance(outages[0], AirflowUnreachable) else AirflowUnreachable(str(outages[0]))
+        return found
 
     def start(self, launch: Launch) -> NotStarted | None:
         """Start a run. A run with this id that exists already counts as started."""
@@ -85,7 +119,7 @@ class AirflowDagRuns(ABC):
         if paused:
             if self.find(launch.dag_id, launch.run_id) is not None:
                 return None  # started by an earlier attempt whose response was lost
-            return NotStarted(f"the DAG {launch.dag_id} is paused")
+            return NotStarted(paused_problem(launch.dag_id))
         return self.trigger(launch)
 
     def dag_runs(self, known: Mapping[str, frozenset[str]]) -> Mapping[str, DagRuns | Unavailable]:
@@ -93,7 +127,7 @@ class AirflowDagRuns(ABC):
 
         :raises AirflowUnreachable: Airflow does not answer.
         """
-        return {dag_id: or_unavailable(partial(self._runs_of, dag_id, run_ids)) for dag_id, run_ids in known.items()}
+        return self._ask_each("runs", known, lambda dag_id: self._runs_of(dag_id, known[dag_id]))
 
     def active_among(self, dag_id: str, run_ids: frozenset[str]) -> int:
         """Return how many of these runs are active.
@@ -107,7 +141,7 @@ class AirflowDagRuns(ABC):
 
         :raises AirflowUnreachable: Airflow does not answer.
         """
-        asked = {dag_id: or_unavailable(partial(self.is_missing, dag_id)) for dag_id in dag_ids}
+        asked = self._ask_each("dag", dag_ids, self.is_missing)
         return {dag_id: missing for dag_id, missing in asked.items() if isinstance(missing, bool)}
 
     def is_missing(self, dag_id: str) -> bool:
@@ -129,7 +163,7 @@ class AirflowDagRuns(ABC):
         """Return what these load probes of the installation return."""
         from airflow_snowpack.hooks.load_probes import measure
 
-        return measure(probes)
+        return measure(probes, patience=self._patience)
 
     @abstractmethod
     def is_paused(self, dag_id: str) -> bool | None:
@@ -169,11 +203,12 @@ class AirflowDagRuns(ABC):
 class RestDagRuns(AirflowDagRuns):
     """DAG runs as the REST API reports them."""
 
-    def __init__(self, rest: AirflowRest) -> None:
+    def __init__(self, rest: AirflowRest, patience: timedelta | None = None) -> None:
+        super().__init__(patience)
         self._rest = rest
 
     def free_slots(self, pools: Iterable[str]) -> Mapping[str, Slots]:
-        return {pool: or_unavailable(partial(self._slots_of, pool)) for pool in pools}
+        return self._ask_each("pool", pools, self._slots_of)
 
     def _slots_of(self, pool: str) -> Slots:
         every = self._pages("/dags/~/dagRuns/~/taskInstances", "task_instances", pool=[pool], state=list(IN_A_POOL))

@@ -26,12 +26,13 @@ from airflow_snowpack.connections.errors import (
 )
 from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.hooks.connections import (
-    call_with_timeout,
+    TEST_TIMEOUT,
     public_message,
     read_connection,
     refuse_on_remote_executor,
 )
 from airflow_snowpack.settings import Settings
+from airflow_snowpack.timed_calls import call_with_timeout
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -130,7 +131,7 @@ class IcebergCatalogHook(BaseHook):
         except SnowpackError as problem:
             return False, public_message(problem)
         try:
-            databases = call_with_timeout(lambda: count_databases(config), f"The catalog at {config.where}")
+            databases = call_with_timeout(lambda: count_databases(config), f"The catalog at {config.where}", TEST_TIMEOUT)
         except Exception as problem:  # noqa: BLE001 - any problem is shown to the user
             return False, public_message(problem)
         return True, f"The {config.kind} catalog at {config.where} answers; databases: {databases}."

@@ -2,41 +2,75 @@
 
     measure(["yarn"])        # {"yarn": 0.42}
 
-Schedules, requests and gates only name them, so that no code runs that the installation has not registered.
+Schedules, requests and gates only name them, so that no code runs that the installation has not registered. Each probe runs in a
+thread of its own with a limit. One that hangs is set aside with a back-off; only what needs its number waits.
 """
 
 from __future__ import annotations
 
 import logging
 import math
+from datetime import timedelta
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from airflow_snowpack.hooks.connections import message_of
+from airflow_snowpack.redaction import redacted
 from airflow_snowpack.scheduling.airflow_port import Unavailable
 from airflow_snowpack.settings import Settings
+from airflow_snowpack.timed_calls import NoAnswer, TimedCalls
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 log = logging.getLogger(__name__)
 
+PROBE_LIMIT = timedelta(seconds=10)
+"""How long a probe may take. It is called while schedules wait for its number."""
 
-def measure(names: Iterable[str], registered: Mapping[str, str] | None = None) -> Mapping[str, float | Unavailable]:
-    """Call these probes. One that is not registered, fails or returns no number is unavailable.
+
+_calls: TimedCalls[tuple[str, str], float] = TimedCalls(lambda probe: f"The load probe {probe[0]}", limit=PROBE_LIMIT)
+
+
+def measure(
+    names: Iterable[str],
+    registered: Mapping[str, str] | None = None,
+    *,
+    patience: timedelta | None = None,
+    calls: TimedCalls[tuple[str, str], float] = _calls,
+) -> Mapping[str, float | Unavailable]:
+    """Call these probes. One that is not registered, fails, hangs or returns no number is unavailable.
 
     :param registered: the functions by name, as ``package.module:function``; ``None`` for those of the settings.
+    :param patience: how long to wait for all of them; a number that comes later is returned by a later call. ``None``: up to
+        :data:`PROBE_LIMIT`.
+    :param calls: remembers the probes that hang.
     """
     known = Settings.load().load_probes if registered is None else registered
-    return {name: _measure(name, known) for name in names}
+    loads: dict[str, float | Unavailable] = {}
+    wanted = {}
+    for name in names:
+        if name in known:
+            loads[name] = Unavailable("its probe has not returned yet")
+            wanted[name, known[name]] = partial(_call, known[name])
+        else:
+            loads[name] = Unavailable(f"[snowpack] load_probes has no {name!r}")
+    for (name, function), result in calls.run(wanted, patience=patience):
+        loads[name] = _load_of(name, function, result)
+    return loads
 
 
-def _measure(name: str, registered: Mapping[str, str]) -> float | Unavailable:
-    if name not in registered:
-        return Unavailable(f"[snowpack] load_probes has no {name!r}")
-    module, _, function = registered[name].partition(":")
-    try:
-        load = float(getattr(import_module(module), function)())
-    except Exception as problem:  # the installation's own code: whatever it raises, runs that need the load wait
-        log.warning("The load probe %s (%s) failed; runs that need it wait", name, registered[name], exc_info=True)
-        return Unavailable(f"its probe failed with {type(problem).__name__}")
-    return Unavailable("its probe returned nan") if math.isnan(load) else load
+def _call(function: str) -> float:
+    module, _, name = function.partition(":")
+    return float(getattr(import_module(module), name)())
+
+
+def _load_of(name: str, function: str, result: float | Exception) -> float | Unavailable:
+    if isinstance(result, NoAnswer):
+        log.warning("load_probe_hangs: runs that need it wait: %s", result)
+        return Unavailable(str(result).rstrip("."))
+    if isinstance(result, Exception):
+        log.warning("The load probe %s (%s) failed; runs that need it wait", name, function, exc_info=result)
+        return Unavailable(f"its probe {function} failed with {redacted(message_of(result))}".rstrip("."))
+    return Unavailable("its probe returned nan") if math.isnan(result) else result

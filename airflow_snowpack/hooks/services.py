@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 DAG_STATES_TIMEOUT = timedelta(seconds=1)
+POLLER_PATIENCE = timedelta(seconds=5)
 
 
 def sign_of_process(
@@ -204,20 +205,22 @@ def open_poller(store: Store, settings: Settings, broker: Broker) -> Poller:
     """Return the poller of the tables that schedules wait for."""
     from airflow_snowpack.scheduling import Poller
 
-    return Poller(store, catalog_name=settings.catalog_name, broker=broker, every=settings.table_poll)
+    return Poller(store, catalog_name=settings.catalog_name, broker=broker, every=settings.table_poll, patience=POLLER_PATIENCE)
 
 
-def runs_for_a_task(settings: Settings, airflow_conn_id: str | None = None) -> AirflowDagRuns:
+def runs_for_a_task(settings: Settings, airflow_conn_id: str | None = None, patience: timedelta | None = None) -> AirflowDagRuns:
     """Return Airflow's runs for a task: through the Task SDK, and pools through the REST API where it is configured.
 
     :param airflow_conn_id: of the REST API; ``None`` for the installation's.
+    :param patience: see :class:`.AirflowDagRuns`.
     """
     from airflow_snowpack.hooks.api_client import AirflowRest
     from airflow_snowpack.hooks.dag_runs import RestDagRuns
     from airflow_snowpack.hooks.task_dag_runs import TaskDagRuns
 
     conn_id = airflow_conn_id or settings.airflow_conn_id
-    return TaskDagRuns(None if conn_id is None else RestDagRuns(AirflowRest.from_connection(conn_id)))
+    rest = None if conn_id is None else RestDagRuns(AirflowRest.from_connection(conn_id), patience)
+    return TaskDagRuns(rest, patience)
 
 
 def deploy(store: Store, settings: Settings, root: Path, *, by: str | None = None) -> SyncReport | None:

@@ -11,6 +11,7 @@ not know pools; an Airflow connection for the REST API fills that gap.
 from __future__ import annotations
 
 import re
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.exceptions import AirflowRuntimeError, ErrorType
@@ -21,6 +22,7 @@ from airflow_snowpack.scheduling.airflow_port import EndsFound, NotStarted, Unav
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+    from datetime import timedelta
 
     from airflow_snowpack.hooks.dag_runs import RestDagRuns
     from airflow_snowpack.scheduling.airflow_port import EndsQuery, Launch, Slots
@@ -31,6 +33,10 @@ ENDED = ("success", "failed")
 BATCH_SIZE = 100
 """Runs that one step of a search reads."""
 MOMENT = re.compile(r"\d{4}-?\d\d-?\d\dT\d\d:?\d\d:?\d\d")
+
+
+_asking = Lock()
+"""In ``dag.test()`` the answers of two threads would be exchanged."""
 
 
 class Refused(Exception):
@@ -58,7 +64,8 @@ def ask_supervisor(message: Any) -> Any:
     from httpx import HTTPStatusError
 
     try:
-        answer = SUPERVISOR_COMMS.send(message)
+        with _asking:
+            answer = SUPERVISOR_COMMS.send(message)
     except AirflowRuntimeError as error:
         answer = error.error
     except HTTPStatusError as error:  # in dag.test(): what the supervisor would have wrapped
@@ -103,9 +110,11 @@ class TaskDagRuns(AirflowDagRuns):
     """DAG runs as the task's supervisor reports them.
 
     :param rest: reports pools; ``None`` where no connection to the REST API is configured.
+    :param patience: see :class:`.AirflowDagRuns`.
     """
 
-    def __init__(self, rest: RestDagRuns | None = None) -> None:
+    def __init__(self, rest: RestDagRuns | None = None, patience: timedelta | None = None) -> None:
+        super().__init__(patience)
         self._rest = rest
 
     def free_slots(self, pools: Iterable[str]) -> Mapping[str, Slots]:

@@ -7,23 +7,25 @@
 A version is the location of a table's metadata file. A file with a UUID in its name is written once, so a table has not changed
 while its catalog returns the same location. A SQL catalog returns the locations of all tables in one statement. A REST catalog
 returns each in a response with the snapshots of branches and tags alone (``snapshots=refs``). The invariants: **one connection to
-a SQL catalog, however many wait**, and a table is read exactly if its version is not certainly the known one.
+a SQL catalog, however many wait**; a table is read exactly if its version is not certainly the known one; and **a table whose
+storage hangs delays no other**, nor does a catalog that hangs keep its caller. Each read has a limit, after which its table is
+set aside with a back-off (:mod:`airflow_snowpack.timed_calls`).
 """
 
 from __future__ import annotations
 
 import json
+import math
 import threading
 import time
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import timedelta
 from functools import partial
 from itertools import chain
-from queue import SimpleQueue
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from airflow_snowpack.iceberg.catalog import (
     CatalogConfig,
@@ -38,6 +40,7 @@ from airflow_snowpack.iceberg.errors import CatalogUnreachable, TableNotFound, T
 from airflow_snowpack.iceberg.footprints import TableKey, table_at
 from airflow_snowpack.iceberg.locations import UNIQUE_FILE
 from airflow_snowpack.iceberg.names import TableName
+from airflow_snowpack.timed_calls import NoAnswer, TimedCalls, call_with_timeout, pause_after
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -54,8 +57,9 @@ T = TypeVar("T")
 KEEP_CATALOG = timedelta(minutes=5)
 """A new connection is opened after so long, since tokens expire and addresses change."""
 ANSWER_WITHIN = timedelta(seconds=30)
-"""How long a REST catalog may take for a response."""
-CONCURRENT_READS = 8
+"""How long a catalog may take for a response, and a storage for the metadata of one table."""
+CATALOG_LIMIT = 2 * ANSWER_WITHIN
+"""How long a question to a catalog may take, the connection included."""
 TABLES_PER_STATEMENT = 1_000
 
 
@@ -72,48 +76,70 @@ class Broker:
         self._catalog: tuple[float, Catalog] | None = None
         self._connection = threading.Lock()
         """Held while the connection is used. Files, and tables of a REST catalog, are read without it."""
+        self._name = ""
         self._closed = False
+        self._silences = 0
+        """How many requests in a row the catalog has not answered, and until when it is not asked again."""
+        self._silent_until = -math.inf
+        self._reads = self.reads()
         self._waiting: Counter[TableName] = Counter()
         self._tables: dict[TableName, Table] = {}
 
+    def reads(self, limit: timedelta = ANSWER_WITHIN) -> TimedCalls[TableName, Any]:
+        """Return the reads of one reader, which remember the tables that hang, for :meth:`read`.
+
+        :param limit: how long the storage of a table may take for all that the reader reads of it.
+        """
+        return TimedCalls(_storage_of, limit=limit, keeps_late=True, monotonic=self._monotonic)
+
     def read(
-        self, known: Mapping[TableName, str | None], process: Callable[[TableName, Table], T]
+        self,
+        known: Mapping[TableName, str | None],
+        process: Callable[[TableName, Table], T],
+        reads: TimedCalls[TableName, T | None] | None = None,
+        *,
+        patience: timedelta | None = None,
     ) -> Iterator[tuple[TableName, T | Exception | None]]:
         """Read the tables that have changed, several at a time, and yield each as soon as it is read.
 
         :param known: the version of each table that the caller has read; ``None`` for a table that is to be read in any case.
         :param process: called with each table that has changed, in one of several threads.
-        :returns: each table with what ``process`` returned; ``None`` when it has not changed; or why it cannot be read.
-        :raises CatalogUnreachable: the connection cannot be opened or used. A REST catalog that does not answer is the error of
-            each table, see :func:`raise_outage`.
+        :param reads: of a caller that reads again and again: a table that hung is set aside, and what a read returns too late is
+            yielded by the next call, as ``process`` returned it.
+        :param patience: how long to wait for all tables together; those that are not read by then are left out, and what is being
+            read is yielded by a later call with these ``reads``. ``None``: for each up to its limit.
+        :returns: each table with what ``process`` returned; ``None`` when it has not changed; or why it cannot be read, such as
+            :class:`.NoAnswer`.
+        :raises CatalogUnreachable: the connection cannot be opened or used, or does not answer in time. A REST catalog that does
+            not answer is the error of each table, see :func:`raise_outage`.
         """
-        with self._connection:
-            try:
-                settled, changed = _compare_versions(self._connected(), known)
-            except CatalogUnreachable:
-                self._disconnect()  # the next read connects again
-                raise
-            finally:
-                if self._closed:
-                    self._disconnect()
+        self._name = next((name.catalog for name in known), self._name)
+        settled, changed = self._ask(lambda catalog: _compare_versions(catalog, known))
+        calls = {name: partial(_read_one, name, read, process) for name, read in changed.items()}
+        return chain(settled.items(), (reads or self.reads()).run(calls, patience=patience))
 
-        return chain(settled.items(), _read_each(changed, process))
+    def tables(self, names: Collection[TableName]) -> Iterator[tuple[TableName, Table | Exception]]:
+        """Yield tables as they are now, or why one cannot be read, each as soon as that is known.
 
-    def tables(self, names: Collection[TableName]) -> dict[TableName, Table | Exception]:
-        """Return tables as they are now, or why one cannot be read; one in :meth:`waiting_for` is read only if it has changed.
+        A table in :meth:`waiting_for` is read only if it has changed.
 
         :raises CatalogUnreachable: the catalog does not answer.
         """
         kept = {name: table for name in names if (table := self._tables.get(name)) is not None}
         known = {name: kept[name].metadata_location if name in kept else None for name in names}
-        read = self.read(known, lambda _, table: table)
-        found: dict[TableName, Table | Exception] = {}
-        for name, result in read:
-            found[name] = kept[name] if result is None else result
-            if self._waiting[name] and not isinstance(result, Exception | None):
-                self._tables[name] = result
-        raise_outage(found.values())
-        return found
+        outages: dict[TableName, Exception] = {}
+        for name, result in self.read(known, lambda _, table: table, self._reads):
+            if isinstance(result, CatalogUnreachable):
+                outages[name] = result
+            elif isinstance(result, Exception):
+                yield name, result
+            else:
+                if result is not None and self._waiting[name]:
+                    self._tables[name] = result
+                yield name, kept[name] if result is None else result
+        if len(outages) == len(known):
+            raise_outage(outages.values())
+        yield from outages.items()
 
     def locations(self) -> dict[tuple[str, str], str] | None:
         """Return the location of the metadata of every table, by namespace and name, in one statement.
@@ -123,16 +149,33 @@ class Broker:
         """
         from pyiceberg.catalog.sql import SqlCatalog
 
+        return self._ask(lambda catalog: _all_locations(catalog) if isinstance(catalog, SqlCatalog) else None)
+
+    def _ask(self, question: Callable[[Catalog], T]) -> T:
+        """Return an answer of the catalog, to which no other thread speaks meanwhile.
+
+        :raises CatalogUnreachable: it does not answer, or has not answered before and is not asked again yet.
+        """
         with self._connection:
+            left = self._silent_until - self._monotonic()
+            if left > 0:
+                raise CatalogUnreachable(self._name, NoAnswer("The catalog", CATALOG_LIMIT, timedelta(seconds=left)))
             try:
-                catalog = self._connected()
-                return _all_locations(catalog) if isinstance(catalog, SqlCatalog) else None
+                answer = call_with_timeout(lambda: question(self._connected()), "The catalog", CATALOG_LIMIT, self._monotonic)
+            except NoAnswer as silence:
+                self._catalog = None  # the call that hangs still has the connection
+                self._silences += 1
+                pause = pause_after(self._silences)
+                self._silent_until = self._monotonic() + pause.total_seconds()
+                raise CatalogUnreachable(self._name, NoAnswer("The catalog", CATALOG_LIMIT, pause)) from silence
             except CatalogUnreachable:
-                self._disconnect()
+                self._disconnect()  # the next question connects again
                 raise
             finally:
                 if self._closed:
                     self._disconnect()
+            self._silences = 0
+            return answer
 
     @contextmanager
     def waiting_for(self, names: frozenset[TableName]) -> Iterator[None]:
@@ -161,6 +204,7 @@ class Broker:
             self._disconnect()
         if self._catalog is None:
             self._catalog = (self._monotonic(), self._load())
+            self._name = self._catalog[1].name
         return self._catalog[1]
 
     def _disconnect(self) -> None:
@@ -176,29 +220,13 @@ def raise_outage(found: Collection[object]) -> None:
         raise outages[0]
 
 
-def _read_each(
-    changed: Mapping[TableName, Callable[[], Table | None]], process: Callable[[TableName, Table], T]
-) -> Iterator[tuple[TableName, T | Exception | None]]:
-    """Read tables in threads that the end of the process does not wait for, since a storage may hang."""
-    results: SimpleQueue[tuple[TableName, T | Exception | None]] = SimpleQueue()
-    left = deque(changed.items())
+def _storage_of(name: TableName) -> str:
+    return f"The storage of {name.dotted}"
 
-    def work() -> None:
-        while True:
-            try:
-                name, read = left.popleft()
-            except IndexError:
-                return
-            try:
-                table = read()
-                results.put((name, None if table is None else process(name, table)))
-            except Exception as problem:  # noqa: BLE001 - a catalog or a storage raises anything; the other tables are read
-                results.put((name, problem))
 
-    for _ in range(min(CONCURRENT_READS, len(changed))):
-        threading.Thread(target=work, name="snowpack-tables", daemon=True).start()
-    for _ in changed:
-        yield results.get()
+def _read_one(name: TableName, read: Callable[[], Table | None], process: Callable[[TableName, Table], T]) -> T | None:
+    table = read()
+    return None if table is None else process(name, table)
 
 
 _open: dict[str, tuple[Broker, int]] = {}

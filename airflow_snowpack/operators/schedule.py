@@ -81,12 +81,13 @@ class SnowpackDispatcherOperator(UsesCatalog):
         from airflow_snowpack.hooks.services import open_poller, runs_for_a_task
         from airflow_snowpack.iceberg.broker import shared_broker
         from airflow_snowpack.operators.housekeeping import sign_of_task
-        from airflow_snowpack.scheduling import POLLER_PERIOD, Scheduler
+        from airflow_snowpack.scheduling import Scheduler
+        from airflow_snowpack.scheduling.scheduler import ROUND_PATIENCE
         from airflow_snowpack.store.signs_of_life import BEAT, Role
 
-        store, runs = hook.store(), runs_for_a_task(hook.settings, self.airflow_conn_id)
-        scheduler = Scheduler(store, runs, runs, worker_of(context), sign_of_task(store, Role.SCHEDULER, context, BEAT))
-        polls = sign_of_task(store, Role.POLLER, context, POLLER_PERIOD)
+        store, runs = hook.store(), runs_for_a_task(hook.settings, self.airflow_conn_id, ROUND_PATIENCE)
+        sign, polls = (sign_of_task(store, role, context, BEAT) for role in (Role.SCHEDULER, Role.POLLER))
+        scheduler = Scheduler(store, runs, runs, worker_of(context), sign, patience=ROUND_PATIENCE)
         config = self.catalog_hook().config
         with shared_broker(config) as broker, open_poller(store, hook.settings, broker).worker(polls):
             launched += self._until_idle(scheduler, lambda: store.clock() < until)

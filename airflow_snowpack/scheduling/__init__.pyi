@@ -71,7 +71,7 @@ from .schedule import (
 from .schedule_writer import Origin as Origin
 from .scheduler import Scheduler as Scheduler
 from .schedules import Schedules as Schedules, StoredSchedule as StoredSchedule
-from .sources.poller import POLLER_PERIOD as POLLER_PERIOD, Poller as Poller
+from .sources.poller import Poller as Poller
 from .sources.source import (
     Finding as Finding,
     check_scheduler as check_scheduler,

@@ -97,6 +97,8 @@ class Snapshot:
     :param dag_runs: by DAG; ``free_slots``: by pool; ``loads``: by probe.
     :param taken_at: before any of it was read; ``None`` for the present moment.
     :param newest_event: the number of the newest event at that moment.
+    :param unread: the wait keys of the DAGs and groups whose runs Airflow has not reported yet.
+    :param is_outage: Airflow does not answer at all.
     """
 
     dag_runs: Mapping[str, DagRuns | Unavailable] = field(default_factory=dict)
@@ -104,13 +106,16 @@ class Snapshot:
     loads: Mapping[str, float | Unavailable] = field(default_factory=dict)
     taken_at: datetime | None = None
     newest_event: int = 0
+    unread: frozenset[str] = frozenset()
+    is_outage: bool = False
 
 
 class AirflowPort(Protocol):
     """Reads the state of Airflow."""
 
     def dag_runs(self, known: Mapping[str, frozenset[str]]) -> Mapping[str, DagRuns | Unavailable]:
-        """Return the runs of these DAGs. Constraints that count the runs of an unavailable one wait.
+        """Return the runs of these DAGs, without those that Airflow has not reported yet. Constraints that count the runs of an
+        unavailable one wait.
 
         :param known: by DAG, the ids of the runs that are active as far as the store knows.
         """
@@ -154,6 +159,11 @@ class NotStarted:
 
     why: str
     may_exist: bool = False
+
+
+def paused_problem(dag_id: str) -> str:
+    """Return why a run of a paused DAG is not started."""
+    return f"the DAG {dag_id} is paused"
 
 
 class Starter(Protocol):

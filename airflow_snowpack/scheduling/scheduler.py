@@ -27,10 +27,15 @@ from airflow_snowpack.store import Store
 from airflow_snowpack.store.retention import Pruner
 from airflow_snowpack.store.signs_of_life import SignOfLife
 from airflow_snowpack.store.worker import Worker
+from airflow_snowpack.timed_calls import NoAnswer, TimedCalls
 
 log = logging.getLogger(__name__)
 
 TIDY_EVERY = timedelta(hours=1)
+ROUND_PATIENCE = timedelta(seconds=1)
+"""How long a round of a running scheduler waits for each thing that it needs of Airflow."""
+SEARCH_LIMIT = timedelta(minutes=5)
+"""How long one search for the ends of runs or for missing DAGs may take."""
 RETRY_AFTER = timedelta(seconds=5)
 """The pause after a round that failed: an outage of Airflow or of the store must not be met twice a second."""
 
@@ -40,34 +45,60 @@ class Scheduler:
 
     :param name: the name under which it claims launches.
     :param sign: its sign of life; ``None``: of this process.
+    :param patience: how long a round waits for each thing that it needs of Airflow, which then continues in a thread: so a slow
+        Airflow delays neither the intake nor the runs that need no answer of it. ``None``: as long as Airflow may take.
     """
 
-    def __init__(self, store: Store, airflow: AirflowPort, starter: Starter, name: str, sign: SignOfLife | None = None) -> None:
+    def __init__(
+        self,
+        store: Store,
+        airflow: AirflowPort,
+        starter: Starter,
+        name: str,
+        sign: SignOfLife | None = None,
+        *,
+        patience: timedelta | None = None,
+    ) -> None:
         self._store = store
+        self._patience = patience
+        self._searches = TimedCalls[str, int | None](limit=SEARCH_LIMIT)
         self._intake = EventIntake(store, sign)
         self._run_ends = RunEnds(store, airflow)
         self._checker = Checker(store, airflow)
-        self._launcher = Launcher(store, starter, name)
+        self._launcher = Launcher(store, starter, name, patience)
         self._missing_dags = MissingDags(store, airflow)
         self._tidy_at: datetime | None = None
         self._pruner: Pruner | None = None
 
     def step(self) -> RoundReport:
         """Run one round."""
-        self._run_ends.step()
+        self._search()
         report = RoundReport(taken=self._intake.step())
         try:
             for checked in self._checker.parts():
                 report += checked
                 if checked.sent_off:  # they do not wait for the evaluation of all the others
                     report += self._launcher.step()
+                if self._patience is not None:  # nor do events
+                    report += RoundReport(taken=self._intake.step())
         finally:  # what is reserved is started, whatever stops the checker
             report += self._launcher.step()
-        self._missing_dags.step()
         self._tidy()
         for run_id in report.launched:
             log.info("Launched %s", run_id)
         return report
+
+    def _search(self) -> None:
+        """Query Airflow for the ends of runs, and for DAGs that are gone."""
+        searches = {
+            "The search for the ends of runs": self._run_ends.step,
+            "The search for missing DAGs": self._missing_dags.step,
+        }
+        for _, result in self._searches.run(searches, patience=self._patience):
+            if isinstance(result, NoAnswer):
+                log.warning("search_not_finished: %s", result)
+            elif isinstance(result, Exception):
+                raise result
 
     def worker(self, pause: timedelta = timedelta(milliseconds=500)) -> Worker:
         """Return what runs rounds until it is stopped. A round that fails is logged and repeated.

@@ -89,13 +89,12 @@ class DispatcherTrigger(DataclassTrigger):
 
     async def _start_polling(self, store: Store) -> None:
         from airflow_snowpack.hooks.services import open_poller
-        from airflow_snowpack.scheduling import POLLER_PERIOD
         from airflow_snowpack.settings import Settings
-        from airflow_snowpack.store.signs_of_life import Role
+        from airflow_snowpack.store.signs_of_life import BEAT, Role
 
         if self._polling is None:
             broker = await join_broker(self._connections, self.catalog_conn_id)
-            sign = self._sign_of(store, Role.POLLER, POLLER_PERIOD)
+            sign = self._sign_of(store, Role.POLLER, BEAT)
             self._polling = open_poller(store, Settings.load(), broker).worker(sign)
             self._polling.start()
 

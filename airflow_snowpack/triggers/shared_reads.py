@@ -7,8 +7,8 @@
     await next_round(poll_seconds)                        # all triggers with this period continue at the same time
 
 A triggerer runs hundreds of triggers in one event loop. The invariants: **a round of triggers is one read, however many wait**;
-all triggers that use a database share one connection to it; a trigger that is cancelled does not affect the others; and an outage
-is one line in the log.
+all triggers that use a database share one connection to it; a trigger that is cancelled, or whose table hangs, does not affect
+the others; and an outage is one line in the log.
 """
 
 from __future__ import annotations
@@ -16,13 +16,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Awaitable, Callable, Collection, Hashable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable, Mapping
 from contextvars import Context
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from weakref import WeakValueDictionary
 
 from airflow_snowpack.recurring import Recurring
+from airflow_snowpack.timed_calls import SLOW_AFTER_S
 
 if TYPE_CHECKING:
     from contextlib import ExitStack
@@ -39,21 +40,27 @@ V = TypeVar("V")
 
 log = logging.getLogger(__name__)
 
+Read = Callable[[frozenset[K]], Iterable[tuple[K, "V | Exception"]]]
+"""Yields the value of each key, or why it cannot be read."""
+
 SHORTEST_ROUND_S = 0.01
+CONCURRENT_BATCHES = 4
 
 
 class SharedReads(Generic[K, V]):
-    """Reads in a thread, one batch after the other.
+    """Reads in a thread, one batch after the other. A value is there as soon as it is read, and a batch that hangs on one of its
+    values does not hold up the next batch.
 
     :param read: reads the values of several keys; a value that is an exception is raised where it was requested.
     :param what: what is read, for the log.
     """
 
-    def __init__(self, read: Callable[[frozenset[K]], Mapping[K, V | Exception]], what: str) -> None:
+    def __init__(self, read: Read[K, V], what: str) -> None:
         self._read = read
         self._what = what
         self._requested: dict[K, asyncio.Future[V]] = {}
         self._reading: asyncio.Task[None] | None = None
+        self._batches: set[asyncio.Task[None]] = set()
         self._failing = Recurring(log)
 
     async def get(self, keys: Collection[K]) -> dict[K, V]:
@@ -77,21 +84,37 @@ class SharedReads(Generic[K, V]):
         while self._requested:
             await asyncio.sleep(0)  # the triggers that go on in this round have all requested theirs after it
             batch, self._requested = self._requested, {}
-            try:
-                read = await asyncio.to_thread(self._read, frozenset(batch))
-                found = {key: read[key] for key in batch}
-            except Exception as problem:  # noqa: BLE001 - it is raised in every trigger that requested something
-                self._failing.failed(problem, "Triggers still wait for %s", self._what)
-                for future in batch.values():
-                    future.set_exception(problem)
-            else:
-                self._failing.passed()
-                for key, future in batch.items():
-                    value = found[key]
-                    if isinstance(value, Exception):
-                        future.set_exception(value)
-                    else:
-                        future.set_result(value)
+            reading = asyncio.create_task(self._read_batch(batch))
+            self._batches.add(reading)
+            reading.add_done_callback(self._batches.discard)
+            await asyncio.wait({reading}, timeout=SLOW_AFTER_S)
+            while len(self._batches) >= CONCURRENT_BATCHES:
+                await asyncio.wait(self._batches, return_when=asyncio.FIRST_COMPLETED)
+
+    async def _read_batch(self, batch: Mapping[K, asyncio.Future[V]]) -> None:
+        loop = asyncio.get_running_loop()
+
+        def receive() -> None:
+            for key, value in self._read(frozenset(batch)):
+                loop.call_soon_threadsafe(_settle, batch[key], value)
+
+        try:
+            await asyncio.to_thread(receive)
+        except Exception as problem:  # noqa: BLE001 - it is raised in every trigger that still waits for a value
+            self._failing.failed(problem, "Triggers still wait for %s", self._what)
+            for future in batch.values():
+                _settle(future, problem)
+        else:
+            self._failing.passed()
+
+
+def _settle(future: asyncio.Future[V], value: V | Exception) -> None:
+    if future.done():
+        return
+    if isinstance(value, Exception):
+        future.set_exception(value)
+    else:
+        future.set_result(value)
 
 
 def _retrieve(future: asyncio.Future[Any]) -> None:
@@ -103,7 +126,7 @@ def _retrieve(future: asyncio.Future[Any]) -> None:
 _shared: WeakValueDictionary[tuple[asyncio.AbstractEventLoop, Hashable], SharedReads[Any, Any]] = WeakValueDictionary()
 
 
-def shared_reads(key: Hashable, read: Callable[[frozenset[K]], Mapping[K, V | Exception]], what: str) -> SharedReads[K, V]:
+def shared_reads(key: Hashable, read: Read[K, V], what: str) -> SharedReads[K, V]:
     """Return the reads of this key, the same object for all triggers that use it at the same time.
 
     :param read: see :class:`SharedReads`; used by the first of them.
@@ -150,7 +173,7 @@ async def _described(read: Callable[[str | None], V], conn_id: str | None) -> V:
     """
     mine = asyncio.get_running_loop(), read, conn_id
     if mine not in _connections:
-        _connections[mine] = SharedReads(lambda conn_ids: one_by_one(conn_ids, read), "an Airflow connection")
+        _connections[mine] = SharedReads(lambda conn_ids: one_by_one(conn_ids, read).items(), "an Airflow connection")
     found: dict[str | None, V] = await _connections[mine].get([conn_id])
     return found[conn_id]
 
@@ -197,7 +220,7 @@ class StoreReads:
                 # Airflow's own database may be down with the store.
         url, mine = self._url, (self._url, read)
         if mine not in self._reads:
-            self._reads[mine] = shared_reads(mine, lambda keys: read(_open(url), keys), "the store")
+            self._reads[mine] = shared_reads(mine, lambda keys: read(_open(url), keys).items(), "the store")
         try:
             found: dict[K, V] = await self._reads[mine].get([key])
         except StoreUnreachable:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow_snowpack.recurring import Recurring
+from airflow_snowpack.timed_calls import TimedCalls
 from airflow_snowpack.triggers.shared_reads import SharedReads, join_tables, next_round, one_by_one, shared_reads
 from airflow_snowpack.triggers.wait_for import WaitFor
 
@@ -28,6 +29,8 @@ log = logging.getLogger(__name__)
 CALL_CHECK_S = 5.0
 CLOCK_CHECK_S = 60.0
 """A clock that was set, or a machine that slept, is noticed after this time."""
+JUDGE_LIMIT = timedelta(seconds=30)
+"""How long the storage may take for the manifests of the tables of one sensor."""
 CALLED = {"why": "called"}
 _cancelling: set[asyncio.Task[None]] = set()
 """The event loop alone would not keep these tasks from being collected."""
@@ -307,10 +310,10 @@ def _cancel_jobs(store: Store, jobs_of: frozenset[tuple[str, str]]) -> dict[tupl
         jobs.flush()
 
 
-def _read_task_states(tasks: frozenset[TaskRef]) -> dict[TaskRef, str | None]:
+def _read_task_states(tasks: frozenset[TaskRef]) -> Iterable[tuple[TaskRef, str | None]]:
     from airflow_snowpack.hooks.run_states import TaskRunStates
 
-    return dict(TaskRunStates().of_tasks(tasks))
+    return TaskRunStates().of_tasks(tasks).items()
 
 
 def _read_locks(store: Store, tables: frozenset[TableName]) -> dict[TableName, TableLock | None]:
@@ -337,6 +340,14 @@ def _read_places(
     return one_by_one(triggers, lambda trigger: trigger.read_place(store, places))
 
 
-def _judge_each(counts: frozenset[_Count]) -> dict[_Count, Look | Exception]:
-    """Apart from the reads of the store: this reads manifests of tables that changed, from a storage that may be slow."""
-    return one_by_one(counts, lambda count: count.consumer.judge(count.kept, count.tables))
+_judgements: TimedCalls[Consumer, Look] = TimedCalls(
+    lambda consumer: f"The storage of a table of {consumer.name}", limit=JUDGE_LIMIT
+)
+
+
+def _judge_each(counts: frozenset[_Count]) -> Iterator[tuple[_Count, Look | Exception]]:
+    """Apart from the reads of the store: this reads manifests of tables that changed, from a storage that may be slow or hang."""
+    of_consumers = {count.consumer: count for count in counts}
+    calls = {consumer: partial(consumer.judge, count.kept, count.tables) for consumer, count in of_consumers.items()}
+    for consumer, look in _judgements.run(calls):
+        yield of_consumers[consumer], look

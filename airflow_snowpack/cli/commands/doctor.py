@@ -21,13 +21,15 @@ from airflow_snowpack.cli.context import ends_cleanly
 from airflow_snowpack.cli.output import is_for_people, log_to_stderr, print_list
 from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.exit_code import ExitCode
-from airflow_snowpack.hooks.connections import call_with_timeout, message_of, read_connection, remote_executors
+from airflow_snowpack.hooks.connections import TEST_TIMEOUT, message_of, read_connection, remote_executors
 from airflow_snowpack.hooks.iceberg_catalog import IcebergCatalogHook
 from airflow_snowpack.hooks.iceberg_spark import IcebergSparkHook
 from airflow_snowpack.hooks.services import catalog_facts
 from airflow_snowpack.hooks.store import SnowpackHook
+from airflow_snowpack.humanize import plural
 from airflow_snowpack.iceberg.errors import catalog_label
 from airflow_snowpack.redaction import public_address, redacted
+from airflow_snowpack.timed_calls import call_with_timeout
 from airflow_snowpack.wire.listing import Column, Listing
 
 if TYPE_CHECKING:
@@ -171,7 +173,7 @@ def catalog_answers(examined: Examined) -> Finding:
     from airflow_snowpack.hooks.iceberg_catalog import count_databases
 
     config = examined.catalog.config
-    databases = call_with_timeout(lambda: count_databases(config), "The catalog")
+    databases = call_with_timeout(lambda: count_databases(config), "The catalog", TEST_TIMEOUT)
     label = catalog_label(config.name, config.catalog_id)
     return Finding(Verdict.OK, f"The {config.kind} catalog {label} answers; databases: {databases}.")
 
@@ -280,6 +282,18 @@ def background_roles(examined: Examined) -> Finding:
     return Finding(Verdict.OK, " ".join(str(report) for report in reports))
 
 
+def tables_readable(examined: Examined) -> Finding:
+    """The tables that schedules listen to can be read in time."""
+    from airflow_snowpack.scheduling.sources.source import read_unreadable_tables
+
+    unreadable = read_unreadable_tables(examined.store)
+    if unreadable:
+        name, why = next(iter(unreadable.items()))
+        message = f"{plural(len(unreadable), 'table')} that schedules listen to cannot be read, such as {name}: {why}"
+        return Finding(Verdict.WRONG, message, "List them with `airflow snowpack schedules check`.")
+    return Finding(Verdict.OK, "The tables that schedules listen to can be read.")
+
+
 def queue_moves(examined: Examined) -> Finding:
     """No job waits for a worker or a sweep that is missing."""
     jobs, ours = examined.store_hook.jobs(), examined.catalog.config.catalog_id
@@ -299,7 +313,7 @@ def queue_moves(examined: Examined) -> Finding:
 
 CHECKS: tuple[Callable[[Examined], Finding], ...] = (
     settings, store_place, store_schema, clock_skew, catalog_answers, warehouse_writable, spark_installed, spark_sees_catalog,
-    plugin_loaded, airflow_api, same_store, same_catalog, background_roles, queue_moves,
+    plugin_loaded, airflow_api, same_store, same_catalog, background_roles, tables_readable, queue_moves,
 )  # fmt: skip
 
 

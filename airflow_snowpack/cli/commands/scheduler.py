@@ -36,7 +36,8 @@ DEPLOY_EVERY = timedelta(minutes=55)
 def schedule(args: Namespace) -> None:
     """``scheduler``"""
     from airflow_snowpack.iceberg.broker import Broker
-    from airflow_snowpack.scheduling import POLLER_PERIOD, Scheduler
+    from airflow_snowpack.scheduling import Scheduler
+    from airflow_snowpack.scheduling.scheduler import ROUND_PATIENCE
     from airflow_snowpack.store.signs_of_life import Role
 
     log_to_stderr()
@@ -44,10 +45,10 @@ def schedule(args: Namespace) -> None:
     name = f"{socket.gethostname()}:{os.getpid()}"
     stop = _stop_signal()
     with SnowpackHook(args.store_conn_id) as hook, airflow_rest(args, hook.settings, "what runs") as rest:
-        store, runs = hook.store(), RestDagRuns(rest)
+        store, runs = hook.store(), RestDagRuns(rest, ROUND_PATIENCE)
         catalog_hook = IcebergCatalogHook(args.catalog_conn_id)
-        scheduler = Scheduler(store, runs, runs, name, sign_of_process(store, Role.SCHEDULER, catalog_hook))
-        polls = sign_of_process(store, Role.POLLER, period=POLLER_PERIOD)
+        sign, polls = sign_of_process(store, Role.SCHEDULER, catalog_hook), sign_of_process(store, Role.POLLER)
+        scheduler = Scheduler(store, runs, runs, name, sign, patience=ROUND_PATIENCE)
         log.info("Scheduler %s works on the store at %s and the Airflow at %s", name, store.where, rest.where)
         broker = Broker(lambda: reach_catalog(args.catalog_conn_id))
         with open_poller(store, hook.settings, broker).worker(polls):

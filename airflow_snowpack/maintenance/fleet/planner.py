@@ -52,6 +52,8 @@ T = TypeVar("T")
 
 BATCH_SIZE = 200
 """How many tables are planned from health that is in memory at a time."""
+HEALTH_LIMIT = timedelta(minutes=15)
+"""How long the storage of one table may take for all of its manifests."""
 USUAL_PERIOD = timedelta(days=1)
 """From one pass to the next, before there were two."""
 LONGEST_PERIOD = timedelta(days=7)
@@ -192,7 +194,7 @@ class FleetPlanner:
             return read_health(table, now=now, bounds=self._policies.of(name, owner_properties(table)).bounds)
 
         unchanged: dict[TableName, str | None] = {}
-        for table, result in self._broker.read(to_read, process):
+        for table, result in self._broker.read(to_read, process, self._broker.reads(HEALTH_LIMIT)):
             if result is None:
                 unchanged[table] = to_read[table]
             elif isinstance(result, TableNotFound):

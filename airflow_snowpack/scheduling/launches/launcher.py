@@ -17,10 +17,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
 import sqlalchemy as sa
 
+from airflow_snowpack.humanize import duration
 from airflow_snowpack.scheduling.airflow_port import Launch, NotStarted, Starter
 from airflow_snowpack.scheduling.events.clocks import TOLERANCE
 from airflow_snowpack.scheduling.events.counting import count_events, listed_events, missing_inputs
@@ -38,46 +40,70 @@ from airflow_snowpack.store.tables.schedules import (
     schedule_runs,
     schedules,
 )
+from airflow_snowpack.timed_calls import NoAnswer, TimedCalls
 
 log = logging.getLogger(__name__)
 
 LEASES = Leases(launches, key=launches.c.pending_id, order=[launches.c.enqueued_at])
 LEASE = timedelta(minutes=2)
+START_LIMIT = timedelta(seconds=60)
+"""How long a start may take; less than the lease."""
+CONCURRENT_STARTS = 16
 FIRST_PAUSE, LONGEST_PAUSE = timedelta(seconds=5), timedelta(minutes=5)
 
 
 class Launcher:
-    """Starts runs. It claims launches under its name."""
+    """Starts runs. It claims launches under its name.
 
-    def __init__(self, store: Store, starter: Starter, name: str) -> None:
+    :param patience: how long one step waits for Airflow, with :data:`CONCURRENT_STARTS` at a time; a later step records the
+        starts that take longer. ``None``: each step starts one run after the other, and waits for it.
+    """
+
+    def __init__(self, store: Store, starter: Starter, name: str, patience: timedelta | None = None) -> None:
         self._store = store
         self._starter = starter
         self._name = name
+        self._patience = patience
+        self._concurrent = 1 if patience is None else CONCURRENT_STARTS
+        self._calls = TimedCalls[str, NotStarted | None](lambda _: "Airflow", limit=START_LIMIT, concurrent=self._concurrent)
+        self._starting: dict[str, tuple[sa.Row[Any], Launch]] = {}
+        """The launches that are being started, by attempt."""
 
     def step(self, limit: int = 50) -> RoundReport:
         """Start at most ``limit`` of the launches that are due."""
         self._reclaim()
-        launched, waiting = [], []
-        for _ in range(limit):
+        report, begun = RoundReport(), 0
+        while True:
+            claimed = self._claim_some(min(self._concurrent - len(self._starting), limit - begun))
+            begun += claimed
+            if not self._starting:
+                return report
+            report += self._record_started()
+            if self._starting:  # the patience is over
+                return report
+
+    def _claim_some(self, number: int) -> int:
+        """Claim at most so many launches; return how many there were."""
+        for claims in range(number):
             claimed = self._store.transact(self._claim)
             if claimed is None:
-                break
-            row, launch = claimed
-            problem = self._start(launch)
-            if problem is None:
+                return claims
+            self._starting[claimed[0].attempt_id] = claimed
+        return max(0, number)
+
+    def _record_started(self) -> RoundReport:
+        """Wait for Airflow, and record what it has started and what it has not."""
+        launched, waiting = [], []
+        calls = {attempt_id: partial(self._starter.start, launch) for attempt_id, (_, launch) in self._starting.items()}
+        for attempt_id, result in self._calls.run(calls, patience=self._patience):
+            row, launch = self._starting.pop(attempt_id)
+            if result is None:
                 self._finish(row)
                 launched.append(row.run_id)
             else:
-                self._give_back(row, problem)
+                self._give_back(row, result if isinstance(result, NotStarted) else _failed(launch, result))
                 waiting.append(row.run_id)
         return RoundReport(launched=tuple(launched), waiting=tuple(waiting))
-
-    def _start(self, launch: Launch) -> NotStarted | None:
-        try:
-            return self._starter.start(launch)
-        except Exception as error:  # whatever Airflow's client raises: the run waits, and blocks no other
-            log.warning("launch_failed: %s", launch.run_id, exc_info=True)
-            return NotStarted(f"{type(error).__name__}: {error}", may_exist=True)
 
     def _claim(self, conn: sa.Connection) -> tuple[sa.Row[Any], Launch] | None:
         """Claim the next launch. Return its row as it was before it was closed for events, and what to start."""
@@ -141,6 +167,14 @@ class Launcher:
             conn.execute(sa.update(launches).where(set_back).values(visible_at=now))
 
         self._store.transact(write)
+
+
+def _failed(launch: Launch, error: Exception) -> NotStarted:
+    """Return why a run could not be started, whatever Airflow's client raised: it waits, and blocks no other."""
+    if isinstance(error, NoAnswer):
+        return NotStarted(f"Airflow has not answered within {duration(START_LIMIT)}", may_exist=True)
+    log.warning("launch_failed: %s", launch.run_id, exc_info=error)
+    return NotStarted(f"{type(error).__name__}: {error}", may_exist=True)
 
 
 def close_launch(conn: sa.Connection, row: sa.Row[Any], now: datetime) -> Mapping[str, Any]:

@@ -7,8 +7,9 @@ It evaluates nothing before the moment that the last evaluation named. The invar
 Pending runs are evaluated in batches, each in a transaction of its own, under locks on what their constraints count, and a run
 counts from the commit on; so two schedules, or two processes, cannot both take the last place.
 
-However many wait, they block no other: what takes no place from others comes first, and of the rest, of equal priority, what has
-been due for the longest.
+However many wait, they block no other: what needs no answer of Airflow or of a load probe comes first, then what takes no place
+from others, and of the rest, of equal priority, what has been due for the longest. What Airflow has not answered yet holds up
+only the runs that need it.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ import sqlalchemy as sa
 from airflow_snowpack.scheduling.airflow_port import AirflowPort, Snapshot
 from airflow_snowpack.scheduling.constraints.constraint import (
     Constraint,
+    RequiredFacts,
     counted_keys,
     dag_wait_key,
     group_wait_key,
@@ -61,7 +63,8 @@ class Checker:
     def parts(self, limit: int | None = None) -> Iterator[RoundReport]:
         """Do the same part by part; what a part has reserved can be launched before the next one."""
         free, others = _in_order(self._find(limit))
-        for runs in (free, others):
+        at_once = [run for run in free if not _needs_answers(run)]
+        for runs in (at_once, [run for run in free if _needs_answers(run)], others):
             for start in range(0, len(runs), SNAPSHOT_SIZE):
                 outcomes = self._evaluate(runs[start : start + SNAPSHOT_SIZE])
                 yield RoundReport(
@@ -93,7 +96,8 @@ class Checker:
         asked = [(one.dag_id, each) for one in definitions.readable for each in one.constraints]
         snapshot = take_snapshot(self._store, self._airflow, asked)
         outcomes: Outcomes = {}
-        left, most = [run.pending_id for run in runs], BATCH_SIZE
+        # Those whose answer is on its way stay due, and come first in a later round.
+        left, most = [run.pending_id for run in runs if not snapshot.unread.intersection(_counted_for(run))], BATCH_SIZE
         while left:
             batch = left[:most]
             done = self._evaluate_batch(batch, snapshot, definitions)
@@ -144,6 +148,16 @@ def _in_order(due: Sequence[sa.Row[Any]]) -> tuple[list[sa.Row[Any]], list[sa.Ro
 def _constraints(run: sa.Row[Any]) -> list[Constraint | None]:
     """Return its constraints, with ``None`` for one that cannot be used; none for a schedule that is gone."""
     return [usable_constraint(one, run.dag_id) for one in run.constraints] if isinstance(run.constraints, list) else []
+
+
+def _needs_answers(run: sa.Row[Any]) -> bool:
+    """Return whether a constraint reads something of Airflow or a load; ``False`` for constraints that cannot be used."""
+    required = RequiredFacts.of([one for one in _constraints(run) if one is not None], run.dag_id)
+    return bool(required.dag_runs or required.groups or required.pools or required.probes)
+
+
+def _counted_for(run: sa.Row[Any]) -> set[str]:
+    return _asked_about(run.dag_id, [one for one in _constraints(run) if one is not None])
 
 
 def _asked_about(dag_id: str, constraints: Iterable[Constraint]) -> set[str]:

@@ -18,13 +18,15 @@ from __future__ import annotations
 import logging
 from bisect import bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from itertools import zip_longest
+from typing import TypeVar
 
 import sqlalchemy as sa
 
+from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.scheduling.airflow_port import AirflowPort, DagRuns, FreeSlots, Snapshot, Unavailable
 from airflow_snowpack.scheduling.constraints.constraint import (
     Constraint,
@@ -55,6 +57,10 @@ from airflow_snowpack.store import Store
 from airflow_snowpack.store.tables.schedules import dag_successes, pending_jobs, schedule_runs
 
 log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+
+NOT_YET = Unavailable("Airflow has not answered yet")
 
 
 def take_snapshot(
@@ -63,34 +69,73 @@ def take_snapshot(
     """Read the state of Airflow that these constraints require, each with the DAG whose run it is about.
 
     :param at_gate: the run at a gate that asks: in DAGs with a gate, only the ends of runs that passed it matter.
+    :raises SnowpackError: Airflow does not answer, and a gate asks. For schedules, nothing of it is known then.
     """
     required = RequiredFacts.merged(each.required_facts(dag_id) for dag_id, each in asked)
     taken_at, newest = store.clock(), store.read(last_number)
     members = store.read(lambda conn: dags_of_groups(conn, required.groups)) if required.groups else {}
     dag_ids = {dag_id for of_group in members.values() for dag_id in of_group}.union(required.dag_runs)
+    answers = _Answers(raises=at_gate is not None)
+    dag_runs = _dag_runs(store, airflow, dag_ids, at_gate, answers)
+    unread = {dag_id for dag_id, runs in dag_runs.items() if runs is NOT_YET}
     snapshot = Snapshot(
-        dag_runs=_dag_runs(store, airflow, dag_ids, at_gate) if dag_ids else {},
-        free_slots=airflow.free_slots(sorted(required.pools)) if required.pools else {},
+        dag_runs=dag_runs,
+        free_slots=answers.to(sorted(required.pools), lambda pools: airflow.free_slots(pools)),
         loads=airflow.loads(sorted(required.probes)) if required.probes else {},
         taken_at=taken_at,
         newest_event=newest,
+        unread=frozenset(map(dag_wait_key, unread)).union(
+            group_wait_key(group) for group, of_group in members.items() if unread.intersection(of_group)
+        ),
+        is_outage=answers.is_outage,
     )
     note_shown(store, snapshot)
     return snapshot
 
 
+class _Answers:
+    """Airflow's answers to the questions of one snapshot; after an outage it is asked nothing more.
+
+    :param raises: raise the outage; otherwise all that was asked is unavailable.
+    """
+
+    def __init__(self, *, raises: bool) -> None:
+        self._raises = raises
+        self._outage: Unavailable | None = None
+
+    @property
+    def is_outage(self) -> bool:
+        return self._outage is not None
+
+    def to(self, names: Collection[str], ask: Callable[[list[str]], Mapping[str, T]]) -> dict[str, T | Unavailable]:
+        """Return the answer about each name; :data:`NOT_YET` where there is none."""
+        found: Mapping[str, T] = {}
+        if names and self._outage is None:
+            try:
+                found = ask(list(names))
+            except SnowpackError as outage:
+                if self._raises:
+                    raise
+                log.warning("airflow_not_reached: what needs its answers waits: %s", outage)
+                self._outage = Unavailable(str(outage).rstrip("."))
+        return {name: found.get(name, self._outage or NOT_YET) for name in names}
+
+
 def _dag_runs(
-    store: Store, airflow: AirflowPort, dag_ids: Iterable[str], at_gate: GatePlace | None
-) -> Mapping[str, DagRuns | Unavailable]:
+    store: Store, airflow: AirflowPort, dag_ids: Collection[str], at_gate: GatePlace | None, answers: _Answers
+) -> dict[str, DagRuns | Unavailable]:
     """Read the runs of these DAGs, and record the ends that were not reported."""
-    asked_at, known = store.clock(), {}
+    if not dag_ids:
+        return {}
+    asked_at, known = store.clock(), dict[str, frozenset[str]]()
     for dag_id, active in store.read(lambda conn: active_runs(conn, dag_ids)).items():
         own = {at_gate.run_id} if at_gate is not None and at_gate.dag_id == dag_id else set()
         known[dag_id] = frozenset(active.passed - own if at_gate is not None and active.has_gate else active.started)
-    found = airflow.dag_runs(known)
+    found = answers.to(known, lambda _: airflow.dag_runs(known))
     for dag_id, runs in found.items():
         if isinstance(runs, Unavailable):
-            log.warning("runs_not_known: of the DAG %s, and what counts them waits: %s", dag_id, runs.why)
+            if runs is not NOT_YET and not answers.is_outage:
+                log.warning("runs_not_known: of the DAG %s, and what counts them waits: %s", dag_id, runs.why)
             continue
         for run_id, ended in runs.ended.items():
             seen_at = max(asked_at, ended.at)

@@ -187,11 +187,16 @@ class Evaluation:
             first = Reason("queue", "a run that came before it is evaluated first", met=False)
             # It is woken if there is room for it too.
             return self._wait_for_constraints(due, (*reasons, first), min(now + LOOK_AGAIN, due.expires_at), elder)
-        if now >= due.expires_at:
+        # What an outage of Airflow keeps from being known is no reason to discard a run: it may be met.
+        if now >= due.expires_at and not self._snapshot.is_outage:
             return self._time_out(due, reasons)
         key = rulings.waits_for
-        next_at = None if key is not None else min(rulings.not_before or now + RECHECK, due.expires_at)
+        next_at = None if key is not None else self._by(rulings.not_before or now + RECHECK, due.expires_at)
         return self._wait_for_constraints(due, reasons, next_at, key)
+
+    def _by(self, moment: datetime, expires_at: datetime) -> datetime:
+        """Return when to evaluate a run again: at its expiry at the latest, unless an outage has kept it beyond that."""
+        return min(moment, expires_at) if self._now < expires_at else moment
 
     def _elder(self, due: _Due) -> str | None:
         """Return the wait key of a due run that is before this one in the queue."""
@@ -301,7 +306,7 @@ class Evaluation:
             if one.state is PendingState.CONSTRAINT and one.values["next_check_at"] is None:
                 is_first, key = one.row.pending_id in in_front, one.values["waits_for"]
                 pause = soon.get(key, RECHECK) if is_first else FALLBACK_CHECK_INTERVAL
-                one.values["next_check_at"] = min(self._now + pause, one.values["expires_at"])
+                one.values["next_check_at"] = self._by(self._now + pause, one.values["expires_at"])
         write_all(self._conn, waiting)
 
     def _move_in_queues(self, waiting: Iterable[Write]) -> set[str]:

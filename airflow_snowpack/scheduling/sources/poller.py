@@ -8,14 +8,15 @@ event has its snapshot's id, so that two pollers, or one that was killed, neithe
 
 The cost of a round follows what has changed: a table with the same metadata file is not read again, and all of these are
 confirmed in one statement. How often a table is read follows its commits (:func:`period_of`). The most overdue table comes first;
-one that could not be read, such as one that does not exist yet, is read again after the shortest period.
+one that could not be read, such as one that does not exist yet, is read again after the shortest period. One whose storage hangs
+is set aside with a back-off, and is a problem on record like any other.
 """
 
 from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
@@ -43,6 +44,7 @@ from airflow_snowpack.store.dialect import UtcDateTime, insert, row_mapper
 from airflow_snowpack.store.signs_of_life import SignOfLife
 from airflow_snowpack.store.tables.schedules import schedule_triggers, source_problems, table_places
 from airflow_snowpack.store.worker import Worker
+from airflow_snowpack.timed_calls import TimedCalls
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -57,8 +59,6 @@ LONGEST_PERIOD = 6
 FORGOTTEN_AFTER = timedelta(days=1)
 """A place that was read this long before the first present schedule began to listen belongs to schedules that are gone."""
 PROBLEM = tuple(source_problems.c[name].label(f"problem_{name}") for name in ("kind", "problem", "began_at", "asked_at"))
-POLLER_PERIOD = timedelta(minutes=5)
-"""How long reading all watched tables may take before the poller counts as missing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,9 +79,12 @@ class PollReport:
 class _Reading:
     """What was read of a table that has changed.
 
+    :param row: the place up to which it had been read, and ``asked_at``: when the read began, which may be in an earlier round.
     :param problem: what is wrong with the table although it could be read.
     """
 
+    row: sa.Row[Any]
+    asked_at: datetime
     version: str
     arrivals: Arrivals
     problem: Found | None
@@ -92,12 +95,24 @@ class Poller:
 
     :param broker: reads tables of the catalog.
     :param every: how often a table with frequent commits is read; see :func:`period_of`.
+    :param patience: how long a step waits for tables; what takes longer is recorded by a later step. ``None``: for each table up
+        to the limit of the broker.
     """
 
-    def __init__(self, store: Store, *, catalog_name: str, broker: Broker, every: timedelta = timedelta(seconds=10)) -> None:
+    def __init__(
+        self,
+        store: Store,
+        *,
+        catalog_name: str,
+        broker: Broker,
+        every: timedelta = timedelta(seconds=10),
+        patience: timedelta | None = None,
+    ) -> None:
         self._store = store
+        self._patience = patience
         self._catalog_name = catalog_name
         self._broker = broker
+        self._reads: TimedCalls[TableName, _Reading | None] = broker.reads()
         self._every = every
         self._problems: dict[TableName, Recurring] = {}
         self._failed_at: dict[str, datetime] = {}
@@ -106,36 +121,44 @@ class Poller:
     def worker(self, sign: SignOfLife, pause: timedelta = timedelta(seconds=1)) -> Worker:
         """Return a worker that polls in a thread of its own, so that a catalog that does not answer delays nothing else.
 
-        :param sign: reported after each step that succeeded; a thread that hangs in a catalog reports none.
+        :param sign: reported after each step that succeeded and each table that was read; a thread that hangs reports none.
         :param pause: between two steps.
         """
 
         def poll() -> None:
-            self.step()
+            self.step(sign)
 
         return Worker(poll, name="snowpack-poller", failure="tables_not_polled", every=pause, sign=sign)
 
-    def step(self) -> PollReport:
-        """Read each due table once; one that cannot be read does not delay the others."""
+    def step(self, sign: SignOfLife | None = None) -> PollReport:
+        """Read each due table once; one that cannot be read, or whose storage hangs, does not delay the others.
+
+        :param sign: of the poller; a step over many tables takes long.
+        """
         due = self._due()
         if not due:
             return PollReport()
         asked_at, published = self._store.clock(), 0
         try:
-            found = self._broker.read({name: _known_version(row) for name, row in due.items()}, partial(_read, due))
+            known = {name: _known_version(row) for name, row in due.items()}
+            found = self._broker.read(known, partial(_read, due, asked_at), self._reads, patience=self._patience)
         except Exception as problem:
             self._note(due, dict.fromkeys(due, problem))
             raise
         unchanged: dict[TableName, sa.Row[Any]] = {}
         failed: dict[TableName, Exception] = {}
+        read = set[TableName]()
         for name, result in found:
+            read.add(name)
+            if sign is not None and not isinstance(result, Exception):
+                sign.beat()
             if isinstance(result, Exception):
                 failed[name] = result
             elif result is None:
                 unchanged[name] = due[name]
             else:
                 try:  # at once: its events wait for no other table
-                    published += self._record(name, due[name], result, asked_at)
+                    published += self._record(name, due[name], result)
                 except StoreError:
                     raise
                 except Exception as problem:  # noqa: BLE001 - such as a number in its metadata that no database takes
@@ -144,11 +167,11 @@ class Poller:
         self._note(due, failed)
         if len(failed) == len(due):
             raise_outage(failed.values())
-        self._log_problems(due.keys(), failed)
+        self._log_problems(read, failed)
         return PollReport(len(due), published, {str(name): found_with(problem).problem for name, problem in failed.items()})
 
-    def _log_problems(self, due: Collection[TableName], failed: Mapping[TableName, Exception]) -> None:
-        for name in due - failed.keys():
+    def _log_problems(self, read: set[TableName], failed: Mapping[TableName, Exception]) -> None:
+        for name in read - failed.keys():
             if (recovered := self._problems.pop(name, None)) is not None:
                 recovered.passed()
         for name, problem in failed.items():
@@ -193,17 +216,20 @@ class Poller:
     def _name(self, key: str) -> TableName:
         return TableName.parse(key.removeprefix(f"{self._catalog_name}."), catalog=self._catalog_name)
 
-    def _record(self, name: TableName, row: sa.Row[Any], reading: _Reading, asked_at: datetime) -> int:
-        """Publish what arrived in a table, and move its place: one transaction. Returns the number of events."""
-        found = reading.arrivals
+    def _record(self, name: TableName, now: sa.Row[Any], reading: _Reading) -> int:
+        """Publish what arrived in a table, and move its place: one transaction. Returns the number of events.
+
+        :param now: the table's row in this round.
+        """
+        found, row = reading.arrivals, reading.row
         if found.expired:
             log.warning("snapshots_expired_unread: %s of %s were expired before they were read", found.expired, name)
 
         def write(conn: sa.Connection) -> int:
             if found.new:
                 number_in_turn(conn)  # before any row, in the order in which clocks and their recovery lock them
-            write_problem(conn, self._store, table_key(name), reading.problem, _problem_in(row))
-            if not self._move(conn, name, _place_from(row), reading, asked_at):
+            write_problem(conn, self._store, table_key(name), reading.problem, _problem_in(now))
+            if not self._move(conn, name, _place_from(row), reading):
                 return 0  # another poller was faster
             return publish(conn, self._store, [_event(name, arrival, found, row.read_at) for arrival in found.new])
 
@@ -230,8 +256,8 @@ class Poller:
         )
         self._store.execute(statement)
 
-    def _move(self, conn: sa.Connection, name: TableName, was: Place | None, reading: _Reading, asked_at: datetime) -> bool:
-        to = reading.arrivals.head
+    def _move(self, conn: sa.Connection, name: TableName, was: Place | None, reading: _Reading) -> bool:
+        to, asked_at = reading.arrivals.head, reading.asked_at
         look_at = asked_at + period_of(to.committed_at, asked_at, self._every)
         values = {**asdict(to), "read_at": asked_at, "metadata_location": reading.version, "look_at": look_at}
         statement = insert(table_places).values(table_key=str(name), **values)
@@ -257,13 +283,13 @@ def period_of(committed_at: datetime | None, now: datetime, every: timedelta) ->
     return every * min(max((now - committed_at) // (every * COMMIT_SHARE), 1), LONGEST_PERIOD)
 
 
-def _read(due: Mapping[TableName, sa.Row[Any]], name: TableName, table: Table) -> _Reading:
+def _read(due: Mapping[TableName, sa.Row[Any]], asked_at: datetime, name: TableName, table: Table) -> _Reading:
     """Read what arrived in a table that has changed."""
     row = due[name]
     place = _place_from(row)
     begins_at = None if place is None or row.since - row.read_at < FORGOTTEN_AFTER else place_at(table, row.since)
     arrivals = read_arrivals(table, begins_at or place or Place.at(row.since))
-    return _Reading(table.metadata_location, arrivals, found_in(table))
+    return _Reading(row, asked_at, table.metadata_location, arrivals, found_in(table))
 
 
 def _known_version(row: sa.Row[Any]) -> str | None:

@@ -15,6 +15,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
+from functools import partial
 from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
@@ -29,6 +30,7 @@ from airflow_snowpack.store import Store, storable_error
 from airflow_snowpack.store.dialect import row_mapper, upsert
 from airflow_snowpack.store.signs_of_life import Role, is_alive, last_seen
 from airflow_snowpack.store.tables.schedules import schedule_triggers, schedules, source_problems, table_places
+from airflow_snowpack.timed_calls import TimedCalls
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -38,6 +40,8 @@ if TYPE_CHECKING:
 WRITE_EVERY = timedelta(minutes=1)
 """How often a problem that lasts is confirmed in the store."""
 KEYS_PER_STATEMENT = 500
+READ_LIMIT = timedelta(seconds=30)
+"""How long :func:`check_sources` waits for one table."""
 
 
 class ProblemKind(StrEnum):
@@ -229,6 +233,16 @@ def read_table_lag(store: Store) -> timedelta:
     return timedelta(0) if oldest is None else max(timedelta(0), store.clock() - oldest)
 
 
+def read_unreadable_tables(store: Store) -> dict[str, str]:
+    """Return why tables that enabled schedules listen to cannot be read, by ``catalog.database.table``."""
+    table = sa.func.substr(source_problems.c.key, len(TABLES) + 1)
+    query = sa.select(table.label("name"), source_problems.c.problem).where(
+        source_problems.c.kind == ProblemKind.UNREADABLE.value,
+        sa.exists().where(schedule_triggers.c.event_key == source_problems.c.key),
+    )
+    return {row.name: row.problem for row in store.all(query.order_by(source_problems.c.key))}
+
+
 @dataclass(frozen=True, slots=True)
 class Finding:
     """Something that keeps a schedule from starting its DAG, or may.
@@ -260,13 +274,16 @@ def check_sources(
 
     :param load_catalog: connects to the catalog; called when there are tables to read.
     :param missing_dags: DAGs that do not exist, and ``missing_assets``: the URIs of assets that Airflow does not have.
-    :raises CatalogUnreachable: from ``load_catalog``. A single table that cannot be read is a finding.
+    :raises CatalogUnreachable: from ``load_catalog``. A single table that cannot be read in time is a finding.
     """
     wanted = sorted(declared, key=lambda one: one.name)
     problems = {dag_source(dag_id): SourceProblem(ProblemKind.MISSING, "", now, now) for dag_id in missing_dags}
     problems |= {asset_key(uri): SourceProblem(ProblemKind.MISSING, "", now, now) for uri in missing_assets}
-    for name in sorted({name for one in wanted for name in tables_of(one.trigger, catalog_name)}, key=str):
-        if (found := _read(load_catalog, name)) is not None:
+    names = sorted({name for one in wanted for name in tables_of(one.trigger, catalog_name)}, key=str)
+    reads = TimedCalls[TableName, Found | None](lambda name: f"The storage of {name.dotted}", limit=READ_LIMIT)
+    for name, result in reads.run(_reads_of(load_catalog, names)):
+        found = found_with(result) if isinstance(result, Exception) else result
+        if found is not None:
             problems[table_key(name)] = SourceProblem(found.kind, found.problem, now, now)
     findings: list[Finding] = []
     for one in wanted:
@@ -306,9 +323,12 @@ def _named(declared: Iterable[Schedule], kind: str) -> set[str]:
     return {source.name for source in sources if source is not None and source.kind == kind}
 
 
-def _read(load_catalog: Callable[[], Catalog], name: TableName) -> Found | None:
+def _reads_of(load_catalog: Callable[[], Catalog], names: Collection[TableName]) -> dict[TableName, Callable[[], Found | None]]:
+    if not names:
+        return {}
     catalog = load_catalog()
-    try:
-        return found_in(load_table(catalog, name))
-    except Exception as error:  # noqa: BLE001  # a catalog or a file system of whatever kind; the other tables are checked all the same
-        return found_with(error)
+    return {name: partial(_read, catalog, name) for name in names}
+
+
+def _read(catalog: Catalog, name: TableName) -> Found | None:
+    return found_in(load_table(catalog, name))

@@ -157,14 +157,14 @@ def test_a_launch_stays_closed_when_a_refusal_follows_a_lost_answer(scheduler: A
 def test_an_event_does_not_join_the_launch_of_a_process_that_died_while_it_started_the_run(scheduler: Any) -> None:
     scheduler.declare("feed", GO)
 
-    def die(_: Any) -> None:
+    def die() -> None:
         raise KeyboardInterrupt
 
-    start, scheduler.airflow.start = scheduler.airflow.start, die
+    scheduler.launcher._record_started = die
     scheduler.send("go")
     with pytest.raises(KeyboardInterrupt):
         scheduler.work()
-    scheduler.airflow.start = start
+    scheduler.launcher = Launcher(scheduler.store, scheduler.airflow, "its successor")
     scheduler.send("go")
     scheduler.subscriber.step()
     unpause(scheduler)

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import re
 import sys
+from datetime import timedelta
+from threading import Event
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import sqlalchemy as sa
+from bounded import PATIENCE_S
 
 from airflow_snowpack.hooks.load_probes import measure
 from airflow_snowpack.scheduling import ClusterLoad, CustomEvents, InvalidSchedule, Schedule, explain, sync
 from airflow_snowpack.scheduling.airflow_port import Unavailable
 from airflow_snowpack.store.tables.schedules import schedules
+from airflow_snowpack.timed_calls import TimedCalls
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -77,11 +83,39 @@ def test_a_run_waits_with_the_reason_while_its_probe_is_not_registered_or_fails(
     scheduler.send("go")
     scheduler.work()
     assert scheduler.started == []
-    assert "the load licenses is not known: its probe failed with ModuleNotFoundError" in str(
-        explain(scheduler.schedules, "loaded")
-    )
+    shown = str(explain(scheduler.schedules, "loaded"))
+    assert re.search(r"the load licenses is not known: its probe \S+:\S+ failed with ModuleNotFoundError: No module named", shown)
     (tmp_path / "acme_nan.py").write_text("def nan():\n    return float('nan')\n")
     found = measure(["gone", "nan", "time"], {"nan": "acme_nan:nan", "time": "time:time"})
     assert found["gone"] == Unavailable("[snowpack] load_probes has no 'gone'")
     assert found["nan"] == Unavailable("its probe returned nan")
     assert isinstance(found["time"], float)
+
+
+def test_a_probe_that_hangs_delays_no_other_and_is_named_and_called_again_after_a_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    released, called, seconds = Event(), list[str](), [0.0]
+
+    def hang() -> float:
+        called.append("stuck")
+        seconds[0] += 3600  # it exceeds its limit, and the others have returned, or begin after it
+        assert released.wait(PATIENCE_S)
+        return 0.1
+
+    probes = ModuleType("snowpack_probes")
+    probes.hang, probes.well = hang, lambda: 0.5  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "snowpack_probes", probes)
+    registered = {"stuck": "snowpack_probes:hang", "well": "snowpack_probes:well"}
+    calls: TimedCalls[tuple[str, str], float] = TimedCalls(
+        lambda probe: f"The load probe {probe[0]}", limit=timedelta(minutes=30), concurrent=1, monotonic=lambda: seconds[0]
+    )
+    try:
+        for _ in range(2):
+            found = measure(["stuck", "well"], registered, calls=calls)
+            assert found["well"] == 0.5
+            assert found["stuck"] == Unavailable(
+                "The load probe stuck did not answer within 30 min. It is set aside, and tried again after 1 min"
+            )
+        assert called == ["stuck"]
+        assert measure(["well"], registered, patience=timedelta(0), calls=calls).keys() == {"well"}
+    finally:
+        released.set()

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from threading import Event
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import pyarrow as pa
 import pytest
+from bounded import PATIENCE_S
 from forgetting import forget_old
 
-from airflow_snowpack.iceberg import CatalogConfig
+from airflow_snowpack.iceberg import CatalogConfig, TableName, broker
 from airflow_snowpack.iceberg.broker import Broker
 from airflow_snowpack.scheduling import (
     CommitsAdded,
@@ -26,6 +28,7 @@ from airflow_snowpack.scheduling import (
     explain,
 )
 from airflow_snowpack.scheduling.launches.run_ends import RunEnds
+from airflow_snowpack.scheduling.sources.source import read_unreadable_tables
 from airflow_snowpack.wire.schedule import ExplanationShape
 
 if TYPE_CHECKING:
@@ -210,3 +213,50 @@ def test_a_suspended_schedule_has_no_sources_that_anybody_reads(scheduler: Any, 
     poll(scheduler, poller)
     scheduler.schedules.suspend("joined")
     assert explained(scheduler).sources == ()
+
+
+@pytest.mark.one_database
+def test_a_table_whose_storage_hangs_is_set_aside_and_named_and_the_others_start_their_runs(
+    scheduler: Any, poller: Poller, lake: CatalogConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("stuck", "well"):
+        create(lake, name)
+        scheduler.declare(name, CommitsAdded(f"web.{name}"))
+    poll(scheduler, poller)
+    for name in ("stuck", "well"):
+        lake.load().load_table(("web", name)).append(pa.table({"n": pa.array([1], pa.int32())}))
+    released, seconds, read_metadata = Event(), [0.0], broker._read_metadata
+
+    def hang(catalog: Any, name: TableName, location: str) -> Any:
+        assert name.table != "stuck" or released.wait(PATIENCE_S)
+        return read_metadata(catalog, name, location)
+
+    def record(*arguments: Any) -> int:
+        seconds[0] += 3600  # whatever is still being read now exceeds its limit
+        return published(*arguments)
+
+    monkeypatch.setattr(broker, "_read_metadata", hang)
+    impatient = Poller(scheduler.store, catalog_name="lake", broker=broker.Broker(lake.load, monotonic=lambda: seconds[0]))
+    published = impatient._record
+    monkeypatch.setattr(impatient, "_record", record)
+    try:
+        scheduler.clock.forward(minutes=2)
+        report = impatient.step()
+        assert (report.tables, report.events) == (2, 1)
+        assert report.problems.keys() == {"lake.web.stuck"}
+        assert explained(scheduler, "stuck").sources[0].problem == (
+            "the table web.stuck cannot be read: The storage of web.stuck did not answer within 30 s. It is set aside, and tried "
+            "again after 1 min"
+        )
+        assert explained(scheduler, "well").sources[0].problem is None
+        assert read_unreadable_tables(scheduler.store).keys() == {"lake.web.stuck"}
+        scheduler.clock.forward(minutes=2)
+        assert impatient.step().problems.keys() == {"lake.web.stuck"}, "at once: it does not read it again"
+    finally:
+        released.set()
+    for _ in range(100):  # what it read arrives with a later round
+        scheduler.clock.forward(minutes=2)
+        if impatient.step().events:
+            break
+    assert explained(scheduler, "stuck").sources[0].problem is None
+    assert read_unreadable_tables(scheduler.store) == {}

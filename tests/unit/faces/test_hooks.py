@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -304,16 +302,6 @@ def test_rich_prints_the_message_of_a_connection_test_whole(
 
     assert not ok
     assert Text.from_markup(message).plain == message
-
-
-def test_a_catalog_that_hangs_is_given_up() -> None:
-    from airflow_snowpack.hooks.connections import NoAnswer, call_with_timeout
-
-    never = threading.Event()
-
-    with pytest.raises(NoAnswer, match="The catalog did not answer within 0 seconds"):
-        call_with_timeout(never.wait, "The catalog", timedelta(0))
-    never.set()
 
 
 def test_a_catalog_without_its_connection_is_one_that_cannot_be_reached(

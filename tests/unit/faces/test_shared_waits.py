@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from typing import TYPE_CHECKING, Any
 
 import psycopg
 import pytest
 import sqlalchemy as sa
+from bounded import PATIENCE_S
 from counted_reads import counted_reads
 from scripted_engine import eventually
 from sqlalchemy.engine import make_url
@@ -283,9 +285,9 @@ def test_triggers_with_one_period_go_on_at_one_moment_whenever_they_began() -> N
 
     batches: list[int] = []
 
-    def read(keys: frozenset[int]) -> dict[int, int]:
+    def read(keys: frozenset[int]) -> list[tuple[int, int]]:
         batches.append(len(keys))
-        return {key: key for key in keys}
+        return [(key, key) for key in keys]
 
     async def wait(number: int) -> None:
         reads = shared_reads("a kind", read, "numbers")
@@ -303,3 +305,25 @@ def test_triggers_with_one_period_go_on_at_one_moment_whenever_they_began() -> N
 
     asyncio.run(run())
     assert sum(batches) == 50
+
+
+def test_a_value_that_hangs_holds_up_neither_the_others_of_its_batch_nor_later_ones() -> None:
+    from airflow_snowpack.triggers.shared_reads import SharedReads
+
+    released = threading.Event()
+
+    def read(keys: frozenset[int]) -> Iterator[tuple[int, int]]:
+        for key in sorted(keys, reverse=True):  # 0 comes last
+            assert key or released.wait(PATIENCE_S)
+            yield key, key
+
+    async def run() -> None:
+        reads = SharedReads(read, "numbers")
+        stuck = asyncio.create_task(reads.get([0]))
+        assert await reads.get([1]) == {1: 1}
+        assert await reads.get([2]) == {2: 2}
+        assert not stuck.done()
+        released.set()
+        assert await stuck == {0: 0}
+
+    asyncio.run(run())

@@ -14,8 +14,16 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField
 from rest_catalog import FakeRestCatalog, rest_catalog
 
-from airflow_snowpack.iceberg import CatalogConfig, CatalogUnreachable, TableName, TableNotFound, TableUnreadable
-from airflow_snowpack.iceberg.broker import CONCURRENT_READS, KEEP_CATALOG, Broker, shared_broker
+from airflow_snowpack.iceberg import (
+    CatalogConfig,
+    CatalogUnreachable,
+    TableName,
+    TableNotFound,
+    TableUnreadable,
+    broker as broker_module,
+)
+from airflow_snowpack.iceberg.broker import CATALOG_LIMIT, KEEP_CATALOG, Broker, shared_broker
+from airflow_snowpack.timed_calls import CONCURRENT_CALLS, NoAnswer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -132,10 +140,10 @@ def test_a_table_is_there_as_soon_as_it_is_read_while_another_takes_long(broker:
 
 
 def test_several_tables_are_read_at_a_time_and_no_more_than_the_bound(broker: Broker, catalog: Catalog) -> None:
-    names = [TableName("lake", "db", f"t{number}") for number in range(2 * CONCURRENT_READS)]
+    names = [TableName("lake", "db", f"t{number}") for number in range(2 * CONCURRENT_CALLS)]
     for name in names:
         catalog.create_table(name.identifier, SCHEMA)
-    together, reading, most = Barrier(CONCURRENT_READS), Semaphore(CONCURRENT_READS), []
+    together, reading, most = Barrier(CONCURRENT_CALLS), Semaphore(CONCURRENT_CALLS), []
 
     def process(name: TableName, table: Table) -> None:
         assert reading.acquire(blocking=False), "more are read than the bound"
@@ -153,15 +161,15 @@ def test_awaited_tables_are_read_once_for_all_that_wait_and_forgotten_when_the_l
 ) -> None:
     with broker.waiting_for(frozenset([A])):
         with counted_reads() as reads, broker.waiting_for(frozenset([A, B])):
-            first = broker.tables([A, B])
-            again = broker.tables([A, B])
+            first = dict(broker.tables([A, B]))
+            again = dict(broker.tables([A, B]))
         assert first == again
         assert len(reads.metadata) == 2
         with counted_reads() as reads:
-            broker.tables([A, B])
+            dict(broker.tables([A, B]))
         assert reads.metadata == [tables[B].metadata_location], "nothing waits for it any more"
     with counted_reads() as reads:
-        broker.tables([A])
+        dict(broker.tables([A]))
     assert len(reads.metadata) == 1
 
 
@@ -177,15 +185,15 @@ def test_a_catalog_is_connected_to_again_after_a_while_and_after_an_outage(catal
 
     broker = Broker(load, monotonic=lambda: now)
     for now in (0.0, 1.0, KEEP_CATALOG / timedelta(seconds=1) + 2):  # noqa: B007 - the broker's clock
-        broker.tables(NAMES)
+        dict(broker.tables(NAMES))
     assert len(connected) == 2
 
     now, is_up = 2 * now, False
     for _ in range(2):
         with pytest.raises(CatalogUnreachable):
-            broker.tables(NAMES)
+            dict(broker.tables(NAMES))
     is_up = True
-    assert not any(isinstance(table, Exception) for table in broker.tables(NAMES).values())
+    assert not any(isinstance(table, Exception) for table in dict(broker.tables(NAMES)).values())
     assert len(connected) == 5
 
 
@@ -238,4 +246,82 @@ def test_an_outage_of_a_rest_catalog_is_one_error_and_not_one_for_each_table(res
 
     rest.answer = "outage"
     with pytest.raises(CatalogUnreachable):
-        broker.tables([A, C])
+        dict(broker.tables([A, C]))
+
+
+class TickingClock:
+    """Moves a second each time that it is read, and by hours when it is told to: no call exceeds its limit by itself."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        self.now += 1.0
+        return self.now
+
+    def pass_limits(self) -> None:
+        self.now += 3600
+
+
+@pytest.mark.parametrize("stage", ["its metadata", "its manifests"])
+def test_tables_whose_storage_hangs_delay_no_other_and_are_set_aside(
+    catalog: Catalog, tables: dict[TableName, Table], stage: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """More of them than are read at a time, in the round, in the rounds after it, and for those who wait for tables."""
+    names = [TableName("lake", "db", f"stuck{number}") for number in range(CONCURRENT_CALLS + 1)]
+    stuck = {catalog.create_table(name.identifier, SCHEMA).metadata_location: name for name in names}
+    released, clock, attempts = Event(), TickingClock(), []
+    read_metadata = broker_module._read_metadata
+
+    def hang(location: str) -> None:
+        if location in stuck:
+            attempts.append(location)
+            assert released.wait(PATIENCE_S)
+
+    def open_table(catalog: Any, name: TableName, location: str) -> Table:
+        if stage == "its metadata":
+            hang(location)
+        return read_metadata(catalog, name, location)
+
+    def process(name: TableName, table: Table) -> str:
+        hang(table.metadata_location)
+        return location(name, table)
+
+    monkeypatch.setattr(broker_module, "_read_metadata", open_table)
+    broker, found = Broker(lambda: catalog, monotonic=clock), dict[TableName, Any]()
+    reads = broker.reads(limit=timedelta(days=1))
+    try:
+        for _ in range(2):
+            found = {}
+            for name, result in broker.read(dict.fromkeys([*names, *NAMES]), process, reads):
+                found[name] = result
+                if tables.keys() <= found.keys() and not found.keys() & set(names):
+                    clock.now += 24 * 3600
+            assert {name: found[name] for name in NAMES} == {name: each.metadata_location for name, each in tables.items()}
+            assert {type(found[name]) for name in names} == {NoAnswer}
+            assert len(attempts) == len(names), "one that is set aside is not read again"
+        assert "The storage of db.stuck0 did not answer within 1 d. It is set aside" in str(found[names[0]])
+    finally:
+        released.set()
+
+
+def test_a_catalog_that_hangs_keeps_no_reader_and_is_asked_again_after_a_pause(catalog: Catalog, tables: Any) -> None:
+    released, connected, clock = Event(), list[float](), TickingClock()
+
+    def load() -> Catalog:
+        connected.append(clock.now)
+        if len(connected) == 1:
+            clock.now += CATALOG_LIMIT.total_seconds()
+            assert released.wait(PATIENCE_S)
+        return catalog
+
+    broker = Broker(load, monotonic=clock)
+    try:
+        for _ in range(2):
+            with pytest.raises(CatalogUnreachable, match="'lake' cannot be reached: NoAnswer: The catalog did"):
+                dict(broker.tables(NAMES))
+            assert len(connected) == 1
+        clock.pass_limits()
+        assert dict(broker.tables(NAMES)).keys() == set(NAMES)
+    finally:
+        released.set()

@@ -46,7 +46,7 @@ def test_nothing_reads_it_as_an_empty_table(flights: Flights, problem: str) -> N
     table = damaged(flights, DAMAGES[problem])
 
     def as_the_scheduler() -> Any:
-        (found,) = Broker(lambda: table.catalog).tables([NAME]).values()
+        ((_, found),) = Broker(lambda: table.catalog).tables([NAME])
         raise found if isinstance(found, Exception) else AssertionError(found)
 
     for read in (

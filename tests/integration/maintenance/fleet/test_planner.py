@@ -260,8 +260,8 @@ def test_a_catalog_that_does_not_answer_is_an_error_and_a_retry_plans_the_pass(f
 @pytest.mark.one_database
 def test_a_table_whose_catalog_stops_answering_in_the_middle_is_named_and_keeps_its_stored_health(fleet: FleetLake) -> None:
     class Interrupted(Broker):
-        def read(self, known: Any, process: Any) -> Iterator[Any]:
-            for table, result in super().read(known, process):
+        def read(self, *arguments: Any, **more: Any) -> Iterator[Any]:
+            for table, result in super().read(*arguments, **more):
                 yield table, CatalogUnreachable("lake", OSError("reset")) if table.table == "second" else result
 
     first, second = fleet.make("first"), fleet.make("second")

@@ -1,0 +1,129 @@
+"""An Airflow that hangs, is slow or is down delays what needs its answer, and nothing else."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from threading import Event
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from bounded import PATIENCE_S
+
+from airflow_snowpack.hooks.dag_runs import AirflowDagRuns, RunState
+from airflow_snowpack.hooks.errors import AirflowUnreachable
+from airflow_snowpack.scheduling import CustomEvents, MaxConcurrent, PoolSlots, Scheduler, Timeout, explain
+from airflow_snowpack.scheduling.airflow_port import EndsFound
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+    from airflow_snowpack.scheduling.airflow_port import EndsQuery, Launch, NotStarted, Slots
+
+GO, LATER = CustomEvents("go"), CustomEvents("later")
+ROUNDS = 1_000
+"""More than a busy machine needs; each waits a moment for what hangs."""
+
+pytestmark = pytest.mark.one_database
+
+
+class PartlyStuck(AirflowDagRuns):
+    """An Airflow with one kind of request that hangs, for the DAG or pool ``stuck``."""
+
+    def __init__(self, hangs: str) -> None:
+        super().__init__(patience=timedelta(milliseconds=20))
+        self.hangs = hangs
+        self.released = Event()
+        self.started: list[str] = []
+
+    def answer(self, request: str, names: Iterable[str]) -> None:
+        assert not (request == self.hangs and "stuck" in names) or self.released.wait(PATIENCE_S)
+
+    def is_paused(self, dag_id: str) -> bool | None:
+        self.answer("is_paused", [dag_id])
+        return False
+
+    def trigger(self, launch: Launch) -> NotStarted | None:
+        self.answer("trigger", [launch.dag_id])
+        if launch.dag_id not in self.started:  # the attempt after an expired lease finds the run, as in Airflow
+            self.started.append(launch.dag_id)
+        return None
+
+    def find(self, dag_id: str, run_id: str) -> RunState | None:
+        return RunState("running", None)
+
+    def count_active(self, dag_id: str, among: frozenset[str]) -> tuple[int, int]:
+        self.answer("count_active", [dag_id])
+        return 0, 0
+
+    def ended_runs(self, asked: Sequence[EndsQuery]) -> Mapping[str, EndsFound]:
+        self.answer("ended_runs", [one.dag_id for one in asked])
+        return {}
+
+    def free_slots(self, pools: Iterable[str]) -> Mapping[str, Slots]:
+        return self._ask_each("pool", pools, self._slots)
+
+    def _slots(self, pool: str) -> Slots:
+        self.answer("free_slots", [pool])
+        return 8
+
+
+@pytest.fixture
+def stuck_airflow(request: pytest.FixtureRequest) -> Iterator[PartlyStuck]:
+    airflow = PartlyStuck(request.param)
+    yield airflow
+    airflow.released.set()
+
+
+def until(work: Callable[[], object], is_done: Callable[[], bool]) -> None:
+    for _ in range(ROUNDS):
+        if is_done():
+            return
+        work()
+    raise AssertionError("it never came")
+
+
+@pytest.mark.parametrize("stuck_airflow", ["is_paused", "trigger", "count_active", "ended_runs", "free_slots"], indirect=True)
+def test_a_request_to_airflow_that_hangs_delays_neither_other_runs_nor_the_intake(
+    scheduler: Any, stuck_airflow: PartlyStuck
+) -> None:
+    airflow, running = stuck_airflow, Scheduler(
+        scheduler.store, stuck_airflow, stuck_airflow, "s", patience=timedelta(milliseconds=20)
+    )  # fmt: skip
+    for dag_id in ("stuck", "well"):
+        scheduler.declare(dag_id, GO, MaxConcurrent(1), PoolSlots(dag_id), dag_id=dag_id)
+        scheduler.declare(f"{dag_id}_later", LATER, dag_id=f"{dag_id}_later")
+    scheduler.clock.forward(minutes=2)  # the ends of runs are due to be searched
+    scheduler.send("go")
+    needed = {"well"} if airflow.hangs != "ended_runs" else {"well", "stuck"}
+    until(running.step, lambda: needed <= set(airflow.started))
+    scheduler.send("later")
+    until(running.step, lambda: {"well_later", "stuck_later"} <= set(airflow.started))
+    assert ("stuck" in airflow.started) == (airflow.hangs == "ended_runs")
+
+    airflow.released.set()
+    scheduler.clock.forward(minutes=2)
+    until(running.step, lambda: "stuck" in airflow.started)
+    assert sorted(airflow.started) == ["stuck", "stuck_later", "well", "well_later"], "each once"
+
+
+def test_an_outage_of_airflow_is_the_reason_on_record_and_discards_no_run(
+    scheduler: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scheduler.declare("limited", GO, MaxConcurrent(1), timeout=Timeout("30m"))
+    scheduler.declare("pooled", GO, PoolSlots("spark"), dag_id="other", timeout=Timeout("30m"))
+    scheduler.airflow.pools["spark"] = 1
+
+    def down(*_: Any) -> Any:
+        raise AirflowUnreachable("http://airflow:8080 does not answer: ConnectError")
+
+    with monkeypatch.context() as outage:
+        outage.setattr(scheduler.airflow, "dag_runs", down)
+        outage.setattr(scheduler.airflow, "free_slots", down)
+        scheduler.send("go")
+        for _ in range(3):
+            scheduler.go_on(hours=1)
+        for name in ("limited", "pooled"):
+            assert "http://airflow:8080 does not answer: ConnectError" in str(explain(scheduler.schedules, name))
+            assert "discarded" not in scheduler.history(name)
+    scheduler.go_on(hours=1)
+    assert sorted(launch.schedule for launch in scheduler.started) == ["limited", "pooled"]
