@@ -15,8 +15,10 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from airflow_snowpack.humanize import Text
+from airflow_snowpack.humanize import Text, plural
+from airflow_snowpack.scheduling.airflow_port import paused_problem
 from airflow_snowpack.scheduling.events.counting import count_events
+from airflow_snowpack.scheduling.launches.active_runs import runs_that_count
 from airflow_snowpack.scheduling.pending_runs.gated_runs import GatedRun, waiting_at_gates
 from airflow_snowpack.scheduling.pending_runs.model import OPEN, PendingRun, PendingState, Reason, pending_from
 from airflow_snowpack.scheduling.schedule import Then
@@ -33,8 +35,9 @@ from airflow_snowpack.scheduling.sources.source import (
 )
 from airflow_snowpack.scheduling.triggers.trigger import TABLES, Judgement
 from airflow_snowpack.store.signs_of_life import Role, is_alive, last_seen
-from airflow_snowpack.store.tables.schedules import launches, pending_jobs, schedule_clocks, table_places
+from airflow_snowpack.store.tables.schedules import launches, pending_events, pending_jobs, schedule_clocks, table_places
 
+START_SCHEDULER = "Unpause the DAG snowpack_dispatcher, or run `airflow snowpack scheduler`."
 LAST = 5
 """So many of the newest endings are in an explanation."""
 
@@ -45,10 +48,13 @@ class Explanation:
 
     :param pending: the pending run that waits for its trigger or its constraints, if there is one.
     :param launching: the pending run whose DAG run is being started, and ``problem``: why the last attempt failed.
+    :param start_at: when it is started next, and ``events``: how many it has.
     :param absorbs: whether further events join the run that is being started.
+    :param holders: the runs, as DAG and run id, that take the places that the pending run waits for, as far as the store knows.
     :param deadline: when it runs at the latest, for a trigger with ``at_latest``.
     :param sources: the tables and DAGs that an enabled schedule listens to, when each table was last read, and their problems.
     :param scheduler_seen_at: when a scheduler last worked on this store, and ``scheduler_is_alive``: whether it still runs.
+    :param poller_seen_at: when a table poller last worked on this store, and ``poller_is_alive``: whether it still runs.
     :param ended: the newest runs that were launched or discarded, newest first.
     :param at_gates: the runs of its DAG that wait at a gate inside of the DAG, however they were started, the oldest first.
     """
@@ -66,6 +72,11 @@ class Explanation:
     sources: tuple[Source, ...] = ()
     scheduler_seen_at: datetime | None = None
     scheduler_is_alive: bool = True
+    poller_seen_at: datetime | None = None
+    poller_is_alive: bool = True
+    start_at: datetime | None = None
+    events: int = 0
+    holders: tuple[tuple[str, str], ...] = ()
 
     @property
     def blocked_by(self) -> tuple[Reason, ...]:
@@ -83,10 +94,16 @@ class Explanation:
         """What to do when no scheduler is running for an enabled schedule; ``None`` when there is nothing to do."""
         if self.scheduler_is_alive or not self.stored.enabled:
             return None
-        seen_at = self.scheduler_seen_at
-        last = ("none has run on this store",) if seen_at is None else ("the last one ran at ", seen_at)
-        advice = ". Unpause the DAG snowpack_dispatcher, or run `airflow snowpack scheduler`."
-        return Text("No scheduler is running: ", *last, advice)
+        return Text("No scheduler is running: ", *_last_run(self.scheduler_seen_at), f". {START_SCHEDULER}")
+
+    @property
+    def no_poller(self) -> Text | None:
+        """What to do when no poller reads the tables that an enabled schedule listens to, although a scheduler is running."""
+        listens = any(source.kind == "table" for source in self.sources)
+        if self.poller_is_alive or not listens or self.no_scheduler is not None:
+            return None
+        advice = "It runs inside the scheduler: search its log for tables_not_polled, or restart it"
+        return Text("No table poller is running: ", *_last_run(self.poller_seen_at), f". {advice}.")
 
     def __str__(self) -> str:
         return "\n".join(self.sentences())
@@ -118,8 +135,7 @@ class Explanation:
             yield from self._launching() if stored.enabled else ()
 
     def _trigger(self) -> Iterator[Text]:
-        if self.no_scheduler is not None:
-            yield self.no_scheduler
+        yield from (missing for missing in (self.no_scheduler, self.no_poller) if missing is not None)
         if self.pending is not None and self.pending.triggered_at is not None:
             yield Text("Its trigger is satisfied since ", self.pending.triggered_at, f": {self.trigger.text}.")
         else:
@@ -128,27 +144,56 @@ class Explanation:
             yield Text(f"Its trigger cannot be satisfied at present: {self.trigger.problem}.")
 
     def _launching(self) -> Iterator[Text]:
-        if self.launching is not None:
-            failed = f" The last attempt failed: {self.problem}." if self.problem else ""
-            yield Text(f"Run {self.launching.run_id} is starting.{failed}")
-            if self.absorbs:
-                yield Text("Further events join this run until it starts.")
+        if self.launching is None:
+            return
+        run_id = self.launching.run_id
+        if self.problem:
+            next_start = () if self.start_at is None else (" The next attempt is at ", self.start_at, ".")
+            yield Text(f"Run {run_id} could not be started: {self.problem.rstrip('.')}.", *next_start)
+            if self.problem == paused_problem(self.stored.dag_id):
+                yield Text(f"Unpause the DAG: airflow dags unpause {self.stored.dag_id}")
+        else:
+            yield Text(f"Run {run_id} is starting.")
+        if self.events:
+            yield Text(f"It has {plural(self.events, 'event')}.")
+        if self.absorbs:
+            yield Text("Further events join this run until it starts.")
 
     def _waiting(self) -> Iterator[Text]:
         if self.pending is not None and self.pending.state is PendingState.CONSTRAINT:
             for reason in self.blocked_by:
                 until = (", until ", reason.not_before) if reason.not_before else ()
                 yield Text(f"It waits: {reason.text}", *until, ".")
+            yield from self._holders()
             if self.pending.next_check_at is not None:
                 yield Text("Its constraints are next evaluated at ", self.pending.next_check_at, ".")
             if self.pending.expires_at is not None:
-                then = "discarded" if self.stored.schedule.timeout.then is Then.DISCARD else "launched"
+                discards = self.stored.schedule.timeout.then is Then.DISCARD
+                then = "discarded" if discards else "launched"
                 yield Text("If it still waits at ", self.pending.expires_at, f", it is {then}.")
+                if discards and self._opens_at is not None and self._opens_at >= self.pending.expires_at:
+                    yield Text("It cannot run before that. Give the schedule a longer timeout, or another constraint.")
         if self.next_tick is not None:
             yield Text("Its clock is next due at ", self.next_tick, ".")
         if self.deadline is not None and self.pending_trigger:
             yield Text("Its deadline is ", self.deadline, ": it then starts without the rest of its trigger.")
         yield from (_source(source) for source in self.sources if source.kind == "table" or source.problem is not None)
+
+    def _holders(self) -> Iterator[Text]:
+        if self.holders:
+            shown = [f"{run_id} of {dag_id}" for dag_id, run_id in self.holders[:LAST]]
+            more = len(self.holders) - len(shown)
+            others = f" and {plural(more, 'other run')}" if more else ""
+            yield Text(f"The places are taken by {', '.join(shown)}{others}. It starts when one of them ends.")
+
+    @property
+    def _opens_at(self) -> datetime | None:
+        """The first moment at which its constraints may be met."""
+        return max((reason.not_before for reason in self.blocked_by if reason.not_before is not None), default=None)
+
+
+def _last_run(seen_at: datetime | None) -> tuple[str | datetime, ...]:
+    return ("none has run on this store",) if seen_at is None else ("the last one ran at ", seen_at)
 
 
 def explain(schedules: Schedules, name: str) -> Explanation:
@@ -172,7 +217,9 @@ def _explain(conn: sa.Connection, stored: Sequence[StoredSchedule], catalog: str
     ended, ticks = _ended(conn, names), _next_ticks(conn, names)
     at_gates = waiting_at_gates(conn, [one.dag_id for one in stored])
     problems, read_at = _on_record(conn, stored, catalog)
-    seen_at = last_seen(conn, Role.SCHEDULER)
+    seen_at, polled_at = last_seen(conn, Role.SCHEDULER), last_seen(conn, Role.POLLER)
+    keys = {row.waits_for for row in waiting.values() if row.waits_for is not None}
+    holders = {key: tuple(sorted(runs_that_count(conn, key))) for key in sorted(keys)}
     explained = {}
     for one in stored:
         name, row = one.name, waiting.get(one.name)
@@ -186,11 +233,16 @@ def _explain(conn: sa.Connection, stored: Sequence[StoredSchedule], catalog: str
             launching=_pending(sent),
             problem=None if sent is None else sent.problem,
             absorbs=sent is not None and sent.absorbs,
+            start_at=None if sent is None else sent.visible_at,
+            events=0 if sent is None else sent.events,
+            holders=() if row is None else holders.get(row.waits_for, ()),
             next_tick=min(ticks.get(name, {}).values(), default=None),
             deadline=_deadline(one, ticks.get(name, {})),
             sources=_sources(one, problems, read_at, catalog),
             scheduler_seen_at=seen_at,
             scheduler_is_alive=is_alive(seen_at, now),
+            poller_seen_at=polled_at,
+            poller_is_alive=is_alive(polled_at, now),
             ended=tuple(ended.get(name, ())),
             at_gates=tuple(run for run in at_gates if run.place.dag_id == one.dag_id),
         )
@@ -248,7 +300,9 @@ def _current(conn: sa.Connection, stored: Sequence[StoredSchedule]) -> tuple[dic
     generations = [(one.name, one.generation) for one in stored]
     mine = sa.tuple_(pending_jobs.c.schedule, pending_jobs.c.generation).in_(generations)
     waiting = conn.execute(sa.select(pending_jobs).where(mine, pending_jobs.c.state.in_(OPEN))).all()
-    sent = sa.select(pending_jobs, launches.c.problem, launches.c.absorbs)
+    of_run = sa.select(sa.func.count()).where(pending_events.c.pending_id == pending_jobs.c.pending_id)
+    launch = (launches.c.problem, launches.c.absorbs, launches.c.visible_at, of_run.scalar_subquery().label("events"))
+    sent = sa.select(pending_jobs, *launch)
     sent = sent.join(launches, launches.c.pending_id == pending_jobs.c.pending_id)
     sent = sent.where(mine, pending_jobs.c.state == PendingState.LAUNCH.value).order_by(pending_jobs.c.created_at.desc())
     return {row.schedule: row for row in waiting}, {row.schedule: row for row in conn.execute(sent)}

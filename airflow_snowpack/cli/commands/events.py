@@ -29,13 +29,16 @@ def list_events(args: Namespace) -> None:
 @ends_cleanly
 def send(args: Namespace) -> None:
     """``events send``"""
-    from airflow_snowpack.scheduling import send_event
+    from airflow_snowpack.scheduling import check_scheduler, send_event
 
     amounts, detail = _amounts(args.amount or []), read_object("--detail", args.detail, '{"batch": "2026-11-21"}')
     with open_context(args) as here:
         sent = send_event(here.jobs.store, here.actor, args.name, amounts, detail, source_id=args.source_id)
+        findings = check_scheduler(here.jobs.store)
     if is_for_people(args.output):
         print(f"{sent.recorded.event.key} is event {sent.recorded.id}" + (", which was sent before." if sent.again else "."))
+        for finding in findings:  # nothing counts the event before one is started
+            print(finding)
     else:
         print_one(args.output, body := RecordedEventShape.encode(sent.recorded), body)
 

@@ -166,7 +166,8 @@ class Scheduler:
         self.clocks.step()
         while self.subscriber.step():
             pass
-        SignOfLife(self.store, Role.SCHEDULER).beat()
+        for role in (Role.SCHEDULER, Role.POLLER):
+            SignOfLife(self.store, role).beat()
         report = self.checker.step()
         self.launcher.step()
         return report

@@ -6,9 +6,22 @@ from typing import Any
 
 import pytest
 
-from airflow_snowpack.scheduling import BytesAdded, Cron, Delay, MaxConcurrent, PartitionsAdded, Schedule, TimeWindow, explain
+from airflow_snowpack.scheduling import (
+    BytesAdded,
+    Cron,
+    CustomEvents,
+    Delay,
+    MaxConcurrent,
+    PartitionsAdded,
+    Schedule,
+    Timeout,
+    TimeWindow,
+    explain,
+)
 from airflow_snowpack.scheduling.airflow_port import NotStarted
 from airflow_snowpack.store.signs_of_life import Role, SignOfLife
+
+GO = CustomEvents("go")
 
 pytestmark = pytest.mark.one_database
 
@@ -28,7 +41,8 @@ def test_a_trigger_tells_its_progress_with_the_events_that_no_check_has_counted_
     create(scheduler)
     scheduler.arrive(partitions=3, bytes=41_000_000_000)
     scheduler.subscriber.step()
-    SignOfLife(scheduler.store, Role.SCHEDULER).beat()
+    for role in (Role.SCHEDULER, Role.POLLER):
+        SignOfLife(scheduler.store, role).beat()
 
     assert said(scheduler) == [
         "nightly is enabled and starts maintain.",
@@ -68,8 +82,50 @@ def test_a_run_that_cannot_be_started_says_why(scheduler: Any) -> None:
     scheduler.arrive()
     scheduler.work()
 
-    (line,) = [line for line in said(scheduler) if line.startswith("Run ")]
-    assert line.endswith("is starting. The last attempt failed: the DAG maintain is paused.")
+    told = said(scheduler)
+    (line,) = [line for line in told if line.startswith("Run ")]
+    assert line.endswith("could not be started: the DAG maintain is paused. The next attempt is at 2026-11-21 12:00:05 UTC.")
+    assert told[told.index(line) + 1 :][:3] == [
+        "Unpause the DAG: airflow dags unpause maintain",
+        "It has 1 event.",
+        "Further events join this run until it starts.",
+    ]
+
+
+def test_a_full_group_names_the_runs_that_take_its_places(scheduler: Any) -> None:
+    create(scheduler, name="first", dag_id="other", trigger=GO, constraints=[MaxConcurrent(1, group="etl")])
+    create(scheduler, trigger=PartitionsAdded("web.page_views"), constraints=[MaxConcurrent(1, group="etl")])
+    scheduler.send("go")
+    scheduler.work()
+    scheduler.arrive()
+    scheduler.work()
+
+    (run,) = scheduler.started
+    assert f"The places are taken by {run.run_id} of other. It starts when one of them ends." in said(scheduler)
+
+
+def test_a_run_that_expires_before_its_window_opens_is_named(scheduler: Any) -> None:
+    window = TimeWindow("02:00", "03:00")
+    create(scheduler, trigger=PartitionsAdded("web.page_views"), constraints=[window], timeout=Timeout("1h"))
+    scheduler.arrive()
+    scheduler.work()
+
+    assert "It cannot run before that. Give the schedule a longer timeout, or another constraint." in said(scheduler)
+
+
+def test_a_missing_poller_is_named_for_schedules_of_tables_while_a_scheduler_runs(scheduler: Any) -> None:
+    create(scheduler, trigger=PartitionsAdded("web.page_views"))
+    create(scheduler, name="by_hand", trigger=GO)
+    scheduler.work()
+    assert not any("poller" in line for line in said(scheduler))
+
+    scheduler.clock.forward(minutes=6)
+    SignOfLife(scheduler.store, Role.SCHEDULER).beat()
+    expected = (
+        "No table poller is running: the last one ran at 2026-11-21 12:00:00 UTC. It runs inside the scheduler: search its "
+    )
+    assert f"{expected}log for tables_not_polled, or restart it." in said(scheduler)
+    assert not any("poller" in line for line in str(explain(scheduler.schedules, "by_hand")).splitlines())
 
 
 def test_no_secret_in_the_reason_of_a_launch_is_shown(scheduler: Any, monkeypatch: pytest.MonkeyPatch) -> None:

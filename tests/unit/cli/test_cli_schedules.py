@@ -152,6 +152,13 @@ def test_the_history_of_a_deleted_schedule_is_still_told(snowpack: Run, declare:
     assert snowpack("schedules", "history", "never").code == 4
 
 
+def test_an_event_that_no_scheduler_counts_is_sent_with_the_advice_to_start_one(snowpack: Run, declare: Any) -> None:
+    snowpack("schedules", "create", declare(NIGHTLY))
+    first, second = snowpack("events", "send", "arrived").out.splitlines()
+    assert first == "event:arrived is event 1."
+    assert second.startswith("No scheduler is running; unpause the DAG snowpack_dispatcher, or run `airflow snowpack scheduler`")
+
+
 def test_events_are_sent_once_for_each_source_id_and_listed(snowpack: Run) -> None:
     send = ("events", "send", "arrived", "--amount", "records=900", "--detail", '{"day": "mon"}', "--source-id", "mon")
     assert snowpack(*send).out == "event:arrived is event 1.\n"
