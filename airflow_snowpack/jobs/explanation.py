@@ -17,6 +17,8 @@ from airflow_snowpack.iceberg.names import TableName
 from airflow_snowpack.jobs.manager import CANCELLED, Jobs
 from airflow_snowpack.jobs.model import DrainState, Job, JobStatus, QueuePlace, TableLock
 
+PLANNED_AGAIN = "The next pass plans the table again."
+
 
 @dataclass(frozen=True, slots=True)
 class TableExplanation:
@@ -111,10 +113,17 @@ def _ended(job: Job) -> Text:
             return Text("Completed", *at, ": all actions are done.")
         case JobStatus.FAILED:
             return Text("Failed", *at, ". Fix the error below, then re-run the job.")
+        case _ if _is_withdrawn(job):
+            return Text("Withdrawn", *at, f". {job.error} {PLANNED_AGAIN}")
         case _:
             by = f" by {job.cancelled_by}" if job.cancelled_by else ""
             why = f" {job.error}" if job.error not in (None, CANCELLED) else ""
             return Text(f"Cancelled{by}", *at, f".{why} Re-run the job if the table still needs maintenance.")
+
+
+def _is_withdrawn(job: Job) -> bool:
+    """Return whether a pass has cancelled the job, and no user."""
+    return job.status is JobStatus.CANCELLED and job.cancelled_by is None and job.error not in (None, CANCELLED)
 
 
 def _next_step(last: Job | None, plan: Job | None, lock: TableLock | None, now: datetime) -> Text:
@@ -133,5 +142,7 @@ def _next_step(last: Job | None, plan: Job | None, lock: TableLock | None, now: 
             return Text("No maintenance scheduled.")
         case JobStatus.FAILED:
             return Text("The last job failed. Fix its error, then re-run it.")
+        case _ if _is_withdrawn(last):
+            return Text(f"The last job was withdrawn. {last.error} {PLANNED_AGAIN}")
         case _:
             return Text("The last job was cancelled. Re-run it if the table still needs maintenance.")

@@ -10,6 +10,7 @@ import pytest
 
 from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.jobs import ActionOutcome, ActionResult, Jobs, JobStatus, TableLocks, explain, explain_tables
+from airflow_snowpack.jobs.withdrawal import withdraw
 
 if TYPE_CHECKING:
     from conftest import MovedClock
@@ -184,3 +185,13 @@ def test_a_cancelled_job_whose_worker_is_still_there_says_until_when_its_table_i
     )
     jobs.release_lock(claim)
     assert next_step(jobs, table) == "The last job was cancelled. Re-run it if the table still needs maintenance."
+
+
+def test_a_withdrawn_job_is_not_said_to_be_cancelled(jobs: Jobs, table: TableName) -> None:
+    job_id = jobs.submit(table, ACTIONS).job_id
+    jobs.store.transact(lambda conn: withdraw(conn, [job_id], "The time of the pass was over.", jobs.store.clock()))
+
+    assert next_step(jobs, table) == (
+        "The last job was withdrawn. The time of the pass was over. The next pass plans the table again."
+    )
+    assert str(explain(jobs, jobs.get(job_id))).startswith("Withdrawn at 2026-11-21 22:00:0")
