@@ -98,6 +98,11 @@ class ScoreCounts:
         return self.by_condition[Condition.SICK]
 
     @property
+    def fair(self) -> int:
+        """Tables that could be better: their score is between that of sick and of healthy ones."""
+        return self.by_condition[Condition.FAIR]
+
+    @property
     def unreadable(self) -> int:
         """Tables whose metadata could not be read."""
         return self.by_condition[Condition.UNREADABLE]

@@ -85,7 +85,9 @@ class Digest:
         parts = [f"{plural(self.jobs, 'job')}{' or more' if self.is_capped else ''}", self._failed()]
         parts += [f"{size(self.bytes_rewritten)} rewritten"] if self.bytes_rewritten else []
         parts += [f"{plural(counts.sick, 'table')} still sick" if counts.sick else "no table sick"] if counts.read else []
+        parts += [f"{plural(counts.fair, 'table')} fair"] if counts.fair else []
         parts += [f"{plural(counts.unreadable, 'table')} cannot be read"] if counts.unreadable else []
+        parts += [f"{plural(counts.not_read, 'table')} not read yet"] if counts.read and counts.not_read else []
         parts += [] if counts.read or counts.unreadable else ["no table health stored yet"]
         return ", ".join(parts)
 

@@ -34,7 +34,7 @@ def test_the_home_page_says_what_happened_and_links_to_it(world: World, browser:
     keep(world, TABLES[0], made_health())
     page = browser.text("/ui/")
     said = words(page)
-    assert "2 jobs, 1 failed for one cause, 900.0 MiB rewritten, no table sick." in said
+    assert "2 jobs, 1 failed for one cause, 900.0 MiB rewritten, no table sick, 1 table fair, 2 tables not read yet." in said
     assert "Disk full on …" in said
     assert re.findall(r'href="(/ui/tables/[^"]+)"', page) == ["/ui/tables/analytics/sessions", "/ui/tables/payments/refunds"]
     assert '<a class="tile" href="#failures"' in page

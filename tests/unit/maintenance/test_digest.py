@@ -55,7 +55,8 @@ def test_a_night_is_told_in_one_sentence(world: World) -> None:
     keep(world, "analytics.page_views", made_health())
     found = digest(world)
     files = 3 * (1284 + 30 + 3 + 18 + 9)
-    assert found.headline == "6 jobs, 3 failed for one cause, 1.1 TiB rewritten, no table sick"
+    expected = "6 jobs, 3 failed for one cause, 1.1 TiB rewritten, no table sick, 1 table fair, 2 tables not read yet"
+    assert found.headline == expected
     assert (found.jobs, found.failed, found.active, found.files_removed) == (6, 3, 1, files)
     assert found.lines[-1] == "Not ended: 1 job waiting or running."
     assert found.lines[1].startswith(
@@ -69,7 +70,7 @@ def test_tables_that_are_still_sick_or_cannot_be_read_are_in_the_sentence(world:
     for dotted in TABLES[:2]:
         keep(world, dotted, with_many_snapshots(health))
     world.installation.health_records.unreadable(world.table(TABLES[2]), "", "A manifest is missing.")
-    assert digest(world).headline == "0 jobs, none failed, 2 tables still sick, 1 table cannot be read"
+    assert digest(world).headline == "0 jobs, none failed, 2 tables still sick, 1 table cannot be read, 1 table not read yet"
 
 
 def with_many_snapshots(health: object) -> object:
