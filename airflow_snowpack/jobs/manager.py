@@ -66,6 +66,7 @@ class Jobs(Claims):
         rerun_of: str | None = None,
         key: KeepsJob | None = None,
         awaited: bool = False,
+        table_uuid: str | None = None,
     ) -> Job:
         """Lock the table, record the job and queue it, in one transaction.
 
@@ -77,12 +78,13 @@ class Jobs(Claims):
         :param rerun_of: the job that this one repeats, for the audit trail.
         :param key: written with the job, see :meth:`submit_once`.
         :param awaited: the owner is a task that waits for the end of the job, see :class:`~airflow_snowpack.jobs.model.Job`.
+        :param table_uuid: of the table as it is now; the job runs on no other one.
         :raises DrainModeOn: submissions are refused; nothing was written.
         :raises TableLocked: another job or holder has the table; nothing was written.
         :raises InvalidPriority: the priority is out of range.
         """
         job = self._new_job(table, actions, options, actor.name if actor else submitted_by, owner, priority, plan)
-        job = replace(job, awaited=awaited)
+        job = replace(job, awaited=awaited, table_uuid=table_uuid)
         values = self._submit_values(job)
         if actor is not None:
             change, detail = ("submit", {"actions": list(job.actions)}) if rerun_of is None else ("rerun", {"of": rerun_of})
@@ -112,6 +114,7 @@ class Jobs(Claims):
         owner: str | None = None,
         priority: int = DEFAULT_PRIORITY,
         plan: Mapping[str, Any] | None = None,
+        table_uuid: str | None = None,
     ) -> Claim:
         """Submit a job and claim it at once, for a process that runs it itself.
 
@@ -120,7 +123,8 @@ class Jobs(Claims):
 
         :raises DrainModeOn, TableLocked: as :meth:`submit`.
         """
-        job = replace(self._new_job(table, actions, options, submitted_by, owner, priority, plan), inline=True)
+        job = self._new_job(table, actions, options, submitted_by, owner, priority, plan)
+        job = replace(job, inline=True, table_uuid=table_uuid)
         submit = self._submit_values(job)
         claim = self._claim_values(worker_id, job.submitted_at, key=job.job_id)
 

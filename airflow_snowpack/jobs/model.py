@@ -124,6 +124,7 @@ class Job:
     :param cancelled_by: who cancelled it.
     :param plan: the plan that it runs, as JSON: why each action runs or is skipped, and what that was estimated to take; ``None``
         for a job whose actions were requested.
+    :param table_uuid: of the table for which it was submitted: it runs on no other table of the same name; ``None``: not known.
     """
 
     job_id: str
@@ -147,6 +148,7 @@ class Job:
     priority: int = 0
     plan: Mapping[str, Any] | None = None
     awaited: bool = False
+    table_uuid: str | None = None
 
     @property
     def work(self) -> str:

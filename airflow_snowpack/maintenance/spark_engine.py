@@ -99,6 +99,7 @@ class SparkEngine:
         self._turns: dict[str, Iterator[str]] = {}
         self._connect = catalog
         self._reader: MetadataReader | None = None
+        self._table_uuid: str | None = None  # of the table of the first action
         self._footprints = footprints
         self._removals = removals
         self._tries = tries
@@ -129,6 +130,8 @@ class SparkEngine:
         started, watch = time.monotonic(), ChangeWatch()
         self._gb_hours = None
         effect = self._effect(job, which, options, watch)
+        if effect.outcome in (ActionOutcome.FAILED, ActionOutcome.CONFLICT):
+            effect = self._replaced(job, effect)
         result = effect.result(which, round(time.monotonic() - started, 3))
         result = replace(result, change=watch.change(effect), gb_hours=self._gb_hours)
         log.info("%s on %s: %s (%s, %.1f s)", which, job.table, result.message, result.outcome, result.elapsed_seconds)
@@ -142,7 +145,7 @@ class SparkEngine:
 
     def _effect(self, job: Job, action: str, options: ActionOptions, watch: ChangeWatch) -> Effect:
         read = cache(lambda: self._metadata(job.table))
-        ended = None if self._work.interrupted else _refused(job, read) or self._apart(job, options)
+        ended = None if self._work.interrupted else self._refused(job, read) or self._apart(job, options)
         if ended is None and options.only_if_needed and not self._work.interrupted and not self._has_begun_list(job):
             ended = self._without_spark(job, action, options, read)
         if self._work.interrupted:
@@ -181,6 +184,39 @@ class SparkEngine:
         finally:
             self._gb_hours, self._measuring = self.gb_hours, None
 
+    def _refused(self, job: Job, read: Callable[[], MetadataReader]) -> Effect | None:
+        """Return the end of an action whose table was dropped and created again; ``None`` for any other.
+
+        A job that was submitted without the uuid of its table runs on the table of its first action.
+        """
+        wanted = job.table_uuid or (job.plan or {}).get("table_uuid") or self._table_uuid
+        if wanted is None:
+            return None
+        try:
+            found = str(read().table.metadata.table_uuid)
+        except SnowpackError:
+            return None  # the action reports why the table cannot be loaded
+        if found == wanted:
+            return None
+        error = (
+            f"The job is for another table of this name: {job.table.dotted} was dropped and created again since the job was "
+            "submitted. Submit it again."
+        )
+        return Effect(ActionOutcome.FAILED, NOTHING_DONE, error=error, final=True)
+
+    def _replaced(self, job: Job, failed: Effect) -> Effect:
+        """Return why an action failed: the table may have been dropped and created again while it ran."""
+        refused = self._refused(job, lambda: self._metadata(job.table))
+        if refused is None or refused.error == failed.error:
+            return failed
+        return replace(
+            failed,
+            outcome=refused.outcome,
+            message=f"{failed.message} while its table was replaced",
+            error=refused.error,
+            final=True,
+        )
+
     def _without_spark(self, job: Job, action: str, options: ActionOptions, read: Callable[[], MetadataReader]) -> Effect | None:
         """The end of an action that has nothing to do, or no table; ``None`` when Spark has to run."""
         try:
@@ -211,6 +247,7 @@ class SparkEngine:
     def _metadata(self, name: TableName) -> MetadataReader:
         """Read the table as it is now; while it does not change, from one reader for all actions of the job."""
         table = load_table(self._catalog, name)
+        self._table_uuid = self._table_uuid or str(table.metadata.table_uuid)
         if self._reader is None or self._reader.table.metadata_location != table.metadata_location:
             self._reader = MetadataReader(table)
         return self._reader
@@ -252,24 +289,6 @@ class SparkEngine:
             yield session
         finally:
             leave_session(session)
-
-
-def _refused(job: Job, read: Callable[[], MetadataReader]) -> Effect | None:
-    """Return the end of an action that was planned for another table of this name; ``None`` for any other."""
-    planned = (job.plan or {}).get("table_uuid")
-    if planned is None:
-        return None
-    try:
-        found = str(read().table.metadata.table_uuid)
-    except SnowpackError:
-        return None  # the action reports why the table cannot be loaded
-    if found == planned:
-        return None
-    error = (
-        f"The job was planned for another table of this name: {job.table.dotted} was dropped and created again after the plan. "
-        "Plan it again."
-    )
-    return Effect(ActionOutcome.FAILED, NOTHING_DONE, error=error, final=True)
 
 
 def _of_owner(job: Job, action: str, table: Table) -> tuple[ActionOptions, str | None]:

@@ -188,8 +188,8 @@ def submit(
     :raises InvalidPredicate: a ``where`` that cannot be evaluated.
     :raises TableLocked: another job or holder has the table.
     """
-    _admit(jobs, catalog, request)
-    asked: dict[str, Any] = {"submitted_by": submitted_by, "owner": owner, "awaited": awaited}
+    table_uuid = _admit(jobs, catalog, request)
+    asked: dict[str, Any] = {"submitted_by": submitted_by, "owner": owner, "awaited": awaited, "table_uuid": table_uuid}
     return jobs.submit(request.table, request.actions, **request.rest, **asked)
 
 
@@ -238,10 +238,9 @@ def submit_and_claim(
     owner: str | None = None,
 ) -> Claim:
     """Submit a job and claim it in one transaction; raises as :func:`submit`."""
-    _admit(jobs, catalog, request)
-    return jobs.submit_and_claim(
-        request.table, request.actions, worker_id, **request.rest, submitted_by=submitted_by, owner=owner
-    )
+    table_uuid = _admit(jobs, catalog, request)
+    asked: dict[str, Any] = {"submitted_by": submitted_by, "owner": owner, "table_uuid": table_uuid}
+    return jobs.submit_and_claim(request.table, request.actions, worker_id, **request.rest, **asked)
 
 
 def claim_own(
@@ -310,11 +309,14 @@ def plan_request(jobs: Jobs, catalog: Catalog, request: MaintenanceRequest) -> l
     return [plan_action(each, planning) for each in options.values()]
 
 
-def _admit(jobs: Jobs, catalog: Catalog, request: MaintenanceRequest) -> None:
+def _admit(jobs: Jobs, catalog: Catalog, request: MaintenanceRequest) -> str:
+    """Check the request against the table, and return the uuid of the table."""
     from airflow_snowpack.iceberg import load_table
 
     refuse_if_draining(jobs)
-    check_against(load_table(catalog, request.table), request.table.dotted, request.options)
+    table = load_table(catalog, request.table)
+    check_against(table, request.table.dotted, request.options)
+    return str(table.metadata.table_uuid)
 
 
 def check_options(catalog: Callable[[], Catalog], request: MaintenanceRequest) -> None:

@@ -129,6 +129,7 @@ class PassWork:
             # The job also has the actions that the plan skips; their results are the evidence.
             actions = entry.actions if entry.plan is None else [decision["action"] for decision in entry.plan["decisions"]]
             try:
+                asked["table_uuid"] = None if entry.plan is None else entry.plan.get("table_uuid")
                 self._jobs.submit(entry.table, actions, **asked, submitted_by=planned.owner, key=key)
             except TableLocked as locked:
                 self.leave(planned, entry, str(locked))

@@ -42,6 +42,7 @@ jobs = sa.Table(
     sa.Column("priority", sa.Integer, nullable=False, server_default="0"),
     sa.Column("plan", sa.JSON(none_as_null=True)),
     sa.Column("awaited", sa.Boolean, nullable=False, server_default=sa.false()),
+    sa.Column("table_uuid", sa.Text),
     postgresql_with={"fillfactor": 80},
 )
 jobs_dag = owner_dag(jobs.c.owner)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from airflow_snowpack import operators, triggers
+from airflow_snowpack import hooks, operators, triggers
 from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.jobs import ActionOutcome, ActionResult, JobStatus, JobWorker
 from airflow_snowpack.store import StoreUnreachable
@@ -83,6 +83,7 @@ def test_a_queued_task_leaves_its_slot_and_ends_as_an_inline_one_does(
     trigger, job = trigger_of(deferred), only(jobs)
     assert (trigger.job_id, trigger.poll_seconds, trigger.owner) == (job.job_id, 10.0, OWNER)
     assert (job.status, job.owner, job.submitted_by, job.inline) == (JobStatus.PENDING, OWNER, OWNER, False)
+    assert job.table_uuid == str(hooks.IcebergCatalogHook().catalog.load_table("demo.flights").metadata.table_uuid)
     assert links(deferred) == [f"/snowpack/ui/jobs/{job.job_id}"]
     assert deferred.message.trigger_timeout is None
 

@@ -18,7 +18,7 @@ from airflow_snowpack.maintenance import Action, RewriteDataFiles, RewritePositi
 from airflow_snowpack.maintenance.actions.rewrite_data_files import data_file_groups
 from airflow_snowpack.maintenance.errors import InvalidOption
 from airflow_snowpack.maintenance.submit import MaintenanceRequest, check_against
-from airflow_snowpack.spark import SparkUnavailable
+from airflow_snowpack.spark import SparkFailed, SparkUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -252,19 +252,45 @@ def test_an_interrupted_engine_neither_skips_nor_starts_spark(flights: Flights, 
 
 
 @pytest.mark.parametrize("only_if_needed", [True, False])
-def test_a_job_that_was_planned_for_another_table_of_this_name_does_nothing(
-    flights: Flights, catalog: Catalog, only_if_needed: bool
+@pytest.mark.parametrize("by", ["the job", "its plan"])
+def test_a_job_for_another_table_of_this_name_does_nothing(
+    flights: Flights, catalog: Catalog, only_if_needed: bool, by: str
 ) -> None:
-    planned = str(flights(1, 2).metadata.table_uuid)
+    wanted = str(flights(1, 2).metadata.table_uuid)
     catalog.drop_table("db.flights")
     flights(*[1] * 9)
     engine = SparkEngine(lambda: pytest.fail("Spark starts"), lambda: catalog)
-    planned_job = replace(job({Action.REWRITE_DATA_FILES: {"only_if_needed": only_if_needed}}), plan={"table_uuid": planned})
+    submitted = job({Action.REWRITE_DATA_FILES: {"only_if_needed": only_if_needed}})
+    known = {"table_uuid": wanted} if by == "the job" else {"plan": {"table_uuid": wanted}}
 
-    result = engine.run(planned_job, Action.REWRITE_DATA_FILES)
+    result = engine.run(replace(submitted, **known), Action.REWRITE_DATA_FILES)  # type: ignore[arg-type]  # either of two fields
 
     assert (result.outcome, result.final) == (ActionOutcome.FAILED, True)
-    assert str(result.error).startswith("The job was planned for another table of this name: db.flights was dropped")
+    assert str(result.error).startswith("The job is for another table of this name: db.flights was dropped")
+
+
+def test_the_actions_of_a_job_stay_with_the_table_of_the_first_one(flights: Flights, catalog: Catalog) -> None:
+    flights(1)
+    engine = SparkEngine(lambda: pytest.fail("Spark starts"), lambda: catalog)
+    assert engine.run(job({}), Action.REWRITE_DATA_FILES).outcome is ActionOutcome.SKIPPED
+    catalog.drop_table("db.flights")
+    flights(*[1] * 9)
+
+    assert "was dropped and created again" in str(engine.run(job({}), Action.EXPIRE_SNAPSHOTS).error)
+
+
+def test_a_table_that_is_replaced_while_an_action_runs_is_the_reason_why_it_failed(flights: Flights, catalog: Catalog) -> None:
+    flights(*[1] * 9)
+
+    def replace_table() -> Any:
+        catalog.drop_table("db.flights")
+        flights(*[1] * 9)
+        raise SparkFailed("Table UUID does not match: current=… != refreshed=…")
+
+    result = SparkEngine(replace_table, lambda: catalog).run(job({}), Action.REWRITE_DATA_FILES)
+
+    assert (result.outcome, result.final) == (ActionOutcome.FAILED, True)
+    assert str(result.error).startswith("The job is for another table of this name: db.flights was dropped")
 
 
 def test_the_actions_of_a_job_open_each_manifest_once(

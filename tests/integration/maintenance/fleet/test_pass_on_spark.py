@@ -104,7 +104,7 @@ def test_tables_that_were_dropped_renamed_or_changed_after_the_plan_do_not_stop_
         "sick": EntryState.MAINTAINED,
     }
     assert entries["dropped"].reason == "It was dropped or renamed after it was planned."
-    assert "planned for another table of this name" in (entries["recreated"].reason or "")
+    assert "for another table of this name" in (entries["recreated"].reason or "")
     assert catalog.load_table(fleet.name("recreated").identifier).current_snapshot() == snapshot
     assert entries["rewritten"].removed == 0, "what another process has done already is skipped"
     assert "manifest" in (entries["broken"].reason or "").lower() or ".avro" in (entries["broken"].reason or "")
