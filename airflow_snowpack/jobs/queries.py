@@ -69,6 +69,12 @@ class JobReader:
         row = self.store.first(query)
         return None if row is None else job_from(row)
 
+    def last_owned(self, owner: str) -> Job | None:
+        """Return the newest job of this owner, in whatever state; ``None`` for none."""
+        query = sa.select(jobs).where(jobs.c.owner == storable(owner), IS_LIVE).order_by(jobs.c.submitted_at.desc()).limit(1)
+        row = self.store.first(query)
+        return None if row is None else job_from(row)
+
     def awaited(self) -> list[Job]:
         """Return the pending and running jobs whose tasks wait for their end."""
         # From the queue, which is short, to its jobs by their keys.

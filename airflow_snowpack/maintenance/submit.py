@@ -217,15 +217,42 @@ def submit_own(jobs: Jobs, catalog: Catalog, request: MaintenanceRequest, *, own
 
     own = jobs.find_owned(owner)
     if own is not None:
-        wanted = request.table, request.actions, request.options
         ranked = own.priority == request.priority or own.status is JobStatus.RUNNING
-        planned = own.plan is not None and request.plan is not None and own.table == request.table
-        if not own.inline and ranked and (planned or (own.table, own.actions, own.options) == wanted):
+        if not own.inline and ranked and _is_same(own, request):
             return own
         refuse_if_draining(jobs)
         with suppress(JobAlreadyFinished):  # it ended between the two looks
             jobs.cancel(own.job_id, by=owner)
     return submit(jobs, catalog, request, submitted_by=submitted_by, owner=owner, awaited=True)
+
+
+def completed_own(jobs: Jobs, catalog: Catalog, request: MaintenanceRequest, *, owner: str) -> Job | None:
+    """Return the owner's last job if it completed this request and the table is as the job left it; ``None`` for any other.
+
+    So the retry of a task whose process was killed after the work was done does not repeat the work.
+
+    :raises TableNotFound, CatalogUnreachable: from the catalog.
+    """
+    from airflow_snowpack.iceberg import load_table
+    from airflow_snowpack.jobs import JobStatus
+    from airflow_snowpack.lineage.operation import TableAt
+    from airflow_snowpack.lineage.operations import OperationLog
+
+    job = jobs.last_owned(owner)
+    if job is None or job.status is not JobStatus.COMPLETED or job.dry_run or not _is_same(job, request):
+        return None
+    last = OperationLog(jobs.store).last_written([str(job.table)]).get(str(job.table))
+    if last is None or last.job_id != job.job_id:
+        return None  # a job that changed nothing costs little to repeat
+    current = load_table(catalog, job.table).metadata.current_snapshot_id
+    left = [output.snapshot_id for output in last.outputs if isinstance(output, TableAt)]
+    return job if left == [current] else None
+
+
+def _is_same(job: Job, request: MaintenanceRequest) -> bool:
+    """Return whether a job has this request, or an earlier plan for the same table."""
+    planned = job.plan is not None and request.plan is not None and job.table == request.table
+    return planned or (job.table, job.actions, job.options) == (request.table, request.actions, request.options)
 
 
 def submit_and_claim(

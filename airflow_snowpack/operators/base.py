@@ -60,6 +60,16 @@ def owner_of(context: Context) -> str:
     return TaskRef.of(context["ti"]).name
 
 
+def is_retry(context: Context) -> bool:
+    """Return whether the try follows one that failed or was lost; ``False`` for the first one, and for the first after a clear.
+
+    A clear raises ``max_tries`` by the retries of the task, so that the first try after it has as many left as the very first.
+    """
+    instance: Any = context["ti"]
+    left: int = instance.max_tries - instance.try_number
+    return instance.try_number > 1 and left < (context["task"].retries or 0) - 1
+
+
 def worker_of(context: Context) -> str:
     """Return the owner, the try and the process, by which people find the log."""
     from airflow_snowpack.airflow.task_ref import TaskRef

@@ -8,7 +8,7 @@ from airflow_snowpack.assets import declare_outlet, maintained_tables, maintenan
 from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.links import MaintenanceJobLink, show_job
 from airflow_snowpack.operators.arguments import read_flag, read_names, read_number, read_object, read_text
-from airflow_snowpack.operators.base import WaitsForTable, owner_of, worker_of
+from airflow_snowpack.operators.base import WaitsForTable, is_retry, owner_of, worker_of
 from airflow_snowpack.operators.jobs import job_report
 from airflow_snowpack.operators.queued import QueuesJob
 
@@ -146,7 +146,8 @@ class MaintainTableOperator(RequestsMaintenance, QueuesJob):
         )
 
     A retry, or a clear, of the same task instance takes over its own job at once, even if the process of the try before is still
-    alive: what that process writes no longer counts. With ``execution="queued"`` it waits for its own job again. If the task is
+    alive: what that process writes no longer counts. If the job was completed, and the table has not changed since, a retry
+    returns its result; a clear repeats the work. With ``execution="queued"`` it waits for its own job again. If the task is
     killed, marked or cleared while it waits, or exceeds its ``execution_timeout``, its job is cancelled.
 
     :param table: ``database.table``.
@@ -183,7 +184,15 @@ class MaintainTableOperator(RequestsMaintenance, QueuesJob):
         return declare_outlet(self, outlet, maintained_tables())
 
     def request(self, context: Context, hook: SnowpackHook, catalog: Catalog, request: MaintenanceRequest) -> dict[str, Any]:
-        """Run the job, or queue it for a worker."""
+        """Run the job, or queue it for a worker; a retry returns the job that an earlier try has completed."""
+        from airflow_snowpack.maintenance.submit import completed_own
+
+        if is_retry(context):
+            done = completed_own(hook.jobs(), catalog, request, owner=owner_of(context))
+            if done is not None:
+                self.log.info("An earlier try of this task completed job %s, and the table has not changed since.", done.job_id)
+                show_job(self, context, done.job_id)
+                return self.report(context, done, {}, catalog)
         queued, before = self.is_queued(hook.settings), _numbers(catalog, request.table)
         if queued:
             self.queue_job(context, hook.jobs(), catalog, request, before)

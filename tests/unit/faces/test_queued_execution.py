@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,7 @@ import pytest
 from airflow_snowpack import hooks, operators, triggers
 from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.jobs import ActionOutcome, ActionResult, JobStatus, JobWorker
+from airflow_snowpack.jobs.model import TableChange
 from airflow_snowpack.store import StoreUnreachable
 
 if TYPE_CHECKING:
@@ -448,6 +450,47 @@ def test_the_sweep_cancels_the_job_of_a_task_that_ended_before_its_trigger_ran(
     assert run_operator(maintain(), run_id="run2").state == "deferred", "the table is free for the next run"
     jobs.cancel(jobs.list()[0].job_id)
     assert resume(run_operator, deferred).state == "deferred", "a task that was waiting all the same submits its job again"
+
+
+@pytest.mark.parametrize(
+    ("meanwhile", "arguments", "state"),
+    [
+        (None, {"retries": 2}, "success"),
+        ("a commit of another writer", {"retries": 2}, "deferred"),
+        (None, {"retries": 2, "actions": ["rewrite_data_files"]}, "deferred"),
+        (None, {"retries": 1}, "deferred"),
+    ],
+    ids=["retry", "table changed", "another request", "clear"],
+)
+def test_a_retry_after_its_job_completed_returns_the_result_unless_anything_has_changed(
+    run_operator: Runner, jobs: Jobs, flights: TableName, meanwhile: str | None, arguments: dict[str, Any], state: str
+) -> None:
+    """The process was killed after it had resumed. The runner allows two retries: with fewer, the task was cleared."""
+    catalog = hooks.IcebergCatalogHook().catalog
+    run_operator(maintain(retries=2))
+    work(jobs, flights, ChangingEngine(catalog.load_table("demo.flights").metadata.current_snapshot_id))
+    if meanwhile is not None:
+        table = catalog.load_table("demo.flights")
+        table.append(table.scan().to_arrow())
+    done = only(jobs)
+
+    again = run_operator(maintain(**arguments), try_number=2)
+
+    assert again.state == state, again.error
+    if state == "success":
+        assert (again.xcom["job_id"], only(jobs)) == (done.job_id, done)
+        assert [event["extra"]["job_id"] for event in again.events] == [done.job_id]
+
+
+class ChangingEngine(WorkerEngine):
+    """Does nothing and reports a change of the table to this snapshot."""
+
+    def __init__(self, snapshot_id: int | None) -> None:
+        super().__init__()
+        self._snapshot_id = snapshot_id
+
+    def run(self, job: Job, action: str) -> ActionResult:
+        return replace(super().run(job, action), change=TableChange(1, self._snapshot_id))
 
 
 def states_in_airflow(run_operator: Runner, states: dict[str, str | None]) -> None:
