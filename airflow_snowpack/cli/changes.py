@@ -7,17 +7,19 @@ changed, code = each(args.schedules, schedules.suspend, lambda stored: print(sto
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from airflow_snowpack.cli.errors import Declined, Unconfirmed
 from airflow_snowpack.cli.output import DATA, is_for_people, note, print_data
 from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.exit_code import ExitCode, code_of, common_code
+from airflow_snowpack.humanize import plural
 
 if TYPE_CHECKING:
     from argparse import Namespace
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
+    from airflow_snowpack.scheduling import Waiting
     from airflow_snowpack.wire.shape import Body
 
 
@@ -86,6 +88,30 @@ def change_each(
         for result in changed:
             print(result.name)
     return code
+
+
+def changing(update: Callable[..., R], *, yes: bool) -> Callable[[Any], R]:
+    """Return a change of a schedule or a registered run, which requires a confirmation where events that wait are discarded.
+
+    :raises Declined, Unconfirmed: from :func:`confirm`.
+    """
+    from airflow_snowpack.scheduling import DiscardsEvents
+
+    def change(wanted: Any) -> R:
+        try:
+            return update(wanted, discard=yes)
+        except DiscardsEvents as problem:
+            confirm(f"{problem.what} Continue?", yes=yes)
+            return update(wanted, discard=True)
+
+    return change
+
+
+def discards(names: Sequence[str], waiting: Callable[[str], Waiting]) -> str:
+    """Return for a prompt what these schedules or registered runs discard when they are deleted."""
+    found = [waiting(name) for name in names]
+    runs, events = sum(each.runs for each in found), sum(each.events for each in found)
+    return f"This discards {plural(runs, 'pending run')} with {plural(events, 'event')}."
 
 
 def deleting(get: Callable[[str], N], delete: Callable[[str], object]) -> Callable[[str], N]:

@@ -22,6 +22,7 @@ from .deployment import (
     sync as sync,
 )
 from .errors import (
+    DiscardsEvents as DiscardsEvents,
     InvalidEvent as InvalidEvent,
     InvalidRun as InvalidRun,
     InvalidSchedule as InvalidSchedule,
@@ -68,7 +69,7 @@ from .schedule import (
     Timeout as Timeout,
     parse_constraints as parse_constraints,
 )
-from .schedule_writer import Origin as Origin
+from .schedule_writer import Origin as Origin, Waiting as Waiting
 from .scheduler import Scheduler as Scheduler
 from .schedules import Schedules as Schedules, StoredSchedule as StoredSchedule
 from .sources.poller import Poller as Poller

@@ -1,15 +1,15 @@
 """Deployment: read the schedules that YAML files and Python files declare, and make those of the store follow.
 
     declared = collect(dags_folder, ["**/schedules.yaml", "snowpack_schedules.py"])
-    report = sync(schedules, declared, update=True, gone_dags={"maintain_old_views"}, by="deploy")
+    report = sync(schedules, declared, update=True, by="deploy")
 
 A Python file is run as Airflow runs DAG files; its schedules are the values at its top level, also in lists and tuples. The
 invariant: everything or nothing. A file that cannot be read is an error, since its schedules would otherwise look removed.
 Modules that the files import from the folder are unloaded afterwards, since a scheduler runs for weeks and has to see changes.
 
 With ``update`` the store follows the files: schedules are created, changed and deleted. Without it they stay as they are, for an
-installation whose operators manage them. In both cases the schedules of a removed DAG are deleted. A schedule that was made by
-hand is never deleted by a file, nor is a registered run.
+installation whose operators manage them. A schedule that was made by hand is never deleted by a file, nor is a registered run. A
+schedule whose DAG is gone stays until it is pruned.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import runpy
 import sys
 import sysconfig
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -162,15 +162,19 @@ def _read(file: str, number: int, declared: object) -> Schedule:
 
 @dataclass(frozen=True, slots=True)
 class SyncReport:
-    """The names of the schedules that a sync created, changed and deleted, and of those that differ and were left alone."""
+    """The names of the schedules that a sync created, changed and deleted, and of those that differ and were left alone.
+
+    :param discards: how many events waited for those that it deleted or whose trigger, constraints or DAG it changed.
+    """
 
     created: tuple[str, ...] = ()
     updated: tuple[str, ...] = ()
     deleted: tuple[str, ...] = ()
     left: tuple[str, ...] = ()
+    discards: int = 0
 
 
-def plan_sync(schedules: Schedules, declared: Iterable[Schedule], *, update: bool, gone_dags: Collection[str] = ()) -> SyncReport:
+def plan_sync(schedules: Schedules, declared: Iterable[Schedule], *, update: bool) -> SyncReport:
     """Return what :func:`sync` would do now, without a change.
 
     :raises InvalidSchedule: two files declare the same name, or one that a registered run has, or a new or changed schedule names
@@ -179,18 +183,18 @@ def plan_sync(schedules: Schedules, declared: Iterable[Schedule], *, update: boo
     wanted = _by_name(declared)
     every = schedules.list(limit=1_000_000)
     stored = {one.name: one for one in every if one.origin is not Origin.RUN}
-    orphans = {name for name, one in stored.items() if one.dag_id in gone_dags}
     differing = {name for name, one in wanted.items() if name in stored and not _same(one, stored[name])}
     missing = wanted.keys() - stored.keys()
     if not update:
-        return SyncReport(deleted=_sorted(orphans), left=_sorted((differing | missing) - orphans))
+        return SyncReport(left=_sorted(differing | missing))
     if taken := sorted(missing & {one.name for one in every if one.origin is Origin.RUN}):
         raise InvalidSchedule("name", taken[0], "a registered run has it already; rename the schedule, or unregister the run")
     for name in _sorted(missing | differing):
         schedules.check_probes(wanted[name])
-    undeclared = {name for name, one in stored.items() if one.origin is not Origin.HAND and name not in wanted}
-    gone = (orphans | undeclared) - wanted.keys()  # a new file may declare it for another DAG
-    return SyncReport(_sorted(missing), _sorted(differing), _sorted(gone))
+    gone = {name for name, one in stored.items() if one.origin is not Origin.HAND and name not in wanted}
+    restarted = {name for name in differing if not _runs_alike(wanted[name], stored[name])}
+    discards = sum(schedules.waiting(name).events for name in gone | restarted)
+    return SyncReport(_sorted(missing), _sorted(differing), _sorted(gone), discards=discards)
 
 
 def sync(
@@ -198,24 +202,22 @@ def sync(
     declared: Iterable[Schedule],
     *,
     update: bool,
-    gone_dags: Collection[str] = (),
     by: str | None = None,
 ) -> SyncReport:
     """Make the store follow the files.
 
     :param update: whether the store follows the files (``[snowpack] update_schedules``).
-    :param gone_dags: the DAGs that Airflow had and that were removed, without those that it has never parsed.
     :param by: the name in the history.
     :raises InvalidSchedule: from :func:`plan_sync`; nothing was changed.
     """
     wanted = _by_name(declared)
-    plan = plan_sync(schedules, wanted.values(), update=update, gone_dags=gone_dags)
+    plan = plan_sync(schedules, wanted.values(), update=update)
     for name in plan.deleted:
         schedules.delete(name, by=by)
     for name in plan.created:
         schedules.create(wanted[name], by=by, origin=Origin.FILE)
     for name in plan.updated:
-        schedules.update(wanted[name], by=by, origin=Origin.FILE)
+        schedules.update(wanted[name], by=by, origin=Origin.FILE, discard=True)
     return plan
 
 
@@ -229,6 +231,10 @@ def _by_name(declared: Iterable[Schedule]) -> dict[str, Schedule]:
         if times > 1:
             raise InvalidSchedule("name", name, f"{times} files or DAGs declare it; a name must be unique")
     return {schedule.name: schedule for schedule in listed}
+
+
+def _runs_alike(wanted: Schedule, stored: StoredSchedule) -> bool:
+    return stored.read is not None and stored.read.runs_like(wanted)
 
 
 def _same(wanted: Schedule, stored: StoredSchedule) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from airflow_snowpack.errors import Kind, SnowpackError
+from airflow_snowpack.humanize import plural
 
 
 class SchedulingError(SnowpackError, kind=Kind.FAILED):
@@ -72,6 +73,20 @@ class ScheduleNotReadable(SchedulingError, kind=Kind.REFUSED):
             f"The schedule {name!r} cannot be read by this version: {problem} Upgrade if a newer version wrote it; "
             "otherwise update it with a definition that can be read, or delete it."
         )
+
+
+class DiscardsEvents(SchedulingError, kind=Kind.REFUSED):
+    """The change discards events that wait.
+
+    :ivar what: what the change does, in one sentence.
+    """
+
+    def __init__(self, name: str, runs: int, events: int) -> None:
+        self.what = (
+            f"A change of the trigger, constraints or DAG of {name!r} discards {plural(runs, 'pending run')} with "
+            f"{plural(events, 'event')}."
+        )
+        super().__init__(f"{self.what} Pass discard=true to make the change, or wait until the DAG has started.")
 
 
 class DagNotAllowed(SchedulingError, kind=Kind.FORBIDDEN):

@@ -236,11 +236,14 @@ class RegisteredRuns:
         """
         return self._writer.change(lambda conn: self._register(conn, run))
 
-    def upsert(self, run: RegisteredRun) -> tuple[StoredRun, Became]:
+    def upsert(self, run: RegisteredRun, *, discard: bool = False) -> tuple[StoredRun, Became]:
         """Register it or, if its name is registered, replace it.
 
-        What is pending of a run that changes is discarded, and its cron counts from now; an equal one is not touched.
+        What is pending of a run that gets another cron or another DAG, or is enabled or disabled, is discarded, and its cron
+        counts from now. It keeps waiting with the other values otherwise; an equal one is not touched.
 
+        :param discard: whether runs that wait may be discarded.
+        :raises DiscardsEvents: they may not, and the change would discard some.
         :raises NameTaken: a schedule has the name.
         """
 
@@ -253,7 +256,7 @@ class RegisteredRuns:
             schedule = run.schedule(enabled=enabled)
             if enabled == was.enabled and _same(schedule, was.definition):
                 return self._stored(conn, run.name), Became.UNCHANGED
-            self._writer.update(conn, schedule, origin=Origin.RUN, enabled=enabled)
+            self._writer.update(conn, schedule, origin=Origin.RUN, enabled=enabled, discard=discard)
             return self._stored(conn, run.name), Became.CHANGED
 
         return self._writer.change(write)

@@ -121,6 +121,11 @@ class Schedule:
         """Return every field."""
         return {name: to_plain(getattr(self, name)) for name in _READERS}
 
+    def runs_like(self, other: Schedule) -> bool:
+        """Return whether both have the same trigger, constraints and DAG: what waits for one can wait for the other."""
+        mine, its = self.to_json(), other.to_json()
+        return all(mine[name] == its[name] for name in ("trigger", "constraints", "dag_id"))
+
     @classmethod
     def from_json(cls, declared: object) -> Schedule:
         """Read a schedule as :meth:`to_json` or a YAML file has it.

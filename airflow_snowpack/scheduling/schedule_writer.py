@@ -2,13 +2,15 @@
 
     writer.change(lambda conn: writer.create(conn, nightly, origin=Origin.HAND))
 
-The invariant: each change makes a new generation that stores its time and the newest event, and discards the pending runs of the
-old one. A registered run is changed by the writer of registered runs alone.
+The invariant: a change of when a schedule runs makes a new generation that stores its time and the newest event, and discards the
+pending runs of the old one. Any other change keeps the generation and what waits. A registered run is changed by the writer of
+registered runs alone.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, TypeVar
@@ -17,6 +19,7 @@ import sqlalchemy as sa
 
 from airflow_snowpack.scheduling.constraints.constraint import RequiredFacts
 from airflow_snowpack.scheduling.errors import (
+    DiscardsEvents,
     InvalidSchedule,
     KeptByRun,
     NameTaken,
@@ -29,13 +32,15 @@ from airflow_snowpack.scheduling.errors import (
 from airflow_snowpack.scheduling.events.event_log import last_number, number_in_turn
 from airflow_snowpack.scheduling.history import note
 from airflow_snowpack.scheduling.launches.active_runs import release_slots, watch_runs
+from airflow_snowpack.scheduling.pending_runs.edits import apply_edit
 from airflow_snowpack.scheduling.pending_runs.model import OPEN, PendingState
 from airflow_snowpack.scheduling.permission import MayStart, StartPermission
-from airflow_snowpack.scheduling.schedule import Schedule
+from airflow_snowpack.scheduling.schedule import Schedule, readable
 from airflow_snowpack.scheduling.triggers.trigger import TABLES
 from airflow_snowpack.store import Actor, IdMaker, Store, write_audit
 from airflow_snowpack.store.tables.schedules import (
     launches,
+    pending_events,
     pending_jobs,
     schedule_clocks,
     schedule_dags,
@@ -70,6 +75,18 @@ class Origin(StrEnum):
     HAND = "hand"
     EDITED = "edited"
     RUN = "run"
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """What waits for a schedule, and is discarded with a change of when it runs.
+
+    :param runs: its pending runs, also those that wait to be started.
+    :param events: the events that they have.
+    """
+
+    runs: int = 0
+    events: int = 0
 
 
 class ScheduleWriter:
@@ -136,24 +153,40 @@ class ScheduleWriter:
         return self._apply(conn, new, "created", enabled=schedule.enabled)
 
     def update(
-        self, conn: sa.Connection, schedule: Schedule, *, origin: Origin, by: str | None = None, enabled: bool | None = None
+        self,
+        conn: sa.Connection,
+        schedule: Schedule,
+        *,
+        origin: Origin,
+        by: str | None = None,
+        enabled: bool | None = None,
+        discard: bool = False,
     ) -> sa.Row[Any]:
-        """Change a schedule. Its pending runs are discarded, and counting starts from zero.
+        """Change a schedule. With another trigger, other constraints or another DAG, its pending runs are discarded, and counting
+        starts from zero; they keep waiting with the other values otherwise.
 
         :param enabled: whether it is enabled from now on; ``None`` leaves it as it is.
+        :param discard: whether events that wait may be discarded.
+        :raises DiscardsEvents: they may not, and the change would discard some.
         :raises ScheduleNotFound, RunNotFound, KeptByRun: from :meth:`required`.
         :raises InvalidSchedule: from :meth:`check_probes`.
         """
         row = self.required(conn, schedule.name)
         self.starts.require(row.dag_id, schedule.dag_id)
         self.check_probes(schedule)
-        was = Origin(row.origin)
+        origin = Origin.EDITED if origin is Origin.HAND and row.origin != Origin.HAND else origin
+        changed = sa.update(schedules).where(schedules.c.name == schedule.name).values(**_definition(schedule, origin))
+        was = readable(row.definition)
+        if was is not None and enabled in (None, row.enabled) and was.runs_like(schedule):
+            apply_edit(conn, self._store, was, schedule)
+            edited = conn.execute(changed.values(**self._change(by)).returning(schedules)).one()
+            self._record(conn, edited, "updated", edited.changed_by)
+            return edited
+        if not discard and (waiting := self.waiting(conn, schedule.name)).runs:
+            raise DiscardsEvents(schedule.name, waiting.runs, waiting.events)
         self._discard(conn, schedule.name, "the schedule was changed")
-        now = Origin.EDITED if origin is Origin.HAND and was is not Origin.HAND else origin
         switched = {} if enabled is None else {"enabled": enabled}
-        changed = sa.update(schedules).where(schedules.c.name == schedule.name)
-        changed = changed.values(**_definition(schedule, now), **self._generation(by), **switched)
-        return self._apply(conn, changed, "updated", **switched)
+        return self._apply(conn, changed.values(**self._generation(by), **switched), "updated", **switched)
 
     def delete(self, conn: sa.Connection, name: str, *, by: str | None = None) -> None:
         """Delete it with its pending runs.
@@ -206,11 +239,16 @@ class ScheduleWriter:
             raise KeptByRun(name)
         return row
 
+    def waiting(self, conn: sa.Connection, name: str) -> Waiting:
+        """Return what waits for a schedule or a registered run."""
+        its_events = pending_jobs.outerjoin(pending_events, pending_events.c.pending_id == pending_jobs.c.pending_id)
+        numbers = (sa.func.count(pending_jobs.c.pending_id.distinct()), sa.func.count(pending_events.c.event_id.distinct()))
+        return Waiting(*conn.execute(sa.select(*numbers).select_from(its_events).where(_waits(name))).one())
+
     def _discard(self, conn: sa.Connection, name: str, why: str) -> None:
         """Discard its pending runs. A process that is launching one of them finds its fence moved."""
-        waiting = sa.and_(pending_jobs.c.schedule == name, pending_jobs.c.state.in_([*OPEN, PendingState.LAUNCH.value]))
         ended = {"state": PendingState.DISCARDED.value, "ended_at": self._store.clock(), "ended_because": why}
-        gone = conn.execute(sa.update(pending_jobs).where(waiting).values(**ended).returning(pending_jobs.c.pending_id))
+        gone = conn.execute(sa.update(pending_jobs).where(_waits(name)).values(**ended).returning(pending_jobs.c.pending_id))
         for pending_id in gone.scalars().all():
             note(conn, self._store, name, "discarded", pending_id, because=why)
         gone_runs = sa.delete(launches).where(launches.c.schedule == name, launches.c.claimed_at.is_(None))
@@ -219,7 +257,10 @@ class ScheduleWriter:
             release_slots(conn, dag_id, run_id)
 
     def _generation(self, by: str | None) -> dict[str, Any]:
-        return {"generation": self._make_id(), "changed_at": self._store.clock(), "changed_by": self._name_of(by)}
+        return {"generation": self._make_id(), **self._change(by)}
+
+    def _change(self, by: str | None) -> dict[str, Any]:
+        return {"changed_at": self._store.clock(), "changed_by": self._name_of(by)}
 
     def _name_of(self, by: str | None) -> str | None:
         return self._actor.name if by is None and self._actor is not None else by
@@ -284,6 +325,10 @@ def audit_subject(name: str, origin: str) -> str:
 
 def _locked(conn: sa.Connection, name: str) -> sa.Row[Any] | None:
     return conn.execute(sa.select(schedules).where(schedules.c.name == name).with_for_update()).first()
+
+
+def _waits(name: str) -> sa.ColumnElement[bool]:
+    return sa.and_(pending_jobs.c.schedule == name, pending_jobs.c.state.in_([*OPEN, PendingState.LAUNCH.value]))
 
 
 def _definition(schedule: Schedule, origin: Origin) -> dict[str, Any]:

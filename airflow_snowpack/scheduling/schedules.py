@@ -4,8 +4,9 @@
     schedules.create(nightly, by="vera")
     schedules.suspend("page_views_nightly")
 
-The invariant: what happened before a schedule was created, changed or resumed never counts for it. Each of these makes a new
-generation that stores its time and the newest event, and discards the pending runs of the old one.
+The invariant: what happened before a schedule was created or resumed, or got another trigger, other constraints or another DAG,
+never counts for it. Each of these makes a new generation that stores its time and the newest event, and discards the pending runs
+of the old one.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import sqlalchemy as sa
 from airflow_snowpack.scheduling.errors import InvalidSchedule, ScheduleNotFound, ScheduleNotReadable
 from airflow_snowpack.scheduling.permission import MayStart
 from airflow_snowpack.scheduling.schedule import Schedule
-from airflow_snowpack.scheduling.schedule_writer import Origin, ScheduleWriter
+from airflow_snowpack.scheduling.schedule_writer import Origin, ScheduleWriter, Waiting
 from airflow_snowpack.scheduling.triggers.trigger import table_key
 from airflow_snowpack.store import Actor, IdMaker, Store, new_id, storable
 from airflow_snowpack.store.tables.schedules import schedule_triggers, schedules
@@ -37,7 +38,7 @@ class StoredSchedule:
     :param read: the schedule; ``None`` when this version cannot read it, for the reason in ``problem``. It can be shown,
         suspended, changed and deleted; its events are kept and not counted.
     :param enabled: whether events count for it; otherwise it is suspended.
-    :param generation: a new one after each change and after resuming.
+    :param generation: a new one after each change of its trigger, constraints or DAG, and after resuming.
     """
 
     name: str
@@ -97,13 +98,24 @@ class Schedules:
         """
         return self._changed(lambda conn: self._writer.create(conn, schedule, by=by, origin=origin))
 
-    def update(self, schedule: Schedule, *, by: str | None = None, origin: Origin = Origin.HAND) -> StoredSchedule:
-        """Change everything but whether it is enabled. Its pending runs are discarded, and counting starts from zero.
+    def update(
+        self, schedule: Schedule, *, by: str | None = None, origin: Origin = Origin.HAND, discard: bool = False
+    ) -> StoredSchedule:
+        """Change everything but whether it is enabled. With another trigger, other constraints or another DAG, its pending runs
+        are discarded, and counting starts from zero; they keep waiting with the other values otherwise.
 
+        :param discard: whether events that wait may be discarded.
+        :raises DiscardsEvents: they may not, and the change would discard some.
         :raises ScheduleNotFound: no schedule has this name.
         :raises KeptByRun: it is a registered run.
         """
-        return self._changed(lambda conn: self._writer.update(conn, schedule, by=by, origin=origin))
+        return self._changed(lambda conn: self._writer.update(conn, schedule, by=by, origin=origin, discard=discard))
+
+    def waiting(self, name: str) -> Waiting:
+        """Return what waits for a schedule, and is discarded when it is suspended or deleted, or gets another trigger, other
+        constraints or another DAG.
+        """
+        return self.store.read(lambda conn: self._writer.waiting(conn, name))
 
     def delete(self, name: str, *, by: str | None = None) -> None:
         """Delete it with its pending runs.

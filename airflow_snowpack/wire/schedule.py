@@ -132,7 +132,9 @@ class ScheduleShape(Shape):
     origin: Origin = Field(
         description="What declares it: a `file`, people by `hand`, people after a file: `edited`, or a registered `run`."
     )
-    generation: str = Field(description="Changes with each change; events before it do not count.")
+    generation: str = Field(
+        description="Changes with its trigger, constraints or DAG, and when it is resumed; earlier events do not count."
+    )
     created_at: datetime
     changed_at: datetime
     changed_by: str | None
@@ -292,6 +294,7 @@ class SyncShape(Shape):
     updated: list[str]
     deleted: list[str]
     left: list[str]
+    discards: int
 
 
 def schedule_state(stored: StoredSchedule) -> str:

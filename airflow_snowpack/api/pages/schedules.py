@@ -131,6 +131,7 @@ def schedule(page: Here, name: ScheduleName) -> HTMLResponse:
         "schedule.html",
         f"Schedule {name}",
         explanation=explanation,
+        waiting=schedules.waiting(name),
         may_start=_may_start(page, explanation.stored.dag_id),
         schedule=explanation.stored.read,
         steps=progress(explanation.trigger),

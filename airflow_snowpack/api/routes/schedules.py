@@ -70,6 +70,7 @@ REPLAYED = {
 ScheduleName = Annotated[str, checked_name("name", LEVEL, MAX_NAME, "page_views_nightly", ScheduleNotFound)]
 RunName = Annotated[str, checked_name("run", LEVEL, MAX_NAME, "features_daily", RunNotFound)]
 OfDag = Annotated[str | None, text_parameter("Of this DAG.")]
+Discard = Annotated[bool, Query(description="Whether the change may discard pending runs and the events that they have.")]
 Definition = TypeVar("Definition", Schedule, RegisteredRun)
 
 
@@ -106,9 +107,11 @@ def get(name: ScheduleName, services: Open) -> JSONResponse:
 
 
 @router.put("/schedules/{name}", **documented("update_schedule", "Change a schedule", ScheduleShape, 404, 409, body=ScheduleBody))
-def update(name: ScheduleName, actor: Starting, services: Open, sent: RawBody) -> JSONResponse:
-    """Changes everything but `enabled`. Its pending runs are discarded, and counting starts from zero."""
-    return JSONResponse(ScheduleShape.encode(services.schedules(actor).update(_parse(Schedule, sent, name))))
+def update(name: ScheduleName, actor: Starting, services: Open, sent: RawBody, discard: Discard = False) -> JSONResponse:
+    """Changes everything but `enabled`. A change of the trigger, the constraints or the DAG restarts counting and discards the
+    pending runs; while there are any, it is refused without `discard`. Pending runs take over any other change.
+    """
+    return JSONResponse(ScheduleShape.encode(services.schedules(actor).update(_parse(Schedule, sent, name), discard=discard)))
 
 
 @router.delete("/schedules/{name}", **documented("delete_schedule", "Delete a schedule", None, 404, 409, status=204))
@@ -191,9 +194,11 @@ def get_run(run: RunName, services: Open) -> JSONResponse:
 
 
 @runs.put("/runs/{run:name}", **documented("upsert_run", "Register or change a run", RegisteredRunShape, 404, 409, body=RunBody))
-def upsert_run(run: RunName, actor: Starting, services: Open, sent: RawBody) -> JSONResponse:
-    """The same definition changes nothing. A change discards its pending runs."""
-    stored, _ = services.registered_runs(actor).upsert(_parse(RegisteredRun, sent, run))
+def upsert_run(run: RunName, actor: Starting, services: Open, sent: RawBody, discard: Discard = False) -> JSONResponse:
+    """The same definition changes nothing. A change of the cron, the DAG or `enabled` discards the pending runs, and is refused
+    without `discard` while there are any. Pending runs take over any other change.
+    """
+    stored, _ = services.registered_runs(actor).upsert(_parse(RegisteredRun, sent, run), discard=discard)
     return JSONResponse(RegisteredRunShape.encode(stored))
 
 

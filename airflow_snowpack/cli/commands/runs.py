@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from airflow_snowpack.cli.changes import change_each, confirm, deleting
+from airflow_snowpack.cli.changes import change_each, changing, confirm, deleting, discards
 from airflow_snowpack.cli.context import ends_cleanly, open_context
 from airflow_snowpack.cli.output import DATA, is_for_people, print_data, print_one, print_page, printable
 from airflow_snowpack.cli.values import read_object
@@ -75,7 +75,7 @@ def upsert(args: Namespace) -> None:
     """``runs upsert``"""
     run = _declared(args)
     with open_context(args) as here:
-        stored, became = here.registered_runs.upsert(run)
+        stored, became = changing(here.registered_runs.upsert, yes=args.yes)(run)
     _print_run(args, stored, became.value)
 
 
@@ -95,7 +95,9 @@ def disable(args: Namespace) -> ExitCode | None:
 def unregister(args: Namespace) -> ExitCode | None:
     """``runs unregister``"""
     names = list(dict.fromkeys(args.runs))
-    confirm(f"Unregister {', '.join(names)}? {'Their' if len(names) > 1 else 'Its'} pending runs are discarded.", yes=args.yes)
+    if not args.yes:
+        with open_context(args) as here:
+            confirm(f"Unregister {', '.join(names)}? {discards(names, here.schedules.waiting)}", yes=False)
     return _change(args, lambda runs: deleting(runs.get, runs.unregister), lambda _: "unregistered")
 
 

@@ -88,7 +88,7 @@ def dags_of_airflow() -> tuple[set[str], set[str]]:
         with create_session() as session:
             rows = session.execute(select(DagModel.dag_id, DagModel.is_stale, DagModel.has_import_errors)).all()
     except SQLAlchemyError:
-        note("Airflow's database does not answer, so no schedule of a deleted DAG is deleted.")
+        note("Airflow's database does not answer, so whether DAGs exist is only read from the DAG files.")
         return set(), set()
     gone = {row.dag_id for row in rows if row.is_stale and not row.has_import_errors}
     return {row.dag_id for row in rows} - gone, gone
@@ -133,7 +133,7 @@ def sync(args: Namespace) -> None:
         update = here.settings.update_schedules if args.update_schedules is None else args.update_schedules
         work = plan_sync if args.dry_run else bring_in_line
         _, gone = dags_of_airflow()
-        report = work(here.schedules, declared, update=update, gone_dags=gone)
+        report = work(here.schedules, declared, update=update)
         findings = _warnings(args, here, declared, gone)
     for finding in findings:
         note(f"Warning: {finding}")
@@ -141,7 +141,7 @@ def sync(args: Namespace) -> None:
         print(_summary(report, dry_run=args.dry_run))
     else:
         body = SyncShape.encode(report)
-        fields = {name: ",".join(names) for name, names in body.items()}
+        fields = {name: ",".join(value) if isinstance(value, list) else value for name, value in body.items()}
         print_one(args.output, body | {"problems": [FindingShape.encode(finding) for finding in findings]}, fields)
 
 
@@ -161,6 +161,8 @@ def _summary(report: SyncReport, *, dry_run: bool) -> str:
         for change, names in (("created", report.created), ("changed", report.updated), ("deleted", report.deleted))
         if names
     ]
+    if report.discards:
+        done.append(f"{plural(report.discards, 'event')} that waited {'would be' if dry_run else 'were'} discarded.")
     if report.left:
         done.append(f"Not changed, although the files differ: {', '.join(report.left)}.")
     return "\n".join(done) or "The store and the files agree."

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from airflow_snowpack.cli.changes import change_each, confirm, deleting
+from airflow_snowpack.cli.changes import change_each, changing, confirm, deleting, discards
 from airflow_snowpack.cli.commands.runs import print_started
 from airflow_snowpack.cli.context import ends_cleanly, open_context
 from airflow_snowpack.cli.errors import UnreadableFile
@@ -99,14 +99,17 @@ def create(args: Namespace) -> ExitCode | None:
 @ends_cleanly
 def update(args: Namespace) -> ExitCode | None:
     """``schedules update``"""
-    return _change(args, _read(args.file), lambda schedules: schedules.update, _and_state("changed"))
+    change = lambda schedules: changing(schedules.update, yes=args.yes)  # noqa: E731
+    return _change(args, _read(args.file), change, _and_state("changed"))
 
 
 @ends_cleanly
 def delete(args: Namespace) -> ExitCode | None:
     """``schedules delete``"""
     names = list(dict.fromkeys(args.schedules))
-    confirm(f"Delete {', '.join(names)}? {'Their' if len(names) > 1 else 'Its'} pending runs are discarded.", yes=args.yes)
+    if not args.yes:
+        with open_context(args) as here:
+            confirm(f"Delete {', '.join(names)}? {discards(names, here.schedules.waiting)}", yes=False)
     return _change(args, names, lambda schedules: deleting(schedules.get, schedules.delete), lambda _: "deleted")
 
 

@@ -5,7 +5,7 @@ Airflow is replaced at its outermost edge: what runs there, and the call that st
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +14,7 @@ import sqlalchemy as sa
 
 from airflow_snowpack.hooks.load_probes import measure
 from airflow_snowpack.iceberg import TableName
-from airflow_snowpack.scheduling import Event, EventLog, Runs, Schedule, Schedules
+from airflow_snowpack.scheduling import Event, EventLog, MaxConcurrent, Runs, Schedule, Schedules
 from airflow_snowpack.scheduling.airflow_port import DagRuns, EndsFound, NotStarted, Unavailable
 from airflow_snowpack.scheduling.events.clocks import Clocks
 from airflow_snowpack.scheduling.events.event_intake import Subscriber
@@ -40,6 +40,9 @@ if TYPE_CHECKING:
 
 PROBES = {"load": "cluster_probe:load", "time": "time:time", "broken": "operator:eq", "licenses": "acme_airflow:used_licenses"}
 """The load probes of the installation."""
+
+
+UNLIMITED = MaxConcurrent(1_000_000)
 
 
 class MovedClock:
@@ -123,6 +126,13 @@ class Scheduler:
         declared = Schedule(name, **{"dag_id": "maintain", "enabled": True, **fields}, trigger=trigger, constraints=constraints)
         self.schedules.create(declared)
         return declared
+
+    def change(self, name: str) -> None:
+        """Another definition to the same effect: counting begins again, and what waits is discarded."""
+        was = self.schedules.get(name).schedule
+        others = tuple(one for one in was.constraints if one != UNLIMITED)
+        constraints = others if UNLIMITED in was.constraints else (*others, UNLIMITED)
+        self.schedules.update(replace(was, constraints=constraints), discard=True)
 
     def send(self, name: str, times: int = 1) -> None:
         """Events from outside."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,7 +13,19 @@ from crew import crew_of
 from effort import rounds
 from scripted_engine import eventually
 
-from airflow_snowpack.scheduling import Cron, CustomEvents, Event, EventLog, MaxConcurrent, explain, run_now
+from airflow_snowpack.scheduling import (
+    Cron,
+    CustomEvents,
+    Delay,
+    DiscardsEvents,
+    Event,
+    EventLog,
+    MaxConcurrent,
+    Timeout,
+    Waiting,
+    explain,
+    run_now,
+)
 from airflow_snowpack.scheduling.airflow_port import NotStarted
 from airflow_snowpack.scheduling.events.event_intake import Subscriber
 from airflow_snowpack.scheduling.launches.launcher import Launcher
@@ -193,16 +206,100 @@ def test_an_input_that_arrives_after_its_deadline_while_the_dag_is_paused_is_not
     assert (launch.conf["snowpack"]["missing"], counts(scheduler)) == ([], [3])
 
 
-def test_events_that_joined_a_launch_are_discarded_with_it_when_the_schedule_changes(scheduler: Any) -> None:
+RESTARTS: dict[str, dict[str, Any]] = {
+    "trigger": {"trigger": CustomEvents("go", 1) | CustomEvents("other")},
+    "constraints": {"constraints": [MaxConcurrent(7)]},
+    "DAG": {"dag_id": "maintain_other"},
+}
+EDITS: dict[str, dict[str, Any]] = {
+    "description": {"description": "Closes the day."},
+    "priority": {"priority": 7},
+    "backlog": {"backlog": "all"},
+    "conf": {"conf": {"mode": "new"}},
+    "timeout": {"timeout": Timeout("3d")},
+    "missed": {"missed": "none"},
+    "enabled": {"enabled": False},
+}
+
+
+@pytest.mark.parametrize("change", RESTARTS)
+def test_a_change_of_when_a_schedule_runs_discards_events_only_when_it_is_confirmed(scheduler: Any, change: str) -> None:
     declared = scheduler.declare("feed", GO)
     pause(scheduler)
-    scheduler.send("go", 2)
+    scheduler.send("go", 60)
     scheduler.work()
-    scheduler.schedules.update(declared)
+    changed = replace(declared, **RESTARTS[change])
+    with pytest.raises(DiscardsEvents, match="discards 1 pending run with 60 events"):
+        scheduler.schedules.update(changed)
+    assert scheduler.schedules.waiting("feed") == Waiting(1, 60)
+
+    scheduler.schedules.update(changed, discard=True)
     scheduler.send("go")
     scheduler.work()
     unpause(scheduler)
     assert counts(scheduler) == [1]
+
+
+@pytest.mark.parametrize("waits_for", ["its trigger", "its constraints", "its DAG"])
+def test_every_other_change_keeps_what_waits_and_gives_it_the_new_values(scheduler: Any, waits_for: str) -> None:
+    """Changed twice: as a whole, and each field by itself."""
+    wanted = 61 if waits_for == "its trigger" else 60
+    declared = scheduler.declare("feed", CustomEvents("go", wanted), Delay("10m"), conf={"mode": "old"})
+    pause(scheduler)
+    scheduler.send("go", 60)
+    scheduler.work()
+    if waits_for == "its DAG":
+        scheduler.go_on(minutes=11)
+    for fields in (*EDITS.values(), {name: value for edit in EDITS.values() for name, value in edit.items()}):
+        scheduler.schedules.update(replace(declared, **fields))
+        assert scheduler.schedules.waiting("feed") == Waiting(1, 60)
+    assert [run.priority for run in scheduler.pending("feed") if run.state is not PendingState.LAUNCH] in ([], [7])
+
+    scheduler.send("go", wanted - 60)
+    scheduler.work()
+    scheduler.go_on(minutes=11)
+    unpause(scheduler)
+    (launch,) = scheduler.started
+    assert (launch.conf["mode"], counts(scheduler)) == ("new", [wanted])
+
+
+def test_a_longer_timeout_holds_for_what_waits_already(scheduler: Any) -> None:
+    declared = scheduler.declare("feed", GO, Delay("10m"), timeout=Timeout("1m"))
+    scheduler.send("go")
+    scheduler.work()
+    scheduler.schedules.update(replace(declared, timeout=Timeout("1h")))
+    scheduler.go_on(minutes=1)
+    scheduler.go_on(minutes=10)
+    assert counts(scheduler) == [1]
+
+
+def test_a_schedule_that_gets_more_urgent_takes_the_next_place_of_those_that_wait(scheduler: Any) -> None:
+    one_at_a_time = MaxConcurrent(1)
+    first = scheduler.declare("first", GO, one_at_a_time)
+    scheduler.send("go")
+    scheduler.work()
+    scheduler.declare("second", CustomEvents("next"), one_at_a_time)
+    third = scheduler.declare("third", CustomEvents("next"), one_at_a_time)
+    scheduler.send("next")
+    scheduler.work()
+    scheduler.schedules.update(replace(third, priority=5))
+    scheduler.end_run()
+    scheduler.work()
+    assert [launch.schedule for launch in scheduler.started] == [first.name, third.name]
+
+
+def test_launches_that_had_joined_events_keep_all_of_them_when_each_is_to_have_a_run_from_now_on(scheduler: Any) -> None:
+    declared = scheduler.declare("feed", GO)
+    pause(scheduler)
+    for _ in range(3):
+        scheduler.send("go")
+        scheduler.work()
+    scheduler.schedules.update(replace(declared, backlog="all"))
+    for _ in range(2):
+        scheduler.send("go")
+        scheduler.work()
+    unpause(scheduler)
+    assert counts(scheduler) == [1, 1, 3]
 
 
 @pytest.mark.one_database

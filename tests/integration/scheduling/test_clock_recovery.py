@@ -185,7 +185,7 @@ class TestSlowWriters:
         schedule = Schedule("feed", dag_id="maintain", trigger=CommitsAdded("web.views"), enabled=change != "resume")
         scheduler.schedules.create(schedule)
         if change == "update":
-            scheduler.schedules.update(schedule)
+            scheduler.change("feed")
         if change == "resume":
             scheduler.schedules.resume("feed")
         self.commit(scheduler, slow=timedelta(seconds=1))

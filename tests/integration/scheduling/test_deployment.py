@@ -54,16 +54,6 @@ def test_without_update_schedules_are_left_as_they_are_and_none_is_created(sched
     assert names(scheduler) == ["old"]
 
 
-@pytest.mark.parametrize("update", [True, False])
-def test_the_schedules_of_a_dag_that_is_gone_go_with_it(scheduler: Any, update: bool) -> None:
-    sync(scheduler.schedules, [declared("ours"), declared("theirs", dag_id="gone")], update=True)
-    scheduler.schedules.create(declared("by_hand", dag_id="gone"))
-
-    report = sync(scheduler.schedules, [declared("ours")], update=update, gone_dags={"gone"})
-    assert set(report.deleted) == {"theirs", "by_hand"}
-    assert names(scheduler) == ["ours"]
-
-
 def test_a_schedule_that_was_made_by_hand_is_no_files_to_delete(scheduler: Any) -> None:
     scheduler.schedules.create(declared("by_hand"))
 

@@ -106,7 +106,7 @@ def walk(scheduler: Any, sequence: list[str], backlog: str) -> None:
     model = Model(backlog)
     try:
         for step in sequence:
-            take(scheduler, model, declared, step)
+            take(scheduler, model, step)
             counts = [launch.conf["snowpack"]["event_count"] for launch in scheduler.started]
             assert sorted(counts) == sorted(model.launched)
             assert len({launch.run_id for launch in scheduler.started}) == len(counts)
@@ -114,7 +114,7 @@ def walk(scheduler: Any, sequence: list[str], backlog: str) -> None:
         scheduler.schedules.delete("one")
 
 
-def take(scheduler: Any, model: Model, declared: Schedule, step: str) -> None:
+def take(scheduler: Any, model: Model, step: str) -> None:
     match step:
         case "send":
             scheduler.send("go")
@@ -132,7 +132,7 @@ def take(scheduler: Any, model: Model, declared: Schedule, step: str) -> None:
             scheduler.schedules.resume("one")
             model.change(enabled=True)
         case "update":
-            scheduler.schedules.update(declared)
+            scheduler.change("one")
             model.change(enabled=model.enabled)
         case "pause" | "unpause":
             model.paused = step == "pause"
@@ -225,7 +225,7 @@ def walk_deadlines(scheduler: Any, sequence: list[str]) -> None:
                     scheduler.work()
                     model.work()
                 case "update":
-                    scheduler.schedules.update(declared)
+                    scheduler.change("one")
                     model.update()
                 case "ask":
                     run_now(scheduler.schedules, "one")

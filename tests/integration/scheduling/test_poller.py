@@ -160,7 +160,7 @@ def test_once_a_table_was_read_a_writer_may_be_as_slow_as_it_likes(scheduler: An
     listen(scheduler)
     poller.step()
     scheduler.clock.now += timedelta(hours=1)  # by which the writer is slow
-    scheduler.schedules.update(scheduler.schedules.get("counted").schedule)
+    scheduler.change("counted")
     scheduler.clock.now += timedelta(seconds=11)
     assert poller.step().events == 0
     views.append(rows(5))
@@ -179,7 +179,7 @@ def test_an_audited_branch_starts_a_run_when_it_is_published(scheduler: Any, pol
     listen(scheduler)
     poller.step()
     scheduler.clock.now = datetime.now(UTC)
-    scheduler.schedules.update(scheduler.schedules.get("counted").schedule)
+    scheduler.change("counted")
     views.manage_snapshots().create_branch(base, "audit").commit()
     views.refresh().append(rows(5), branch="audit")
     views.append(rows(2))
@@ -343,7 +343,7 @@ def test_a_quiet_table_is_due_at_once_when_one_of_its_schedules_is_changed(
     scheduler.clock.forward(seconds=11)
     assert poller.step().tables == 0
 
-    scheduler.schedules.update(scheduler.schedules.get("counted").schedule)
+    scheduler.change("counted")
     assert poller.step().tables == 1
     assert poller.step().tables == 0
 

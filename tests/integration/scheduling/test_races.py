@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import threading
 from collections import Counter
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -88,7 +89,8 @@ def test_many_schedulers_count_every_event_once_and_start_every_run_once(store_u
         def change() -> None:
             other = Schedule("other", dag_id="dag_a", trigger=CustomEvents("go") | Every("1s"), enabled=True)
             busy.create(other)
-            busy.update(other)
+            busy.update(replace(other, priority=1))
+            busy.update(replace(other, dag_id="dag_b"), discard=True)
             busy.suspend("other")
             busy.resume("other")
             busy.delete("other")
@@ -176,7 +178,9 @@ def test_a_change_in_the_middle_loses_no_later_event_and_launches_nothing_stale(
     sent: list[int] = []
 
     def declared(number: int) -> Schedule:
-        return Schedule("one", dag_id="maintain", trigger=CustomEvents("go"), conf={"version": number}, enabled=True)
+        again = [MaxConcurrent(1_000_000 + number)]  # each is a change of when it runs
+        conf = {"version": number}
+        return Schedule("one", dag_id="maintain", trigger=CustomEvents("go"), constraints=again, conf=conf, enabled=True)
 
     start = scheduler.airflow.start
 
@@ -202,13 +206,13 @@ def test_a_change_in_the_middle_loses_no_later_event_and_launches_nothing_stale(
             wait_until_sent(len(sent) + chance.randint(0, 10))
             if change == "suspend_and_resume":
                 changes.suspend("one")
-                changes.update(declared(number))
+                changes.update(declared(number), discard=True)
                 changes.resume("one")
             elif change == "delete_and_create":
                 changes.delete("one")
                 changes.create(declared(number))
             else:
-                changes.update(declared(number))
+                changes.update(declared(number), discard=True)
             version[0] = number
         eventually(lambda: any(one.event.detail["version"] == version[0] for one in log_of(scheduler)), PATIENCE_S)
         crew.dismiss()

@@ -324,8 +324,8 @@ def test_a_file_that_declares_a_registered_name_is_an_error_and_deploys_nothing(
 def test_a_sync_neither_deletes_nor_changes_the_schedule_of_a_registered_run(runs: RegisteredRuns, scheduler: Any) -> None:
     before = runs.register(make(**DAILY))
     for update in (True, False):
-        report = sync(scheduler.schedules, [], update=update, gone_dags={"maintain"})
-        assert report == plan_sync(scheduler.schedules, [], update=update, gone_dags={"maintain"})
+        report = sync(scheduler.schedules, [], update=update)
+        assert report == plan_sync(scheduler.schedules, [], update=update)
         assert (report.deleted, report.updated, report.left) == ((), (), ())
 
     assert runs.get("features") == before

@@ -85,10 +85,11 @@ def test_3_a_redeployment_changes_schedules_only_when_it_may(scheduler: Any) -> 
 
 
 def test_4_partitions_from_before_an_update_do_not_count_after_it(scheduler: Any) -> None:
-    scheduler.declare("five", partitions(5), conf={"props": "old"})
+    scheduler.declare("five", partitions(6), conf={"props": "old"})
     scheduler.arrive()
     scheduler.work()
-    scheduler.schedules.update(Schedule("five", dag_id="maintain", trigger=partitions(5), conf={"props": "new"}))
+    changed = Schedule("five", dag_id="maintain", trigger=partitions(5), conf={"props": "new"})
+    scheduler.schedules.update(changed, discard=True)
 
     scheduler.arrive(partitions=4)
     scheduler.go_on(seconds=10)
@@ -105,7 +106,7 @@ def test_5_an_update_discards_what_waits_and_its_own_values_hold(scheduler: Any)
     scheduler.arrive(partitions=5)
     scheduler.work()
     shorter = Schedule("delayed", dag_id="maintain", trigger=partitions(3), constraints=[Delay("PT0.1S")], conf={"props": "new"})
-    scheduler.schedules.update(shorter)
+    scheduler.schedules.update(shorter, discard=True)
     scheduler.arrive(partitions=3)
     scheduler.work()
     assert scheduler.started == [], "a tenth of a second has not passed"

@@ -197,12 +197,13 @@ class TestSchedules:
 
     @pytest.mark.parametrize("change", ["update", "suspend", "delete"])
     def test_a_run_that_could_not_be_launched_yet_goes_with_the_change(self, scheduler: Any, change: str) -> None:
-        declared = scheduler.declare("one", GO, MaxConcurrent(1))
+        scheduler.declare("one", GO, MaxConcurrent(1))
         scheduler.declare("other", CustomEvents("other"), MaxConcurrent(1))
         scheduler.airflow.refusal = NotStarted("paused")
         scheduler.send("go")
         scheduler.work()
-        getattr(scheduler.schedules, change)(declared if change == "update" else "one")
+        change_it = scheduler.change if change == "update" else getattr(scheduler.schedules, change)
+        change_it("one")
         scheduler.airflow.refusal = None
         scheduler.go_on(hours=1)
         assert scheduler.started == []

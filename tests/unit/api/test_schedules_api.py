@@ -72,10 +72,28 @@ def test_a_schedule_is_created_read_changed_and_deleted(api: AppClient) -> None:
     definition = api("GET", "/schedules/nightly").json()["definition"]
     changed = api("PUT", "/schedules/nightly", definition | {"priority": 5})
     assert changed.json()["definition"] == definition | {"priority": 5}
+    assert changed.json()["generation"] == created.json()["generation"]
+    changed = api("PUT", "/schedules/nightly", definition | {"dag_id": "another"})
     assert changed.json()["generation"] != created.json()["generation"]
 
     assert api("DELETE", "/schedules/nightly").status_code == 204
     assert api("GET", "/schedules/nightly").status_code == 404
+
+
+def test_a_change_of_when_it_runs_is_refused_while_events_wait_until_it_may_discard_them(api: AppClient, world: World) -> None:
+    api("POST", "/schedules", NIGHTLY)
+    for number in range(3):
+        api("POST", "/events", {"name": "arrived", "source_id": str(number)})
+    work(world)
+    assert "1 pending run with 3 events is discarded" in api("GET", "/ui/schedules/nightly").text
+    assert api("PUT", "/schedules/nightly", NIGHTLY | {"priority": 5}).status_code == 200
+
+    changed = NIGHTLY | {"dag_id": "another"}
+    refused = api("PUT", "/schedules/nightly", changed)
+    assert (refused.status_code, refused.json()["error"]) == (409, "discards_events")
+    assert "discards 1 pending run with 3 events. Pass discard=true" in refused.json()["detail"]
+    assert api("PUT", "/schedules/nightly?discard=true", changed).json()["definition"]["dag_id"] == "another"
+    assert "0 pending runs with 0 events are discarded" in api("GET", "/ui/schedules/nightly").text
 
 
 def test_a_change_needs_no_name_and_keeps_the_schedule_enabled(api: AppClient) -> None:

@@ -104,6 +104,26 @@ def test_changing_suspending_resuming_and_deleting(snowpack: Run, declare: Any, 
         assert snowpack("schedules", command, "nightly").code == 4
 
 
+def test_events_that_wait_are_discarded_only_after_a_confirmation_with_their_number(
+    snowpack: Run, declare: Any, schedules: Schedules, jobs: Jobs
+) -> None:
+    snowpack("schedules", "create", declare(NIGHTLY))
+    for number in range(3):
+        snowpack("events", "send", "arrived", "--source-id", str(number))
+    Subscriber(jobs.store).step()
+    assert snowpack("schedules", "update", declare(NIGHTLY | {"description": "Each night."})).code == 0
+
+    changed = declare(NIGHTLY | {"dag_id": "another"})
+    for refused in (snowpack("schedules", "update", changed), snowpack("schedules", "delete", "nightly")):
+        assert refused.code == 2
+        assert "discards 1 pending run with 3 events." in refused.err
+        assert "Pass --yes" in refused.err
+    assert "3 events that waited would be discarded." in snowpack("schedules", "sync", changed, "--dry-run").out
+    assert schedules.waiting("nightly").events == 3
+    assert snowpack("schedules", "update", changed, "--yes").out == "nightly  changed, enabled\n"
+    assert schedules.waiting("nightly").events == 0
+
+
 def test_each_change_is_in_the_audit_trail_with_the_user_and_the_door(snowpack: Run, declare: Any, jobs: Jobs) -> None:
     snowpack("schedules", "create", declare(NIGHTLY))
     snowpack("schedules", "run", "nightly")
@@ -186,7 +206,7 @@ def test_a_sync_follows_the_files_and_a_dry_run_only_tells(snowpack: Run, declar
     declare(NIGHTLY | {"priority": 1})
     planned = snowpack("schedules", "sync", folder, "--dry-run", "-o", "json").json
     assert planned.pop("problems")[0]["schedule"] is None, "no scheduler is running"
-    assert planned == {"created": [], "updated": ["nightly"], "deleted": ["goes"], "left": []}
+    assert planned == {"created": [], "updated": ["nightly"], "deleted": ["goes"], "left": [], "discards": 0}
 
 
 def test_without_update_schedules_a_sync_leaves_what_is_there(snowpack: Run, declare: Any, schedules: Schedules) -> None:
