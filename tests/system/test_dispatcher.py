@@ -174,11 +174,12 @@ def test_scenario_4_after_an_update_counting_begins_anew_and_the_run_has_the_new
     airflow: RunningAirflow, schedules: Schedules, feed: Feed, witness: Callable[[int], str]
 ) -> None:
     dag_id = "system_scheduled_4"
-    trigger, name = PartitionsAdded(feed.name.dotted, 5), name_of(dag_id)
-    schedules.create(Schedule(name, dag_id=dag_id, trigger=trigger, conf={"mode": "old"}, enabled=True))
+    six, five = (PartitionsAdded(feed.name.dotted, number) for number in (6, 5))
+    name = name_of(dag_id)
+    schedules.create(Schedule(name, dag_id=dag_id, trigger=six, conf={"mode": "old"}, enabled=True))
     feed.add_partition()
-    airflow.until(lambda: "1 of 5 partitions" in str(explain(schedules, name)), "the partition is counted")
-    schedules.update(Schedule(name, dag_id=dag_id, trigger=trigger, conf={"mode": "new"}))
+    airflow.until(lambda: "1 of 6 partitions" in str(explain(schedules, name)), "the partition is counted")
+    schedules.update(Schedule(name, dag_id=dag_id, trigger=five, conf={"mode": "new"}), discard=True)
     beside = witness(4)
     feed.add_partition(4)
     nothing_starts(airflow, schedules, beside, dag_id)
@@ -231,7 +232,7 @@ def test_a_registered_run_starts_by_hand_with_what_is_asked_and_by_its_cron_with
     assert by_hand["conf"]["days"] == 30
     assert by_hand["conf"]["snowpack_run"] == {"name": name, "preservation": "NONE", "explicit": True}
 
-    runs.upsert(RegisteredRun(name, dag_id, {"days": 7}, cron="*/2 * * * * *", preservation="FULL"))
+    runs.upsert(RegisteredRun(name, dag_id, {"days": 7}, cron="*/2 * * * * *", preservation="FULL"), discard=True)
     airflow.until(lambda: len(runs_of(airflow, dag_id)) > 1, "its cron has started it")
     runs.unregister(name)
     by_cron = runs_of(airflow, dag_id)[1]
