@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 MAX_NAMED_PARTITIONS = 1_000
+CHERRY_PICK = "source-snapshot-id"
+"""In the summary of a cherry-pick: the snapshot whose files it commits."""
 EXPIRED = "expired"
 MAX_OTHER_HEADS = 100
 """More snapshots that rollbacks left behind are not kept; the oldest are dropped."""
@@ -252,15 +254,27 @@ class SnapshotLine:
         :returns: the snapshots, and whether others between them and what was read may have been expired.
         """
         before = {ancestor for snapshot_id in read for ancestor in self.ancestors(snapshot_id)}
+        # A cherry-pick commits the files of another snapshot once more: both are read when one of them is.
+        before |= {source for snapshot_id in before if (source := self._source(snapshot_id)) is not None}
         line: list[Snapshot] = []
         next_id = self._head
         while next_id is not None and next_id not in before and (snapshot := self._snapshots.get(next_id)) is not None:
             line.append(snapshot)
             next_id = snapshot.parent_snapshot_id
         if next_id is not None and next_id in before:
-            return line[::-1], False
+            return self._unread(line, before), False
         new = list(takewhile(is_after, line))
-        return new[::-1], bool(new) and len(new) == len(line)
+        return self._unread(new, before), bool(new) and len(new) == len(line)
+
+    def _unread(self, line: Iterable[Snapshot], before: Collection[int]) -> list[Snapshot]:
+        """Return a line, the oldest first, without cherry-picks of what was read."""
+        return [snapshot for snapshot in line if self._source(snapshot.snapshot_id) not in before][::-1]
+
+    def _source(self, snapshot_id: int) -> int | None:
+        """Return the snapshot that this one is a cherry-pick of."""
+        snapshot = self._snapshots.get(snapshot_id)
+        text = None if snapshot is None or snapshot.summary is None else snapshot.summary[CHERRY_PICK]
+        return int(text) if isinstance(text, str) and text.isascii() and text.isdigit() else None
 
     def ancestors(self, snapshot_id: int) -> set[int]:
         """Return the snapshot's id and those of its ancestors, up to and with the first one that has been expired."""

@@ -216,6 +216,42 @@ def test_snapshots_that_were_expired_unread_arrive_all_the_same(table: Table) ->
     assert read_arrivals(table, found.head).new == ()
 
 
+def cherry_pick(table: Table, snapshot_id: int, content: Any) -> None:
+    """PyIceberg cannot cherry-pick: an append with the same content that names its source as Iceberg does."""
+    table.refresh().append(content, snapshot_properties={"source-snapshot-id": str(snapshot_id)})
+
+
+@pytest.mark.parametrize("first", ["the cherry-pick", "its source"])
+def test_a_snapshot_and_its_cherry_pick_arrive_once_whichever_main_is_set_to_first(table: Table, first: str) -> None:
+    table.append(rows("mon"))
+    base, place = table.metadata.current_snapshot_id, head_of(table)
+    assert base is not None
+    table.manage_snapshots().create_branch(base, "audit").commit()
+    table.refresh().append(rows("tue"), branch="audit")
+    source = table.refresh().metadata.refs["audit"].snapshot_id
+
+    def publish(what: str) -> None:
+        if what == "the cherry-pick":
+            cherry_pick(table, source, rows("tue"))
+        else:
+            table.refresh().manage_snapshots().set_current_snapshot(snapshot_id=source).commit()
+        table.refresh()
+
+    arrived = []
+    publish(first)
+    for _ in range(2):
+        found = read_arrivals(table, place)
+        arrived += [arrival.partitions for arrival in found.new]
+        place = found.head
+        if first == "its source":
+            table.manage_snapshots().rollback_to_snapshot(base).commit()
+            place = read_arrivals(table.refresh(), place).head
+        publish("its source" if first == "the cherry-pick" else "the cherry-pick")
+    table.append(rows("wed"))
+    arrived += [arrival.partitions for arrival in read_arrivals(table, place).new]
+    assert arrived == [("day=tue",), ("day=wed",)]
+
+
 def test_what_was_compacted_and_expired_unread_arrives_once(numbered: Table) -> None:
     """Two appends, a compaction and an expiry between two reads."""
     numbered.append(numbers(mon=[1, 2]))
