@@ -135,7 +135,7 @@ CONFIG: dict[str, Any] = {
             ),
             "builds_url": _option(
                 "Where builds without a `url` are written: each dataset gets a folder of its own name in it. A path, or the URL "
-                "of an object storage. Empty: `builds` in `home`.",
+                "of an object storage. Empty: `builds` in `home`, which is refused if an executor runs tasks on other hosts.",
                 default="",
                 example="s3://lake/builds",
             ),

@@ -40,15 +40,20 @@ class UnsuitableConnection(SnowpackError, kind=Kind.MISCONFIGURED):
         )
 
 
-class EmbeddedNotShared(SnowpackError, kind=Kind.MISCONFIGURED):
-    """An embedded file cannot be shared between hosts."""
+SHARED_DATABASE = (
+    "with its own locks. Set it to a connection that every host can reach, such as one of type postgres. "
+    "A connection of type sqlite works as well, if its file is on storage that all hosts share."
+)
 
-    def __init__(self, setting: str, what: str, place: str, executors: Sequence[str]) -> None:
+
+class EmbeddedNotShared(SnowpackError, kind=Kind.MISCONFIGURED):
+    """A local file or folder cannot be shared between hosts."""
+
+    def __init__(self, setting: str, what: str, place: str, executors: Sequence[str], instead: str = SHARED_DATABASE) -> None:
         runs = f"{executors[0]} runs" if len(executors) == 1 else f"{' and '.join(executors)} run"
         super().__init__(
             f"{runs} tasks on other hosts, and [snowpack] {setting} is not set: each host would have {what} of its own at "
-            f"{place!r}, with its own locks. Set it to a connection that every host can reach, such as one of type postgres. "
-            "A connection of type sqlite works as well, if its file is on storage that all hosts share."
+            f"{place!r}, {instead}"
         )
 
 

@@ -20,7 +20,7 @@ from airflow.sdk import BaseHook
 from airflow.sdk.log import mask_secret
 
 from airflow_snowpack.connections.errors import IncompleteConnection, UnsuitableConnection, UnusableExtra
-from airflow_snowpack.hooks.connections import read_connection
+from airflow_snowpack.hooks.connections import read_connection, refuse_on_remote_executor
 from airflow_snowpack.settings import Settings
 
 if TYPE_CHECKING:
@@ -39,6 +39,7 @@ SCHEMES = {
     "adls": ("abfs", "abfss"),
 }
 ANY = "generic"
+SHARED_STORAGE = "which the others cannot read. Set it to an object storage, or to a folder on storage that all hosts share."
 LOCAL = ("", "file")
 AZURE_FIELDS = {"account_name", "account_key", "sas_token", "tenant_id", "client_id", "client_secret"}
 
@@ -66,9 +67,13 @@ class BuildStorageHook(BaseHook):
         """Return the default location of a dataset: a folder of its name in ``[snowpack] builds_url``.
 
         :raises InvalidBuild: it is not a valid name.
+        :raises EmbeddedNotShared: the setting is empty, and tasks may run on other hosts.
         """
         from airflow_snowpack.builds.layout import check_dataset
 
+        folder = self.settings.home / "builds"
+        if self.settings.builds_url == str(folder):
+            refuse_on_remote_executor("builds_url", "builds", folder, SHARED_STORAGE)
         return f"{self.settings.builds_url.rstrip('/')}/{check_dataset(dataset)}"
 
     def options(self, url: str) -> Mapping[str, Any]:

@@ -19,7 +19,7 @@ from airflow.sdk.exceptions import (
     ErrorType,
 )
 
-from airflow_snowpack.connections.errors import ConnectionNotFound, ConnectionUnreadable, EmbeddedNotShared
+from airflow_snowpack.connections.errors import SHARED_DATABASE, ConnectionNotFound, ConnectionUnreadable, EmbeddedNotShared
 from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.redaction import redacted, remember_secrets
 
@@ -92,16 +92,17 @@ def _is_in_airflow(conn_id: str) -> bool:
     return False
 
 
-def refuse_on_remote_executor(setting: str, what: str, place: Path) -> None:
-    """Refuse an embedded file if tasks may run on other hosts.
+def refuse_on_remote_executor(setting: str, what: str, place: Path, instead: str = SHARED_DATABASE) -> None:
+    """Refuse a default file or folder of this host if tasks may run on other hosts.
 
     :param setting: the option of ``[snowpack]`` to set instead.
     :param place: the file or folder.
+    :param instead: what the hosts would not share, and what to set, for the message.
     :raises EmbeddedNotShared: an executor is not local.
     """
     remote = remote_executors()
     if remote:
-        raise EmbeddedNotShared(setting, what, str(place), remote)
+        raise EmbeddedNotShared(setting, what, str(place), remote, instead)
 
 
 def remote_executors() -> tuple[str, ...]:

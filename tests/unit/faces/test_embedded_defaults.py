@@ -1,4 +1,4 @@
-"""The embedded store and catalog are refused where hosts would each have their own."""
+"""The embedded store and catalog, and the default folder of builds, are refused where hosts would each have their own."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def embedded(installation: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         "LocalExecutor,team_a=CeleryExecutor",
     ],
 )
-def test_a_remote_executor_refuses_both_with_the_way_out(executor: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_remote_executor_refuses_each_default_with_the_way_out(executor: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AIRFLOW__CORE__EXECUTOR", executor)
 
     with pytest.raises(EmbeddedNotShared, match="store_conn_id") as store:
@@ -42,6 +42,10 @@ def test_a_remote_executor_refuses_both_with_the_way_out(executor: str, monkeypa
     assert "runs tasks on other hosts" in str(store.value)
     with pytest.raises(EmbeddedNotShared, match="catalog_conn_id"):
         hooks.IcebergCatalogHook().config  # noqa: B018 - read for its refusal
+    with pytest.raises(EmbeddedNotShared, match=r"builds_url is not set: .* Set it to an object storage"):
+        hooks.BuildStorageHook().url_of("flights")
+    monkeypatch.setenv("AIRFLOW__SNOWPACK__BUILDS_URL", "/mnt/shared/builds")
+    assert hooks.BuildStorageHook().url_of("flights") == "/mnt/shared/builds/flights"
 
 
 @pytest.mark.usefixtures("embedded")
@@ -51,6 +55,7 @@ def test_a_local_executor_may_use_both(executor: str, monkeypatch: pytest.Monkey
 
     assert hooks.SnowpackHook().url().database
     assert hooks.IcebergCatalogHook().config.address
+    assert hooks.BuildStorageHook().url_of("flights").endswith("builds/flights")
 
 
 @pytest.mark.usefixtures("embedded")
