@@ -176,10 +176,10 @@ def translate(error: BaseException) -> SparkFailed:
     causes = _safe_causes(error)
     if not causes:
         return SparkFailed(redacted(f"{type(error).__name__}: {error}"))
-    # Spark wraps an exception in others that repeat its message.
+    # Spark wraps an exception in others that repeat its message. A cause without one, such as an OutOfMemoryError, has its name.
     messages: list[str] = []
     for cause in causes:
-        if not messages or cause.message not in messages[-1]:
+        if not messages or (cause.message or cause.short_name) not in messages[-1]:
             messages.append(str(cause))
     return SparkFailed(redacted("; caused by ".join(messages)), causes)
 
