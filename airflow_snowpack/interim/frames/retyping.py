@@ -26,6 +26,7 @@ import pyarrow as pa
 from pyarrow import compute, types
 
 from airflow_snowpack.interim.errors import UnwritableFrame
+from airflow_snowpack.interim.frames.schemas import refuse_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -58,6 +59,7 @@ def in_iceberg_types(rows: pa.Table) -> pa.Table:
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise UnwritableFrame(f"more than one column is called {', '.join(twice)}", "Rename all but one")
+    refuse_names(names)
     columns, fields = [], []
     for field, column in zip(rows.schema, rows.columns, strict=True):
         kept = _iceberg_field(field, field.name)

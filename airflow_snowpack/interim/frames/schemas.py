@@ -1,10 +1,13 @@
-"""What the schema of a source library may contain. Types that Arrow's stream would change silently are not on the list.
+"""What the schema of a source library may contain: types that a table keeps, and names that every engine reads.
 
     refuse_types("DuckDB", duckdb_types(relation))         # UnwritableFrame: the column bits.element: DuckDB's BIT …
     refuse_types("Polars", polars_types(frame.schema))
+    refuse_types("Spark", spark_types(frame.schema))
+    refuse_names(rows.schema.names)                        # UnwritableFrame: the column _file: …
 
 The stream of a library may represent a type by one that has other values: DuckDB's ``UHUGEINT`` becomes a decimal that wraps
-around. So the library's own schema decides, before any row is read. The Arrow types are checked afterwards, for all libraries, in
+around; and Spark reports a type that Iceberg lacks by an error of Java without the column. So the library's own schema decides,
+before any row is read. The Arrow types are checked afterwards, for all libraries, in
 :mod:`~airflow_snowpack.interim.frames.retyping`, and the dtypes of pandas in :mod:`~airflow_snowpack.interim.frames.pandas_rows`.
 """
 
@@ -30,10 +33,16 @@ ALLOWED = {
         *("Boolean", "Int8", "Int16", "Int32", "Int64", "UInt8", "UInt16", "UInt32", "UInt64", "Float16", "Float32", "Float64"),
         *("Decimal", "String", "Categorical", "Enum", "Binary", "Date", "Time", "Datetime"),
     },
+    "Spark": {
+        *("boolean", "byte", "short", "integer", "long", "float", "double", "decimal", "string", "char", "varchar", "binary"),
+        *("date", "timestamp", "timestamp_ntz"),
+    },
 }
+RESERVED = frozenset(("_file", "_pos", "_spec_id", "_partition", "_deleted", "_row_id", "_last_updated_sequence_number"))
+"""The names of Iceberg's metadata columns: Spark reads no table that has a column of its own with such a name."""
 ADVICE = {
     "uhugeint": "Cast it to HUGEINT, DECIMAL(38, 0) or VARCHAR",
-    "variant": "Cast it to JSON, VARCHAR or a STRUCT",
+    "variant": "Cast it to JSON or to text",
     "time with time zone": "Cast it to TIME or to VARCHAR",
     "interval": "Cast it to VARCHAR, or store its seconds: epoch(…)",
     "geometry": "Store its text or bytes: ST_AsText(…) or ST_AsWKB(…)",
@@ -42,8 +51,13 @@ ADVICE = {
     "UInt128": "Cast it to pl.Decimal(38, 0) or pl.String",
     "Duration": "Store its microseconds: .dt.total_microseconds()",
     "Object": "Store its values in a column of a type of Polars",
+    "void": "Cast it to a type",
 }
-CAST = {"DuckDB": "Cast it to VARCHAR, or to another type that fits all of its values", "Polars": "Cast it to a type with values"}
+CAST = {
+    "DuckDB": "Cast it to VARCHAR, or to another type that fits all of its values",
+    "Polars": "Cast it to a type with values",
+    "Spark": "Cast it to a string, or to another type that fits all of its values",
+}
 
 
 def refuse_types(library: str, leaves: Iterable[Leaf]) -> None:
@@ -51,6 +65,13 @@ def refuse_types(library: str, leaves: Iterable[Leaf]) -> None:
     for path, name, shown in leaves:
         if name not in ALLOWED[library]:
             raise UnwritableFrame(f"{library}'s {shown} cannot be kept", ADVICE.get(name, CAST[library]), column=path)
+
+
+def refuse_names(names: Iterable[str]) -> None:
+    """:raises UnwritableFrame: a column has the name of one of Iceberg's metadata columns."""
+    for name in names:
+        if name in RESERVED:
+            raise UnwritableFrame("Iceberg has a metadata column of this name, so Spark cannot read it", "Rename it", column=name)
 
 
 def duckdb_types(relation: Any) -> Iterator[Leaf]:
@@ -85,3 +106,22 @@ def _polars_leaves(path: str, kind: Any) -> Iterator[Leaf]:
             yield from _polars_leaves(f"{path}.value", kind.value)
         case _:
             yield path, name, str(kind)
+
+
+def spark_types(schema: Any) -> Iterator[Leaf]:
+    """Yield the leaves of a Spark schema."""
+    for field in schema:
+        yield from _spark_leaves(field.name, field.dataType)
+
+
+def _spark_leaves(path: str, kind: Any) -> Iterator[Leaf]:
+    match name := kind.typeName():
+        case "struct":
+            yield from (leaf for field in kind for leaf in _spark_leaves(f"{path}.{field.name}", field.dataType))
+        case "array":
+            yield from _spark_leaves(f"{path}.element", kind.elementType)
+        case "map":
+            yield from _spark_leaves(f"{path}.key", kind.keyType)
+            yield from _spark_leaves(f"{path}.value", kind.valueType)
+        case _:
+            yield path, name, kind.simpleString().upper()

@@ -22,19 +22,22 @@ import logging
 import re
 import struct
 import time
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from airflow_snowpack.humanize import duration, plural, size
 from airflow_snowpack.iceberg.names import TableName
 from airflow_snowpack.iceberg.table_properties import INTERIM, STORE, TIME_ZONES
-from airflow_snowpack.interim.errors import UnreadableView, UnwritableFrame
+from airflow_snowpack.interim.errors import UnfitForm, UnreadableView, UnwritableFrame
 from airflow_snowpack.interim.forms import FrameKind, as_arrow, frame_kind
+from airflow_snowpack.interim.frames.schemas import refuse_names, refuse_types, spark_types
 from airflow_snowpack.interim.ownership import claim
 from airflow_snowpack.interim.refs import ViewRef
 from airflow_snowpack.lineage.operation import TableAt
 from airflow_snowpack.spark import without_substitution
 from airflow_snowpack.spark.plan_tables import tables_read
+from airflow_snowpack.spark.work import spark_errors, translate
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -52,6 +55,9 @@ TABLE_PROPERTIES = {"format-version": "2", INTERIM: "true", "write.format.defaul
 ORDER = re.compile(r"\s*(?:`(?P<quoted>(?:[^`]|``)+)`|(?P<word>[a-z_]\w*))(?:\s+(?P<direction>asc|desc))?\s*", re.I | re.A)
 # In an ORDER BY Spark reads these as something other than a column, unless they are in backquotes.
 KEYWORDS = {"and", "or", "not", "in", "is", "null", "like", "between", "true", "false", "case", "cast", "exists", "interval"}
+
+NO_TIMES = "Spark does not support time fields"
+"""Iceberg's message for a ``time`` column, which other libraries write and read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,10 +98,23 @@ def write_table(frame: Any, name: TableName, catalog: Catalog, store_id: str) ->
 
 
 def _create_with_spark(frame: Any, name: TableName, properties: Mapping[str, str]) -> None:
+    _check_on_spark(frame)
     writer = frame.writeTo(name.quoted).using("iceberg")
     for key, value in properties.items():
         writer = writer.tableProperty(key, value)
     writer.create()
+
+
+def _check_on_spark(frame: Any) -> None:
+    """Refuse what Spark and Iceberg would refuse without the column, or only when the table is read."""
+    schema = frame.schema
+    refuse_types("Spark", spark_types(schema))
+    refuse_names(schema.names)
+    is_exact = frame.sparkSession.conf.get("spark.sql.caseSensitive", "false") == "true"
+    counted = Counter(schema.names if is_exact else map(str.lower, schema.names))
+    if twice := sorted(column for column, count in counted.items() if count > 1):
+        problem = f"more than one column is called {', '.join(twice)}{'' if is_exact else ' in upper or lower case'}"
+        raise UnwritableFrame(problem, "Rename all but one")
 
 
 def _create_with_pyiceberg(frame: Any, name: TableName, catalog: Catalog, properties: Mapping[str, str]) -> None:
@@ -129,9 +148,15 @@ def read_on_spark(ref: Ref, session: SparkSession) -> DataFrame:
     """Return the rows as a DataFrame; Spark reads them when an action needs them.
 
     :raises AnalysisException: Spark's own, for a view that is not valid SQL or that names an unknown column.
+    :raises UnfitForm: a column has times of day.
     """
     log.info("Reading %s with Spark: %s rows as of the snapshot %s", ref.of.table, ref.of.rows, ref.of.snapshot_id)
-    return without_substitution(session).sql(query_of(ref))
+    try:
+        return without_substitution(session).sql(query_of(ref))
+    except spark_errors() as failure:
+        if NO_TIMES in str(translate(failure)):
+            raise UnfitForm("a Spark DataFrame", "a column has times of day, which Spark cannot read") from failure
+        raise
 
 
 def query_of(ref: Ref) -> str:

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
+from pyspark.sql import types as spark
 
 from airflow_snowpack.iceberg import CatalogConfig, TableName
 from airflow_snowpack.interim.errors import UnwritableFrame
 from airflow_snowpack.interim.frames.retyping import in_iceberg_types
+from airflow_snowpack.interim.frames.schemas import RESERVED, refuse_types, spark_types
 from airflow_snowpack.interim.frames.tables import write_table
 
 if TYPE_CHECKING:
@@ -101,6 +103,30 @@ def test_rows_that_cannot_be_stored_fail_with_one_sentence_and_make_no_table(
     with pytest.raises(UnwritableFrame, match=f"These rows cannot become a table: .*{expected}"):
         write_table(pa.table(rows), name, catalog, "0" * 32)
     assert not catalog.table_exists(name.identifier)
+
+
+@pytest.mark.parametrize("name", sorted(RESERVED))
+def test_a_column_with_the_name_of_a_metadata_column_of_iceberg_is_refused(name: str) -> None:
+    with pytest.raises(UnwritableFrame, match=f"the column {name}: Iceberg has a metadata column of this name.*Rename it"):
+        in_iceberg_types(pa.table({"id": [1], name: [1]}))
+    inside = pa.table({"id": [{name: 1}]})
+    assert in_iceberg_types(inside).equals(inside), "Spark reads fields of this name"
+
+
+@pytest.mark.parametrize(
+    ("kind", "shown"),
+    [
+        (spark.TimeType(), "TIME"),
+        (spark.DayTimeIntervalType(), "INTERVAL"),
+        (spark.NullType(), "VOID"),
+        (spark.VariantType(), "VARIANT"),
+    ],
+)
+def test_a_type_of_spark_that_iceberg_lacks_is_refused_with_its_column(kind: spark.DataType, shown: str) -> None:
+    schema = spark.StructType().add("c", spark.ArrayType(spark.StructType().add("at", kind)))
+    with pytest.raises(UnwritableFrame, match=rf"the column c\.element\.at: Spark's {shown}.* cannot be kept\. Cast it"):
+        refuse_types("Spark", spark_types(schema))
+    refuse_types("Spark", spark_types(spark.StructType().add("c", spark.MapType(spark.StringType(), spark.ShortType()))))
 
 
 NESTINGS: list[Callable[[pa.Array], pa.Array]] = [
