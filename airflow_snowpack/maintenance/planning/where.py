@@ -29,7 +29,7 @@ DECIMAL = re.compile(r"decimal\(\s*([0-9]+)\s*,\s*([0-9]+)\s*\)")
 FIXED = re.compile(r"fixed\[[0-9]+\]")
 NAN = "NaN"
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-IN_TEXT = str.maketrans({"\\": "\\\\", "'": "\\'", "$": "\\u0024", "\n": "\\n", "\r": "\\r", "\x00": "\\0"})
+IN_TEXT = str.maketrans({"\\": "\\\\", "'": "\\'", "$": "\\u0024", "\n": "\\n", "\r": "\\r", "\x00": "\\u0000"})
 """Spark substitutes ``${…}`` inside of texts too, so a dollar sign is written by its number."""
 LONGEST = MAX_PREDICATE - MAX_TEXT - len("() AND ()")
 """What an option takes, beside the predicate of a policy."""
