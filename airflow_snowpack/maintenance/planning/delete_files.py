@@ -12,6 +12,7 @@ from airflow_snowpack.maintenance.actions.rewrite_position_delete_files import (
     WITH_VECTORS,
     RewritePositionDeleteFiles,
 )
+from airflow_snowpack.maintenance.expiry import MAIN
 from airflow_snowpack.maintenance.planning.commits import commits_of
 from airflow_snowpack.maintenance.planning.finding import Finding, of_partitions
 from airflow_snowpack.maintenance.planning.model import Estimate
@@ -24,34 +25,56 @@ if TYPE_CHECKING:
     from airflow_snowpack.maintenance.planning.finding import Case
 
 
+MAX_FILES = "max_files_to_rewrite"
+WITHOUT_DELETES = ("append", "replace")
+"""Operations of commits that add no deletes."""
+
+
 def find_delete_files(case: Case) -> Finding:
-    """Return what ``rewrite_position_delete_files`` would do, beside the data files that the same plan rewrites."""
+    """Return what ``rewrite_position_delete_files`` would do, after the rewrite of data files of the same plan.
+
+    That leaves the deletes of its files in the table: Iceberg drops only those that are older than every data file.
+    """
     health, options = case.health, case.own.options
     assert isinstance(options, RewritePositionDeleteFiles)
     metrics = {"position_delete_files": health.position_delete_files, "partitions": health.partition_count}
     if not health.position_delete_files:
         return Finding("no position-delete files", metrics)
+    if _are_outlived(case):
+        return Finding(f"{_files(health.position_delete_files)}, which the rewrite of all data files drops", metrics)
     every = health.format_version >= WITH_VECTORS or options.rewrite_all
     least = 1 if every else options.min_input_files
-    enough = [each for each in _left_by_data_files(case) if each.position_delete_files >= least]
+    enough = [each for each in health.partitions if each.position_delete_files >= least]
     sick = [each for each in enough if every or each.position_delete_files > _outputs(each, case)]
     metrics["sick_partitions"] = len(sick)
     if not sick:
         why = "and a rewrite would leave as many" if enough else "and no partition has enough of them to combine"
-        if enough and all(each.own_deletes_files >= each.position_delete_files for each in enough):
+        if enough and all(_own_left(each, case) >= each.position_delete_files for each in enough):
             why = "each of another data file"
         return Finding(f"{_files(health.position_delete_files)}, {why}", metrics)
     return _found(case, sick, metrics)
 
 
-def _left_by_data_files(case: Case) -> list[PartitionHealth]:
-    """Return the partitions whose data files the same plan does not rewrite: a rewrite drops the deletes of its files."""
+def _are_outlived(case: Case) -> bool:
+    """Return whether every data file is rewritten after a commit that added no deletes, so that all data files are newer."""
+    data, health = case.before.get(Action.REWRITE_DATA_FILES), case.health
+    if data is None or data.work is None or data.work.files_removed < health.data_files:
+        return False
+    log, head = health.snapshots, next((ref.snapshot_id for ref in health.refs if ref.name == MAIN), None)
+    return head in log.ids and log.operations[log.ids.index(head)] in WITHOUT_DELETES
+
+
+def _left(partition: PartitionHealth, case: Case) -> int:
+    """Return how many data files of a partition the rewrite of data files leaves as they are."""
     data = case.before.get(Action.REWRITE_DATA_FILES)
-    if data is None:
-        return list(case.health.partitions)
-    rewritten = {(each.spec_id, each.values) for each in data.partitions or ()}
-    everything = data.partitions is None
-    return [each for each in case.health.partitions if not everything and (each.spec_id, each.values) not in rewritten]
+    if data is None or MAX_FILES in data.options or partition not in (data.partitions or case.health.partitions):
+        return partition.data_files
+    return partition.data_files - partition.small_files - partition.large_files - partition.with_deletes_files
+
+
+def _own_left(partition: PartitionHealth, case: Case) -> int:
+    """Return how many of these data files have delete files of their own."""
+    return min(partition.own_deletes_files, _left(partition, case))
 
 
 def _found(case: Case, sick: Sequence[PartitionHealth], metrics: Mapping[str, int | float]) -> Finding:
@@ -78,12 +101,13 @@ def _found(case: Case, sick: Sequence[PartitionHealth], metrics: Mapping[str, in
 
 
 def _outputs(partition: PartitionHealth, case: Case) -> int:
-    """Return how many delete files a rewrite leaves: by default, Spark writes one for each data file."""
+    """Return how many delete files a rewrite leaves: by default, Spark writes one for each data file, and none for files that
+    are gone."""
     options, properties = case.own.options, case.health.properties
     assert isinstance(options, RewritePositionDeleteFiles)
     by_size = -(-_bytes(partition) // (options.target_file_size_bytes or delete_target(properties)))
     by_partition = value_of(properties, DELETE_GRANULARITY) == "partition"
-    return max(by_size, 1 if by_partition else partition.own_deletes_files, 1)
+    return max(by_size, 1 if by_partition else _own_left(partition, case), 1) if _left(partition, case) else 0
 
 
 def _bytes(partition: PartitionHealth) -> int:

@@ -51,10 +51,12 @@ class Manifest:
 class Commit:
     """A commit to main, with what it changed.
 
+    :param sequence: its sequence number; 0 in format version 1.
     :param operation: ``append``, ``overwrite``, ``delete``, ``replace`` or ``unknown``.
     """
 
     snapshot_id: int
+    sequence: int
     at: datetime
     operation: str
     added: tuple[File, ...]
@@ -165,6 +167,7 @@ def _commit(
     before = {key: file for _, files in gone.values() for key, file in files.items()}
     return Commit(
         snapshot.snapshot_id,
+        snapshot.sequence_number or 0,
         moment(snapshot.timestamp_ms),
         snapshot.summary.operation.value if snapshot.summary else "unknown",
         added=tuple(file for key, file in now.items() if key not in before),

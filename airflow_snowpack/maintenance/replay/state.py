@@ -124,8 +124,8 @@ class SimulatedTable:
                     self._take(source, share)
             else:
                 self.drop(key_of(file))
+        self.sequence = max(self.sequence, commit.sequence)
         for file in commit.added:
-            self.sequence = max(self.sequence, file.sequence)
             if not is_start:
                 self.newest_at[file.partition_key] = commit.at
             if isinstance(file, LiveFile):
@@ -151,14 +151,18 @@ class SimulatedTable:
                 self._recorded[file.path] = {source: share * file.records / records for source, share in shares.items()}
 
     def replace_data(self, group: Sequence[LiveFile], outputs: int, snapshot: Snapshot) -> list[LiveFile]:
-        """Compact data files, with the deletes of exactly these files applied; return the new files."""
+        """Compact data files, with the deletes of exactly these files applied; return the new files.
+
+        Deletion vectors go with their data files, and position deletes stay until all data files are newer.
+        """
         paths = {file.path for file in group}
         applied = {key: delete for key, delete in self.deletes.items() if delete.data_file in paths}
         deleted = sum(delete.records for delete in applied.values() if delete.kind is not DeleteKind.EQUALITY)
         size, records, first = sum(file.bytes for file in group), sum(file.records for file in group), group[0]
         left = max(1 - deleted / records, 0.0) if records else 1.0
         sources = {name for path in paths for name in self._sources_in.pop(path, ())}
-        for key in (*paths, *applied):
+        vectors = [key for key, delete in applied.items() if delete.kind is DeleteKind.VECTOR]
+        for key in (*paths, *vectors):
             self.drop(key)
         share = left * self._ratio if len(group) > outputs else left
         place = (round(size * share / outputs), round(records * left / outputs), first.spec_id, first.partition, self.sequence)

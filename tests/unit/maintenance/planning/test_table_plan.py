@@ -233,15 +233,35 @@ def test_the_where_of_the_policy_stays() -> None:
     assert where.startswith("(region = 'EU') AND (`lake`.system.days(")
 
 
-def test_position_deletes_of_partitions_that_the_same_plan_rewrites_are_left_to_it() -> None:
+def test_position_deletes_of_data_files_that_the_same_plan_rewrites_are_rewritten_too() -> None:
+    """Iceberg leaves them in the table when it rewrites the data files, unless every data file is newer then."""
     kept = partition(20_002, data_files=2, bytes=GIB, position_delete_files=12, delete_bytes=12 * MIB)
-    rewritten = partition(20_000, small_files=120, position_delete_files=50, delete_bytes=50 * MIB)
+    rewritten = partition(
+        20_000, small_files=120, position_delete_files=50, delete_bytes=50 * MIB, data_files=125, own_deletes_files=50
+    )
 
     decision = decide(DELETES, health([kept, rewritten]))
 
-    assert decision.evidence == "12 position-delete files in 1 of 2 partitions; threshold 10"
+    assert decision.evidence == "62 position-delete files in 2 of 2 partitions; threshold 10"
     assert decision.estimate is not None
-    assert (decision.estimate.files_removed, decision.estimate.bytes_rewritten) == (12, 12 * MIB)
+    assert (decision.estimate.files_removed, decision.estimate.files_added) == (62, 1 + 5)
+    gone = decide(DELETES, health([kept, replace(rewritten, data_files=120)])).estimate
+    assert gone is not None
+    assert gone.files_added == 1
+
+
+@pytest.mark.parametrize(("last", "verdict"), [("append", "skip"), ("replace", "skip"), ("delete", "run"), ("overwrite", "run")])
+def test_a_rewrite_of_all_data_files_drops_the_deletes_of_earlier_commits(last: str, verdict: str) -> None:
+    table = health(
+        [replace(each, position_delete_files=9, delete_bytes=MIB) for each in SICK], ages=[timedelta(days=2), timedelta(days=1)]
+    )
+    log = replace(table.snapshots, operations=("append", last))
+
+    decision = decide(DELETES, replace(table, snapshots=log))
+
+    assert decision.verdict == verdict
+    if verdict == "skip":
+        assert decision.evidence == "18 position-delete files, which the rewrite of all data files drops"
 
 
 def test_manifests_are_rewritten_from_so_many_small_ones_on() -> None:
