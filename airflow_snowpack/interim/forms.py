@@ -18,7 +18,6 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from airflow_snowpack.interim.errors import UnfitForm, UnwritableFrame, is_panic
-from airflow_snowpack.interim.frames.schemas import duckdb_types, polars_types, refuse_types
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -145,6 +144,8 @@ def _table_of(frame: Any) -> pa.Table:
         return frame
     if isinstance(frame, pa.RecordBatch):
         return pa.Table.from_batches([frame])
+    from airflow_snowpack.interim.frames.schemas import duckdb_types, polars_types, refuse_types
+
     root, name = type(frame).__module__.partition(".")[0], type(frame).__name__
     if root == "polars" and name in ("DataFrame", "LazyFrame"):
         frame = frame.collect() if hasattr(frame, "collect") else frame

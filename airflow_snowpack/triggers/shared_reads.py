@@ -16,6 +16,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
+from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable, Mapping
 from contextvars import Context
 from threading import Lock
@@ -48,8 +49,8 @@ CONCURRENT_BATCHES = 4
 
 
 class SharedReads(Generic[K, V]):
-    """Reads in a thread, one batch after the other. A value is there as soon as it is read, and a batch that hangs on one of its
-    values does not hold up the next batch.
+    """Reads in a thread, one batch after the other. A batch that hangs on one of its values holds up neither its others nor the
+    next batch.
 
     :param read: reads the values of several keys; a value that is an exception is raised where it was requested.
     :param what: what is read, for the log.
@@ -92,14 +93,16 @@ class SharedReads(Generic[K, V]):
                 await asyncio.wait(self._batches, return_when=asyncio.FIRST_COMPLETED)
 
     async def _read_batch(self, batch: Mapping[K, asyncio.Future[V]]) -> None:
-        loop = asyncio.get_running_loop()
-
-        def receive() -> None:
-            for key, value in self._read(frozenset(batch)):
-                loop.call_soon_threadsafe(_settle, batch[key], value)
-
+        """Read, and set all values together: what the triggers request next is one batch, too. While it is slow, set some at a time."""
+        found: deque[tuple[K, V | Exception]] = deque()
+        reading = asyncio.create_task(asyncio.to_thread(lambda: found.extend(self._read(frozenset(batch)))))
         try:
-            await asyncio.to_thread(receive)
+            while not reading.done():
+                await asyncio.wait({reading}, timeout=SLOW_AFTER_S)
+                while found:
+                    key, value = found.popleft()
+                    _settle(batch[key], value)
+            reading.result()
         except Exception as problem:  # noqa: BLE001 - it is raised in every trigger that still waits for a value
             self._failing.failed(problem, "Triggers still wait for %s", self._what)
             for future in batch.values():

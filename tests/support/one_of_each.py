@@ -29,6 +29,7 @@ WITHOUT_SESSION = (
     "test_cluster_builds_",
     "test_connect",
     "test_dags_of_tables",
+    "test_ended_tasks",
     "test_docker_runner",
     "test_entries_",
     "test_entry_",

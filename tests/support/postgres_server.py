@@ -21,6 +21,8 @@ from sqlalchemy.engine import URL, make_url
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+TEMPORARY = tempfile.gettempdir()
+"""As the tests begin: a test may set a folder whose path is too long for the server's socket."""
 # Autovacuum would let the plans that tests look at depend on when it came by, and on what it had found of emptied tables.
 DEFAULTS: dict[str, str | int] = {"fsync": "off", "max_connections": 200, "autovacuum": "off"}
 
@@ -84,7 +86,7 @@ def running_server(**settings: str | int) -> Iterator[PostgresServer]:
     :param settings: see :class:`PostgresServer`.
     """
     # Not pytest's temporary folder: the server's user must be able to walk to it, and pytest closes its own to all others.
-    with tempfile.TemporaryDirectory(prefix="snowpack-pg-") as home:
+    with tempfile.TemporaryDirectory(prefix="snowpack-pg-", dir=TEMPORARY) as home:
         server = PostgresServer(Path(home), **settings)
         server.start()
         try:

@@ -50,6 +50,7 @@ BEYOND_SCHEMAS = {
     "POST /runs/{run}/run",  # a conf may hold no NUL, and no key of Snowpack's own
     "POST /events",
     "GET /operations",  # `after` is what a page gave
+    "GET /tables",
     "POST /builds/{dataset}/cleanup",  # an age is a duration
     "POST /builds/{dataset}/rollback",  # what is gone back to may hold no NUL
 }

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
-from pyspark.sql import types as spark
 
 from airflow_snowpack.iceberg import CatalogConfig, TableName
 from airflow_snowpack.interim.errors import UnwritableFrame
@@ -116,14 +115,16 @@ def test_a_column_with_the_name_of_a_metadata_column_of_iceberg_is_refused(name:
 @pytest.mark.parametrize(
     ("kind", "shown"),
     [
-        (spark.TimeType(), "TIME"),
-        (spark.DayTimeIntervalType(), "INTERVAL"),
-        (spark.NullType(), "VOID"),
-        (spark.VariantType(), "VARIANT"),
+        ("TimeType", "TIME"),
+        ("DayTimeIntervalType", "INTERVAL"),
+        ("NullType", "VOID"),
+        ("VariantType", "VARIANT"),
     ],
 )
-def test_a_type_of_spark_that_iceberg_lacks_is_refused_with_its_column(kind: spark.DataType, shown: str) -> None:
-    schema = spark.StructType().add("c", spark.ArrayType(spark.StructType().add("at", kind)))
+def test_a_type_of_spark_that_iceberg_lacks_is_refused_with_its_column(kind: str, shown: str) -> None:
+    from pyspark.sql import types as spark
+
+    schema = spark.StructType().add("c", spark.ArrayType(spark.StructType().add("at", getattr(spark, kind)())))
     with pytest.raises(UnwritableFrame, match=rf"the column c\.element\.at: Spark's {shown}.* cannot be kept\. Cast it"):
         refuse_types("Spark", spark_types(schema))
     refuse_types("Spark", spark_types(spark.StructType().add("c", spark.MapType(spark.StringType(), spark.ShortType()))))

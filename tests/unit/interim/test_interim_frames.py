@@ -12,7 +12,6 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
-from pyspark.errors import PySparkException
 
 from airflow_snowpack.iceberg import CatalogConfig, TableName
 from airflow_snowpack.interim.errors import UnfitForm, UnreadableView, UnwritableFrame
@@ -222,6 +221,8 @@ def test_times_of_day_are_refused_where_spark_reads_them_with_the_way_out(flight
         conf = SimpleNamespace(set=lambda *_: None)
 
         def sql(self, query: str) -> None:
+            from pyspark.errors import PySparkException
+
             raise PySparkException("java.lang.UnsupportedOperationException: Spark does not support time fields")
 
     session: Any = Session()

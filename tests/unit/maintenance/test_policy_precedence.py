@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import timedelta
+from typing import Any
 
 from hypothesis import given, strategies as st
 from random_examples import UNHURRIED
@@ -50,22 +51,16 @@ def expected(written: list[dict[str, object]], name: str, key: str) -> timedelta
     return value
 
 
+def in_python(rule: dict[str, object]) -> dict[str, Any]:
+    return rule | {key: f"{rule[key]}h" for key in ("cadence", "deadline") if rule[key] is not None}
+
+
 @UNHURRIED
 @given(st.lists(rules, max_size=6), st.lists(names, min_size=1, max_size=4))
 def test_the_most_specific_rule_that_sets_a_value_holds_for_each_table(
     written: list[dict[str, object]], tables: list[str]
 ) -> None:
-    policies = Policies(
-        [
-            Rule(
-                rule["tables"],  # type: ignore[arg-type]
-                exclude=rule["exclude"],  # type: ignore[arg-type]
-                cadence=None if rule["cadence"] is None else f"{rule['cadence']}h",
-                deadline=None if rule["deadline"] is None else f"{rule['deadline']}h",
-            )
-            for rule in written
-        ]
-    )
+    policies = Policies([Rule(**{key: value for key, value in in_python(rule).items() if value is not None}) for rule in written])
     for name in tables:
         action = policies.of(TableName.parse(name, catalog="lake"), {}).actions["rewrite_manifests"]
         assert action.cadence == expected(written, name, "cadence")
