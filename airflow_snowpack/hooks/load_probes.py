@@ -15,7 +15,6 @@ from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from airflow_snowpack.hooks.connections import message_of
 from airflow_snowpack.redaction import redacted
 from airflow_snowpack.scheduling.airflow_port import Unavailable
 from airflow_snowpack.settings import Settings
@@ -72,5 +71,7 @@ def _load_of(name: str, function: str, result: float | Exception) -> float | Una
         return Unavailable(str(result).rstrip("."))
     if isinstance(result, Exception):
         log.warning("The load probe %s (%s) failed; runs that need it wait", name, function, exc_info=result)
+        from airflow_snowpack.hooks.connections import message_of  # which loads Airflow
+
         return Unavailable(f"its probe {function} failed with {redacted(message_of(result))}".rstrip("."))
     return Unavailable("its probe returned nan") if math.isnan(result) else result

@@ -93,7 +93,7 @@ class SharedReads(Generic[K, V]):
                 await asyncio.wait(self._batches, return_when=asyncio.FIRST_COMPLETED)
 
     async def _read_batch(self, batch: Mapping[K, asyncio.Future[V]]) -> None:
-        """Read, and set all values together: what the triggers request next is one batch, too. While it is slow, set some at a time."""
+        """Read, and set all values together, so that what is requested next is one batch, too; of a slow read, set some early."""
         found: deque[tuple[K, V | Exception]] = deque()
         reading = asyncio.create_task(asyncio.to_thread(lambda: found.extend(self._read(frozenset(batch)))))
         try:

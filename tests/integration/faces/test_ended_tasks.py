@@ -12,9 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from answering_airflow import RunTold, answering_airflow
 
-from airflow_snowpack.hooks.api_client import AirflowRest
 from airflow_snowpack.hooks.ended_tasks import sweep
-from airflow_snowpack.hooks.run_states import RestRunStates
 from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.installation import Installation
 from airflow_snowpack.jobs import JobStatus
@@ -63,7 +61,15 @@ def table(name: str) -> TableName:
 
 
 def swept(installation: Installation, runs: dict[tuple[str, str], RunTold]) -> SweepReport:
-    with answering_airflow(runs) as address, AirflowRest(address, token="t") as rest:
+    with answering_airflow(runs) as address:
+        return swept_by(installation, address)
+
+
+def swept_by(installation: Installation, address: str) -> SweepReport:
+    from airflow_snowpack.hooks.api_client import AirflowRest
+    from airflow_snowpack.hooks.run_states import RestRunStates
+
+    with AirflowRest(address, token="t") as rest:
         return sweep(installation, RestRunStates(rest))
 
 
@@ -130,10 +136,10 @@ def test_nothing_is_ended_while_airflow_does_not_report_it(installation: Install
     if outage == "down":
         with socket.create_server(("127.0.0.1", 0)) as taken:
             address = f"http://127.0.0.1:{taken.getsockname()[1]}"
-        report = sweep(installation, RestRunStates(AirflowRest(address, token="t")))
+        report = swept_by(installation, address)
     else:
-        with answering_airflow({}) as address, AirflowRest(f"{address}/elsewhere", token="t") as rest:  # its 404 is a proxy's
-            report = sweep(installation, RestRunStates(rest))
+        with answering_airflow({}) as address:
+            report = swept_by(installation, f"{address}/elsewhere")  # its 404 is a proxy's
     assert report.cancelled == ()
     assert installation.jobs.get(job.job_id).status is JobStatus.PENDING
     assert installation.fleet_passes.get(planned.pass_id).ended_at is None

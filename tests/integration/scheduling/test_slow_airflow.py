@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from threading import Event
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from bounded import PATIENCE_S
 
-from airflow_snowpack.hooks.dag_runs import AirflowDagRuns, RunState
 from airflow_snowpack.hooks.errors import AirflowUnreachable
 from airflow_snowpack.scheduling import CustomEvents, MaxConcurrent, PoolSlots, Scheduler, Timeout, explain
-from airflow_snowpack.scheduling.airflow_port import EndsFound
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator
 
-    from airflow_snowpack.scheduling.airflow_port import EndsQuery, Launch, NotStarted, Slots
+    from partly_stuck_airflow import PartlyStuck
+
 
 GO, LATER = CustomEvents("go"), CustomEvents("later")
 ROUNDS = 1_000
@@ -26,49 +23,10 @@ ROUNDS = 1_000
 pytestmark = pytest.mark.one_database
 
 
-class PartlyStuck(AirflowDagRuns):
-    """An Airflow with one kind of request that hangs, for the DAG or pool ``stuck``."""
-
-    def __init__(self, hangs: str) -> None:
-        super().__init__(patience=timedelta(milliseconds=20))
-        self.hangs = hangs
-        self.released = Event()
-        self.started: list[str] = []
-
-    def answer(self, request: str, names: Iterable[str]) -> None:
-        assert not (request == self.hangs and "stuck" in names) or self.released.wait(PATIENCE_S)
-
-    def is_paused(self, dag_id: str) -> bool | None:
-        self.answer("is_paused", [dag_id])
-        return False
-
-    def trigger(self, launch: Launch) -> NotStarted | None:
-        self.answer("trigger", [launch.dag_id])
-        if launch.dag_id not in self.started:  # the attempt after an expired lease finds the run, as in Airflow
-            self.started.append(launch.dag_id)
-        return None
-
-    def find(self, dag_id: str, run_id: str) -> RunState | None:
-        return RunState("running", None)
-
-    def count_active(self, dag_id: str, among: frozenset[str]) -> tuple[int, int]:
-        self.answer("count_active", [dag_id])
-        return 0, 0
-
-    def ended_runs(self, asked: Sequence[EndsQuery]) -> Mapping[str, EndsFound]:
-        self.answer("ended_runs", [one.dag_id for one in asked])
-        return {}
-
-    def free_slots(self, pools: Iterable[str]) -> Mapping[str, Slots]:
-        return self._ask_each("pool", pools, self._slots)
-
-    def _slots(self, pool: str) -> Slots:
-        self.answer("free_slots", [pool])
-        return 8
-
-
 @pytest.fixture
 def stuck_airflow(request: pytest.FixtureRequest) -> Iterator[PartlyStuck]:
+    from partly_stuck_airflow import PartlyStuck
+
     airflow = PartlyStuck(request.param)
     yield airflow
     airflow.released.set()
