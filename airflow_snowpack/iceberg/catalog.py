@@ -15,12 +15,14 @@ import copy
 import hashlib
 import json
 import os
+import posixpath
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 from airflow_snowpack.iceberg.errors import CatalogUnreachable, InvalidCatalogName, TableNotFound, TableUnreadable
+from airflow_snowpack.iceberg.locations import normalise
 from airflow_snowpack.iceberg.names import LEVEL
 from airflow_snowpack.redaction import public_address
 
@@ -144,13 +146,14 @@ class CatalogConfig:
         """
         match self.kind:
             case CatalogKind.REST:
-                which = self.warehouse or self.properties.get("warehouse"), self.properties.get("prefix")
+                prefix = self.properties.get("prefix", "").strip("/")
+                which = _warehouse_place(self.warehouse or self.properties.get("warehouse")), prefix or None
                 parts = [_web_place(self.properties.get("uri", self.address)), *which]
             case CatalogKind.SQLITE:
                 parts = [os.path.realpath(self.address), self.name]
             case CatalogKind.POSTGRES:
                 place, _, database = self.address.partition("/")
-                parts = [f"{place.lower()}/{database}", self.name]
+                parts = [f"{_host_place(place)}/{database}", self.name]
         return hashlib.sha256(json.dumps([self.kind, *parts]).encode()).hexdigest()[:FINGERPRINT_LENGTH]
 
     @property
@@ -247,8 +250,20 @@ class CatalogConfig:
 def _web_place(url: str) -> str:
     """Where a URL leads, without credentials and in one spelling."""
     parts = urlsplit(url)
-    scheme, place = parts.scheme.lower(), parts.netloc.rpartition("@")[2].lower()
-    return f"{scheme}://{place.removesuffix(WEB_PORTS.get(scheme, ''))}{parts.path.rstrip('/')}"
+    scheme = parts.scheme.lower()
+    place = _host_place(parts.netloc.rpartition("@")[2].removesuffix(WEB_PORTS.get(scheme, "")))
+    path = posixpath.normpath(f"/{unquote(parts.path)}").strip("/")
+    return f"{scheme}://{place}{f'/{path}' if path else ''}{f'?{parts.query}' if parts.query else ''}"
+
+
+def _host_place(place: str) -> str:
+    """A host with its port, in one spelling: a name with its root, such as ``db.example.``, is the same host."""
+    return place.lower().replace(".:", ":").removesuffix(".")
+
+
+def _warehouse_place(warehouse: str | None) -> str | None:
+    """A location in one spelling; a REST catalog may have a name in its place, which stays as it is."""
+    return normalise(warehouse) if warehouse and "://" in warehouse else warehouse
 
 
 def load_table(catalog: Catalog, name: TableName) -> Table:

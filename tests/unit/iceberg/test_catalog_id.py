@@ -25,6 +25,8 @@ def postgres(name: str = "lake", host: str = "db.example", database: str = "iceb
     [
         rest("https://catalog.example/iceberg/"),
         rest("HTTPS://Catalog.Example:443/iceberg"),
+        rest("https://catalog.example./iceberg"),
+        rest("https://catalog.example.:443//ice%62erg/."),
         rest("https://user:secret@catalog.example/iceberg"),
         rest(name="lakehouse"),
         rest(token="t"),
@@ -35,10 +37,25 @@ def test_a_rest_catalog_is_the_same_however_its_address_is_written_and_whoever_c
     assert other == rest()
 
 
+@pytest.mark.parametrize("spelling", ["s3://lake", "s3://lake/", "s3a://lake", "S3N://lake//"])
+@pytest.mark.parametrize("prefix", ["sales", "/sales/"])
+def test_a_warehouse_and_a_prefix_are_the_same_however_they_are_written(spelling: str, prefix: str) -> None:
+    properties = {"prefix": prefix}
+    by_option = CatalogConfig.rest("lake", "https://catalog.example", warehouse=spelling, properties=properties).catalog_id
+    by_property = CatalogConfig.rest(
+        "lake", "https://catalog.example", properties=properties | {"warehouse": spelling}
+    ).catalog_id
+
+    wanted = CatalogConfig.rest("lake", "https://catalog.example", warehouse="s3://lake", properties={"prefix": "sales"})
+    assert by_option == by_property == wanted.catalog_id
+
+
 @pytest.mark.parametrize(
     "other",
     [
         rest("http://catalog.example/iceberg"),
+        rest("https://catalog.example/iceberg?tenant=b"),
+        rest(warehouse="s3://lake"),
         rest("https://catalog.example:8181/iceberg"),
         rest("https://catalog.example/Iceberg"),
         rest("https://catalog-b.example/iceberg"),
@@ -53,7 +70,7 @@ def test_another_rest_address_or_warehouse_is_another_catalog(other: str) -> Non
 
 
 def test_a_sql_catalog_is_its_database_and_the_name_that_its_rows_carry() -> None:
-    assert postgres(host="DB.example", user="etl", password="secret") == postgres(port=5432)  # type: ignore[arg-type]
+    assert postgres(host="DB.example.", user="etl", password="secret") == postgres(port=5432)  # type: ignore[arg-type]
     assert len({postgres(), postgres(name="lakehouse"), postgres(database="b"), postgres(host="b"), postgres(port=5433)}) == 5  # type: ignore[arg-type]
 
 
