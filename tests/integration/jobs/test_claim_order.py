@@ -22,6 +22,7 @@ from airflow_snowpack.store import open_store
 from airflow_snowpack.store.tables.jobs import job_queue, jobs as jobs_table, table_locks
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from datetime import datetime
 
     from conftest import MovedClock
@@ -189,7 +190,11 @@ def test_claims_and_submits_are_as_many_statements_however_long_the_queue_is(job
     def sent(depth: int) -> tuple[int, int]:
         for number in range(depth):
             submit(jobs, f"db{number % 3}", number % 2)
-        return len(sent_by(jobs.store, lambda: submit(jobs))), len(sent_by(jobs.store, lambda: claim(jobs)))
+        return statements(lambda: submit(jobs)), statements(lambda: claim(jobs))
+
+    def statements(step: Callable[[], object]) -> int:
+        """Without what the thread that writes the history may send meanwhile."""
+        return sum("job_history" not in statement for statement, _ in sent_by(jobs.store, step))
 
     assert sent(1) == sent(60)
     if jobs.store.is_postgres:

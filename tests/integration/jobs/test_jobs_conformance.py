@@ -247,6 +247,30 @@ def test_a_retry_takes_its_own_job_over_at_once(jobs: Jobs, table: TableName, cl
     assert jobs.find_owned("dag/run/task") is None
 
 
+def test_the_newest_job_of_a_task_is_found_also_when_it_has_ended(jobs: Jobs, table: TableName, clock: MovedClock) -> None:
+    assert jobs.last_owned("dag/run/task") is None
+    for _ in range(2):
+        clock.forward(seconds=1)
+        last = jobs.submit(table, ["expire_snapshots"], owner="dag/run/task")
+        jobs.cancel(last.job_id)
+    jobs.submit(table, ["expire_snapshots"], owner="dag/run/other")
+
+    found = jobs.last_owned("dag/run/task")
+    assert found is not None
+    assert (found.job_id, found.status) == (last.job_id, JobStatus.CANCELLED)
+
+
+def test_the_jobs_that_tasks_wait_for_are_listed_until_they_end(jobs: Jobs, table: TableName) -> None:
+    awaited = jobs.submit(table, ["expire_snapshots"], owner="dag/run/task", awaited=True)
+    jobs.submit(replace(table, table="another"), ["expire_snapshots"], owner="dag/run/submit")
+    assert [job.job_id for job in jobs.awaited()] == [awaited.job_id]
+
+    assert jobs.claim("w1", job_id=awaited.job_id, catalog_id=table.catalog_id) is not None
+    assert [job.job_id for job in jobs.awaited()] == [awaited.job_id]
+    jobs.cancel(awaited.job_id)
+    assert jobs.awaited() == []
+
+
 def test_a_job_is_taken_over_by_its_owner_only(jobs: Jobs, table: TableName) -> None:
     claim = jobs.submit_and_claim(table, ACTIONS, "w1", owner="dag/run/task")
 

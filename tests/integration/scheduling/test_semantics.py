@@ -6,6 +6,7 @@ They do not depend on the database; ``test_store_conformance.py`` runs the state
 from __future__ import annotations
 
 import operator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import Any
@@ -249,7 +250,8 @@ class TestStandingOfASchedule:
             scheduler.schedules.create(declared)
         scheduler.send("go")
         scheduler.clock.forward(seconds=1)
-        getattr(scheduler.schedules, change)("one" if change == "resume" else declared)
+        changed = replace(declared, constraints=(SinceLastRun("1s"),)) if change == "update" else declared
+        getattr(scheduler.schedules, change)("one" if change == "resume" else changed)
         scheduler.work()
         assert scheduler.started == []
         scheduler.send("go")
