@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from airflow_snowpack.iceberg.health.bounds import manifest_target
-from airflow_snowpack.iceberg.metadata_reader import DeleteKind, LiveDelete, LiveFile
+from airflow_snowpack.iceberg.metadata_reader import DeleteKind, LiveDelete
 from airflow_snowpack.iceberg.table_properties import DELETE_GRANULARITY, age_of, value_of
 from airflow_snowpack.maintenance.action import Action
 from airflow_snowpack.maintenance.actions.expire_snapshots import ExpireSnapshots
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from airflow_snowpack.iceberg.metadata_reader import PartitionKey
-    from airflow_snowpack.maintenance.file_groups import FileGroup
+    from airflow_snowpack.maintenance.file_groups import File, FileGroup
     from airflow_snowpack.maintenance.options import ActionOptions
     from airflow_snowpack.maintenance.replay.history import Key
     from airflow_snowpack.maintenance.replay.state import SimulatedTable
@@ -55,8 +55,7 @@ def rewrite_data_files(
     if partitions is not None:
         only = {path for path, file in state.data.items() if file.partition_key in partitions}
     groups = data_file_groups(state.files, options, spec_id=spec.spec_id, spec_fields=len(spec.fields), only=only)
-    commits = options.partial_progress_max_commits if options.partial_progress else 1
-    for batch in _batches(groups, commits):
+    for batch in _batches(groups, _commits(options)):
         snapshot = state.commit(now)
         written = [file for group in batch for file in state.replace_data(group.files, max(group.outputs, 1), snapshot)]
         state.write_manifest({file.path for file in written}, spec_id=spec.spec_id, is_data=True)
@@ -71,18 +70,21 @@ def rewrite_position_delete_files(
     """Combine the position deletes of a partition, without those of data files that are gone."""
     assert isinstance(options, RewritePositionDeleteFiles)
     groups = delete_file_groups(state.files, options, properties=state.table.properties, only=partitions)
-    if not groups:
-        return Estimate()
-    snapshot, keys = state.commit(now), {id(delete): key for key, delete in state.deletes.items()}
-    written: set[Key] = set()
-    for number, group in enumerate(groups):
-        for each in group.files:
-            state.drop(keys[id(each)])
-        for combined in _combined(group.files, f"simulated-deletes-{snapshot.number}-{number}", state):
-            state.add(key_of(combined), combined, snapshot)
-            written.add(key_of(combined))
-    state.write_manifest(written, spec_id=state.table.spec().spec_id, is_data=False)
-    return _rewritten(groups, len(written))
+    keys, emptied = {id(delete): key for key, delete in state.deletes.items()}, state.emptied()
+    added = 0
+    for batch in _batches(groups, _commits(options)):
+        snapshot = state.commit(now)
+        written: set[Key] = set()
+        for number, group in enumerate(batch):
+            for each in group.files:
+                state.drop(keys[id(each)])
+            filled = [each for each in group.files if keys[id(each)] not in emptied]
+            for combined in _combined(filled, f"simulated-deletes-{snapshot.number}-{number}", state):
+                state.add(key_of(combined), combined, snapshot)
+                written.add(key_of(combined))
+        state.write_manifest(written, spec_id=state.table.spec().spec_id, is_data=False)
+        added += len(written)
+    return _rewritten(groups, added)
 
 
 def _combined(deletes: Sequence[LiveDelete], path: str, state: SimulatedTable) -> Iterator[LiveDelete]:
@@ -155,7 +157,11 @@ EFFECTS: dict[str, Callable[..., Estimate]] = {
 }
 
 
-def _batches(groups: list[FileGroup[LiveFile]], most: int) -> list[list[FileGroup[LiveFile]]]:
+def _commits(options: RewriteDataFiles | RewritePositionDeleteFiles) -> int:
+    return options.partial_progress_max_commits if options.partial_progress else 1
+
+
+def _batches(groups: list[FileGroup[File]], most: int) -> list[list[FileGroup[File]]]:
     """Split groups over at most so many commits, as partial progress does."""
     size = -(-len(groups) // most) if groups else 1
     return [groups[start : start + size] for start in range(0, len(groups), size)]

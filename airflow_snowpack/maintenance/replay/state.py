@@ -195,6 +195,17 @@ class SimulatedTable:
             self._live_bytes -= found.bytes
             self._drop_entry(key)
 
+    def emptied(self) -> set[Key]:
+        """Return the delete files of whole partitions all of whose data files are newer: the files that they name are gone."""
+        oldest: dict[PartitionKey, int] = {}
+        for path, file in self.data.items():
+            oldest[file.partition_key] = min(oldest.get(file.partition_key, self._born[path]), self._born[path])
+        return {
+            key
+            for key, delete in self.deletes.items()
+            if delete.data_file is None and self._born[key] < oldest.get(delete.partition_key, self._born[key] + 1)
+        }
+
     def drop_outlived_deletes(self) -> None:
         """Drop the delete files that are older than all data files, as the commits of Iceberg do."""
         oldest = min((file.sequence for file in self.data.values()), default=self.sequence)

@@ -9,7 +9,7 @@ import pytest
 from table_zoo import append, commit_times
 
 from airflow_snowpack.iceberg.health import read_health
-from airflow_snowpack.maintenance.planning import plan_table
+from airflow_snowpack.maintenance.planning import Estimate, plan_table
 from airflow_snowpack.maintenance.policies import Policies, Rule
 from airflow_snowpack.maintenance.replay import read_history, recorded, simulate
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from airflow_snowpack.iceberg import TableName
     from airflow_snowpack.jobs.model import Job
     from airflow_snowpack.maintenance import SparkEngine
+    from airflow_snowpack.maintenance.policies import TablePolicy
 
 BEGIN = datetime(2026, 11, 1, tzinfo=UTC)
 DAY = timedelta(days=1)
@@ -64,7 +65,16 @@ def new(zoo: Zoo) -> Callable[[], TableName]:
 
 
 @pytest.mark.parametrize(
-    ("deletes", "granularity"), [({1: "id = 7"}, "file"), ({1: "id % 50 = 7", 2: "id % 50 = 8", 4: "id % 50 = 9"}, "partition")]
+    ("deletes", "granularity", "options"),
+    [
+        ({1: "id = 7"}, "file", {}),
+        # The last commits before the passes, so the compacted files are not newer than the deletes.
+        (
+            {2: "id % 50 = 8", 5: "id % 50 = 9"},
+            "partition",
+            {"rewrite_data_files": {"partial_progress": False}, "rewrite_position_delete_files": {"rewrite_all": True}},
+        ),
+    ],
 )
 def test_a_replay_agrees_with_the_actions_that_really_ran(
     zoo: Zoo,
@@ -73,6 +83,7 @@ def test_a_replay_agrees_with_the_actions_that_really_ran(
     job_for: Callable[..., Job],
     deletes: Mapping[int, str],
     granularity: str,
+    options: Mapping[str, Mapping[str, Any]],
 ) -> None:
     properties = {"write.delete.granularity": granularity}
     replayed, maintained = new(**properties), new(**properties)
@@ -81,11 +92,13 @@ def test_a_replay_agrees_with_the_actions_that_really_ran(
         write_day(zoo.session, zoo.load(replayed), day, deletes)
         write_day(zoo.session, zoo.load(maintained), day, deletes)
         if day in (2, 5):
-            real.append(run_plan(engine, job_for, maintained, zoo.load(maintained)) | numbers(zoo.load(maintained)))
+            real.append(
+                run_plan(engine, job_for, policy(maintained, options), zoo.load(maintained)) | numbers(zoo.load(maintained))
+            )
     times = [BEGIN + DAY * each for day in range(6) for each in ((day, day + 0.1) if day in deletes else (day,))]
     commit_times(zoo, replayed, times)
 
-    found = simulate(read_history(zoo.load(replayed), BEGIN - DAY), policy(replayed), PASSES, label="new")
+    found = simulate(read_history(zoo.load(replayed), BEGIN - DAY), policy(replayed, options), PASSES, label="new")
 
     for at, what in zip(PASSES, real, strict=True):
         runs = {run.action: run.done for run in found.runs if run.at == at}
@@ -96,6 +109,10 @@ def test_a_replay_agrees_with_the_actions_that_really_ran(
         assert compacted.bytes_rewritten == pytest.approx(what["bytes"], rel=BYTES_TOLERANCE)
         assert expired.snapshots_expired == what["expired"]
         assert (point.data_files, point.snapshots) == (what["data"], what["snapshots"])
+        deletes_rewritten = runs.get("rewrite_position_delete_files", Estimate()).files_removed
+        assert deletes_rewritten == what["removed_deletes"]
+        if options:
+            assert point.delete_files == what["deletes"] == 0
         # A commit that Iceberg repeats, because that of another partition was faster, leaves old deletes to the next commit.
         assert point.delete_files <= what["deletes"] <= what["deletes_before"]
 
@@ -118,17 +135,18 @@ def test_recorded_maintenance_is_left_out_and_what_writers_remove_is_found_in_it
     assert 0 < history.compaction_ratio < 1
 
 
-def run_plan(engine: SparkEngine, job_for: Callable[..., Job], name: TableName, table: Table) -> dict[str, Any]:
+def run_plan(engine: SparkEngine, job_for: Callable[..., Job], policy: TablePolicy, table: Table) -> dict[str, Any]:
     """Run the actions that the policy's plan of the real table runs, a day later, when no partition is being written to."""
     later = datetime.now(UTC) + DAY
     health = read_health(table, now=later)
-    plan = plan_table(health, policy(name), now=later)
-    job = job_for(name, **{each.action: each.options for each in plan.decisions if each.runs})
+    plan = plan_table(health, policy, now=later)
+    job = job_for(policy.table, **{each.action: each.options for each in plan.decisions if each.runs})
     found = {action: engine.run(job, action).metrics for action in plan.actions}
     data = found["rewrite_data_files"]
     return {
         "actions": list(plan.actions),
         "deletes_before": health.delete_files,
+        "removed_deletes": found.get("rewrite_position_delete_files", {}).get("rewritten_delete_files_count", 0),
         "removed": data["rewritten_data_files_count"],
         "added": data["added_data_files_count"],
         "bytes": data["rewritten_bytes_count"],
@@ -141,7 +159,10 @@ def numbers(table: Table) -> dict[str, int]:
     return {"data": health.data_files, "deletes": health.delete_files, "snapshots": len(health.snapshots)}
 
 
-def policy(name: TableName) -> Any:
+def policy(name: TableName, options: Mapping[str, Mapping[str, Any]]) -> TablePolicy:
     """A policy that runs whatever has something to do."""
-    actions = {action: {"options": options, "thresholds": {THRESHOLDS[action]: 1}} for action, options in OPTIONS.items()}
+    actions: dict[str, Any] = {
+        action: {"options": {**own, **options.get(action, {})}, "thresholds": {THRESHOLDS[action]: 1}}
+        for action, own in OPTIONS.items()
+    }
     return Policies([Rule("**", cadence="1h", actions={**actions, "rewrite_manifests": {"enabled": False}})]).of(name, {})
