@@ -49,16 +49,17 @@ CONCURRENT_BATCHES = 4
 
 
 class SharedReads(Generic[K, V]):
-    """Reads in a thread, one batch after the other. A batch that hangs on one of its values holds up neither its others nor the
-    next batch.
+    """Reads in a thread, one batch after the other. A batch that hangs on one of its values does not hold up its others.
 
     :param read: reads the values of several keys; a value that is an exception is raised where it was requested.
     :param what: what is read, for the log.
+    :param batches: how many may be read at a time, where some are slow: each may open a connection.
     """
 
-    def __init__(self, read: Read[K, V], what: str) -> None:
+    def __init__(self, read: Read[K, V], what: str, batches: int = 1) -> None:
         self._read = read
         self._what = what
+        self._most = batches
         self._requested: dict[K, asyncio.Future[V]] = {}
         self._reading: asyncio.Task[None] | None = None
         self._batches: set[asyncio.Task[None]] = set()
@@ -89,7 +90,7 @@ class SharedReads(Generic[K, V]):
             self._batches.add(reading)
             reading.add_done_callback(self._batches.discard)
             await asyncio.wait({reading}, timeout=SLOW_AFTER_S)
-            while len(self._batches) >= CONCURRENT_BATCHES:
+            while len(self._batches) >= self._most:
                 await asyncio.wait(self._batches, return_when=asyncio.FIRST_COMPLETED)
 
     async def _read_batch(self, batch: Mapping[K, asyncio.Future[V]]) -> None:
@@ -129,15 +130,15 @@ def _retrieve(future: asyncio.Future[Any]) -> None:
 _shared: WeakValueDictionary[tuple[asyncio.AbstractEventLoop, Hashable], SharedReads[Any, Any]] = WeakValueDictionary()
 
 
-def shared_reads(key: Hashable, read: Read[K, V], what: str) -> SharedReads[K, V]:
+def shared_reads(key: Hashable, read: Read[K, V], what: str, batches: int = 1) -> SharedReads[K, V]:
     """Return the reads of this key, the same object for all triggers that use it at the same time.
 
-    :param read: see :class:`SharedReads`; used by the first of them.
+    :param read: see :class:`SharedReads`, also for ``batches``; used by the first of them.
     """
     mine = (asyncio.get_running_loop(), key)
     found = _shared.get(mine)
     if found is None:
-        found = _shared[mine] = SharedReads(read, what)
+        found = _shared[mine] = SharedReads(read, what, batches)
     return found
 
 
@@ -298,7 +299,7 @@ async def join_tables(
         return _no_tables
     broker = await join_broker(stack, catalog_conn_id)
     stack.enter_context(broker.waiting_for(names))
-    reads = shared_reads(broker, broker.tables, "the Iceberg catalog")
+    reads = shared_reads(broker, broker.tables, "the Iceberg catalog", CONCURRENT_BATCHES)
 
     async def read() -> Mapping[TableName, Table]:
         return await reads.get(names)
