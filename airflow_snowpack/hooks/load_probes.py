@@ -16,7 +16,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from airflow_snowpack.redaction import redacted
-from airflow_snowpack.scheduling.airflow_port import Unavailable
+from airflow_snowpack.scheduling.airflow_port import NOT_YET, Unavailable
 from airflow_snowpack.settings import Settings
 from airflow_snowpack.timed_calls import NoAnswer, TimedCalls
 
@@ -51,7 +51,7 @@ def measure(
     wanted = {}
     for name in names:
         if name in known:
-            loads[name] = Unavailable("its probe has not returned yet")
+            loads[name] = NOT_YET
             wanted[name, known[name]] = partial(_call, known[name])
         else:
             loads[name] = Unavailable(f"[snowpack] load_probes has no {name!r}")

@@ -74,6 +74,10 @@ class Unavailable:
     why: str
 
 
+NOT_YET = Unavailable("there is no answer yet")
+"""Of what may be known a moment later: what needs it stays due, and is not evaluated without it."""
+
+
 @dataclass(frozen=True, slots=True)
 class FreeSlots:
     """The free slots of a pool.
@@ -97,7 +101,7 @@ class Snapshot:
     :param dag_runs: by DAG; ``free_slots``: by pool; ``loads``: by probe.
     :param taken_at: before any of it was read; ``None`` for the present moment.
     :param newest_event: the number of the newest event at that moment.
-    :param unread: the wait keys of the DAGs and groups whose runs Airflow has not reported yet.
+    :param unread: the wait keys of the DAGs, groups, pools and loads of which there is no answer yet.
     :param is_outage: Airflow does not answer at all.
     """
 

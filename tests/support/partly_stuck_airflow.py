@@ -9,11 +9,15 @@ from typing import TYPE_CHECKING
 from bounded import PATIENCE_S
 
 from airflow_snowpack.hooks.dag_runs import AirflowDagRuns, RunState
+from airflow_snowpack.scheduling.airflow_port import NOT_YET
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from airflow_snowpack.scheduling.airflow_port import EndsFound, EndsQuery, Launch, NotStarted, Slots
+    from airflow_snowpack.scheduling.airflow_port import EndsFound, EndsQuery, Launch, NotStarted, Slots, Unavailable
+
+PROBES = {"load": "stuck", "time": "well"}
+"""Registered probes, by whether they hang."""
 
 
 class PartlyStuck(AirflowDagRuns):
@@ -55,3 +59,11 @@ class PartlyStuck(AirflowDagRuns):
     def _slots(self, pool: str) -> Slots:
         self.answer("free_slots", [pool])
         return 8
+
+    def loads(self, probes: Iterable[str]) -> Mapping[str, float | Unavailable]:
+        wanted = list(probes)
+        return dict.fromkeys(wanted, NOT_YET) | self._ask_each("load", wanted, self._load)
+
+    def _load(self, probe: str) -> float:
+        self.answer("loads", [PROBES[probe]])
+        return 0.1

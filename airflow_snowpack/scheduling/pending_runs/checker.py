@@ -97,7 +97,7 @@ class Checker:
         snapshot = take_snapshot(self._store, self._airflow, asked)
         outcomes: Outcomes = {}
         # Those whose answer is on its way stay due, and come first in a later round.
-        left, most = [run.pending_id for run in runs if not snapshot.unread.intersection(_counted_for(run))], BATCH_SIZE
+        left, most = [run.pending_id for run in runs if not snapshot.unread.intersection(_waits_for(run))], BATCH_SIZE
         while left:
             batch = left[:most]
             done = self._evaluate_batch(batch, snapshot, definitions)
@@ -156,8 +156,8 @@ def _needs_answers(run: sa.Row[Any]) -> bool:
     return bool(required.dag_runs or required.groups or required.pools or required.probes)
 
 
-def _counted_for(run: sa.Row[Any]) -> set[str]:
-    return _asked_about(run.dag_id, [one for one in _constraints(run) if one is not None])
+def _waits_for(run: sa.Row[Any]) -> set[str]:
+    return counted_keys(run.dag_id, [one for one in _constraints(run) if one is not None])
 
 
 def _asked_about(dag_id: str, constraints: Iterable[Constraint]) -> set[str]:

@@ -21,13 +21,13 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from itertools import zip_longest
+from itertools import chain, zip_longest
 from typing import TypeVar
 
 import sqlalchemy as sa
 
 from airflow_snowpack.errors import SnowpackError
-from airflow_snowpack.scheduling.airflow_port import AirflowPort, DagRuns, FreeSlots, Snapshot, Unavailable
+from airflow_snowpack.scheduling.airflow_port import NOT_YET, AirflowPort, DagRuns, FreeSlots, Snapshot, Unavailable
 from airflow_snowpack.scheduling.constraints.constraint import (
     Constraint,
     ConstraintContext,
@@ -38,6 +38,8 @@ from airflow_snowpack.scheduling.constraints.constraint import (
     counted_keys,
     dag_wait_key,
     group_wait_key,
+    load_wait_key,
+    pool_wait_key,
 )
 from airflow_snowpack.scheduling.events.event_log import last_number
 from airflow_snowpack.scheduling.launches.active_runs import (
@@ -60,9 +62,6 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
-NOT_YET = Unavailable("Airflow has not answered yet")
-
-
 def take_snapshot(
     store: Store, airflow: AirflowPort, asked: Sequence[tuple[str, Constraint]], *, at_gate: GatePlace | None = None
 ) -> Snapshot:
@@ -77,20 +76,27 @@ def take_snapshot(
     dag_ids = {dag_id for of_group in members.values() for dag_id in of_group}.union(required.dag_runs)
     answers = _Answers(raises=at_gate is not None)
     dag_runs = _dag_runs(store, airflow, dag_ids, at_gate, answers)
-    unread = {dag_id for dag_id, runs in dag_runs.items() if runs is NOT_YET}
+    free_slots = answers.to(sorted(required.pools), lambda pools: airflow.free_slots(pools))
+    loads = airflow.loads(sorted(required.probes)) if required.probes else {}
+    unread = _unread(dag_runs)
+    groups = (group_wait_key(group) for group, of_group in members.items() if unread.intersection(of_group))
     snapshot = Snapshot(
         dag_runs=dag_runs,
-        free_slots=answers.to(sorted(required.pools), lambda pools: airflow.free_slots(pools)),
-        loads=airflow.loads(sorted(required.probes)) if required.probes else {},
+        free_slots=free_slots,
+        loads=loads,
         taken_at=taken_at,
         newest_event=newest,
-        unread=frozenset(map(dag_wait_key, unread)).union(
-            group_wait_key(group) for group, of_group in members.items() if unread.intersection(of_group)
+        unread=frozenset(
+            chain(map(dag_wait_key, unread), groups, map(pool_wait_key, _unread(free_slots)), map(load_wait_key, _unread(loads)))
         ),
         is_outage=answers.is_outage,
     )
     note_shown(store, snapshot)
     return snapshot
+
+
+def _unread(found: Mapping[str, object]) -> set[str]:
+    return {name for name, answer in found.items() if answer is NOT_YET}
 
 
 class _Answers:

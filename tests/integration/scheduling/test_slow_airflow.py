@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from airflow_snowpack.hooks.errors import AirflowUnreachable
-from airflow_snowpack.scheduling import CustomEvents, MaxConcurrent, PoolSlots, Scheduler, Timeout, explain
+from airflow_snowpack.scheduling import ClusterLoad, CustomEvents, MaxConcurrent, PoolSlots, Scheduler, Timeout, explain
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -62,6 +62,28 @@ def test_a_request_to_airflow_that_hangs_delays_neither_other_runs_nor_the_intak
     scheduler.clock.forward(minutes=2)
     until(running.step, lambda: "stuck" in airflow.started)
     assert sorted(airflow.started) == ["stuck", "stuck_later", "well", "well_later"], "each once"
+
+
+@pytest.mark.parametrize("stuck_airflow", ["count_active", "free_slots", "loads"], indirect=True)
+def test_a_run_whose_time_is_over_is_not_discarded_before_the_answer_that_it_waits_for(
+    scheduler: Any, stuck_airflow: PartlyStuck
+) -> None:
+    """The scheduler comes back from an outage, and Airflow is slow."""
+    airflow, running = stuck_airflow, Scheduler(
+        scheduler.store, stuck_airflow, stuck_airflow, "s", patience=timedelta(milliseconds=20)
+    )  # fmt: skip
+    for dag_id, probe in (("stuck", "load"), ("well", "time")):
+        limits = (MaxConcurrent(1), PoolSlots(dag_id), ClusterLoad(probe, 0.5))
+        scheduler.declare(dag_id, GO, *limits, dag_id=dag_id, timeout=Timeout("30m"))
+    scheduler.send("go")
+    scheduler.clock.forward(hours=1)
+    until(running.step, lambda: "well" in airflow.started)
+    assert "stuck" not in airflow.started
+    assert "discarded" not in scheduler.history("stuck")
+
+    airflow.released.set()
+    until(running.step, lambda: "stuck" in airflow.started)
+    assert sorted(airflow.started) == ["stuck", "well"]
 
 
 def test_an_outage_of_airflow_is_the_reason_on_record_and_discards_no_run(
