@@ -35,6 +35,7 @@ from airflow_snowpack.store.tables.jobs import job_queue, jobs, table_locks
 if TYPE_CHECKING:
     from airflow_snowpack.jobs.steps_postgres import PostgresSteps
     from airflow_snowpack.jobs.steps_sqlite import SqliteSteps
+    from airflow_snowpack.store.store import Work
 
 log = logging.getLogger(__name__)
 Take = Callable[[sa.Connection, Mapping[str, Any]], "sa.Row[Any] | None"]
@@ -75,15 +76,11 @@ class Claims(JobReader):
         now = self.store.clock()
         if job_id is not None:
             values = self._claim_values(worker_id, now, key=job_id, catalog_id=catalog_id)
-            row = self._take(self._steps.claim_key, values)
-            if row is None:
-                return None
-            claim = self._claimed(row, worker_id, values)
-            self._step(lambda conn: close_gaps(conn, [queue_of(claim.job)]))
-            return claim
+            row = self.store.transact(self._taking(self._claim_key, values))
+            return None if row is None else self._claimed(row, worker_id, values)
         while True:
             values = self._claim_values(worker_id, now, catalog_id=catalog_id)
-            row = self._take(self._steps.claim_next, values)
+            row = self._step(self._taking(self._steps.claim_next, values))
             if row is not None:
                 self._cursor.found(Place.of(row))
                 return self._claimed(row, worker_id, values)
@@ -271,10 +268,14 @@ class Claims(JobReader):
         values = do.LEASES.claim_values(worker_id, self._make_id(), now, now + self.policy.lease, key=key, group=catalog_id)
         return values if key is not None else {**values, **self._cursor.start(now).parameters}
 
-    def _take(self, step: Take, values: Mapping[str, Any]) -> sa.Row[Any] | None:
-        take = repeatable(lambda conn: step(conn, values), lambda conn: self._claimed_before(conn, values))
-        row: sa.Row[Any] | None = self._step(take)
+    def _claim_key(self, conn: sa.Connection, values: Mapping[str, Any]) -> sa.Row[Any] | None:
+        row = self._steps.claim_key(conn, values)
+        if row is not None:
+            close_gaps(conn, [queue_of(job_from(row))])
         return row
+
+    def _taking(self, step: Take, values: Mapping[str, Any]) -> Work[sa.Row[Any] | None]:
+        return repeatable(lambda conn: step(conn, values), lambda conn: self._claimed_before(conn, values))
 
     def _claimed_before(self, conn: sa.Connection, values: Mapping[str, Any]) -> sa.Row[Any] | None:
         """Find the claim whose answer was lost: the fence is ours alone, so a job that carries it is ours."""
