@@ -91,9 +91,9 @@ class DailyWindow:
     def _moved(self, first: date, days: int) -> Iterator[tuple[datetime, datetime]]:
         """Yield when the window opens and closes on those days on which the clocks leave it out as a whole."""
         zone, length = ZoneInfo(self.zone), datetime.combine(first, self.end) - datetime.combine(first, self.start)
-        for number in range(
-            days if length > timedelta(0) else 0
-        ):  # no change of clocks leaves out a midnight and what is around it
+        if length <= timedelta(0):
+            return  # no change of clocks leaves out a midnight and what is around it
+        for number in range(days):
             start = datetime.combine(first + timedelta(days=number), self.start, zone)
             if all(_is_left_out(wall) for wall in (start, start + length - datetime.resolution)):
                 before, after = sorted(start.replace(fold=fold).astimezone(UTC) for fold in (0, 1))

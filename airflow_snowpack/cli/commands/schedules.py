@@ -99,8 +99,11 @@ def create(args: Namespace) -> ExitCode | None:
 @ends_cleanly
 def update(args: Namespace) -> ExitCode | None:
     """``schedules update``"""
-    change = lambda schedules: changing(schedules.update, yes=args.yes)  # noqa: E731
-    return _change(args, _read(args.file), change, _and_state("changed"))
+
+    def update_of(schedules: Schedules) -> Callable[[Schedule], StoredSchedule]:
+        return changing(schedules.update, yes=args.yes)
+
+    return _change(args, _read(args.file), update_of, _and_state("changed"))
 
 
 @ends_cleanly
