@@ -87,7 +87,7 @@ class TaskRunStates:
         except Refused as refused:
             if refused.is_airflows_own_not_found:
                 return RunPhase.GONE
-            log.warning("Airflow does not report the run %s of %s, whose tables stay: %s", run.run_id, run.dag_id, refused)
+            log.warning("Airflow does not report the run %s of %s, so what it left stays: %s", run.run_id, run.dag_id, refused)
             return None
         return _phase_of(found.state)
 

@@ -192,7 +192,7 @@ def test_a_run_whose_task_ended_at_its_gate_no_longer_waits_there(installation: 
         Gate(store, QuietAirflow(), GatePlace("dag", run_id, "gate"), [MaxConcurrent(1)]).ask()  # type: ignore[arg-type]  # as far as gates ask
     clock.now += timedelta(hours=1)
     Gate(store, QuietAirflow(), GatePlace("dag", "seen", "gate"), [MaxConcurrent(1)]).ask()  # type: ignore[arg-type]  # as far as gates ask
-    told = {"failed": "failed", "waits": "deferred", "cleared": None, "seen": "failed"}
-    swept(installation, {("dag", run_id): RunTold("running", {"gate": {-1: state}}) for run_id, state in told.items()})
+    states = {"failed": "failed", "waits": "deferred", "cleared": None, "seen": "failed"}
+    swept(installation, {("dag", run_id): RunTold("running", {"gate": {-1: state}}) for run_id, state in states.items()})
     left = store.read(waiting_at_gates)
     assert [run.place.run_id for run in left] == ["seen", "waits"], "one that was seen a moment ago is asked about later"

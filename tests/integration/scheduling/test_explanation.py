@@ -82,10 +82,10 @@ def test_a_run_that_cannot_be_started_says_why(scheduler: Any) -> None:
     scheduler.arrive()
     scheduler.work()
 
-    told = said(scheduler)
-    (line,) = [line for line in told if line.startswith("Run ")]
+    lines = said(scheduler)
+    (line,) = [each for each in lines if each.startswith("Run ")]
     assert line.endswith("could not be started: the DAG maintain is paused. The next attempt is at 2026-11-21 12:00:05 UTC.")
-    assert told[told.index(line) + 1 :][:3] == [
+    assert lines[lines.index(line) + 1 :][:3] == [
         "Unpause the DAG: airflow dags unpause maintain",
         "It has 1 event.",
         "Further events join this run until it starts.",

@@ -250,7 +250,7 @@ def test_an_outage_of_a_rest_catalog_is_one_error_and_not_one_for_each_table(res
 
 
 class TickingClock:
-    """Moves a second each time that it is read, and by hours when it is told to: no call exceeds its limit by itself."""
+    """Moves a second each time that it is read, and by hours when a test moves it: no call exceeds its limit by itself."""
 
     def __init__(self) -> None:
         self.now = 0.0
