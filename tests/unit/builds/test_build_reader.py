@@ -404,23 +404,27 @@ def test_a_reader_without_a_period_changes_builds_only_by_reload(root: Storage) 
     assert reader.get("N00015") is not None
 
 
-def test_a_reader_that_is_always_in_a_scan_sees_new_builds_and_each_scan_stays_in_its_own(root: Storage) -> None:
+@both_formats
+def test_a_reader_that_is_always_in_a_scan_sees_new_builds_and_each_scan_stays_in_its_own(
+    root: Storage, shard_format: ShardFormat
+) -> None:
     clock = Clock()
-    first = publish(root, flights(10), key="tail", run_id="r1")
+    first = publish(root, flights(10), key="tail", run_id="r1", shard_format=shard_format)
     reader = SnapshotReader(root, reload_every=timedelta(minutes=1), clock=clock)
     scan = reader.scan()
     next(scan)
-    second = publish(root, flights(20), key="tail", run_id="r2", after=first)
+    second = publish(root, flights(20), key="tail", run_id="r2", after=first, shard_format=shard_format)
     clock.now = 61
     following = reader.scan()
     next(following)
     assert reader.get("N00015") is not None
     assert (len(list(scan)), len(list(following))) == (9, 19)
-    abandoned = reader.scan()
+    abandoned, beside = reader.scan(), reader.scan()
     next(abandoned)
-    publish(root, flights(30), key="tail", run_id="r3", after=second)
-    assert reader.reload()  # by call it moves on, and the scan stays where it is
-    assert len(list(abandoned)) == 19
+    next(beside)
+    publish(root, flights(30), key="tail", run_id="r3", after=second, shard_format=shard_format)
+    assert reader.reload()  # by call it moves on, and the scans stay where they are
+    assert (len(list(abandoned)), len(list(beside))) == (19, 19)
     assert reader.get("N00025") is not None
 
 
