@@ -83,6 +83,13 @@ def next_turn(catalog_id: sa.ColumnElement[str], rank: sa.ColumnElement[int], da
     return sa.func.coalesce(last.limit(one).scalar_subquery(), present.limit(one).scalar_subquery(), _turn)
 
 
+def is_in_turn(conn: sa.Connection, queue: tuple[str, int, str], turn: int) -> bool:
+    """Return whether a job that has left the queue was in the present turn or before it, and so leaves no turn unused."""
+    catalog_id, rank, _ = queue
+    earlier = conn.execute(EARLIER, {"b_group": catalog_id, "b_rank": rank, "b_turn": turn})
+    return earlier.first() is None
+
+
 def close_gaps(conn: sa.Connection, queues: Iterable[tuple[str, int, str]]) -> None:
     """Move up the waiting jobs of databases of which a job has left the queue out of order.
 
@@ -92,11 +99,19 @@ def close_gaps(conn: sa.Connection, queues: Iterable[tuple[str, int, str]]) -> N
         conn.execute(MOVE_UP, {"b_group": catalog_id, "b_rank": rank, "b_database": database})
 
 
+def _waiting_beside(waiting: sa.FromClause) -> sa.ColumnElement[bool]:
+    same = sa.and_(waiting.c.claimed_at.is_(None), waiting.c.catalog_id == sa.bindparam("b_group", type_=sa.Text))
+    return sa.and_(same, waiting.c.rank == sa.bindparam("b_rank", type_=sa.Integer), waiting.c.turn > sa.literal(FRONT))
+
+
+def _earlier() -> sa.Select[Any]:
+    waiting = job_queue.alias("waiting")
+    return sa.select(waiting.c.turn).where(_waiting_beside(waiting), waiting.c.turn < _turn).limit(1)
+
+
 def _move_up() -> sa.Update:
     waiting = job_queue.alias("waiting")
-    group, database = sa.bindparam("b_group", type_=sa.Text), sa.bindparam("b_database", type_=sa.Text)
-    same = sa.and_(waiting.c.claimed_at.is_(None), waiting.c.catalog_id == group)
-    same = sa.and_(same, waiting.c.rank == sa.bindparam("b_rank", type_=sa.Integer), waiting.c.turn > sa.literal(FRONT))
+    same, database = _waiting_beside(waiting), sa.bindparam("b_database", type_=sa.Text)
     present = sa.select(sa.func.min(waiting.c.turn)).where(same).scalar_subquery()
     number = sa.func.row_number().over(order_by=(waiting.c.turn, waiting.c.enqueued_at))
     latest = (present + number - 1).label("latest")
@@ -105,7 +120,7 @@ def _move_up() -> sa.Update:
     return sa.update(job_queue).where(late).values(turn=places.c.latest)
 
 
-MOVE_UP = _move_up()
+EARLIER, MOVE_UP = _earlier(), _move_up()
 
 
 class ClaimCursor:

@@ -20,7 +20,7 @@ import sqlalchemy as sa
 
 from airflow_snowpack.jobs import statements as do
 from airflow_snowpack.jobs.action_history import records_of, skipped_by_plan
-from airflow_snowpack.jobs.claim_order import ORDER, ClaimCursor, Place, close_gaps
+from airflow_snowpack.jobs.claim_order import ORDER, ClaimCursor, Place, close_gaps, is_in_turn
 from airflow_snowpack.jobs.errors import JobAlreadyFinished, JobNotFound, NotTheOwner, WorkStillRunning
 from airflow_snowpack.jobs.listing import IS_LIVE
 from airflow_snowpack.jobs.locks import TableLocks
@@ -270,8 +270,8 @@ class Claims(JobReader):
 
     def _claim_key(self, conn: sa.Connection, values: Mapping[str, Any]) -> sa.Row[Any] | None:
         row = self._steps.claim_key(conn, values)
-        if row is not None:
-            close_gaps(conn, [queue_of(job_from(row))])
+        if row is not None and not is_in_turn(conn, queue := queue_of(job_from(row)), row.turn):
+            close_gaps(conn, [queue])
         return row
 
     def _taking(self, step: Take, values: Mapping[str, Any]) -> Work[sa.Row[Any] | None]:
