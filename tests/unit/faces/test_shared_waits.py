@@ -318,7 +318,7 @@ def test_a_value_that_hangs_holds_up_neither_the_others_of_its_batch_nor_later_o
             yield key, key
 
     async def run() -> None:
-        reads = SharedReads(read, "numbers")
+        reads = SharedReads(read, "numbers", batches=2)
         stuck = asyncio.create_task(reads.get([0]))
         assert await reads.get([1]) == {1: 1}
         assert await reads.get([2]) == {2: 2}
