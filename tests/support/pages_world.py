@@ -124,7 +124,7 @@ class World:
 
     @property
     def services(self) -> Services:
-        return Services(self.installation, self.inventory, DEFAULT_ORDER)
+        return Services(self.installation, self.inventory, DEFAULT_ORDER, timeout=timedelta(minutes=5))
 
     @property
     def jobs(self) -> Jobs:
