@@ -4,8 +4,8 @@
 
 A task that waits in the triggerer has no process. When Airflow ends it, its trigger cancels its job, but only while a triggerer
 runs the trigger: a task that is marked or cleared right after it deferred leaves its job, and with it the lock of the table. So
-the sweep queries Airflow for the tasks that own what waits: jobs, runs at gates, and passes. What a running process owns has a
-lease, which ends with the process.
+the sweep queries Airflow for the tasks that own what waits: jobs, runs at gates, and passes. It also queries the DAG runs that
+hold locks of tables. What a running process owns has a lease, which ends with the process.
 
 The invariant: nothing is ended unless Airflow itself reports the end of its task. A job that is cancelled although its task has
 just begun a new try is submitted again by that try.
@@ -28,9 +28,11 @@ if TYPE_CHECKING:
 
     from airflow_snowpack.installation import Installation
     from airflow_snowpack.interim.collection.model import DagRunState, RunStates
-    from airflow_snowpack.jobs import Job, Jobs, SweepReport
+    from airflow_snowpack.jobs import Job, Jobs, SweepReport, TableLock
     from airflow_snowpack.maintenance.fleet.model import Pass
     from airflow_snowpack.store import Actor
+
+    DagRunKey = tuple[str, str]
 
 log = logging.getLogger(__name__)
 
@@ -45,17 +47,21 @@ def sweep(installation: Installation, states: RunStates | None, actor: Actor | N
     if states is None or report.paused:
         return report
     try:
-        return replace(report, cancelled=end_abandoned(installation, states))
+        cancelled, unlocked = end_abandoned(installation, states, actor)
     except AirflowUnreachable as problem:
         log.warning("What ended tasks have left stays until the next sweep: %s", problem)
         return report
+    return replace(report, cancelled=cancelled, unlocked=report.unlocked + unlocked)
 
 
-def end_abandoned(installation: Installation, states: RunStates) -> tuple[str, ...]:
-    """Cancel the jobs, end the waits at gates and end the passes whose tasks have ended in Airflow.
+def end_abandoned(
+    installation: Installation, states: RunStates, actor: Actor | None = None
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Cancel the jobs, end the waits at gates and passes, and release the locks whose tasks or runs have ended in Airflow.
 
     :param states: of the Airflow that ran the tasks; another one would report their runs as deleted.
-    :returns: the ids of the jobs that were cancelled.
+    :param actor: for the audit trail.
+    :returns: the ids of the jobs that were cancelled, and the tables that were unlocked.
     :raises AirflowUnreachable: Airflow does not answer; nothing was ended.
     """
     from airflow_snowpack.scheduling.pending_runs.gated_runs import end_gate, unseen_at_gates
@@ -66,18 +72,21 @@ def end_abandoned(installation: Installation, states: RunStates) -> tuple[str, .
     gates = [(_task_of(str(run.place)), run) for run in store.read(lambda conn: unseen_at_gates(conn, now - GONE))]
     jobs = [(_task_of(job.owner), job) for job in installation.jobs.awaited()]
     passes = [(_task_of(each.owner), each) for each in installation.fleet_passes.open()]
-    tasks = TaskStates({task for task, _ in (*gates, *jobs, *passes) if task is not None}, states)
+    locks = [(run, lock) for lock in installation.locks.list() if (run := _run_of_holder(lock.holder)) is not None]
+    tasks = TaskStates({task for task, _ in (*gates, *jobs, *passes) if task is not None}, states, {run for run, _ in locks})
     for place in [run.place for task, run in gates if tasks.end_of(task) is not None]:
         store.transact(partial(end_gate, place=place, as_of=now))
     _end_passes(installation, [each for task, each in passes if tasks.is_run_over(task)])
-    return tuple(job.job_id for task, job in jobs if _cancel(installation.jobs, job, tasks.end_of(task)))
+    unlocked = [lock for run, lock in locks if tasks.has_run_ended(run) and _unlock(installation, lock, actor)]
+    cancelled = [job.job_id for task, job in jobs if _cancel(installation.jobs, job, tasks.end_of(task))]
+    return tuple(cancelled), tuple(str(lock.table) for lock in unlocked)
 
 
 class TaskStates:
-    """The states of some task instances, as Airflow reported them at one moment."""
+    """The states of some task instances and DAG runs, as Airflow reported them at one moment."""
 
-    def __init__(self, tasks: Collection[TaskRef], states: RunStates) -> None:
-        wanted: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
+    def __init__(self, tasks: Collection[TaskRef], states: RunStates, runs: Collection[DagRunKey] = ()) -> None:
+        wanted: defaultdict[DagRunKey, set[str]] = defaultdict(set, {run: set() for run in runs})
         for task in tasks:
             wanted[task.dag_id, task.run_id].add(task.task_id)
         queries = [RunQuery(dag_id, run_id, frozenset(task_ids)) for (dag_id, run_id), task_ids in wanted.items()]
@@ -103,6 +112,11 @@ class TaskStates:
         run = self._run_of(task)
         return run is not None and not run.is_active
 
+    def has_run_ended(self, run: DagRunKey) -> bool:
+        """Return whether Airflow has this run and reports it as ended. It reports none for a name that is not one of its runs."""
+        found = self._runs.get(run)
+        return found is not None and found.phase is RunPhase.OVER
+
     def _run_of(self, task: TaskRef | None) -> DagRunState | None:
         return None if task is None else self._runs.get((task.dag_id, task.run_id))
 
@@ -110,6 +124,20 @@ class TaskStates:
 def _task_of(owner: str | None) -> TaskRef | None:
     """Return the task; ``None`` for an owner that is none, such as a command."""
     return TaskRef.parse(owner)
+
+
+def _run_of_holder(holder: str) -> DagRunKey | None:
+    """Return the DAG run of ``dag/run``, as which a name of the user's may read; ``None`` for any other holder, such as a job."""
+    dag_id, _, run_id = holder.partition("/")
+    return (dag_id, run_id) if dag_id and run_id else None
+
+
+def _unlock(installation: Installation, lock: TableLock, actor: Actor | None) -> bool:
+    """Release the lock, unless the run has locked the table again after it was cleared."""
+    if not installation.locks.release(lock.table, lock.holder, actor=actor, expires_at=lock.expires_at):
+        return False
+    log.warning("The table %s was unlocked, because its holder, the DAG run %s, has ended.", lock.table, lock.holder)
+    return True
 
 
 def _cancel(jobs: Jobs, job: Job, end: str | None) -> bool:

@@ -12,7 +12,7 @@ belongs to a job that is still in the queue.
 from __future__ import annotations
 
 from collections.abc import Collection
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import sqlalchemy as sa
 
@@ -54,13 +54,24 @@ class TableLocks:
             if lock is not None and lock.holder == holder:
                 return lock  # otherwise it was released in between
 
-    def release(self, table: TableName, holder: str, *, actor: Actor | None = None, force: bool = False) -> bool:
+    def release(
+        self,
+        table: TableName,
+        holder: str,
+        *,
+        actor: Actor | None = None,
+        force: bool = False,
+        expires_at: datetime | None = None,
+    ) -> bool:
         """Release the lock; return ``False`` when this holder does not have it, which is no error.
 
         :param actor: who releases a lock that may be another one's; ``None`` for the holder itself.
         :param force: for the audit trail.
+        :param expires_at: release only a lock that expires then, which the holder has not renewed since it was read.
         """
         mine = sa.delete(table_locks).where(table_locks.c.table_key == table.lock_key, table_locks.c.holder == holder)
+        if expires_at is not None:
+            mine = mine.where(table_locks.c.expires_at == expires_at)
 
         def write(conn: sa.Connection) -> bool:
             released = conn.execute(mine).rowcount == 1

@@ -32,7 +32,8 @@ MAX_LISTED = 50
 class SweepOperator(UsesStore):
     """Sweeps once: requeues jobs whose lease expired, fails those without attempts left, and releases locks of ended jobs.
 
-    It cancels the jobs of tasks that Airflow ended while they waited in the triggerer, and ends passes whose DAG run has ended.
+    It cancels the jobs of tasks that Airflow ended while they waited in the triggerer, and ends the passes and releases the table
+    locks of DAG runs that have ended.
     It also removes the exchange folders of entries that no task has used for a day, as far as this worker has them. Schedule it
     every few minutes.
 

@@ -25,7 +25,8 @@ class AcquireTableLockOperator(WaitsForTable):
     :param table: ``database.table``.
     :param holder: the holder of the lock; by default the DAG run, so that any task of the run can release it. Locking again with
         the same holder succeeds.
-    :param ttl: the lock expires after this time. Choose a longer time than the protected work can take.
+    :param ttl: the lock expires after this time. Choose a longer time than the protected work can take. The sweep releases the
+        lock of a DAG run that has ended before.
     :param store_conn_id: the Airflow connection of the store; ``None`` for the installation's. Likewise ``catalog_conn_id``.
     :param if_locked: what to do when another process has locked the table: ``fail``, ``skip``, or ``wait`` in the triggerer.
     :param wait_timeout: how long to wait at most.

@@ -76,7 +76,9 @@ class SweepShape(Shape):
     requeued: list[str]
     failed: list[str]
     unlocked: list[str]
-    cancelled: list[str] = Field(description="Jobs whose tasks have ended in Airflow; only the DAG and the command ask Airflow.")
+    cancelled: list[str] = Field(
+        description="Jobs whose tasks have ended in Airflow. Always empty in the API, which does not query Airflow."
+    )
     paused: bool = Field(description="Nothing was done, because drain mode is on.")
 
 

@@ -45,7 +45,10 @@ def history(services: Open, hours: Annotated[int, Query(ge=1, le=168, descriptio
 
 @router.post("/sweep", tags=["queue"], **documented("sweep", "Requeue lost jobs", SweepShape))
 def sweep(actor: Acting, services: Open) -> JSONResponse:
-    """Requeues jobs whose lease has expired, fails those without an attempt left, and releases locks without a holder."""
+    """Requeues jobs whose lease has expired, fails those without an attempt left, and releases locks without a holder.
+
+    The API does not query Airflow: what ended tasks have left is ended by the DAG `snowpack_sweep` or `airflow snowpack sweep`.
+    """
     return JSONResponse(SweepShape.encode(services.jobs.sweep(actor=actor)))
 
 

@@ -15,6 +15,7 @@ from answering_airflow import RunTold, answering_airflow
 from airflow_snowpack.hooks.ended_tasks import sweep
 from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.installation import Installation
+from airflow_snowpack.interim.collection.model import DagRunState, RunPhase
 from airflow_snowpack.jobs import JobStatus
 from airflow_snowpack.maintenance.fleet import Budget, EntryState, Pass, PassEntry
 from airflow_snowpack.maintenance.fleet.model import PassState, Planning
@@ -24,8 +25,9 @@ from airflow_snowpack.scheduling.pending_runs.gated_runs import waiting_at_gates
 from airflow_snowpack.store import open_store
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
+    from airflow_snowpack.interim.collection.model import RunQuery
     from airflow_snowpack.jobs import Job, SweepReport
 
 GONE = None
@@ -151,6 +153,44 @@ def test_nothing_is_ended_in_drain_mode(installation: Installation) -> None:
     installation.jobs.set_drain(True)
     assert swept(installation, {}).paused
     assert installation.jobs.get(job.job_id).status is JobStatus.PENDING
+
+
+@pytest.mark.parametrize(
+    ("run", "is_released"),
+    [
+        (RunTold("success"), True),
+        (RunTold("failed"), True),
+        (RunTold("running"), False),
+        (RunTold("queued"), False),
+        (GONE, False),  # a name of a user's own looks the same, and its holder may still write
+    ],
+)
+def test_a_lock_is_released_when_its_dag_run_has_ended_and_in_no_other_case(
+    installation: Installation, run: RunTold | None, is_released: bool
+) -> None:
+    locks = installation.locks
+    for name, holder in (("of_run", "etl/r1"), ("of_name", "etl"), ("of_longer", "etl/r1/write")):
+        locks.acquire(table(name), holder, ttl=timedelta(hours=4))
+    awaited_job(installation, "of_job", None)
+    report = swept(installation, {} if run is None else {("etl", "r1"): run})
+    left = {lock.table.table for lock in locks.list()}
+    assert {"of_run", "of_name", "of_longer", "of_job"} - left == ({"of_run"} if is_released else set())
+    assert report.unlocked == (("lake.demo.of_run",) if is_released else ())
+
+
+def test_a_lock_that_a_cleared_run_renews_while_airflow_is_asked_stays(installation: Installation, clock: Clock) -> None:
+    def lock() -> None:
+        installation.locks.acquire(table("a"), "etl/r1", ttl=timedelta(hours=4))
+
+    class ClearedMeanwhile:
+        def read(self, queries: Sequence[RunQuery]) -> dict[tuple[str, str], DagRunState]:
+            clock.now += timedelta(seconds=1)
+            lock()
+            return {(each.dag_id, each.run_id): DagRunState(RunPhase.OVER) for each in queries}
+
+    lock()
+    assert sweep(installation, ClearedMeanwhile()).unlocked == ()
+    assert installation.locks.get(table("a")) is not None
 
 
 def pass_of(installation: Installation, owner: str) -> Pass:
