@@ -5,11 +5,13 @@
 
 The entry starts in a session of its own under a supervisor (``supervisor.py``), with the worker's environment, without standard
 input, and in the exchange folder. The invariant: when :meth:`run` has ended, or the task or the supervisor was killed, no process
-of the entry is left, also none that left its process group or session.
+of the entry is left, also none that left its process group or session. While an entry runs, this process is a subreaper: if both
+supervisors are killed, it becomes the parent of what they leave, and ends it.
 """
 
 from __future__ import annotations
 
+import ctypes
 import json
 import logging
 import os
@@ -17,18 +19,21 @@ import selectors
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from airflow_snowpack.runners.errors import EntryCancelled, EntryFailed, EntryNotStarted
 from airflow_snowpack.runners.invocation import Invocation, Line
 from airflow_snowpack.runners.output_lines import OutputLines, Stream
+from airflow_snowpack.runners.supervisor import PR_SET_CHILD_SUBREAPER, children, end_foreign_children
 
 log = logging.getLogger(__name__)
 
 SUPERVISOR = Path(__file__).with_name("supervisor.py")
 READ_BYTES = 64 * 1024
+PR_GET_CHILD_SUBREAPER = 37
 
 
 class SubprocessRunner:
@@ -46,19 +51,21 @@ class SubprocessRunner:
         # Reentrant: a signal handler may call stop() while its thread is in run().
         self._lock = threading.RLock()
         self._control: int | None = None
+        self._left: list[int] = []
 
     def run(self, invocation: Invocation, on_line: Callable[[Line], None]) -> int:
         """Run the entry; see :meth:`Runner.run`. The supervisor of a task that was killed removes the exchange folder."""
         if self._is_stopped:
             raise EntryCancelled
-        supervisor, status = self._start(invocation)
-        try:
-            found = self._follow(supervisor, status, OutputLines(on_line, invocation.mark))
-        except BaseException:
-            self._request_end()
-            raise
-        finally:
-            self._end(supervisor, status)
+        with _subreaper() as own_children:
+            supervisor, status = self._start(invocation)
+            try:
+                found = self._follow(supervisor, status, OutputLines(on_line, invocation.mark))
+            except BaseException:
+                self._request_end()
+                raise
+            finally:
+                self._end(supervisor, status, own_children)
         return self._exit_code(invocation, found, supervisor.returncode)
 
     def stop(self) -> None:
@@ -124,7 +131,7 @@ class SubprocessRunner:
         return found
 
     def _exit_code(self, invocation: Invocation, found: dict[str, Any], of_supervisor: int) -> int:
-        if left := found.get("left"):
+        if left := found.get("left") or self._left:
             log.warning("Processes of the entry could not be ended: %s. They may belong to another user.", left)
         if self._is_stopped:
             raise EntryCancelled
@@ -144,12 +151,13 @@ class SubprocessRunner:
                 except BrokenPipeError:
                     return  # the supervisor has ended
 
-    def _end(self, supervisor: subprocess.Popen[bytes], status: int) -> None:
-        """Wait until no process is left."""
+    def _end(self, supervisor: subprocess.Popen[bytes], status: int, own_children: frozenset[int]) -> None:
+        """Wait until no process is left, and end those of supervisors that were killed."""
         os.set_blocking(status, True)
         while os.read(status, READ_BYTES):
             continue
-        supervisor.wait()
+        if supervisor.wait():
+            self._left = end_foreign_children(own_children)
         with self._lock:
             control, self._control = self._control, None
         if control is not None:
@@ -158,6 +166,21 @@ class SubprocessRunner:
         for stream in (supervisor.stdout, supervisor.stderr):
             if stream is not None:
                 stream.close()
+
+
+@contextmanager
+def _subreaper() -> Iterator[frozenset[int]]:
+    """Make this process the parent of orphans below it in the block, which receives the children that it has already."""
+    if not sys.platform.startswith("linux"):
+        yield frozenset()
+        return
+    prctl, before = ctypes.CDLL(None).prctl, ctypes.c_int(0)
+    prctl(PR_GET_CHILD_SUBREAPER, ctypes.byref(before), 0, 0, 0)
+    prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    try:
+        yield frozenset(children().get(os.getpid(), ()))
+    finally:
+        prctl(PR_SET_CHILD_SUBREAPER, before.value, 0, 0, 0)
 
 
 def _available(fd: int) -> bytes:

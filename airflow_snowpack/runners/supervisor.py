@@ -9,7 +9,8 @@ GRACE is the time in seconds between SIGTERM and SIGKILL.
 
 There are two supervisors, one the parent of the other and each a subreaper: a process that leaves its session, and whose parent
 ends, becomes the child of the nearest one. So the invariant holds when either of them is killed: the other one ends every
-process below it. The pipe STATUS ends when both are gone, which is when no process is left.
+process below it. The pipe STATUS ends when both are gone, which is when no process is left, unless both were killed: then their
+orphans become children of the task, a subreaper too, which ends them (:func:`end_foreign_children`).
 
 It uses the standard library only, and no thread, since Linux ends the program with the thread that started it.
 """
@@ -145,15 +146,40 @@ class Supervisor:
 
 def descendants(root: int) -> Iterator[int]:
     """Yield the processes below this one, of whichever session or process group."""
-    children: dict[int, list[int]] = {}
-    for name in os.listdir("/proc"):
-        if name.isdigit() and (parent := _parent_of(name)) is not None:
-            children.setdefault(parent, []).append(int(name))
-    below = list(children.get(root, ()))
+    by_parent = children()
+    below = list(by_parent.get(root, ()))
     while below:
         pid = below.pop()
         yield pid
-        below += children.get(pid, ())
+        below += by_parent.get(pid, ())
+
+
+def children() -> dict[int, list[int]]:
+    """Return the children of each process, also those that have ended and were not collected."""
+    found: dict[int, list[int]] = {}
+    for name in os.listdir("/proc"):
+        if name.isdigit() and (parent := _parent_of(name)) is not None:
+            found.setdefault(parent, []).append(int(name))
+    return found
+
+
+def end_foreign_children(own: frozenset[int]) -> list[int]:
+    """End the children that this process got from supervisors that were killed, with all processes below them, by SIGKILL.
+
+    Their session distinguishes them from children that another thread has started: each entry has a session of its own.
+
+    :param own: children that this process had before.
+    :returns: the processes that could not be ended.
+    """
+    until = time.monotonic() + KILL_LIMIT_S
+    while foreign := [pid for pid in children().get(os.getpid(), ()) if pid not in own and os.getsid(pid) != os.getsid(0)]:
+        if time.monotonic() > until:
+            return foreign
+        for pid in foreign:
+            _send(signal.SIGKILL, [pid, *descendants(pid)])
+            os.waitpid(pid, os.WNOHANG)
+        time.sleep(SEARCH_INTERVAL_S)
+    return []
 
 
 def _parent_of(pid: str) -> int | None:

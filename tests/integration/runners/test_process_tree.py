@@ -140,6 +140,55 @@ def test_any_of_them_that_is_killed_takes_the_others_with_it(tmp_path: Path, cgr
         assert expected in output + errors
 
 
+@pytest.mark.parametrize("kind", ["stays", "stubborn"])
+def test_the_task_ends_the_entry_when_both_supervisors_are_killed(tmp_path: Path, cgroup: Path | None, kind: str) -> None:
+    with task(tmp_path, kind, cgroup) as running:
+        for number in (signal.SIGSTOP, signal.SIGKILL):  # neither of them sees the end of the other
+            for supervisor in running.supervisors:
+                os.kill(supervisor, number)
+        code, _, errors = running.ends()
+        assert code == 1
+        assert "Its supervisor was killed before it, and its processes were ended." in errors
+
+
+def test_a_task_whose_supervisors_are_killed_keeps_its_own_children(tmp_path: Path) -> None:
+    """Those that it had before, and those of its session that another thread starts meanwhile."""
+    code = """
+import os, signal, subprocess, sys
+from pathlib import Path
+from airflow_snowpack.runners import Exchanges, ShellEntry, SubprocessRunner
+from airflow_snowpack.runners.errors import EntryFailed
+from airflow_snowpack.runners.supervisor import children
+
+def sleeper(**options):
+    return subprocess.Popen([sys.executable, "-S", "-c", "import time; time.sleep(1000)"], **options)
+
+def on_line(line):
+    own.append(sleeper())
+    [outer] = set(children()[os.getpid()]) - {each.pid for each in own}
+    supervisors = outer, children()[outer][0]
+    for number in (signal.SIGSTOP, signal.SIGKILL):
+        for pid in supervisors:
+            os.kill(pid, number)
+
+own = [sleeper(start_new_session=True)]
+exchange = Exchanges(Path(sys.argv[1])).begin("task", "attempt")
+exchange.write_call(ShellEntry((sys.executable, "-S", "-c", "import time; print(1, flush=True); time.sleep(1000)")))
+try:
+    SubprocessRunner(grace=1).run(exchange.invocation(isolated=False, inside=None), on_line)
+except EntryFailed as error:
+    print(error)
+print(len(own), [each.poll() for each in own], set(children()[os.getpid()]) == {each.pid for each in own})
+for each in own:
+    each.kill()
+"""
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])}
+    with started([sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE, env=environment) as process:
+        output, _ = process.communicate(timeout=PATIENCE_S)
+    assert output.splitlines()[-1] == "2 [None, None] True"
+    assert "Its supervisor was killed" in output
+
+
 def test_a_supervisor_that_receives_sigterm_ends_the_entry_and_reports_it(tmp_path: Path, cgroup: Path | None) -> None:
     with task(tmp_path, "stays", cgroup) as running:
         os.kill(running.supervisors[0], signal.SIGTERM)
