@@ -20,7 +20,7 @@ from airflow.sdk.definitions.context import KNOWN_CONTEXT_KEYS
 from airflow_snowpack.decorators.function_source import check_function, source_of
 from airflow_snowpack.decorators.parameters import SESSION, Parameters
 from airflow_snowpack.interim.forms import Form
-from airflow_snowpack.operators.entries.arguments import check_environment, check_place, is_known, shell_entry
+from airflow_snowpack.operators.entries.arguments import check_environment, check_place, check_python, is_known, shell_entry
 from airflow_snowpack.operators.entries.base import Prepared, RunsEntry
 from airflow_snowpack.runners.entry import ModuleEntry
 from airflow_snowpack.runners.errors import InvalidEntry
@@ -101,7 +101,15 @@ def forms_of(parameters: Parameters) -> dict[str, str]:
 
 
 def check_task(
-    function: Callable[..., Any], *, command: Any, outputs: Any, runner: Any, image: Any, build: Any, command_env: Any
+    function: Callable[..., Any],
+    *,
+    command: Any,
+    outputs: Any,
+    runner: Any,
+    image: Any,
+    build: Any,
+    command_env: Any,
+    python: Any,
 ) -> None:
     """Check the arguments of the decorator, before the function is called or expanded.
 
@@ -110,6 +118,7 @@ def check_task(
     """
     check_place(runner, image=image, build=build)
     check_environment(command_env or {})
+    check_python(python, command)
     if command is not None:
         if is_known(command):
             shell_entry(command, outputs)

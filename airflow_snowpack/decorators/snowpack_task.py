@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from airflow.sdk.bases.decorator import TaskDecorator
 
 
-OF_ENTRIES = frozenset({"image", "build", "command", "outputs", "command_env", "runner_options"})
+OF_ENTRIES = frozenset({"image", "build", "command", "outputs", "command_env", "python", "runner_options"})
 """Arguments that mean something with ``runner`` only."""
 
 
@@ -111,7 +111,7 @@ def snowpack_task(
 def _entry_task(function: Callable[..., Any], multiple_outputs: bool | None, kwargs: dict[str, Any]) -> TaskDecorator:
     from airflow_snowpack.decorators.entry_task import EntryDecoratedOperator, check_task
 
-    given = {name: kwargs.get(name) for name in ("runner", "image", "build", "command", "command_env")}
+    given = {name: kwargs.get(name) for name in ("runner", "image", "build", "command", "command_env", "python")}
     check_task(function, outputs=kwargs.get("outputs", ()), **given)
     return task_decorator_factory(
         python_callable=function, multiple_outputs=multiple_outputs, decorated_operator_class=EntryDecoratedOperator, **kwargs

@@ -6,6 +6,9 @@ import signal
 
 from airflow_snowpack.errors import Kind, SnowpackError
 
+PYTHON = "python3"
+"""The interpreter of functions in an image. Images of distributions have no ``python``, and virtual environments have both."""
+
 
 class EntryError(SnowpackError, kind=Kind.FAILED):
     """Base class of the errors of entries."""
@@ -22,7 +25,8 @@ class EntryNotStarted(EntryError, kind=Kind.MISCONFIGURED):
     """The entry could not be started."""
 
     def __init__(self, program: str, problem: str) -> None:
-        super().__init__(f"The program {program!r:.200} could not be started: {problem.rstrip('.')}.")
+        advice = " Pass the path of the image's interpreter to the task: python='/…'." if program == PYTHON else ""
+        super().__init__(f"The program {program!r:.200} could not be started: {problem.rstrip('.')}.{advice}")
 
 
 class FunctionNotFound(EntryError, kind=Kind.MISCONFIGURED):

@@ -48,6 +48,7 @@ from airflow_snowpack.runners.entry_process import (
 )
 from airflow_snowpack.runners.environment import added_environment
 from airflow_snowpack.runners.errors import (
+    PYTHON,
     EntryFailed,
     EntryRaised,
     FunctionNotFound,
@@ -172,8 +173,8 @@ class Exchange:
 
         :param isolated: see :class:`Runner`.
         :param inside: see :class:`Runner`.
-        :param python: the interpreter that runs a module entry; ``None``: the worker's own for a subprocess, ``python`` in an
-            image.
+        :param python: the interpreter that runs a module entry, which then imports only its own modules; ``None``: the worker's
+            for a subprocess, with the worker's modules, and ``python3`` in an image.
         :raises InvalidEntry: a variable of ``command_env`` is unusable.
         """
         entry, inside = self._declared(), inside or str(self.folder)
@@ -182,7 +183,7 @@ class Exchange:
             command = in_command(entry.command, inputs=f"{inside}/{INPUTS}", outputs=f"{inside}/{OUTPUTS}")
             return Invocation(command, environment, self.folder, inside)
         mark = f"\x1e{secrets.token_hex(8)}\x1e"
-        path = [] if isolated else [os.path.abspath(each) for each in sys.path]
+        path = [] if isolated or python else [os.path.abspath(each) for each in sys.path]
         self._write(CALL, json.dumps({"function": entry.path, **self._call, "mark": mark, "path": path}).encode())
         self._write(PROGRAM, program())
         if entry.source is not None:
@@ -190,7 +191,7 @@ class Exchange:
             folder.mkdir(exist_ok=True)
             folder.chmod(0o755)
             self._write(f"{SOURCE}/{SOURCE_MODULE}.py", entry.source.encode())
-        python = python or ("python" if isolated else sys.executable)
+        python = python or (PYTHON if isolated else sys.executable)
         return Invocation((python, f"{inside}/{PROGRAM}", inside), environment, self.folder, inside, mark)
 
     def result(self, exit_code: int) -> EntryResult:

@@ -99,6 +99,14 @@ def check_environment(variables: object) -> None:
             raise InvalidEntry("command_env", name, "the value of this variable contains NUL")
 
 
+def check_python(python: object, command: object = None) -> None:
+    """:raises InvalidEntry: the interpreter of a function is not the name or path of a program, or a command has one."""
+    if python is not None and (not isinstance(python, str) or not python.strip() or "\0" in python):
+        raise InvalidEntry("python", python, "write the name or path of an interpreter, such as '/opt/venv/bin/python'")
+    if python is not None and command is not None:
+        raise InvalidEntry("python", python, "a command has none; write the interpreter as its program")
+
+
 def _is_later(value: Any) -> bool:
     """Return whether the value is a text, which may be a template, or the output of another task."""
     return isinstance(value, str) or hasattr(value, "resolve")

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.exceptions import AirflowException
 
-from airflow_snowpack.operators.entries.arguments import ISOLATED, check_environment, check_options, check_place
+from airflow_snowpack.operators.entries.arguments import ISOLATED, check_environment, check_options, check_place, check_python
 from airflow_snowpack.operators.interim import HandsOver
 
 if TYPE_CHECKING:
@@ -82,6 +82,8 @@ class RunsEntry(HandsOver):
         task that needs it. Either ``image`` or ``build``, and neither for ``subprocess``.
     :param command_env: environment variables of the entry. Templates in their values are rendered when the task runs; the values
         are masked in logs, and are not part of the rendered templates.
+    :param python: the interpreter that runs a function, by its name or path where the entry runs. Without it, ``python3`` of the
+        image, or the worker's own for ``subprocess``.
     :param runner_options: further arguments of the operator of Airflow's provider that runs the container or pod.
     """
 
@@ -95,6 +97,7 @@ class RunsEntry(HandsOver):
         image: str | None = None,
         build: ImageBuild | None = None,
         command_env: Mapping[str, str] | None = None,
+        python: str | None = None,
         runner_options: Mapping[str, Any] | None = None,
         **kwargs: Any,
     ) -> None:
@@ -102,10 +105,12 @@ class RunsEntry(HandsOver):
         check_place(runner, image=image, build=build)
         check_options(runner, runner_options or {})
         check_environment(command_env or {})
+        check_python(python)
         self.runner = runner
         self.image = image
         self.build = build
         self.command_env = dict(command_env or {})
+        self.python = python
         self.runner_options = dict(runner_options or {})
 
     def prepared(self, context: Context, handover: Handover) -> Prepared:
@@ -257,7 +262,7 @@ class RunsEntry(HandsOver):
         def outcome() -> Waiting | int:
             if resumption is not None and isinstance(runner, DeferrableRunner):
                 return runner.resume(resumption.event, resumption.mark, self._log_line)
-            invocation = exchange.invocation(isolated=runner.isolated, inside=runner.inside)
+            invocation = exchange.invocation(isolated=runner.isolated, inside=runner.inside, python=self.python)
             mark.append(invocation.mark)
             if isinstance(runner, DeferrableRunner) and runner.deferrable:
                 return runner.submit(invocation, self._log_line)

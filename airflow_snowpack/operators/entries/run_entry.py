@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from airflow_snowpack.operators.entries.arguments import check_inputs, is_known, shell_entry
+from airflow_snowpack.operators.entries.arguments import check_inputs, check_python, is_known, shell_entry
 from airflow_snowpack.operators.entries.base import Prepared, RunsEntry
 from airflow_snowpack.runners.entry import ModuleEntry
 from airflow_snowpack.runners.errors import InvalidEntry
@@ -94,6 +94,7 @@ class RunEntryOperator(RunsEntry):
             if value is not None:
                 kind = "function" if self.command is None else "command"
                 raise InvalidEntry(name, value, f"a {kind} has none")
+        check_python(self.python, self.command)
         if self.inputs is not None:
             check_inputs(self.inputs)
         if is_known(self.command) and "{{" not in str(self.function):

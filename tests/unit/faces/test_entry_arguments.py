@@ -47,6 +47,9 @@ def operator(**arguments: Any) -> operators.RunEntryOperator:
         ({"runner": "subprocess", "function": "score"}, "package.module:function"),
         ({"runner": "subprocess", "function": "acme:score", "outputs": ["a"]}, "a function has none"),
         ({"runner": "subprocess", "function": "acme:score", "inputs": {}}, "a function has none"),
+        ({**SHELL, "python": "python3.12"}, "a command has none; write the interpreter as its program"),
+        ({"runner": "subprocess", "function": "acme:score", "python": " "}, "write the name or path of an interpreter"),
+        ({"runner": "subprocess", "function": "acme:score", "python": 3.12}, "write the name or path of an interpreter"),
         ({**SHELL, "command_env": ["A=1"]}, "write a dictionary of texts"),
         ({**SHELL, "command_env": {"A-B": "1"}}, "the name of a variable has letters, digits and underscores only"),
         ({**SHELL, "command_env": {"A": 1}}, "command_env = 'A' is not usable: the value of this variable is not a text but int"),
@@ -101,6 +104,7 @@ def score(flights: pa.Table) -> None: ...
         ({"runner": "subprocess", "command": "score"}, "each argument on its own"),
         ({"runner": "subprocess", "outputs": ["scored"]}, "outputs are those of a command"),
         ({"runner": "subprocess", "command_env": {"": "1"}}, "the name of a variable"),
+        ({"runner": "subprocess", "command": ["true"], "python": "python3.12"}, "a command has none"),
     ],
 )
 def test_a_decorator_refuses_arguments_that_do_not_fit_even_if_the_function_is_never_called(

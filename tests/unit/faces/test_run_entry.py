@@ -93,6 +93,21 @@ def test_a_program_that_does_not_exist_fails_for_good(run_entry: Callable[..., O
     assert "no-such-program-here" in str(outcome.error)
 
 
+def test_a_function_runs_with_the_interpreter_that_the_task_names(run_task: Callable[..., Outcome], tmp_path: Path) -> None:
+    interpreter = tmp_path / "python"
+    interpreter.write_text(f'#!/bin/sh\nINTERPRETER=its-own exec {sys.executable} "$@"\n')
+    interpreter.chmod(0o755)
+
+    def which() -> str:
+        import os
+
+        return os.environ["INTERPRETER"]
+
+    outcome = run_task(which, arguments={"python": str(interpreter)})
+
+    assert (outcome.state, outcome.xcom) == ("success", "its-own"), outcome.error
+
+
 def test_arguments_arrive_unchanged_and_no_shell_reads_them(run_entry: Callable[..., Outcome], tmp_path: Path) -> None:
     received = tmp_path / "received.json"
     arguments = ["a b", "'\"", "line\nbreak", "$HOME `id` ; rm *", "{braces} {{}}", "é 雪", "", "{inputs}/x"]

@@ -15,9 +15,10 @@ import pyarrow as pa
 import pytest
 from ran_entries import Ran, call, run_entry, without_this_package
 
-from airflow_snowpack.runners import Exchanges, InputTable, Invocation, ModuleEntry, OutputTable
+from airflow_snowpack.runners import Exchanges, InputTable, Invocation, ModuleEntry, OutputTable, SubprocessRunner
 from airflow_snowpack.runners.errors import (
     EntryFailed,
+    EntryNotStarted,
     EntryRaised,
     FunctionNotFound,
     InvalidEntry,
@@ -258,11 +259,18 @@ def test_an_isolated_entry_can_import_what_is_in_the_working_directory_of_its_im
     with Exchanges(tmp_path / "exchange").begin("dag/run/task/-1", "attempt") as exchange:
         exchange.write_call(ModuleEntry("acme:f"), command_env={"TOKEN": "secret"})
         invocation = exchange.invocation(isolated=True, inside="/snowpack")
-        assert invocation.argv == ("python", "/snowpack/entry_process.pyz", "/snowpack")
+        assert invocation.argv == ("python3", "/snowpack/entry_process.pyz", "/snowpack")
         assert dict(invocation.environment) == {"TOKEN": "secret"}
         assert exchange.invocation(isolated=True, inside="/snowpack", python="python3.12").argv[0] == "python3.12"
         assert json.loads((exchange.folder / "call.json").read_text())["path"] == []
         assert all(b"secret" not in path.read_bytes() for path in exchange.folder.rglob("*") if path.is_file())
+
+
+def test_an_image_without_python3_is_reported_with_what_to_pass(tmp_path: Path) -> None:
+    with Exchanges(tmp_path / "exchange").begin("dag/run/task/-1", "attempt") as exchange:
+        exchange.write_call(ModuleEntry("os:getcwd"), command_env={"PATH": str(tmp_path)})
+        with pytest.raises(EntryNotStarted, match=r"'python3' could not be started: .* Pass the path of the image's interpreter"):
+            SubprocessRunner().run(exchange.invocation(isolated=True, inside=str(exchange.folder)), print)
 
 
 @pytest.mark.parametrize(
