@@ -31,6 +31,7 @@ from airflow_snowpack.interim.outputs import Output
 from airflow_snowpack.interim.refs import TableRef, ViewRef
 from airflow_snowpack.lineage.operation import TableAt
 from airflow_snowpack.spark import SparkFailed, SparkInterrupted, SparkWork
+from airflow_snowpack.store import storable
 from airflow_snowpack.store.keep_alive import KeepAlive
 
 if TYPE_CHECKING:
@@ -44,6 +45,8 @@ if TYPE_CHECKING:
     from airflow_snowpack.interim.registry import InterimRegistry
 
 log = logging.getLogger(__name__)
+MAX_OUTPUT_NAME = 250
+"""Characters of the name of an output, which is part of a key in the store."""
 T = TypeVar("T")
 
 
@@ -145,11 +148,17 @@ class Handover:
         :param frame: a DataFrame of Spark or pandas, or anything with an Arrow stream.
         :param recorded: for its lineage: the fields ``kind``, ``detail`` and ``inputs`` of
             :class:`~airflow_snowpack.interim.outputs.Output`; what was received and what a DataFrame's own plan reads are added.
+        :raises UnusableOutput: the store cannot keep this name, or the task has returned the output already.
         :raises UnwritableFrame: Iceberg cannot store these rows.
         :raises StaleInterimAttempt: an attempt that started later has begun.
         """
         if frame_kind(frame) is FrameKind.SPARK and not self._working:
             return self.run(frame.sparkSession, lambda: self.give(frame, output, options=options, **recorded))
+        if storable(output) != output or len(output) > MAX_OUTPUT_NAME:
+            rule = f"at most {MAX_OUTPUT_NAME} characters, none of them NUL or half of a surrogate pair"
+            raise UnusableOutput(
+                "output", output, f"the name of a table in a result has {rule}; rename the key of its dictionary"
+            )
         if output in self._begun:
             raise UnusableOutput("output", output, "the task has returned this output already")
         options = options or self.options

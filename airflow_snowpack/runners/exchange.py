@@ -266,7 +266,7 @@ class Exchange:
         if "value" not in found:
             raise ResultMissing("it ended the process itself, for example with sys.exit() or os._exit()")
         try:
-            names = tuple(str(name) for name in found["outputs"])
+            names = tuple(_text_of(name) for name in found["outputs"])
             value = decode(found["value"], lambda tag, table: _output_table(tag, table, names))
         except DAMAGED as error:
             raise ResultMissing(f"the file {RESULT} is damaged: {error!s:.300}") from error
@@ -302,6 +302,12 @@ def _output_table(tag: str, found: Mapping[str, Any], names: Collection[str]) ->
     if found["name"] not in names:
         raise ValueError(f"it has no output {found['name']!r}")
     return OutputTable(str(found["name"]))
+
+
+def _text_of(name: Any) -> str:
+    if not isinstance(name, str):
+        raise TypeError(f"the name of an output is {name!r:.100}, and not a text")
+    return name
 
 
 def _text(found: Mapping[str, Any], field: str) -> str:

@@ -16,6 +16,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from airflow_snowpack.runners.entry import NAME_FORM
 from airflow_snowpack.runners.entry_process import OUTPUTS
 from airflow_snowpack.runners.errors import OutputMissing, UnusableInput, UnusableOutputFile
 from airflow_snowpack.runners.output_lines import loggable
@@ -88,7 +89,7 @@ class CommandOutputs:
         for path in self._files[name]:
             try:
                 yield from parquet.ParquetFile(path).iter_batches()
-            except (pa.ArrowException, OSError) as error:
+            except (pa.ArrowException, OSError, ValueError) as error:  # a name may not be UTF-8
                 raise UnusableOutputFile(self._shown(path), error) from error
 
     def _names_in(self, folder: Path) -> list[str]:
@@ -131,7 +132,7 @@ class CommandOutputs:
         for path in files:
             try:
                 schema = parquet.ParquetFile(path).schema_arrow.remove_metadata()
-            except (pa.ArrowException, OSError) as error:
+            except (pa.ArrowException, OSError, ValueError) as error:  # a name may not be UTF-8
                 raise UnusableOutputFile(self._shown(path), error) from error
             if first is not None and not schema.equals(first):
                 raise UnusableOutputFile(self._shown(path), f"its columns are not those of {files[0].name}")
@@ -145,11 +146,16 @@ class CommandOutputs:
 class FunctionOutputs:
     """The Arrow streams that ``entry_process.py`` wrote.
 
-    :raises UnusableOutputFile: one of them does not exist or leaves the folder.
+    :param names: from the file of the result, which the entry may have forged.
+    :raises UnusableOutputFile: one of the names is not that of an output, or its file does not exist or leaves the folder.
     """
 
     def __init__(self, folder: Path, names: Iterable[str]) -> None:
-        self._files = {name: folder / OUTPUTS / f"{name}.arrow" for name in names}
+        self._files: dict[str, Path] = {}
+        for name in names:
+            if not NAME_FORM.fullmatch(name):
+                raise UnusableOutputFile(repr(name[:200]), "it is not the name of an output")
+            self._files[name] = folder / OUTPUTS / f"{name}.arrow"
         for path in self._files.values():
             check_regular(path, folder.resolve())
 
@@ -164,7 +170,7 @@ class FunctionOutputs:
         path = self._files[name]
         try:
             reader = pa.ipc.open_stream(pa.memory_map(str(path)))
-        except (pa.ArrowException, OSError) as error:
+        except (pa.ArrowException, OSError, ValueError) as error:
             raise UnusableOutputFile(path.name, error) from error
         unknown = next((field.name for field in reader.schema if _has_unknown_type(field)), None)
         if unknown is not None:
@@ -193,7 +199,7 @@ def check_inside(path: Path, folder: Path) -> None:
     """:raises UnusableOutputFile: the path does not exist, or leads out of the folder, which is without links."""
     try:
         target = path.resolve(strict=True)
-    except (OSError, RuntimeError) as error:
+    except (OSError, RuntimeError, ValueError) as error:
         raise UnusableOutputFile(_shown(path.name), error) from error
     if not target.is_relative_to(folder):
         raise UnusableOutputFile(_shown(path.name), "it is a link out of the exchange folder")

@@ -108,6 +108,19 @@ def test_a_function_runs_with_the_interpreter_that_the_task_names(run_task: Call
     assert (outcome.state, outcome.xcom) == ("success", "its-own"), outcome.error
 
 
+@pytest.mark.parametrize("name", ["a\0b", "\ud800", "n" * 5000])
+def test_a_table_under_a_key_that_the_store_cannot_keep_is_refused(run_task: Callable[..., Outcome], name: str) -> None:
+    def score(name: str) -> dict[str, Any]:
+        import pyarrow
+
+        return {name: pyarrow.table({"n": [1]})}
+
+    outcome = run_task(score, name)
+
+    assert outcome.state == "failed"
+    assert "cannot become an interim table: the name of a table in a result has at most 250 characters" in str(outcome.error)
+
+
 def test_arguments_arrive_unchanged_and_no_shell_reads_them(run_entry: Callable[..., Outcome], tmp_path: Path) -> None:
     received = tmp_path / "received.json"
     arguments = ["a b", "'\"", "line\nbreak", "$HOME `id` ; rm *", "{braces} {{}}", "é 雪", "", "{inputs}/x"]
