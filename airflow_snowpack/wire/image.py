@@ -58,7 +58,9 @@ class ImageAttemptShape(Shape):
     holder: str = Field(description="The process that built the image.")
     started_at: datetime
     ended_at: Moment
-    outcome: AttemptOutcome = Field(description="`stopped` by its own process; `lost` with its lease.")
+    outcome: AttemptOutcome = Field(
+        description="`stopped` by its own process; `unpushed`: built, and refused by the registry; `lost` with its lease."
+    )
     error: str | None
 
 

@@ -58,13 +58,17 @@ class Repository:
 
 
 class NotedBuilder:
-    """Stores nothing; ``jobs`` are the builds that it was asked for, and ``work`` what happens in each."""
+    """Stores nothing; ``jobs`` are the builds that it was asked for, and ``work`` what happens in each.
+
+    ``refusals`` are what the next pushes raise.
+    """
 
     def __init__(self, work: Callable[[BuildJob], object] = lambda _: None) -> None:
         self.work = work
         self.jobs: list[BuildJob] = []
         self.files: list[dict[str, str]] = []
         self.published: list[str] = []
+        self.refusals: list[Exception] = []
         self.tags: set[str] = set()
 
     def preflight(self, commands: Commands, scratch: Path) -> None: ...
@@ -74,12 +78,16 @@ class NotedBuilder:
         found = sorted(path for path in job.context.rglob("*") if path.is_file())
         self.files.append({str(path.relative_to(job.context)): path.read_text() for path in found})
         self.work(job)
-        return f"sha256:{len(self.jobs):064}"
+        image_id = f"sha256:{len(self.jobs):064}"
+        self.tags.add(image_id)
+        return image_id
 
     def publish(self, job: BuildJob, image_id: str) -> str:
+        if self.refusals:
+            raise self.refusals.pop(0)
         self.published.append(image_id)
         self.tags.add(job.tag)
         return image_id if job.target.registry is None else DIGEST
 
-    def has(self, tag: str, commands: Commands, scratch: Path) -> bool:
-        return tag in self.tags
+    def has(self, image: str, commands: Commands, scratch: Path) -> bool:
+        return image in self.tags

@@ -26,6 +26,7 @@ OUTCOMES = {
     AttemptOutcome.SUCCEEDED: "succeeded",
     AttemptOutcome.FAILED: "failed",
     AttemptOutcome.STOPPED: "plain",
+    AttemptOutcome.UNPUSHED: "interrupted",
     AttemptOutcome.LOST: "conflict",
 }
 

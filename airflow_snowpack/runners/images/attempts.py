@@ -3,6 +3,7 @@
     attempt = attempts.claim(key, "dag/run/task")        # None: another process has it, or it is not to be built now
     attempts.renew(attempt)                              # False: the fence has moved
     attempts.succeed(attempt, reference, digest, log)    # likewise
+    attempts.keep_unpushed(attempt, image_id, error, log)
 
 The invariant: of all attempts at an image, only the one whose fence is in the row changes the row. A result of any other is
 refused and logged as ``writeback_stale_attempt``.
@@ -35,7 +36,12 @@ LOSE_RUNNING = (
 NEWEST = ATTEMPTS.with_only_columns(ATTEMPT.attempt_id).limit(ATTEMPTS_KEPT)
 DELETE_OLDEST = sa.delete(image_attempts).where(ATTEMPT.key == KEY, ATTEMPT.attempt_id.not_in(NEWEST))
 LEASED: sa.Select[Any] = sa.select(
-    IMAGE.state, IMAGE.visible_at, IMAGE.claimed_at, IMAGE.claimed_by, IMAGE.attempt_id, IMAGE.attempt_count
+    IMAGE.state, IMAGE.visible_at, IMAGE.claimed_at, IMAGE.claimed_by, IMAGE.attempt_id, IMAGE.attempt_count, IMAGE.digest
+)
+UNPUSHED = (
+    sa.select(sa.func.count())
+    .select_from(image_attempts)
+    .where(ATTEMPT.key == KEY, ATTEMPT.outcome == AttemptOutcome.UNPUSHED.value)
 )
 
 
@@ -45,11 +51,13 @@ class ImageAttempt:
 
     :param attempt_id: the fence, which every write carries.
     :param number: from 1.
+    :param image_id: of the image that an earlier attempt built on its host, and could not push.
     """
 
     key: str
     attempt_id: str
     number: int
+    image_id: str | None = None
 
     def __str__(self) -> str:
         return f"the image {self.key[:12]}, attempt {self.attempt_id}"
@@ -87,11 +95,11 @@ class ImageAttempts:
             lost = {} if row.claimed_at is None else {"error": _loss(row, now)}
             conn.execute(sa.update(image_builds).where(IMAGE.key == key).values(**begun, **lost))
             self._enter(conn, key, attempt_id, claimed.attempt_count, holder, now)
-            return ImageAttempt(key, attempt_id, claimed.attempt_count)
+            return ImageAttempt(key, attempt_id, claimed.attempt_count, row.digest)
 
         def taken(conn: sa.Connection) -> ImageAttempt | None:
             row = conn.execute(LEASED.where(IMAGE.key == key, IMAGE.attempt_id == attempt_id)).first()
-            return None if row is None else ImageAttempt(key, attempt_id, row.attempt_count)
+            return None if row is None else ImageAttempt(key, attempt_id, row.attempt_count, row.digest)
 
         return self._store.transact(repeatable(take, taken))
 
@@ -129,9 +137,20 @@ class ImageAttempts:
         now = self._store.clock()
         is_last = is_final or attempt.number >= self._policy.max_attempts
         state = ImageState.FAILED if is_last else ImageState.WAITING
-        values = {"state": state.value, "finished_at": now, "error": storable(error), "log": storable(text)}
+        values = {"state": state.value, "finished_at": now, "error": storable(error), "log": storable(text), "digest": None}
         ended = {**values, **unclaimed(now if is_last else now + self._backoff(attempt.number))}
         return self._end(attempt, AttemptOutcome.FAILED, ended)
+
+    def keep_unpushed(self, attempt: ImageAttempt, image_id: str, error: str, text: str) -> bool:
+        """Record an image that the registry did not accept: its push is retried. The attempt does not count.
+
+        The period between two pushes doubles each time, as that between two attempts.
+        """
+        now, before = self._store.clock(), self._store.first(UNPUSHED, {"b_key": attempt.key})
+        again = now + self._backoff(1 if before is None else before[0] + 1)
+        values = {"state": ImageState.WAITING.value, "attempt_count": IMAGE.attempt_count - 1, "digest": image_id}
+        ended = {"finished_at": now, "error": storable(error), "log": storable(text), **unclaimed(again)}
+        return self._end(attempt, AttemptOutcome.UNPUSHED, values | ended)
 
     def give_back(self, attempt: ImageAttempt) -> bool:
         """Return an image whose build was stopped to the queue. The attempt does not count."""

@@ -36,7 +36,8 @@ class Buildah:
         """Build the image under no name; return its id."""
         id_file = job.scratch / "image-id"
         # With its cache, Buildah 1.28 gives an image the labels of another value of a build argument.
-        options = [*build_options(job, id_file), "--no-cache", *self._credentials(job)]
+        cache = "--no-cache" if job.source.build_args else "--layers"
+        options = [*build_options(job, id_file), cache, *self._credentials(job)]
         job.commands.run([self._program, "build", *options, str(job.context)], job.scratch, job.source.build_args)
         return id_file.read_text().strip()
 
@@ -51,10 +52,10 @@ class Buildah:
         job.commands.run([self._program, "push", *options, image_id, f"docker://{job.tag}"], job.scratch)
         return digest_file.read_text().strip()
 
-    def has(self, tag: str, commands: Commands, scratch: Path) -> bool:
-        """Return whether this host has an image of this tag."""
+    def has(self, image: str, commands: Commands, scratch: Path) -> bool:
+        """Return whether this host has an image of this tag or id."""
         try:
-            return bool(commands.run([self._program, "images", "--quiet", tag], scratch, is_logged=False))
+            return bool(commands.run([self._program, "images", "--quiet", image], scratch, is_logged=False))
         except CommandFailed:  # so Buildah reports an unknown name
             return False
 

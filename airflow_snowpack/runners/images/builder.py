@@ -60,10 +60,10 @@ class Builder(Protocol):
         """Store the image under its tag, in the registry if there is one.
 
         :returns: the digest in the registry; without a registry, the image's id.
-        :raises CommandFailed: the registry refused it.
+        :raises CommandFailed: the registry refused it, and the image is still on this host.
         """
         ...
 
-    def has(self, tag: str, commands: Commands, scratch: Path) -> bool:
-        """Return whether this host has an image of this tag."""
+    def has(self, image: str, commands: Commands, scratch: Path) -> bool:
+        """Return whether this host has an image of this tag or id."""
         ...

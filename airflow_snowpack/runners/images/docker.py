@@ -55,10 +55,10 @@ class Docker:
             raise CommandFailed(self._program, "reported no digest after the push")
         return str(found[-1])
 
-    def has(self, tag: str, commands: Commands, scratch: Path) -> bool:
-        """Return whether the daemon has an image of this tag."""
+    def has(self, image: str, commands: Commands, scratch: Path) -> bool:
+        """Return whether the daemon has an image of this tag or id."""
         try:
-            commands.run([self._program, "image", "inspect", "--format", "{{.Id}}", tag], scratch, is_logged=False)
+            commands.run([self._program, "image", "inspect", "--format", "{{.Id}}", image], scratch, is_logged=False)
         except CommandFailed:
             return False
         return True

@@ -67,6 +67,17 @@ class ImageBuildFailed(ImageError, kind=Kind.FAILED):
         )
 
 
+class ImageNotPushed(ImageError, kind=Kind.UNAVAILABLE):
+    """The registry did not accept an image that was built.
+
+    :ivar image_id: of the image, which stays on this host.
+    """
+
+    def __init__(self, image_id: str, problem: str) -> None:
+        self.image_id = image_id
+        super().__init__(f"The image was built and is kept, but it could not be pushed to the registry: {sentence(problem)}")
+
+
 class ImageBuildStopped(ImageError, kind=Kind.FAILED):
     """The build was stopped with its task."""
 

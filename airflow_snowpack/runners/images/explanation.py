@@ -66,6 +66,11 @@ def _building(image: ImageRecord, policy: ImagePolicy, now: datetime) -> Parts:
 
 
 def _waiting(image: ImageRecord, policy: ImagePolicy, now: datetime) -> Parts:
+    if image.digest is not None:
+        pushed = f"is not ready: {sentence(image.error or '')} "
+        if image.available_at is not None and image.available_at > now:
+            return (pushed, "The push is retried at ", image.available_at, " at the earliest.")
+        return (pushed, "The next task that needs it retries the push.")
     if image.attempts == 0:
         return (f"was requested, and no process builds it. {_next_builder(image)}",)
     failed = f"is not ready: attempt {image.attempts} of {policy.max_attempts} failed: {sentence(image.error or '')} "

@@ -80,6 +80,7 @@ class ImageRecord:
     :param place: the registry's repository, or ``host:NAME/BUILDER`` for an image that exists on one host only.
     :param tag: the name under which the builder stores the image.
     :param reference: what a container is started from; ``None`` until the image is ready.
+    :param digest: as in :class:`Ready`; while the push is retried, the id of the image on the host that built it.
     :param holder: the process that builds it, and ``lease_until`` the end of its lease; ``None`` while none does.
     :param available_at: when it may be built, for an image that waits.
     :param attempts: how many times a process began to build it.
@@ -127,6 +128,7 @@ class AttemptOutcome(StrEnum):
     """How an attempt to build an image ended.
 
     ``RUNNING``: it has the lease, or had it last. ``STOPPED``: its process ended the build, and the attempt does not count.
+    ``UNPUSHED``: it built the image, which the registry did not accept; it does not count either, and the push is retried.
     ``LOST``: its lease expired, or a later try of its task took the build over.
     """
 
@@ -134,6 +136,7 @@ class AttemptOutcome(StrEnum):
     SUCCEEDED = "succeeded"
     FAILED = "failed"
     STOPPED = "stopped"
+    UNPUSHED = "unpushed"
     LOST = "lost"
 
 
@@ -141,7 +144,7 @@ class AttemptOutcome(StrEnum):
 class PastAttempt:
     """An attempt to build an image, running or ended.
 
-    :param number: from 1; one that was stopped gives its number to the next.
+    :param number: from 1; one that was stopped, or could not be pushed, gives its number to the next.
     :param holder: the process that built the image.
     """
 

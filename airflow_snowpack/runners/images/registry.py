@@ -18,6 +18,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -31,12 +32,13 @@ from airflow_snowpack.runners.images.attempts import ImageAttempt, ImageAttempts
 from airflow_snowpack.runners.images.build_log import BuildLog
 from airflow_snowpack.runners.images.builder import Builder, BuildJob
 from airflow_snowpack.runners.images.builders import builder_for
-from airflow_snowpack.runners.images.commands import Commands
+from airflow_snowpack.runners.images.commands import CommandFailed, Commands
 from airflow_snowpack.runners.images.credentials import token
 from airflow_snowpack.runners.images.errors import (
     DockerfileNotFound,
     ImageBuildFailed,
     ImageBuildStopped,
+    ImageNotPushed,
 )
 from airflow_snowpack.runners.images.key import image_key
 from airflow_snowpack.runners.images.model import Building, Failed, ImagePolicy, ImageState, Ready
@@ -227,6 +229,11 @@ class ImageBuilds(ImageRecords):
                     raise
                 log.warning("writeback_stale_attempt: %s", attempt)
                 return
+            except ImageNotPushed as error:
+                text = _error_text(error, output)
+                self._attempts.keep_unpushed(attempt, error.image_id, text, output.text())
+                log.warning("image_not_pushed: %s: %s", attempt, text)
+                return
             except (SnowpackError, OSError) as error:
                 self._failed(attempt, error, output)
                 return
@@ -241,22 +248,34 @@ class ImageBuilds(ImageRecords):
                 self._attempts.succeed(attempt, self._reference(attempt.key, digest), digest, output.text())
 
     def _built(self, attempt: ImageAttempt, source: ImageBuild, commands: Commands) -> str | None:
-        """Return the digest of the published image; ``None``: the lease was lost, and nothing was published."""
+        """Return the digest of the published image; ``None``: the lease was lost, and nothing was published.
+
+        :raises ImageNotPushed: the registry did not accept it.
+        """
         with scratch_folder() as scratch:
-            context = git.check_out(commands, source, scratch)
-            # Not Path.resolve(), which raises a RuntimeError for links that lead to each other.
-            dockerfile = Path(os.path.realpath(context / source.dockerfile))
-            if not dockerfile.is_file() or not dockerfile.is_relative_to(context.resolve()):
-                raise DockerfileNotFound(source.dockerfile, source.revision)
-            job = BuildJob(source, self.target, attempt.key, context, dockerfile, scratch, commands)
-            image_id = self._builder.build(job)
+            job = BuildJob(source, self.target, attempt.key, scratch / "context", scratch / "context", scratch, commands)
+            if (image_id := attempt.image_id) is None or not self._builder.has(image_id, commands, scratch):
+                image_id = self._image_id(job)
             if not self._attempts.renew(attempt):
                 log.warning("writeback_stale_attempt: %s", attempt)
                 return None
-            return self._builder.publish(job, image_id)
+            try:
+                return self._builder.publish(job, image_id)
+            except CommandFailed as error:
+                if self.target.registry is None:
+                    raise
+                raise ImageNotPushed(image_id, str(error)) from error
+
+    def _image_id(self, job: BuildJob) -> str:
+        context = git.check_out(job.commands, job.source, job.scratch)
+        # Not Path.resolve(), which raises a RuntimeError for links that lead to each other.
+        dockerfile = Path(os.path.realpath(context / job.source.dockerfile))
+        if not dockerfile.is_file() or not dockerfile.is_relative_to(context.resolve()):
+            raise DockerfileNotFound(job.source.dockerfile, job.source.revision)
+        return self._builder.build(replace(job, context=context, dockerfile=dockerfile))
 
     def _failed(self, attempt: ImageAttempt, error: Exception, output: BuildLog) -> None:
-        text = output.redacted(" ".join(f"{error}".split()))[:MAX_ERROR]
+        text = _error_text(error, output)
         is_final = isinstance(error, SnowpackError) and error.kind in FINAL_KINDS
         if self._attempts.fail(attempt, text, output.text(), is_final=is_final):
             log.warning("image_build_failed: %s (%d of %d): %s", attempt, attempt.number, self.policy.max_attempts, text)
@@ -281,6 +300,10 @@ class ImageBuilds(ImageRecords):
         finally:
             with self._lock:
                 self._running.discard(commands)
+
+
+def _error_text(error: Exception, output: BuildLog) -> str:
+    return output.redacted(" ".join(f"{error}".split()))[:MAX_ERROR]
 
 
 def _here() -> str:

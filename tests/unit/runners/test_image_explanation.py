@@ -43,6 +43,7 @@ IMAGE = ImageRecord(
 BUILDING = {"state": ImageState.BUILDING, "holder": "flights/r1/score", "started_at": AGO, "attempts": 1, "available_at": None}
 ENDED = {"attempts": 2, "started_at": AGO, "finished_at": AGO}
 FAILED = {**ENDED, "state": ImageState.FAILED, "attempts": 3, "error": "The step RUN pip install ended with exit code 1"}
+UNPUSHED = {"digest": "sha256:12ab", "finished_at": AGO, "error": "The image was built and is kept, but it could not be pushed"}
 READY = {**ENDED, "state": ImageState.READY, "reference": f"{REGISTRY}@sha256:12ab", "digest": "sha256:12ab"}
 NAME = "The image of https://github.com/acme/score.git at 4b825dc642cb (main)"
 
@@ -51,6 +52,16 @@ NAME = "The image of https://github.com/acme/score.git at 4b825dc642cb (main)"
     ("changes", "text"),
     [
         ({}, f"{NAME} was requested, and no process builds it. The next task that needs it builds it."),
+        (
+            UNPUSHED | {"available_at": AHEAD},
+            f"{NAME} is not ready: The image was built and is kept, but it could not be pushed. The push is retried at "
+            "2026-11-21 22:02:00 UTC at the earliest.",
+        ),
+        (
+            UNPUSHED,
+            f"{NAME} is not ready: The image was built and is kept, but it could not be pushed. The next task that needs it "
+            "retries the push.",
+        ),
         (
             BUILDING | {"lease_until": AHEAD},
             f"{NAME} is being built by flights/r1/score (attempt 1 of 3, started at 2026-11-21 21:57:00 UTC).",
@@ -94,6 +105,8 @@ NAME = "The image of https://github.com/acme/score.git at 4b825dc642cb (main)"
     ],
     ids=[
         "requested",
+        "not pushed",
+        "to be pushed",
         "building",
         "lost",
         "back-off",

@@ -27,6 +27,8 @@ from airflow_snowpack.runners.images import (
     RevisionNotFound,
 )
 from airflow_snowpack.runners.images.commands import CommandFailed
+from airflow_snowpack.runners.images.explanation import explain
+from airflow_snowpack.runners.images.model import AttemptOutcome
 from airflow_snowpack.runners.images.rows import KINDS, NEWEST_FIRST
 from airflow_snowpack.store import Actor, AuditTrail, InvalidCursor
 from airflow_snowpack.store.retention import Pruner
@@ -340,6 +342,47 @@ def test_a_stopped_build_returns_to_the_queue_and_does_not_count(
     assert (record.state, record.attempts, record.holder, record.error) == (ImageState.WAITING, 0, None, None)
     builder.work = lambda _: None
     assert isinstance(images.ensure(source, build=True), Ready)
+
+
+def test_an_image_that_the_registry_refuses_is_pushed_later_and_neither_built_again_nor_counted_as_an_attempt(
+    images: ImageBuilds, builder: NotedBuilder, repository: Repository, clock: MovedClock
+) -> None:
+    source = ImageBuild(repository.url, repository.commit(DOCKERFILE))
+    refusals = images.policy.max_attempts + 2
+    builder.refusals = [CommandFailed("buildah", "ended with exit code 125", ["503 Service Unavailable"])] * refusals
+    waits = []
+    for _ in range(refusals):
+        found = images.ensure(source, build=True)
+        assert isinstance(found, Building)
+        waits.append(found.until - clock())
+        (record,) = images.list().items
+        assert (record.state, record.attempts, record.holder) == (ImageState.WAITING, 0, None)
+        assert "is kept, but it could not be pushed to the registry: buildah ended" in (record.error or "")
+        explained = str(explain(record, images.policy, clock()))
+        assert "503 Service Unavailable. The push is retried at " in explained
+        assert images.ensure(source, build=True) == found, "a back-off is waited for"
+        clock.move(found.until - clock())
+    assert waits == [images.policy.retry_base * 2**n for n in range(1, refusals + 1)]
+    ready = images.ensure(source, build=True)
+    assert isinstance(ready, Ready)
+    assert (len(builder.jobs), builder.published, ready.digest) == (1, [f"sha256:{1:064}"], DIGEST)
+    assert [each.outcome for each in images.attempts(ready.key)] == [
+        AttemptOutcome.SUCCEEDED,
+        *[AttemptOutcome.UNPUSHED] * refusals,
+    ]
+
+
+def test_a_host_without_the_image_that_was_not_pushed_builds_it(
+    images: ImageBuilds, builder: NotedBuilder, repository: Repository, clock: MovedClock
+) -> None:
+    source = ImageBuild(repository.url, repository.commit(DOCKERFILE))
+    builder.refusals = [CommandFailed("buildah", "ended with exit code 125")]
+    found = images.ensure(source, build=True)
+    assert isinstance(found, Building)
+    clock.move(found.until - clock())
+    builder.tags.clear()
+    assert isinstance(images.ensure(source, build=True), Ready)
+    assert builder.published == [f"sha256:{2:064}"]
 
 
 @pytest.mark.parametrize(("error", "attempts"), [(KeyboardInterrupt, 0), (ZeroDivisionError, 1)])

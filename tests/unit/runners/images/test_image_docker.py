@@ -7,6 +7,7 @@ import json
 import os
 import stat
 import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -195,6 +196,13 @@ def test_buildah_and_podman_get_names_of_arguments_and_a_file_of_credentials(not
     assert pushed["argv"] == ["push", digestfile, authfile, IMAGE_ID, f"docker://{job.tag}"]
     assert pushed["configuration"] == {"auths": {"registry.example.com:5000": {"auth": TOKEN}}, "credHelpers": {}}
     assert stat.S_IMODE(pushed["mode"]) == 0o600
+
+
+def test_buildah_uses_its_cache_unless_a_build_argument_could_be_that_of_another_build(noted: Any, scratch: Path) -> None:
+    job = job_for(scratch, builder="buildah")
+    Buildah().build(replace(job, source=replace(job.source, build_args={})))
+    Buildah().build(job)
+    assert [("--layers" in each["argv"], "--no-cache" in each["argv"]) for each in noted()] == [(True, False), (False, True)]
 
 
 @pytest.mark.parametrize("builder", [Docker(), Buildah(), Buildah("podman")])
