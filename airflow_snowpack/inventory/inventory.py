@@ -156,19 +156,21 @@ class Inventory:
         self.refresh()
         return True
 
-    def require(self, table: TableName) -> None:
+    def require(self, table: TableName) -> str | None:
         """Check that the table exists: in the inventory, or else in the catalog.
 
+        :returns: the uuid of the table, if the catalog was asked.
         :raises WrongCatalog: the table is in another catalog.
         :raises TableNotFound: neither has it.
         :raises CatalogUnreachable, TableUnreadable: the inventory does not have it, and the catalog gives no useful answer.
         """
         if self.has(table):
-            return
+            return None
         if table.catalog_id != self.catalog_id:
             raise WrongCatalog(table.dotted, table.catalog, table.catalog_id, self.catalog_id)
-        load_table(self.catalog(), table)
+        found = load_table(self.catalog(), table)
         self._store.transact(lambda conn: self._insert(conn, [table]))
+        return str(found.metadata.table_uuid)
 
     def has(self, table: TableName) -> bool:
         """Whether the inventory has it; the catalog is not asked."""

@@ -185,10 +185,12 @@ class Jobs(Claims):
         priority: int = DEFAULT_PRIORITY,
         plan: Mapping[str, Any] | None = None,
         results: Sequence[ActionResult] | None = None,
+        table_uuid: str | None = None,
     ) -> Submission:
         """Submit a job or, with ``results``, record a dry run; the same request with the same key again returns the same job.
 
         :param key: an idempotency key, which belongs to the actor; ``None``: each request is a new one.
+        :param table_uuid: as in :meth:`submit`; no part of the request.
         :raises DrainModeOn, TableLocked: as :meth:`submit`; nothing was written.
         :raises InvalidKey, KeyUsedBefore: the key cannot be used for this request.
         """
@@ -197,11 +199,10 @@ class Jobs(Claims):
         if request is not None and (before := self.submitted_before(request)) is not None:
             return Submission(before, again=True)
         try:
+            asked: dict[str, Any] = {"options": options, "priority": priority, "plan": plan, "actor": actor, "key": request}
             if results is None:
-                job = self.submit(table, actions, options=options, priority=priority, plan=plan, actor=actor, key=request)
-                return Submission(job)
-            asked: dict[str, Any] = {"options": options, "priority": priority, "plan": plan}
-            return Submission(self.record_dry_run(table, actions, results, **asked, actor=actor, key=request))
+                return Submission(self.submit(table, actions, **asked, table_uuid=table_uuid))
+            return Submission(self.record_dry_run(table, actions, results, **asked))
         except (TableLocked, KeyTaken):
             # The same request may have come twice at once, and the other one was first.
             if request is None or (before := self.submitted_before(request)) is None:
@@ -220,14 +221,16 @@ class Jobs(Claims):
         except JobNotFound:
             return None  # deleted since, and its key expired with it
 
-    def rerun(self, job_id: str, *, actor: Actor | None = None) -> Job:
+    def rerun(self, job_id: str, *, actor: Actor | None = None, table_uuid: str | None = None) -> Job:
         """Submit the request of a job again.
 
+        :param table_uuid: as in :meth:`submit`. A plan stays one of the table that it was made for.
         :raises JobNotFound: there is no such job.
         :raises DrainModeOn, TableLocked: as :meth:`submit`.
         """
         before = self.get(job_id)
         asked: dict[str, Any] = {"options": before.options, "priority": before.priority, "plan": before.plan}
+        asked["table_uuid"] = None if before.plan is not None else table_uuid
         return self.submit(before.table, before.actions, **asked, actor=actor, rerun_of=job_id)
 
     def cancel(

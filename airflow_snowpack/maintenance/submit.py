@@ -346,18 +346,22 @@ def _admit(jobs: Jobs, catalog: Catalog, request: MaintenanceRequest) -> str:
     return str(table.metadata.table_uuid)
 
 
-def check_options(catalog: Callable[[], Catalog], request: MaintenanceRequest) -> None:
+def check_options(catalog: Callable[[], Catalog], request: MaintenanceRequest) -> str | None:
     """Check the options that depend on the table, for a way to submit that does not open it otherwise.
 
     :param catalog: connects to the catalog; not called for a request without such options.
+    :returns: the uuid of the table that the options were checked against; ``None`` for a request without such options.
     :raises InvalidPredicate: a ``where`` that cannot be evaluated. The same request would fail again.
     :raises InvalidOption: another option that the table does not allow.
     :raises TableNotFound, CatalogUnreachable: from the catalog.
     """
     from airflow_snowpack.iceberg import load_table
 
-    if request.depends_on_table:
-        check_against(load_table(catalog(), request.table), request.table.dotted, request.options)
+    if not request.depends_on_table:
+        return None
+    table = load_table(catalog(), request.table)
+    check_against(table, request.table.dotted, request.options)
+    return str(table.metadata.table_uuid)
 
 
 def _check_beside_auto(**given: object) -> None:

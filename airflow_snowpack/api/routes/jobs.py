@@ -82,13 +82,14 @@ class Submitter:
                 priority=body.priority,
                 order=self._services.order,
             )
+            table_uuid = None
             before = None if key is None else self._submitted_before(request, key, body.dry_run)
             if before is None:
-                self._require(name)
+                table_uuid = self._require(name)
                 if request.is_auto:
                     request = self._planned(request)
                 if not body.dry_run:
-                    self._check_options(request)
+                    table_uuid = self._check_options(request) or table_uuid
         if before is not None:
             refuse_if_draining(self._services.jobs)
             return Submission(before, again=True)
@@ -100,6 +101,7 @@ class Submitter:
             actor=self._actor,
             **request.rest,
             results=results,
+            table_uuid=table_uuid,
         )
 
     def rerun(self, job_id: str) -> Job:
@@ -109,12 +111,11 @@ class Submitter:
         """
         with self._drain_mode_first():
             job = self._services.jobs.get(job_id)
-            self._require(job.table)
+            found = self._require(job.table)
             request = MaintenanceRequest.again(job, order=self._services.order)
-            if not job.dry_run:
-                self._check_options(request)
+            table_uuid = None if job.dry_run else self._check_options(request) or found
         if not job.dry_run:
-            return self._services.jobs.rerun(job_id, actor=self._actor)
+            return self._services.jobs.rerun(job_id, actor=self._actor, table_uuid=table_uuid)
         return self._services.jobs.record_dry_run(
             job.table,
             request.actions,
@@ -141,14 +142,14 @@ class Submitter:
             RequestKey.of(self._actor, key, *wanted, dry_run=dry_run, planned=request.is_auto)
         )
 
-    def _require(self, table: TableName) -> None:
+    def _require(self, table: TableName) -> str | None:
         inventory = self._services.inventory
-        if not inventory.has(table):
-            self._services.ask_catalog(lambda: inventory.require(table))
+        return None if inventory.has(table) else self._services.ask_catalog(lambda: inventory.require(table))
 
-    def _check_options(self, request: MaintenanceRequest) -> None:
-        if request.depends_on_table:  # only then is the catalog needed, which may not answer
-            self._services.ask_catalog(lambda: check_options(self._services.inventory.catalog, request))
+    def _check_options(self, request: MaintenanceRequest) -> str | None:
+        if not request.depends_on_table:  # only otherwise is the catalog needed, which may not answer
+            return None
+        return self._services.ask_catalog(lambda: check_options(self._services.inventory.catalog, request))
 
     def _planned(self, request: MaintenanceRequest) -> MaintenanceRequest:
         inventory, planner = self._services.inventory, self._services.planner()

@@ -118,11 +118,11 @@ def _rerun(here: CommandContext, job: Job) -> Job:
     """Submit the request of a job again; the re-run of a dry run is a dry run."""
     from airflow_snowpack.maintenance.submit import MaintenanceRequest, check_options, plan_request
 
-    here.inventory.require(job.table)
+    found = here.inventory.require(job.table)
     request = MaintenanceRequest.again(job, order=here.settings.action_order)
     if not job.dry_run:
-        check_options(here.inventory.catalog, request)
-        return here.jobs.rerun(job.job_id, actor=here.actor)
+        table_uuid = check_options(here.inventory.catalog, request) or found
+        return here.jobs.rerun(job.job_id, actor=here.actor, table_uuid=table_uuid)
     results = plan_request(here.jobs, here.inventory.catalog(), request)
     return here.jobs.record_dry_run(job.table, request.actions, results, **request.rest, actor=here.actor)
 

@@ -86,7 +86,7 @@ def _ask(args: Namespace, here: CommandContext, request: MaintenanceRequest) -> 
     from airflow_snowpack.jobs import RequestKey, Submission
     from airflow_snowpack.maintenance.submit import check_options, plan_request
 
-    key, results = args.idempotency_key, None
+    key, results, table_uuid = args.idempotency_key, None, None
     if key is not None:
         wanted = (request.table, request.actions, request.options, request.priority)
         known = RequestKey.of(here.actor, key, *wanted, dry_run=args.dry_run, planned=request.is_auto)
@@ -98,9 +98,10 @@ def _ask(args: Namespace, here: CommandContext, request: MaintenanceRequest) -> 
     if args.dry_run:
         results = plan_request(here.jobs, here.inventory.catalog(), request)
     else:
-        here.inventory.require(request.table)
-        check_options(here.inventory.catalog, request)
-    return here.jobs.submit_once(request.table, request.actions, key=key, actor=here.actor, **request.rest, results=results)
+        found = here.inventory.require(request.table)
+        table_uuid = check_options(here.inventory.catalog, request) or found
+    asked: dict[str, Any] = {**request.rest, "results": results, "table_uuid": table_uuid}
+    return here.jobs.submit_once(request.table, request.actions, key=key, actor=here.actor, **asked)
 
 
 def _read_options(text: str | None) -> dict[str, Any]:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     import httpx
+    from fastapi import FastAPI
 
 SUBMIT = "/tables/analytics/page_views/maintenance"
 ONE_ACTION = {"actions": ["expire_snapshots"]}
@@ -54,6 +55,24 @@ def test_a_job_is_accepted_with_the_specifications_body_and_headers(api: httpx.C
     assert len(job["submitted_at"]) == len("2026-04-25T14:35:00.000000+00:00")
     assert answer.headers["location"] == f"/jobs/{job['job_id']}"
     assert answer.headers["retry-after"] == "30"
+
+
+def test_a_job_carries_the_uuid_of_a_table_that_its_request_was_checked_against(api: httpx.Client, app: FastAPI) -> None:
+    services = app.state.services.get()
+    name = services.inventory.table("analytics", "page_views")
+    uuid = str(services.inventory.catalog().load_table(name.identifier).metadata.table_uuid)
+    where = {"actions": ["rewrite_data_files"], "where": "id = 1"}
+
+    def carried(answer: httpx.Response) -> str | None:
+        found: str | None = services.jobs.get(answer.json()["job_id"]).table_uuid
+        assert api.post(f"/jobs/{answer.json()['job_id']}/cancel").status_code == 200
+        return found
+
+    services.inventory.refresh()
+    submitted = [api.post(SUBMIT, json=where)]
+    assert carried(submitted[0]) == uuid
+    assert carried(api.post(f"/jobs/{submitted[0].json()['job_id']}/rerun")) == uuid
+    assert carried(api.post(SUBMIT, json=ONE_ACTION)) is None, "nothing loads the table; the job's first action does"
 
 
 def test_a_job_has_the_priority_of_its_request(api: httpx.Client) -> None:

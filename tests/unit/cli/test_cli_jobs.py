@@ -11,6 +11,7 @@ import pytest
 import yaml
 from made_health import sick_health
 
+from airflow_snowpack import hooks
 from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.jobs import ActionOutcome, ActionResult, JobStatus
 from airflow_snowpack.jobs.action_history import skipped_by_plan
@@ -58,6 +59,20 @@ def test_a_dry_run_tells_what_each_action_would_do(snowpack: Run, jobs: Jobs, fl
     assert re.search(r"expire_snapshots\s*\| Would expire none of 6 snapshots", said.out)
     assert [job.dry_run for job in jobs.list()] == [True]
     assert jobs.queue_depth() == 0
+
+
+def test_a_job_carries_the_uuid_of_its_table_if_a_request_loads_the_table(snowpack: Run, jobs: Jobs, flights: TableName) -> None:
+    uuid = str(hooks.IcebergCatalogHook().catalog.load_table(flights.identifier).metadata.table_uuid)
+
+    def carried(*command: str) -> str | None:
+        job = jobs.get(snowpack("jobs", *command, "-o", "json").json["job_id"])
+        jobs.cancel(job.job_id)
+        return job.table_uuid
+
+    by_where = ("submit", "demo.flights", "-a", "rewrite_data_files", "--where", "month = 1")
+    assert carried("submit", "demo.flights") == uuid, "the catalog is asked for a table that the inventory does not have"
+    assert carried("submit", "demo.flights") is None, "the first action of the job loads it"
+    assert carried(*by_where) == uuid
 
 
 def test_options_and_a_predicate_reach_the_job(snowpack: Run, jobs: Jobs, flights: TableName) -> None:
