@@ -19,8 +19,7 @@ import selectors
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -57,15 +56,15 @@ class SubprocessRunner:
         """Run the entry; see :meth:`Runner.run`. The supervisor of a task that was killed removes the exchange folder."""
         if self._is_stopped:
             raise EntryCancelled
-        with _subreaper() as own_children:
-            supervisor, status = self._start(invocation)
-            try:
-                found = self._follow(supervisor, status, OutputLines(on_line, invocation.mark))
-            except BaseException:
-                self._request_end()
-                raise
-            finally:
-                self._end(supervisor, status, own_children)
+        own_children = frozenset(children().get(os.getpid(), ()))
+        supervisor, status = self._start(invocation)
+        try:
+            found = self._follow(supervisor, status, OutputLines(on_line, invocation.mark))
+        except BaseException:
+            self._request_end()
+            raise
+        finally:
+            self._end(supervisor, status, own_children)
         return self._exit_code(invocation, found, supervisor.returncode)
 
     def stop(self) -> None:
@@ -81,7 +80,7 @@ class SubprocessRunner:
         (control, held), (status, reported) = os.pipe(), os.pipe()
         arguments = [str(control), str(reported), str(self.grace), str(invocation.folder), *invocation.argv]
         try:
-            supervisor = subprocess.Popen(
+            supervisor = _supervisors.start(
                 [sys.executable, "-I", "-S", str(SUPERVISOR), *(each.encode("utf-8", "surrogateescape") for each in arguments)],
                 env={**os.environ, **invocation.environment},
                 cwd="/",
@@ -156,8 +155,7 @@ class SubprocessRunner:
         os.set_blocking(status, True)
         while os.read(status, READ_BYTES):
             continue
-        if supervisor.wait():
-            self._left = end_foreign_children(own_children)
+        self._left = _supervisors.end(supervisor, own_children)
         with self._lock:
             control, self._control = self._control, None
         if control is not None:
@@ -168,19 +166,40 @@ class SubprocessRunner:
                 stream.close()
 
 
-@contextmanager
-def _subreaper() -> Iterator[frozenset[int]]:
-    """Make this process the parent of orphans below it in the block, which receives the children that it has already."""
-    if not sys.platform.startswith("linux"):
-        yield frozenset()
-        return
-    prctl, before = ctypes.CDLL(None).prctl, ctypes.c_int(0)
-    prctl(PR_GET_CHILD_SUBREAPER, ctypes.byref(before), 0, 0, 0)
-    prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-    try:
-        yield frozenset(children().get(os.getpid(), ()))
-    finally:
-        prctl(PR_SET_CHILD_SUBREAPER, before.value, 0, 0, 0)
+class _Supervisors:
+    """The supervisors of all entries that this process runs. While there are any, it is the parent of orphans below it."""
+
+    def __init__(self) -> None:
+        self._guard = threading.Lock()
+        self._running: set[int] = set()
+        self._was_subreaper = 0
+
+    def start(self, argv: list[str | bytes], **options: Any) -> subprocess.Popen[bytes]:
+        with self._guard:
+            supervisor = subprocess.Popen(argv, **options)
+            if not self._running:
+                was = ctypes.c_int(0)
+                ctypes.CDLL(None).prctl(PR_GET_CHILD_SUBREAPER, ctypes.byref(was), 0, 0, 0)
+                self._was_subreaper = was.value
+                ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+            self._running.add(supervisor.pid)
+            return supervisor
+
+    def end(self, supervisor: subprocess.Popen[bytes], own_children: frozenset[int]) -> list[int]:
+        """Wait for its end; if it was killed, end what it has left. Returns the processes that could not be ended.
+
+        :param own_children: that this process had before the entry. No other entry starts meanwhile.
+        """
+        killed = supervisor.wait()
+        with self._guard:
+            self._running.discard(supervisor.pid)
+            left = end_foreign_children(own_children | self._running) if killed else []
+            if not self._running:
+                ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, self._was_subreaper, 0, 0, 0)
+            return left
+
+
+_supervisors = _Supervisors()
 
 
 def _available(fd: int) -> bytes:

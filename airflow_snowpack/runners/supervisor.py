@@ -26,6 +26,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from typing import Any, NoReturn
 
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
@@ -172,14 +173,21 @@ def end_foreign_children(own: frozenset[int]) -> list[int]:
     :returns: the processes that could not be ended.
     """
     until = time.monotonic() + KILL_LIMIT_S
-    while foreign := [pid for pid in children().get(os.getpid(), ()) if pid not in own and os.getsid(pid) != os.getsid(0)]:
+    while foreign := [pid for pid in children().get(os.getpid(), ()) if pid not in own and _left_session(pid)]:
         if time.monotonic() > until:
             return foreign
         for pid in foreign:
             _send(signal.SIGKILL, [pid, *descendants(pid)])
-            os.waitpid(pid, os.WNOHANG)
+            with suppress(ChildProcessError):
+                os.waitpid(pid, os.WNOHANG)
         time.sleep(SEARCH_INTERVAL_S)
     return []
+
+
+def _left_session(pid: int) -> bool:
+    with suppress(ProcessLookupError):  # another thread has collected it
+        return os.getsid(pid) != os.getsid(0)
+    return False
 
 
 def _parent_of(pid: str) -> int | None:
