@@ -5,8 +5,9 @@
     ([(3, 8120), (1, 2210)], 0)
 
 Only a net gain is an arrival (``gains.py``): a rewrite (``replace`` snapshots), a commit that only deletes, and a copy-on-write
-DELETE or UPDATE, which writes the rows that stay once more, never count. Snapshots that were expired before they were read count,
-too, as far as the oldest snapshot that is left shows what they brought.
+DELETE or UPDATE, which writes the rows that stay once more, never count. All but rewrites are among the
+``changes``. Snapshots that were expired before they were read count, too, as far as the oldest snapshot that is left shows what
+they brought.
 
 Each place in the table's history is passed once: what is new is found by following the ancestors of the head to a snapshot that
 was read. Snapshots that a rollback left behind stay read. A table that was dropped and made again under its name has a history of
@@ -22,7 +23,7 @@ from datetime import UTC, datetime
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
-from airflow_snowpack.iceberg.gains import Gain, read_expired_gains, read_gain, records_after, records_before
+from airflow_snowpack.iceberg.gains import Gain, read_effect, read_expired_gains, records_after, records_before
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -93,9 +94,14 @@ class Arrival:
 
 @dataclass(frozen=True, slots=True)
 class Arrivals:
-    """What added data since a place, how many snapshots were expired unread, and the place to read from the next time."""
+    """What happened since a place, how many snapshots were expired unread, and the place to read from the next time.
+
+    :param new: what added data, and ``changes``: what added, changed or deleted data, with the amounts that it changed. What was
+        expired unread is the same in both.
+    """
 
     new: tuple[Arrival, ...]
+    changes: tuple[Arrival, ...]
     expired: int
     head: Place
 
@@ -134,10 +140,20 @@ def read_arrivals(table: Table, since: Place) -> Arrivals:
     new, has_gap = snapshots.after(_read_before(since), lambda snapshot: _is_after(snapshot, since))
     head = _move(snapshots, since, head_of(table))
     arrived = snapshots.published_at(new)
-    found = (_arrival_of(table, one, arrived[one.snapshot_id], head.other_heads) for one in new)
     missing = new[0].sequence_number - since.sequence - 1 if has_gap and new[0].sequence_number and _is_numbered(since) else 0
     unread = _expired_arrivals(table, new[0], arrived[new[0].snapshot_id], since) if missing > 0 else []
-    return Arrivals((*unread, *(arrival for arrival in found if arrival is not None)), max(0, missing), head)
+    effects = [(one, read_effect(table, one)) for one in new if not _only_rewrites(one)]
+
+    def each(amounts: Iterable[tuple[Snapshot, Gain]]) -> tuple[Arrival, ...]:
+        with_data = ((one, gain) for one, gain in amounts if gain.partitions)
+        return (*unread, *(_arrival_of(table, one, gain, arrived[one.snapshot_id], head.other_heads) for one, gain in with_data))
+
+    return Arrivals(
+        new=each((one, effect.gained) for one, effect in effects),
+        changes=each((one, effect.changed) for one, effect in effects),
+        expired=max(0, missing),
+        head=head,
+    )
 
 
 def _known(table: Table, snapshots: SnapshotLine, since: Place) -> Place:
@@ -201,14 +217,14 @@ def _is_after(snapshot: Snapshot, since: Place) -> bool:
     return since.committed_at is None or _moment(snapshot.timestamp_ms) >= since.committed_at
 
 
-def _arrival_of(table: Table, snapshot: Snapshot, arrived_at: datetime, other_heads: tuple[int, ...]) -> Arrival | None:
+def _only_rewrites(snapshot: Snapshot) -> bool:
     from pyiceberg.table.snapshots import Operation
 
-    if snapshot.summary is None or snapshot.summary.operation is Operation.REPLACE:
-        return None
-    gain = read_gain(table, snapshot)
-    if not gain.partitions:
-        return None
+    return snapshot.summary is None or snapshot.summary.operation is Operation.REPLACE
+
+
+def _arrival_of(table: Table, snapshot: Snapshot, gain: Gain, arrived_at: datetime, other_heads: tuple[int, ...]) -> Arrival:
+    assert snapshot.summary is not None, "one without a summary is left out"
     place = replace(_place_of(table, snapshot), other_heads=other_heads)
     committed_at = _moment(snapshot.timestamp_ms)
     return _arrival(place, gain, snapshot.snapshot_id, committed_at, snapshot.summary.operation.value, arrived_at)

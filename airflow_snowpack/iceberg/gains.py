@@ -1,7 +1,8 @@
-"""What snapshots brought to their table: the net gain of records and files, read from manifests.
+"""What snapshots brought to their table: the net gain of records and files, and all that they changed, read from manifests.
 
-    gain = read_gain(table, snapshot)
-    gain.records, gain.partitions            # a gain without partitions is none
+    effect = read_effect(table, snapshot)
+    effect.gained.records, effect.gained.partitions     # a gain without partitions is none
+    effect.changed.records                              # also what was deleted or written again
     for expired in read_expired_gains(table, oldest, after=12, gained=4_000):
         expired.sequence, expired.gain.records
 
@@ -10,6 +11,9 @@ UPDATE writes the rows that stay once more, and a merge-on-read UPDATE deletes t
 nothing was removed gets all of its files, and so does every partition of an overwrite that replaces whole partitions (Iceberg's
 ``replace-partitions``): what it writes was not there before. Equality deletes do not record how many rows they delete and are
 left out.
+
+With row lineage (format version 3), rows that are written once more keep their row ids, and new rows have none yet. Where the
+metrics of all new files of a partition have the number of rows without an id, exactly these rows are its gain.
 
 Snapshots that were expired before they were read count as far as the oldest snapshot that is left shows it. The files of a table
 keep the sequence number of the commit that brought their data, so the files that this snapshot still lists, and those that it
@@ -34,7 +38,9 @@ if TYPE_CHECKING:
 
 ADDED, DELETED = 1, 2  # the status of a manifest's entry, by the Iceberg specification
 DATA, POSITION_DELETES = 0, 1  # the content of a file
-MAX_KNOWN_GAINS = 100
+ROW_ID = 2_147_483_540
+"""The id of the column of row ids, by the Iceberg specification."""
+MAX_KNOWN_EFFECTS = 100
 
 
 @dataclass(slots=True)
@@ -62,66 +68,105 @@ class Gain:
         self.bytes += sign * file.file_size_in_bytes
 
 
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """What a snapshot did to its table.
+
+    :ivar gained: what the table has more of.
+    :ivar changed: of each partition, what was added or what was removed, whichever is more. With copy-on-write that includes the
+        rows that stay in a file of which any row changed.
+    """
+
+    gained: Gain
+    changed: Gain
+
+
 @dataclass(slots=True)
 class _Change:
     """What happened to one partition.
 
-    :ivar added: what its new files hold.
-    :ivar balance: the same without what was removed.
+    :ivar added: what its new files hold, and ``removed``: what its removed files held and its delete files delete.
+    :ivar fresh: what is new in its new files, by their row ids; ``None`` where the metrics of one of them do not have it.
+    :ivar equality_deletes: of delete files that do not record how many rows they delete.
     :ivar took: whether anything was removed.
     """
 
     name: str
     added: Gain = field(default_factory=Gain)
-    balance: Gain = field(default_factory=Gain)
+    removed: Gain = field(default_factory=Gain)
+    fresh: Gain | None = field(default_factory=Gain)
+    equality_deletes: int = 0
     took: bool = False
 
     def note(self, file: DataFile, sign: int) -> None:
         if file.content == DATA:
-            self.balance.count(file, sign)
-            if sign > 0:
-                self.added.count(file)
+            (self.added if sign > 0 else self.removed).count(file)
+            self.fresh = _with_new_rows(self.fresh, file) if sign > 0 else self.fresh
             self.took |= sign < 0
         elif file.content == POSITION_DELETES:
-            self.balance.records -= sign * file.record_count
+            self.removed.records += sign * file.record_count
             self.took |= sign > 0
+        elif sign > 0:
+            self.equality_deletes += file.record_count
+
+    @property
+    def balance(self) -> Gain:
+        added, removed = self.added, self.removed
+        return Gain(added.files - removed.files, added.records - removed.records, added.bytes - removed.bytes)
 
     def gain(self, *, replaces: bool) -> Gain:
         if not self.added.files:
             return Gain()
+        if self.fresh is not None:
+            return self.fresh.net({self.name})
         if replaces or not self.took:
             return replace(self.added, partitions={self.name})
         return self.balance.net({self.name})
 
+    def change(self) -> Gain:
+        added, removed = self.added, self.removed
+        records = max(added.records, removed.records + self.equality_deletes)
+        return Gain(max(added.files, removed.files), records, max(added.bytes, removed.bytes)).net({self.name})
+
+
+def _with_new_rows(fresh: Gain | None, file: DataFile) -> Gain | None:
+    """Add the rows of a new file that have no row id yet, with their share of its bytes."""
+    new = (file.null_value_counts or {}).get(ROW_ID)
+    if fresh is None or new is None:
+        return None
+    if new:
+        fresh.add(Gain(1, new, file.file_size_in_bytes * new // file.record_count))
+    return fresh
+
 
 _lock = threading.Lock()
-_known: OrderedDict[tuple[str, int, str], Future[Gain]] = OrderedDict()
+_known: OrderedDict[tuple[str, int, str], Future[Effect]] = OrderedDict()
 
 
-def read_gain(table: Table, snapshot: Snapshot) -> Gain:
-    """Return what a snapshot brought; it is shared, and not to be changed.
+def read_effect(table: Table, snapshot: Snapshot) -> Effect:
+    """Return what a snapshot did; it is shared, and not to be changed.
 
-    A snapshot and its list of manifests never change, so the gains that were read last are kept: in one process, many may count
+    A snapshot and its list of manifests never change, so the effects that were read last are kept: in one process, many may count
     what arrives in the same table, also at the same time.
     """
     key = (str(table.metadata.table_uuid), snapshot.snapshot_id, snapshot.manifest_list)
     with _lock:
         known = _known.get(key)
-        gain = _known[key] = known or Future()
+        effect = _known[key] = known or Future()
         _known.move_to_end(key)
-        while len(_known) > MAX_KNOWN_GAINS:
+        while len(_known) > MAX_KNOWN_EFFECTS:
             _known.popitem(last=False)
     if known is None:
         try:
-            gain.set_result(_read_gain(table, snapshot))
+            effect.set_result(_read_effect(table, snapshot))
         except BaseException as problem:  # noqa: BLE001 - it is raised here, and in the threads that wait for this reading
             with _lock:
                 _known.pop(key, None)  # the next count reads again
-            gain.set_exception(problem)
-    return gain.result()
+            effect.set_exception(problem)
+    return effect.result()
 
 
-def _read_gain(table: Table, snapshot: Snapshot) -> Gain:
+def _read_effect(table: Table, snapshot: Snapshot) -> Effect:
     changes: dict[str, _Change] = {}
     added_specs: set[int] = set()
     removed_specs: set[int] = set()
@@ -131,10 +176,11 @@ def _read_gain(table: Table, snapshot: Snapshot) -> Gain:
         changes.setdefault(name, _Change(name)).note(file, sign)
     replaces = snapshot.summary is not None and snapshot.summary["replace-partitions"] == "true"
     gained = _total(change.gain(replaces=replaces) for change in changes.values())
-    if removed_specs <= added_specs or replaces:
-        return gained
-    # What was rewritten may have moved to the partitions of another spec, so only the sums can be compared.
-    return _total(change.balance for change in changes.values()).net(gained.partitions)
+    has_lineage = all(change.fresh is not None for change in changes.values())
+    if not (removed_specs <= added_specs or replaces or has_lineage):
+        # What was rewritten may have moved to the partitions of another spec, so only the sums can be compared.
+        gained = _total(change.balance for change in changes.values()).net(gained.partitions)
+    return Effect(gained, _total(change.change() for change in changes.values()))
 
 
 def _total(gains: Iterable[Gain]) -> Gain:

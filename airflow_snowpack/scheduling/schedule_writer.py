@@ -36,7 +36,7 @@ from airflow_snowpack.scheduling.pending_runs.edits import apply_edit
 from airflow_snowpack.scheduling.pending_runs.model import OPEN, PendingState
 from airflow_snowpack.scheduling.permission import MayStart, StartPermission
 from airflow_snowpack.scheduling.schedule import Schedule, readable
-from airflow_snowpack.scheduling.triggers.trigger import TABLES
+from airflow_snowpack.scheduling.triggers.trigger import ALL_CHANGES, TABLES
 from airflow_snowpack.store import Actor, IdMaker, Store, write_audit
 from airflow_snowpack.store.tables.schedules import (
     launches,
@@ -307,7 +307,7 @@ class ScheduleWriter:
                 first = leaf.clock.next_after(now)
                 conn.execute(sa.insert(schedule_clocks).values(schedule=name, leaf=number, next_at=first, look_at=first))
             if key.startswith(TABLES):
-                tables.add(key.removeprefix(TABLES))
+                tables.add(key.removeprefix(TABLES).removesuffix(ALL_CHANGES))
         if tables:  # due at once: until they are read, a commit of a slow writer may look older than the change
             mine = sa.and_(table_places.c.table_key.in_(sorted(tables)), table_places.c.look_at > now)
             conn.execute(sa.update(table_places).where(mine).values(look_at=now))

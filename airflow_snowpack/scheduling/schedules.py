@@ -22,7 +22,7 @@ from airflow_snowpack.scheduling.errors import InvalidSchedule, ScheduleNotFound
 from airflow_snowpack.scheduling.permission import MayStart
 from airflow_snowpack.scheduling.schedule import Schedule
 from airflow_snowpack.scheduling.schedule_writer import Origin, ScheduleWriter, Waiting
-from airflow_snowpack.scheduling.triggers.trigger import table_key
+from airflow_snowpack.scheduling.triggers.trigger import changes_key, table_key
 from airflow_snowpack.store import Actor, IdMaker, Store, new_id, storable
 from airflow_snowpack.store.tables.schedules import schedule_triggers, schedules
 
@@ -167,7 +167,8 @@ class Schedules:
 
     def of_table(self, table: TableName) -> Sequence[str]:
         """Return the names of the schedules that listen to a table."""
-        listening = sa.select(schedule_triggers.c.schedule).where(schedule_triggers.c.event_key == table_key(table))
+        keys = [table_key(table), changes_key(table)]
+        listening = sa.select(schedule_triggers.c.schedule).where(schedule_triggers.c.event_key.in_(keys))
         return self.store.scalars(listening.distinct().order_by(schedule_triggers.c.schedule))
 
     def count(self) -> dict[bool, int]:

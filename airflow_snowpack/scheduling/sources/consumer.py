@@ -31,12 +31,12 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
-from airflow_snowpack.iceberg.arrivals import Arrivals, Place, head_of, read_arrivals
+from airflow_snowpack.iceberg.arrivals import Arrival, Arrivals, Place, head_of, read_arrivals
 from airflow_snowpack.iceberg.names import TableName
 from airflow_snowpack.scheduling.events.counting import progress_of
 from airflow_snowpack.scheduling.events.event_log import Event, last_number
 from airflow_snowpack.scheduling.sources.source import tables_of
-from airflow_snowpack.scheduling.triggers.trigger import TABLES, Clock, Judgement, Leaf, Trigger, table_key
+from airflow_snowpack.scheduling.triggers.trigger import ALL_CHANGES, TABLES, Clock, Judgement, Leaf, Trigger, table_key
 from airflow_snowpack.store import Store
 from airflow_snowpack.store.dialect import insert, upsert
 from airflow_snowpack.store.tables.schedules import considered, events
@@ -60,7 +60,8 @@ class Look:
 
     :param judgement: of the trigger.
     :param since: where the counting began, and ``upto``: where it would begin next; in the form of the store.
-    :param amounts: what arrived, by table: ``partitions``, ``files``, ``records``, ``bytes``, ``commits``.
+    :param amounts: what arrived, by table: ``partitions``, ``files``, ``records``, ``bytes``, ``commits``. A table whose changes
+        the trigger counts is there a second time with them, as ``….table:changes``.
     :param was: when an owner had considered last, at the time of this look; ``None`` for never.
     """
 
@@ -106,7 +107,8 @@ class Consumer:
         self._began_at = began_at
         self._keys = {leaf: leaf.event_key(catalog_name, "", number) for number, leaf in enumerate(trigger.leaves())}
         self._tables = {table_key(name): name for name in tables_of(trigger, catalog_name)}
-        self._event_keys = {leaf: key for leaf, key in self._keys.items() if key not in self._tables and leaf.clock is None}
+        others = ((leaf, key) for leaf, key in self._keys.items() if key.removesuffix(ALL_CHANGES) not in self._tables)
+        self._event_keys = {leaf: key for leaf, key in others if leaf.clock is None}
         self._read: dict[str, tuple[Place, int | None, Arrivals]] = {}
 
     def look(self, owner: str, load: Callable[[TableName], Table]) -> Look:
@@ -141,7 +143,11 @@ class Consumer:
             judgement=self._trigger.evaluate(progress, now),
             since=since,
             upto={"at": now.isoformat(), "events": kept.last, "tables": heads, **_deadlines_to_json(next_deadlines)},
-            amounts={key.removeprefix(TABLES): _amounts(found) for key, found in arrivals.items()},
+            amounts={
+                key.removeprefix(TABLES): _amounts(found)
+                for key in (*arrivals, *self._keys.values())
+                if (found := _counted(key, arrivals)) is not None
+            },
             # Of the row that the events were read for, so that an owner that has considered since then is noticed.
             was=None if kept.row.owner == NO_OWNER else kept.row.changed_at,
         )
@@ -243,8 +249,7 @@ class Consumer:
     ) -> list[Event]:
         """Return the events of one leaf."""
         start = datetime.fromisoformat(since["at"])
-        if key in arrivals:
-            new = arrivals[key].new
+        if (new := _counted(key, arrivals)) is not None:
             return [Event(key, min(one.arrived_at, now), one.to_amounts(), {"partitions": one.partitions}) for one in new]
         if leaf.clock is not None:
             tick = leaf.clock.next_after(start)
@@ -289,9 +294,15 @@ def _stored(deadline: Clock) -> str:
     return " ".join(str(value) for value in deadline.values)
 
 
-def _amounts(found: Arrivals) -> dict[str, int]:
-    total = {"partitions": len({name for one in found.new for name in one.partitions}), "commits": len(found.new)}
-    return total | {what: sum(one.to_amounts()[what] for one in found.new) for what in ("files", "records", "bytes")}
+def _counted(key: str, arrivals: Mapping[str, Arrivals]) -> tuple[Arrival, ...] | None:
+    """Return what the leaves of a key count, if it is one of a table."""
+    found = arrivals.get(key.removesuffix(ALL_CHANGES))
+    return None if found is None else found.changes if key.endswith(ALL_CHANGES) else found.new
+
+
+def _amounts(found: Collection[Arrival]) -> dict[str, int]:
+    total = {"partitions": len({name for one in found for name in one.partitions}), "commits": len(found)}
+    return total | {what: sum(one.to_amounts()[what] for one in found) for what in ("files", "records", "bytes")}
 
 
 def place_to_json(place: Place) -> dict[str, Any]:

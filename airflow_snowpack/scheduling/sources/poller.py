@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
@@ -38,7 +38,7 @@ from airflow_snowpack.scheduling.sources.source import (
     is_news,
     write_problem,
 )
-from airflow_snowpack.scheduling.triggers.trigger import TABLES, table_key
+from airflow_snowpack.scheduling.triggers.trigger import ALL_CHANGES, TABLES, changes_key, table_key
 from airflow_snowpack.store import Store, StoreError
 from airflow_snowpack.store.dialect import UtcDateTime, insert, row_mapper
 from airflow_snowpack.store.signs_of_life import SignOfLife
@@ -194,7 +194,7 @@ class Poller:
         """Return the due tables, with the place up to which each was read, and since when a schedule listens to it."""
         now = self._store.clock()
         self._failed_at = {key: asked_at for key, asked_at in self._failed_at.items() if now - self._every < asked_at <= now}
-        name = sa.func.substr(schedule_triggers.c.event_key, len(TABLES) + 1)
+        name = sa.func.replace(sa.func.substr(schedule_triggers.c.event_key, len(TABLES) + 1), ALL_CHANGES, "")
         # Grouped by itself: Postgres does not group by a column of JSON, which a place has.
         tables = (
             sa.select(name.label("listened_to"), sa.func.min(schedule_triggers.c.counts_from).label("since"))
@@ -226,12 +226,16 @@ class Poller:
             log.warning("snapshots_expired_unread: %s of %s were expired before they were read", found.expired, name)
 
         def write(conn: sa.Connection) -> int:
-            if found.new:
+            if found.changes:
                 number_in_turn(conn)  # before any row, in the order in which clocks and their recovery lock them
             write_problem(conn, self._store, table_key(name), reading.problem, _problem_in(now))
             if not self._move(conn, name, _place_from(row), reading):
                 return 0  # another poller was faster
-            return publish(conn, self._store, [_event(name, arrival, found, row.read_at) for arrival in found.new])
+            happened = [_event(name, arrival, found.new, reading) for arrival in found.new]
+            # Asked here, since a schedule that began to count them after the round began may count a commit that was read.
+            if conn.execute(sa.select(sa.exists().where(schedule_triggers.c.event_key == changes_key(name)))).scalar():
+                happened += [_event(name, arrival, found.changes, reading, ALL_CHANGES) for arrival in found.changes]
+            return publish(conn, self._store, happened)
 
         return self._store.transact(write)
 
@@ -300,24 +304,23 @@ def _known_version(row: sa.Row[Any]) -> str | None:
     return row.metadata_location if problem is None or problem.kind is ProblemKind.UNPARTITIONED else None
 
 
-def _event(name: TableName, arrival: Arrival, found: Arrivals, read_at: datetime | None) -> Event:
-    """Return an arrival as an event.
-
-    :param read_at: when the table was read before: what is new arrived after that, also when the clock of its writer is behind.
-    """
+def _event(name: TableName, arrival: Arrival, counted: Sequence[Arrival], reading: _Reading, counting: str = "") -> Event:
+    """Return an arrival as an event."""
+    expired, read_at = reading.arrivals.expired, reading.row.read_at
     detail: dict[str, Any] = {
         "table": name.dotted,
         "snapshot_id": arrival.snapshot_id,
         "operation": arrival.operation,
         "partitions": list(arrival.partitions),
     }
-    if found.expired and arrival is found.new[0]:
-        detail["expired_before"] = found.expired
+    if expired and arrival is counted[0]:
+        detail["expired_before"] = expired
     # An expired commit has only its number, which starts again at 1 when a table is created again.
     known_by = arrival.snapshot_id if arrival.operation != EXPIRED else f"{arrival.table_uuid}:{arrival.sequence}"
-    source = f"snapshot:{name}:{known_by}"
+    source = f"snapshot:{name}:{known_by}{counting}"
+    # What is new arrived after the read before, also when the clock of its writer is behind.
     at = arrival.arrived_at if read_at is None else max(arrival.arrived_at, read_at)
-    return Event(table_key(name), at, arrival.to_amounts(), detail, source_id=source)
+    return Event(f"{table_key(name)}{counting}", at, arrival.to_amounts(), detail, source_id=source)
 
 
 def _problem_in(row: sa.Row[Any]) -> SourceProblem | None:

@@ -25,7 +25,7 @@ from airflow_snowpack.iceberg.catalog import load_table
 from airflow_snowpack.iceberg.errors import TableNotFound
 from airflow_snowpack.iceberg.names import TableName
 from airflow_snowpack.scheduling.schedule import Schedule
-from airflow_snowpack.scheduling.triggers.trigger import TABLES, Judgement, Leaf, Trigger, asset_key, table_key
+from airflow_snowpack.scheduling.triggers.trigger import ALL_CHANGES, TABLES, Judgement, Leaf, Trigger, asset_key, table_key
 from airflow_snowpack.store import Store, storable_error
 from airflow_snowpack.store.dialect import row_mapper, upsert
 from airflow_snowpack.store.signs_of_life import Role, is_alive, last_seen
@@ -227,7 +227,7 @@ def read_table_lag(store: Store) -> timedelta:
     key = TABLES + table_places.c.table_key
     is_missing = sa.and_(source_problems.c.key == key, source_problems.c.kind == ProblemKind.MISSING.value)
     query = sa.select(sa.func.min(table_places.c.look_at)).where(
-        sa.exists().where(schedule_triggers.c.event_key == key), ~sa.exists().where(is_missing)
+        sa.exists().where(schedule_triggers.c.event_key.in_([key, key + ALL_CHANGES])), ~sa.exists().where(is_missing)
     )
     oldest = store.scalar(query)
     return timedelta(0) if oldest is None else max(timedelta(0), store.clock() - oldest)
@@ -238,7 +238,7 @@ def read_unreadable_tables(store: Store) -> dict[str, str]:
     table = sa.func.substr(source_problems.c.key, len(TABLES) + 1)
     query = sa.select(table.label("name"), source_problems.c.problem).where(
         source_problems.c.kind == ProblemKind.UNREADABLE.value,
-        sa.exists().where(schedule_triggers.c.event_key == source_problems.c.key),
+        sa.exists().where(schedule_triggers.c.event_key.in_([source_problems.c.key, source_problems.c.key + ALL_CHANGES])),
     )
     return {row.name: row.problem for row in store.all(query.order_by(source_problems.c.key))}
 

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import ClassVar, Protocol
+from typing import ClassVar, Literal, Protocol
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 from airflow_snowpack.humanize import size
 from airflow_snowpack.iceberg.names import TableName
-from airflow_snowpack.scheduling.declared import declaration, parse_count, parse_text
+from airflow_snowpack.scheduling.declared import declaration, parse_choice, parse_count, parse_text
 from airflow_snowpack.scheduling.triggers.trigger import (
     Judgement,
     Leaf,
     Progress,
     SourceName,
     asset_key,
+    changes_key,
     custom_key,
     run_key,
     table_key,
@@ -34,6 +35,9 @@ def parse_table(value: object) -> str:
     if not isinstance(value, str):
         raise ValueError('it must be the name of a table, such as "analytics.page_views"')
     return TableName.parse(value, catalog="catalog").dotted
+
+
+parse_counting = parse_choice(("gains", "changes"))
 
 
 class AssetWithUri(Protocol):
@@ -78,30 +82,44 @@ class _Counting(Leaf):
     def evaluate(self, progress: Mapping[Leaf, Progress], now: datetime) -> Judgement:
         known = progress.get(self, Progress())
         have, want = known.amount, self.wanted
-        return Judgement(have >= want, self._share(have, want), have=have, want=want, since=self._since(known))
+        return Judgement(have >= want, self._share(have, want) + self.remark, have=have, want=want, since=self._since(known))
+
+    @property
+    def remark(self) -> str:
+        """What follows the numbers in its text."""
+        return ""
 
     def _share(self, have: int, want: int) -> str:
         return f"{have:,} of {want:,} {self.unit} {getattr(self, next(iter(self.fields)))}"
 
 
 class _OfTable(Leaf):
-    """Counts what is committed to one table."""
+    """Counts what is committed to one table.
+
+    :param counting: ``gains`` counts what the table has more of; ``changes`` also counts what was updated or deleted.
+    """
 
     table: str
+    counting: Literal["gains", "changes"]
 
     @property
     def source(self) -> SourceName:
         return SourceName("table", self.table)
 
     def event_key(self, catalog: str, schedule: str, number: int) -> str:
-        return table_key(TableName.parse(self.table, catalog=catalog))
+        return (table_key if self.counting == "gains" else changes_key)(TableName.parse(self.table, catalog=catalog))
+
+    @property
+    def remark(self) -> str:
+        return "" if self.counting == "gains" else ", counting changes"
 
 
 @declaration
 class _CountingOfTable(_OfTable, _Counting):
-    checks: ClassVar = {"table": parse_table, "count": parse_count}
+    checks: ClassVar = {"table": parse_table, "count": parse_count, "counting": parse_counting}
     table: str
     count: int = 1
+    counting: Literal["gains", "changes"] = "gains"
 
 
 class PartitionsAdded(_CountingOfTable):
@@ -144,9 +162,10 @@ class BytesAdded(_OfTable, _Counting):
 
     kind: ClassVar[str] = "bytes_added"
     measure: ClassVar[str] = "bytes"
-    checks: ClassVar = {"table": parse_table, "size": parse_size}
+    checks: ClassVar = {"table": parse_table, "size": parse_size, "counting": parse_counting}
     table: str
     size: int | str
+    counting: Literal["gains", "changes"] = "gains"
 
     @property
     def wanted(self) -> int:

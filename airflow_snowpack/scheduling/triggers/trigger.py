@@ -19,11 +19,18 @@ from airflow_snowpack.scheduling.errors import InvalidSchedule
 from airflow_snowpack.scheduling.kinds import Kinds
 
 TABLES, CLOCKS = "table:", "clock:"
+ALL_CHANGES = ":changes"
+"""Ends the key of a table's changes; the rest is the key of its arrivals."""
 
 
 def table_key(table: TableName) -> str:
-    """Return the key of the commits to a table."""
+    """Return the key of the data that arrives in a table."""
     return f"{TABLES}{table}"
+
+
+def changes_key(table: TableName) -> str:
+    """Return the key of all changes of a table's data."""
+    return f"{table_key(table)}{ALL_CHANGES}"
 
 
 def run_key(dag_id: str, state: str) -> str:

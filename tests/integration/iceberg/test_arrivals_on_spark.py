@@ -43,9 +43,9 @@ class Watched:
 
 
 @pytest.fixture
-def watched(spark: SparkSession, catalog: Catalog, new_table: Callable[..., TableName]) -> Callable[[str], Watched]:
-    def make(mode: str) -> Watched:
-        table = Watched(spark, catalog, new_table(partitioned_by="part"))
+def watched(spark: SparkSession, catalog: Catalog, new_table: Callable[..., TableName]) -> Callable[..., Watched]:
+    def make(mode: str, format_version: str = "2") -> Watched:
+        table = Watched(spark, catalog, new_table(partitioned_by="part", format_version=format_version))
         settings = ", ".join(f"'{name}' = '{mode}'" for name in MODES)
         table.run(f"ALTER TABLE {{table}} SET TBLPROPERTIES ({settings})")
         assert len(table.run("INSERT INTO {table} VALUES (1, 0, 'a'), (2, 0, 'b'), (3, 0, 'c'), (4, 1, 'd')")) == 1
@@ -65,6 +65,16 @@ def test_only_what_a_statement_adds_to_a_table_arrives(watched: Callable[[str], 
     assert table.run("UPDATE {table} SET note = 'x' WHERE id = 3") == ()
     assert amounts(table.run(MERGE)) == [(("part=0", "part=1"), 2)]
     assert table.run("DELETE FROM {table} WHERE part = 1") == ()
+
+
+@pytest.mark.parametrize("mode", ["copy-on-write", "merge-on-read"])
+def test_with_row_lineage_exactly_the_rows_that_were_not_there_before_arrive(watched: Callable[..., Watched], mode: str) -> None:
+    table = watched(mode, "3")
+    source = "(SELECT * FROM VALUES (2L, 0, 'b'), (7L, 0, 'new') AS v (id, part, note)) s"
+    cases = "WHEN MATCHED THEN DELETE WHEN NOT MATCHED THEN INSERT *"
+    assert amounts(table.run(f"MERGE INTO {{table}} t USING {source} ON t.id = s.id {cases}")) == [(("part=0",), 1)]
+    assert table.run("UPDATE {table} SET part = 5 WHERE id = 3") == ()
+    assert table.run("DELETE FROM {table} WHERE id = 1") == ()
 
 
 def test_a_dynamic_overwrite_arrives_and_compaction_does_not(watched: Callable[[str], Watched], spark: SparkSession) -> None:

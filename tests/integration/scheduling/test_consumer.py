@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from airflow_snowpack.iceberg import CatalogConfig, TableNotFound, load_table
-from airflow_snowpack.scheduling import CommitsAdded, Cron, CustomEvents, Every
+from airflow_snowpack.scheduling import CommitsAdded, Cron, CustomEvents, Every, RecordsAdded
 from airflow_snowpack.scheduling.sources.consumer import Consumer
 
 if TYPE_CHECKING:
@@ -106,6 +106,27 @@ def test_a_cleared_run_counts_again_until_another_has_passed(scheduler: Any, sto
         assert passes(store, run)
         assert passes(store, run), "its work may not have been done"
     assert not passes(store, "run1")
+
+
+def test_a_consumer_of_changes_passes_after_a_delete_and_reports_it_beside_what_arrived(
+    scheduler: Any, store: Store, tmp_path: Path
+) -> None:
+    catalog = CatalogConfig.embedded(tmp_path).load()
+    catalog.create_namespace("web")
+    rows = pa.table({"n": [1, 2]})
+    views = catalog.create_table(("web", "views"), rows.schema)
+    views.append(rows)
+    trigger = RecordsAdded("web.views", 2, counting="changes")
+    scheduler.clock.now = datetime.now(UTC)
+    assert not consumer(store, trigger).look("run1", partial(load_table, catalog)).satisfied
+
+    views.delete("n > 0")
+    look = consumer(store, trigger).look("run1", partial(load_table, catalog))
+    assert look.satisfied
+    assert {name: amounts["records"] for name, amounts in look.amounts.items()} == {
+        "lake.web.views": 0,
+        "lake.web.views:changes": 2,
+    }
 
 
 def test_what_arrives_after_a_first_look_that_found_no_table_counts(scheduler: Any, store: Store, tmp_path: Path) -> None:

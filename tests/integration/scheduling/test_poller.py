@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from counted_reads import counted_reads
 from rest_catalog import rest_catalog
 
-from airflow_snowpack.iceberg import CatalogConfig, CatalogUnreachable
+from airflow_snowpack.iceberg import CatalogConfig, CatalogUnreachable, TableName
 from airflow_snowpack.iceberg.broker import Broker
 from airflow_snowpack.scheduling import CommitsAdded, EventLog, Poller, RecordsAdded, Schedule, explain
 from airflow_snowpack.scheduling.sources.poller import period_of
@@ -75,6 +75,45 @@ def test_commits_become_events_and_events_a_run(scheduler: Any, poller: Poller, 
     scheduler.work()
     (launch,) = scheduler.started
     assert [event["detail"]["operation"] for event in launch.conf["snowpack"]["events"]] == ["append", "append"]
+
+
+@pytest.mark.parametrize("beside_gains", [True, False])
+def test_a_trigger_that_counts_changes_starts_a_run_after_a_delete(
+    scheduler: Any, poller: Poller, views: Table, *, beside_gains: bool
+) -> None:
+    if beside_gains:
+        listen(scheduler)
+    changed = CommitsAdded("web.page_views", counting="changes") & RecordsAdded("web.page_views", 3, counting="changes")
+    scheduler.schedules.create(Schedule("changed", dag_id="recompute", trigger=changed, enabled=True))
+    views.append(rows(1))
+    poller.step()
+    scheduler.work()
+    assert scheduler.started == []
+    explanation = explain(scheduler.schedules, "changed")
+    assert explanation.trigger.text.endswith("1 of 3 records of web.page_views, counting changes")
+
+    views.append(rows(1))
+    views.delete("n = 1")
+    look_again(scheduler, poller)
+    scheduler.work()
+    (launch,) = scheduler.started
+    assert launch.dag_id == "recompute"
+    assert [event["detail"]["operation"] for event in launch.conf["snowpack"]["events"]] == ["append", "append", "delete"]
+
+
+@pytest.mark.one_database
+def test_a_table_is_read_for_its_changes_as_for_its_arrivals(scheduler: Any, poller: Poller, lake: CatalogConfig) -> None:
+    trigger = CommitsAdded("web.gone", counting="changes")
+    scheduler.schedules.create(Schedule("changed", dag_id="recompute", trigger=trigger, enabled=True))
+    assert list(poller.step().problems) == ["lake.web.gone"]
+    assert scheduler.schedules.of_table(TableName("lake", "web", "gone")) == ["changed"]
+    assert explain(scheduler.schedules, "changed").trigger.problem == "the table web.gone does not exist"
+
+    lake.load().create_table(("web", "gone"), rows().schema)
+    look_again(scheduler, poller)
+    scheduler.clock.forward(minutes=5)
+    assert read_table_lag(scheduler.store) > timedelta(minutes=4)
+    assert explain(scheduler.schedules, "changed").trigger.problem is None
 
 
 @pytest.mark.one_database

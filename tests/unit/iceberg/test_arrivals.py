@@ -21,6 +21,7 @@ from scripted_engine import eventually
 
 from airflow_snowpack.iceberg import CatalogConfig
 from airflow_snowpack.iceberg.arrivals import EXPIRED, Place, head_of, read_arrivals
+from airflow_snowpack.iceberg.gains import ROW_ID
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -91,11 +92,19 @@ def compact(table: Table) -> None:
                 snapshot.append_data_file(file)
 
 
-def replace_files(table: Table, content: Any, properties: dict[str, str] | None = None) -> None:
-    """One commit that removes all files of the table and adds others, as copy-on-write does."""
+def replace_files(
+    table: Table, content: Any, properties: dict[str, str] | None = None, *, without_row_id: dict[str, int] | None = None
+) -> None:
+    """One commit that removes all files of the table and adds others, as copy-on-write does.
+
+    :param without_row_id: how many rows of the new files have no row id yet, by day, as the metrics of format version 3 have it.
+    """
     old = [task.file for task in table.scan().plan_files()]
     with table.transaction() as transaction:
         new = list(_dataframe_to_data_files(transaction.table_metadata, content, table.io))
+        for file in new:
+            if without_row_id is not None and file.partition[0] in without_row_id:
+                file.null_value_counts[ROW_ID] = without_row_id[file.partition[0]]
         with transaction.update_snapshot(snapshot_properties=properties or {}).overwrite() as snapshot:
             for file in old:
                 snapshot.delete_data_file(file)
@@ -156,6 +165,45 @@ def test_an_update_is_no_arrival_and_a_merge_is_one_of_the_rows_that_it_inserts(
     (merged,) = read_arrivals(table, place).new
     assert (merged.partitions, merged.files, merged.records) == (("day=mon",), 0, 2)
     assert merged.bytes < 500
+
+
+def test_where_rows_keep_their_ids_a_merge_that_deletes_one_row_and_inserts_one_brings_one(table: Table) -> None:
+    table.append(numbers(mon=[1, 2, 3], tue=[4]))
+    place = head_of(table)
+    replace_files(table, numbers(mon=[1, 2, 9], tue=[4]), without_row_id={"mon": 1, "tue": 0})
+    (merged,) = read_arrivals(table, place).new
+    assert (merged.partitions, merged.files, merged.records) == (("day=mon",), 1, 1)
+    assert 0 < merged.bytes < sum(task.file.file_size_in_bytes for task in table.scan().plan_files()) / 2
+
+    place = head_of(table)
+    replace_files(table, numbers(tue=[1], wed=[2, 4, 9]), without_row_id={"tue": 0, "wed": 0})
+    assert read_arrivals(table, place).new == (), "rows that move to another partition are not new"
+
+
+def test_a_partition_with_a_file_that_does_not_tell_its_row_ids_gets_its_net_gain(table: Table) -> None:
+    table.append(numbers(mon=[1, 2, 3], tue=[4]))
+    place = head_of(table)
+    replace_files(table, numbers(mon=[1, 2, 9], tue=[5, 6]), without_row_id={"mon": 1})
+    (merged,) = read_arrivals(table, place).new
+    assert (merged.partitions, merged.records) == (("day=mon", "day=tue"), 2)
+
+
+def test_changes_are_all_but_rewrites_with_what_they_added_or_removed(table: Table) -> None:
+    def changed() -> list[tuple[Any, ...]]:
+        nonlocal place
+        found = read_arrivals(table, place)
+        place = found.head
+        return [(change.operation, change.partitions, change.files, change.records) for change in found.changes]
+
+    place = head_of(table)
+    table.append(numbers(mon=[1, 2, 3], tue=[4]))
+    assert changed() == [("append", ("day=mon", "day=tue"), 2, 4)]
+    replace_files(table, numbers(mon=[1, 2, 9]))
+    assert changed() == [("overwrite", ("day=mon", "day=tue"), 2, 4)]
+    compact(table)
+    assert changed() == []
+    table.delete("day = 'mon'")
+    assert changed() == [("delete", ("day=mon",), 1, 3)]
 
 
 def test_a_partition_from_which_nothing_was_removed_gets_all_that_an_overwrite_adds(table: Table) -> None:

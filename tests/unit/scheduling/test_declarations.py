@@ -59,7 +59,10 @@ zones = st.sampled_from(["UTC", "Europe/Berlin", "America/New_York"])
 crons = st.sampled_from(["0 2 * * *", "*/5 * * * *", "0 0 29 2 *", "*/20 * * * * *"])
 
 leaves = st.one_of(
-    *(st.builds(kind, tables, counts) for kind in (PartitionsAdded, FilesAdded, RecordsAdded, CommitsAdded, BytesAdded)),
+    *(
+        st.builds(kind, tables, counts, st.sampled_from(["gains", "changes"]))
+        for kind in (PartitionsAdded, FilesAdded, RecordsAdded, CommitsAdded, BytesAdded)
+    ),
     *(st.builds(kind, texts, counts) for kind in (RunsSucceeded, RunsFailed, CustomEvents)),
     st.builds(AssetEvents, uris | texts.filter(lambda text: ":" not in text), counts),
     st.builds(Cron, crons, zones),
