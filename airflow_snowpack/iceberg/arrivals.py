@@ -94,10 +94,11 @@ class Arrival:
 
 @dataclass(frozen=True, slots=True)
 class Arrivals:
-    """What happened since a place, how many snapshots were expired unread, and the place to read from the next time.
+    """What happened since a place, and the place to read from the next time.
 
     :param new: what added data, and ``changes``: what added, changed or deleted data, with the amounts that it changed. What was
         expired unread is the same in both.
+    :param expired: how many snapshots were expired unread whose data the table still names; those of a dropped branch are not.
     """
 
     new: tuple[Arrival, ...]
@@ -141,7 +142,7 @@ def read_arrivals(table: Table, since: Place) -> Arrivals:
     head = _move(snapshots, since, head_of(table))
     arrived = snapshots.published_at(new)
     missing = new[0].sequence_number - since.sequence - 1 if has_gap and new[0].sequence_number and _is_numbered(since) else 0
-    unread = _expired_arrivals(table, new[0], arrived[new[0].snapshot_id], since) if missing > 0 else []
+    unread, expired = _expired_arrivals(table, new[0], arrived[new[0].snapshot_id], since) if missing > 0 else ([], 0)
     effects = [(one, read_effect(table, one)) for one in new if not _only_rewrites(one)]
 
     def each(amounts: Iterable[tuple[Snapshot, Gain]]) -> tuple[Arrival, ...]:
@@ -151,7 +152,7 @@ def read_arrivals(table: Table, since: Place) -> Arrivals:
     return Arrivals(
         new=each((one, effect.gained) for one, effect in effects),
         changes=each((one, effect.changed) for one, effect in effects),
-        expired=max(0, missing),
+        expired=expired,
         head=head,
     )
 
@@ -172,16 +173,17 @@ def _is_numbered(since: Place) -> bool:
     return since.sequence > 0 or (since.snapshot_id is None and since.committed_at is None and since.table_uuid is not None)
 
 
-def _expired_arrivals(table: Table, oldest: Snapshot, arrived_at: datetime, since: Place) -> list[Arrival]:
-    """What came between a place and the oldest snapshot that is left after it."""
+def _expired_arrivals(table: Table, oldest: Snapshot, arrived_at: datetime, since: Place) -> tuple[list[Arrival], int]:
+    """Return what came between a place and the oldest snapshot that is left after it, and how many commits wrote data there."""
     before = records_before(oldest)
     gained = None if before is None or since.total_records is None else before - since.total_records
     total, uuid, found = since.total_records, str(table.metadata.table_uuid), []
-    for expired in read_expired_gains(table, oldest, since.sequence, gained):
+    commits = read_expired_gains(table, oldest, since.sequence, gained)
+    for expired in [commit for commit in commits if commit.gain.records]:
         total = None if total is None else total + expired.gain.records
         place = Place(None, expired.sequence, None, uuid, since.other_heads, total)
         found.append(_arrival(place, expired.gain, expired.snapshot_id, _moment(oldest.timestamp_ms), EXPIRED, arrived_at))
-    return found
+    return found, len(commits)
 
 
 def _read_before(since: Place) -> list[int]:

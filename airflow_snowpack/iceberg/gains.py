@@ -212,6 +212,8 @@ class ExpiredGain:
 def read_expired_gains(table: Table, oldest: Snapshot, after: int, gained: int | None) -> list[ExpiredGain]:
     """Return what the commits brought that are missing between a sequence number and a snapshot, the oldest first.
 
+    Only commits of which the snapshot still names data are known: numbers are also missing where a branch was dropped.
+
     :param oldest: the oldest snapshot that is left after the number.
     :param gained: how many records the table has gained by all of them; ``None`` where that is not known.
     """
@@ -229,7 +231,7 @@ def read_expired_gains(table: Table, oldest: Snapshot, after: int, gained: int |
     for expired in in_order:
         expired.gain.records = max(0, min(expired.gain.records, gained))
         gained -= expired.gain.records
-    return [expired for expired in in_order if expired.gain.records]
+    return in_order
 
 
 def _entries_after(table: Table, oldest: Snapshot, after: int) -> Iterator[tuple[int, ManifestEntry]]:

@@ -316,6 +316,32 @@ def test_what_was_compacted_and_expired_unread_arrives_once(numbered: Table) -> 
     assert read_arrivals(numbered, found.head).new == ()
 
 
+@pytest.mark.parametrize("fate", ["kept", "dropped"])
+def test_the_snapshots_of_a_branch_do_not_count_as_expired_unread(numbered: Table, fate: str) -> None:
+    numbered.append(numbers(mon=[1]))
+    base, place = numbered.metadata.current_snapshot_id, head_of(numbered)
+    assert base is not None
+    numbered.manage_snapshots().create_branch(base, "trial").commit()
+    for _ in range(2):
+        numbered.refresh().append(numbers(tue=[2]), branch="trial")
+    if fate == "dropped":
+        numbered.manage_snapshots().remove_branch("trial").commit()
+    for day in ("wed", "thu"):
+        numbered.refresh().append(rows(day))
+    head, branch = numbered.metadata.current_snapshot_id, {"kept": [2, 3], "dropped": []}[fate]
+    gone = [
+        one.snapshot_id for one in numbered.metadata.snapshots if one.sequence_number not in branch and one.snapshot_id != head
+    ]
+    numbered.maintenance.expire_snapshots().by_ids(gone).commit()
+
+    found = read_arrivals(numbered.refresh(), place)
+    assert [(arrival.operation, arrival.partitions) for arrival in found.new] == [
+        (EXPIRED, ("day=wed",)),
+        ("append", ("day=thu",)),
+    ]
+    assert found.expired == 1
+
+
 def test_a_compaction_that_was_expired_unread_is_no_arrival(numbered: Table) -> None:
     numbered.append(numbers(mon=[1, 2]))
     numbered.append(numbers(mon=[3]))
