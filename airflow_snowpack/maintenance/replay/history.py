@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from airflow_snowpack.errors import Kind, SnowpackError
@@ -27,10 +28,10 @@ REPLACE = "replace"
 
 
 class NoHistory(SnowpackError, kind=Kind.INVALID):
-    """The table has no commits to replay."""
+    """The table has no commits to replay: it was never written, or is empty since it was replaced."""
 
     def __init__(self, table: str) -> None:
-        super().__init__(f"The table {table!r} has no snapshot, so there is nothing to replay.")
+        super().__init__(f"The table {table!r} has no current snapshot, so there is nothing to replay.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +80,8 @@ class TableHistory:
     :param start: the first state, as a commit that adds all of it.
     :param earlier: ids and times of the snapshots before it that the table still has, oldest first.
     :param commits: those after it, oldest first.
-    :param abandoned: how many snapshots after the requested moment were current and do not lead to the current one, because the
-        table was rolled back or replaced.
+    :param abandoned: how many snapshots were current at the requested moment or after it and do not lead to the current one,
+        because the table was rolled back or replaced.
     """
 
     table: Table
@@ -124,9 +125,10 @@ def read_history(table: Table, since: datetime) -> TableHistory:
 
 
 def _abandoned(table: Table, line: list[Snapshot], since: datetime) -> int:
-    on_line, was_current = {each.snapshot_id for each in line}, {each.snapshot_id for each in table.metadata.snapshot_log}
-    others = (each for each in table.metadata.snapshots if each.snapshot_id in was_current - on_line)
-    return sum(moment(each.timestamp_ms) > since for each in others)
+    others = {each.snapshot_id for each in table.metadata.snapshots} - {each.snapshot_id for each in line}
+    log = table.metadata.snapshot_log
+    current_until = [(each.snapshot_id, moment(following.timestamp_ms)) for each, following in pairwise(log)]
+    return len({snapshot_id for snapshot_id, until in current_until if snapshot_id in others and until > since})
 
 
 def _line(table: Table) -> Iterator[Snapshot]:

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyiceberg.table.update import RemoveSnapshotRefUpdate
 from table_zoo import KINDS, append, commit_times, data_files
 from written_deletes import commit_position_delete
 
@@ -150,8 +151,15 @@ def test_a_replay_begins_with_what_the_table_had_then(daily: Table) -> None:
 
 
 def test_a_table_that_was_never_written_has_no_history(zoo: Zoo) -> None:
-    with pytest.raises(NoHistory, match=r"no snapshot"):
+    with pytest.raises(NoHistory, match=r"no current snapshot"):
         read_history(zoo.load(zoo.shared("never_written")), NOW)
+
+
+def replace_table(table: Table) -> None:
+    """Remove the main branch, as the replacement of a table does."""
+    with table.transaction() as transaction:
+        transaction._apply((RemoveSnapshotRefUpdate(ref_name="main"),))
+    table.refresh()
 
 
 def test_the_commits_after_which_a_table_was_rolled_back_are_counted(daily: Table) -> None:
@@ -164,7 +172,23 @@ def test_the_commits_after_which_a_table_was_rolled_back_are_counted(daily: Tabl
 
     assert [each.snapshot_id for each in history.commits] == [line[5], daily.metadata.current_snapshot_id]
     assert history.abandoned == len(line[6:])
-    assert read_history(daily, NOW).abandoned == 0, "before the time of the replay"
+    since_rollback = datetime.now(UTC)
+    assert read_history(daily, since_rollback).abandoned == 0, "before the time of the replay"
+
+
+@pytest.mark.parametrize(("days", "left_behind"), [(5, 6), (0, 1)])
+def test_the_commits_before_which_a_table_was_replaced_are_counted(daily: Table, days: int, left_behind: int) -> None:
+    """After a CREATE OR REPLACE TABLE, the first snapshot has no parent, and the log still has those of before."""
+    replace_table(daily)
+    with pytest.raises(NoHistory, match="no current snapshot"):
+        read_history(daily, NOW)
+    append(daily, ["a"] * 10)
+    daily.refresh()
+
+    history = read_history(daily, NOW - DAY * days)
+
+    assert history.start.snapshot_id == daily.metadata.current_snapshot_id
+    assert history.abandoned == left_behind
 
 
 def test_expired_snapshots_free_what_compaction_has_replaced(daily: Table) -> None:
