@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,7 +15,8 @@ from airflow_snowpack.maintenance import Action, InvalidOption, SparkEngine, Unk
 from airflow_snowpack.spark import SparkUnavailable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     from pyiceberg.catalog import Catalog
     from pyspark.sql import SparkSession
@@ -40,6 +44,47 @@ def test_a_rewrite_that_spark_refuses_fails_with_its_reason(
     assert result.error is not None
     assert reason in result.error
     assert result.final, "the same call would be refused again"
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of its own with 2 MiB."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mounting = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "snowpack", disk], capture_output=True, text=True)
+    if mounting.returncode:
+        pytest.skip("no file system can be mounted here")
+    try:
+        yield disk
+    finally:
+        subprocess.run(["umount", "--lazy", disk], check=True)
+
+
+def fill(disk: Path) -> None:
+    with (disk / "ballast").open("wb", buffering=0) as file, suppress(OSError):
+        while file.write(b"0" * 4096):
+            pass
+    assert shutil.disk_usage(disk).free == 0
+
+
+def test_a_rewrite_on_a_full_disk_fails_with_that_reason(
+    engine: SparkEngine,
+    job_for: Callable[..., Job],
+    new_table: Callable[..., TableName],
+    append: Callable[..., None],
+    catalog: Catalog,
+    small_disk: Path,
+) -> None:
+    name = new_table("id BIGINT", **{"write.data.path": small_disk.as_uri()})
+    for first in (0, 10):
+        append(name, id=range(first, first + 10))
+    fill(small_disk)
+    job = job_for(name, rewrite_data_files={"min_input_files": 2, "partial_progress": False})
+    result = engine.run(job, Action.REWRITE_DATA_FILES)
+    assert result.outcome is ActionOutcome.FAILED
+    assert "No space left on device" in str(result.error)
+    assert not result.final, "the disk may have space at the next attempt"
+    assert sorted(catalog.load_table(name.identifier).scan().to_arrow()["id"].to_pylist()) == list(range(20))
 
 
 @pytest.mark.parametrize("action", list(Action))
