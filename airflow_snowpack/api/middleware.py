@@ -11,7 +11,7 @@ from urllib.parse import unquote
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from airflow_snowpack.api.problems import STORE_RETRY_AFTER_S, problem, problem_of
+from airflow_snowpack.api.problems import RequestTooSlow, problem_of
 
 HEADERS: tuple[tuple[bytes, bytes], ...] = (
     (b"x-content-type-options", b"nosniff"),
@@ -26,17 +26,25 @@ NO_STORE = (b"cache-control", b"no-store")
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 
 Count = Callable[[str, str, int, float], None]
+Refuse = Callable[[Scope, Exception], ASGIApp]
+"""Returns the answer to a request that ends with an error."""
+
+
+def refuse_with_problem(scope: Scope, error: Exception) -> ASGIApp:
+    """Answer with a problem document."""
+    return problem_of(error)
 
 
 class Edge:
-    """Add security headers, turn every error into a problem document, count requests, and answer HEAD.
+    """Add security headers, answer for every error, count requests, and answer HEAD.
 
     :param count: takes the method, the route's template, the status and the seconds of each request.
     """
 
-    def __init__(self, app: ASGIApp, count: Count) -> None:
+    def __init__(self, app: ASGIApp, count: Count, refuse: Refuse = refuse_with_problem) -> None:
         self._app = app
         self._count = count
+        self._refuse = refuse
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -57,10 +65,10 @@ class Edge:
 
         try:
             await self._app(scope, receive, send_with_headers)
-        except Exception as error:  # the client gets a problem document, and the log gets the traceback
+        except Exception as error:  # the client gets an answer, and the log gets the traceback
             if status:
                 raise
-            await problem_of(error)(scope, receive, send_with_headers)
+            await self._refuse(scope, error)(scope, receive, send_with_headers)
         finally:
             self._count(method if method in METHODS else "other", route_of(scope), status or 500, time.perf_counter() - began)
 
@@ -92,9 +100,10 @@ class Deadline:
     :param limit: counts from when the request has arrived completely, so that a slow client does not get a 503.
     """
 
-    def __init__(self, app: ASGIApp, limit: timedelta) -> None:
+    def __init__(self, app: ASGIApp, limit: timedelta, refuse: Refuse = refuse_with_problem) -> None:
         self._app = app
-        self._limit = limit.total_seconds()
+        self._limit = limit
+        self._refuse = refuse
         self._abandoned: set[asyncio.Future[None]] = set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -115,12 +124,13 @@ class Deadline:
         answer.discarded = True
         self._abandoned.add(task)
         task.add_done_callback(self._forget)
-        await _too_slow(self._limit)(scope, receive, send)
+        error = RequestTooSlow(self._limit, may_change=scope["method"] != "GET")
+        await self._refuse(scope, error)(scope, receive, send)
 
     async def _wait(self, task: asyncio.Future[None], answer: "_Answer") -> None:
         """Wait until the task is done, or the limit passes without the start of an answer."""
         while True:
-            await asyncio.wait((task,), timeout=self._limit)
+            await asyncio.wait((task,), timeout=self._limit.total_seconds())
             if task.done() or (answer.arrived and not answer.begun):
                 return
 
@@ -151,15 +161,6 @@ class _Answer:
             return
         self.begun = True
         await self._send(message)
-
-
-def _too_slow(limit: float) -> ASGIApp:
-    detail = (
-        f"No answer within {limit:g} s: the store or the catalog does not respond, or there are too many requests. "
-        "The request may still take effect; check before you repeat it, or send an Idempotency-Key. "
-        "If this happens often, raise [snowpack] request_timeout."
-    )
-    return problem(503, "too_slow", "No answer in time", detail, headers={"Retry-After": str(STORE_RETRY_AFTER_S)})
 
 
 class EncodedSlashes:

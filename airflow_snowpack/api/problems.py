@@ -54,10 +54,6 @@ RETRY_AFTER_S: Mapping[Kind, int] = {Kind.CONFLICT: 30, Kind.UNAVAILABLE: 30}
 STORE_RETRY_AFTER_S = 5
 """A store that does not answer is usually restarting."""
 
-# Where the specification's code is not the name of the error.
-CODES: Mapping[type[SnowpackError], str] = {DrainModeOn: "drain_mode"}
-
-
 KNOWN = (
     ("refused the connection", r"connection refused"),
     ("there is no route to it", r"no route to host|network is unreachable"),
@@ -107,6 +103,18 @@ class StoreDown(SnowpackError, kind=Kind.UNAVAILABLE):
         )
 
 
+class RequestTooSlow(SnowpackError, kind=Kind.UNAVAILABLE):
+    """No answer in time."""
+
+    def __init__(self, waited: timedelta, *, may_change: bool) -> None:
+        """:param may_change: the request was to change something."""
+        effect = "The request may still take effect; check before you repeat it, or send an Idempotency-Key. "
+        super().__init__(
+            f"No answer within {duration(waited)}: the store or the catalog does not respond, or there are too many requests. "
+            f"{effect if may_change else ''}If this happens often, raise [snowpack] request_timeout."
+        )
+
+
 class CatalogTooSlow(SnowpackError, kind=Kind.UNAVAILABLE):
     """The catalog took too long to answer."""
 
@@ -125,6 +133,10 @@ class StorageTooSlow(SnowpackError, kind=Kind.UNAVAILABLE):
             f"The storage of the dataset {dataset} did not answer within {duration(waited)}. "
             "The request may still take effect; check before you repeat it."
         )
+
+
+# Where the code is not the name of the error.
+CODES: Mapping[type[SnowpackError], str] = {DrainModeOn: "drain_mode", RequestTooSlow: "too_slow"}
 
 
 class ProblemResponse(JSONResponse):
@@ -216,7 +228,7 @@ def _title(error: SnowpackError) -> str:
 def _headers(error: SnowpackError) -> dict[str, str]:
     if isinstance(error, NotAuthenticated):
         return {"WWW-Authenticate": "Bearer"}
-    seconds = STORE_RETRY_AFTER_S if isinstance(error, StoreDown) else RETRY_AFTER_S.get(error.kind)
+    seconds = STORE_RETRY_AFTER_S if isinstance(error, StoreDown | RequestTooSlow) else RETRY_AFTER_S.get(error.kind)
     return {} if seconds is None else {"Retry-After": str(seconds)}
 
 

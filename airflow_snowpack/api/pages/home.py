@@ -1,9 +1,8 @@
 """The home page: what maintenance did last night, what failed and for which cause, and which tables need it most."""
 
 from fastapi import APIRouter, Response
-from fastapi.responses import RedirectResponse
 
-from airflow_snowpack.api.pages.page import Here, Page, PageRoute, root_of
+from airflow_snowpack.api.pages.page import Here, Page, PageRoute
 from airflow_snowpack.inventory import TableScores
 from airflow_snowpack.maintenance.digest import MOST_CAUSES, PERIOD, Digest, read_digest
 
@@ -20,7 +19,7 @@ router = APIRouter(route_class=PageRoute)
 @router.get("/")
 def home(page: Here) -> Response:
     if any(name in page.request.query_params for name in FORMER):
-        return RedirectResponse(f"{root_of(page.request)}/ui/tables?{page.request.url.query}")
+        return page.redirect(f"tables?{page.request.url.query}")
     digest = _digest(page)
     scores = TableScores(page.services.jobs.store, page.services.inventory)
     passes = page.services.installation.fleet_passes.list(limit=1).items

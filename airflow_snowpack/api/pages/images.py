@@ -1,12 +1,11 @@
 """The pages of images: the list with who builds each, and one image with its build log."""
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Response
 from fastapi.responses import HTMLResponse
 
 from airflow_snowpack.api.pages.navigation import task_link
 from airflow_snowpack.api.pages.operations import WORDS
 from airflow_snowpack.api.pages.page import Here, PageRoute
-from airflow_snowpack.api.routes.images import ImageKey
 from airflow_snowpack.runners.images.explanation import SHORT, explain, host_of
 from airflow_snowpack.runners.images.model import AttemptOutcome, ImageState
 from airflow_snowpack.store import AuditTrail
@@ -50,8 +49,10 @@ def images(page: Here) -> HTMLResponse:
 
 
 @router.get("/images/{key}")
-def image(page: Here, key: ImageKey) -> HTMLResponse:
+def image(page: Here, key: str) -> Response:
     records = page.services.installation.image_records
+    if redirect := page.of_short_id("images", key, records.keys_beginning, "images"):
+        return redirect
     found = records.get(key)
     return page.render(
         "image.html",

@@ -4,7 +4,7 @@ import json
 from dataclasses import dataclass
 from datetime import timedelta
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Response
 from fastapi.responses import HTMLResponse
 
 from airflow_snowpack.api.pages.figures import figures
@@ -98,8 +98,10 @@ def progress(job: Job) -> list[tuple[str, str]]:
 
 
 @router.get("/jobs/{job_id}")
-def job(page: Here, job_id: JobId) -> HTMLResponse:
+def job(page: Here, job_id: JobId) -> Response:
     reader, now = page.services.jobs, page.now
+    if redirect := page.of_short_id("jobs", job_id, reader.ids_beginning, f"jobs?search={job_id}"):
+        return redirect
     found = reader.get(job_id)
     history = reader.history(job_id)
     return page.render(

@@ -6,6 +6,7 @@
 Jinja's autoescape is on. The invariant: what comes from outside is text; a filter that returns ``Markup`` escapes its arguments.
 """
 
+import re
 from datetime import datetime
 from functools import cache
 from hashlib import sha256
@@ -15,6 +16,8 @@ from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined, Te
 from markupsafe import Markup
 
 from airflow_snowpack import humanize
+
+CODE = re.compile("`([^`]+)`")
 
 
 @cache
@@ -75,9 +78,14 @@ def moment_clock(moment: datetime) -> Markup:
     return _time(moment, "clock", humanize.timestamp(moment))
 
 
-def sentence(text: humanize.Text) -> Markup:
-    """Return text whose times are marked, so that the script shows them in the browser's time zone."""
-    return Markup("").join(moment_clock(part) if isinstance(part, datetime) else part for part in text.parts)
+def sentence(text: humanize.Text | str) -> Markup:
+    """Return text with `…` as code, and with times marked, so that the script shows them in the browser's time zone."""
+    parts = (text,) if isinstance(text, str) else text.parts
+    return Markup("").join(moment_clock(part) if isinstance(part, datetime) else _with_code(part) for part in parts)
+
+
+def _with_code(text: str) -> Markup:
+    return Markup("").join(Markup("<code>{}</code>").format(part) if at % 2 else part for at, part in enumerate(CODE.split(text)))
 
 
 def plain_action(action: str) -> str:

@@ -8,7 +8,8 @@ The invariant: a browser that requests a page gets a page, also for errors, and 
 """
 
 import json
-from collections.abc import Callable, Container, Coroutine, Mapping
+import re
+from collections.abc import Callable, Container, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -16,8 +17,9 @@ from typing import Annotated, Any, TypeVar
 from urllib.parse import urlencode
 
 from fastapi import Depends, Request, Response
-from fastapi.responses import HTMLResponse
+from fastapi.responses import HTMLResponse, RedirectResponse
 from starlette.exceptions import HTTPException
+from starlette.types import Scope
 
 from airflow_snowpack.api.auth import Reader, TokenAuth, User
 from airflow_snowpack.api.pages.markup import template, versioned
@@ -33,6 +35,8 @@ State = TypeVar("State", bound=StrEnum)
 
 LONGEST = 500
 """Characters of a parameter."""
+SHORT_ID = re.compile("[0-9a-f]{8,31}")
+"""What lists show of an id, which has 32 characters or more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +89,25 @@ class Page:
         values |= {"items": found.items, "next": found.next, "cursor": self.asked("cursor"), "states": list(states)}
         return self.render(name, title, asked, **values)
 
+    def redirect(self, address: str) -> RedirectResponse:
+        """Redirect to an address below ``/ui``."""
+        return RedirectResponse(f"{root_of(self.request)}/ui/{address}")
+
+    def of_short_id(
+        self, kind: str, given: str, ids_beginning: Callable[..., Sequence[str]], several: str
+    ) -> RedirectResponse | None:
+        """Redirect from a short id, as lists show it, to the page of its only match, or to a list of several matches.
+
+        :param kind: the pages of these ids, such as ``jobs``.
+        :param ids_beginning: returns the ids that begin with a text, up to a ``limit``.
+        :param several: the address of the list.
+        :returns: ``None`` when no id is longer than the given one and begins with it, or when it is too short.
+        """
+        found = ids_beginning(given, limit=2) if SHORT_ID.fullmatch(given) else ()
+        if not found or given in found:
+            return None
+        return self.redirect(f"{kind}/{found[0]}" if len(found) == 1 else several)
+
     @property
     def airflow(self) -> str | None:
         """Where the Airflow around this app is, if there is one."""
@@ -131,6 +154,13 @@ class PageRoute(Threaded):
 def not_a_page(request: Request) -> HTMLResponse:
     """For an address below ``/ui`` that is none."""
     return _message(request, 404, "Page not found", "There is no page at this address. Choose one from the menu.")
+
+
+def refuse(scope: Scope, error: Exception) -> Response:
+    """Return the answer to a request that no route has answered: a page below ``/ui``, and a problem document elsewhere."""
+    request = Request(scope)
+    path = scope["path"].removeprefix(root_of(request))
+    return _error_page(request, error) if f"{path}/".startswith("/ui/") else problem_of(error)
 
 
 def _error_page(request: Request, error: Exception) -> HTMLResponse:

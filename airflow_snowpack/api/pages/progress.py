@@ -7,6 +7,7 @@ rules(explanation)[0].state                        # 'met', 'waits' or 'idle'
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from airflow_snowpack.humanize import duration
 from airflow_snowpack.scheduling import Explanation, PendingState
 from airflow_snowpack.scheduling.constraints.constraint import Constraint
 from airflow_snowpack.scheduling.triggers.trigger import Judgement
@@ -83,5 +84,6 @@ def rules(explanation: Explanation) -> list[Rule]:
 def declared(constraint: Constraint) -> str:
     """How a constraint is declared, in a line."""
     ((_, fields),) = constraint.to_json().items()
-    values = {name: value if isinstance(value := getattr(constraint, name), timedelta) else fields[name] for name in fields}
-    return ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in values.items())
+    values = {name: getattr(constraint, name) for name in fields}
+    shown = {name: duration(value) if isinstance(value, timedelta) else fields[name] for name, value in values.items()}
+    return ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in shown.items())

@@ -1,12 +1,11 @@
 """The pages of removals: what awaits approval, and one list with the outcome of each item."""
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Response
 from fastapi.responses import HTMLResponse
 
 from airflow_snowpack.api.pages.navigation import task_link
 from airflow_snowpack.api.pages.operations import WORDS
 from airflow_snowpack.api.pages.page import Here, PageRoute
-from airflow_snowpack.api.routes.removals import RemovalId
 from airflow_snowpack.humanize import SHORT_ID
 from airflow_snowpack.maintenance.removals.model import ItemOutcome, RemovalState
 from airflow_snowpack.maintenance.removals.records import audit_subject
@@ -53,8 +52,10 @@ def removals(page: Here) -> HTMLResponse:
 
 
 @router.get("/removals/{removal_id}")
-def removal(page: Here, removal_id: RemovalId) -> HTMLResponse:
+def removal(page: Here, removal_id: str) -> Response:
     records = page.services.installation.removals
+    if redirect := page.of_short_id("removals", removal_id, records.ids_beginning, "removals"):
+        return redirect
     found, start = records.get(removal_id), page.number("start", digits=9) or 0
     items = records.some_items(removal_id, start=start, limit=ITEMS)
     return page.render(

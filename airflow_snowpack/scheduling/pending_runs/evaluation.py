@@ -21,6 +21,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from airflow_snowpack.humanize import duration
 from airflow_snowpack.scheduling.airflow_port import Snapshot
 from airflow_snowpack.scheduling.constraints.constraint import RECHECK, counted_keys, dag_wait_key, group_wait_key
 from airflow_snowpack.scheduling.events.clocks import restart_periods
@@ -209,7 +210,7 @@ class Evaluation:
     def _time_out(self, due: _Due, reasons: tuple[Reason, ...]) -> PendingState:
         timeout = due.schedule.timeout
         unmet = "; ".join(reason.text for reason in reasons if not reason.met)
-        why = f"its constraints were not met within {timeout.period}: {unmet}"
+        why = f"its constraints were not met within {duration(timeout.period)}: {unmet}"
         self._write_triggered(due)
         if timeout.then is Then.DISCARD:
             discarded = self._discard(due.row, PendingState.CONSTRAINT, why, reasons, what="timed_out")

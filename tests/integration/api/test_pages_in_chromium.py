@@ -17,6 +17,7 @@ from contrast import CONTRAST
 from health_pages_world import keep
 from made_health import sick_health
 from pages_world import SomebodyIs, World, app_of, compacted, did, expired, open_world
+from schedules_world import build_schedules
 
 from airflow_snowpack.jobs import ActionOutcome, JobFilter, JobStatus
 from airflow_snowpack.maintenance import Action
@@ -314,6 +315,44 @@ def test_on_a_phone_each_row_is_a_card_and_nothing_sticks_out(world: World, page
     for width in (400, 700, 1000, 1280, 1600):
         page.set_viewport_size({"width": width, "height": 800})
         assert page.evaluate(UNREADABLE_LABELS) == [], width
+
+
+STICKS_OUT = """() => [...document.querySelectorAll('body *')].filter((each) => {
+  if (!each.checkVisibility() || each.closest('.sr, .skip, svg, .lineage-scroll')) return false;
+  const cut = each.matches('.scroll, pre') && each.scrollWidth > each.clientWidth;
+  return cut || each.getBoundingClientRect().right > innerWidth + 1;
+}).map((each) => `${each.tagName}.${each.className}`)"""
+"""What is beyond the right edge, or behind the edge of what scrolls."""
+NO_LINE = """() => [...document.querySelectorAll('main a, .banner a, .link')].filter((each) => {
+  const style = getComputedStyle(each);
+  const isBox = style.borderTopStyle === 'solid' && style.borderTopWidth !== '0px';
+  return each.checkVisibility() && !each.closest('svg') && !isBox && style.textDecorationLine !== 'underline';
+}).map((each) => each.outerHTML.slice(0, 80))"""
+"""Links that only their colour distinguishes from text."""
+UNLABELLED = "[...document.querySelectorAll('pre')].filter((each) => each.tabIndex || !each.ariaLabel).map((each) => each.id)"
+"""Text that scrolls, and that the keyboard does not reach or a screen reader does not name."""
+
+
+def test_nothing_of_a_page_is_cut_on_a_phone_or_a_tablet_and_links_have_a_line(world: World, page: Page) -> None:
+    long, dotted = "no_spaces_" * 40, f"analytics.{'x' * 180}"
+    failed = world.submit(dotted, owner=f"{'compact' * 20}/manual__2026-11-21T22:00:00+00:00/maintain_everything[0]")
+    broken = did(Action.REWRITE_DATA_FILES, long, 4, {long: 1}, ActionOutcome.FAILED, long + "!")
+    world.run(failed, [compacted(1284, 93, 521), broken], long, worker="worker-" * 30)
+    running = world.submit("analytics.page_views", *Action)
+    world.start(running, [compacted(2210, 141, 480)], worker="worker-" * 30)
+    keep(world, dotted, sick_health(partitions=1_000))
+    world.jobs.set_drain(True, reason=long, actor=world.actor("v" * 60))
+    build_schedules(world)
+    jobs = [f"jobs/{job.job_id}" for job in (failed, running)] + ["schedules"]
+    lists = ["tables", "jobs", "locks", "queue", "audit", "schedules/page_views_in_bulk", "pending", "events", "runs"]
+    wrong = []
+    for path in ("", f"tables/analytics/{'x' * 180}", *jobs, *lists):
+        page.goto(f"/ui/{path}")
+        for width in (400, 800, 1000):
+            page.set_viewport_size({"width": width, "height": 800})
+            wrong += [(path, width, each) for each in page.evaluate(STICKS_OUT)]
+        wrong += [(path, each) for each in page.evaluate(NO_LINE) + page.evaluate(UNLABELLED)]
+    assert wrong == []
 
 
 def test_times_are_in_the_zone_that_was_chosen_in_airflow(world: World, page: Page) -> None:

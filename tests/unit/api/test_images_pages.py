@@ -78,7 +78,7 @@ def test_an_image_has_its_error_its_log_and_its_facts(get: Get, made: MadeImages
     failed = page_of(get(f"/ui/images/{made.failed.key}"))
     assert ERROR in failed
     assert "No matching distribution found for lightgbm==4.9.9" in failed
-    assert f"`airflow snowpack images forget {made.failed.key[:12]}`" in failed
+    assert f"airflow snowpack images forget {made.failed.key[:12]}" in failed
     assert re.findall(r"attempt (\d) failed", failed) == ["3", "2", "1"]
     building = page_of(get(f"/ui/images/{made.building.key}"))
     assert f"Built by {HOLDER}" in building
@@ -88,6 +88,11 @@ def test_an_image_has_its_error_its_log_and_its_facts(get: Get, made: MadeImages
     assert f"Reference {made.ready.reference}" in ready
     assert "Build arguments PYTHON" in ready
     assert get(f"/ui/images/{'0' * 64}").status_code == 404
+
+
+def test_a_short_key_of_the_list_leads_to_its_image(get: Get, made: MadeImages) -> None:
+    assert get(f"/ui/images/{made.failed.key[:12]}").headers["location"] == f"/ui/images/{made.failed.key}"
+    assert get("/ui/images/<script>").status_code == 404
 
 
 def test_only_editors_see_the_button_that_forgets(get: Get, made: MadeImages, auth: SomebodyIs) -> None:

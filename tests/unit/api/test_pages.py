@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import threading
 from datetime import timedelta
 from typing import TYPE_CHECKING, NoReturn
 
@@ -14,10 +15,11 @@ from page_reading import HOSTILE, Browser, words
 from pages_world import SPARK_ERROR, SomebodyIs, World, app_of, compacted, did, expired, open_world
 
 from airflow_snowpack.api import build_app
+from airflow_snowpack.api.pages.markup import sentence
 from airflow_snowpack.jobs import ActionOutcome
 from airflow_snowpack.maintenance import Action
 from airflow_snowpack.store import StoreTooSlow, StoreUnreachable
-from airflow_snowpack.store.tables.jobs import inventory_refreshes
+from airflow_snowpack.store.tables.jobs import inventory_refreshes, job_queue, jobs
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -230,6 +232,55 @@ def test_a_job_that_is_not_there_is_a_page_and_not_json(browser: Browser) -> Non
     assert answer.headers["content-type"].startswith("text/html")
     assert "Job not found" in answer.text
     assert browser.get("/ui/nothing/here").status_code == 404
+
+
+def test_a_short_id_of_a_list_leads_to_its_job_several_to_their_list_and_none_to_a_page_that_says_so(
+    world: World, browser: Browser
+) -> None:
+    job = world.submit("analytics.page_views")
+    short = job.job_id[:8]
+    found = browser.get(f"/ui/jobs/{short}")
+    assert (found.status_code, found.headers["location"]) == (307, f"/ui/jobs/{job.job_id}")
+    assert browser.get(f"/ui/jobs/{job.job_id[:7]}").status_code == 404
+
+    twin = world.submit("payments.refunds").job_id
+    with world.store.engine.begin() as conn:
+        for table in (jobs, job_queue):
+            conn.execute(sa.update(table).where(table.c.job_id == twin).values(job_id=f"{short}{twin[8:]}"))
+    several = browser.get(f"/ui/jobs/{short}")
+    assert several.headers["location"] == f"/ui/jobs?search={short}"
+    assert len(re.findall(r"<tr data-key", browser.text(several.headers["location"]))) == 2
+    unknown = browser.get("/ui/jobs/" + "".join("0" if digit == "f" else "f" for digit in short))
+    assert (unknown.status_code, "List the jobs to find its id." in unknown.text) == (404, True)
+
+
+@pytest.mark.parametrize("root", ["", "/airflow/snowpack"])
+def test_a_page_that_takes_too_long_is_a_page_with_a_link_to_retry(auth: SomebodyIs, root: str) -> None:
+    never = threading.Event()
+    app = build_app(never.wait, auth, timeout=timedelta(milliseconds=100))  # type: ignore[arg-type]
+    try:
+        for path in (*EVERY_PAGE, "/ui/jobs?status=failed&search=a"):
+            answer = Browser(app, root_path=root).get(root + path)
+            assert answer.status_code == 503
+            assert answer.headers["content-type"].startswith("text/html")
+            assert answer.headers["retry-after"] == "5"
+            assert re.search(rf'href="{re.escape(root + path.replace("&", "&amp;"))}">Retry</a>', answer.text), answer.text
+            assert "No answer within 0.1 s" in words(answer.text)
+            assert "may still take effect" not in answer.text
+        problem = Browser(app, root_path=root).get(f"{root}/jobs")
+        assert (problem.status_code, problem.json()["error"]) == (503, "too_slow")
+    finally:
+        never.set()
+
+
+def test_commands_in_messages_are_code_without_backticks(world: World, browser: Browser) -> None:
+    world.submit("analytics.page_views")
+    world.clock.move(minutes=30)
+    for path in ("/ui/", "/ui/queue"):
+        page = browser.text(path)
+        assert "<code>airflow snowpack worker</code>" in page
+        assert "`" not in words(page), path
+    assert sentence("run `a <b>`, not `") == "run <code>a &lt;b&gt;</code>, not `"
 
 
 def test_a_store_that_is_down_is_a_page_with_its_cause(auth: SomebodyIs) -> None:

@@ -125,6 +125,8 @@ def test_the_pages_show_what_would_be_deleted_and_what_a_person_may_do(ask: AppC
     assert f"{removal.removal_id[:12]} db. orders awaiting approval 450 orphan files, 450.0 KiB" in listed
     assert "No matching removals" in words(ask("GET", "/ui/removals?state=failed", accept="text/html"))
 
+    short = ask("GET", f"/ui/removals/{removal.removal_id[:12]}", accept="text/html")
+    assert short.headers["location"] == f"/ui/removals/{removal.removal_id}"
     page = ask("GET", f"/ui/removals/{removal.removal_id}", accept="text/html")
     assert "<script>alert" not in page.text
     assert f'data-url="/removals/{removal.removal_id}/approve"' in page.text

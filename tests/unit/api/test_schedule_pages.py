@@ -11,7 +11,8 @@ import pytest
 from pages_world import SomebodyIs, World
 from schedules_world import PAUSED, Made, make_schedules
 
-from airflow_snowpack.scheduling import Delay, Event, Gate, GatePlace, run_now
+from airflow_snowpack.api.pages.progress import declared
+from airflow_snowpack.scheduling import Delay, Event, Gate, GatePlace, MaxRuns, SinceLastRun, TimeWindow, run_now
 from airflow_snowpack.scheduling.sources.source import Found, ProblemKind, write_problem
 from airflow_snowpack.store.signs_of_life import Role, SignOfLife
 
@@ -107,6 +108,16 @@ def test_a_schedule_shows_what_blocks_it_until_when_and_what_is_met(get: Any, ma
 
     assert "delay delayed by 10 min until" in delayed
     assert "max concurrent 0 of at most 2 runs of maintain_page_views are active" in delayed
+
+
+def test_a_duration_of_a_constraint_is_shown_as_people_write_it() -> None:
+    made = [Delay("5m"), SinceLastRun("90m"), MaxRuns(3, "1d"), TimeWindow("22:00", "06:00")]
+    assert [declared(each) for each in made] == [
+        "period 5 min",
+        "period 1 h 30 min",
+        "limit 3, per 1 d",
+        "start 22:00, end 06:00",
+    ]
 
 
 def test_a_run_that_cannot_be_started_says_why_in_the_list(get: Any, made: Made) -> None:

@@ -248,7 +248,7 @@ function go(path) {
 function toast(text, path = null) {
   const note = document.createElement("div");
   note.className = "toast";
-  note.textContent = text;
+  note.append(...withCode(text));
   if (path) {
     const link = document.createElement("a");
     link.href = root + path;
@@ -312,15 +312,25 @@ function ask({ title, text, go: goText, reason = false, mayForce = false, danger
   (danger ? find("[data-close]", confirm) : reason ? find("input", why) : goButton).focus();
 }
 
+/** The nodes of a message: its `…` as code. */
+function withCode(text) {
+  return text.split(/`([^`]+)`/).map((part, at) => (at % 2 ? Object.assign(document.createElement("code"), { textContent: part }) : part));
+}
+
 function showReport(report, { text, lines = [], refused = false }) {
-  report.replaceChildren(text);
+  report.replaceChildren(...withCode(text));
   report.classList.toggle("refused", refused);
   if (lines.length) {
     const list = document.createElement("ul");
-    for (const line of lines) list.append(Object.assign(document.createElement("li"), { textContent: line }));
+    for (const line of lines) {
+      const item = document.createElement("li");
+      item.append(...withCode(line));
+      list.append(item);
+    }
     report.append(list);
   }
   report.hidden = false;
+  report.tabIndex = 0; // it scrolls
   report.setAttribute("role", "alert");
 }
 
