@@ -55,6 +55,13 @@ class Condition(StrEnum):
             return cls.NOT_READ if problem is None else cls.UNREADABLE
         return cls.SICK if score < SICK_BELOW else cls.FAIR if score < HEALTHY_FROM else cls.HEALTHY
 
+    @property
+    def first_step(self) -> str:
+        """What to do about a table of this condition that was never maintained."""
+        if self is Condition.UNREADABLE:
+            return "Its metadata cannot be read. Fix the reason first."
+        return "The table is healthy." if self is Condition.HEALTHY else "Start with a dry run."
+
 
 @dataclass(frozen=True, slots=True)
 class TableScore:

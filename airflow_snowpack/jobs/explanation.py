@@ -14,9 +14,11 @@ from datetime import datetime
 
 from airflow_snowpack.humanize import Text, plural
 from airflow_snowpack.iceberg.names import TableName
-from airflow_snowpack.jobs.manager import CANCELLED, Jobs
-from airflow_snowpack.jobs.model import DrainState, Job, JobStatus, QueuePlace, TableLock
+from airflow_snowpack.jobs.manager import Jobs
+from airflow_snowpack.jobs.model import CANCELLED, DrainState, Job, JobStatus, QueuePlace, TableLock
+from airflow_snowpack.jobs.recent import is_withdrawn
 
+FIRST_STEP = "Start with a dry run."
 PLANNED_AGAIN = "The next pass plans the table again."
 
 
@@ -37,9 +39,14 @@ class TableExplanation:
     next_step: Text
 
 
-def explain_tables(jobs: Jobs, tables: Iterable[TableName]) -> dict[TableName, TableExplanation]:
-    """Explain these tables."""
-    wanted = list(tables)
+def explain_tables(
+    jobs: Jobs, tables: Iterable[TableName], first_steps: Mapping[TableName, str] | None = None
+) -> dict[TableName, TableExplanation]:
+    """Explain these tables.
+
+    :param first_steps: the next step of a table without a job, for tables whose health is known.
+    """
+    wanted, first = list(tables), first_steps or {}
     last, plans = jobs.latest(wanted), jobs.latest(wanted, dry_run=True)
     locks = {lock.table: lock for lock in jobs.locks.list()}
     active = [job for job in last.values() if not job.status.is_terminal]
@@ -50,7 +57,7 @@ def explain_tables(jobs: Jobs, tables: Iterable[TableName]) -> dict[TableName, T
 
     def explained(table: TableName) -> TableExplanation:
         about = last.get(table), plans.get(table), locks.get(table)
-        return TableExplanation(table, *about, reasons.get(table) or _next_step(*about, now))
+        return TableExplanation(table, *about, reasons.get(table) or _next_step(*about, first.get(table, FIRST_STEP), now))
 
     return {table: explained(table) for table in wanted}
 
@@ -113,7 +120,7 @@ def _ended(job: Job) -> Text:
             return Text("Completed", *at, ": all actions are done.")
         case JobStatus.FAILED:
             return Text("Failed", *at, ". Fix the error below, then re-run the job.")
-        case _ if _is_withdrawn(job):
+        case _ if is_withdrawn(job):
             return Text("Withdrawn", *at, f". {job.error} {PLANNED_AGAIN}")
         case _:
             by = f" by {job.cancelled_by}" if job.cancelled_by else ""
@@ -121,12 +128,7 @@ def _ended(job: Job) -> Text:
             return Text(f"Cancelled{by}", *at, f".{why} Re-run the job if the table still needs maintenance.")
 
 
-def _is_withdrawn(job: Job) -> bool:
-    """Return whether a pass has cancelled the job, and no user."""
-    return job.status is JobStatus.CANCELLED and job.cancelled_by is None and job.error not in (None, CANCELLED)
-
-
-def _next_step(last: Job | None, plan: Job | None, lock: TableLock | None, now: datetime) -> Text:
+def _next_step(last: Job | None, plan: Job | None, lock: TableLock | None, first: str, now: datetime) -> Text:
     if lock is not None and lock.expires_at > now:
         if last is not None and last.job_id == lock.holder and last.status is JobStatus.CANCELLED:
             left = "The last job was cancelled while it was running, and its worker has not left the table yet: locked until "
@@ -136,13 +138,13 @@ def _next_step(last: Job | None, plan: Job | None, lock: TableLock | None, now: 
         work = "; ".join(result.message for result in plan.results if result.has_work)
         return Text(f"A dry run found work: {work}." if work else "A dry run found nothing to do.")
     if last is None:
-        return Text("No maintenance yet. Start with a dry run.")
+        return Text(f"No maintenance yet. {first}")
     match last.status:
         case JobStatus.COMPLETED:
             return Text("No maintenance scheduled.")
         case JobStatus.FAILED:
             return Text("The last job failed. Fix its error, then re-run it.")
-        case _ if _is_withdrawn(last):
+        case _ if is_withdrawn(last):
             return Text(f"The last job was withdrawn. {last.error} {PLANNED_AGAIN}")
         case _:
             return Text("The last job was cancelled. Re-run it if the table still needs maintenance.")

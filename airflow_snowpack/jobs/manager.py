@@ -26,6 +26,7 @@ from airflow_snowpack.jobs.drain import read_drain, write_drain
 from airflow_snowpack.jobs.errors import DrainModeOn, JobNotFound, JobRunsInTask, JobStillActive, LockInUse, TableLocked
 from airflow_snowpack.jobs.idempotency import KeepsJob, KeyTaken, RequestKey, Submission
 from airflow_snowpack.jobs.model import (
+    CANCELLED,
     ActionResult,
     Claim,
     DrainState,
@@ -40,9 +41,6 @@ from airflow_snowpack.jobs.rows import catalog_detail, job_from, job_parameters,
 from airflow_snowpack.store import Actor, repeatable, storable, write_audit
 from airflow_snowpack.store.audit import entry_values
 from airflow_snowpack.store.tables.jobs import job_queue, jobs
-
-CANCELLED = "Cancelled by user"
-"""The error of a cancelled job, in the specification's words; who cancelled it is ``Job.cancelled_by``."""
 
 
 class Jobs(Claims):

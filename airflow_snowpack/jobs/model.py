@@ -71,6 +71,8 @@ class TableChange:
     location: str | None = None
 
 
+CANCELLED = "Cancelled by user"
+"""The error of a cancelled job, in the specification's words; who cancelled it is ``Job.cancelled_by``."""
 COUNTED_ONLY = ("considered_", "kept_", "off_size_")
 """Prefixes of the metrics that count what there is, and not what was done."""
 

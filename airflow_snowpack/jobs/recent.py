@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import sqlalchemy as sa
 
 from airflow_snowpack.jobs.listing import IS_LIVE, NEWEST_FIRST
-from airflow_snowpack.jobs.model import ActionResult, JobStatus
+from airflow_snowpack.jobs.model import CANCELLED, ActionResult, Job, JobStatus
 from airflow_snowpack.jobs.rows import results_from_json, table_from
 from airflow_snowpack.store import row_mapper
 from airflow_snowpack.store.tables.jobs import job_queue, jobs
@@ -32,14 +32,20 @@ class RecentJob:
     submitted_at: datetime
     completed_at: datetime | None
     error: str | None
+    cancelled_by: str | None
     results: tuple[ActionResult, ...]
+
+
+def is_withdrawn(job: Job | RecentJob) -> bool:
+    """Return whether a pass has cancelled the job, and no user: the next pass plans its table again."""
+    return job.status is JobStatus.CANCELLED and job.cancelled_by is None and job.error not in (None, CANCELLED)
 
 
 _recent = row_mapper(RecentJob, {"status": JobStatus, "results": results_from_json}, table=table_from)
 J = jobs.c
 COLUMNS = (
     *(J.job_id, J.catalog, J.catalog_id, J.database_name, J.table_name),
-    *(J.status, J.submitted_at, J.completed_at, J.error, J.results),
+    *(J.status, J.submitted_at, J.completed_at, J.error, J.cancelled_by, J.results),
 )
 
 

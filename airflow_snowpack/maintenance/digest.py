@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from airflow_snowpack.humanize import number, plural, size
 from airflow_snowpack.jobs.action_history import Outcome
 from airflow_snowpack.jobs.model import JobStatus
+from airflow_snowpack.jobs.recent import is_withdrawn
 from airflow_snowpack.maintenance.fleet.report import Group, cause_of
 
 if TYPE_CHECKING:
@@ -50,7 +51,8 @@ class FailureGroup:
 class Digest:
     """What maintenance did in a period.
 
-    :param ended: how many jobs ended in which status.
+    :param ended: how many jobs ended in which status; without those that a pass cancelled.
+    :param withdrawn: how many jobs a pass cancelled; their tables wait for the next pass.
     :param active: jobs that wait or run now.
     :param files_removed, bytes_rewritten: by the jobs that ended.
     :param failures: by cause, the largest group first.
@@ -67,6 +69,7 @@ class Digest:
     failures: tuple[FailureGroup, ...]
     scores: ScoreCounts
     is_capped: bool = False
+    withdrawn: int = 0
 
     @property
     def jobs(self) -> int:
@@ -83,6 +86,7 @@ class Digest:
         """The digest in one line, without a full stop."""
         counts = self.scores
         parts = [f"{plural(self.jobs, 'job')}{' or more' if self.is_capped else ''}", self._failed()]
+        parts += [f"{number(self.withdrawn)} withdrawn"] if self.withdrawn else []
         parts += [f"{size(self.bytes_rewritten)} rewritten"] if self.bytes_rewritten else []
         parts += [f"{plural(counts.sick, 'table')} still sick" if counts.sick else "no table sick"] if counts.read else []
         parts += [f"{plural(counts.fair, 'table')} fair"] if counts.fair else []
@@ -103,6 +107,8 @@ class Digest:
             lines.append(f"Failed: {plural(jobs, 'job')} for {plural(len(rest), 'more cause', 'more causes')}.")
         if self.active:
             lines.append(f"Not ended: {plural(self.active, 'job')} waiting or running.")
+        if self.withdrawn:
+            lines.append(f"Withdrawn: {plural(self.withdrawn, 'job')}, which the next pass plans again.")
         return tuple(lines)
 
     @property
@@ -134,20 +140,22 @@ def digest_of(
     :param found: newest first.
     :param locked: the keys of the locks that there are now.
     """
-    every = [job for job in found if job.status.is_terminal]
+    over = [job for job in found if job.status.is_terminal]
+    every = [job for job in over if not is_withdrawn(job)]
     ended, beyond = every[:MOST_JOBS], {job.job_id for job in every[MOST_JOBS:]}
-    outcomes = [Outcome.of(result) for job in ended for result in job.results]
+    outcomes = [Outcome.of(result) for job in over if job.job_id not in beyond for result in job.results]
     by_status = {status: sum(job.status is status for job in ended) for status in JobStatus if status.is_terminal}
     return Digest(
         since,
         until,
         by_status,
-        len(found) - len(every),
+        len(found) - len(over),
         sum(each.files_removed for each in outcomes),
         sum(each.bytes_rewritten for each in outcomes),
         group_failures((job for job in found if job.job_id not in beyond), locked),
         scores,
         len(every) > MOST_JOBS,
+        len(over) - len(every),
     )
 
 

@@ -82,7 +82,8 @@ def list_tables(
 
     def read(after: str | None, limit: int) -> list[ListedTable]:
         found = scores.page(database=database, search=search, by_name=by_name, after=after, limit=limit).items
-        explained = explain_tables(jobs, [each.table for each in found])
+        first_steps = {each.table: each.condition.first_step for each in found}
+        explained = explain_tables(jobs, [each.table for each in found], first_steps)
         return [ListedTable(explained[each.table], each) for each in found]
 
     return search_pages(

@@ -32,8 +32,9 @@ class DigestShape(Shape):
     since: datetime
     until: datetime
     jobs: Annotated[dict[str, int], From(lambda digest: by_value(digest.ended))] = Field(
-        description="Jobs that ended, by their status."
+        description="Jobs that ended, by their status, without those that a pass cancelled."
     )
+    withdrawn: int = Field(description="Jobs that a pass cancelled; the next one plans their tables again.")
     active: int = Field(description="Jobs that wait or run.")
     files_removed: int
     bytes_rewritten: int

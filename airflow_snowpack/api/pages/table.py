@@ -47,6 +47,7 @@ def table(page: Here, name: NamedTable) -> HTMLResponse:
     history = records.history(name, TREND_DAYS)
     planned = _plan(page, name, health) if health else None
     lineage = Lineage(jobs.store).graph(str(name), depth=1)
+    condition = Condition.of(record.score.total if record and record.score else None, record.problem if record else None)
     return page.render(
         "table.html",
         name.dotted,
@@ -55,7 +56,7 @@ def table(page: Here, name: NamedTable) -> HTMLResponse:
         record=record,
         health=health,
         score=record.score if record else None,
-        condition=Condition.of(record.score.total if record and record.score else None, record.problem if record else None),
+        condition=condition,
         sizes=size_chart(health.file_sizes, width=CHART_WIDTH) if health and health.data_files else None,
         score_trend=line_chart([_series("score", "running", history)], width=CHART_WIDTH) if history else None,
         files_trend=_files_trend(history) if history else None,
@@ -64,7 +65,7 @@ def table(page: Here, name: NamedTable) -> HTMLResponse:
         planned=planned,
         work=work,
         waits=_waits(page, name),
-        explained=explain_tables(jobs, [name])[name],
+        explained=explain_tables(jobs, [name], {name: condition.first_step})[name],
         jobs=latest,
         schedules=services.schedules().of_table(name),
         upstream=_neighbours(lineage, -1),

@@ -11,6 +11,8 @@ from airflow_snowpack.api.problems import CatalogTooSlow
 from airflow_snowpack.api.routing import Strict
 from airflow_snowpack.api.services import Acting, Open, Services
 from airflow_snowpack.iceberg import CatalogUnreachable, TableHealth, TableName, TableUnreadable, load_table
+from airflow_snowpack.iceberg.health import score
+from airflow_snowpack.inventory import Condition
 from airflow_snowpack.jobs import explain_tables
 from airflow_snowpack.maintenance import table_list
 from airflow_snowpack.maintenance.table_list import Order, Show
@@ -64,7 +66,8 @@ def get(name: NamedTable, services: Open) -> JSONResponse:
     if not services.inventory.has(name):
         services.ask_catalog(lambda: services.inventory.require(name))
     health, problem = _health(services, name)
-    explained = explain_tables(services.jobs, [name])[name]
+    condition = Condition.of(score(health).total if health else None, problem)
+    explained = explain_tables(services.jobs, [name], {name: condition.first_step})[name]
     return JSONResponse(TableHealthShape.encode(explained, health=health, problem=problem))
 
 

@@ -91,12 +91,14 @@ def forget(args: Namespace) -> None:
 @ends_cleanly
 def show(args: Namespace) -> ExitCode | None:
     """``tables show``"""
+    from airflow_snowpack.inventory import Condition
     from airflow_snowpack.jobs import JobFilter, explain_tables
 
     with open_context(args) as here:
         table = here.table(args.table)
         health, problem = _health(here, table)
-        explained = explain_tables(here.jobs, [table])[table]
+        condition = Condition.of(score(health).total if health else None, problem)
+        explained = explain_tables(here.jobs, [table], {table: condition.first_step})[table]
         last = here.jobs.page(JobFilter(table=table), limit=LAST_JOBS).items
         now = here.now
     if args.output in DATA:

@@ -20,6 +20,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
 NOT_SUBMITTED = "Its job was not submitted before the pass ended."
 NOT_CLAIMED = "No worker claimed its job before the pass ended."
 OUT_OF_TIME = "The time of the pass was over before a worker claimed its job."
+NO_TIME_LEFT = "The time that was left of the pass was too short for its job."
 OVERSPENT = "Earlier tables took more than was estimated, and used its part of the budget."
 LOST = "The worker that maintained it was lost."
 BATCH_SIZE = 500
@@ -251,16 +253,19 @@ class PassWork:
         some = sa.select(ENTRY.table_key).where(chosen).limit(BATCH_SIZE).correlate(None)
         while self._store.transact(lambda conn: _end(conn, sa.and_(chosen, ENTRY.table_key.in_(some)), NOT_SUBMITTED, now)):
             pass
-        is_over = planned.ends_at is not None and now >= planned.ends_at
-        self.withdraw(planned, self._unclaimed(planned), OUT_OF_TIME if is_over else NOT_CLAIMED)
+        left_s = inf if planned.ends_at is None else (planned.ends_at - now).total_seconds()
+        unclaimed = self._unclaimed(planned)
+        late = [row.job_id for row in unclaimed if left_s <= 0 or row.seconds > left_s]
+        self.withdraw(planned, late, NO_TIME_LEFT if left_s > 0 else OUT_OF_TIME)
+        self.withdraw(planned, [row.job_id for row in unclaimed], NOT_CLAIMED)
         self.settle(planned)
         return not self._passes.entries(planned.pass_id, [EntryState.SUBMITTED])
 
-    def _unclaimed(self, planned: Pass) -> Sequence[str]:
-        """Return the jobs that no worker has claimed, the last ones first."""
-        waiting = sa.select(ENTRY.job_id).join(job_queue, job_queue.c.job_id == ENTRY.job_id)
+    def _unclaimed(self, planned: Pass) -> Sequence[sa.Row[Any]]:
+        """Return the jobs that no worker has claimed, with their estimated seconds, the last ones first."""
+        waiting = sa.select(ENTRY.job_id, ENTRY.seconds).join(job_queue, job_queue.c.job_id == ENTRY.job_id)
         waiting = waiting.where(_in_state(planned, EntryState.SUBMITTED), job_queue.c.claimed_at.is_(None))
-        return self._store.scalars(waiting.order_by(ENTRY.place.desc()))
+        return self._store.all(waiting.order_by(ENTRY.place.desc()))
 
     def _keep_within_budget(self, planned: Pass) -> bool:
         """Withdraw waiting jobs, the last ones first, while outcomes and estimates together are beyond the budget.

@@ -205,6 +205,17 @@ def test_tables_come_by_their_need_those_that_cannot_be_read_first(world: World,
     assert "analytics . sessions \N{EN DASH} not read yet" in said
 
 
+def test_the_first_step_of_a_table_fits_its_health(world: World, browser: Browser) -> None:
+    keep(world, TABLES[0], made_health())
+    keep(world, TABLES[1], sick_health())
+    world.installation.health_records.unreadable(world.table(TABLES[2]), "", "A manifest is missing.")
+    listed = words(browser.text("/ui/tables"))
+    steps = ("The table is healthy.", "Start with a dry run.", "Its metadata cannot be read.")
+    for dotted, step in zip(TABLES, steps, strict=False):
+        for shown in (listed, words(browser.text(f"/ui/tables/{dotted.replace('.', '/')}"))):
+            assert f"No maintenance yet. {step}" in shown
+
+
 def test_a_job_shows_its_plan_with_each_estimate_beside_its_outcome(world: World, browser: Browser) -> None:
     name = world.table("analytics.page_views")
     request = plan_table(sick_health(), Policies().of(name, {}), now=world.clock()).request()

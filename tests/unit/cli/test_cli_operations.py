@@ -77,7 +77,7 @@ def test_a_new_table_is_in_the_list_after_a_refresh(snowpack: Run, flights: Tabl
 def test_a_table_is_shown_in_numbers_from_its_metadata(snowpack: Run, jobs: Jobs, flights: TableName) -> None:
     told = snowpack("tables", "show", "demo.flights", "-o", "json").json
     assert (told["health"]["data_files"], told["health"]["small_files"], told["health"]["records"]) == (6, 6, 12)
-    assert (told["next_step"], told["last_job"], told["problem"]) == ("No maintenance yet. Start with a dry run.", None, None)
+    assert (told["next_step"], told["last_job"], told["problem"]) == ("No maintenance yet. The table is healthy.", None, None)
 
     job = jobs.submit(flights, ["expire_snapshots"])
     said = snowpack("tables", "show", "demo.flights")

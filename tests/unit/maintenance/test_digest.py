@@ -12,7 +12,8 @@ from made_health import made_health, sick_health
 from pages_world import World, compacted, did, expired, open_world
 
 from airflow_snowpack.inventory import TableScores
-from airflow_snowpack.jobs import ActionOutcome
+from airflow_snowpack.jobs import ActionOutcome, JobStatus
+from airflow_snowpack.jobs.withdrawal import withdraw
 from airflow_snowpack.maintenance import Action, digest as module
 from airflow_snowpack.maintenance.digest import Digest, group_failures, read_digest
 
@@ -63,6 +64,19 @@ def test_a_night_is_told_in_one_sentence(world: World) -> None:
         "Failed: 3 jobs: payments.transactions, payments.refunds and analytics.sessions: Job aborted"
     )
     assert found.text == "\n".join(found.lines)
+
+
+def test_jobs_that_a_pass_withdrew_are_counted_apart_and_are_neither_failed_nor_cancelled(world: World) -> None:
+    world.run(world.submit(TABLES[0]), [expired(9, 30, 4)])
+    world.jobs.cancel(world.submit(TABLES[1]).job_id, actor=world.actor())
+    waiting = [world.submit(dotted).job_id for dotted in TABLES[2:]]
+    world.store.transact(lambda conn: withdraw(conn, waiting, "The time of the pass was over.", world.clock()))
+    keep(world, "payments.refunds", made_health())
+    found = digest(world)
+
+    assert ", none failed, 2 withdrawn, " in found.headline
+    assert found.lines[-1] == "Withdrawn: 2 jobs, which the next pass plans again."
+    assert (found.jobs, found.withdrawn, found.ended[JobStatus.CANCELLED], found.active) == (2, 2, 1, 0)
 
 
 def test_tables_that_are_still_sick_or_cannot_be_read_are_in_the_sentence(world: World) -> None:

@@ -18,6 +18,7 @@ from airflow_snowpack.maintenance.fleet.model import PlannedTable, Planning
 from airflow_snowpack.maintenance.fleet.passes import FleetPasses
 from airflow_snowpack.maintenance.fleet.progress import (
     LOST,
+    NO_TIME_LEFT,
     NOT_CLAIMED,
     OUT_OF_TIME,
     OVERSPENT,
@@ -270,6 +271,17 @@ def test_random_outcomes_of_several_workers_never_exceed_the_budget(passes: Flee
         assert report.spent.gb_hours == pytest.approx(used)
         assert used <= (budget.gb_hours or 0.0) + 2 * most
     assert stopped
+
+
+def test_a_pass_that_ends_with_too_little_time_for_a_job_says_so_and_not_that_no_worker_came(
+    passes: FleetPasses, work: PassWork, clock: MovedClock
+) -> None:
+    this = planned(passes, "a", "b", budget=Budget(time=timedelta(hours=2)))
+    work.submit(this)
+    clock.move(timedelta(minutes=61))
+    assert work.claimable(this) == []
+    assert work.close(this)
+    assert reasons(passes, this) == {"a": NO_TIME_LEFT, "b": NO_TIME_LEFT}
 
 
 def test_a_pass_with_a_job_that_a_worker_has_stays_open_until_it_ends(passes: FleetPasses, work: PassWork, jobs: Jobs) -> None:
