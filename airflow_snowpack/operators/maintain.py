@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow_snowpack.assets import declare_outlet, maintained_tables, maintenance_outlet, record_maintenance
-from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.links import MaintenanceJobLink, show_job
 from airflow_snowpack.operators.arguments import read_flag, read_names, read_number, read_object, read_text
 from airflow_snowpack.operators.base import WaitsForTable, is_retry, owner_of, worker_of
@@ -216,9 +215,13 @@ class MaintainTableOperator(RequestsMaintenance, QueuesJob):
         rewrote = any(each.action in LOSE_TO_WRITERS and each.outcome is not ActionOutcome.SKIPPED for each in job.results)
         if not rewrote or job.started_at is None or job.completed_at is None:
             return []
-        with self.installation() as hook:
-            dags = self.dags_of_tables(context, hook, job.table)()
-        failed = [run.dag_id for run in dags.failed_beside(job.table, job.started_at, job.completed_at)]
+        try:
+            with self.installation() as hook:
+                dags = self.dags_of_tables(context, hook, job.table)()
+            failed = [run.dag_id for run in dags.failed_beside(job.table, job.started_at, job.completed_at)]
+        except Exception:
+            self.log.warning("The runs that failed beside the maintenance of %s could not be read", job.table, exc_info=True)
+            return []
         if failed:
             what = "Runs of these DAGs failed while the table was rewritten, which may have refused their commits"
             self.log.warning("%s: %s", what, ", ".join(failed))
@@ -236,8 +239,7 @@ class MaintainTableOperator(RequestsMaintenance, QueuesJob):
     def _numbers_after(self, table: TableName, catalog: Catalog | None) -> Mapping[str, int] | None:
         try:
             return _numbers(catalog or self.catalog_hook().catalog, table)
-        except SnowpackError:
-            # The work is done and recorded; a retry for the sake of some numbers would repeat it.
+        except Exception:
             self.log.warning("The numbers of %s after the maintenance could not be read", table, exc_info=True)
             return None
 

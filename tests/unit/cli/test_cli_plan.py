@@ -13,13 +13,14 @@ import pytest
 from table_zoo import Zoo
 
 from airflow_snowpack import hooks
+from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.iceberg.health import SpecField
 from airflow_snowpack.maintenance.planning.where import where_of
+from airflow_snowpack.maintenance.policies import Policies
 
 if TYPE_CHECKING:
     from command_line import Run
 
-    from airflow_snowpack.iceberg import TableName
     from airflow_snowpack.jobs import Jobs
 
 PAGE = (Path(__file__).parents[3] / "docs" / "plans.md").read_text()
@@ -113,6 +114,16 @@ class TestPage:
         for command in (*commands[::2], commands[1]):  # a dry run before the job that locks the table
             said = snowpack(*shlex.split(command))
             assert said.code == 0, said.err
+
+    def test_its_policy_that_prefers_a_writer_rewrites_less_at_a_time_and_at_another_hour(self, tmp_path: Path) -> None:
+        (text,) = re.findall(r"```yaml\n(- tables: sales\.orders\n.*?)```", PAGE, re.DOTALL)
+        file = tmp_path / "policies.yaml"
+        file.write_text(f"rules:\n{text}")
+        policy = Policies.load(file).of(TableName.parse("sales.orders", catalog="lake"), {})
+
+        assert policy.max_rewrite_bytes == 2 * 1024**3
+        assert "268435456" in str(policy.actions["rewrite_data_files"])
+        assert len(policy.quiet) == 1
 
     def test_its_operator_can_be_made(self) -> None:
         (code,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
