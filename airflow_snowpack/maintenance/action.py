@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Action(StrEnum):
-    """An action of the package itself; the value is the name of Iceberg's Spark procedure.
+    """An action of the package itself; the value is the name of Iceberg's Spark procedure, and of the module with its class.
 
     Other distributions add actions by an entry point of the group :data:`GROUP`, so functions take and return names.
     """
@@ -34,18 +34,12 @@ class Action(StrEnum):
 
 DEFAULT_ORDER: tuple[str, ...] = tuple(Action)
 GROUP = "airflow_snowpack.actions"
-OWN = {
-    Action.REWRITE_DATA_FILES: "RewriteDataFiles",
-    Action.REWRITE_POSITION_DELETE_FILES: "RewritePositionDeleteFiles",
-    Action.REWRITE_MANIFESTS: "RewriteManifests",
-    Action.EXPIRE_SNAPSHOTS: "ExpireSnapshots",
-    Action.REMOVE_ORPHAN_FILES: "RemoveOrphanFiles",
-}
+OWN: frozenset[str] = frozenset(Action)
 
 
 def action_names() -> tuple[str, ...]:
     """Return the names of all actions, in the order in which they run by default."""
-    return (*OWN, *sorted(entry_points(GROUP).keys() - OWN.keys()))
+    return (*DEFAULT_ORDER, *sorted(entry_points(GROUP).keys() - OWN))
 
 
 def is_action(name: str) -> bool:
@@ -85,6 +79,6 @@ def parse_order(names: Iterable[str]) -> tuple[str, ...]:
     :raises InvalidActionOrder: it does not name each of the package's own actions exactly once, or it names an unknown one.
     """
     given = tuple(name.strip() for name in names)
-    if len(set(given)) != len(given) or not all(map(is_action, given)) or not OWN.keys() <= set(given):
+    if len(set(given)) != len(given) or not all(map(is_action, given)) or not set(given) >= OWN:
         raise InvalidActionOrder(given, action_names())
     return given

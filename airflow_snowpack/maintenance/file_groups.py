@@ -15,7 +15,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from airflow_snowpack.maintenance.planning.finding import Estimate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Sequence
@@ -104,3 +106,14 @@ def by_partition(files: Iterable[File], key: Callable[[File], Hashable]) -> list
     for file in files:
         partitions[key(file)].append(file)
     return list(partitions.values())
+
+
+def in_commits(groups: list[FileGroup[File]], most: int) -> list[list[FileGroup[File]]]:
+    """Split groups over at most so many commits, as partial progress does."""
+    size = -(-len(groups) // most) if groups else 1
+    return [groups[start : start + size] for start in range(0, len(groups), size)]
+
+
+def estimate_of(groups: Sequence[FileGroup[Any]], added: int) -> Estimate:
+    """Return the numbers of a rewrite of these groups."""
+    return Estimate(sum(len(group.files) for group in groups), added, sum(group.bytes for group in groups))

@@ -14,6 +14,7 @@ Options survive JSON, because the store keeps them with the job. Ages are durati
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from datetime import timedelta
 from enum import StrEnum
@@ -22,20 +23,25 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow_snowpack.durations import format_duration
 from airflow_snowpack.entry_points import entry_points
-from airflow_snowpack.maintenance.action import GROUP, OWN, Action, action_names
+from airflow_snowpack.humanize import timestamp
+from airflow_snowpack.maintenance.action import GROUP, OWN, action_names
 from airflow_snowpack.maintenance.errors import InvalidOption, UnknownAction, UnusableAction
+from airflow_snowpack.maintenance.planning.finding import Estimate, Rate
 from airflow_snowpack.maintenance.readers import flag, literal
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
     from datetime import datetime
 
     from pyiceberg.catalog import Catalog
 
     from airflow_snowpack.iceberg import MetadataReader
+    from airflow_snowpack.iceberg.metadata_reader import PartitionKey
     from airflow_snowpack.maintenance.action_run import ActionRun, Effect, Planning
+    from airflow_snowpack.maintenance.planning.finding import Facts, Finding, Threshold
     from airflow_snowpack.maintenance.readers import Reader
     from airflow_snowpack.maintenance.removals.of_job import JobRemovals
+    from airflow_snowpack.maintenance.replay.state import SimulatedTable
 
 log = logging.getLogger(__name__)
 
@@ -66,13 +72,26 @@ class ActionOptions:
     """An action with its options: the base class of every action.
 
     A subclass is a frozen dataclass with the name of the action. Its fields are the options, each made by :func:`option`; its
-    methods plan and run the action.
+    methods find whether a table needs the action, plan it and run it.
 
+    :cvar thresholds: by name, the numbers at which the action is needed; policies change them.
+    :cvar rate: a first guess of how long it takes.
+    :cvar enabled: whether plans may run it unless a policy sets that.
+    :cvar deadline: it runs at least this often unless a policy sets that; ``None``: only when it is needed.
+    :cvar deletes_files: whether files are gone after it, so that a mistake in its options must stop it.
+    :cvar rewrites_files: whether it replaces data or delete files: its commits may lose to those of writers, and metadata shows
+        exactly which files it takes.
     :param only_if_needed: skip the action, without Spark, when the table's metadata shows that it has nothing to do; for orphan
         files, a listing of a small table's storage.
     """
 
     action: ClassVar[str]
+    thresholds: ClassVar[Mapping[str, Threshold]] = {}
+    rate: ClassVar[Rate] = Rate(5.0, per_gib=60.0)
+    enabled: ClassVar[bool] = False
+    deadline: ClassVar[timedelta | None] = None
+    deletes_files: ClassVar[bool] = True
+    rewrites_files: ClassVar[bool] = False
 
     only_if_needed: bool = option(True, flag)
 
@@ -91,6 +110,21 @@ class ActionOptions:
 
         :raises InvalidOption: two of them do not go together.
         """
+
+    def find(self, facts: Facts) -> Finding:
+        """Return what the action would do by the stored health of a table, without I/O: plans choose by it.
+
+        By default, it runs by the policy's deadline, because no metadata shows whether it is needed.
+        """
+        last = facts.record.last_run_at
+        return facts.found_by_time("never run" if last is None else f"last run at {timestamp(last)}")
+
+    def simulate(self, state: SimulatedTable, now: datetime, partitions: Collection[PartitionKey] | None) -> Estimate:
+        """Run the action on a simulated table, and return what it did; by default nothing that is known.
+
+        :param partitions: that the plan selects; ``None`` for all.
+        """
+        return Estimate()
 
     def plan(self, planning: Planning) -> Effect:
         """Return what the action would do, computed from metadata: it writes nothing and opens no data file.
@@ -137,7 +171,8 @@ def action_class(name: str) -> type[ActionOptions]:
     :raises UnusableAction: its entry point cannot be loaded, or is not an action of this name.
     """
     if name in OWN:
-        own: type[ActionOptions] = getattr(import_module(f"airflow_snowpack.maintenance.actions.{name}"), OWN[Action(name)])
+        class_name = "".join(map(str.capitalize, name.split("_")))
+        own: type[ActionOptions] = getattr(import_module(f"airflow_snowpack.maintenance.actions.{name}"), class_name)
         return own
     point = entry_points(GROUP).get(name)
     if point is None:
@@ -149,6 +184,15 @@ def action_class(name: str) -> type[ActionOptions]:
     if not (isinstance(found, type) and issubclass(found, ActionOptions) and found.action == name):
         raise UnusableAction(name, f"{point.value} is not a subclass of ActionOptions whose action is {name!r}")
     return found
+
+
+def rewrites_files(actions: Iterable[str]) -> bool:
+    """Return whether one of the actions replaces data or delete files; one that cannot be loaded any more does not."""
+    for name in actions:
+        with suppress(UnknownAction, UnusableAction):
+            if action_class(name).rewrites_files:
+                return True
+    return False
 
 
 def usable_actions() -> tuple[str, ...]:

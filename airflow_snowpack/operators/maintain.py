@@ -210,9 +210,9 @@ class MaintainTableOperator(RequestsMaintenance, QueuesJob):
     def _failed_writers(self, context: Context, job: Job) -> list[str]:
         """Return the DAG of each run that failed while the job rewrote the table that it writes to."""
         from airflow_snowpack.jobs.model import ActionOutcome
-        from airflow_snowpack.maintenance.planning.table_plan import LOSE_TO_WRITERS
+        from airflow_snowpack.maintenance.options import rewrites_files
 
-        rewrote = any(each.action in LOSE_TO_WRITERS and each.outcome is not ActionOutcome.SKIPPED for each in job.results)
+        rewrote = rewrites_files(each.action for each in job.results if each.outcome is not ActionOutcome.SKIPPED)
         if not rewrote or job.started_at is None or job.completed_at is None:
             return []
         try:

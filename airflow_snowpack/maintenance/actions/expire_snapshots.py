@@ -6,42 +6,54 @@ removal, and exactly that is expired, see :mod:`airflow_snowpack.maintenance.rem
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, ClassVar
+from itertools import repeat
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
-from airflow_snowpack.humanize import plural
+from airflow_snowpack.humanize import duration as in_words, number, plural
 from airflow_snowpack.iceberg import DeleteKind, Equalities, LiveDelete, LiveFile, MetadataReader
-from airflow_snowpack.iceberg.table_properties import DEFAULTS, MAX_SNAPSHOT_AGE, MIN_SNAPSHOTS, age_of, retention_of
+from airflow_snowpack.iceberg.health.model import moment
+from airflow_snowpack.iceberg.table_properties import DEFAULTS, MAX_REF_AGE, MAX_SNAPSHOT_AGE, MIN_SNAPSHOTS, age_of, retention_of
 from airflow_snowpack.jobs.model import ActionOutcome
 from airflow_snowpack.maintenance.action import Action
 from airflow_snowpack.maintenance.action_run import ActionRun, Effect, Planning
 from airflow_snowpack.maintenance.expiry import (
     KEEP_ALL,
     LONG_AGO,
+    MAIN,
     only_of_expired,
     plan_expiry,
     plan_expiry_of,
 )
 from airflow_snowpack.maintenance.options import ActionOptions, option, refused
 from airflow_snowpack.maintenance.plan import refused_plan, skip
+from airflow_snowpack.maintenance.planning.commits import dropped_by_commits
+from airflow_snowpack.maintenance.planning.finding import Estimate, Finding, Rate, Threshold
 from airflow_snowpack.maintenance.procedures import Call, procedure_call
 from airflow_snowpack.maintenance.readers import duration, flag, ids, text, text_map, whole_number
 from airflow_snowpack.maintenance.removals.model import RemovalKind
 from airflow_snowpack.maintenance.removals.options import check_removal_options, planned_with
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from pyiceberg.table import Table
 
+    from airflow_snowpack.iceberg.health import TableHealth
+    from airflow_snowpack.iceberg.metadata_reader import PartitionKey
     from airflow_snowpack.iceberg.names import TableName
     from airflow_snowpack.maintenance.expiry import Expiry
+    from airflow_snowpack.maintenance.planning.finding import Facts
     from airflow_snowpack.maintenance.removals.model import Removal
+    from airflow_snowpack.maintenance.replay.state import Dead, SimulatedTable
 
 
 EXPIRED = "expired_snapshots_count"
+REFS_CHECKED = timedelta(days=1)
+"""After so long, snapshots may be due to expire by the own age of a branch or tag."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +74,9 @@ class ExpireSnapshots(ActionOptions):
     """
 
     action: ClassVar[str] = Action.EXPIRE_SNAPSHOTS
+    thresholds: ClassVar[Mapping[str, Threshold]] = {"old_snapshots": Threshold(20, "Snapshots that are old enough to expire.")}
+    rate: ClassVar[Rate] = Rate(3.0, per_file=0.005)
+    enabled: ClassVar[bool] = True
 
     max_age: timedelta = option(age_of(DEFAULTS[MAX_SNAPSHOT_AGE]), duration(at_least=timedelta(0)))
     retain_last: int = option(DEFAULTS[MIN_SNAPSHOTS], whole_number(at_least=1, at_most=2**31 - 1))
@@ -92,6 +107,55 @@ class ExpireSnapshots(ActionOptions):
             "max_concurrent_deletes": self.max_concurrent_deletes,
         }
         return procedure_call(table, self.action, job_id, arguments)
+
+    def find(self, facts: Facts) -> Finding:
+        health = facts.health
+        total, cutoff = len(health.snapshots), facts.now - self.max_age
+        oldest, metrics = health.snapshots.oldest_at, {"snapshots": len(health.snapshots), "expired_snapshots": 0}
+        aged_refs = any(ref.max_ref_age_ms or ref.max_snapshot_age_ms for ref in health.refs) or (
+            len(health.refs) > 1 and MAX_REF_AGE in health.properties
+        )
+        expired = freed = freed_bytes = 0
+        if aged_refs or (oldest is not None and oldest < cutoff):
+            stored = _Snapshots.of(health, dropped_by_commits(facts), facts.now)
+            expiry = plan_expiry(stored, older_than=cutoff, retain_last=self.retain_last, now=facts.now)
+            expired, (freed, freed_bytes) = len(expiry.snapshots), stored.freed({each.snapshot_id for each in expiry.snapshots})
+        threshold = facts.thresholds["old_snapshots"]
+        at = None if total <= self.retain_last else _when_old(health, cutoff, max(int(threshold) - expired, 1), self.max_age)
+        if aged_refs:
+            at = min(at or facts.now + REFS_CHECKED, facts.now + REFS_CHECKED)
+        if not expired:
+            return Finding(f"{plural(total, 'snapshot')}, none of them due to expire", metrics, reconsider_at=at)
+        counts = f"{number(expired)} of {plural(total, 'snapshot')} older than {in_words(self.max_age)}"
+        return Finding(
+            f"{counts}; threshold {number(threshold)}",
+            {**metrics, "expired_snapshots": expired},
+            Estimate(freed, bytes_freed=(health.expirable_bytes or 0) + freed_bytes, snapshots_expired=expired),
+            expired >= threshold,
+            reconsider_at=at,
+        )
+
+    def simulate(self, state: SimulatedTable, now: datetime, partitions: Collection[PartitionKey] | None) -> Estimate:
+        """Expire snapshots by age, and free the files that only they needed. What a branch or a tag names stays."""
+        refs = dict(state.table.metadata.refs)
+        main = refs.pop(MAIN)
+        named = {ref.snapshot_id for ref in refs.values()}
+        # A branch's own settings go before those of the action.
+        most = self.retain_last if main.min_snapshots_to_keep is None else main.min_snapshots_to_keep
+        age = self.max_age if main.max_snapshot_age_ms is None else age_of(main.max_snapshot_age_ms)
+        newest_first = list(reversed(state.snapshots))
+        # The commits of the same pass are older than the expiry, which without a least age takes them too.
+        cutoff = now - age if age else now + timedelta(milliseconds=1)
+        kept = [each for place, each in enumerate(newest_first) if place < most or each.at >= cutoff or each.snapshot_id in named]
+        expired = len(state.snapshots) - len(kept)
+        numbers = sorted(each.number for each in kept)
+        needed: list[Dead] = []
+        freed: list[Dead] = []
+        for file in state.dead:
+            place = bisect_left(numbers, file.born)
+            (needed if place < len(numbers) and numbers[place] < file.died else freed).append(file)
+        state.expire(list(reversed(kept)), needed)
+        return Estimate(files_removed=len(freed), bytes_freed=sum(each.bytes for each in freed), snapshots_expired=expired)
 
     def plan(self, planning: Planning) -> Effect:
         reader = planning.reader
@@ -198,3 +262,80 @@ def _content_of(file: LiveFile | LiveDelete) -> str:
     if isinstance(file, LiveFile):
         return "DATA"
     return "EQUALITY_DELETES" if file.kind is DeleteKind.EQUALITY else "POSITION_DELETES"
+
+
+def _when_old(health: TableHealth, cutoff: datetime, missing: int, max_age: timedelta) -> datetime | None:
+    """Return when so many more snapshots are old, or all of them; ``None``: all are now."""
+    young = sorted(each for each in health.snapshots.committed_ms if each >= cutoff.timestamp() * 1000)
+    return moment(young[min(missing, len(young)) - 1]) + max_age if young else None
+
+
+class _Snapshot(NamedTuple):
+    snapshot_id: int
+    parent_snapshot_id: int | None
+    timestamp_ms: int
+    added: int = 0
+    dropped: int = 0
+    dropped_bytes: int = 0
+
+
+class _Ref(NamedTuple):
+    snapshot_id: int
+    snapshot_ref_type: str
+    max_ref_age_ms: int | None
+    max_snapshot_age_ms: int | None
+    min_snapshots_to_keep: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Snapshots:
+    """The stored snapshots and refs, as ``plan_expiry`` reads them from a table's metadata."""
+
+    refs: dict[str, _Ref]
+    snapshots: list[_Snapshot]
+    by_id: dict[int, _Snapshot]
+    properties: Any
+
+    @classmethod
+    def of(cls, health: TableHealth, new: Sequence[tuple[int, int]], now: datetime) -> Any:
+        """:param new: what each commit of the same plan drops; the snapshot that is now the newest may then expire."""
+        just_before = int(now.timestamp() * 1000) - 1  # the expiry, which without a least age takes the commits of its plan too
+        log = health.snapshots
+        snapshots = list(map(_Snapshot, log.ids, log.parents, log.committed_ms, log.added or repeat(0), log.dropped or repeat(0)))
+        ages = ("max_ref_age_ms", "max_snapshot_age_ms", "min_snapshots_to_keep")
+        refs = {ref.name: _Ref(ref.snapshot_id, ref.kind, *(getattr(ref, age) for age in ages)) for ref in health.refs}
+        for commit, dropped in enumerate(new if MAIN in refs else (), 1):
+            snapshots.append(_Snapshot(-commit, refs[MAIN].snapshot_id, just_before, 0, *dropped))
+            refs[MAIN] = refs[MAIN]._replace(snapshot_id=-commit)
+        return cls(refs, snapshots, {each.snapshot_id: each for each in snapshots}, health.properties)
+
+    def snapshot_by_id(self, snapshot_id: int) -> _Snapshot | None:
+        return self.by_id.get(snapshot_id)
+
+    def freed(self, expired: set[int]) -> tuple[int, int]:
+        """Return how many files only these snapshots need: what the snapshots after them drop, and their manifest lists.
+
+        Between two snapshots that stay, it is at most what was added in between.
+
+        :return: the number, and the bytes of the files that the commits of the same plan drop.
+        """
+        freed, size, seen = len(expired), 0, set[int]()
+        for each in self.snapshots:
+            if each.snapshot_id in expired:
+                continue
+            dropped, dropped_bytes, added, at = each.dropped, each.dropped_bytes, 0, self._parent(each)
+            if at is None or at.snapshot_id not in expired:
+                continue
+            while at is not None and at.snapshot_id in expired and at.snapshot_id not in seen:
+                seen.add(at.snapshot_id)
+                added, parent = added + at.added, self._parent(at)
+                if parent is not None and parent.snapshot_id in expired:
+                    dropped += at.dropped
+                    dropped_bytes += at.dropped_bytes
+                at = parent
+            freed += dropped if at is None else min(dropped, added)
+            size += dropped_bytes if at is None else 0
+        return freed, size
+
+    def _parent(self, snapshot: _Snapshot) -> _Snapshot | None:
+        return None if snapshot.parent_snapshot_id is None else self.by_id.get(snapshot.parent_snapshot_id)

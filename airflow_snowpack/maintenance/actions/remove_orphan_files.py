@@ -25,7 +25,7 @@ from os.path import commonprefix
 from typing import TYPE_CHECKING, Any, ClassVar
 from uuid import uuid4
 
-from airflow_snowpack.humanize import duration as in_words, plural
+from airflow_snowpack.humanize import duration as in_words, plural, timestamp
 from airflow_snowpack.iceberg import (
     Equalities,
     ForeignFiles,
@@ -41,6 +41,7 @@ from airflow_snowpack.maintenance.action import Action
 from airflow_snowpack.maintenance.action_run import ActionRun, Effect, Planning
 from airflow_snowpack.maintenance.options import ActionOptions, option, refused
 from airflow_snowpack.maintenance.plan import refused_plan, skip
+from airflow_snowpack.maintenance.planning.finding import Rate
 from airflow_snowpack.maintenance.procedures import Call, procedure_call
 from airflow_snowpack.maintenance.readers import duration, flag, one_of, paths, text, text_map, whole_number
 from airflow_snowpack.maintenance.removals.model import RemovalKind
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
 
     from airflow_snowpack.iceberg import MetadataReader
+    from airflow_snowpack.maintenance.planning.finding import Facts, Finding
     from airflow_snowpack.maintenance.removals.model import Removal, RemovalItem
     from airflow_snowpack.maintenance.removals.of_job import JobRemovals
     from airflow_snowpack.maintenance.removals.orphan_files import ForeignGuard
@@ -104,6 +106,8 @@ class RemoveOrphanFiles(ActionOptions):
     """
 
     action: ClassVar[str] = Action.REMOVE_ORPHAN_FILES
+    rate: ClassVar[Rate] = Rate(2.0, per_file=0.005)
+    deadline: ClassVar[timedelta | None] = timedelta(days=7)
 
     older_than: timedelta = option(timedelta(days=3), duration(at_least=ORPHAN_AGE_FLOOR))
     location: str | None = option(None, text)
@@ -127,6 +131,11 @@ class RemoveOrphanFiles(ActionOptions):
             raise refused(self, "quarantine_copy", "is only for a removal with quarantine")
         if self.restore_files and self.restore is None:
             raise refused(self, "restore_files", "needs restore: the id of a removal, or 'all'")
+
+    def find(self, facts: Facts) -> Finding:
+        last = facts.record.last_success_at
+        never = "never searched for orphan files"
+        return facts.found_by_time(never if last is None else f"last searched for orphan files at {timestamp(last)}")
 
     def plan(self, planning: Planning) -> Effect:
         reader, catalog, now = planning.reader, planning.catalog, planning.now

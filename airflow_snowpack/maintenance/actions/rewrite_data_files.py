@@ -1,20 +1,38 @@
-"""Compact data files."""
+"""Compact data files.
+
+A partition is sick when Iceberg's own rules would rewrite files of it (:mod:`airflow_snowpack.maintenance.file_groups`), so a
+plan never selects files that the procedure would leave alone. Files of older partition specs are one unit to Iceberg, and no
+predicate selects them alone: when they are sick, the plan selects the whole table, of which Iceberg leaves the good files alone.
+"""
 
 from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from enum import StrEnum
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from airflow_snowpack.humanize import plural
+from airflow_snowpack.humanize import join, number, plural, size
 from airflow_snowpack.iceberg.health.bounds import good_sizes
 from airflow_snowpack.iceberg.table_properties import DEFAULTS, FILE_TARGET
 from airflow_snowpack.maintenance.action import Action
 from airflow_snowpack.maintenance.action_run import Effect, Planning
-from airflow_snowpack.maintenance.file_groups import NO_LIMIT, FileGroup, SizeBounds, by_partition
+from airflow_snowpack.maintenance.file_groups import NO_LIMIT, FileGroup, SizeBounds, by_partition, estimate_of, in_commits
 from airflow_snowpack.maintenance.options import JobOrder, option, refused
 from airflow_snowpack.maintenance.plan import planned, select_files, skip
+from airflow_snowpack.maintenance.planning.commits import commits_of
+from airflow_snowpack.maintenance.planning.finding import (
+    Cause,
+    Estimate,
+    Finding,
+    Rate,
+    Threshold,
+    current_partitions,
+    of_partitions,
+    written_until,
+)
+from airflow_snowpack.maintenance.planning.where import NotSelectable, where_for
 from airflow_snowpack.maintenance.procedures import Call, procedure_call
 from airflow_snowpack.maintenance.readers import (
     branch_name,
@@ -29,15 +47,18 @@ from airflow_snowpack.maintenance.readers import (
 from airflow_snowpack.maintenance.rewrites import Rewrite, Shape, rewrite
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
     from datetime import datetime
 
     from pyiceberg.table import Table
 
     from airflow_snowpack.iceberg import LiveDelete, LiveFile, MetadataReader, TableFiles
-    from airflow_snowpack.iceberg.health import HealthBounds
+    from airflow_snowpack.iceberg.health import FileCounts, HealthBounds, PartitionHealth
+    from airflow_snowpack.iceberg.metadata_reader import PartitionKey
     from airflow_snowpack.iceberg.names import TableName
     from airflow_snowpack.maintenance.action_run import ActionRun
+    from airflow_snowpack.maintenance.planning.finding import Facts
+    from airflow_snowpack.maintenance.replay.state import SimulatedTable
 
 log = logging.getLogger(__name__)
 
@@ -56,6 +77,16 @@ SHAPE = Shape(
         "removed_delete_files_count": "removed-delete-files",
     },
 )
+THRESHOLDS = {
+    "small_files": Threshold(100, "Data files below the minimum size, in partitions that have enough of them to combine."),
+    "large_files": Threshold(10, "Data files above the maximum size."),
+    "files_with_deletes": Threshold(10, "Data files of a good size that have too many deletes."),
+}
+"""What makes a file worth rewriting."""
+WRITING_WINDOW = timedelta(hours=1)
+"""A partition whose newest file is younger is being written to."""
+LARGEST_FIRST_EVERY = 4
+"""Every fourth plan begins with a partition that is too large for one plan, so that smaller ones cannot hold it up for ever."""
 
 
 class Strategy(StrEnum):
@@ -100,6 +131,11 @@ class RewriteDataFiles(Rewrite):
     """
 
     action: ClassVar[str] = Action.REWRITE_DATA_FILES
+    thresholds: ClassVar[Mapping[str, Threshold]] = THRESHOLDS
+    rate: ClassVar[Rate] = Rate(3.0, per_gib=30.0, per_file=0.01)
+    enabled: ClassVar[bool] = True
+    deletes_files: ClassVar[bool] = False
+    rewrites_files: ClassVar[bool] = True
     shape: ClassVar[Shape] = SHAPE
     strict_reports_all: ClassVar[bool] = True
 
@@ -141,6 +177,11 @@ class RewriteDataFiles(Rewrite):
         low, high = good_sizes(self.target_file_size_bytes, self.min_file_size_bytes, self.max_file_size_bytes)
         object.__setattr__(self, "min_file_size_bytes", low)
         object.__setattr__(self, "max_file_size_bytes", high)
+
+    @property
+    def most_commits(self) -> int:
+        """Into how many commits the file groups may go."""
+        return self.partial_progress_max_commits if self.partial_progress else 1
 
     @property
     def sort_order_argument(self) -> str | None:
@@ -202,6 +243,42 @@ class RewriteDataFiles(Rewrite):
             log.info("How many file groups %s has to write is not known: %s", self.action, problem)
             return self
         return replace(self, partial_progress=False) if len(groups) == 1 else self
+
+    def find(self, facts: Facts) -> Finding:
+        health = facts.health
+        sick = [share for each in current_partitions(health) if (share := _share_of(each, each, self))]
+        outdated = _share_of(health.outdated, None, self)
+        if outdated is not None:
+            note = "files of older partition specs cannot be selected alone, so the whole table is"
+            return _found(self, facts, [outdated, *sick], _whole_table([outdated, *sick], self, facts, note))
+        if not sick:
+            return Finding(_nothing(facts), _metrics(facts, ()))
+        held = _held(sick, facts)
+        free = [share for share in sick if share not in held]
+        if held and not (free and _reaches(facts, free)):
+            if not _reaches(facts, sick):
+                return _found(self, facts, sick, _select(sick, (), self, facts))
+            ends = [until for share in held if (until := written_until(share.of, facts.now, WRITING_WINDOW))]
+            evidence = (
+                f"{_counts(facts, sick)}; {_thresholds(facts, _metrics(facts, sick))}; writers add files to {_these(held)} now"
+            )
+            return Finding(evidence, _metrics(facts, sick), None, False, Cause.WRITING, reconsider_at=min(ends))
+        return _found(self, facts, free, _select(free, held, self, facts))
+
+    def simulate(self, state: SimulatedTable, now: datetime, partitions: Collection[PartitionKey] | None) -> Estimate:
+        """Compact, with deletes of single files applied; other delete files go once they are older than all data files."""
+        spec = state.table.spec()
+        only = None
+        if partitions is not None:
+            only = {path for path, file in state.data.items() if file.partition_key in partitions}
+        groups = data_file_groups(state.files, self, spec_id=spec.spec_id, spec_fields=len(spec.fields), only=only)
+        for batch in in_commits(groups, self.most_commits):
+            snapshot = state.commit(now)
+            written = [file for group in batch for file in state.replace_data(group.files, max(group.outputs, 1), snapshot)]
+            state.write_manifest({file.path for file in written}, spec_id=spec.spec_id, is_data=True)
+        if groups:
+            state.drop_outlived_deletes()
+        return estimate_of(groups, sum(group.outputs for group in groups))
 
     def plan(self, planning: Planning) -> Effect:
         reader = planning.reader
@@ -304,3 +381,184 @@ def has_many_deletes(file: LiveFile, deletes: Sequence[LiveDelete], options: Rew
     # Only deletes of this one file show how many of its rows are deleted.
     known = sum(delete.records for delete in deletes if delete.data_file is not None)
     return bool(deletes) and file.records > 0 and min(known, file.records) / file.records >= options.delete_ratio_threshold
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """Files that one plan rewrites.
+
+    :param of: their partition; ``None``: any partition.
+    :param files: how many, and ``bytes`` of them; ``outputs``: into how many files they go.
+    """
+
+    of: PartitionHealth | None
+    files: int
+    bytes: int
+    outputs: int
+
+    @property
+    def gain(self) -> float:
+        """Files saved for each byte rewritten."""
+        return (self.files - self.outputs) / max(self.bytes, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What one plan rewrites of a table, and why not the rest.
+
+    :param where: ``None``: no predicate.
+    :param max_files: of the procedure, when a part of what is selected has to do; ``None``: all of it.
+    """
+
+    shares: Sequence[Share]
+    where: str | None = None
+    max_files: int | None = None
+    notes: tuple[str, ...] = ()
+
+    def sum(self, name: str) -> int:
+        """Add a number up over the shares."""
+        return sum(getattr(share, name) for share in self.shares)
+
+
+def _share_of(counts: FileCounts, of: PartitionHealth | None, options: RewriteDataFiles) -> Share | None:
+    """Return what Iceberg would rewrite of a partition, or of the files of all older specs; ``None`` when that is nothing."""
+    files = counts.small_files + counts.large_files + counts.with_deletes_files
+    taken = counts.small_bytes + counts.large_bytes + counts.with_deletes_bytes
+    if options.rewrite_all:
+        files, taken = counts.data_files, counts.bytes
+    if not files:
+        return None
+    bounds = size_bounds(options)
+    several = files > 1 and (files >= options.min_input_files or taken > bounds.target)
+    if not (several or taken > bounds.high or counts.with_deletes_files or options.rewrite_all):
+        return None
+    return Share(of, files, taken, bounds.outputs(taken))
+
+
+def _held(sick: Sequence[Share], facts: Facts) -> list[Share]:
+    """Return the partitions that writers add files to now: a later plan rewrites them, when the writers have gone on to others.
+
+    None of a table without partitions, or with writers in each of them, such as buckets: no later moment is better. None of an
+    overdue one.
+    """
+    health = facts.health
+    if facts.overdue or not health.specs.get(health.spec_id):
+        return []
+    if len(health.partitions) == health.partition_count and all(_is_written(each, facts) for each in health.partitions):
+        return []
+    return [share for share in sick if _is_written(share.of, facts)]
+
+
+def _is_written(partition: PartitionHealth | None, facts: Facts) -> bool:
+    return written_until(partition, facts.now, WRITING_WINDOW) is not None
+
+
+def _reaches(facts: Facts, shares: Sequence[Share]) -> bool:
+    """Whether the files of these partitions reach a threshold of the policy."""
+    numbers = _metrics(facts, shares)
+    return any(numbers[kind] >= facts.thresholds[kind] for kind in THRESHOLDS)
+
+
+def _select(free: list[Share], held: Sequence[Share], options: RewriteDataFiles, facts: Facts) -> Choice:
+    """Choose partitions up to the bytes of one plan, those that save most files for each byte first."""
+    most = facts.max_rewrite_bytes
+    ranked = sorted(free, key=lambda share: -share.gain)
+    # A rewrite that fails is no outcome, and must not begin each plan from then on.
+    if (facts.record.runs + facts.record.failures) % LARGEST_FIRST_EVERY == LARGEST_FIRST_EVERY - 1:
+        ranked.sort(key=lambda share: share.bytes <= most)
+    chosen, room = list[Share](), most
+    for share in ranked:
+        if share.bytes <= room:
+            chosen.append(share)
+            room -= share.bytes
+        elif not chosen:  # larger than a whole plan: it gets a part of it, again and again
+            chosen, room = [_part(share, most, options)], 0
+    max_files = chosen[0].files if chosen[0].bytes < ranked[0].bytes and len(chosen) == 1 else None
+    notes = []
+    if max_files is not None or len(chosen) < len(free):
+        notes.append(f"one plan rewrites at most {size(most)}")
+    if held:
+        notes.append(f"writers add files to {_these(held)} now")
+    if len(chosen) == facts.health.partition_count:
+        return Choice(chosen, options.where, max_files, tuple(notes))
+    try:
+        where = where_for(facts, [share.of for share in chosen if share.of is not None], options.where)
+    except NotSelectable as problem:
+        return _whole_table([*free, *held], options, facts, f"{problem}, so the whole table is selected")
+    return Choice(chosen, where, max_files, tuple(notes))
+
+
+def _whole_table(shares: Sequence[Share], options: RewriteDataFiles, facts: Facts, note: str) -> Choice:
+    """Select every partition, up to the bytes of one plan."""
+    most = facts.max_rewrite_bytes
+    taken = sum(share.bytes for share in shares)
+    if taken <= most:
+        return Choice(shares, options.where, None, (note,))
+    all_of_it = Share(None, sum(share.files for share in shares), taken, 0)
+    part = _part(all_of_it, most, options)
+    return Choice([part], options.where, part.files, (note, f"one plan rewrites at most {size(most)}"))
+
+
+def _part(share: Share, most: int, options: RewriteDataFiles) -> Share:
+    """Return as many of the files as fit into a plan, but enough to be worth a rewrite."""
+    files = min(max(share.files * most // share.bytes, options.min_input_files), share.files)
+    taken = share.bytes * files // share.files
+    return Share(share.of, files, taken, size_bounds(options).outputs(taken))
+
+
+def _found(options: RewriteDataFiles, facts: Facts, judged: Sequence[Share], choice: Choice) -> Finding:
+    """:param judged: the partitions whose files are compared with the thresholds; the choice may be a part of them."""
+    whole = any(share.of is None for share in choice.shares)
+    numbers = _metrics(facts, judged)
+    given: dict[str, Any] = {"where": choice.where} if choice.where else {}
+    if choice.max_files is not None:
+        given["max_files_to_rewrite"] = choice.max_files
+    return Finding(
+        "; ".join((_counts(facts, judged), _thresholds(facts, numbers), *choice.notes)),
+        numbers,
+        Estimate(choice.sum("files"), choice.sum("outputs"), choice.sum("bytes")),
+        _reaches(facts, judged),
+        options=given,
+        partitions=None if whole else tuple(share.of for share in choice.shares if share.of is not None),
+        commits=commits_of(len(choice.shares), options.most_commits),
+    )
+
+
+def _metrics(facts: Facts, shares: Sequence[Share]) -> dict[str, int | float]:
+    """The numbers of the sick partitions, beside those of the table."""
+    health = facts.health
+    counts = [health.outdated if share.of is None else share.of for share in shares]
+    return {
+        "data_files": health.data_files,
+        "small_files": sum(each.small_files for each in counts),
+        "large_files": sum(each.large_files for each in counts),
+        "files_with_deletes": sum(each.with_deletes_files for each in counts),
+        "sick_partitions": len(counts),
+        "partitions": health.partition_count,
+    }
+
+
+def _counts(facts: Facts, shares: Sequence[Share]) -> str:
+    numbers, bounds = _metrics(facts, shares), facts.health.bounds
+    low, high = size(bounds.min_file_size_bytes), size(bounds.max_file_size_bytes)
+    named = zip(THRESHOLDS, (f"below {low}", f"above {high}", "with many deletes"), strict=True)
+    counts = [(numbers[kind], name) for kind, name in named if numbers[kind]]
+    first, *others = counts or [(0, "too small, too large or with many deletes; rewrite_all takes all of them")]
+    text = f"{number(first[0])} of {plural(facts.health.data_files, 'file')} {first[1]}"
+    return text + "".join(f", {number(count)} {kind}" for count, kind in others) + of_partitions(len(shares), facts.health)
+
+
+def _thresholds(facts: Facts, numbers: Mapping[str, int | float]) -> str:
+    shown = [number(facts.thresholds[kind]) for kind in [kind for kind in THRESHOLDS if numbers[kind]] or THRESHOLDS]
+    return f"threshold{'s' if len(shown) > 1 else ''} {join(shown)}"
+
+
+def _nothing(facts: Facts) -> str:
+    health = facts.health
+    if not (health.small_files or health.large_files):
+        return f"{plural(health.data_files, 'file')}, none of them too small, too large or with many deletes"
+    return f"{number(health.small_files)} of {plural(health.data_files, 'file')} too small, and no partition has enough of them"
+
+
+def _these(shares: Sequence[Share]) -> str:
+    return plural(len(shares), "partition")

@@ -5,23 +5,28 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from airflow_snowpack.humanize import plural
+from airflow_snowpack.humanize import number, plural
 from airflow_snowpack.iceberg.health.bounds import manifest_target
 from airflow_snowpack.jobs.model import ActionOutcome
 from airflow_snowpack.maintenance.action import Action
 from airflow_snowpack.maintenance.action_run import Effect, Planning
 from airflow_snowpack.maintenance.options import option
 from airflow_snowpack.maintenance.plan import skip
+from airflow_snowpack.maintenance.planning.commits import manifests_left
+from airflow_snowpack.maintenance.planning.finding import Estimate, Finding, Rate, Threshold
 from airflow_snowpack.maintenance.procedures import Call, procedure_call
 from airflow_snowpack.maintenance.readers import columns, flag, whole_number
 from airflow_snowpack.maintenance.rewrites import Rewrite, Shape
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection, Mapping
     from datetime import datetime
 
     from airflow_snowpack.iceberg import MetadataReader
+    from airflow_snowpack.iceberg.metadata_reader import PartitionKey
     from airflow_snowpack.iceberg.names import TableName
+    from airflow_snowpack.maintenance.planning.finding import Facts
+    from airflow_snowpack.maintenance.replay.state import SimulatedTable
 
 SHAPE = Shape(
     "Rewrote",
@@ -43,6 +48,10 @@ class RewriteManifests(Rewrite):
     """
 
     action: ClassVar[str] = Action.REWRITE_MANIFESTS
+    thresholds: ClassVar[Mapping[str, Threshold]] = {"small_manifests": Threshold(50, "Manifests that could be combined.")}
+    rate: ClassVar[Rate] = Rate(1.0, per_file=0.02)
+    enabled: ClassVar[bool] = True
+    deletes_files: ClassVar[bool] = False
     shape: ClassVar[Shape] = SHAPE
 
     use_caching: bool | None = option(None, flag)
@@ -52,6 +61,58 @@ class RewriteManifests(Rewrite):
     def call(self, table: TableName, job_id: str, *, strict: bool = False) -> Call:
         arguments = {"use_caching": self.use_caching, "spec_id": self.spec_id, "sort_by": self.sort_by or None}
         return procedure_call(table, self.action, job_id, arguments)
+
+    def find(self, facts: Facts) -> Finding:
+        """Return what the action would do after the rewrites of the same plan."""
+        health = facts.health
+        small, threshold = health.small_manifests, facts.thresholds["small_manifests"]
+        target = manifest_target(health.properties)
+        counts = (
+            manifests_left(facts, Action.REWRITE_DATA_FILES),
+            manifests_left(facts, Action.REWRITE_POSITION_DELETE_FILES),
+        )
+        kinds, live = zip(*counts, strict=True)
+        manifests = health.data_manifests + health.delete_manifests
+        metrics, is_after = (
+            {"manifests": manifests, "small_manifests": small},
+            any(each.commits for each in facts.before.values()),
+        )
+        if small < 2 or max(live) < 2:
+            why = "; the rewrite of files replaces them" if is_after else "; those of older partition specs stay"
+            rest = why if small > 1 and sum(live) < manifests else ""
+            return Finding(f"{plural(manifests, 'manifest')}, {number(small)} of them small{rest}", metrics)
+        shares = (health.manifests_bytes * each // sum(kinds) for each in kinds if each > 1)
+        outputs = sum(-(-share // target) for share in shares)
+        left = min(small, sum(live))
+        which = "after the rewrite of files" if is_after else "of the current partition spec"
+        rest = f", {number(left)} {which}" if left < small else ""
+        return Finding(
+            f"{number(small)} of {plural(manifests, 'manifest')} small{rest}; threshold {number(threshold)}",
+            metrics,
+            Estimate(sum(each for each in kinds if each > 1), outputs),
+            left >= threshold,
+            commits=1,
+        )
+
+    def simulate(self, state: SimulatedTable, now: datetime, partitions: Collection[PartitionKey] | None) -> Estimate:
+        """Combine the manifests of the current partition spec into as few as their target size allows."""
+        spec_id = state.table.spec().spec_id
+        target = manifest_target(state.table.properties)
+        taken = added = size = 0
+        for is_data in (True, False):
+            mine = {path: each for path, each in state.manifests.items() if each.is_data is is_data and each.spec_id == spec_id}
+            total = sum(each.bytes for each in mine.values())
+            outputs = -(-total // target)
+            if len(mine) <= 1:
+                continue
+            files = [key for each in mine.values() for key in each.files]
+            for path in mine:
+                del state.manifests[path]
+            state.commit(now)
+            for first in range(outputs):
+                state.write_manifest(set(files[first::outputs]), spec_id=spec_id, is_data=is_data, size=total // outputs)
+            taken, added, size = taken + len(mine), added + outputs, size + total
+        return Estimate(taken, added, size)
 
     def plan(self, planning: Planning) -> Effect:
         return self._plan(planning.reader)
@@ -64,9 +125,9 @@ class RewriteManifests(Rewrite):
             return None  # an error of Spark's
         if self._plan(reader).metrics["rewritten_manifests_count"]:
             return None
-        number = len(reader.manifests(reader.table.current_snapshot()))
-        metrics = {"rewritten_manifests_count": 0, "added_manifests_count": 0, "considered_manifests_count": number}
-        return skip(f"{plural(number, 'manifest')}, and none to combine", metrics)
+        count = len(reader.manifests(reader.table.current_snapshot()))
+        metrics = {"rewritten_manifests_count": 0, "added_manifests_count": 0, "considered_manifests_count": count}
+        return skip(f"{plural(count, 'manifest')}, and none to combine", metrics)
 
     def _plan(self, reader: MetadataReader) -> Effect:
         from pyiceberg.manifest import ManifestContent

@@ -2,31 +2,52 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
-from airflow_snowpack.humanize import plural
-from airflow_snowpack.iceberg import DeleteKind, TableFiles
+from airflow_snowpack.humanize import number, plural
+from airflow_snowpack.iceberg import DeleteKind, LiveDelete, TableFiles
 from airflow_snowpack.iceberg.health.bounds import delete_target, good_sizes
 from airflow_snowpack.iceberg.table_properties import DELETE_GRANULARITY, value_of
 from airflow_snowpack.maintenance.action import Action
 from airflow_snowpack.maintenance.action_run import Effect, Planning
-from airflow_snowpack.maintenance.file_groups import GROUP_BYTES, NO_LIMIT, FileGroup, SizeBounds, by_partition
+from airflow_snowpack.maintenance.expiry import MAIN
+from airflow_snowpack.maintenance.file_groups import (
+    GROUP_BYTES,
+    NO_LIMIT,
+    FileGroup,
+    SizeBounds,
+    by_partition,
+    estimate_of,
+    in_commits,
+)
 from airflow_snowpack.maintenance.options import JobOrder, option
 from airflow_snowpack.maintenance.plan import planned, select_files, skip
+from airflow_snowpack.maintenance.planning.commits import commits_of
+from airflow_snowpack.maintenance.planning.finding import Estimate, Finding, Rate, Threshold, of_partitions
+from airflow_snowpack.maintenance.planning.where import NotSelectable, where_for
 from airflow_snowpack.maintenance.procedures import Call, procedure_call
 from airflow_snowpack.maintenance.readers import flag, one_of, predicate, whole_number
 from airflow_snowpack.maintenance.rewrites import Rewrite, Shape
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Hashable, Mapping
+    from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
     from datetime import datetime
 
     from pyiceberg.table import Table
 
-    from airflow_snowpack.iceberg import LiveDelete, MetadataReader
+    from airflow_snowpack.iceberg import MetadataReader
+    from airflow_snowpack.iceberg.health import PartitionHealth
+    from airflow_snowpack.iceberg.metadata_reader import PartitionKey
     from airflow_snowpack.iceberg.names import TableName
+    from airflow_snowpack.maintenance.planning.finding import Facts
+    from airflow_snowpack.maintenance.replay.history import Key
+    from airflow_snowpack.maintenance.replay.state import SimulatedTable
 
+MAX_FILES = "max_files_to_rewrite"
+WITHOUT_DELETES = ("append", "replace")
+"""Operations of commits that add no deletes."""
 WITH_VECTORS = 3
 """The format version from which on rows are deleted by deletion vectors."""
 SHAPE = Shape(
@@ -56,6 +77,11 @@ class RewritePositionDeleteFiles(Rewrite):
     """
 
     action: ClassVar[str] = Action.REWRITE_POSITION_DELETE_FILES
+    thresholds: ClassVar[Mapping[str, Threshold]] = {"delete_files": Threshold(5, "Position-delete files.")}
+    rate: ClassVar[Rate] = Rate(3.0, per_gib=60.0, per_file=0.01)
+    enabled: ClassVar[bool] = True
+    deletes_files: ClassVar[bool] = False
+    rewrites_files: ClassVar[bool] = True
     shape: ClassVar[Shape] = SHAPE
 
     where: str | None = option(None, predicate)
@@ -74,6 +100,55 @@ class RewritePositionDeleteFiles(Rewrite):
 
     def call(self, table: TableName, job_id: str, *, strict: bool = False) -> Call:
         return procedure_call(table, self.action, job_id, {"where": self.where}, self.procedure_options())
+
+    @property
+    def most_commits(self) -> int:
+        """Into how many commits the file groups may go."""
+        return self.partial_progress_max_commits if self.partial_progress else 1
+
+    def find(self, facts: Facts) -> Finding:
+        """Return what the action would do after the rewrite of data files of the same plan.
+
+        That leaves the deletes of its files in the table: Iceberg drops only those that are older than every data file.
+        """
+        health = facts.health
+        metrics = {"position_delete_files": health.position_delete_files, "partitions": health.partition_count}
+        if not health.position_delete_files:
+            return Finding("no position-delete files", metrics)
+        if _are_outlived(facts):
+            return Finding(f"{_files(health.position_delete_files)}, which the rewrite of all data files drops", metrics)
+        every = health.format_version >= WITH_VECTORS or self.rewrite_all
+        least = 1 if every else self.min_input_files
+        enough = [each for each in health.partitions if each.position_delete_files >= least]
+        sick = [each for each in enough if every or each.position_delete_files > _outputs(each, self, facts)]
+        metrics["sick_partitions"] = len(sick)
+        if not sick:
+            why = "and a rewrite would leave as many" if enough else "and no partition has enough of them to combine"
+            if enough and all(_own_left(each, facts) >= each.position_delete_files for each in enough):
+                why = "each of another data file"
+            return Finding(f"{_files(health.position_delete_files)}, {why}", metrics)
+        return _found(self, facts, sick, metrics)
+
+    def simulate(self, state: SimulatedTable, now: datetime, partitions: Collection[PartitionKey] | None) -> Estimate:
+        """Combine the position deletes of a partition, without those of data files that are gone."""
+        from airflow_snowpack.maintenance.replay.history import key_of
+
+        groups = delete_file_groups(state.files, self, properties=state.table.properties, only=partitions)
+        keys, emptied = {id(delete): key for key, delete in state.deletes.items()}, state.emptied()
+        added = 0
+        for batch in in_commits(groups, self.most_commits):
+            snapshot = state.commit(now)
+            written: set[Key] = set()
+            for place, group in enumerate(batch):
+                for each in group.files:
+                    state.drop(keys[id(each)])
+                filled = [each for each in group.files if keys[id(each)] not in emptied]
+                for combined in _combined(filled, f"simulated-deletes-{snapshot.number}-{place}", state):
+                    state.add(key_of(combined), combined, snapshot)
+                    written.add(key_of(combined))
+            state.write_manifest(written, spec_id=state.table.spec().spec_id, is_data=False)
+            added += len(written)
+        return estimate_of(groups, added)
 
     def plan(self, planning: Planning) -> Effect:
         reader = planning.reader
@@ -160,3 +235,80 @@ def delete_file_groups(
     ]
     partitions = by_partition(considered, lambda delete: delete.partition_key)
     return [bounds.measured(group) for partition in partitions for group in bounds.groups(partition)]
+
+
+def _are_outlived(facts: Facts) -> bool:
+    """Return whether every data file is rewritten after a commit that added no deletes, so that all data files are newer."""
+    data, health = facts.before.get(Action.REWRITE_DATA_FILES), facts.health
+    if data is None or data.work is None or data.work.files_removed < health.data_files:
+        return False
+    log, head = health.snapshots, next((ref.snapshot_id for ref in health.refs if ref.name == MAIN), None)
+    return head in log.ids and log.operations[log.ids.index(head)] in WITHOUT_DELETES
+
+
+def _left(partition: PartitionHealth, facts: Facts) -> int:
+    """Return how many data files of a partition the rewrite of data files leaves as they are."""
+    data = facts.before.get(Action.REWRITE_DATA_FILES)
+    if data is None or MAX_FILES in data.options or partition not in (data.partitions or facts.health.partitions):
+        return partition.data_files
+    return partition.data_files - partition.small_files - partition.large_files - partition.with_deletes_files
+
+
+def _own_left(partition: PartitionHealth, facts: Facts) -> int:
+    """Return how many of these data files have delete files of their own."""
+    return min(partition.own_deletes_files, _left(partition, facts))
+
+
+def _found(
+    options: RewritePositionDeleteFiles, facts: Facts, sick: Sequence[PartitionHealth], metrics: Mapping[str, int | float]
+) -> Finding:
+    health = facts.health
+    files, threshold = sum(each.position_delete_files for each in sick), facts.thresholds["delete_files"]
+    evidence = f"{_files(files)}{of_partitions(len(sick), health)}; threshold {number(threshold)}"
+    where, partitions = options.where, tuple(sick)
+    if len(sick) < health.partition_count and {each.spec_id for each in sick} == {health.spec_id}:
+        try:
+            where = where_for(facts, sick, where)
+        except NotSelectable as problem:
+            evidence += f"; {problem}, so the whole table is selected"
+    return Finding(
+        evidence,
+        metrics,
+        Estimate(files, sum(_outputs(each, options, facts) for each in sick), sum(map(_bytes, sick))),
+        files >= threshold,
+        options={"where": where} if where else {},
+        partitions=partitions,
+        commits=commits_of(len(sick), options.most_commits),
+    )
+
+
+def _outputs(partition: PartitionHealth, options: RewritePositionDeleteFiles, facts: Facts) -> int:
+    """Return how many delete files a rewrite leaves: by default, Spark writes one for each data file, and none for files that
+    are gone."""
+    properties = facts.health.properties
+    by_size = -(-_bytes(partition) // (options.target_file_size_bytes or delete_target(properties)))
+    by_partition = value_of(properties, DELETE_GRANULARITY) == "partition"
+    return max(by_size, 1 if by_partition else _own_left(partition, facts), 1) if _left(partition, facts) else 0
+
+
+def _bytes(partition: PartitionHealth) -> int:
+    """Return the size of its position-delete files."""
+    return partition.delete_bytes * partition.position_delete_files // max(partition.delete_files, 1)
+
+
+def _files(count: int) -> str:
+    return plural(count, "position-delete file")
+
+
+def _combined(deletes: Sequence[LiveDelete], path: str, state: SimulatedTable) -> Iterator[LiveDelete]:
+    """Yield the files that hold these deletes afterwards, without those of data files that are gone."""
+    left: dict[str | None, list[LiveDelete]] = defaultdict(list)
+    for each in deletes:
+        if each.data_file is None or each.data_file in state.data:
+            left[each.data_file].append(each)
+    if len(left) > 1 and (None in left or value_of(state.table.properties, DELETE_GRANULARITY) == "partition"):
+        left = {None: [each for group in left.values() for each in group]}
+    for count, (data_file, group) in enumerate(left.items()):
+        size, records = sum(each.bytes for each in group), sum(each.records for each in group)
+        place = (group[0].spec_id, group[0].partition, state.sequence)
+        yield LiveDelete(f"{path}-{count}", size, records, *place, DeleteKind.POSITION, data_file)

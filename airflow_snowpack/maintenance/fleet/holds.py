@@ -14,8 +14,8 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from airflow_snowpack.humanize import duration, timestamp
-from airflow_snowpack.maintenance.planning.model import Cause
-from airflow_snowpack.maintenance.planning.table_plan import LOSE_TO_WRITERS
+from airflow_snowpack.maintenance.options import rewrites_files
+from airflow_snowpack.maintenance.planning.finding import Cause
 from airflow_snowpack.maintenance.writers import LONGEST_RUN, RECHECK_INTERVAL
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def hold_of(entry: PassEntry, policy: TablePolicy, writers: Callable[[], TableWr
         text = str(quiet)
         return Hold(text[0].upper() + text[1:], quiet.until)
     overdue = entry.deadline is not None and entry.deadline <= now
-    if writers is None or overdue or LOSE_TO_WRITERS.isdisjoint(entry.actions):
+    if writers is None or overdue or not rewrites_files(entry.actions):
         return None
     needs = timedelta(seconds=entry.cost.seconds)
     clearance = writers().clear(needs, now)

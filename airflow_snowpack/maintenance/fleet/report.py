@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Self
 from airflow_snowpack.humanize import duration, join, number, plural, sentence, size
 from airflow_snowpack.maintenance.fleet.budget import NOTHING, Cost
 from airflow_snowpack.maintenance.fleet.model import EntryState, Pass, PassEntry
-from airflow_snowpack.maintenance.planning.table_plan import LOSE_TO_WRITERS
+from airflow_snowpack.maintenance.options import rewrites_files
 
 if TYPE_CHECKING:
     from airflow_snowpack.iceberg.names import TableName
@@ -194,7 +194,7 @@ def _failed_writers(entries: Iterable[PassEntry], dags: DagsOfTables) -> Mapping
     """Count the failed runs beside the jobs of these entries, the most of them first."""
     found = Counter[tuple[str, str]]()
     for entry in entries:
-        if entry.ended_at is None or entry.spent is None or LOSE_TO_WRITERS.isdisjoint(entry.actions):
+        if entry.ended_at is None or entry.spent is None or not rewrites_files(entry.actions):
             continue
         began = entry.ended_at - timedelta(seconds=entry.spent.seconds)
         found.update((run.dag_id, entry.table.dotted) for run in dags.failed_beside(entry.table, began, entry.ended_at))

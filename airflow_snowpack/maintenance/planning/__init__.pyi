@@ -1,7 +1,13 @@
-from .model import (
+from .finding import (
     Cause as Cause,
-    Decision as Decision,
     Estimate as Estimate,
+    Facts as Facts,
+    Finding as Finding,
+    Rate as Rate,
+    Threshold as Threshold,
+)
+from .model import (
+    Decision as Decision,
     TablePlan as TablePlan,
     Verdict as Verdict,
 )

@@ -18,28 +18,28 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from airflow_snowpack.iceberg.health import FileCounts, PartitionHealth, TableHealth
-    from airflow_snowpack.maintenance.planning.finding import Case, Finding
+    from airflow_snowpack.maintenance.planning.finding import Facts, Finding
 
 KINDS = {Action.REWRITE_DATA_FILES: "data", Action.REWRITE_POSITION_DELETE_FILES: "delete"}
 """What the manifests that a rewrite changes have."""
 
 
-def commits_of(groups: int, *, partial_progress: bool, at_most: int) -> int:
+def commits_of(groups: int, most: int) -> int:
     """Return in how many commits Iceberg puts so many file groups: each but the last has the same number of them."""
-    return -(-groups // -(-groups // at_most)) if partial_progress and groups else 1
+    return -(-groups // -(-groups // most)) if groups else 1
 
 
-def manifests_left(case: Case, action: Action) -> tuple[int, int]:
+def manifests_left(facts: Facts, action: Action) -> tuple[int, int]:
     """Return the data or the delete manifests of the current partition spec after the earlier actions of the plan.
 
     :param action: that rewrites the files of such manifests.
     :return: all of them, and those that have live files.
     """
-    health, kind, merged_from = case.health, KINDS[action], _merged_from(case.health.properties)
+    health, kind, merged_from = facts.health, KINDS[action], _merged_from(facts.health.properties)
     current: int = getattr(health, f"{kind}_manifests") - getattr(health, f"outdated_{kind}_manifests")
     empty: int = getattr(health, f"empty_{kind}_manifests")
-    live, finding = max(current - empty, 0), case.before.get(action)
-    if not any(finding.commits for finding in case.before.values()):
+    live, finding = max(current - empty, 0), facts.before.get(action)
+    if not any(finding.commits for finding in facts.before.values()):
         return max(current, 0), live
     if finding is None:
         return live, live
@@ -54,10 +54,10 @@ def manifests_left(case: Case, action: Action) -> tuple[int, int]:
     return emptied + finding.commits, _together(staying, live) + finding.commits
 
 
-def dropped_by_commits(case: Case) -> list[tuple[int, int]]:
+def dropped_by_commits(facts: Facts) -> list[tuple[int, int]]:
     """Return how many files and manifests each commit of the earlier actions of the plan drops, and the bytes of its files."""
-    health, dropped = case.health, list[tuple[int, int]]()
-    for action, finding in case.before.items():
+    health, dropped = facts.health, list[tuple[int, int]]()
+    for action, finding in facts.before.items():
         if finding.work is None or not finding.commits:
             continue
         kind = KINDS.get(Action(action))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from airflow_snowpack.humanize import number, plural
@@ -13,8 +14,86 @@ if TYPE_CHECKING:
 
     from airflow_snowpack.iceberg.health import PartitionHealth, TableHealth
     from airflow_snowpack.jobs.action_history import ActionRecord
-    from airflow_snowpack.maintenance.planning.model import Cause, Estimate
-    from airflow_snowpack.maintenance.policies import ActionPolicy, TablePolicy
+
+
+class Cause(StrEnum):
+    """Why an action runs or is skipped, for grouping and filters; the evidence has the numbers.
+
+    ``NEEDED``: a threshold is reached. ``DEADLINE``: the policy wants it at least this often. ``HEALTHY``: no threshold is
+    reached. ``FAILING``: it has failed several times in a row, and is tried again later. ``NOT_DUE``: the policy's cadence has
+    not elapsed. ``QUIET``: a quiet window. ``FROZEN``, ``EXCLUDED`` and ``DISABLED``: by the policy. ``WRITING``: the
+    partitions that need it are being written to. ``PRODUCER``: a DAG that writes to the table runs or is due. ``UNSUPPORTED``:
+    it cannot be done, such as a partition that no predicate selects. ``PROTECTED``: a property of the table forbids it, such as
+    ``gc.enabled``.
+    """
+
+    NEEDED = "needed"
+    DEADLINE = "deadline"
+    HEALTHY = "healthy"
+    FAILING = "failing"
+    NOT_DUE = "not_due"
+    QUIET = "quiet"
+    FROZEN = "frozen"
+    EXCLUDED = "excluded"
+    DISABLED = "disabled"
+    WRITING = "writing"
+    PRODUCER = "producer"
+    UNSUPPORTED = "unsupported"
+    PROTECTED = "protected"
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """What an action will do and take, as far as metadata and earlier outcomes show it.
+
+    :param files_removed: data, delete or metadata files that the current snapshot no longer needs, or that are deleted.
+    :param files_added: files written in their place.
+    :param bytes_rewritten: read and written again.
+    :param bytes_freed: deleted from the storage.
+    :param gb_hours: of memory in use: GB of the Spark session times hours.
+    """
+
+    files_removed: int = 0
+    files_added: int = 0
+    bytes_rewritten: int = 0
+    bytes_freed: int = 0
+    snapshots_expired: int = 0
+    gb_hours: float = 0.0
+    seconds: float = 0.0
+
+    @property
+    def files_saved(self) -> int:
+        """How many files fewer a reader opens: none after an action that deletes what only older snapshots need."""
+        is_cleanup = self.bytes_freed or self.snapshots_expired
+        return 0 if is_cleanup else max(self.files_removed - self.files_added, 0)
+
+    def __add__(self, other: Estimate) -> Estimate:
+        return Estimate(*(getattr(self, each.name) + getattr(other, each.name) for each in fields(self)))
+
+    def to_json(self) -> dict[str, int | float]:
+        """Return the numbers by name."""
+        return {each.name: getattr(self, each.name) for each in fields(self)}
+
+
+@dataclass(frozen=True, slots=True)
+class Threshold:
+    """A number at which an action is needed."""
+
+    default: int
+    doc: str
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """Seconds of a warm session: for the procedure, for each GiB rewritten, for each file removed."""
+
+    procedure: float
+    per_gib: float = 0.0
+    per_file: float = 0.0
+
+    def seconds(self, work: Estimate) -> float:
+        """Return how long the work takes, before any outcome is known."""
+        return self.procedure + self.per_gib * work.bytes_rewritten / 1024**3 + self.per_file * work.files_removed
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,32 +122,34 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
-    """What an action is judged by.
+class Facts:
+    """What an action judges a table by: its health and the policy. A table that is simulated has both, too.
 
-    :param policy: of the table, and ``own`` that of the action.
+    :param catalog: the name of the table's catalog.
+    :param thresholds: of the policy for the action, and ``deadline``: it runs at least this often while it has something to do.
+    :param max_rewrite_bytes: one plan rewrites at most so much.
     :param record: of the action's runs on this table.
     :param before: what runs earlier in the same plan, by the name of the action.
-    :param requested: a user or a task requests the maintenance of this table, so failures in a row do not delay it.
     """
 
     health: TableHealth
-    policy: TablePolicy
-    own: ActionPolicy
     now: datetime
+    catalog: str
+    thresholds: Mapping[str, int | float]
+    deadline: timedelta | None
+    max_rewrite_bytes: int
     record: ActionRecord
     before: Mapping[str, Finding] = field(default_factory=dict)
-    requested: bool = False
 
     @property
     def overdue(self) -> bool:
         """Whether the policy's deadline has passed since the action last succeeded, or it never has."""
         last = self.record.last_success_at
-        return self.own.deadline is not None and (last is None or self.now - last >= self.own.deadline)
+        return self.deadline is not None and (last is None or self.now - last >= self.deadline)
 
-    def threshold(self, name: str) -> int | float:
-        """Return a threshold of the action."""
-        return self.own.thresholds[name]
+    def found_by_time(self, evidence: str) -> Finding:
+        """Return the finding of an action whose need no metadata shows: it runs by its deadline; without one, at its cadence."""
+        return Finding(evidence, work=Estimate(), needed=self.deadline is None)
 
 
 def current_partitions(health: TableHealth) -> tuple[PartitionHealth, ...]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from airflow_snowpack.maintenance.action import in_order
+from airflow_snowpack.maintenance.planning.finding import Cause, Estimate
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,65 +23,6 @@ class Verdict(StrEnum):
 
     RUN = "run"
     SKIP = "skip"
-
-
-class Cause(StrEnum):
-    """Why an action runs or is skipped, for grouping and filters; the evidence has the numbers.
-
-    ``NEEDED``: a threshold is reached. ``DEADLINE``: the policy wants it at least this often. ``HEALTHY``: no threshold is
-    reached. ``FAILING``: it has failed several times in a row, and is tried again later. ``NOT_DUE``: the policy's cadence has
-    not elapsed. ``QUIET``: a quiet window. ``FROZEN``, ``EXCLUDED`` and ``DISABLED``: by the policy. ``WRITING``: the
-    partitions that need it are being written to. ``PRODUCER``: a DAG that writes to the table runs or is due. ``UNSUPPORTED``:
-    it cannot be done, such as a partition that no predicate selects. ``PROTECTED``: a property of the table forbids it, such as
-    ``gc.enabled``.
-    """
-
-    NEEDED = "needed"
-    DEADLINE = "deadline"
-    HEALTHY = "healthy"
-    FAILING = "failing"
-    NOT_DUE = "not_due"
-    QUIET = "quiet"
-    FROZEN = "frozen"
-    EXCLUDED = "excluded"
-    DISABLED = "disabled"
-    WRITING = "writing"
-    PRODUCER = "producer"
-    UNSUPPORTED = "unsupported"
-    PROTECTED = "protected"
-
-
-@dataclass(frozen=True, slots=True)
-class Estimate:
-    """What an action will do and take, as far as metadata and earlier outcomes show it.
-
-    :param files_removed: data, delete or metadata files that the current snapshot no longer needs, or that are deleted.
-    :param files_added: files written in their place.
-    :param bytes_rewritten: read and written again.
-    :param bytes_freed: deleted from the storage.
-    :param gb_hours: of memory in use: GB of the Spark session times hours.
-    """
-
-    files_removed: int = 0
-    files_added: int = 0
-    bytes_rewritten: int = 0
-    bytes_freed: int = 0
-    snapshots_expired: int = 0
-    gb_hours: float = 0.0
-    seconds: float = 0.0
-
-    @property
-    def files_saved(self) -> int:
-        """How many files fewer a reader opens: none after an action that deletes what only older snapshots need."""
-        is_cleanup = self.bytes_freed or self.snapshots_expired
-        return 0 if is_cleanup else max(self.files_removed - self.files_added, 0)
-
-    def __add__(self, other: Estimate) -> Estimate:
-        return Estimate(*(getattr(self, each.name) + getattr(other, each.name) for each in fields(self)))
-
-    def to_json(self) -> dict[str, int | float]:
-        """Return the numbers by name."""
-        return {each.name: getattr(self, each.name) for each in fields(self)}
 
 
 @dataclass(frozen=True, slots=True)

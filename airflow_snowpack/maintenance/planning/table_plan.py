@@ -8,7 +8,7 @@ its deadline is, the removal of orphan files leaves those that a running writer 
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -23,37 +23,40 @@ from airflow_snowpack.maintenance.actions.remove_orphan_files import RemoveOrpha
 from airflow_snowpack.maintenance.errors import InvalidOption
 from airflow_snowpack.maintenance.options import parse_options
 from airflow_snowpack.maintenance.planning.costs import with_cost
-from airflow_snowpack.maintenance.planning.data_files import find_data_files
-from airflow_snowpack.maintenance.planning.delete_files import find_delete_files
-from airflow_snowpack.maintenance.planning.finding import Case
-from airflow_snowpack.maintenance.planning.metadata_files import by_time, find_manifests, find_orphans, find_snapshots
-from airflow_snowpack.maintenance.planning.model import Cause, Decision, TablePlan, Verdict
+from airflow_snowpack.maintenance.planning.finding import Cause, Facts
+from airflow_snowpack.maintenance.planning.model import Decision, TablePlan, Verdict
 from airflow_snowpack.maintenance.table_defaults import LEFT_TO_TABLE, table_defaults
 from airflow_snowpack.maintenance.writers import CLEAR
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from datetime import datetime
 
     from airflow_snowpack.iceberg.health import TableHealth
-    from airflow_snowpack.maintenance.planning.finding import Finding
-    from airflow_snowpack.maintenance.planning.model import Estimate
-    from airflow_snowpack.maintenance.policies import TablePolicy
+    from airflow_snowpack.jobs.action_history import ActionRecord
+    from airflow_snowpack.maintenance.planning.finding import Estimate, Finding
+    from airflow_snowpack.maintenance.policies import ActionPolicy, TablePolicy
     from airflow_snowpack.maintenance.writers import TableWriters
 
 NO_HISTORY = ActionHistory()
-FINDERS = {
-    Action.REWRITE_DATA_FILES: find_data_files,
-    Action.REWRITE_POSITION_DELETE_FILES: find_delete_files,
-    Action.REWRITE_MANIFESTS: find_manifests,
-    Action.EXPIRE_SNAPSHOTS: find_snapshots,
-    Action.REMOVE_ORPHAN_FILES: find_orphans,
-}
 FIRST_QUARANTINE = timedelta(days=7)
 """How long the files of the first removal of a table stay in quarantine."""
 SHRINKING_STEPS = 4
 """How often the bytes of a rewrite are reduced until it fits; its duration is not quite in proportion to its bytes."""
-LOSE_TO_WRITERS = frozenset({Action.REWRITE_DATA_FILES, Action.REWRITE_POSITION_DELETE_FILES})
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """An action to decide about.
+
+    :param policy: of the table, and ``own`` that of the action.
+    :param requested: a user or a task requests the maintenance of this table, so failures in a row do not delay it.
+    """
+
+    policy: TablePolicy
+    own: ActionPolicy
+    facts: Facts
+    requested: bool = False
 
 
 def plan_table(
@@ -82,10 +85,11 @@ def plan_table(
     running: dict[str, Finding] = {}
     begins_after = timedelta()
     for action in _in_order(tuple(policy.actions), tuple(order)):
-        case = Case(health, policy, policy.actions[action], now, history.of(action), running, requested)
+        facts = facts_of(health, policy, action, now, history.of(action), running)
+        case = Case(policy, policy.actions[action], facts, requested)
         decision = _blocked(case)
         if decision is None:
-            finding, decision = _decide(case, _find(case), writers, begins_after, first_removal)
+            finding, decision = _decide(case, case.own.options.find(facts), writers, begins_after, first_removal)
             if decision.estimate is not None:
                 running[action] = finding
                 begins_after += timedelta(seconds=decision.estimate.seconds)
@@ -98,11 +102,12 @@ _in_order = lru_cache(maxsize=16)(in_order)
 """The tables of a fleet have the same actions."""
 
 
-def _find(case: Case) -> Finding:
-    if case.own.action in FINDERS:
-        return FINDERS[Action(case.own.action)](case)
-    last = case.record.last_run_at
-    return by_time(case, "never run" if last is None else f"last run at {timestamp(last)}")
+def facts_of(
+    health: TableHealth, policy: TablePolicy, action: str, now: datetime, record: ActionRecord, before: Mapping[str, Finding]
+) -> Facts:
+    """Return what an action judges the table by; see :class:`Facts`."""
+    own = policy.actions[action]
+    return Facts(health, now, policy.table.catalog, own.thresholds, own.deadline, policy.max_rewrite_bytes, record, before)
 
 
 def _blocked(case: Case) -> Decision | None:
@@ -110,9 +115,9 @@ def _blocked(case: Case) -> Decision | None:
     policy, own = case.policy, case.own
     if policy.skip is not None:
         return _skip(case, Cause.EXCLUDED, f"excluded by the policy: {policy.skip}")
-    if policy.frozen_until is not None and case.now < policy.frozen_until:
+    if policy.frozen_until is not None and case.facts.now < policy.frozen_until:
         return _skip(case, Cause.FROZEN, f"frozen until {timestamp(policy.frozen_until)}", policy.frozen_until)
-    forbidden = table_defaults(case.health.properties).forbidden.get(own.action)
+    forbidden = table_defaults(case.facts.health.properties).forbidden.get(own.action)
     if forbidden is not None and (own.enabled or own.action in policy.forbidden):
         return _skip(case, Cause.PROTECTED, forbidden)
     if not own.enabled:
@@ -132,9 +137,9 @@ def _decide(
     if refusal is not None:
         return finding, refusal
     assert finding.work is not None
-    estimate, clearance = with_cost(case.own.action, finding.work, case.record), CLEAR
-    if writers is not None and case.own.action in LOSE_TO_WRITERS and not case.overdue:
-        clearance = writers().clear(begins_after + timedelta(seconds=estimate.seconds), case.now)
+    estimate, clearance = with_cost(case.own.options, finding.work, case.facts.record), CLEAR
+    if writers is not None and case.own.options.rewrites_files and not case.facts.overdue:
+        clearance = writers().clear(begins_after + timedelta(seconds=estimate.seconds), case.facts.now)
         if clearance.within is not None:
             smaller = _smaller(case, estimate, clearance.within - begins_after)
             if smaller is None:
@@ -160,7 +165,7 @@ def _decide(
 def _sparing(case: Case, finding: Finding, writers: TableWriters) -> Finding:
     """Return the finding without orphan files that a run of a writer may still commit."""
     assert isinstance(case.own.options, RemoveOrphanFiles)
-    age, why = writers.protected_age(case.now)
+    age, why = writers.protected_age(case.facts.now)
     if age <= case.own.options.older_than:
         return finding
     return replace(finding, evidence=f"{finding.evidence}; {why}", options={"older_than": format_duration(age)})
@@ -173,7 +178,7 @@ def _undoable(case: Case, finding: Finding, first_removal: Callable[[], bool]) -
     given = (options.quarantine, options.approve_above_files, options.approve_above_bytes)
     if any(each is not None for each in given) or not first_removal():
         return finding
-    if is_moved_cheaply(case.health.location):
+    if is_moved_cheaply(case.facts.health.location):
         why, first = f"first removal: files stay in quarantine for {duration(FIRST_QUARANTINE)}", "quarantine"
         option: object = format_duration(FIRST_QUARANTINE)
     else:
@@ -183,20 +188,20 @@ def _undoable(case: Case, finding: Finding, first_removal: Callable[[], bool]) -
 
 def _refused(case: Case, finding: Finding) -> Decision | None:
     """The skip of an action that is not needed, or not now."""
-    own, last = case.own, case.record.last_run_at
+    own, last = case.own, case.facts.record.last_run_at
     if finding.hindrance is not None:
         return _skipped(case, finding, finding.hindrance)
-    overdue = case.overdue and finding.work is not None
+    overdue = case.facts.overdue and finding.work is not None
     if finding.work is None or not (finding.needed or overdue):
         return _skipped(case, finding, Cause.HEALTHY, _next_deadline(case, finding))
-    retry_at = None if case.requested else case.record.retry_at
-    if last is not None and retry_at is not None and case.now < retry_at:
-        why = f"failed {case.record.failures} times in a row, last at {timestamp(last)}; retried at {timestamp(retry_at)}"
+    retry_at = None if case.requested else case.facts.record.retry_at
+    if last is not None and retry_at is not None and case.facts.now < retry_at:
+        why = f"failed {case.facts.record.failures} times in a row, last at {timestamp(last)}; retried at {timestamp(retry_at)}"
         return _skipped(case, finding, Cause.FAILING, retry_at, why)
-    if own.cadence is not None and last is not None and case.now < last + own.cadence:
-        why = f"last run {duration(case.now - last)} ago, cadence {duration(own.cadence)}"
+    if own.cadence is not None and last is not None and case.facts.now < last + own.cadence:
+        why = f"last run {duration(case.facts.now - last)} ago, cadence {duration(own.cadence)}"
         return _skipped(case, finding, Cause.NOT_DUE, last + own.cadence, why)
-    quiet = case.policy.quiet_at(case.now)
+    quiet = case.policy.quiet_at(case.facts.now)
     if quiet is not None:
         return _skipped(case, finding, Cause.QUIET, quiet.until, str(quiet))
     return None
@@ -204,15 +209,15 @@ def _refused(case: Case, finding: Finding) -> Decision | None:
 
 def _smaller(case: Case, estimate: Estimate, within: timedelta) -> tuple[Finding, Estimate] | None:
     """Return a part of the work that takes no longer than this; ``None``: no part does."""
-    limit, policy = estimate.bytes_rewritten, case.policy
+    limit = estimate.bytes_rewritten
     for _ in range(SHRINKING_STEPS):
-        limit = int(min(limit, policy.max_rewrite_bytes) * within.total_seconds() / estimate.seconds)
+        limit = int(min(limit, case.policy.max_rewrite_bytes) * within.total_seconds() / estimate.seconds)
         if limit <= 0:
             return None
-        finding = _find(replace(case, policy=replace(policy, max_rewrite_bytes=limit)))
+        finding = case.own.options.find(replace(case.facts, max_rewrite_bytes=limit))
         if finding.work is None:
             return None
-        estimate = with_cost(case.own.action, finding.work, case.record)
+        estimate = with_cost(case.own.options, finding.work, case.facts.record)
         if estimate.seconds <= within.total_seconds():
             return finding, estimate
     return None
@@ -231,7 +236,7 @@ def _given_options(case: Case) -> dict[str, object]:
 
 def _next_deadline(case: Case, finding: Finding) -> datetime | None:
     """When a healthy action may run although nothing changes: the moment of the finding, or its deadline."""
-    last, deadline = case.record.last_success_at, case.own.deadline
+    last, deadline = case.facts.record.last_success_at, case.own.deadline
     moments = [finding.reconsider_at]
     if finding.work is not None and deadline is not None and last is not None:
         moments.append(last + deadline)

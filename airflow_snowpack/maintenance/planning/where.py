@@ -20,7 +20,8 @@ from airflow_snowpack.maintenance.readers import MAX_PREDICATE, MAX_TEXT
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from airflow_snowpack.iceberg.health import SpecField
+    from airflow_snowpack.iceberg.health import PartitionHealth, SpecField
+    from airflow_snowpack.maintenance.planning.finding import Facts
 
 VOID = "void"
 FUNCTIONS = {"year": "years", "month": "months", "day": "days", "hour": "hours"}
@@ -37,6 +38,16 @@ LONGEST = MAX_PREDICATE - MAX_TEXT - len("() AND ()")
 
 class NotSelectable(ValueError):
     """Why no predicate selects a partition."""
+
+
+def where_for(facts: Facts, partitions: Iterable[PartitionHealth], own: str | None) -> str:
+    """Return the predicate that selects these partitions of the current spec, and of them what the policy's own one selects.
+
+    :raises NotSelectable: as :func:`where_of`.
+    """
+    health = facts.health
+    generated = where_of(health.specs[health.spec_id], [each.values for each in partitions], catalog=facts.catalog)
+    return f"({own}) AND ({generated})" if own else generated
 
 
 def where_of(fields: Sequence[SpecField], partitions: Iterable[Sequence[Any]], *, catalog: str) -> str:

@@ -11,7 +11,6 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from airflow_snowpack.daily_window import DailyWindow, check_zone, parse_minute
-from airflow_snowpack.maintenance.action import Action
 from airflow_snowpack.maintenance.policies.model import Origin
 from airflow_snowpack.maintenance.readers import described, duration, flag, literal, text, whole_number
 from airflow_snowpack.sizes import parse_bytes
@@ -116,32 +115,9 @@ ACTION_KEYS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Threshold:
-    """A number at which an action is needed."""
-
-    default: int
-    doc: str
-
-
-THRESHOLDS: dict[str, dict[str, Threshold]] = {
-    Action.REWRITE_DATA_FILES: {
-        "small_files": Threshold(100, "Data files below the minimum size, in partitions that have enough of them to combine."),
-        "large_files": Threshold(10, "Data files above the maximum size."),
-        "files_with_deletes": Threshold(10, "Data files of a good size that have too many deletes."),
-    },
-    Action.REWRITE_POSITION_DELETE_FILES: {"delete_files": Threshold(5, "Position-delete files.")},
-    Action.REWRITE_MANIFESTS: {"small_manifests": Threshold(50, "Manifests that could be combined.")},
-    Action.EXPIRE_SNAPSHOTS: {"old_snapshots": Threshold(20, "Snapshots that are old enough to expire.")},
-    Action.REMOVE_ORPHAN_FILES: {},
-}
-"""By action; an action of another package has none, and runs by its deadline."""
 threshold = whole_number(at_least=1, at_most=2**63 - 1)
 
 DEFAULT_CADENCE = timedelta(hours=6)
-ORPHANS_DEADLINE = timedelta(days=7)
-DELETES_FILES = frozenset({Action.EXPIRE_SNAPSHOTS.value, Action.REMOVE_ORPHAN_FILES.value})
-"""Actions after which files are gone."""
 STOPS_MAINTENANCE = frozenset({"enabled", "skip", "frozen_until", "quiet"})
 """Values that keep maintenance away from a table."""
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from airflow_snowpack.maintenance.options import action_class, policy_readers, usable_actions
-from airflow_snowpack.maintenance.policies.definitions import ACTION_KEYS, EACH_ACTION, TABLE_KEYS, THRESHOLDS, threshold
+from airflow_snowpack.maintenance.policies.definitions import ACTION_KEYS, EACH_ACTION, TABLE_KEYS, threshold
 from airflow_snowpack.maintenance.readers import schema_of
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def _of_action(action: str) -> dict[str, Any]:
     keys = {name: key for name, key in ACTION_KEYS.items() if name != "where" or "where" in readers}
     numbers = {
         name: schema_of(threshold) | {"description": each.doc, "default": each.default}
-        for name, each in THRESHOLDS.get(action, {}).items()
+        for name, each in action_class(action).thresholds.items()
     }
     options = {name: _nullable(schema_of(read)) for name, read in readers.items() if name != "where"}
     summary = str(action_class(action).__doc__).strip().partition("\n")[0]

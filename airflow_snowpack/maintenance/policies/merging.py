@@ -13,10 +13,9 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from airflow_snowpack.humanize import join
-from airflow_snowpack.maintenance.action import Action
 from airflow_snowpack.maintenance.errors import InvalidOption
-from airflow_snowpack.maintenance.options import parse_options, policy_readers, usable_actions
-from airflow_snowpack.maintenance.policies.definitions import DEFAULT_CADENCE, DELETES_FILES, ORPHANS_DEADLINE, THRESHOLDS, Given
+from airflow_snowpack.maintenance.options import action_class, parse_options, policy_readers, usable_actions
+from airflow_snowpack.maintenance.policies.definitions import DEFAULT_CADENCE, Given
 from airflow_snowpack.maintenance.policies.model import DEFAULT, ActionPolicy, Origin, TableProblem
 from airflow_snowpack.maintenance.policies.properties import FromProperties, read_properties
 from airflow_snowpack.maintenance.table_defaults import OF_TABLE_ALONE, TableDefaults, fitting_options
@@ -131,9 +130,8 @@ def _add_action(merged: Merged, action: str, below: Mapping[str, Given], own: di
         given = own.get(f"{action}.{key}") or below.get(f"{action}.{key}")
         return default if given is None else given.value
 
-    options, of_orphans = _options(merged, action, below, own), action == Action.REMOVE_ORPHAN_FILES
-    # Metadata does not show orphan files, nor what an action of another package is for.
-    enabled = bool(value("enabled", action in THRESHOLDS and not of_orphans)) and action not in merged.stopped
+    options = _options(merged, action, below, own)
+    enabled = bool(value("enabled", options.enabled)) and action not in merged.stopped
     if enabled and action in merged.defaults.forbidden:
         enabled, merged.forbidden[action] = False, merged.defaults.forbidden[action]
     merged.actions[action] = ActionPolicy(
@@ -141,8 +139,8 @@ def _add_action(merged: Merged, action: str, below: Mapping[str, Given], own: di
         enabled,
         options,
         value("cadence", DEFAULT_CADENCE),
-        value("deadline", ORPHANS_DEADLINE if of_orphans else None),
-        {name: value(f"thresholds.{name}", each.default) for name, each in THRESHOLDS.get(action, {}).items()},
+        value("deadline", options.deadline),
+        {name: value(f"thresholds.{name}", each.default) for name, each in options.thresholds.items()},
     )
 
 
@@ -164,7 +162,7 @@ def _options(merged: Merged, action: str, below: Mapping[str, Given], own: dict[
             merged.conflicts[action] = _unfit_problem(action, unfit, below)
         return options
     last = next(reversed((of_rules | of_table).values())).origin
-    runs = bool(of_table) and action in THRESHOLDS and action not in DELETES_FILES
+    runs = bool(of_table) and not action_class(action).deletes_files
     try:
         options, _ = fitting_options(action, {name: given.value for name, given in of_rules.items()}, defaults)
     except InvalidOption:

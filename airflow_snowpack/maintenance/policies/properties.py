@@ -19,14 +19,12 @@ from typing import TYPE_CHECKING
 
 from airflow_snowpack.iceberg.table_properties import INTERIM, STORE, TIME_ZONES
 from airflow_snowpack.maintenance.action import Action, action_names
-from airflow_snowpack.maintenance.options import policy_readers, usable_actions
+from airflow_snowpack.maintenance.options import action_class, policy_readers, usable_actions
 from airflow_snowpack.maintenance.policies.definitions import (
     ACTION_KEYS,
-    DELETES_FILES,
     EACH_ACTION,
     STOPS_MAINTENANCE,
     TABLE_KEYS,
-    THRESHOLDS,
     Given,
     nearest,
     threshold,
@@ -64,8 +62,7 @@ class Property:
         stopped = set()
         for path in self.paths:
             action, _, key = path.partition(".")
-            deletes = action in DELETES_FILES or action not in THRESHOLDS
-            if key in ("enabled", "where") or (deletes and key.startswith("options.")):
+            if key in ("enabled", "where") or (key.startswith("options.") and action_class(action).deletes_files):
                 stopped.add(action)
         return stopped
 
@@ -138,7 +135,7 @@ def _readers_by_path() -> Iterable[tuple[str, Reader]]:
         for name, key in ACTION_KEYS.items():
             if name != "where" or "where" in readers:
                 yield f"{action}.{name}", key.read
-        for name in THRESHOLDS.get(action, {}):
+        for name in action_class(action).thresholds:
             yield f"{action}.thresholds.{name}", threshold
         for name, read in readers.items():
             if name != "where":

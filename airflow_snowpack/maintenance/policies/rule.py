@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.maintenance.action import action_names, is_action
-from airflow_snowpack.maintenance.options import policy_readers
+from airflow_snowpack.maintenance.options import action_class, policy_readers
 from airflow_snowpack.maintenance.policies.definitions import (
     ACTION_KEYS,
     EACH_ACTION,
     TABLE_KEYS,
-    THRESHOLDS,
     Given,
     Key,
     threshold,
@@ -186,13 +185,13 @@ class Rule:
                 self._fault((*place, key), unknown(f"The key of {action}", str(key), OF_ACTION))
         for key, of_action in ACTION_KEYS.items():
             self._set(f"{action}.{key}", of_action, written, (*place, key))
-        numbers = {name: Key(threshold, "") for name in THRESHOLDS.get(action, {})}
-        self._read_section(action, "thresholds", numbers, written)
         try:
+            numbers = {name: Key(threshold, "") for name in action_class(action).thresholds}
             options = {name: Key(read, "", nullable=True) for name, read in policy_readers(action).items()}
         except SnowpackError as error:
             self._fault(place, str(error))
             return
+        self._read_section(action, "thresholds", numbers, written)
         if options.pop("where", None) is None and f"{action}.where" in self._flat:
             self._fault((*place, "where"), f"{action} takes no 'where'.")
         self._read_section(action, "options", options, written)

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from datetime import datetime
 
-    from airflow_snowpack.maintenance.planning import Estimate
+    from airflow_snowpack.maintenance.planning.finding import Estimate
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,12 +7,8 @@ from typing import TYPE_CHECKING
 
 from airflow_snowpack.iceberg.health import read_health
 from airflow_snowpack.jobs.action_history import ActionHistory, ActionRecord
-from airflow_snowpack.maintenance.action import Action
 from airflow_snowpack.maintenance.planning import plan_table
-from airflow_snowpack.maintenance.planning.data_files import find_data_files
-from airflow_snowpack.maintenance.planning.delete_files import find_delete_files
-from airflow_snowpack.maintenance.planning.finding import Case
-from airflow_snowpack.maintenance.replay.effects import apply
+from airflow_snowpack.maintenance.planning.table_plan import facts_of
 from airflow_snowpack.maintenance.replay.health import health_of
 from airflow_snowpack.maintenance.replay.model import Outcome, Point, SimulatedRun
 from airflow_snowpack.maintenance.replay.state import SimulatedTable
@@ -27,9 +23,6 @@ if TYPE_CHECKING:
     from airflow_snowpack.maintenance.planning.finding import Finding
     from airflow_snowpack.maintenance.policies import TablePolicy
     from airflow_snowpack.maintenance.replay.history import TableHistory
-
-FINDERS = {Action.REWRITE_DATA_FILES: find_data_files, Action.REWRITE_POSITION_DELETE_FILES: find_delete_files}
-"""What they find has the partitions that a plan selects."""
 
 
 def passes(since: datetime, until: datetime, every: timedelta) -> tuple[datetime, ...]:
@@ -106,19 +99,17 @@ class _Simulation:
         for decision in plan.decisions:
             if not decision.runs:
                 continue
-            case = Case(health, self._policy, self._policy.actions[decision.action], now, history.of(decision.action), found)
-            if decision.action in FINDERS:
-                found[decision.action] = FINDERS[Action(decision.action)](case)
-            partitions = self._partitions(found.get(decision.action))
-            options = options_for(decision.action, decision.options, health.properties, by_plan=True)
-            done = apply(self._state, options, now=now, partitions=partitions)
-            record = history.of(decision.action)
-            self._records[decision.action] = replace(record, last_run_at=now, last_success_at=now, runs=record.runs + 1)
-            yield SimulatedRun(now, decision.action, decision.evidence, done)
+            action, record = decision.action, history.of(decision.action)
+            facts = facts_of(health, self._policy, action, now, record, found)
+            found[action] = self._policy.actions[action].options.find(facts)
+            options = options_for(action, decision.options, health.properties, by_plan=True)
+            done = options.simulate(self._state, now, self._partitions(found[action]))
+            self._records[action] = replace(record, last_run_at=now, last_success_at=now, runs=record.runs + 1)
+            yield SimulatedRun(now, action, decision.evidence, done)
 
-    def _partitions(self, finding: Finding | None) -> Collection[PartitionKey] | None:
+    def _partitions(self, finding: Finding) -> Collection[PartitionKey] | None:
         """Return the keys of the partitions that a plan selects; ``None`` for all."""
-        if finding is None or finding.partitions is None:
+        if finding.partitions is None:
             return None
         labels = {(each.spec_id, each.label) for each in finding.partitions}
         return {key for key in self._state.partition_keys() if (key[0], self._state.label(key)) in labels}

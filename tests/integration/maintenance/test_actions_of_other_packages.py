@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from airflow_snowpack.iceberg.health import read_health
 from airflow_snowpack.jobs.model import ActionOutcome
 from airflow_snowpack.maintenance import (
     Action,
@@ -24,6 +25,8 @@ from airflow_snowpack.maintenance import (
     plan_action,
 )
 from airflow_snowpack.maintenance.plan import reader_for
+from airflow_snowpack.maintenance.planning import plan_table
+from airflow_snowpack.maintenance.policies import Policies, Rule, policies_schema
 from airflow_snowpack.maintenance.submit import MaintenanceRequest
 
 if TYPE_CHECKING:
@@ -42,6 +45,7 @@ from typing import ClassVar
 from airflow_snowpack.jobs.model import ActionOutcome
 from airflow_snowpack.maintenance import ActionOptions, Effect
 from airflow_snowpack.maintenance.options import option
+from airflow_snowpack.maintenance.planning import Estimate, Facts, Finding, Rate, Threshold
 from airflow_snowpack.maintenance.procedures import procedure_call
 from airflow_snowpack.maintenance.readers import columns
 
@@ -51,7 +55,15 @@ class ComputeTableStats(ActionOptions):
     """Write the number of distinct values of columns for Spark's planner."""
 
     action: ClassVar[str] = "compute_table_stats"
+    thresholds: ClassVar[dict[str, Threshold]] = {"snapshots": Threshold(3, "Snapshots of the table.")}
+    rate: ClassVar[Rate] = Rate(7.0)
+    deletes_files: ClassVar[bool] = False
+
     of: tuple[str, ...] = option((), columns)
+
+    def find(self, facts: Facts) -> Finding:
+        count = len(facts.health.snapshots)
+        return Finding(f"{count} snapshots", {"snapshots": count}, Estimate(), count >= facts.thresholds["snapshots"])
 
     def plan(self, planning):
         return Effect(ActionOutcome.SUCCEEDED, "Would write statistics", {"columns_count": len(self.of)})
@@ -99,6 +111,22 @@ def test_an_action_of_another_package_is_planned_and_run_like_our_own(
     )
     assert (result.outcome, result.message) == (ActionOutcome.SUCCEEDED, "Wrote statistics")
     assert len(catalog.load_table(name.identifier).metadata.statistics) == 1
+
+
+@pytest.mark.usefixtures("other_package")
+@pytest.mark.parametrize(("most", "verdict"), [(2, "skip"), (1, "run")])
+def test_a_policy_sets_its_thresholds_and_a_plan_decides_by_its_own_rule(
+    one_commit: TableName, catalog: Catalog, most: int, verdict: str
+) -> None:
+    table, now = catalog.load_table(one_commit.identifier), datetime.now(UTC)
+    written = {"enabled": True, "thresholds": {"snapshots": most}, "options": {"of": ["id"]}}
+    policy = Policies([Rule("**", actions={"compute_table_stats": written})]).of(one_commit, {})
+
+    decision = plan_table(read_health(table, now=now, bounds=policy.bounds), policy, now=now).of("compute_table_stats")
+
+    assert (decision.verdict.value, decision.evidence, decision.metrics) == (verdict, "1 snapshots", {"snapshots": 1})
+    assert decision.estimate is None or decision.estimate.seconds == 7
+    assert "snapshots" in policies_schema()["$defs"]["compute_table_stats"]["properties"]["thresholds"]["properties"]
 
 
 @pytest.mark.usefixtures("other_package")

@@ -294,13 +294,12 @@ def test_bytes_that_a_writer_removed_are_stored_until_their_snapshots_expire(dai
 def _left(history: Any, until: datetime) -> list[Any]:
     """The data files of a simulation in which all were compacted six hours before now."""
     from airflow_snowpack.maintenance.actions.rewrite_data_files import RewriteDataFiles
-    from airflow_snowpack.maintenance.replay.effects import apply
 
     state = SimulatedTable(history)
     for commit in history.commits:
         if commit.at <= NOW - DAY / 4:
             state.write(commit)
-    apply(state, RewriteDataFiles(min_input_files=2), now=NOW - DAY / 4, partitions=None)
+    RewriteDataFiles(min_input_files=2).simulate(state, NOW - DAY / 4, None)
     for commit in history.commits:
         if NOW - DAY / 4 < commit.at <= until:
             state.write(commit)
