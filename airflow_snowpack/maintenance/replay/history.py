@@ -28,7 +28,7 @@ REPLACE = "replace"
 
 
 class NoHistory(SnowpackError, kind=Kind.INVALID):
-    """The table has no commits to replay: it was never written, or is empty since it was replaced."""
+    """The table has no commits to replay."""
 
     def __init__(self, table: str) -> None:
         super().__init__(f"The table {table!r} has no current snapshot, so there is nothing to replay.")
