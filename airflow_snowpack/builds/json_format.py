@@ -49,6 +49,7 @@ MIN_INTEGER, MAX_INTEGER = -(2**63), 2**63 - 1
 MAX_PUBLICATION = 2**53 - 1
 """The greatest number that every JSON parser reads exactly; a pointer with a greater number is damaged."""
 
+_SEED = re.compile(r"[0-9a-f]{16}")
 _UNSEALED = b"0" * 16
 _SEAL = re.compile(rb'"record_checksum": "xxh3_64:([0-9a-f]{16})"\s*\}\s*$')
 
@@ -249,6 +250,13 @@ def _path(content: dict[str, Any], name: str) -> str:
     return value
 
 
+def _seed(content: dict[str, Any], name: str) -> str:
+    value = _text(content, name)
+    if not _SEED.fullmatch(value):
+        raise _Invalid(f"its {name!r} is {value!r:.100}, and must be 16 hex digits")
+    return value
+
+
 def _optional(read: Read) -> Read:
     return lambda content, name: None if content.get(name) is None else read(content, name)
 
@@ -372,6 +380,7 @@ SHARD_FIELDS: Mapping[str, Read] = {
     "max_key": _optional(_key),
     "checksum": _optional(_text),
     "finished_at": _time,
+    "block_seed": _optional(_seed),
 }
 CURRENT_FIELDS: Mapping[str, Read] = {
     "dataset": _text,

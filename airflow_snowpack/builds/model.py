@@ -160,6 +160,7 @@ class ShardAttemptResult:
     :param task_attempt_id: Spark's ``taskAttemptId``; ``None`` without Spark.
     :param url: the file, relative to the dataset's root; ``None`` when the attempt wrote no file.
     :param checksum: ``xxh3_64:`` and 16 hex digits, of the file's bytes.
+    :param block_seed: 16 hex digits, the seed of the checksums inside the file; ``None`` if it has none.
     """
 
     run_id: str
@@ -173,6 +174,7 @@ class ShardAttemptResult:
     max_key: Key | None
     checksum: str | None
     finished_at: datetime
+    block_seed: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,6 +43,7 @@ from airflow_snowpack.builds.errors import ObjectChanged, ObjectMissing, Storage
 from airflow_snowpack.builds.filesystems import ChangedSince, ConditionalWrites, conditional_writes, open_filesystem
 
 T = TypeVar("T")
+FileVersion = tuple[int, int, int]
 
 log = logging.getLogger(__name__)
 
@@ -336,6 +337,15 @@ class Storage:
             return True
         by_fsspec = isinstance(self._fs, fs.PyFileSystem)
         return by_fsspec and isinstance(error, Exception) and not isinstance(error, (TypeError, ValueError))
+
+
+def version_of(path: str | Path) -> FileVersion:
+    """Return what changes when a local file is replaced or overwritten: its inode, the time of its last change, and its size.
+
+    :raises FileNotFoundError: it does not exist.
+    """
+    found = os.stat(path)
+    return found.st_ino, found.st_mtime_ns, found.st_size
 
 
 @contextmanager

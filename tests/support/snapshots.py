@@ -6,6 +6,7 @@ publish(storage, …, run_id="b", after=first)
 
 from __future__ import annotations
 
+import random
 from datetime import UTC, datetime
 from typing import Any
 
@@ -91,6 +92,21 @@ class Far(LocalFileSystem):
 def remote_storage(url: str) -> Storage:
     """A folder as a storage that is not local; ``storage._fs.handler.fs`` is its :class:`Far`."""
     return Storage(url, filesystem=fs.PyFileSystem(fs.FSSpecHandler(Far())), sleep=lambda _seconds: None)
+
+
+def twins(one: Storage, other: Storage, keys: list[int], shard_format: ShardFormat) -> tuple[dict[int, Any], bytes]:
+    """Publish a build of one shard in each of two storages, as two installations may: with the same paths, keys and sizes, and
+    other values. Return the rows of the first by their keys, and the bytes of the shard of the other.
+    """
+    tables = []
+    for storage, seed in ((one, 1), (other, 2)):
+        values = random.Random(seed)
+        tables.append(pa.table({"id": keys, "value": [values.randrange(2**62, 2**63) for _ in keys]}))
+        publish(storage, tables[-1], key="id", sharding=Sharding.hash(1), shard_format=shard_format, batch_size=1000)
+    path = next(found.path for found in one.objects(layout.DATA) if not found.path.endswith(layout.RECORD))
+    data = other.read(path)
+    assert (len(data), data == one.read(path)) == (len(one.read(path)), False)
+    return {row["id"]: row for row in tables[0].to_pylist()}, data
 
 
 def downloads(storage: Storage) -> list[str]:

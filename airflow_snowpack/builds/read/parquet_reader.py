@@ -15,6 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import parquet
 
+from airflow_snowpack.builds.block_checksums import TABLE_KEY, table_check
+from airflow_snowpack.builds.errors import ManifestDamaged
 from airflow_snowpack.builds.model import Key, Manifest
 from airflow_snowpack.builds.read.ranged_file import RangedFile
 from airflow_snowpack.builds.read.shard_reader import BATCH_ROWS, Locate, Row, ShardReader
@@ -47,7 +49,9 @@ class ParquetReader(ShardReader[parquet.ParquetFile]):
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         with self._handle() as file:
-            yield from file.iter_batches(batch_size=BATCH_ROWS)
+            for batch in file.iter_batches(batch_size=BATCH_ROWS):
+                self._check_unchanged()
+                yield batch
 
     def _found(self, file: parquet.ParquetFile, keys: Sequence[Key]) -> Iterator[tuple[Key, Row]]:
         if self._ranges is None:
@@ -64,7 +68,12 @@ class ParquetReader(ShardReader[parquet.ParquetFile]):
             return parquet.ParquetFile(file, memory_map=not self._in_place)
         # With pre_buffer, adjacent columns are one request.
         opened = parquet.ParquetFile(file.stream(), metadata=self._footer, pre_buffer=True)
-        self._footer = opened.metadata
+        if self._footer is None:
+            check = table_check((opened.metadata.metadata or {}).get(TABLE_KEY.encode(), b""), file.block_seed)
+            if check is None:
+                raise ManifestDamaged(file.path, "its footer is not what was written")
+            file.verify(check)
+            self._footer = opened.metadata
         return opened
 
     def _close(self, handle: parquet.ParquetFile) -> None:

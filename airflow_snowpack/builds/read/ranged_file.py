@@ -1,11 +1,12 @@
 """Read ranges of a file in an object storage, so that a look-up need not copy the file.
 
     file = RangedFile(storage, "data/…/shard.sqlite", size=4 * 2**30)
+    file.verify(partial(are_sealed, seed))
     file.read(offset=8192, length=8192)           # fetches the block of 64 KiB that it is in, once
     pyarrow.parquet.ParquetFile(file.stream())
 
-Adjacent blocks are fetched in one request, and the blocks used last are cached. The file's size is checked; its checksum is not,
-as that needs the whole file, so only the format's own structure protects a range read. Threads may share a file.
+Adjacent blocks are fetched in one request, and the blocks used last are cached. The file's size is checked, and each block by the
+checksums inside the file. Threads may share a file.
 """
 
 from __future__ import annotations
@@ -16,10 +17,10 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
+from airflow_snowpack.builds.block_checksums import BLOCK, BlockCheck
 from airflow_snowpack.builds.errors import ManifestDamaged, ObjectMissing
 from airflow_snowpack.builds.storage import Storage
 
-BLOCK = 64 * 1024
 MAX_CACHED_BLOCKS = 64
 
 
@@ -27,17 +28,22 @@ class RangedFile:
     """Reads one file.
 
     :param size: in bytes, as the manifest has it.
+    :param block_seed: the seed of the checksums inside the file, as the manifest has it.
     :param on_outgrown: called once, when half of the file's size was fetched: a copy is cheaper from then on.
     """
 
-    def __init__(self, storage: Storage, path: str, size: int, on_outgrown: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self, storage: Storage, path: str, size: int, on_outgrown: Callable[[], None] = lambda: None, *, block_seed: str = ""
+    ) -> None:
         self.path = path
         self.size = size
+        self.block_seed = block_seed
         self.requests = 0
         self.fetched = 0
         self._storage = storage
         self._on_outgrown: Callable[[], None] | None = on_outgrown
         self._blocks: OrderedDict[int, bytes] = OrderedDict()
+        self._check: BlockCheck | None = None
         self._lock = threading.Lock()
         self._opening = threading.Lock()
         self._file: Any = None
@@ -65,6 +71,18 @@ class RangedFile:
         """Return a file object of Python with a position of its own."""
         return _Stream(self)
 
+    def verify(self, check: BlockCheck) -> None:
+        """Check all blocks from now on, and those that are cached; the first check stays.
+
+        :raises ManifestDamaged: a block is not what was written.
+        """
+        with self._lock:
+            if self._check is not None:
+                return
+            self._check, blocks = check, dict(self._blocks)
+            self._blocks.clear()
+        self._keep(blocks)
+
     def _kept(self, numbers: range) -> dict[int, bytes]:
         with self._lock:
             found = {number: self._blocks[number] for number in numbers if number in self._blocks}
@@ -82,17 +100,24 @@ class RangedFile:
         if len(data) != end - begin:
             raise ManifestDamaged(self.path, f"it ends before byte {end:,}, and its size in the manifest is {self.size:,}")
         blocks = {number: data[number * BLOCK - begin : (number + 1) * BLOCK - begin] for number in range(first, last + 1)}
+        self._keep(blocks)
         with self._lock:
             self.requests += 1
             self.fetched += len(data)
-            self._blocks |= blocks
-            while len(self._blocks) > MAX_CACHED_BLOCKS:
-                self._blocks.popitem(last=False)
             outgrown, on_outgrown = self.fetched > self.size // 2, self._on_outgrown
             self._on_outgrown = None if outgrown else on_outgrown
         if outgrown and on_outgrown is not None:
             on_outgrown()
         return blocks
+
+    def _keep(self, blocks: dict[int, bytes]) -> None:
+        for number, block in blocks.items():
+            if self._check is not None and not self._check(number * BLOCK, block):
+                raise ManifestDamaged(self.path, f"the block at byte {number * BLOCK:,} is not what was written")
+        with self._lock:
+            self._blocks |= blocks
+            while len(self._blocks) > MAX_CACHED_BLOCKS:
+                self._blocks.popitem(last=False)
 
     def _opened(self) -> Any:
         with self._opening:

@@ -4,7 +4,8 @@
     with cache.path(manifest.shards[3]) as path: ...
 
 The invariant: a returned path has exactly the bytes that the manifest names. Each file's checksum is verified before its first
-use, and a copy gets its name only after that. Copies are named by their checksum and shared by all processes of the machine.
+use, and again after a storage's own file has changed, and a copy gets its name only after that. Copies are named by their
+checksum and shared by all processes of the machine.
 Beyond the limit the least recently used are deleted, but not between verification and opening; a process that has opened one
 keeps reading it.
 """
@@ -25,7 +26,7 @@ from airflow_snowpack.builds.errors import ManifestDamaged, ObjectMissing
 from airflow_snowpack.builds.json_format import file_checksum
 from airflow_snowpack.builds.model import ShardAttemptResult
 from airflow_snowpack.builds.read.ranged_file import RangedFile
-from airflow_snowpack.builds.storage import Storage
+from airflow_snowpack.builds.storage import FileVersion, Storage, version_of
 
 log = logging.getLogger(__name__)
 
@@ -63,7 +64,7 @@ class ShardCache:
         self._clock = clock
         self._folder = (folder or Path.home() / ".cache" / "snowpack" / "builds") / xxhash.xxh3_64_hexdigest(storage.url.encode())
         self._max_bytes = max_bytes
-        self._verified: set[str] = set()
+        self._verified: dict[str, FileVersion | None] = {}
 
     @property
     def in_place(self) -> bool:
@@ -71,15 +72,18 @@ class ShardCache:
         return self._storage.is_local
 
     def ranged(self, shard: ShardAttemptResult, on_outgrown: Callable[[], None]) -> RangedFile | None:
-        """Return a shard's file for range reads; ``None`` to read it from this machine, as it is small or copied already.
+        """Return a shard's file for range reads; ``None`` to read it from this machine: it is small or copied already, or only a
+        copy can be verified, as the file has no checksums inside.
 
         :param on_outgrown: called when so much was read that a copy is cheaper.
         """
         if self._storage.is_local or shard.url is None or shard.checksum is None or shard.bytes <= self._range_reads_above:
             return None
+        if shard.block_seed is None:
+            return None
         if self._copy(shard.url, shard.checksum, shard.bytes).exists():
             return None
-        return RangedFile(self._storage, shard.url, shard.bytes, on_outgrown)
+        return RangedFile(self._storage, shard.url, shard.bytes, on_outgrown, block_seed=shard.block_seed)
 
     @contextmanager
     def path(self, shard: ShardAttemptResult) -> Iterator[Path]:
@@ -106,14 +110,14 @@ class ShardCache:
 
     def _in_place(self, url: str, checksum: str, size: int) -> Path:
         path = self._storage.local_path(url)
-        if url not in self._verified:
-            try:
-                problem = problem_of(path, checksum, size)
-            except FileNotFoundError:
-                problem = GONE
-            if problem:
-                raise ManifestDamaged(url, problem)
-            self._verified.add(url)
+        try:
+            version = version_of(path)
+            problem = None if self._verified.get(url) == version else problem_of(path, checksum, size)
+        except FileNotFoundError:
+            problem = GONE
+        if problem:
+            raise ManifestDamaged(url, problem)
+        self._verified[url] = version
         return path
 
     @contextmanager
@@ -129,7 +133,7 @@ class ShardCache:
                     if not whole:
                         half.replace(path)
                     if path.exists():  # it may have been evicted since its verification
-                        self._verified.add(path.name)
+                        self._verified[path.name] = None
                         _mark_used(path)
                         self._make_room(keep=path)
                         yield

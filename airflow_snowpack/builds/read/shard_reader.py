@@ -24,6 +24,7 @@ import pyarrow as pa
 from airflow_snowpack.builds.errors import ManifestDamaged
 from airflow_snowpack.builds.model import Key, Manifest
 from airflow_snowpack.builds.read.ranged_file import RangedFile
+from airflow_snowpack.builds.storage import FileVersion, version_of
 
 Handle = TypeVar("Handle")
 Row = dict[str, Any]
@@ -46,6 +47,8 @@ class ShardReader(ABC, Generic[Handle]):
         self._locate = locate
         self._in_place = in_place
         self.by_range = by_range
+        self._may_change = in_place and not by_range
+        self._version: FileVersion | None = None
         self._key_column = manifest.key_column
         self._columns = manifest.columns
         self._idle: deque[Handle] = deque()
@@ -90,12 +93,30 @@ class ShardReader(ABC, Generic[Handle]):
             raise self._damage(error) from error
         finally:
             self._give_back(handle)
+        self._check_unchanged()
 
     def _damage(self, error: Exception) -> ManifestDamaged | MemoryError:
         """Return the error of a file that was whole when it was opened, so that it has changed since."""
         if isinstance(error, apsw.NoMemError):
             return MemoryError(str(error))
         return ManifestDamaged(self._path, f"it can no longer be read ({error})")
+
+    def _check_unchanged(self) -> None:
+        """Verify the file if it has changed since it was verified, before rows that were read of it are returned.
+
+        A deleted file did not change: open handles still read it.
+
+        :raises ManifestDamaged: it was overwritten or replaced by other bytes.
+        """
+        if not self._may_change:
+            return
+        try:
+            version = version_of(self._path)
+        except FileNotFoundError:
+            return
+        if version != self._version:
+            with self._locate():
+                self._version = version
 
     def _take(self) -> Handle:
         try:

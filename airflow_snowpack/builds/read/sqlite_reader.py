@@ -15,7 +15,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from itertools import count, islice
 from operator import itemgetter
 from pathlib import Path
@@ -25,6 +25,7 @@ from urllib.parse import quote
 import apsw
 import pyarrow as pa
 
+from airflow_snowpack.builds.block_checksums import are_sealed
 from airflow_snowpack.builds.columns import arrow_array, arrow_schema, from_cell
 from airflow_snowpack.builds.model import Key, KeyType, Manifest
 from airflow_snowpack.builds.read.ranged_file import RangedFile
@@ -67,6 +68,8 @@ class SqliteReader(ShardReader[apsw.Connection]):
             raise self._damage(error) from error
         finally:
             self._give_back(connection)
+        if self._may_change:
+            self._check_unchanged()
         return self._rows(found)[0] if found else None
 
     def get_all(self, key: Key) -> list[Row]:
@@ -92,6 +95,7 @@ class SqliteReader(ShardReader[apsw.Connection]):
             while found := list(islice(cursor, BATCH_ROWS)):
                 values = zip(*found, strict=True)
                 columns = [arrow_array(column, field.type) for column, field in zip(values, self._schema, strict=True)]
+                self._check_unchanged()
                 yield pa.RecordBatch.from_arrays(columns, schema=self._schema)
 
     def _in_order(self, keys: Sequence[Any]) -> list[Any]:
@@ -106,6 +110,7 @@ class SqliteReader(ShardReader[apsw.Connection]):
 
     def _open(self, file: Path | RangedFile) -> apsw.Connection:
         if isinstance(file, RangedFile):
+            file.verify(partial(are_sealed, file.block_seed))
             with registered(file) as uri:
                 return self._connected(uri, f"PRAGMA cache_size = -{CACHE_BYTES // 1024}")
         uri = f"file:{quote(str(file))}?mode=ro"

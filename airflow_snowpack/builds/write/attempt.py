@@ -10,6 +10,7 @@ decrease, as readers search in it: rows out of order are refused. One batch is i
 
 from __future__ import annotations
 
+import secrets
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -139,6 +140,7 @@ class ShardFile:
     min_key: Key | None
     max_key: Key | None
     checksum: str
+    block_seed: str
 
 
 def write_attempt(
@@ -166,6 +168,7 @@ def write_attempt(
         max_key=file.max_key,
         checksum=file.checksum,
         finished_at=clock(),
+        block_seed=file.block_seed,
     )
     storage.write(place.folder + layout.RECORD, to_json(result))
     return result
@@ -179,11 +182,11 @@ def write_shard(plan: ShardPlan, batches: Iterable[pa.RecordBatch], folder: Path
     :raises TooManyKeys: there are more distinct keys than the plan allows.
     """
     limit = RateLimit(plan.rows_per_second)
-    path = folder / plan.file_name
+    path, block_seed = folder / plan.file_name, secrets.token_hex(8)
     if plan.shard_format is ShardFormat.SQLITE:
-        writer: SqliteShard | ParquetShard = SqliteShard(path, plan.schema, plan.key_column)
+        writer: SqliteShard | ParquetShard = SqliteShard(path, plan.schema, plan.key_column, block_seed)
     else:
-        writer = ParquetShard(path, plan.schema, plan.key_column, plan.batch_size)
+        writer = ParquetShard(path, plan.schema, plan.key_column, block_seed, plan.batch_size)
     rows, distinct, first, last = 0, 0, None, None
     for table in _gathered(batches, plan):
         keys = plain_keys(table.column(plan.key_column).combine_chunks())
@@ -197,7 +200,7 @@ def write_shard(plan: ShardPlan, batches: Iterable[pa.RecordBatch], folder: Path
         first = keys[0].as_py() if first is None else first
         last = keys[-1].as_py()
     writer.close()
-    return ShardFile(path, rows, path.stat().st_size, first, last, file_checksum(path))
+    return ShardFile(path, rows, path.stat().st_size, first, last, file_checksum(path), block_seed)
 
 
 def _gathered(batches: Iterable[pa.RecordBatch], plan: ShardPlan) -> Iterator[pa.Table]:

@@ -3,7 +3,8 @@
 The SQLite table ``rows`` has the build's columns in their order, with values as ``columns.py`` encodes them. While no key
 repeats, the key is the primary key; from the first repetition on, the table has an index on it instead. So a look-up is one
 descent in one B-tree. A closed file can be opened read-only and immutable, as it has no journal and no write-ahead log. A Parquet
-file has exactly the build's Arrow schema, also without rows.
+file has exactly the build's Arrow schema, also without rows. Both carry the checksums that range reads verify, see
+``block_checksums.py``.
 """
 
 from __future__ import annotations
@@ -14,15 +15,13 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from airflow_snowpack.builds.block_checksums import PAGE_SIZE, RESERVED, TABLE_KEY, block_table, seal_pages
 from airflow_snowpack.builds.columns import to_cells
 from airflow_snowpack.builds.errors import InvalidBuild
 from airflow_snowpack.builds.model import KeyType
 from airflow_snowpack.builds.sharding import key_type_of
 
-PAGE_SIZE = 8192
-
 _FAST = (
-    f"PRAGMA page_size = {PAGE_SIZE}",
     # A file whose writer dies is discarded, so nothing in it has to survive.
     "PRAGMA journal_mode = OFF",
     "PRAGMA synchronous = OFF",
@@ -36,8 +35,9 @@ class SqliteShard:
     :raises InvalidBuild: there are more columns than an SQLite table can have.
     """
 
-    def __init__(self, path: Path, schema: pa.Schema, key_column: str) -> None:
+    def __init__(self, path: Path, schema: pa.Schema, key_column: str, block_seed: str) -> None:
         self._path = path
+        self._block_seed = block_seed
         self._schema = schema
         self._key = key_column
         self._unique = True
@@ -59,8 +59,10 @@ class SqliteShard:
             self._connection.execute(f"CREATE INDEX rows_by_key ON rows ({quoted(self._key)})")
         self._connection.commit()
         self._connection.close()
+        seal_pages(self._path, self._block_seed)
 
     def _open(self, path: Path) -> sqlite3.Connection:
+        _create_empty(path)
         connection = sqlite3.connect(path)
         for pragma in _FAST:
             connection.execute(pragma)
@@ -97,6 +99,18 @@ class SqliteShard:
         self._connection.execute("BEGIN")
 
 
+def _create_empty(path: Path) -> None:
+    """Create a database without tables whose pages have reserved bytes, which SQLite offers only to programs in C."""
+    connection = sqlite3.connect(path)
+    connection.execute(f"PRAGMA page_size = {PAGE_SIZE}")
+    connection.execute("PRAGMA user_version = 1")
+    connection.close()
+    with path.open("r+b") as file:
+        for offset, value in ((20, bytes([RESERVED])), (105, (PAGE_SIZE - RESERVED).to_bytes(2))):
+            file.seek(offset)  # of the number of reserved bytes, and of the end of the free space of the first page
+            file.write(value)
+
+
 def quoted(name: str) -> str:
     """Quote a column's name for SQL."""
     return '"' + name.replace('"', '""') + '"'
@@ -109,10 +123,13 @@ DICTIONARY_BYTES = 64 * 1024
 class ParquetShard:
     """Writes ``shard.parquet``."""
 
-    def __init__(self, path: Path, schema: pa.Schema, key_column: str, rows_per_group: int) -> None:
+    def __init__(self, path: Path, schema: pa.Schema, key_column: str, block_seed: str, rows_per_group: int) -> None:
+        self._path = path
+        self._block_seed = block_seed
         self._rows_per_group = rows_per_group
+        self._sink = pa.OSFile(str(path), "wb")
         self._writer = pq.ParquetWriter(
-            path,
+            self._sink,
             schema,
             compression="zstd",
             compression_level=1,
@@ -127,4 +144,7 @@ class ParquetShard:
 
     def close(self) -> None:
         """Write the footer."""
+        self._sink.flush()
+        self._writer.add_key_value_metadata({TABLE_KEY: block_table(self._path, self._block_seed)})
         self._writer.close()
+        self._sink.close()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+from contextlib import suppress
+from dataclasses import replace
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -10,10 +12,12 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings, strategies as st
 from random_examples import UNHURRIED
-from snapshots import publish, remote_storage
+from snapshots import point, publish, remote_storage, twins
 
 from airflow_snowpack.builds.errors import ManifestDamaged, StorageFailed
+from airflow_snowpack.builds.json_format import to_json
 from airflow_snowpack.builds.model import ShardFormat, Sharding
+from airflow_snowpack.builds.pointer import find_manifest
 from airflow_snowpack.builds.read.ranged_file import BLOCK, RangedFile
 from airflow_snowpack.builds.read.reader import SnapshotReader
 from airflow_snowpack.builds.storage import Storage
@@ -116,6 +120,42 @@ def test_a_shard_that_turns_out_damaged_makes_the_reader_step_back(
     assert reader.get(IDS[-1]) is not None, "which only the first build has"
     assert reader.fallback is not None
     assert reader.manifest.run_id == "r1"
+
+
+@FORMATS
+@pytest.mark.parametrize("opened_before", [False, True])
+def test_no_row_and_no_absence_is_read_from_another_build_s_shard_of_the_same_path_and_size(
+    far: Storage, opened: Callable[..., SnapshotReader], tmp_path: Path, shard_format: ShardFormat, opened_before: bool
+) -> None:
+    keys = list(range(0, 180_000, 3))
+    rows, other = twins(far, Storage(tmp_path / "other"), keys, shard_format)
+    reader = opened()
+    if opened_before:
+        assert (reader.get(0), reader.get(1)) == (rows[0], None)
+    far.write(str(reader.manifest.shards[0].url), other)
+    found = []
+    for key in [0, *keys[::4999], keys[-1]]:
+        with suppress(ManifestDamaged):
+            found.append(reader.get(key) == rows[key])
+    assert all(found), "blocks that were fetched before may answer"
+    assert len(found) < 10
+    if not opened_before:
+        assert found == []
+        with pytest.raises(ManifestDamaged):
+            reader.get(keys[-1] + 3)
+
+
+@FORMATS
+def test_a_shard_without_checksums_inside_is_copied_and_verified_whole(
+    far: Storage, opened: Callable[..., SnapshotReader], tmp_path: Path, shard_format: ShardFormat
+) -> None:
+    current = publish(far, ROWS, key="id", sharding=ONE, shard_format=shard_format)
+    path, manifest = find_manifest(far, current.run_id)
+    data = to_json(replace(manifest, shards=(replace(manifest.shards[0], block_seed=None),)))
+    far.write(path, data)
+    point(far, path, current.run_id, data, current)
+    assert opened().get(21) is not None
+    assert copies(tmp_path) == 1
 
 
 @FORMATS
