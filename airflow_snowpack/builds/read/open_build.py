@@ -23,6 +23,7 @@ import numpy as np
 import pyarrow as pa
 import xxhash
 
+from airflow_snowpack.builds.block_checksums import BLOCK
 from airflow_snowpack.builds.errors import InvalidBuild, InvalidRowKey
 from airflow_snowpack.builds.model import (
     PYTHON_TYPE,
@@ -36,7 +37,6 @@ from airflow_snowpack.builds.model import (
     hash_shard,
 )
 from airflow_snowpack.builds.read.parquet_reader import ParquetReader
-from airflow_snowpack.builds.read.ranged_file import BLOCK
 from airflow_snowpack.builds.read.shard_cache import ShardCache
 from airflow_snowpack.builds.read.shard_reader import Row, ShardReader
 from airflow_snowpack.builds.read.sqlite_reader import SqliteReader

@@ -14,11 +14,12 @@ from hypothesis import given, settings, strategies as st
 from random_examples import UNHURRIED
 from snapshots import point, publish, remote_storage, twins
 
+from airflow_snowpack.builds.block_checksums import BLOCK
 from airflow_snowpack.builds.errors import ManifestDamaged, StorageFailed
 from airflow_snowpack.builds.json_format import to_json
 from airflow_snowpack.builds.model import ShardFormat, Sharding
 from airflow_snowpack.builds.pointer import find_manifest
-from airflow_snowpack.builds.read.ranged_file import BLOCK, RangedFile
+from airflow_snowpack.builds.read.ranged_file import RangedFile
 from airflow_snowpack.builds.read.reader import SnapshotReader
 from airflow_snowpack.builds.storage import Storage
 
