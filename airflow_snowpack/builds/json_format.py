@@ -24,6 +24,7 @@ import xxhash
 
 from airflow_snowpack.builds.errors import InvalidBuild, ManifestDamaged
 from airflow_snowpack.builds.model import (
+    MAX_PUBLICATION,
     PYTHON_TYPE,
     Current,
     Key,
@@ -46,8 +47,6 @@ MANIFEST_FORMAT = "snowpack-build-manifest"
 CURRENT_FORMAT = "snowpack-build-pointer"
 
 MIN_INTEGER, MAX_INTEGER = -(2**63), 2**63 - 1
-MAX_PUBLICATION = 2**53 - 1
-"""The greatest number that every JSON parser reads exactly; a pointer with a greater number is damaged."""
 
 _SEED = re.compile(r"[0-9a-f]{16}")
 _UNSEALED = b"0" * 16

@@ -26,6 +26,15 @@ MAX_SHARDS = 100_000
 """The limit of shards of a build; the names of their folders have five digits."""
 
 
+MAX_PUBLICATION = 2**53 - 1
+"""The greatest number that every JSON parser reads exactly; a pointer with a greater number is damaged."""
+
+
+def is_newer(publication: int, than: int) -> bool:
+    """Return whether a publication follows another one: its number is greater, or the other one has the last number."""
+    return publication > than or publication < than == MAX_PUBLICATION
+
+
 def whole_number(field: str, value: object, *, least: int, most: int | None = None) -> None:
     """Raise :class:`InvalidBuild` unless a declared value is an integer within these bounds; ``True`` is not an integer."""
     allowed = f"at least {least}" if most is None else f"from {least:,} to {most:,}"
@@ -89,6 +98,20 @@ class ShardFormat(StrEnum):
 
     PARQUET = "parquet"
     SQLITE = "sqlite"
+
+
+class FileCheck(StrEnum):
+    """What a publication checks of each shard's file before the build becomes current."""
+
+    SIZES = "sizes"
+    CHECKSUMS = "checksums"
+
+    @classmethod
+    def read(cls, value: object) -> FileCheck:
+        """Read the argument ``verify``, or raise :class:`InvalidBuild`."""
+        if value not in list(cls):
+            raise InvalidBuild("verify", value, f"it must be one of {', '.join(cls)}")
+        return cls(str(value))
 
 
 class ShardingKind(StrEnum):

@@ -6,8 +6,8 @@
 
 The pointer is replaced whole by the process that holds the dataset's lock, which checks its fence immediately before the write. A
 process may still sleep between check and write for longer than its lease. Storage with compare-and-set then refuses the write.
-Elsewhere each pointer carries a publication number that never decreases: readers ignore a smaller number than they have seen, and
-the next process that takes the lock restores the pointer.
+Elsewhere each pointer carries a publication number that grows, see ``is_newer``: readers ignore a smaller one than they have seen,
+and the next process that takes the lock restores the pointer.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from airflow_snowpack.builds.errors import (
     StorageFailed,
 )
 from airflow_snowpack.builds.json_format import read_current, read_manifest, to_json
-from airflow_snowpack.builds.model import Current, Manifest
+from airflow_snowpack.builds.model import Current, Manifest, is_newer
 from airflow_snowpack.builds.storage import Storage
 
 if TYPE_CHECKING:  # readers need neither the registry nor its database
@@ -117,7 +117,7 @@ def _check_number(found: bytes | None, current: Current, above: int) -> None:
         number = read_current(found, layout.CURRENT).publication
     except ManifestDamaged:
         return  # a damaged pointer is replaced
-    if number > above and number >= current.publication:
+    if is_newer(number, above) and not is_newer(current.publication, number):
         raise PointerMoved(current.dataset, current.run_id, current.publication, number)
 
 

@@ -21,6 +21,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from airflow_snowpack.builds.errors import ManifestDamaged
+from airflow_snowpack.builds.model import is_newer
 from airflow_snowpack.builds.pointer import check_files, manifest_at, set_pointer, sound_pointer
 from airflow_snowpack.builds.registry.dataset_lock import DatasetLock
 from airflow_snowpack.builds.registry.model import Publication, PublicationKind, RunStatus
@@ -73,13 +74,13 @@ def compare(registry: BuildRegistry, storage: Storage, dataset: str) -> Finding:
     state = read_state(registry.store, dataset)
     pointer = sound_pointer(storage, dataset)
     number = 0 if pointer is None else pointer.publication
-    ahead = publication_of(pointer) if pointer is not None and number > state.number else None
+    ahead = publication_of(pointer) if pointer is not None and is_newer(number, state.number) else None
     unconfirmed = state.unconfirmed
     if ahead is not None and unconfirmed is not None and pointer == pointer_of(unconfirmed):
         ahead = unconfirmed  # the registry knows more of it than the pointer shows
     if ahead is not None and (stored := _readable(registry, storage, ahead)) is not None:
         return Finding(Fix.ADOPT, state, number, ahead, stored)
-    if unconfirmed is not None and number < unconfirmed.number:
+    if unconfirmed is not None and is_newer(unconfirmed.number, number):
         stored = _completable(registry, storage, unconfirmed)
         if stored is not None:
             return Finding(Fix.COMPLETE, state, number, unconfirmed, stored)

@@ -16,13 +16,12 @@ from airflow_snowpack.builds.errors import ManifestDamaged
 from airflow_snowpack.builds.json_format import (
     ATTEMPT_FORMAT,
     CURRENT_FORMAT,
-    MAX_PUBLICATION,
     checksum_of,
     read_attempt,
     read_current,
     to_json,
 )
-from airflow_snowpack.builds.model import Current, Key, KeyType, ShardAttemptResult, canonical, hash_shard
+from airflow_snowpack.builds.model import MAX_PUBLICATION, Current, Key, KeyType, ShardAttemptResult, canonical, hash_shard
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 SHARDS = (1, 2, 8, 1000, 99_991)

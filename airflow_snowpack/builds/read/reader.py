@@ -26,7 +26,7 @@ from typing import Any, Self, TypeVar
 import pyarrow as pa
 
 from airflow_snowpack.builds.errors import BuildError, ManifestDamaged
-from airflow_snowpack.builds.model import Current, Key, Manifest
+from airflow_snowpack.builds.model import Current, Key, Manifest, is_newer
 from airflow_snowpack.builds.pointer import find_manifest, newest_whole, published_pointer
 from airflow_snowpack.builds.read.open_build import OpenBuild
 from airflow_snowpack.builds.read.shard_cache import MAX_BYTES, RANGE_READS_ABOVE, ShardCache
@@ -226,11 +226,12 @@ class SnapshotReader:
         if self._current is None:
             return False
         found = published_pointer(self._storage)
-        if found.publication < self._current.publication:
+        unchanged = found.publication == self._current.publication
+        if not unchanged and not is_newer(found.publication, self._current.publication):
             text = "The pointer of %s has publication %s, but %s was seen before; it is ignored."
             log.warning(text, self._storage.url, found.publication, self._current.publication)
             return False
-        if found.publication == self._current.publication and not again:
+        if unchanged and not again:
             return False
         return self._use(found)
 
@@ -266,7 +267,7 @@ class SnapshotReader:
         except BuildError:
             return None
         assert self._current is not None
-        return found if found.publication > self._current.publication else None
+        return found if is_newer(found.publication, self._current.publication) else None
 
     def _update_fallback(self) -> None:
         assert self._current is not None

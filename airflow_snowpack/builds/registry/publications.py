@@ -16,7 +16,7 @@ import sqlalchemy as sa
 
 from airflow_snowpack.airflow.task_ref import TaskRef
 from airflow_snowpack.builds.errors import BuildNotFound, DatasetNotFound, StaleBuild
-from airflow_snowpack.builds.model import Current, Manifest
+from airflow_snowpack.builds.model import MAX_PUBLICATION, Current, Manifest
 from airflow_snowpack.builds.registry.dataset_lock import DatasetLock
 from airflow_snowpack.builds.registry.model import Publication, PublicationKind, RunHandle, RunStatus, build_id, publication_from
 from airflow_snowpack.builds.registry.runs import ended, fenced
@@ -73,7 +73,8 @@ class PublicationState:
 def read_state(store: Store, dataset: str) -> PublicationState:
     """Read a dataset's publications in one statement, or raise :class:`DatasetNotFound`."""
     row, entry = build_datasets.c, build_publications.c
-    from_current = entry.number >= sa.func.coalesce(row.publication, 0)
+    # After the last number, the number that was drawn last may be smaller than the current one.
+    from_current = sa.or_(entry.number >= sa.func.coalesce(row.publication, 0), entry.number == row.drawn)
     relevant = sa.or_(entry.done_at.is_(None), entry.number == row.publication)
     query = (
         sa.select(build_publications, row.publication, row.newest_as_of, row.newest_sequence, row.dataset.label("name"))
@@ -116,13 +117,15 @@ class Publications:
         """Record that the pointer is about to be set, and draw its number.
 
         :param previous: the manifest to fall back to, and its checksum.
-        :param above: the number of the pointer in the storage; the new one is greater.
+        :param above: the number of the pointer in the storage; the new one is greater. The last number counts as none, as readers
+            take any number after it; if this dataset drew it, the count continues at its half, above all other numbers in use.
         :param handle: the attempt that must still have the run; ``None``: the run must have succeeded and not be cleaned up.
         :raises BuildNotFound: the run was cleaned up.
         """
         now, run_id = self._store.clock(), stored.manifest.run_id
         row = build_datasets.c
-        drawn = sa.case((row.drawn > above, row.drawn), else_=above) + 1
+        above %= MAX_PUBLICATION
+        drawn = sa.case((row.drawn >= MAX_PUBLICATION, MAX_PUBLICATION // 2), (row.drawn > above, row.drawn), else_=above) + 1
         draw = sa.update(build_datasets).where(row.dataset == self._lock.dataset).values(drawn=drawn).returning(row.drawn)
 
         def write(conn: sa.Connection) -> Publication:
@@ -140,6 +143,9 @@ class Publications:
                 at=now,
                 by=None if by is None else storable(by),
             )
+            entry = build_publications.c  # a record of this number exists only after the last number
+            same = sa.and_(entry.dataset == publication.dataset, entry.number == publication.number)
+            conn.execute(sa.delete(build_publications).where(same))
             conn.execute(sa.insert(build_publications).values(_row(publication)))
             return publication
 
@@ -168,7 +174,8 @@ class Publications:
             self._lock.renew_in(conn)
             place = self._succeed(conn, stored, now, publication.by)
             highest = place if newest is None else max(place, newest)
-            drawn = sa.case((row.drawn > publication.number, row.drawn), else_=publication.number)
+            counted = publication.number % MAX_PUBLICATION
+            drawn = sa.case((row.drawn > counted, row.drawn), else_=counted)
             current = {"publication": publication.number, "current_run": publication.run_id, "moved_at": publication.at}
             values = current | {"newest_as_of": highest[0], "newest_sequence": highest[1], "drawn": drawn}
             conn.execute(sa.update(build_datasets).where(row.dataset == name).values(values))
