@@ -23,7 +23,7 @@ from functools import partial
 from airflow_snowpack.builds.build_spec import BuildInput, BuildSource, BuildSpec, Interrupt
 from airflow_snowpack.builds.cleanup import cleanup
 from airflow_snowpack.builds.errors import BuildError, BuildLeaseRanOut, DatasetBusy, StaleBuild, StorageFailed
-from airflow_snowpack.builds.model import CleanupAction, Manifest, Retention, Sharding
+from airflow_snowpack.builds.model import CleanupAction, FileCheck, Manifest, Retention, Sharding
 from airflow_snowpack.builds.publish import publish
 from airflow_snowpack.builds.registry.model import PublishOutcome, RunHandle
 from airflow_snowpack.builds.registry.runs import BuildRegistry
@@ -46,20 +46,28 @@ class Build:
         """Call it to stop the writing; a signal handler may."""
 
     def run(
-        self, source: BuildSource, spec: BuildSpec, *, as_of: datetime, owner: str | None = None, label: str | None = None
+        self,
+        source: BuildSource,
+        spec: BuildSpec,
+        *,
+        as_of: datetime,
+        owner: str | None = None,
+        label: str | None = None,
+        verify: FileCheck = FileCheck.SIZES,
     ) -> PublishOutcome:
         """Do all steps.
 
         :param as_of: the time of the data: the end of the data interval.
         :param owner: the task instance; a later try of the same owner takes over an earlier one's run.
         :param label: the run's name; ``None`` for ``as_of``.
+        :param verify: see :func:`publish`.
         :raises BuildError: the run was not published; the registry has the reason.
         """
         sharding = self.sharding(source, spec)
         handle = self.begin(spec, sharding, as_of=as_of, owner=owner, label=label)
         build_input = self.write(handle, source, spec, sharding)
         manifest = self.select(handle, build_input, spec, sharding)
-        outcome = self.publish(handle, manifest)
+        outcome = self.publish(handle, manifest, verify=verify)
         if spec.retention is not None:
             self.clean_up(spec.dataset, spec.retention)
         return outcome
@@ -106,12 +114,12 @@ class Build:
             attempts = read_attempts(self.storage, handle.run_id)
             return select(handle, attempts, build_input, sharding, spec.shard_format, self.registry.store.clock())
 
-    def publish(self, handle: RunHandle, manifest: Manifest) -> PublishOutcome:
+    def publish(self, handle: RunHandle, manifest: Manifest, *, verify: FileCheck = FileCheck.SIZES) -> PublishOutcome:
         """Publish what was selected; see :func:`publish`."""
         # After other errors the pointer may name this run; the process that has the dataset's lock next finds out.
         with self._fails_run(handle, StorageFailed), self._kept_alive(handle):
             try:
-                return publish(self.registry, self.storage, handle, manifest)
+                return publish(self.registry, self.storage, handle, manifest, verify=verify)
             except DatasetBusy:
                 keep_selection(self.storage, manifest)  # the run is complete and can be published later
                 raise

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from airflow_snowpack.builds import layout
 from airflow_snowpack.builds.cleanup import cleanup
 from airflow_snowpack.builds.errors import BuildNotFound, ManifestDamaged
-from airflow_snowpack.builds.model import CleanupAction, Manifest, Retention, ShardAttemptResult
+from airflow_snowpack.builds.model import CleanupAction, FileCheck, Manifest, Retention, ShardAttemptResult
 from airflow_snowpack.builds.pointer import manifest_at, published_pointer
 from airflow_snowpack.builds.publish import outcome_of, publish_selected, rollback
 from airflow_snowpack.builds.read.verify import Verification, verify
@@ -158,16 +158,19 @@ class BuildManager:
             path, checksum = run.manifest, run.checksum
         return verify(storage, path, manifest_at(storage, path, checksum))
 
-    def publish(self, dataset: str, run_id: str, *, actor: Actor) -> PublishOutcome:
+    def publish(self, dataset: str, run_id: str, *, actor: Actor, verify: FileCheck = FileCheck.SIZES) -> PublishOutcome:
         """Publish a run whose winners are selected; a published run stays as it is.
 
+        :param verify: see :func:`publish`.
         :raises DatasetNotFound, BuildNotFound: there is no such run, it has failed, or its winners are not selected.
         :raises BuildError: see :func:`publish`.
         """
         storage = self.storage(dataset)
         self.registry.run(dataset, run_id)
         published = outcome_of(self.registry, dataset, run_id)  # without its selection, which cleanup may have deleted
-        return published or publish_selected(self.registry, storage, dataset, run_id, holder=actor.name, actor=actor)[0]
+        if published is not None:
+            return published
+        return publish_selected(self.registry, storage, dataset, run_id, holder=actor.name, verify=verify, actor=actor)[0]
 
     def rollback(self, dataset: str, to: str, *, actor: Actor) -> PublishOutcome:
         """Make another published build current; see :func:`rollback`."""

@@ -16,6 +16,8 @@ from __future__ import annotations
 
 import logging
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
 import sqlalchemy as sa
@@ -32,8 +34,9 @@ from airflow_snowpack.builds.errors import (
     StaleBuild,
 )
 from airflow_snowpack.builds.json_format import checksum_of, read_manifest, to_json
-from airflow_snowpack.builds.model import Manifest
+from airflow_snowpack.builds.model import FileCheck, Manifest
 from airflow_snowpack.builds.pointer import check_files, manifest_at, set_pointer
+from airflow_snowpack.builds.read.verify import check_checksums
 from airflow_snowpack.builds.reconcile import reconcile
 from airflow_snowpack.builds.registry.dataset_lock import DatasetLock
 from airflow_snowpack.builds.registry.model import (
@@ -70,23 +73,28 @@ def publish(
     handle: RunHandle,
     manifest: Manifest,
     *,
+    verify: FileCheck = FileCheck.SIZES,
     by: str | None = None,
     actor: Actor | None = None,
 ) -> PublishOutcome:
     """Publish a run that this attempt has. Repeating it changes nothing and returns the same outcome.
 
-    It waits ``policy.lock_wait`` for the dataset's lock.
+    It waits ``policy.lock_wait`` for the dataset's lock. Checksums are verified before.
 
+    :param verify: ``CHECKSUMS`` to read each shard's file; by default one listing shows that each exists with its size.
     :param by: the publisher's name, for people; ``None`` for the run's owner.
     :param actor: the user, for the audit trail.
     :raises ShardCoverageError, InvalidBuild: the manifest does not belong to this run.
-    :raises ManifestDamaged: a winner's file is missing or has another size; the run has failed, the current build is unchanged.
+    :raises ManifestDamaged: a winner's file is missing or not what was written; the run has failed, the current build stays.
     :raises PublishFailed: the pointer could not be set; the run has failed, the current build is unchanged.
     :raises StaleBuild: another attempt has the run.
     :raises DatasetBusy: another process still has the dataset's lock.
     :raises StorageFailed: the manifest could not be written; it may be tried again.
     """
     _check(handle, manifest)
+    if FileCheck.read(verify) is FileCheck.CHECKSUMS and outcome_of(registry, handle.dataset, handle.run_id) is None:
+        with _fails_if_damaged(registry, handle):
+            check_checksums(storage, manifest)
     by = by if by is not None else handle.owner
     change = None if actor is None else AuditedChange(actor, "publish_build", {"run_id": handle.run_id})
     with registry.lock(handle.dataset, by, wait=registry.policy.lock_wait) as lock:
@@ -105,11 +113,19 @@ def publish(
 
 
 def publish_selected(
-    registry: BuildRegistry, storage: Storage, dataset: str, run_id: str, *, holder: str, actor: Actor | None = None
+    registry: BuildRegistry,
+    storage: Storage,
+    dataset: str,
+    run_id: str,
+    *,
+    holder: str,
+    verify: FileCheck = FileCheck.SIZES,
+    actor: Actor | None = None,
 ) -> tuple[PublishOutcome, Manifest]:
     """Publish a run whose selection is stored; for a published run, return its publication.
 
     :param holder: takes the run over: no other process can publish it, or fail it, any more.
+    :param verify: see :func:`publish`.
     :param actor: the user, for the audit trail.
     :raises BuildError: see :func:`publish`, and :func:`kept_selection`.
     """
@@ -119,7 +135,7 @@ def publish_selected(
         log.info("The run %s of %s is already published", run_id, dataset)
         return published, manifest
     handle = registry.resume(dataset, run_id, holder=holder)
-    return publish(registry, storage, handle, manifest, by=holder, actor=actor), manifest
+    return publish(registry, storage, handle, manifest, verify=verify, by=holder, actor=actor), manifest
 
 
 def rollback(
@@ -268,9 +284,15 @@ def _check(handle: RunHandle, manifest: Manifest) -> None:
 def _check_files(registry: BuildRegistry, storage: Storage, handle: RunHandle, manifest: Manifest) -> None:
     """Fail the run when a winner's file is missing or has another size, or when readers would refuse the manifest."""
     path = layout.manifest(handle.run_id, handle.attempt)
-    try:
+    with _fails_if_damaged(registry, handle):
         read_manifest(to_json(manifest), path)
         check_files(storage, path, manifest)
+
+
+@contextmanager
+def _fails_if_damaged(registry: BuildRegistry, handle: RunHandle) -> Iterator[None]:
+    try:
+        yield
     except ManifestDamaged as damage:
         registry.fail(handle, damage)
         raise

@@ -213,6 +213,10 @@ DATASET = arg("dataset", metavar="DATASET", help="The dataset's name")
 RUN = arg("run", metavar="RUN", help="A run's id, such as 20260425T000000Z")
 ANY_RUN = arg("run", metavar="RUN", nargs="?", help="A run's id, to see its shards; without one, the dataset and its runs")
 VERIFIED_RUN = arg("run", metavar="RUN", nargs="?", help="A published run's id; the default is the current run")
+VERIFY = arg(
+    "--verify", choices=("sizes", "checksums"), default="sizes",
+    help="checksums: read each shard's file before the run becomes current; the default checks its size",
+)  # fmt: skip
 AFTER_DATASET = arg("--after", metavar="DATASET", help="Only datasets whose names come after this one")
 BEFORE_RUN = arg("--before", metavar="RUN", help="Only runs older than this one")
 AFTER_SHARD = arg("--after-shard", type=int, metavar="N", help="Only shards after the one of this number")

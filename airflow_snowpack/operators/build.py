@@ -130,6 +130,8 @@ class ShardedBuildOperator(BuildsShards):
 
     :param keep_runs: how many published runs the cleanup keeps, the newest first; ``None`` for no cleanup.
     :param stale_attempt_age: the cleanup treats a run as dead when no process has had its lease for this long.
+    :param verify: ``checksums`` to read each shard's file and verify it before the build becomes current; ``sizes`` to check in
+        one listing that each exists with its size.
 
     The other arguments are those of :class:`~airflow_snowpack.operators.build_base.TakesBuildArguments`.
 
@@ -137,14 +139,20 @@ class ShardedBuildOperator(BuildsShards):
     If it is, the task emits an event on the asset ``snowpack://builds/<dataset>``.
     """
 
-    template_fields: Sequence[str] = (*BUILD_FIELDS, "keep_runs", "stale_attempt_age")
+    template_fields: Sequence[str] = (*BUILD_FIELDS, "keep_runs", "stale_attempt_age", "verify")
 
     def __init__(
-        self, *, keep_runs: int | str | None = 7, stale_attempt_age: timedelta | str = timedelta(days=1), **kwargs: Any
+        self,
+        *,
+        keep_runs: int | str | None = 7,
+        stale_attempt_age: timedelta | str = timedelta(days=1),
+        verify: str = "sizes",
+        **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self.keep_runs = keep_runs
         self.stale_attempt_age = stale_attempt_age
+        self.verify = verify
         self.declare_outlet(self.dataset)
 
     def retention(self) -> Retention | None:
@@ -156,12 +164,15 @@ class ShardedBuildOperator(BuildsShards):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Build, publish, clean up."""
+        from airflow_snowpack.builds.model import FileCheck
+
+        verify = FileCheck.read(self.verify)
         with self.registry() as registry:
             written = self.write_run(context, registry)
             build, handle, spec = written.build, written.handle, written.spec
             manifest = build.select(handle, written.build_input, spec, written.sharding)
             self.leave_run()
-            outcome = build.publish(handle, manifest)
+            outcome = build.publish(handle, manifest, verify=verify)
             report = published_report(outcome, manifest)
             self.leave_event(context, report)
             if spec.retention is not None:

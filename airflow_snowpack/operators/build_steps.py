@@ -157,24 +157,31 @@ class PublishBuildOperator(ContinuesBuild, PublishesBuild):
     published returns the same publication.
 
     :param build: the output of the :class:`~airflow_snowpack.operators.SelectWinnersOperator`: ``build=select.output``.
+    :param verify: ``checksums`` to read each shard's file and verify it before the build becomes current; ``sizes`` to check in
+        one listing that each exists with its size.
     :param store_conn_id: the Airflow connection of the store; ``None`` for the installation's. Likewise ``storage_conn_id``.
 
     Returns the publication and the build's numbers; ``moved``: whether it is the current build now, and if not, the ``reason``.
     """
 
-    def __init__(self, **kwargs: Any) -> None:
+    template_fields: Sequence[str] = (*ContinuesBuild.template_fields, "verify")
+
+    def __init__(self, *, verify: str = "sizes", **kwargs: Any) -> None:
         super().__init__(**kwargs)
+        self.verify = verify
         self.declare_outlet(self.dataset)
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Publish."""
+        from airflow_snowpack.builds.model import FileCheck
         from airflow_snowpack.builds.publish import publish_selected
 
+        verify = FileCheck.read(self.verify)
         with self.registry() as registry:
             dataset, run_id = named_run(self.build)
             show_build(self, context, dataset, run_id)
             storage = self.storage_at(registry.dataset(dataset).url)
-            outcome, manifest = publish_selected(registry, storage, dataset, run_id, holder=owner_of(context))
+            outcome, manifest = publish_selected(registry, storage, dataset, run_id, holder=owner_of(context), verify=verify)
         report = published_report(outcome, manifest)
         self.leave_event(context, report)
         return report

@@ -13,7 +13,7 @@ from airflow_snowpack.api.routing import Strict
 from airflow_snowpack.api.services import Acting, Open, actor_of
 from airflow_snowpack.builds import layout
 from airflow_snowpack.builds.errors import BuildNotFound, DatasetNotFound
-from airflow_snowpack.builds.model import Retention
+from airflow_snowpack.builds.model import FileCheck, Retention
 from airflow_snowpack.durations import parse_duration
 from airflow_snowpack.store import Actor
 from airflow_snowpack.wire.build import (
@@ -127,10 +127,16 @@ def get_run(
     "/builds/{dataset:name}/runs/{run_id:name}/publish",
     **documented("publish_run", "Publish a run", PublishOutcomeShape, 404, 409),
 )
-def publish(dataset: DatasetName, run_id: RunName, actor: Acting, services: Open) -> JSONResponse:
+def publish(
+    dataset: DatasetName,
+    run_id: RunName,
+    actor: Acting,
+    services: Open,
+    verify: Annotated[FileCheck, Query(description="`checksums` reads each shard's file first.")] = FileCheck.SIZES,
+) -> JSONResponse:
     """A run with older data than the current build is published into history. A repetition changes nothing."""
     manager = services.builds()
-    outcome = services.ask_storage(dataset, lambda: manager.publish(dataset, run_id, actor=actor))
+    outcome = services.ask_storage(dataset, lambda: manager.publish(dataset, run_id, actor=actor, verify=verify))
     return JSONResponse(PublishOutcomeShape.encode(outcome))
 
 

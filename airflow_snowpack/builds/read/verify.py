@@ -85,6 +85,21 @@ def verify(storage: Storage, path: str, manifest: Manifest) -> Verification:
     )
 
 
+def check_checksums(storage: Storage, manifest: Manifest) -> None:
+    """Read each shard's file, and compare it with the manifest; files are copied as in :func:`verify`.
+
+    :raises ManifestDamaged: a file is not what was written, or does not exist.
+    :raises StorageFailed: the storage could not be read.
+    """
+
+    def check(shard: ShardAttemptResult) -> None:
+        with scratch("snowpack-shard-") as folder, ShardCache(storage, folder).path(shard):
+            pass
+
+    with ThreadPoolExecutor(PARALLEL_SHARDS, "snowpack-verify") as pool:
+        list(pool.map(check, [shard for shard in manifest.shards if shard.url is not None]))
+
+
 def _rows(storage: Storage, manifest: Manifest, shard: ShardAttemptResult) -> int:
     """Read a shard, and return its number of rows; raise an error that ``verify`` reports if it differs from the manifest."""
     if shard.url is None:

@@ -124,8 +124,11 @@ def verify(args: Namespace) -> ExitCode | None:
 @ends_cleanly
 def publish(args: Namespace) -> None:
     """``builds publish``"""
+    from airflow_snowpack.builds.model import FileCheck
+
+    verify = FileCheck(args.verify)
     with open_context(args) as here:
-        _print_outcome(args, here.builds(args.storage_conn_id).publish(args.dataset, args.run, actor=here.actor))
+        _print_outcome(args, here.builds(args.storage_conn_id).publish(args.dataset, args.run, actor=here.actor, verify=verify))
 
 
 @ends_cleanly

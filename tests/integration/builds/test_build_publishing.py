@@ -17,8 +17,11 @@ from airflow_snowpack.builds.errors import (
     ManifestDamaged,
     ShardCoverageError,
 )
+from airflow_snowpack.builds.json_format import to_json
+from airflow_snowpack.builds.model import MAX_PUBLICATION, FileCheck
 from airflow_snowpack.builds.pointer import read_pointer
 from airflow_snowpack.builds.publish import publish, rollback
+from airflow_snowpack.builds.read.reader import SnapshotReader
 from airflow_snowpack.builds.registry.model import RunStatus
 from airflow_snowpack.builds.registry.runs import BuildRegistry
 from airflow_snowpack.builds.storage import Storage
@@ -65,6 +68,71 @@ def test_a_build_whose_files_are_not_all_there_is_never_published(
     assert (run.status, message in (run.error or "")) == (RunStatus.FAILED, True)
     assert list(storage.objects(layout.manifest_folder(handle.run_id))) == []
     assert published(registry, storage, 2) == [current_run(storage)]
+
+
+@pytest.mark.parametrize("damage", ["another byte", "shorter", "missing"])
+def test_a_publication_that_verifies_checksums_reads_every_file_and_fails_the_run_if_one_is_damaged(
+    registry: BuildRegistry, storage: Storage, damage: str
+) -> None:
+    (before,) = published(registry, storage, 0)
+    handle, manifest = built(registry, storage, MIDNIGHT + DAY)
+    url = manifest.shards[1].url or ""
+    data = storage.read(url)
+    storage.delete(url)
+    if damage != "missing":
+        storage.write(url, data[:-1] + (b"" if damage == "shorter" else bytes([data[-1] ^ 1])))
+    with pytest.raises(ManifestDamaged, match="shard=00001"):
+        publish(registry, storage, handle, manifest, verify=FileCheck.CHECKSUMS)
+    assert registry.run(DATASET, handle.run_id).status is RunStatus.FAILED
+    assert current_run(storage) == before
+    after = built(registry, storage, MIDNIGHT + DAY)
+    outcome = publish(registry, storage, *after, verify=FileCheck.CHECKSUMS)
+    assert outcome.moved
+    assert publish(registry, storage, *after, verify=FileCheck.CHECKSUMS) == outcome
+    with pytest.raises(InvalidBuild, match="verify = 'all' is not usable: it must be one of sizes, checksums"):
+        publish(registry, storage, *after, verify="all")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("number", [MAX_PUBLICATION, MAX_PUBLICATION - 1, 2**52])
+@pytest.mark.parametrize("readable", [True, False], ids=["of a whole build", "of no build"])
+def test_any_number_of_a_foreign_pointer_lets_the_next_builds_be_published_and_every_reader_follows(
+    registry: BuildRegistry, storage: Storage, number: int, readable: bool
+) -> None:
+    published(registry, storage, 0)
+    pointer = read_pointer(storage)
+    assert pointer is not None
+    before = SnapshotReader(storage)
+    storage.write(layout.CURRENT, to_json(replace(pointer, publication=number, manifest=pointer.manifest if readable else "x")))
+    readers = [before, SnapshotReader(storage)] if readable else [before]
+    for day in (1, 2, 3):
+        (run,) = published(registry, storage, day)
+        assert current_run(storage) == run
+        for reader in readers:
+            reader.reload()
+            assert reader.manifest.run_id == run
+    assert rollback(registry, storage, DATASET, "-1", by=None).moved
+    assert [reader.reload() for reader in readers] == [True] * len(readers)
+
+
+@pytest.mark.parametrize("number", [MAX_PUBLICATION, MAX_PUBLICATION - 1])
+def test_a_registry_that_was_lost_continues_after_the_last_number(
+    registry: BuildRegistry, storage: Storage, tmp_path: Path, number: int
+) -> None:
+    published(registry, storage, 0)
+    pointer = read_pointer(storage)
+    assert pointer is not None
+    (tmp_path / "moved").mkdir()
+    moved = Storage(tmp_path / "moved")
+    for found in storage.objects(""):
+        moved.write(found.path, storage.read(found.path))
+    moved.write(layout.CURRENT, to_json(replace(pointer, dataset="other", publication=number)))
+    reader = SnapshotReader(moved)
+    for day in (1, 2, 3):
+        handle = registry.begin("other", moved.url, as_of=MIDNIGHT + day * DAY, num_shards=1, owner=None, storage=moved)
+        write_attempt(moved, handle.run_id, 0)
+        assert publish(registry, moved, handle, selected(moved, handle)).moved
+        assert reader.reload()
+        assert reader.manifest.run_id == handle.run_id
 
 
 def test_publishing_lists_the_files_once_however_many_shards_there_are(registry: BuildRegistry, tmp_path: Path) -> None:
