@@ -6,8 +6,8 @@
 
 The pointer is replaced whole by the process that holds the dataset's lock, which checks its fence immediately before the write. A
 process may still sleep between check and write for longer than its lease. Storage with compare-and-set then refuses the write.
-Elsewhere each pointer carries a publication number that grows, see ``is_newer``: readers ignore a smaller one than they have seen,
-and the next process that takes the lock restores the pointer.
+Elsewhere each pointer carries a publication number that grows, see ``is_newer``: readers ignore a smaller one, and
+the next process that takes the lock restores the pointer.
 """
 
 from __future__ import annotations

@@ -26,27 +26,55 @@ public final class SnapshotReader {
     private static final long MAX_PUBLICATION = (1L << 53) - 1;
 
     private final Path root;
-    private final Map<String, Object> manifest;
     private final Map<Integer, Sqlite> open = new HashMap<>();
+    private Map<String, Object> pointer;
+    private Map<String, Object> manifest;
+    private String path;
 
-    /** Open the build that {@code _CURRENT} names, or the one before it if its manifest is damaged. */
+    /** Open the build that {@code _CURRENT} names, or the nearest one before it whose manifest is whole. */
     public SnapshotReader(Path root) throws IOException {
         this.root = root;
+        reload();
+    }
+
+    /** Read {@code _CURRENT} again, and return whether it names another publication, which is read from now on. */
+    public final synchronized boolean reload() throws IOException {
         Map<String, Object> pointer = parsed(Files.readAllBytes(root.resolve("_CURRENT")), "snowpack-build-pointer");
         long publication = (Long) pointer.get("publication");
         if (publication < 1 || publication > MAX_PUBLICATION) {
             throw new Damaged("_CURRENT has the publication " + publication);
         }
-        Map<String, Object> found;
-        try {
-            found = manifest((String) pointer.get("manifest"), (String) pointer.get("checksum"));
-        } catch (Damaged | NoSuchFileException problem) {
-            if (pointer.get("previous") == null) {
-                throw problem;
-            }
-            found = manifest((String) pointer.get("previous"), (String) pointer.get("previous_checksum"));
+        long seen = this.pointer == null ? 0 : (Long) this.pointer.get("publication");
+        if (publication == seen || publication < seen && seen != MAX_PUBLICATION) {
+            return false;
         }
-        this.manifest = found;
+        this.pointer = pointer;
+        try {
+            use((String) pointer.get("manifest"), (String) pointer.get("checksum"));
+        } catch (Damaged | NoSuchFileException problem) {
+            stepBack((String) pointer.get("manifest"), null, problem);
+        }
+        return true;
+    }
+
+    private void use(String path, String checksum) throws IOException {
+        manifest = manifest(path, checksum);
+        this.path = path;
+        open.clear();
+    }
+
+    /** Use the build before a damaged one, whose manifest is null if that is what is damaged. */
+    private void stepBack(String damaged, Map<String, Object> manifest, IOException problem) throws IOException {
+        boolean current = damaged.equals(pointer.get("manifest")) && pointer.get("previous") != null;
+        Object previous = current ? pointer.get("previous") : manifest == null ? null : manifest.get("previous");
+        if (previous == null) {
+            throw problem;
+        }
+        try {
+            use((String) previous, current ? (String) pointer.get("previous_checksum") : null);
+        } catch (Damaged | NoSuchFileException another) {
+            throw problem; // a damaged manifest does not lead further back
+        }
     }
 
     @SuppressWarnings("serial")
@@ -58,7 +86,7 @@ public final class SnapshotReader {
 
     private Map<String, Object> manifest(String path, String checksum) throws IOException {
         byte[] data = Files.readAllBytes(root.resolve(path));
-        if (!checksum(data).equals(checksum)) {
+        if (checksum != null && !checksum(data).equals(checksum)) {
             throw new Damaged(path + " has another checksum");
         }
         Map<String, Object> found = parsed(data, "snowpack-build-manifest");
@@ -76,8 +104,20 @@ public final class SnapshotReader {
         return content;
     }
 
-    /** Return the first row with this key (a Long, a String or a byte[]), or null. */
-    public Map<String, Object> get(Object key) throws IOException {
+    /** Return the first row with this key (a Long, a String or a byte[]), or null; of the build before, if a file is damaged. */
+    public synchronized Map<String, Object> get(Object key) throws IOException {
+        while (true) {
+            try {
+                return found(key);
+            } catch (Damaged | NoSuchFileException problem) {
+                if (!reload()) { // a cleanup deletes builds that readers have left
+                    stepBack(path, manifest, problem);
+                }
+            }
+        }
+    }
+
+    private Map<String, Object> found(Object key) throws IOException {
         for (int shard : shards(key)) {
             Map<String, Object> row = shard(shard).get(key);
             if (row != null) {

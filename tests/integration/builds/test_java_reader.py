@@ -151,6 +151,14 @@ def test_damage_is_noticed_and_a_damaged_manifest_leads_to_the_one_before(java: 
     assert ask(java, storage, [2]) == [{"key": 2, "text": "b"}]
     with SnapshotReader(storage.url) as reader:
         assert reader.get(2) == {"key": 2, "text": "b"}, "as the reader in Python has it"
+    damaged = next(found.path for found in storage.objects("data/r2/") if found.path.endswith(".sqlite"))
+    third = publish(storage, table.slice(0, 1), key="key", run_id="r2", sharding=Sharding.hash(1), after=first)
+    storage.write(damaged, storage.read(damaged)[:-1] + b"x")
+    assert ask(java, storage, [2]) == [{"key": 2, "text": "b"}], "of the build before the damaged shard"
+    fourth = publish(storage, table.slice(1, 1), key="key", run_id="r3", sharding=Sharding.hash(1), after=third)
+    storage.delete(layout.manifest("r3", 1))
+    assert ask(java, storage, [2]) == [{"key": 2, "text": "b"}], "two builds back"
+    assert fourth.previous == third.manifest
     url = next(found.path for found in storage.objects("data/r1/") if found.path.endswith(".sqlite"))
     data = storage.read(url)
     storage.write(url, data[:-1] + bytes([data[-1] ^ 1]))
