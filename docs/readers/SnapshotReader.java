@@ -45,7 +45,7 @@ public final class SnapshotReader {
             throw new Damaged("_CURRENT has the publication " + publication);
         }
         long seen = this.pointer == null ? 0 : (Long) this.pointer.get("publication");
-        if (publication == seen || publication < seen && seen != MAX_PUBLICATION) {
+        if (!follows(publication, seen)) {
             return false;
         }
         this.pointer = pointer;
@@ -55,6 +55,14 @@ public final class SnapshotReader {
             stepBack((String) pointer.get("manifest"), null, problem);
         }
         return true;
+    }
+
+    private static boolean follows(long publication, long seen) {
+        return publication > seen || publication < seen && seen == MAX_PUBLICATION;
+    }
+
+    private static boolean isWhole(byte[] data, Map<String, Object> shard) {
+        return data.length == (Long) shard.get("bytes") && checksum(data).equals(shard.get("checksum"));
     }
 
     private void use(String path, String checksum) throws IOException {
@@ -155,7 +163,7 @@ public final class SnapshotReader {
         if (found == null) {
             Map<String, Object> entry = entry(shard);
             byte[] data = Files.readAllBytes(root.resolve((String) entry.get("url")));
-            if (data.length != (Long) entry.get("bytes") || !checksum(data).equals(entry.get("checksum"))) {
+            if (!isWhole(data, entry)) {
                 throw new Damaged(entry.get("url") + " does not match the manifest");
             }
             List<String> columns = new ArrayList<>();
@@ -690,6 +698,16 @@ public final class SnapshotReader {
         for (Object each : (List<?>) vectors.get("checksums")) {
             Map<String, Object> vector = object(each);
             check(vector, checksum(Base64.getDecoder().decode((String) vector.get("base64"))), vector.get("checksum"));
+            held++;
+        }
+        for (Object each : (List<?>) vectors.get("pointers")) {
+            Map<String, Object> vector = object(each);
+            check(vector, follows((Long) vector.get("publication"), (Long) vector.get("seen")), vector.get("follows"));
+            held++;
+        }
+        for (Object each : (List<?>) vectors.get("shards")) {
+            Map<String, Object> vector = object(each);
+            check(vector, isWhole(Base64.getDecoder().decode((String) vector.get("base64")), vector), vector.get("sound"));
             held++;
         }
         for (Object each : (List<?>) vectors.get("records")) {

@@ -21,7 +21,16 @@ from airflow_snowpack.builds.json_format import (
     read_current,
     to_json,
 )
-from airflow_snowpack.builds.model import MAX_PUBLICATION, Current, Key, KeyType, ShardAttemptResult, canonical, hash_shard
+from airflow_snowpack.builds.model import (
+    MAX_PUBLICATION,
+    Current,
+    Key,
+    KeyType,
+    ShardAttemptResult,
+    canonical,
+    hash_shard,
+    is_newer,
+)
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 SHARDS = (1, 2, 8, 1000, 99_991)
@@ -32,7 +41,7 @@ TEXTS = ("", "a", "N14228", "é", "日本語", "😀", "a\0b", "user-000000001",
 
 
 def vectors() -> dict[str, Any]:
-    """Keys with their bytes, hashes and shards; checksums of bytes; and records that a reader takes or refuses."""
+    """Keys with their bytes, hashes and shards; checksums of bytes; pointers that a reader follows; files of shards; and records that a reader takes or refuses."""
     keys: list[tuple[KeyType, Key]] = [
         *((KeyType.INTEGER, key) for key in INTEGERS),
         *((KeyType.STRING, key) for key in TEXTS),
@@ -43,6 +52,21 @@ def vectors() -> dict[str, Any]:
         "version": 1,
         "keys": [_key(kind, key) for kind, key in keys],
         "checksums": [{"base64": _base64(data), "checksum": checksum_of(data)} for data in map(_bytes, LENGTHS)],
+        "pointers": [
+            {"seen": seen, "publication": number, "follows": is_newer(number, seen)}
+            for seen, number in (
+                (8, 9),
+                (8, 8),
+                (8, 7),
+                (8, MAX_PUBLICATION),
+                (MAX_PUBLICATION, 9),
+                (MAX_PUBLICATION, MAX_PUBLICATION),
+            )
+        ],
+        "shards": [
+            {"base64": _base64(data), "bytes": 64, "checksum": checksum_of(_bytes(64)), "sound": data == _bytes(64)}
+            for data in (_bytes(64), _bytes(63), _bytes(65), _bytes(63) + b"x", bytes(64))
+        ],
         "records": [_record(form, data) for form, data in _records()],
     }
 

@@ -98,7 +98,7 @@ def test_the_vectors_on_the_page_are_what_the_code_does() -> None:
 
 def test_the_vectors_are_correct_in_java(java: Java, tmp_path: Path) -> None:
     ran = java("vectors", VECTORS)
-    count = sum(len(json.loads(VECTORS.read_text())[name]) for name in ("keys", "checksums", "records"))
+    count = sum(len(json.loads(VECTORS.read_text())[name]) for name in ("keys", "checksums", "pointers", "shards", "records"))
     assert (ran.returncode, ran.stdout) == (0, f"{count} vectors hold\n"), ran.stderr
     wrong = tmp_path / "wrong.json"
     wrong.write_text(VECTORS.read_text().replace('"sound": false', '"sound": true', 1))
