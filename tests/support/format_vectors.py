@@ -41,7 +41,7 @@ TEXTS = ("", "a", "N14228", "é", "日本語", "😀", "a\0b", "user-000000001",
 
 
 def vectors() -> dict[str, Any]:
-    """Keys with their bytes, hashes and shards; checksums of bytes; pointers that a reader follows; files of shards; and records that a reader takes or refuses."""
+    """Keys, checksums of bytes, pointers that a reader follows, files of shards, and records that a reader takes or refuses."""
     keys: list[tuple[KeyType, Key]] = [
         *((KeyType.INTEGER, key) for key in INTEGERS),
         *((KeyType.STRING, key) for key in TEXTS),
