@@ -183,7 +183,7 @@ class TestConstraints:
         scheduler.go_on(minutes=1)
         (job,) = scheduler.pending("one")
         assert job.state == DISCARDED
-        assert "its constraints were not met within 1 day" in str(job.ended_because)
+        assert "its constraints were not met within 1 d: delayed by 3 d" in str(job.ended_because)
 
     def test_waiting_for_the_trigger_has_no_timeout(self, scheduler: Any) -> None:
         scheduler.declare("two", CustomEvents("go", 2))

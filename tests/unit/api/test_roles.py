@@ -143,8 +143,9 @@ def test_a_missing_role_is_a_banner_and_a_row_of_the_queue_page(world: World, ap
         found = re.findall(r'<div class="banner banner-role"[^>]*>(.*?)</div>', page)
         banners = [unescape(each).partition(" <a")[0] for each in found]
         assert banners == [
-            "No worker for 40 min. Start `airflow snowpack worker`, or unpause the DAG snowpack_workers.",
-            "No sweeper has run on this store. Unpause the DAG snowpack_sweep, or run `airflow snowpack sweep` every 5 minutes.",
+            "No worker for 40 min. Start <code>airflow snowpack worker</code>, or unpause the DAG snowpack_workers.",
+            "No sweeper has run on this store. Unpause the DAG snowpack_sweep, "
+            "or run <code>airflow snowpack sweep</code> every 5 minutes.",
         ]
     assert "pod-&lt;7&gt;" in page
 

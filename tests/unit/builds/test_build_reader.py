@@ -87,7 +87,7 @@ def test_every_row_is_found_by_its_key_and_no_other_is(root: Storage, shard_form
         assert [reader.get(row["tail"]) for row in table.slice(0, 20).to_pylist()] == table.slice(0, 20).to_pylist()
         assert reader.get("N99999") is None
         assert reader.get_all("") == []
-        assert reader.multi_get(["N7", "N99999", "N7"]) == {"N7": reader.get("N7")}
+        assert reader.multi_get(["N00007", "N99999", "N00007"]) == {"N00007": reader.get("N00007")}
         assert reader.multi_get([]) == {}
 
 
@@ -244,13 +244,13 @@ def test_a_category_leads_to_its_one_shard(root: Storage, shard_format: ShardFor
     sharding = Sharding.categories("origin", ("JFK", "LGA", "EWR"))
     publish(root, flights(), key="tail", sharding=sharding, shard_format=shard_format)
     with SnapshotReader(root) as reader:
-        assert reader.get("N7", category="EWR") == reader.get("N7") != None  # noqa: E711 — all three are compared
-        assert reader.get("N7", category="LGA") is None
-        assert reader.get("N7", category="JFK") is None
-        assert set(reader.multi_get(["N7", "N00008"], category="LGA")) == {"N00008"}
-        assert set(reader.multi_get(["N7", "N00008"])) == {"N7", "N00008"}
+        assert reader.get("N00007", category="EWR") == reader.get("N00007") != None  # noqa: E711 — all three are compared
+        assert reader.get("N00007", category="LGA") is None
+        assert reader.get("N00007", category="JFK") is None
+        assert set(reader.multi_get(["N00007", "N00008"], category="LGA")) == {"N00008"}
+        assert set(reader.multi_get(["N00007", "N00008"])) == {"N00007", "N00008"}
         with pytest.raises(InvalidRowKey, match="not among the 3 categories"):
-            reader.get("N7", category="SFO")
+            reader.get("N00007", category="SFO")
 
 
 def test_a_build_whose_categories_are_its_keys_needs_no_category(root: Storage) -> None:
@@ -264,7 +264,7 @@ def test_a_build_whose_categories_are_its_keys_needs_no_category(root: Storage) 
 def test_a_build_without_categories_refuses_one(root: Storage) -> None:
     publish(root, flights(), key="tail")
     with SnapshotReader(root) as reader, pytest.raises(InvalidRowKey, match="sharded by hash and has no categories"):
-        reader.get("N7", category="EWR")
+        reader.get("N00007", category="EWR")
 
 
 def test_an_expression_is_searched_where_the_key_can_be(root: Storage) -> None:
@@ -320,7 +320,7 @@ def test_a_scan_gives_every_row_once_and_each_shard_in_order_of_the_key(root: St
 def test_a_build_without_rows_is_read_as_such(root: Storage, shard_format: ShardFormat) -> None:
     publish(root, flights(1).slice(1), key="tail", shard_format=shard_format)
     with SnapshotReader(root) as reader:
-        assert reader.get("N7") is None
+        assert reader.get("N00007") is None
         assert list(reader.scan()) == list(reader.batches(0)) == []
 
 

@@ -62,7 +62,7 @@ def test_the_terminal_has_the_policies_and_the_tables(snowpack: Run, zoo: Zoo) -
     assert re.search(r"zoo\.clicks +\|", said.out)
     assert "▁" in said.out
     assert "█" in said.out
-    assert "zoo.never_written was not replayed: The table 'zoo.never_written' has no snapshot" in said.err
+    assert "zoo.never_written was not replayed: The table 'zoo.never_written' has no current snapshot" in said.err
 
 
 def test_a_table_that_has_forgotten_its_past_begins_later(snowpack: Run, zoo: Zoo) -> None:

@@ -22,10 +22,15 @@ def examples(language: str) -> list[str]:
 
 
 def test_the_schedule_in_python_is_the_schedule_in_yaml() -> None:
-    (python,), (in_yaml, _) = examples("python"), examples("yaml")
+    (python, _), (in_yaml, _) = examples("python"), examples("yaml")
     names: dict[str, Any] = {}
     exec(compile(python, "schedules.md", "exec"), names)
     assert parse_schedules(in_yaml, "schedules.md") == [names["nightly"]]
+
+
+def test_a_trigger_that_counts_changes_is_the_one_in_yaml() -> None:
+    code, _, written = examples("python")[1].partition("#")
+    assert eval(code.strip(), NAMES) == parse_trigger(yaml.safe_load(written))
 
 
 def test_the_deadline_in_yaml_is_a_trigger() -> None:
