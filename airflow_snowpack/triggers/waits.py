@@ -29,6 +29,8 @@ log = logging.getLogger(__name__)
 CALL_CHECK_S = 5.0
 CLOCK_CHECK_S = 60.0
 """A clock that was set, or a machine that slept, is noticed after this time."""
+JUDGED_AT_ONCE = 3
+"""Each may open a connection to the store."""
 JUDGE_LIMIT = timedelta(seconds=30)
 """How long the storage may take for the manifests of the tables of one sensor."""
 CALLED = {"why": "called"}
@@ -341,7 +343,7 @@ def _read_places(
 
 
 _judgements: TimedCalls[Consumer, Look] = TimedCalls(
-    lambda consumer: f"The storage of a table of {consumer.name}", limit=JUDGE_LIMIT
+    lambda consumer: f"The storage of a table of {consumer.name}", limit=JUDGE_LIMIT, concurrent=JUDGED_AT_ONCE
 )
 
 
