@@ -8,6 +8,7 @@ last commit has emptied, and one for each commit.
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from airflow_snowpack.iceberg.health.bounds import manifest_target
@@ -15,12 +16,12 @@ from airflow_snowpack.iceberg.table_properties import MANIFEST_MERGE, MERGED_FRO
 from airflow_snowpack.maintenance.action import Action
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
     from airflow_snowpack.iceberg.health import FileCounts, PartitionHealth, TableHealth
     from airflow_snowpack.maintenance.planning.finding import Facts, Finding
 
-KINDS = {Action.REWRITE_DATA_FILES: "data", Action.REWRITE_POSITION_DELETE_FILES: "delete"}
+KINDS: Mapping[str, str] = {Action.REWRITE_DATA_FILES: "data", Action.REWRITE_POSITION_DELETE_FILES: "delete"}
 """What the manifests that a rewrite changes have."""
 
 
@@ -60,7 +61,7 @@ def dropped_by_commits(facts: Facts) -> list[tuple[int, int]]:
     for action, finding in facts.before.items():
         if finding.work is None or not finding.commits:
             continue
-        kind = KINDS.get(Action(action))
+        kind = KINDS.get(action)
         each = finding.work.files_removed // finding.commits
         if kind is not None:
             live = getattr(health, f"{kind}_manifests") - getattr(health, f"empty_{kind}_manifests")

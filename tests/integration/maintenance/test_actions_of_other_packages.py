@@ -63,7 +63,7 @@ class ComputeTableStats(ActionOptions):
 
     def find(self, facts: Facts) -> Finding:
         count = len(facts.health.snapshots)
-        return Finding(f"{count} snapshots", {"snapshots": count}, Estimate(), count >= facts.thresholds["snapshots"])
+        return Finding(f"{count} snapshots", {"snapshots": count}, Estimate(), count >= facts.thresholds["snapshots"], commits=1)
 
     def plan(self, planning):
         return Effect(ActionOutcome.SUCCEEDED, "Would write statistics", {"columns_count": len(self.of)})
@@ -120,9 +120,13 @@ def test_a_policy_sets_its_thresholds_and_a_plan_decides_by_its_own_rule(
 ) -> None:
     table, now = catalog.load_table(one_commit.identifier), datetime.now(UTC)
     written = {"enabled": True, "thresholds": {"snapshots": most}, "options": {"of": ["id"]}}
-    policy = Policies([Rule("**", actions={"compute_table_stats": written})]).of(one_commit, {})
+    expiring = {"options": {"max_age": "0s", "retain_last": 1}}
+    policy = Policies([Rule("**", actions={"compute_table_stats": written, "expire_snapshots": expiring})]).of(one_commit, {})
+    order = ("compute_table_stats", *Action)  # so that the expiry takes its commit into account
 
-    decision = plan_table(read_health(table, now=now, bounds=policy.bounds), policy, now=now).of("compute_table_stats")
+    decision = plan_table(read_health(table, now=now, bounds=policy.bounds), policy, now=now, order=order).of(
+        "compute_table_stats"
+    )
 
     assert (decision.verdict.value, decision.evidence, decision.metrics) == (verdict, "1 snapshots", {"snapshots": 1})
     assert decision.estimate is None or decision.estimate.seconds == 7
