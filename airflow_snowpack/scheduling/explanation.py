@@ -22,6 +22,7 @@ from airflow_snowpack.scheduling.launches.active_runs import runs_that_count
 from airflow_snowpack.scheduling.pending_runs.gated_runs import GatedRun, waiting_at_gates
 from airflow_snowpack.scheduling.pending_runs.model import OPEN, PendingRun, PendingState, Reason, pending_from
 from airflow_snowpack.scheduling.schedule import Then
+from airflow_snowpack.scheduling.schedule_writer import Origin
 from airflow_snowpack.scheduling.schedules import Schedules, StoredSchedule
 from airflow_snowpack.scheduling.sources.source import (
     KEYS_PER_STATEMENT,
@@ -38,6 +39,8 @@ from airflow_snowpack.store.signs_of_life import Role, is_alive, last_seen
 from airflow_snowpack.store.tables.schedules import launches, pending_events, pending_jobs, schedule_clocks, table_places
 
 START_SCHEDULER = "Unpause the DAG snowpack_dispatcher, or run `airflow snowpack scheduler`."
+FIND_PROBLEM = Text("To find the problem: `airflow snowpack doctor`.")
+FIND_IMPORT_ERRORS = Text("To see which DAG files cannot be read: `airflow dags list-import-errors`.")
 LAST = 5
 """So many of the newest endings are in an explanation."""
 
@@ -105,6 +108,28 @@ class Explanation:
         advice = "It runs inside the scheduler: search its log for tables_not_polled, or restart it"
         return Text("No table poller is running: ", *_last_run(self.poller_seen_at), f". {advice}.")
 
+    @property
+    def next_step(self) -> Text | None:
+        """The command that helps a schedule that is stuck; ``None`` for one that waits for its trigger and has no problem."""
+        stored, of_run = self.stored, self.stored.origin is Origin.RUN
+        if stored.read is None:
+            return Text(f"To see its definition: `airflow snowpack {'runs' if of_run else 'schedules'} show {stored.name}`.")
+        if not stored.enabled:
+            resume = "runs enable" if of_run else "schedules resume"
+            return Text(f"To resume it: `airflow snowpack {resume} {stored.name}`.")
+        if self.no_scheduler is not None:
+            return None  # its sentence names the command
+        if self.launching is not None and self.problem == paused_problem(stored.dag_id):
+            return Text(f"To unpause the DAG: `airflow dags unpause {stored.dag_id}`.")
+        if any(source.kind == "dag" and source.problem is not None for source in self.sources):
+            return FIND_IMPORT_ERRORS
+        if self.no_poller is not None or self.trigger.problem is not None or (self.launching is not None and self.problem):
+            return FIND_PROBLEM
+        if self.blocked_by:
+            start = "runs run" if of_run else "schedules run"
+            return Text(f"To start a run now without its constraints: `airflow snowpack {start} {stored.name}`.")
+        return None
+
     def __str__(self) -> str:
         return "\n".join(self.sentences())
 
@@ -133,6 +158,8 @@ class Explanation:
             kept = "Its events are kept, and counted by a version that can read it, or ignored once it is changed."
             yield Text(kept if stored.enabled else "It can be changed or deleted.")
             yield from self._launching() if stored.enabled else ()
+        if self.next_step is not None:
+            yield self.next_step
 
     def _trigger(self) -> Iterator[Text]:
         yield from (missing for missing in (self.no_scheduler, self.no_poller) if missing is not None)
@@ -150,8 +177,6 @@ class Explanation:
         if self.problem:
             next_start = () if self.start_at is None else (" The next attempt is at ", self.start_at, ".")
             yield Text(f"Run {run_id} could not be started: {self.problem.rstrip('.')}.", *next_start)
-            if self.problem == paused_problem(self.stored.dag_id):
-                yield Text(f"Unpause the DAG: airflow dags unpause {self.stored.dag_id}")
         else:
             yield Text(f"Run {run_id} is starting.")
         if self.events:
