@@ -6,7 +6,8 @@ never waits for the whole backlog of another database. This is start-time fair q
 index and a claim none. Where nothing waits, the turns start again from the time: one turn per :data:`TICK`.
 
 A job that leaves the queue out of order, such as one that is cancelled or claimed by its id, leaves its turn unused. The later
-jobs of its database move up then (:func:`close_gaps`): its n-th job is at most n - 1 turns after the present one.
+jobs of its database move up then (:func:`close_gaps`), the first of them to this turn and never before it: a database that has
+had its present turn does not get another one.
 
 Jobs that are submitted at the same moment may get the same turn; then the older one is first. In the queue, a priority is stored
 as its ``rank``, the negative of it, so that the whole order is ascending and one index has it.
@@ -90,13 +91,17 @@ def is_in_turn(conn: sa.Connection, queue: tuple[str, int, str], turn: int) -> b
     return earlier.first() is None
 
 
-def close_gaps(conn: sa.Connection, queues: Iterable[tuple[str, int, str]]) -> None:
-    """Move up the waiting jobs of databases of which a job has left the queue out of order.
+def close_gaps(conn: sa.Connection, gaps: Iterable[tuple[str, int, str, int]]) -> None:
+    """Move up the waiting jobs behind those that have left the queue out of order.
 
-    :param queues: the catalog's id, the rank and the database of each job that has left.
+    :param gaps: the catalog's id, the rank, the database and the turn of each job that has left.
     """
-    for catalog_id, rank, database in sorted(set(queues)):
-        conn.execute(MOVE_UP, {"b_group": catalog_id, "b_rank": rank, "b_database": database})
+    first: dict[tuple[str, int, str], int] = {}
+    for catalog_id, rank, database, turn in sorted(gaps):
+        if turn > FRONT:
+            first.setdefault((catalog_id, rank, database), turn)
+    for (catalog_id, rank, database), turn in first.items():
+        conn.execute(MOVE_UP, {"b_group": catalog_id, "b_rank": rank, "b_database": database, "b_turn": turn})
 
 
 def _waiting_beside(waiting: sa.FromClause) -> sa.ColumnElement[bool]:
@@ -111,11 +116,10 @@ def _earlier() -> sa.Select[Any]:
 
 def _move_up() -> sa.Update:
     waiting = job_queue.alias("waiting")
-    same, database = _waiting_beside(waiting), sa.bindparam("b_database", type_=sa.Text)
-    present = sa.select(sa.func.min(waiting.c.turn)).where(same).scalar_subquery()
+    theirs = sa.and_(_waiting_beside(waiting), waiting.c.database_name == sa.bindparam("b_database", type_=sa.Text))
     number = sa.func.row_number().over(order_by=(waiting.c.turn, waiting.c.enqueued_at))
-    latest = (present + number - 1).label("latest")
-    places = sa.select(waiting.c.job_id, latest).where(same, waiting.c.database_name == database).subquery("places")
+    latest = (_turn + number - 1).label("latest")
+    places = sa.select(waiting.c.job_id, latest).where(theirs, waiting.c.turn >= _turn).subquery("places")
     late = sa.and_(job_queue.c.job_id == places.c.job_id, job_queue.c.claimed_at.is_(None), job_queue.c.turn > places.c.latest)
     return sa.update(job_queue).where(late).values(turn=places.c.latest)
 

@@ -117,7 +117,8 @@ class Claims(JobReader):
             changes |= {} if options is None else {"options": dict(options)}
             conn.execute(sa.update(jobs).where(jobs.c.job_id == job_id).values(**changes))
             taken = self._steps.take_over(conn, values)
-            close_gaps(conn, [queue_of(job)])
+            if taken is not None and job.status is JobStatus.PENDING:
+                _close_gap(conn, taken)
             return taken
 
         row = self.store.transact(repeatable(take, lambda conn: self._claimed_before(conn, values)))
@@ -270,8 +271,8 @@ class Claims(JobReader):
 
     def _claim_key(self, conn: sa.Connection, values: Mapping[str, Any]) -> sa.Row[Any] | None:
         row = self._steps.claim_key(conn, values)
-        if row is not None and not is_in_turn(conn, queue := queue_of(job_from(row)), row.turn):
-            close_gaps(conn, [queue])
+        if row is not None:
+            _close_gap(conn, row)
         return row
 
     def _taking(self, step: Take, values: Mapping[str, Any]) -> Work[sa.Row[Any] | None]:
@@ -337,3 +338,9 @@ def _steps_of(store: Store) -> PostgresSteps | SqliteSteps:
     from airflow_snowpack.jobs.steps_sqlite import SqliteSteps
 
     return SqliteSteps()
+
+
+def _close_gap(conn: sa.Connection, row: sa.Row[Any]) -> None:
+    """Move up the jobs behind one that was claimed by its id, unless it was in turn."""
+    if not is_in_turn(conn, queue := queue_of(job_from(row)), row.turn):
+        close_gaps(conn, [(*queue, row.turn)])

@@ -260,9 +260,9 @@ class Jobs(Claims):
             ended = {"status": "cancelled", "attempt_id": None, "completed_at": now}
             values = {**ended, "error": storable(reason), "cancelled_by": by}
             conn.execute(sa.update(jobs).where(jobs.c.job_id == job_id).values(**values))
-            conn.execute(sa.delete(job_queue).where(job_queue.c.job_id == job_id))
+            turn = conn.execute(sa.delete(job_queue).where(job_queue.c.job_id == job_id).returning(job_queue.c.turn)).scalar_one()
             if job.status is JobStatus.PENDING:
-                close_gaps(conn, [queue_of(job)])
+                close_gaps(conn, [(*queue_of(job), turn)])
                 # The work of a lost attempt may still run on a Spark server; the sweep ends that, and then frees the table.
                 unlock = do.unlock_table() if job.spark_server is None else do.expire_lock()
                 conn.execute(unlock, {"b_key": job_id, "b_table": job.table.lock_key, "b_now": now})

@@ -19,7 +19,7 @@ from airflow_snowpack.store import storable
 from airflow_snowpack.store.tables.jobs import job_queue, jobs, table_locks
 
 Q = job_queue.c
-QUEUE = (Q.catalog_id, Q.rank, Q.database_name)
+PLACE = (Q.catalog_id, Q.rank, Q.database_name, Q.turn)
 
 
 def withdraw(conn: sa.Connection, job_ids: Collection[str], reason: str, now: datetime) -> dict[str, int]:
@@ -33,7 +33,7 @@ def withdraw(conn: sa.Connection, job_ids: Collection[str], reason: str, now: da
     found = {row.job_id: row.attempt_count for row in conn.execute(waiting.order_by(Q.job_id).with_for_update())}
     if not found:
         return {}
-    gone = sa.delete(job_queue).where(Q.job_id.in_(list(found))).returning(*QUEUE)
+    gone = sa.delete(job_queue).where(Q.job_id.in_(list(found))).returning(*PLACE)
     close_gaps(conn, [tuple(row) for row in conn.execute(gone)])
     cancelled = {"status": JobStatus.CANCELLED.value, "attempt_id": None, "completed_at": now, "error": storable(reason)}
     ended = sa.update(jobs).where(jobs.c.job_id.in_(list(found))).values(cancelled).returning(do.LOCK_KEY)
@@ -47,8 +47,10 @@ def withdraw(conn: sa.Connection, job_ids: Collection[str], reason: str, now: da
 
 def postpone(conn: sa.Connection, job_id: str, until: datetime) -> bool:
     """Let no worker claim a job before a moment; ``False`` when a worker has it, or it has ended."""
-    waiting = sa.update(job_queue).where(Q.job_id == job_id, Q.claimed_at.is_(None))
+    place = conn.execute(sa.select(*PLACE).where(Q.job_id == job_id, Q.claimed_at.is_(None)).with_for_update()).first()
+    if place is None:
+        return False
     # Like a job that is requeued: it has had its turn already.
-    postponed = conn.execute(waiting.values(visible_at=until, turn=FRONT).returning(*QUEUE)).all()
-    close_gaps(conn, [tuple(row) for row in postponed])
-    return bool(postponed)
+    conn.execute(sa.update(job_queue).where(Q.job_id == job_id).values(visible_at=until, turn=FRONT))
+    close_gaps(conn, [tuple(place)])
+    return True

@@ -241,6 +241,17 @@ def test_a_cancel_of_many_jobs_does_not_leave_the_last_one_behind_what_comes_lat
     assert "large" in databases(jobs, 2)
 
 
+def test_a_database_that_cancels_its_next_job_after_each_claim_gets_no_second_turn(jobs: Jobs, clock: MovedClock) -> None:
+    large = [submit(jobs, "large") for _ in range(6)]
+    clock.forward(milliseconds=1)
+    submit(jobs, "other")
+
+    claim(jobs)
+    jobs.cancel(large[1].job_id)
+
+    assert databases(jobs, 2) == ["other", "large"]
+
+
 place = st.integers(0, 30)
 steps = st.lists(
     st.one_of(
