@@ -85,6 +85,8 @@ def assert_nothing_is_half_done(jobs: Jobs) -> None:
     """What must hold at every moment, whoever was killed."""
 
     def read(conn: sa.Connection) -> Any:
+        if jobs.store.is_postgres:  # which may still be at work for the killed process
+            conn.exec_driver_sql("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
         return tuple(conn.execute(sa.select(table)).all() for table in (jobs_table, job_queue, table_locks))
 
     every, queue, locks = jobs.store.transact(read)
