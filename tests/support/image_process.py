@@ -29,16 +29,16 @@ from heard_statements import hear_direct
 from image_world import REGISTRY, NotedBuilder
 
 from airflow_snowpack.runners.images import ImageBuild, ImageBuilds, ImageTarget, Ready
-from airflow_snowpack.runners.images.buildah import Buildah
+from airflow_snowpack.runners.images.builders import Builder
 from airflow_snowpack.store import open_store
 
 if TYPE_CHECKING:
     from threading import Barrier
 
-    from airflow_snowpack.runners.images.builder import BuildJob
+    from airflow_snowpack.runners.images.builders import BuildJob
 
 
-class Slow(Buildah):
+class Slow(Builder):
     """Builds with a program, and not before every other process has its answer."""
 
     built = 0

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
-    from airflow_snowpack.runners.images.builder import BuildJob
+    from airflow_snowpack.runners.images.builders import BuildJob
     from airflow_snowpack.runners.images.commands import Commands
 
 REGISTRY = Registry("registry.example.com", "team/images", "ci", "hunter2-of-the-registry")

@@ -1,13 +1,195 @@
-"""The builders by the names of the setting ``[snowpack] image_builder``."""
+"""Builds images with Docker, Buildah or Podman, and pushes them in a step of its own.
+
+    image_id = builder.build(job)            # nothing is visible under the tag yet
+    digest = builder.publish(job, image_id)  # now it is
+
+So an attempt that has lost its lease publishes nothing. All programs go through ``Commands``, which ends them.
+"""
 
 from __future__ import annotations
 
-from airflow_snowpack.runners.images.buildah import Buildah
-from airflow_snowpack.runners.images.builder import Builder
-from airflow_snowpack.runners.images.docker import Docker
-from airflow_snowpack.runners.images.target import ImageTarget
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from airflow_snowpack.runners.errors import EntryNotStarted
+from airflow_snowpack.runners.images.commands import CommandFailed, Commands
+from airflow_snowpack.runners.images.credentials import FILE, token, write_credentials
+from airflow_snowpack.runners.images.errors import BuilderUnavailable
+from airflow_snowpack.runners.images.source import ImageBuild
+from airflow_snowpack.runners.images.target import ImageTarget, Registry
+
+
+@dataclass(frozen=True, slots=True)
+class BuildJob:
+    """One attempt to build an image.
+
+    :param source: pinned to a commit.
+    :param context: the folder with the files of the commit.
+    :param dockerfile: the Dockerfile, below ``context``.
+    :param scratch: a folder for files of the builder, which is removed afterwards.
+    :param commands: runs the builder's programs.
+    """
+
+    source: ImageBuild
+    target: ImageTarget
+    key: str
+    context: Path
+    dockerfile: Path
+    scratch: Path
+    commands: Commands
+
+    @property
+    def tag(self) -> str:
+        """The name that the image is published under."""
+        return self.target.tag(self.key)
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """By which people find what the image was built from."""
+        return {
+            "org.opencontainers.image.source": self.source.remote,
+            "org.opencontainers.image.revision": self.source.revision,
+            "airflow-snowpack.key": self.key,
+        }
+
+
+class Builder:
+    """A program that builds images: ``buildah`` or ``podman``, which share their storage and most options, and need no daemon.
+
+    :param program: the command.
+    :cvar check: the arguments with which it shows that it works, and ``problem`` what it means that they fail.
+    :cvar find: the arguments that find an image of this host.
+    """
+
+    check: tuple[str, ...] = ("version",)
+    problem = ""
+    find: tuple[str, ...] = ("images", "--quiet")
+
+    def __init__(self, program: str) -> None:
+        self.program = program
+
+    def preflight(self, commands: Commands, scratch: Path) -> None:
+        """:raises BuilderUnavailable: it is not installed on this host, or does not work."""
+        name = Path(self.program).name
+        try:
+            commands.run([self.program, *self.check], scratch, is_logged=False)
+        except EntryNotStarted as error:
+            raise BuilderUnavailable(name, f"the command `{name}` is not installed") from error
+        except CommandFailed as error:
+            raise BuilderUnavailable(name, f"{self.problem}`{name} version` {error.problem}") from error
+
+    def has(self, image: str, commands: Commands, scratch: Path) -> bool:
+        """Return whether this host has an image of this tag or id."""
+        try:
+            return bool(commands.run([self.program, *self.find, image], scratch, is_logged=False))
+        except CommandFailed:
+            return False
+
+    def build(self, job: BuildJob) -> str:
+        """Build the image under no name; return its id.
+
+        Of a build argument only the name is on the command line: the builder takes its value from its own environment.
+
+        :raises CommandFailed: the Dockerfile or the builder failed.
+        """
+        id_file, (login, environment) = job.scratch / "image-id", self._login(job)
+        options = [f"--file={job.dockerfile}", f"--platform={job.target.platform}", f"--iidfile={id_file}"]
+        options += [f"--label={name}={value}" for name, value in job.labels.items()]
+        options += [f"--build-arg={name}" for name in sorted(job.source.build_args)]
+        argv = [self.program, *self.build_command(job), *options, *login, str(job.context)]
+        job.commands.run(argv, job.scratch, {**job.source.build_args, **environment})
+        return id_file.read_text().strip()
+
+    def publish(self, job: BuildJob, image_id: str) -> str:
+        """Store the image under its tag, in the registry if there is one.
+
+        :returns: the digest in the registry; without a registry, the image's id.
+        :raises CommandFailed: the registry refused it, and the image is still on this host.
+        """
+        if job.target.registry is not None:
+            return self.push(job, job.target.registry, image_id)
+        job.commands.run([self.program, "tag", image_id, job.tag], job.scratch)
+        return image_id
+
+    def build_command(self, job: BuildJob) -> list[str]:
+        """Return the command that builds, with the options that only this builder has."""
+        # With its cache, Buildah 1.28 gives an image the labels of another value of a build argument.
+        return ["build", "--no-cache" if job.source.build_args else "--layers"]
+
+    def push(self, job: BuildJob, registry: Registry, image_id: str) -> str:
+        """Push the image under its tag; return its digest."""
+        digest_file, (login, _) = job.scratch / "digest", self._login(job)
+        options = [f"--digestfile={digest_file}", *login, *(["--tls-verify=false"] if registry.is_plain_http else [])]
+        job.commands.run([self.program, "push", *options, image_id, f"docker://{job.tag}"], job.scratch)
+        return digest_file.read_text().strip()
+
+    def _login(self, job: BuildJob) -> tuple[list[str], dict[str, str]]:
+        """Return the options and the environment that name the registry's credentials; without any, the worker's own count."""
+        registry, folder = job.target.registry, job.scratch / "credentials"
+        if registry is None or token(registry) is None:
+            return [], {}
+        if not folder.exists():
+            self.write_login(registry, folder)
+        return self.with_login(folder)
+
+    def write_login(self, registry: Registry, folder: Path) -> None:
+        """Write the credentials of the registry beside the worker's own, which this builder would read."""
+        runtime = Path(os.environ.get("XDG_RUNTIME_DIR") or f"/run/user/{os.getuid()}") / "containers" / "auth.json"
+        own = runtime if runtime.exists() else Path.home() / ".docker" / "config.json"
+        write_credentials(registry, folder, Path(os.environ.get("REGISTRY_AUTH_FILE") or own))
+
+    def with_login(self, folder: Path) -> tuple[list[str], dict[str, str]]:
+        """Return the options and the environment that name the credentials in a folder."""
+        return [f"--authfile={folder / FILE}"], {}
+
+
+class Docker(Builder):
+    """The builder ``docker``: BuildKit through ``docker buildx build`` where the plugin is installed, else ``docker build``."""
+
+    check = ("version", "--format", "{{.Server.Version}}")
+    problem = "the Docker daemon does not answer: "
+    find = ("image", "inspect", "--format", "{{.Id}}")
+
+    def __init__(self, program: str = "docker") -> None:
+        super().__init__(program)
+
+    def build_command(self, job: BuildJob) -> list[str]:
+        """Return the command that builds in the daemon."""
+        try:
+            job.commands.run([self.program, "buildx", "version"], job.scratch, is_logged=False)
+        except CommandFailed:
+            return ["build"]
+        # A builder in a container keeps the image to itself without --load.
+        return ["buildx", "build", "--load", "--progress=plain"]
+
+    def push(self, job: BuildJob, registry: Registry, image_id: str) -> str:
+        """Push the image under its tag, and read its digest from the daemon."""
+        job.commands.run([self.program, "tag", image_id, job.tag], job.scratch)
+        job.commands.run([self.program, "push", job.tag], job.scratch, self._login(job)[1])
+        inspect = [self.program, "image", "inspect", "--format", "{{json .RepoDigests}}", job.tag]
+        digests = json.loads("".join(job.commands.run(inspect, job.scratch, is_logged=False)))
+        # Docker reports a name in Docker Hub without the host.
+        prefix = f"{registry.repository if registry.is_docker_hub else registry.name}@"
+        found = [digest.removeprefix(prefix) for digest in digests or () if digest.startswith(prefix)]
+        if not found:
+            raise CommandFailed(self.program, "reported no digest after the push")
+        return str(found[-1])
+
+    def write_login(self, registry: Registry, folder: Path) -> None:
+        """Write a configuration with the credentials of the registry, and what else the worker's own has."""
+        own = Path(os.environ.get("DOCKER_CONFIG") or Path.home() / ".docker")
+        write_credentials(registry, folder, own / FILE, for_docker=True)
+        for name in ("contexts", "cli-plugins", "buildx"):  # they are looked for beside the configuration
+            if (own / name).is_dir():
+                (folder / name).symlink_to(own.absolute() / name)
+
+    def with_login(self, folder: Path) -> tuple[list[str], dict[str, str]]:
+        """Return the environment that names the configuration in a folder."""
+        return [], {"DOCKER_CONFIG": str(folder)}
 
 
 def builder_for(target: ImageTarget) -> Builder:
-    """Return the builder that a target names."""
-    return Docker() if target.builder == "docker" else Buildah(target.builder)
+    """Return the builder that a target names, by the setting ``[snowpack] image_builder``."""
+    return Docker() if target.builder == "docker" else Builder(target.builder)

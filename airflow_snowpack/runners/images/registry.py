@@ -30,8 +30,7 @@ from airflow_snowpack.runners.errors import EntryCancelled
 from airflow_snowpack.runners.images import git
 from airflow_snowpack.runners.images.attempts import ImageAttempt, ImageAttempts
 from airflow_snowpack.runners.images.build_log import BuildLog
-from airflow_snowpack.runners.images.builder import Builder, BuildJob
-from airflow_snowpack.runners.images.builders import builder_for
+from airflow_snowpack.runners.images.builders import Builder, BuildJob, builder_for
 from airflow_snowpack.runners.images.commands import CommandFailed, Commands
 from airflow_snowpack.runners.images.credentials import token
 from airflow_snowpack.runners.images.errors import (

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from command_line import Run
 
     from airflow_snowpack.jobs import Jobs
-    from airflow_snowpack.runners.images.builder import BuildJob
+    from airflow_snowpack.runners.images.builders import BuildJob
 
 pytestmark = pytest.mark.one_database
 

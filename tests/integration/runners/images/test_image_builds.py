@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from built_runs import MovedClock
     from image_world import Repository
 
-    from airflow_snowpack.runners.images.builder import BuildJob
+    from airflow_snowpack.runners.images.builders import BuildJob
     from airflow_snowpack.store import Store
 
 DOCKERFILE = {"Dockerfile": "FROM scratch\n", "score.py": "print(1)\n"}

@@ -13,16 +13,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from airflow_snowpack.runners.images import BuilderUnavailable, ImageBuild, ImageTarget, Registry
-from airflow_snowpack.runners.images.buildah import Buildah
-from airflow_snowpack.runners.images.builder import BuildJob
+from airflow_snowpack.runners.images.builders import Builder, BuildJob, Docker
 from airflow_snowpack.runners.images.commands import CommandFailed, Commands
-from airflow_snowpack.runners.images.docker import Docker
 from airflow_snowpack.runners.images.key import image_key
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    from airflow_snowpack.runners.images.builder import Builder
 
 IMAGE_ID = f"sha256:{'1' * 64}"
 DIGEST = f"sha256:{'2' * 64}"
@@ -149,7 +145,7 @@ def test_the_worker_s_own_docker_configuration_stays_in_force(
         "credsStore": "desktop",
         "currentContext": "remote",
     }
-    assert (scratch / "docker" / "contexts").resolve() == own / "contexts"
+    assert (scratch / "credentials" / "contexts").resolve() == own / "contexts"
 
 
 def test_docker_finds_credentials_and_digests_of_docker_hub(
@@ -185,12 +181,12 @@ def test_a_push_without_a_digest_is_a_failure(noted: Any, scratch: Path, answers
 
 
 def test_buildah_and_podman_get_names_of_arguments_and_a_file_of_credentials(noted: Any, scratch: Path) -> None:
-    job, podman = job_for(scratch, builder="podman"), Buildah("podman")
+    job, podman = job_for(scratch, builder="podman"), Builder("podman")
     assert podman.build(job) == IMAGE_ID
     assert podman.publish(job, IMAGE_ID) == DIGEST
     built, pushed = noted()
     authfile = f"--authfile={scratch / 'credentials' / 'config.json'}"
-    assert built["argv"] == ["build", *options(job), "--no-cache", authfile, str(job.context)]
+    assert built["argv"] == ["build", "--no-cache", *options(job), authfile, str(job.context)]
     assert built["environment"] == dict(SOURCE.build_args)
     digestfile = f"--digestfile={scratch / 'digest'}"
     assert pushed["argv"] == ["push", digestfile, authfile, IMAGE_ID, f"docker://{job.tag}"]
@@ -200,12 +196,12 @@ def test_buildah_and_podman_get_names_of_arguments_and_a_file_of_credentials(not
 
 def test_buildah_uses_its_cache_unless_a_build_argument_could_be_that_of_another_build(noted: Any, scratch: Path) -> None:
     job = job_for(scratch, builder="buildah")
-    Buildah().build(replace(job, source=replace(job.source, build_args={})))
-    Buildah().build(job)
+    Builder("buildah").build(replace(job, source=replace(job.source, build_args={})))
+    Builder("buildah").build(job)
     assert [("--layers" in each["argv"], "--no-cache" in each["argv"]) for each in noted()] == [(True, False), (False, True)]
 
 
-@pytest.mark.parametrize("builder", [Docker(), Buildah(), Buildah("podman")])
+@pytest.mark.parametrize("builder", [Docker(), Builder("buildah"), Builder("podman")])
 def test_a_builder_that_is_not_installed_is_named_with_the_setting_and_the_alternative(
     scratch: Path, monkeypatch: pytest.MonkeyPatch, builder: Builder
 ) -> None:
