@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import sys
+import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 from airflow_snowpack.airflow.task_ref import TaskRef
 from airflow_snowpack.interim.model import TaskAttempt
 from airflow_snowpack.operators.entries.identity import EntryIdentity
+from airflow_snowpack.operators.entries.isolated_runner import IsolatedRunner, open_runner
+from airflow_snowpack.operators.entries.place import Place
 from airflow_snowpack.runners.invocation import Invocation, Line
 
 STARTED = datetime(2026, 3, 1, 12, tzinfo=UTC)
 RUN_ID = "scheduled__2026-03-01T00:00:00+00:00"
+ROOT = tempfile.TemporaryDirectory(prefix="entries-")
 SECRET = "hunter2 $(HOME) 'quoted'\nsecond line é"
 
 
@@ -30,6 +35,17 @@ def invocation(folder: Path, *argv: str, environment: Mapping[str, str] | None =
     folder.mkdir(parents=True, exist_ok=True)
     folder.chmod(0o777)
     return Invocation(argv, environment or {}, folder, "/snowpack")
+
+
+def docker_runner(image: str, of: EntryIdentity, options: Mapping[str, Any], root: Path | None = None) -> IsolatedRunner:
+    """Return the runner ``docker``, which reads nothing of Airflow's context.
+
+    :param root: the folder of the exchange folders; ``None`` for one that ends with this process.
+    """
+    context: Any = {}
+    runner = open_runner("docker", Place(image, of, options, context, root or Path(ROOT.name)))
+    assert isinstance(runner, IsolatedRunner)
+    return runner
 
 
 def python(code: str, *arguments: str) -> tuple[str, ...]:

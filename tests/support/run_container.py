@@ -6,11 +6,9 @@ import json
 import sys
 from pathlib import Path
 
-from entry_world import identity, invocation
-
-from airflow_snowpack.operators.entries.docker import DockerRunner
+from entry_world import docker_runner, identity, invocation
 
 if __name__ == "__main__":
     options, image, folder, *command = sys.argv[1:]
-    runner = DockerRunner(image, identity(), json.loads(options))
+    runner = docker_runner(image, identity(), json.loads(options), Path(folder).parent)
     runner.run(invocation(Path(folder), *command), lambda line: print(line.text, flush=True))

@@ -12,6 +12,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from airflow_snowpack.operators.entries.errors import InvalidRunnerOption
 from airflow_snowpack.runners.entry import ShellEntry, check_name
 from airflow_snowpack.runners.errors import InvalidEntry
 
@@ -38,18 +39,48 @@ def check_place(runner: object, *, image: object, build: object) -> None:
         raise InvalidEntry("image", image, "write the name of an image, such as 'python:3.12'")
 
 
+SET_BY_THE_TASK = {
+    "docker": {
+        "image": "use the task's argument image",
+        "command": "use the task's argument command",
+        "entrypoint": "the entry's command replaces that of the image",
+        "environment": "use the task's argument command_env",
+        "private_environment": "use the task's argument command_env",
+        "env_file": "use the task's argument command_env",
+        "auto_remove": "the container is always removed",
+        "mount_tmp_dir": "the entry has its exchange folder",
+        "tty": "a terminal would mix stdout and stderr",
+        "retrieve_output": "use the task's argument outputs",
+        "retrieve_output_path": "use the task's argument outputs",
+        "xcom_all": "the output is logged",
+        "skip_on_exit_code": "an exit code other than 0 fails the task",
+    },
+    "kubernetes": {
+        "image": "use the task's argument image",
+        "cmds": "use the task's argument command",
+        "arguments": "use the task's argument command",
+        "env_vars": "use the task's argument command_env",
+        "do_xcom_push": "use the task's argument outputs",
+        "get_logs": "the output is always logged",
+        "log_formatter": "the output is logged as it is",
+        "durable": "each attempt runs its own pod",
+        "reattach_on_restart": "each attempt runs its own pod",
+        "on_finish_action": "the pod is always deleted",
+        "on_kill_action": "the pod is always deleted",
+        "is_delete_operator_pod": "the pod is always deleted",
+        "skip_on_exit_code": "an exit code other than 0 fails the task",
+    },
+}
+"""Arguments of the providers' operators that are no options of a runner, with what to use instead."""
+
+
 def check_options(runner: str, options: Mapping[str, Any]) -> None:
-    """:raises InvalidEntry, InvalidRunnerOption: the runner has no options, or sets this one itself."""
-    if runner == "docker":
-        from airflow_snowpack.operators.entries.docker import check_docker_options
-
-        check_docker_options(options)
-    elif runner == "kubernetes":
-        from airflow_snowpack.operators.entries.kubernetes import check_kubernetes_options
-
-        check_kubernetes_options(options)
-    elif options:
+    """:raises InvalidEntry, InvalidRunnerOption: the runner has no options, or the task sets this one itself."""
+    if options and runner not in ISOLATED:
         raise InvalidEntry("runner_options", sorted(options), f"the runner {runner!r} has no options")
+    for name, instead in SET_BY_THE_TASK.get(runner, {}).items():
+        if name in options:
+            raise InvalidRunnerOption(name, instead)
 
 
 def shell_entry(command: Any, outputs: Any) -> ShellEntry:

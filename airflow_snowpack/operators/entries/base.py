@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from airflow_snowpack.interim.refs import Ref
     from airflow_snowpack.operators.entries.built_image import BuiltImage
     from airflow_snowpack.operators.entries.exchanged_tables import ExchangedTables
-    from airflow_snowpack.operators.entries.kubernetes import Waiting
     from airflow_snowpack.runners import Exchanges
     from airflow_snowpack.runners.entry import Entry
     from airflow_snowpack.runners.exchange import EntryResult, Exchange
@@ -239,42 +238,45 @@ class RunsEntry(HandsOver):
         """Open the runner. What waited without a worker is removed if the block cannot resume it."""
         from airflow.sdk.exceptions import TaskDeferred
 
-        from airflow_snowpack.operators.entries.runner_choice import DeferrableRunner, Place, open_runner
+        from airflow_snowpack.operators.entries.identity import EntryIdentity
+        from airflow_snowpack.operators.entries.isolated_runner import IsolatedRunner, open_runner
+        from airflow_snowpack.operators.entries.place import Place
 
-        store_id = handover.registry.store.identity
-        limits = (exchanges.root, self.execution_timeout)
-        runner = open_runner(self.runner, Place(image, handover.attempt, store_id, context, *limits, self.runner_options))
+        identity = EntryIdentity(handover.attempt, handover.registry.store.identity)
+        place = Place(image, identity, self.runner_options, context, exchanges.root, self.execution_timeout)
+        runner = open_runner(self.runner, place)
         try:
             yield runner
         except TaskDeferred:
             raise
         except BaseException:
-            if resumption is not None and isinstance(runner, DeferrableRunner):
-                runner.discard(resumption.event)
+            if resumption is not None and isinstance(runner, IsolatedRunner):
+                runner.stop(resumption.event)
             raise
 
     def _run(
         self, runner: Runner, exchange: Exchange, handover: Handover, image: str | None, resumption: Resumption | None
     ) -> int:
         """Run the entry to its end, or defer the task until then; return its exit code."""
-        from airflow_snowpack.operators.entries.runner_choice import DeferrableRunner
+        from airflow.sdk.exceptions import TaskDeferred
 
-        def outcome() -> Waiting | int:
-            if resumption is not None and isinstance(runner, DeferrableRunner):
-                return runner.resume(resumption.event, resumption.mark, self._log_line)
+        from airflow_snowpack.operators.entries.isolated_runner import IsolatedRunner
+
+        mark = None if resumption is None else resumption.mark
+
+        def run() -> int:
+            nonlocal mark
+            if resumption is not None and isinstance(runner, IsolatedRunner):
+                return runner.resume(resumption.event, mark, self._log_line)
             invocation = exchange.invocation(isolated=runner.isolated, inside=runner.inside, python=self.python)
-            mark.append(invocation.mark)
-            if isinstance(runner, DeferrableRunner) and runner.deferrable:
-                return runner.submit(invocation, self._log_line)
+            mark = invocation.mark
             return runner.run(invocation, self._log_line)
 
-        mark = [] if resumption is None else [resumption.mark]
-        found = handover.supervise(outcome, stop=runner.stop)
-        if isinstance(found, int):
-            return found
-        arguments = {"image": image, "mark": mark[0]}
-        self.defer(trigger=found.trigger, timeout=found.timeout, method_name="entry_ended", kwargs=arguments)
-        raise AssertionError("defer() raises")
+        try:
+            return handover.supervise(run, stop=runner.stop)
+        except TaskDeferred as waiting:
+            arguments = {"image": image, "mark": mark}
+            self.defer(trigger=waiting.trigger, timeout=waiting.timeout, method_name="entry_ended", kwargs=arguments)
 
     def _result(self, exchange: Exchange, code: int) -> EntryResult:
         result = exchange.result(code)

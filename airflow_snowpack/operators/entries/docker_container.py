@@ -1,12 +1,11 @@
 """The operator of Airflow's Docker provider for one entry: its request, the lines of its output, and how it ended.
 
-    container = EntryContainer.of("acme/score:1.4", identity, {"network_mode": "none"}, invocation, on_line)
+    container = EntryContainer.of(place)
     with container.errors():
-        code = container.run_entry(refuse_stopped)
+        code = container.run_entry(invocation, on_line)
 
-The entry's command replaces the image's entrypoint, so that it receives exactly these arguments. Its environment is the
-provider's ``private_environment``. The provider would log both streams as one and keep every line in memory; the client that it
-is given here passes on the lines instead.
+The entry's command replaces the image's entrypoint, so that it receives exactly these arguments. The provider would log both
+streams as one and keep every line in memory; the client that it is given here passes on the lines instead.
 """
 
 from __future__ import annotations
@@ -14,8 +13,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from airflow.providers.docker.exceptions import DockerContainerFailedException
 from airflow.providers.docker.operators.docker import DockerOperator
@@ -34,18 +34,12 @@ from airflow_snowpack.operators.entries.errors import (
     check_known_options,
     image_error,
 )
-from airflow_snowpack.operators.entries.identity import ATTEMPT
+from airflow_snowpack.operators.entries.identity import ATTEMPT, TASK_INSTANCE
+from airflow_snowpack.operators.entries.place import GRACE_S, Place, ended_with
 from airflow_snowpack.runners.errors import EntryCancelled, EntryNotStarted
+from airflow_snowpack.runners.invocation import Invocation, Line
 from airflow_snowpack.runners.output_lines import OutputLines, Stream
 
-if TYPE_CHECKING:
-    from airflow_snowpack.operators.entries.identity import EntryIdentity
-    from airflow_snowpack.runners.invocation import Invocation, Line
-
-GRACE_S = 2
-"""Seconds between SIGTERM and SIGKILL when an entry is stopped: Airflow kills the task 5 s after its own SIGTERM."""
-
-SIGNALS_FROM, SIGNALS = 128, 64
 # How runc and crun report a program that does not exist or is not executable.
 PROGRAM_PROBLEM = re.compile(r"exec: |executable|OCI permission denied", re.IGNORECASE)
 LOG_IN = "set runner_options={'docker_conn_id': …} to log in to its registry"
@@ -56,50 +50,33 @@ NOT_ON_HOST = (
 
 
 class EntryContainer(DockerOperator):
-    """Runs an entry in a container."""
+    """Runs an entry in a container: the driver of the runner ``docker``."""
 
-    invocation: Invocation | None = None
-    lines: OutputLines | None = None
+    place: Place
+    invocation: Invocation
+    lines: OutputLines
+    refuse_stopped: Callable[[], None]
 
     @classmethod
-    def of(
-        cls,
-        image: str,
-        identity: EntryIdentity,
-        options: Mapping[str, Any],
-        invocation: Invocation | None = None,
-        on_line: Callable[[Line], None] | None = None,
-    ) -> Self:
-        """Return the operator with the request for one entry; without an invocation, one that only removes containers."""
-        check_known_options(options, DockerOperator)
-        request: dict[str, Any] = {}
-        if invocation is not None:
-            request = {
-                "entrypoint": list(invocation.argv[:1]),
-                "command": list(invocation.argv[1:]),
-                "private_environment": dict(invocation.environment),
-                "mounts": [*options.get("mounts", ()), Mount(invocation.inside, str(invocation.folder), "bind")],
-                "labels": _as_mapping(options.get("labels")) | identity.labels(),
-            }
+    def of(cls, place: Place) -> Self:
+        """Return the operator with the options of the task."""
+        check_known_options(place.options, DockerOperator)
+        assert place.image is not None, "arguments are checked"
         container = cls(
-            **{**options, **request},
-            task_id=identity.attempt.task.task_id,
-            image=image,
+            **place.options,
+            task_id=place.identity.attempt.task.task_id,
+            image=place.image,
             auto_remove="force",
             mount_tmp_dir=False,
             do_xcom_push=False,
         )
-        container.invocation = invocation
-        if invocation is not None and on_line is not None:
-            container.lines = OutputLines(on_line, mark=invocation.mark)
+        container.place = place
+        container.refuse_stopped = lambda: None
         return container
 
     @cached_property
     def cli(self) -> FollowedClient:
-        """The client of the provider's hook, as the provider's operator uses it.
-
-        :raises DockerUnavailable: no daemon answers.
-        """
+        """The client of the provider's hook. :raises DockerUnavailable: no daemon answers."""
         try:
             return FollowedClient(self.hook.api_client, self)
         except AirflowNotFoundException:
@@ -107,12 +84,12 @@ class EntryContainer(DockerOperator):
         except AirflowException as error:
             raise DockerUnavailable(self._urls, error) from error
 
-    def run_entry(self, refuse_stopped: Callable[[], None]) -> int:
-        """Run the entry to its end and return its exit code; negative: the signal that ended it.
-
-        :param refuse_stopped: called before the container is created and before it is started.
-        """
-        self.cli.refuse_stopped = refuse_stopped
+    def run_entry(self, invocation: Invocation, on_line: Callable[[Line], None]) -> int:
+        """Run the entry in a container to its end; see :meth:`Driver.run_entry`."""
+        self.invocation, self.lines = invocation, OutputLines(on_line, mark=invocation.mark)
+        self.mounts = [*self.mounts, Mount(invocation.inside, str(invocation.folder), "bind")]
+        identity = self.place.identity
+        self.remove_labelled(TASK_INSTANCE, identity.task_instance, only=identity.is_left_over)
         token = ExecutorSafeguard.tracker.set(self)  # as the task runner does for the operator of a task
         try:
             self.execute({})
@@ -123,12 +100,23 @@ class EntryContainer(DockerOperator):
             ExecutorSafeguard.tracker.reset(token)
             self.cli.remove_created()  # the provider removes it only after it has been attached to
             if self.cli.is_creating:  # the daemon has not answered, and may have created it
-                self.remove_labelled(ATTEMPT, _as_mapping(self.labels)[ATTEMPT])
+                self.remove_labelled(ATTEMPT, identity.attempt.id)
         state = self.cli.state or {}
         code = int(state.get("ExitCode", 0))
         if code and state.get("OOMKilled"):
             raise OutOfMemory("Raise runner_options={'mem_limit': …}, or have the entry use less.")
-        return SIGNALS_FROM - code if SIGNALS_FROM < code <= SIGNALS_FROM + SIGNALS else code
+        return ended_with(code)
+
+    def resume_entry(self, event: Mapping[str, Any], mark: str | None, on_line: Callable[[Line], None]) -> int:
+        """A task with a container does not wait without a worker."""
+        raise NotImplementedError
+
+    def remove(self, event: Mapping[str, Any] | None = None) -> None:
+        """End the entry; see :meth:`Driver.remove`."""
+        # Without the registry's connection: the provider would log in first, and there are 5 s.
+        options = {**self.place.options, "timeout": GRACE_S + 1, "docker_conn_id": None}
+        other = self.of(replace(self.place, options=options))
+        other.remove_labelled(ATTEMPT, self.place.identity.attempt.id, grace_s=GRACE_S)
 
     def remove_labelled(
         self, label: str, value: str, *, only: Callable[[Mapping[str, str]], bool] = lambda labels: True, grace_s: int = 0
@@ -173,7 +161,6 @@ class FollowedClient:
     def __init__(self, client: Any, container: EntryContainer) -> None:
         self._client = client
         self._container = container
-        self.refuse_stopped: Callable[[], None] = lambda: None
         self.state: Mapping[str, Any] | None = None
         self.is_creating = False
         self._created: str | None = None
@@ -193,11 +180,15 @@ class FollowedClient:
             raise image_error(image, _explanation(error), LOG_IN) from error
 
     def create_container(self, **request: Any) -> Any:
-        """Create the container, unless the entry was stopped."""
-        self.refuse_stopped()
+        """Create the container with exactly what the entry receives, unless the entry was stopped."""
+        self._container.refuse_stopped()
         self.is_creating = True
+        invocation, identity = self._container.invocation, self._container.place.identity
+        program, *arguments = invocation.argv
+        received = {"entrypoint": [program], "command": arguments, "environment": dict(invocation.environment)}
+        labels = _as_mapping(request["labels"]) | identity.labels()
         try:
-            container = self._client.create_container(**request)
+            container = self._client.create_container(**{**request, **received, "labels": labels})
             self._created = container["Id"]
         except APIError as error:
             self.is_creating = False
@@ -216,7 +207,6 @@ class FollowedClient:
 
     def _passed_on(self, frames: Iterator[tuple[bytes | None, bytes | None]]) -> Iterator[str]:
         lines = self._container.lines
-        assert lines is not None
         for stdout, stderr in frames:
             if stdout:
                 lines.feed(Stream.STDOUT, stdout)
@@ -227,7 +217,7 @@ class FollowedClient:
 
     def start(self, container: str) -> None:
         """Start the container, unless the entry was stopped."""
-        self.refuse_stopped()
+        self._container.refuse_stopped()
         with self._start_errors(container):
             self._client.start(container)
         self._is_running = True
@@ -257,7 +247,7 @@ class FollowedClient:
         if container == self._created:
             self._created = None
             with suppress(EntryCancelled):
-                self.refuse_stopped()
+                self._container.refuse_stopped()
                 self._end_running(container)
         try:
             self._client.remove_container(container, v=True, **options)
@@ -291,14 +281,13 @@ class FollowedClient:
                 raise EntryRemoved(f"container {container[:12]}") from error
             if not PROGRAM_PROBLEM.search(_explanation(error)):
                 raise  # a port, a device, a full disk
-            assert self._container.invocation is not None
             raise EntryNotStarted(self._container.invocation.argv[0], _explanation(error)) from error
 
     def _refuse_unmounted(self, error: APIError) -> None:
         """:raises ExchangeFolderNotShared: the error is about the exchange folder."""
-        invocation = self._container.invocation
-        if invocation is not None and str(invocation.folder) in str(error):
-            raise ExchangeFolderNotShared(invocation.folder, NOT_ON_HOST) from error
+        folder = self._container.invocation.folder
+        if str(folder) in str(error):
+            raise ExchangeFolderNotShared(folder, NOT_ON_HOST) from error
 
 
 def _as_mapping(labels: Mapping[str, str] | list[str] | None) -> dict[str, str]:

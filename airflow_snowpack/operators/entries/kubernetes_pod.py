@@ -1,13 +1,14 @@
 """The operator of Airflow's Kubernetes provider for one entry: its request, the lines of its output, and how it ended.
 
-    pod = EntryPod.of("acme/score:1.4", identity, {"namespace": "lake"}, root=root, time_limit=None, deferrable=False)
-    pod.receive(invocation, on_line)
+    pod = EntryPod.of(place)
     with pod.errors():
-        code = pod.run_entry(context)
+        code = pod.run_entry(invocation, on_line)
 
-The provider merges its arguments with the pod's template; what the entry receives is set after that, so that no template changes
-it. The API server replaces ``$(NAME)`` in commands, so each dollar sign is written twice there. The environment is a Secret that
-the pod owns: it is in no pod, which more people may read, and the cluster deletes it with the pod.
+The exchange folder is on a volume that workers and pods mount. The pod mounts it at ``/snowpack``, by its template or by
+``volumes`` and ``volume_mounts``, and that mount is narrowed to the folder of the attempt. The provider merges its arguments with
+the pod's template; what the entry receives is set after that, so that no template changes it. The API server replaces ``$(NAME)``
+in commands, so each dollar sign is written twice there. The environment is a Secret that the pod owns: it is in no pod, which
+more people may read, and the cluster deletes it with the pod.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from airflow.providers.cncf.kubernetes.kubernetes_helper_functions import KubernetesApiException, PodLaunchFailedException
 from airflow.providers.cncf.kubernetes.operators.pod import KubernetesPodOperator
@@ -28,6 +29,7 @@ from airflow.providers.cncf.kubernetes.utils.pod_manager import (
     _parse_log_level,
     detect_pod_terminate_early_issues,
 )
+from airflow.sdk import Context
 from airflow.sdk.bases.operator import ExecutorSafeguard
 from airflow.sdk.exceptions import AirflowException, AirflowNotFoundException, TaskDeferred
 from kubernetes.client import models as k8s
@@ -41,6 +43,7 @@ from airflow_snowpack.operators.entries.errors import (
     ClusterUnavailable,
     EntryRemoved,
     ExchangeFolderNotShared,
+    OutOfMemory,
     PodEvicted,
     PodNotAdmitted,
     PodNotStarted,
@@ -48,20 +51,11 @@ from airflow_snowpack.operators.entries.errors import (
     check_known_options,
     image_error,
 )
-from airflow_snowpack.operators.entries.identity import ATTEMPT
-from airflow_snowpack.operators.entries.pod_end import exit_code_of, has_started
-from airflow_snowpack.runners.errors import EntryError
-from airflow_snowpack.runners.invocation import Line
+from airflow_snowpack.operators.entries.identity import ATTEMPT, TASK_INSTANCE
+from airflow_snowpack.operators.entries.place import GRACE_S, Place, ended_with
+from airflow_snowpack.runners.errors import EntryError, EntryNotStarted
+from airflow_snowpack.runners.invocation import Invocation, Line
 from airflow_snowpack.runners.output_lines import OutputLines, Stream
-
-if TYPE_CHECKING:
-    from datetime import timedelta
-    from pathlib import Path
-
-    from airflow.sdk import Context
-
-    from airflow_snowpack.operators.entries.identity import EntryIdentity
-    from airflow_snowpack.runners.invocation import Invocation
 
 LOG_IN = "name a Secret of its registry in runner_options={'image_pull_secrets': …}"
 NOT_MOUNTED = (
@@ -70,69 +64,68 @@ NOT_MOUNTED = (
 )
 IMAGE_PROBLEM = "Image cannot be pulled"
 QUOTA = "exceeded quota"
+OUT_OF_TIME = "DeadlineExceeded"
+NOT_STARTED = frozenset({"StartError", "ContainerCannotRun"})
 
 
 class EntryPod(KubernetesPodOperator):
-    """Runs an entry in a pod."""
+    """Runs an entry in a pod: the driver of the runner ``kubernetes``.
 
-    identity: EntryIdentity
-    root: Path
+    :ivar runs_in: the namespace of the pod; ``None`` before its request is built.
+    """
+
+    place: Place
     refuse_stopped: Callable[[], None]
     invocation: Invocation | None = None
     lines: OutputLines | None = None
+    runs_in: str | None = None
 
     @classmethod
-    def of(
-        cls,
-        image: str,
-        identity: EntryIdentity,
-        options: Mapping[str, Any],
-        *,
-        root: Path,
-        time_limit: timedelta | None,
-        deferrable: bool,
-    ) -> Self:
+    def of(cls, place: Place) -> Self:
         """Return the operator with the options of the task."""
-        check_known_options(options, KubernetesPodOperator)
-        limit = {} if time_limit is None else {"active_deadline_seconds": max(1, int(time_limit.total_seconds()))}
+        check_known_options(place.options, KubernetesPodOperator)
+        limit = place.time_limit
+        deadline = {} if limit is None else {"active_deadline_seconds": max(1, int(limit.total_seconds()))}
         pod = cls(
-            **{"log_pod_spec_on_failure": False, "log_events_on_failure": True, **limit, **options},
-            task_id=identity.attempt.task.task_id,
-            image=image,
-            deferrable=deferrable,
+            **{"log_pod_spec_on_failure": False, "log_events_on_failure": True, **deadline, **place.options},
+            task_id=place.identity.attempt.task.task_id,
+            image=place.image,
             durable=False,
             do_xcom_push=False,
             on_finish_action="delete_pod",
             on_kill_action="delete_pod",
-            execution_timeout=time_limit,
+            execution_timeout=limit,
         )
         pod.name = cls._set_name(pod.name)  # the request is built before the provider would do this
-        pod.labels = {**pod.labels, **identity.keys()}
-        pod.identity, pod.root = identity, root
+        pod.labels = {**pod.labels, **place.identity.keys()}
+        pod.place = place
         pod.refuse_stopped = lambda: None
         return pod
 
-    def receive(self, invocation: Invocation | None, on_line: Callable[[Line], None], mark: str | None = None) -> None:
-        """Set what runs, and what receives its lines."""
-
-        def with_level(line: Line) -> None:
-            # The cluster merges both streams; the provider reads levels from how a line begins.
-            on_line(line if line.logger is not None else Line(line.text, _parse_log_level(line.text)))
-
-        self.invocation = invocation
-        self.lines = OutputLines(with_level, mark=mark if invocation is None else invocation.mark)
-
-    def run_entry(self, context: Context) -> int:
-        """Run the entry to its end, or until the provider defers, and return its exit code; negative: a signal ended it."""
+    def run_entry(self, invocation: Invocation, on_line: Callable[[Line], None]) -> int:
+        """Run the entry in a pod to its end, or until the provider defers; see :meth:`Driver.run_entry`."""
+        self.invocation, self.lines = invocation, _lines(on_line, invocation.mark)
+        self.pod_request_obj = self.build_pod_request_obj(self.place.context)
+        self.runs_in, identity = self.pod_request_obj.metadata.namespace, self.place.identity
+        self.remove_labelled(TASK_INSTANCE, identity.task_instance, only=identity.is_left_over, grace_s=GRACE_S)
         token = ExecutorSafeguard.tracker.set(self)  # as the task runner does for the operator of a task
         try:
-            return self._ended_by(lambda: self.execute(context))
+            return self._ended_by(lambda: self.execute(self.place.context))
         finally:
             ExecutorSafeguard.tracker.reset(token)
 
-    def resume_entry(self, context: Context, event: Mapping[str, Any]) -> int:
-        """Return the exit code of an entry after an event of the provider's trigger."""
-        return self._ended_by(lambda: self.trigger_reentry(context, dict(event)), event)
+    def resume_entry(self, event: Mapping[str, Any], mark: str | None, on_line: Callable[[Line], None]) -> int:
+        """Return the exit code of an entry after an event of the provider's trigger, or wait again."""
+        self.runs_in, self.lines = event["namespace"], _lines(on_line, mark)
+        return self._ended_by(lambda: self.trigger_reentry(self.place.context, dict(event)), event)
+
+    def remove(self, event: Mapping[str, Any] | None = None) -> None:
+        """End the entry; see :meth:`Driver.remove`. The cluster ends the processes of the pod."""
+        self.runs_in = event["namespace"] if event is not None else self.runs_in
+        if self.runs_in is not None:  # else no pod has been created, and none will be
+            other = self.of(self.place)
+            other.runs_in = self.runs_in
+            other.remove_labelled(ATTEMPT, self.place.identity.attempt.id, grace_s=GRACE_S)
 
     def _ended_by(self, call: Callable[[], Any], event: Mapping[str, Any] | None = None) -> int:
         """Call the provider, and read from the pod how the entry ended.
@@ -165,17 +158,41 @@ class EntryPod(KubernetesPodOperator):
         read = self.pod_manager.last_read
         if read is None:  # the trigger has seen it end well, perhaps because it was deleted
             raise EntryRemoved("pod")
-        program = self.invocation.argv[0] if self.invocation is not None else ""
-        return exit_code_of(read, self.base_container_name, program)
+        return self._exit_code(read)
+
+    def _exit_code(self, pod: k8s.V1Pod) -> int:
+        """Return the exit code of the entry in a pod that has ended.
+
+        A program that is asked to end may exit with 0 before it has finished: an entry that the cluster ended has not succeeded.
+        """
+        name, status, state = pod.metadata.name, pod.status, self._state_in(pod)
+        terminated = None if state is None else state.terminated
+        if status.reason == OUT_OF_TIME:
+            raise PodOutOfTime(name, pod.spec.active_deadline_seconds)
+        for condition in status.conditions or ():
+            if condition.type == "DisruptionTarget" and condition.status == "True":
+                raise PodEvicted(name, condition.reason, condition.message or status.message or "")
+        if status.reason and status.phase != "Succeeded":
+            raise PodEvicted(name, status.reason, status.message or "")
+        if terminated is None or pod.metadata.deletion_timestamp is not None:
+            raise EntryRemoved(f"pod {name}")
+        if terminated.reason == "OOMKilled":
+            raise OutOfMemory("Raise the memory limit in runner_options={'container_resources': …} or in the pod's template.")
+        if terminated.reason in NOT_STARTED:
+            program = self.invocation.argv[0] if self.invocation is not None else ""
+            raise EntryNotStarted(program, terminated.message or terminated.reason)
+        return ended_with(int(terminated.exit_code))
+
+    def _state_in(self, pod: k8s.V1Pod) -> k8s.V1ContainerState | None:
+        """Return the state of the entry's container."""
+        found = pod.status.container_statuses or ()
+        return next((each.state for each in found if each.name == self.base_container_name), None)
 
     def _finish(self) -> None:
         if self.lines is not None:
             self.lines.close()
-        pod = self.pod or self.pod_request_obj
-        if pod is None:
-            return
         try:
-            self.remove_labelled(pod.metadata.namespace, ATTEMPT, self.identity.attempt.id)
+            self.remove_labelled(ATTEMPT, self.place.identity.attempt.id)
         except (ApiException, HTTPError) as error:
             # How the entry ended counts. The next attempt deletes what is left, and the pod's deadline ends it.
             self.log.warning("The pod could not be deleted: %s", error)
@@ -193,7 +210,8 @@ class EntryPod(KubernetesPodOperator):
         return image_error(str(self.image), problem.partition("\n")[2] or problem, LOG_IN)
 
     def _raise_timeout(self, read: k8s.V1Pod, error: AirflowException) -> None:
-        if has_started(read, self.base_container_name):
+        state = self._state_in(read)
+        if state is not None and (state.running is not None or state.terminated is not None):
             raise PodOutOfTime(read.metadata.name) from error
         raise PodNotStarted(read.metadata.name, error) from error
 
@@ -220,7 +238,7 @@ class EntryPod(KubernetesPodOperator):
         shared = [mount for mount in narrowed if mount.mount_path.rstrip("/") == invocation.inside]
         if len(shared) != 1 or shared[0].sub_path_expr:
             raise ExchangeFolderNotShared(invocation.folder, NOT_MOUNTED.format(inside=invocation.inside))
-        folder = invocation.folder.relative_to(self.root).as_posix()
+        folder = invocation.folder.relative_to(self.place.root).as_posix()
         shared[0].sub_path = f"{shared[0].sub_path.rstrip('/')}/{folder}" if shared[0].sub_path else folder
         shared[0].read_only = False
         return narrowed
@@ -242,7 +260,7 @@ class EntryPod(KubernetesPodOperator):
         name, namespace = pod.metadata.name, pod.metadata.namespace
         uid = self.client.read_namespaced_pod(name, namespace).metadata.uid
         owner = k8s.V1OwnerReference(api_version="v1", kind="Pod", name=name, uid=uid)
-        metadata = k8s.V1ObjectMeta(name=name, namespace=namespace, labels=self.identity.keys(), owner_references=[owner])
+        metadata = k8s.V1ObjectMeta(name=name, namespace=namespace, labels=self.place.identity.keys(), owner_references=[owner])
         secret = k8s.V1Secret(metadata=metadata, type="Opaque", immutable=True, string_data=dict(environment))
         # The client logs each response that it reads, at the level DEBUG, and this one contains the values.
         self.client.create_namespaced_secret(namespace, secret, _preload_content=False).close()
@@ -265,7 +283,6 @@ class EntryPod(KubernetesPodOperator):
 
     def remove_labelled(
         self,
-        namespace: str,
         label: str,
         value: str,
         *,
@@ -277,12 +294,12 @@ class EntryPod(KubernetesPodOperator):
         :param grace_s: how long the pods have after SIGTERM; ``None`` for the pod's own.
         """
         grace = {} if grace_s is None else {"grace_period_seconds": grace_s}
-        for pod in self.client.list_namespaced_pod(namespace, label_selector=f"{label}={value}").items:
+        for pod in self.client.list_namespaced_pod(self.runs_in, label_selector=f"{label}={value}").items:
             if not only(pod.metadata.labels) or pod.metadata.deletion_timestamp is not None:
                 continue
             self.log.info("Deleting pod %s", pod.metadata.name)
             try:
-                self.client.delete_namespaced_pod(pod.metadata.name, namespace, **grace)
+                self.client.delete_namespaced_pod(pod.metadata.name, self.runs_in, **grace)
             except ApiException as error:
                 if error.status != 404:
                     raise
@@ -329,6 +346,15 @@ class EntryPodManager(PodManager):
             super()._log_message(message, container_name, *arguments)
         else:
             lines.feed(Stream.STDOUT, message.rstrip("\n").encode() + b"\n")
+
+
+def _lines(on_line: Callable[[Line], None], mark: str | None) -> OutputLines:
+    """Return what splits the output. The cluster merges both streams; the provider reads levels from how a line begins."""
+
+    def with_level(line: Line) -> None:
+        on_line(line if line.logger is not None else Line(line.text, _parse_log_level(line.text)))
+
+    return OutputLines(with_level, mark=mark)
 
 
 def _explanation(error: ApiException) -> str:

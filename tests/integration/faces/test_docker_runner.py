@@ -21,11 +21,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from bounded import Beside, started
 from docker_engine import DockerEngine
-from entry_world import RUN_ID, SECRET, Lines, identity, invocation, python
+from entry_world import RUN_ID, SECRET, Lines, docker_runner, identity, invocation, python
 from podman_engine import PodmanEngine
 
 from airflow_snowpack.errors import Kind
-from airflow_snowpack.operators.entries.docker import DockerRunner
+from airflow_snowpack.operators.entries.arguments import check_options
 from airflow_snowpack.operators.entries.errors import (
     DockerRefused,
     DockerUnavailable,
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from airflow_snowpack.operators.entries.identity import EntryIdentity
+    from airflow_snowpack.operators.entries.isolated_runner import IsolatedRunner
 
 SUPPORT = Path(__file__).parents[2] / "support"
 IMAGE = "acme/score:1.4"
@@ -66,8 +67,8 @@ class Daemon:
         self.image = IMAGE if isinstance(engine, DockerEngine) else engine.image
         self.options: dict[str, Any] = {"docker_url": engine.url} if isinstance(engine, DockerEngine) else engine.options
 
-    def runner(self, of: EntryIdentity | None = None, image: str | None = None, **options: Any) -> DockerRunner:
-        return DockerRunner(image or self.image, of or identity(), {**self.options, **options})
+    def runner(self, of: EntryIdentity | None = None, image: str | None = None, **options: Any) -> IsolatedRunner:
+        return docker_runner(image or self.image, of or identity(), {**self.options, **options})
 
     def containers(self) -> list[dict[str, Any]]:
         """Return all containers, also those that have ended."""
@@ -144,7 +145,7 @@ def test_the_request_names_the_task_and_no_secret_outside_of_the_environment(eng
     }
     run = invocation(tmp_path / "x", "/bin/true", "--all", environment={"TOKEN": SECRET})
 
-    assert DockerRunner(DIGEST, identity("0196-b", 3), options).run(run, Lines()) == 0
+    assert docker_runner(DIGEST, identity("0196-b", 3), options).run(run, Lines()) == 0
 
     (request,) = engine.created
     assert request["Image"] == DIGEST
@@ -243,7 +244,7 @@ def test_a_container_that_cannot_start_for_another_reason_does_not_blame_the_pro
     engine.start_error = (status, message)
 
     with pytest.raises(error, match=message):
-        DockerRunner(IMAGE, identity(), {"docker_url": engine.url}).run(invocation(tmp_path / "x", "/bin/true"), Lines())
+        docker_runner(IMAGE, identity(), {"docker_url": engine.url}).run(invocation(tmp_path / "x", "/bin/true"), Lines())
     assert not engine.containers
 
 
@@ -253,12 +254,12 @@ def test_an_exchange_folder_that_the_daemon_does_not_have_is_named(engine: Docke
     run.folder.rmdir()  # as for a daemon on another host
 
     with pytest.raises(ExchangeFolderNotShared, match="runner_folder") as refused:
-        DockerRunner(IMAGE, identity(), {"docker_url": engine.url}).run(run, Lines())
+        docker_runner(IMAGE, identity(), {"docker_url": engine.url}).run(run, Lines())
     assert str(run.folder) in str(refused.value)
 
 
 def test_a_missing_image_is_named_and_not_retried(engine: DockerEngine, tmp_path: Path) -> None:
-    runner = DockerRunner("acme/scoer:1.4", identity(), {"docker_url": engine.url})
+    runner = docker_runner("acme/scoer:1.4", identity(), {"docker_url": engine.url})
 
     with pytest.raises(ImageNotFound, match=r"'acme/scoer:1.4' cannot be pulled: pull access denied.*docker_conn_id") as refused:
         runner.run(invocation(tmp_path / "x", "/bin/true"), Lines())
@@ -267,7 +268,7 @@ def test_a_missing_image_is_named_and_not_retried(engine: DockerEngine, tmp_path
 
 def test_a_registry_that_does_not_answer_is_a_reason_to_retry(engine: DockerEngine, tmp_path: Path) -> None:
     engine.pull_error = "Get https://registry.acme.example/v2/: dial tcp: i/o timeout"
-    runner = DockerRunner("acme/scoer:1.4", identity(), {"docker_url": engine.url})
+    runner = docker_runner("acme/scoer:1.4", identity(), {"docker_url": engine.url})
 
     with pytest.raises(ImageNotPulled, match=r"i/o timeout. Check that its registry is available\.") as failed:
         runner.run(invocation(tmp_path / "x", "/bin/true"), Lines())
@@ -277,7 +278,7 @@ def test_a_registry_that_does_not_answer_is_a_reason_to_retry(engine: DockerEngi
 def test_an_image_is_pulled_once(engine: DockerEngine, tmp_path: Path) -> None:
     engine.pullable.add(DIGEST)
     for attempt in ("0196-a", "0196-b"):
-        runner = DockerRunner(DIGEST, identity(attempt), {"docker_url": engine.url})
+        runner = docker_runner(DIGEST, identity(attempt), {"docker_url": engine.url})
         assert runner.run(invocation(tmp_path / "x", "/bin/true"), Lines()) == 0
     pulls = [query for method, path, query in engine.requests if path.endswith("/images/create")]
     assert pulls == [{"fromImage": ["acme/score"], "tag": ["sha256:" + "ab" * 32]}]
@@ -286,12 +287,14 @@ def test_an_image_is_pulled_once(engine: DockerEngine, tmp_path: Path) -> None:
 def test_a_container_out_of_memory_is_reported(engine: DockerEngine, tmp_path: Path) -> None:
     engine.out_of_memory = True
     with pytest.raises(OutOfMemory, match=r"by the signal SIGKILL. It exceeded the memory limit.*mem_limit"):
-        DockerRunner(IMAGE, identity(), {"docker_url": engine.url}).run(invocation(tmp_path / "x", *python(KILL_ITSELF)), Lines())
+        docker_runner(IMAGE, identity(), {"docker_url": engine.url}).run(
+            invocation(tmp_path / "x", *python(KILL_ITSELF)), Lines()
+        )
     assert not engine.containers
 
 
 def test_a_daemon_that_does_not_answer_is_named(tmp_path: Path) -> None:
-    runner = DockerRunner(IMAGE, identity(), {"docker_url": f"unix://{tmp_path}/docker.sock"})
+    runner = docker_runner(IMAGE, identity(), {"docker_url": f"unix://{tmp_path}/docker.sock"})
 
     with pytest.raises(DockerUnavailable, match=r"docker\.sock cannot be used.*docker_url.*DOCKER_HOST") as failed:
         runner.run(invocation(tmp_path / "x", "/bin/true"), Lines())
@@ -302,7 +305,7 @@ def test_a_broken_daemon_is_a_reason_to_retry(engine: DockerEngine, tmp_path: Pa
     engine.answers_500 = True
 
     with pytest.raises(DockerUnavailable, match="the engine is broken"):
-        DockerRunner(IMAGE, identity(), {"docker_url": engine.url}).run(invocation(tmp_path / "x", "/bin/true"), Lines())
+        docker_runner(IMAGE, identity(), {"docker_url": engine.url}).run(invocation(tmp_path / "x", "/bin/true"), Lines())
 
 
 def test_stop_ends_the_entry_and_removes_its_container(daemon: Daemon, tmp_path: Path) -> None:
@@ -371,7 +374,7 @@ def test_a_task_that_is_ended_before_the_daemon_answers_leaves_no_container(engi
     before = signal.signal(signal.SIGTERM, end_task)
     try:
         with pytest.raises(SystemExit):
-            DockerRunner(IMAGE, identity(), {"docker_url": engine.url}).run(invocation(tmp_path / "x", "/bin/true"), Lines())
+            docker_runner(IMAGE, identity(), {"docker_url": engine.url}).run(invocation(tmp_path / "x", "/bin/true"), Lines())
     finally:
         signal.signal(signal.SIGTERM, before)
         is_over.set()
@@ -382,7 +385,7 @@ def test_a_task_that_is_ended_before_the_daemon_answers_leaves_no_container(engi
 def test_stop_needs_no_registry(engine: DockerEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AIRFLOW_CONN_REGISTRY", "docker://robot:pass@registry.acme.example")
 
-    DockerRunner(IMAGE, identity(), {"docker_url": engine.url, "docker_conn_id": "registry"}).stop()
+    docker_runner(IMAGE, identity(), {"docker_url": engine.url, "docker_conn_id": "registry"}).stop()
 
     paths = [path.rpartition("/")[2] for _, path, _ in engine.requests]
     assert "auth" not in paths
@@ -402,16 +405,7 @@ def test_the_next_attempt_removes_what_a_killed_one_left(daemon: Daemon, tmp_pat
 
 
 def test_a_container_whose_task_was_killed_is_removed_by_the_next_attempt(daemon: Daemon, tmp_path: Path) -> None:
-    folder = tmp_path / "x"
-    arguments = [json.dumps(daemon.options), daemon.image, str(folder), *python(WAIT)]
-    program = [sys.executable, str(SUPPORT / "run_container.py"), *arguments]
-    with started(program, stdout=PIPE, env={**os.environ, "PYTHONPATH": str(SUPPORT)}) as task:
-        assert task.stdout is not None
-        while (line := task.stdout.readline()) != "started\n":
-            assert line, "the task has ended"
-        task.kill()
-        task.wait()
-    assert [each["State"] for each in daemon.containers()] == ["running"]
+    _kill_task(daemon, tmp_path)
 
     next_runner = daemon.runner(identity("0196-b", 2, timedelta(minutes=5)))
     assert next_runner.run(invocation(tmp_path / "y", "/bin/true"), Lines()) == 0
@@ -443,7 +437,7 @@ def test_an_option_that_the_provider_does_not_have_is_refused(engine: DockerEngi
     with pytest.raises(
         UnknownRunnerOption, match=f"'{option}', which is no argument of the provider's DockerOperator"
     ) as refused:
-        DockerRunner(IMAGE, identity(), {"docker_url": engine.url, option: 1}).run(
+        docker_runner(IMAGE, identity(), {"docker_url": engine.url, option: 1}).run(
             invocation(tmp_path / "x", "/bin/true"), Lines()
         )
     assert refused.value.kind is Kind.INVALID
@@ -453,7 +447,20 @@ def test_an_option_that_the_provider_does_not_have_is_refused(engine: DockerEngi
 @pytest.mark.parametrize("option", ["image", "command", "environment", "private_environment", "entrypoint", "tty"])
 def test_an_option_that_the_task_sets_itself_is_refused(option: str) -> None:
     with pytest.raises(InvalidRunnerOption, match=f"runner_options has '{option}', which the task sets itself: "):
-        DockerRunner(IMAGE, identity(), {option: "x"})
+        check_options("docker", {option: "x"})
+
+
+def _kill_task(daemon: Daemon, tmp_path: Path) -> None:
+    """Run an entry in a task, and kill the task while the entry runs."""
+    arguments = [json.dumps(daemon.options), daemon.image, str(tmp_path / "x"), *python(WAIT)]
+    program = [sys.executable, str(SUPPORT / "run_container.py"), *arguments]
+    with started(program, stdout=PIPE, env={**os.environ, "PYTHONPATH": str(SUPPORT)}) as task:
+        assert task.stdout is not None
+        while (line := task.stdout.readline()) != "started\n":
+            assert line, "the task has ended"
+        task.kill()
+        task.wait()
+    assert [each["State"] for each in daemon.containers()] == ["running"]
 
 
 def _left_over(daemon: Daemon, tmp_path: Path, of: EntryIdentity | None = None) -> str:

@@ -14,11 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
+from airflow.sdk.exceptions import TaskDeferred
 from bounded import Beside
 from entry_world import RUN_ID, SECRET, Lines, identity, invocation, python
 from kubernetes_api import KubernetesApi
 
 from airflow_snowpack.errors import Kind
+from airflow_snowpack.operators.entries.arguments import check_options
 from airflow_snowpack.operators.entries.errors import (
     ClusterNotConfigured,
     ClusterRefused,
@@ -35,7 +37,8 @@ from airflow_snowpack.operators.entries.errors import (
     PodOutOfTime,
     UnknownRunnerOption,
 )
-from airflow_snowpack.operators.entries.kubernetes import KubernetesRunner, Waiting
+from airflow_snowpack.operators.entries.isolated_runner import IsolatedRunner, open_runner
+from airflow_snowpack.operators.entries.place import Place
 from airflow_snowpack.runners.errors import EntryCancelled, EntryNotStarted
 
 if TYPE_CHECKING:
@@ -83,10 +86,18 @@ class Cluster:
         self.options = api.options(folder, TEMPLATE) | {"deferrable": False}
         self.template = folder / "template.yaml"
 
-    def runner(self, of: EntryIdentity | None = None, *, time_limit: timedelta | None = None, **options: Any) -> KubernetesRunner:
+    def runner(self, of: EntryIdentity | None = None, *, time_limit: timedelta | None = None, **options: Any) -> IsolatedRunner:
         of = of or identity()
         chosen = {name: value for name, value in {**self.options, **options}.items() if value is not ...}
-        return KubernetesRunner(IMAGE, of, context(of), root=self.root, time_limit=time_limit, options=chosen)
+        runner = open_runner("kubernetes", Place(IMAGE, of, chosen, context(of), self.root, time_limit))
+        assert isinstance(runner, IsolatedRunner)
+        return runner
+
+    def deferred(self, run: Invocation, of: EntryIdentity | None = None, *, time_limit: timedelta | None = None) -> TaskDeferred:
+        """Run the entry in a task that waits in the triggerer."""
+        with pytest.raises(TaskDeferred) as deferred:
+            self.runner(of, time_limit=time_limit, deferrable=True).run(run, Lines())
+        return deferred.value
 
     def run_of(self, *argv: str, attempt: str = "0196-a", environment: dict[str, str] | None = None) -> Invocation:
         return invocation(self.root / attempt, *argv, environment=environment)
@@ -451,13 +462,10 @@ def test_an_attempt_that_continues_late_deletes_nothing_of_its_successor(cluster
 def test_a_deferred_task_waits_without_a_worker_and_resumes_with_the_output(cluster: Cluster) -> None:
     code = "import os, sys, time\nprint('one')\nwhile not os.path.exists(sys.argv[1]): time.sleep(0.05)\nprint('two'); exit(3)"
     run = cluster.run_of(*python(code, "/snowpack/go"), environment={"TOKEN": SECRET})
-    runner = cluster.runner(deferrable=True, time_limit=timedelta(hours=1))
-    assert runner.deferrable
 
-    waiting = runner.submit(run, Lines())
+    waiting = cluster.deferred(run, time_limit=timedelta(hours=1))
 
-    assert isinstance(waiting, Waiting)
-    assert waiting.timeout is not None
+    assert isinstance(waiting.timeout, timedelta)
     assert timedelta(hours=1) < waiting.timeout < timedelta(hours=1, minutes=5)
     assert "hunter2" not in repr(waiting.trigger.serialize())
     (run.folder / "go").touch()
@@ -468,17 +476,15 @@ def test_a_deferred_task_waits_without_a_worker_and_resumes_with_the_output(clus
 
 
 def test_a_deferred_task_that_is_cancelled_deletes_its_pod(cluster: Cluster) -> None:
-    waiting = cluster.runner(deferrable=True).submit(cluster.run_of(*python(WAIT), environment={"TOKEN": SECRET}), Lines())
+    waiting = cluster.deferred(cluster.run_of(*python(WAIT), environment={"TOKEN": SECRET}))
 
-    assert isinstance(waiting, Waiting)
     assert len(cluster.api.pods) == 1
     asyncio.run(_killed(waiting))
 
 
 def test_the_image_of_a_deferred_entry_that_cannot_be_pulled_is_named(cluster: Cluster) -> None:
     cluster.api.waiting = {"reason": "ErrImagePull", "message": 'failed to resolve reference "acme/score": not found'}
-    waiting = cluster.runner(deferrable=True).submit(cluster.run_of("/bin/true"), Lines())
-    assert isinstance(waiting, Waiting)
+    waiting = cluster.deferred(cluster.run_of("/bin/true"))
 
     event = asyncio.run(_event(waiting))
 
@@ -487,9 +493,7 @@ def test_the_image_of_a_deferred_entry_that_cannot_be_pulled_is_named(cluster: C
 
 
 def test_a_deferred_entry_out_of_time_is_reported(cluster: Cluster) -> None:
-    runner = cluster.runner(deferrable=True, time_limit=timedelta(seconds=1))
-    waiting = runner.submit(cluster.run_of(*python(WAIT)), Lines())
-    assert isinstance(waiting, Waiting)
+    waiting = cluster.deferred(cluster.run_of(*python(WAIT)), time_limit=timedelta(seconds=1))
 
     event = asyncio.run(_event(waiting))
 
@@ -499,8 +503,7 @@ def test_a_deferred_entry_out_of_time_is_reported(cluster: Cluster) -> None:
 
 @pytest.mark.parametrize("status", ["error", "success"])
 def test_a_deferred_pod_that_is_gone_is_reported(cluster: Cluster, status: str) -> None:
-    waiting = cluster.runner(deferrable=True).submit(cluster.run_of(*python(WAIT)), Lines())
-    assert isinstance(waiting, Waiting)
+    cluster.deferred(cluster.run_of(*python(WAIT)))
     (pod,) = cluster.api.pods.values()
     cluster.api.delete(pod, {})
     event = {"status": status, "name": pod.body["metadata"]["name"], "namespace": "lake", "message": "not found"}
@@ -526,14 +529,12 @@ def test_the_pod_template_of_the_repository_runs_an_entry(cluster: Cluster) -> N
 
 def test_the_role_of_the_repository_permits_exactly_what_runners_request(cluster: Cluster) -> None:
     """The verbs of the requests of tasks that wait, in both ways, and of one whose predecessor was killed."""
-    left = cluster.runner(deferrable=True).submit(cluster.run_of(*python(WAIT)), Lines())
-    assert isinstance(left, Waiting)
+    cluster.deferred(cluster.run_of(*python(WAIT)))
     successor = identity("0196-b", 2, timedelta(minutes=5))
     failing = cluster.run_of(*python("exit(1)"), attempt="0196-b", environment={"TOKEN": SECRET})
     assert cluster.runner(successor).run(failing, Lines()) == 1
     cluster.api.waiting = {"reason": "ContainerCreating"}
-    waiting = cluster.runner(deferrable=True).submit(cluster.run_of("/bin/true"), Lines())
-    assert isinstance(waiting, Waiting)
+    waiting = cluster.deferred(cluster.run_of("/bin/true"))
     (pod,) = cluster.api.pods.values()
 
     def start() -> None:
@@ -560,9 +561,9 @@ def test_an_option_that_the_provider_does_not_have_is_refused(cluster: Cluster, 
 
 
 @pytest.mark.parametrize("option", ["image", "cmds", "arguments", "env_vars", "durable", "on_finish_action"])
-def test_an_option_that_the_task_sets_itself_is_refused(cluster: Cluster, option: str) -> None:
+def test_an_option_that_the_task_sets_itself_is_refused(option: str) -> None:
     with pytest.raises(InvalidRunnerOption, match=f"runner_options has '{option}', which the task sets itself: "):
-        KubernetesRunner(IMAGE, identity(), context(identity()), root=cluster.root, options={option: "x"})
+        check_options("kubernetes", {option: "x"})
 
 
 def _permission(method: str, path: str) -> tuple[str, str]:
@@ -580,15 +581,15 @@ def _left_over(cluster: Cluster, of: EntryIdentity, attempt: str = "0196-a") -> 
     """Return the name of a pod whose task was killed, as a deferred task leaves it."""
     before = set(cluster.api.pods)
     run = cluster.run_of(*python(WAIT), attempt=attempt, environment={"TOKEN": SECRET})
-    cluster.runner(of, deferrable=True).submit(run, Lines())
+    cluster.deferred(run, of)
     (name,) = set(cluster.api.pods) - before
     return name
 
 
-async def _event(waiting: Waiting) -> dict[str, Any]:
+async def _event(waiting: TaskDeferred) -> dict[str, Any]:
     event: dict[str, Any] = (await anext(waiting.trigger.run())).payload
     return event
 
 
-async def _killed(waiting: Waiting) -> None:
+async def _killed(waiting: TaskDeferred) -> None:
     await waiting.trigger.on_kill()

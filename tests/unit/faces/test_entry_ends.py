@@ -16,7 +16,7 @@ import pytest
 from airflow_snowpack import hooks, operators
 from airflow_snowpack.interim import read_ref
 from airflow_snowpack.interim.frames.tables import read_as_arrow
-from airflow_snowpack.operators.entries.runner_choice import RunnerNotInstalled, open_runner
+from airflow_snowpack.operators.entries.isolated_runner import RunnerNotInstalled, open_runner
 from airflow_snowpack.settings import Settings
 
 if TYPE_CHECKING:
@@ -203,12 +203,16 @@ def test_the_lineage_names_the_tables_that_an_entry_received_and_returned(
     assert written.name.endswith(outcome.xcom["table"].rpartition(".")[2])
 
 
-@pytest.mark.parametrize("runner", ["docker", "kubernetes"])
-def test_a_missing_provider_names_the_extra(runner: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    provider = (
-        "airflow.providers.docker.operators.docker" if runner == "docker" else "airflow.providers.cncf.kubernetes.operators.pod"
-    )
+@pytest.mark.parametrize(
+    ("runner", "provider", "driver"),
+    [
+        ("docker", "airflow.providers.docker.operators.docker", "docker_container"),
+        ("kubernetes", "airflow.providers.cncf.kubernetes.operators.pod", "kubernetes_pod"),
+    ],
+)
+def test_a_missing_provider_names_the_extra(runner: str, provider: str, driver: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, provider, None)
+    monkeypatch.delitem(sys.modules, f"airflow_snowpack.operators.entries.{driver}", raising=False)
     place: Any = None  # it is not read before the provider is
 
     with pytest.raises(RunnerNotInstalled, match=rf"Install the extra airflow-snowpack\[{runner}\] on the worker"):
