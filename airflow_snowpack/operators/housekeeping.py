@@ -33,7 +33,7 @@ class SweepOperator(UsesStore):
     """Sweeps once: requeues jobs whose lease expired, fails those without attempts left, and releases locks of ended jobs.
 
     It cancels the jobs of tasks that Airflow ended while they waited in the triggerer, and ends the passes and releases the table
-    locks of DAG runs that have ended.
+    locks of DAG runs that have ended. It removes the containers of this host and the pods that ended tasks have left.
     It also removes the exchange folders of entries that no task has used for a day, as far as this worker has them. Schedule it
     every few minutes.
 
@@ -48,11 +48,14 @@ class SweepOperator(UsesStore):
         """Sweep once."""
         from airflow_snowpack.hooks.ended_tasks import sweep
         from airflow_snowpack.hooks.run_states import TaskRunStates
+        from airflow_snowpack.operators.entries.left_running import remove_left_running
         from airflow_snowpack.runners import Exchanges
         from airflow_snowpack.store.signs_of_life import Role
 
         with self.installation() as hook:
             report = sweep(hook.installation, TaskRunStates())
+            if not report.paused:
+                remove_left_running(hook.settings.runner_folder, hook.store().identity, TaskRunStates())
             sign_of_task(hook.store(), Role.SWEEPER, context).beat()
             for folder in Exchanges(hook.settings.runner_folder).sweep():
                 self.log.info("Removed the exchange folder %s, which a killed task has left", folder)

@@ -90,6 +90,7 @@ class EntryContainer(DockerOperator):
         self.mounts = [*self.mounts, Mount(invocation.inside, str(invocation.folder), "bind")]
         identity = self.place.identity
         self.remove_labelled(TASK_INSTANCE, identity.task_instance, only=identity.is_left_over)
+        self.place.write_note("docker", {})
         token = ExecutorSafeguard.tracker.set(self)  # as the task runner does for the operator of a task
         try:
             self.execute({})
@@ -101,6 +102,7 @@ class EntryContainer(DockerOperator):
             self.cli.remove_created()  # the provider removes it only after it has been attached to
             if self.cli.is_creating:  # the daemon has not answered, and may have created it
                 self.remove_labelled(ATTEMPT, identity.attempt.id)
+            self.place.drop_note()
         state = self.cli.state or {}
         code = int(state.get("ExitCode", 0))
         if code and state.get("OOMKilled"):
@@ -117,6 +119,7 @@ class EntryContainer(DockerOperator):
         options = {**self.place.options, "timeout": GRACE_S + 1, "docker_conn_id": None}
         other = self.of(replace(self.place, options=options))
         other.remove_labelled(ATTEMPT, self.place.identity.attempt.id, grace_s=GRACE_S)
+        self.place.drop_note()
 
     def remove_labelled(
         self, label: str, value: str, *, only: Callable[[Mapping[str, str]], bool] = lambda labels: True, grace_s: int = 0

@@ -108,6 +108,7 @@ class EntryPod(KubernetesPodOperator):
         self.pod_request_obj = self.build_pod_request_obj(self.place.context)
         self.runs_in, identity = self.pod_request_obj.metadata.namespace, self.place.identity
         self.remove_labelled(TASK_INSTANCE, identity.task_instance, only=identity.is_left_over, grace_s=GRACE_S)
+        self.place.write_note("kubernetes", {"namespace": self.runs_in})
         token = ExecutorSafeguard.tracker.set(self)  # as the task runner does for the operator of a task
         try:
             return self._ended_by(lambda: self.execute(self.place.context))
@@ -126,6 +127,7 @@ class EntryPod(KubernetesPodOperator):
             other = self.of(self.place)
             other.runs_in = self.runs_in
             other.remove_labelled(ATTEMPT, self.place.identity.attempt.id, grace_s=GRACE_S)
+            self.place.drop_note()
 
     def _ended_by(self, call: Callable[[], Any], event: Mapping[str, Any] | None = None) -> int:
         """Call the provider, and read from the pod how the entry ended.
@@ -193,6 +195,7 @@ class EntryPod(KubernetesPodOperator):
             self.lines.close()
         try:
             self.remove_labelled(ATTEMPT, self.place.identity.attempt.id)
+            self.place.drop_note()
         except (ApiException, HTTPError) as error:
             # How the entry ended counts. The next attempt deletes what is left, and the pod's deadline ends it.
             self.log.warning("The pod could not be deleted: %s", error)

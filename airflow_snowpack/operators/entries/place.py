@@ -1,24 +1,36 @@
-"""Where an entry runs, for the drivers of containers and pods.
+"""Where an entry runs, and the note of what runs there, by which a sweep removes it when its task has ended.
 
-place = Place("acme/score:1.4", identity, {"kubernetes_conn_id": "lake"}, context, root)
+    place = Place("acme/score:1.4", identity, {"kubernetes_conn_id": "lake"}, context, root)
+    place.write_note("kubernetes", {"namespace": "lake"})                # before the pod is created
+    place.drop_note()                                                    # when it is gone
+    for note in read_notes(root, store.identity): ...
+
+A note is a file beside the exchange folders, where no entry can change it. It contains what leads to the daemon or the cluster,
+and nothing of what the entry receives.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+import os
+import socket
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 from airflow.sdk import Context
 
+from airflow_snowpack.airflow.task_ref import TaskRef
+from airflow_snowpack.interim.model import TaskAttempt
 from airflow_snowpack.operators.entries.identity import EntryIdentity
 
 INSIDE = "/snowpack"
 GRACE_S = 2
 """Seconds between SIGTERM and SIGKILL when an entry is stopped: Airflow kills the task 5 s after its own SIGTERM."""
 SIGNALS_FROM, SIGNALS = 128, 64
+NOTE = "running-"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +51,59 @@ class Place:
     context: Context
     root: Path
     time_limit: timedelta | None = None
+
+    def write_note(self, runner: str, event: Mapping[str, Any]) -> None:
+        """Write that an entry runs here.
+
+        :param event: what :meth:`Driver.remove` needs to know.
+        """
+        attempt = self.identity.attempt
+        simple = {name: value for name, value in self.options.items() if isinstance(value, str | int) or name == "docker_url"}
+        note = {
+            "runner": runner,
+            "event": dict(event),
+            "task": attempt.task.name,
+            "attempt": [attempt.id, attempt.try_number, attempt.started_at.isoformat()],
+            "store": self.identity.store_id,
+            "host": socket.gethostname(),
+            "options": simple,
+        }
+        with open(os.open(self._note, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+            json.dump(note, file)
+
+    def drop_note(self) -> None:
+        """Remove the note, if there is one."""
+        self._note.unlink(missing_ok=True)
+
+    @property
+    def _note(self) -> Path:
+        return self.root / f"{NOTE}{self.identity.attempt.id}.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """What runs, or ran, in a place."""
+
+    runner: str
+    event: Mapping[str, Any]
+    place: Place
+
+
+def read_notes(root: Path, store_id: str) -> Iterator[Note]:
+    """Yield the notes of an installation that this host can act on: of all pods, and of its own containers.
+
+    :param root: the setting ``runner_folder``.
+    """
+    for file in sorted(root.glob(f"{NOTE}*")):
+        try:
+            note = json.loads(file.read_text())
+        except (OSError, ValueError):  # it was just removed, or is just being written
+            continue
+        task, is_here = TaskRef.parse(note["task"]), note["runner"] != "docker" or note["host"] == socket.gethostname()
+        if task is not None and note["store"] == store_id and is_here:
+            attempt_id, tried, started = note["attempt"]
+            identity = EntryIdentity(TaskAttempt(task, attempt_id, tried, datetime.fromisoformat(started)), store_id)
+            yield Note(note["runner"], note["event"], Place("", identity, note["options"], {}, root))
 
 
 def ended_with(code: int) -> int:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from bounded import Beside, started
 from docker_engine import DockerEngine
-from entry_world import RUN_ID, SECRET, Lines, docker_runner, identity, invocation, python
+from entry_world import RUN_ID, SECRET, Lines, docker_runner, identity, invocation, python, swept
 from podman_engine import PodmanEngine
 
 from airflow_snowpack.errors import Kind
@@ -409,6 +409,18 @@ def test_a_container_whose_task_was_killed_is_removed_by_the_next_attempt(daemon
 
     next_runner = daemon.runner(identity("0196-b", 2, timedelta(minutes=5)))
     assert next_runner.run(invocation(tmp_path / "y", "/bin/true"), Lines()) == 0
+
+
+def test_a_container_whose_task_was_killed_is_removed_by_the_sweep_once_the_task_has_ended(
+    daemon: Daemon, tmp_path: Path
+) -> None:
+    _kill_task(daemon, tmp_path)
+
+    assert swept(tmp_path, "running") == []
+    assert len(daemon.containers()) == 1
+    assert swept(tmp_path, "failed") == [f"flights/{RUN_ID}/score[2]"]
+    assert daemon.containers() == []
+    assert swept(tmp_path, "failed") == []
 
 
 def test_an_attempt_that_continues_late_removes_nothing_of_its_successor(daemon: Daemon, tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ import pytest
 import yaml
 from airflow.sdk.exceptions import TaskDeferred
 from bounded import Beside
-from entry_world import RUN_ID, SECRET, Lines, identity, invocation, python
+from entry_world import RUN_ID, SECRET, Lines, identity, invocation, python, swept
 from kubernetes_api import KubernetesApi
 
 from airflow_snowpack.errors import Kind
@@ -480,6 +480,30 @@ def test_a_deferred_task_that_is_cancelled_deletes_its_pod(cluster: Cluster) -> 
 
     assert len(cluster.api.pods) == 1
     asyncio.run(_killed(waiting))
+
+
+@pytest.mark.parametrize(
+    ("state", "has_ended"), [("failed", True), ("success", True), (None, True), ("deferred", False), ("running", False)]
+)
+def test_the_sweep_deletes_the_pod_of_a_task_that_ended_before_a_triggerer_ran_its_trigger(
+    cluster: Cluster, state: str | None, has_ended: bool
+) -> None:
+    cluster.deferred(cluster.run_of(*python(WAIT), environment={"TOKEN": SECRET}))
+    assert "hunter2" not in "".join(file.read_text() for file in cluster.root.glob("*.json"))
+
+    assert swept(cluster.root, state, store_id="of another installation") == []
+    assert swept(cluster.root, state) == ([f"flights/{RUN_ID}/score[2]"] if has_ended else [])
+
+    assert (cluster.api.pods == {}) is has_ended
+    assert swept(cluster.root, "failed") == ([] if has_ended else [f"flights/{RUN_ID}/score[2]"])
+
+
+def test_a_pod_that_cannot_be_deleted_is_left_to_the_next_sweep(cluster: Cluster) -> None:
+    cluster.deferred(cluster.run_of(*python(WAIT)))
+    cluster.api.refused = 'pods is forbidden: User "worker" cannot list resource "pods"'
+    assert swept(cluster.root, "failed") == []
+    cluster.api.refused = None
+    assert len(swept(cluster.root, "failed")) == 1
 
 
 def test_the_image_of_a_deferred_entry_that_cannot_be_pulled_is_named(cluster: Cluster) -> None:
