@@ -20,9 +20,9 @@ from airflow.sdk.definitions.context import KNOWN_CONTEXT_KEYS
 from airflow_snowpack.decorators.function_source import check_function, source_of
 from airflow_snowpack.decorators.parameters import SESSION, Parameters
 from airflow_snowpack.interim.forms import Form
-from airflow_snowpack.operators.entries.arguments import check_environment, check_place, check_python, is_known, shell_entry
+from airflow_snowpack.operators.entries.arguments import check_place, check_python, is_known, shell_entry
 from airflow_snowpack.operators.entries.base import Prepared, RunsEntry
-from airflow_snowpack.runners.entry import ModuleEntry
+from airflow_snowpack.runners.entry import ModuleEntry, check_environment
 from airflow_snowpack.runners.errors import InvalidEntry
 
 if TYPE_CHECKING:

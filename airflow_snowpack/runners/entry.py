@@ -16,6 +16,7 @@ from typing import Any
 
 from airflow_snowpack.runners.errors import InvalidEntry
 
+VARIABLE = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 NAME_FORM = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,99}", re.ASCII)
 
 
@@ -104,3 +105,19 @@ def check_name(field: str, name: object) -> None:
     if not isinstance(name, str) or not NAME_FORM.fullmatch(name):
         rule = "a name starts with a letter or an underscore, and continues with letters, digits, underscores and hyphens"
         raise InvalidEntry(field, name, f"{rule}, at most 100 characters")
+
+
+def check_environment(variables: object) -> None:
+    """Check ``command_env``, before and after its templates are rendered.
+
+    :raises InvalidEntry: a variable has an unusable name, or its value is not a text. The error contains no value.
+    """
+    if not isinstance(variables, Mapping):
+        raise InvalidEntry("command_env", type(variables).__name__, "write a dictionary of texts, such as {'MODEL': 'v3'}")
+    for name, value in variables.items():
+        if not isinstance(name, str) or not VARIABLE.fullmatch(name):
+            raise InvalidEntry("command_env", name, "the name of a variable has letters, digits and underscores only")
+        if not isinstance(value, str):
+            raise InvalidEntry("command_env", name, f"the value of this variable is not a text but {type(value).__name__}")
+        if "\0" in value:
+            raise InvalidEntry("command_env", name, "the value of this variable contains NUL")

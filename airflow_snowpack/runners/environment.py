@@ -14,9 +14,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from airflow_snowpack.runners.entry import Entry, ModuleEntry
+from airflow_snowpack.runners.entry import Entry, ModuleEntry, check_environment
 from airflow_snowpack.runners.entry_process import LOG_LEVEL
-from airflow_snowpack.runners.errors import InvalidEntry
 
 # What an isolated module entry receives from the worker's environment, where it is set.
 KNOBS = (LOG_LEVEL,)
@@ -30,10 +29,6 @@ def added_environment(entry: Entry, *, isolated: bool, command_env: Mapping[str,
     :param own: the worker's environment.
     :raises InvalidEntry: a name or a value cannot be that of a variable. The error contains no value.
     """
-    for name, value in command_env.items():
-        if not isinstance(name, str) or not name or "=" in name or "\0" in name:
-            raise InvalidEntry("command_env", name, "a variable's name is a text without = and NUL")
-        if not isinstance(value, str) or "\0" in value:
-            raise InvalidEntry("command_env", name, "the value of this variable is not a text without NUL")
+    check_environment(command_env)
     knobs = {name: own[name] for name in KNOBS if name in own} if isolated and isinstance(entry, ModuleEntry) else {}
     return {**knobs, **command_env}

@@ -1,14 +1,13 @@
 """The arguments of a task that runs an entry, checked when the DAG file is parsed, and again when templates are rendered.
 
     check_place("subprocess", image=None, build=None)
-    check_environment({"MODEL": "v3"})
+    check_python("/opt/venv/bin/python")
 
-The commands, functions and names themselves are checked by :mod:`airflow_snowpack.runners.entry`.
+The commands, functions, names and variables themselves are checked by :mod:`airflow_snowpack.runners.entry`.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -18,7 +17,6 @@ from airflow_snowpack.runners.errors import InvalidEntry
 
 RUNNERS = ("subprocess", "docker", "kubernetes")
 ISOLATED = RUNNERS[1:]
-VARIABLE = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 
 
 def check_place(runner: object, *, image: object, build: object) -> None:
@@ -112,22 +110,6 @@ def check_inputs(inputs: object) -> None:
             check_name("inputs", name)
     elif not _is_later(inputs):
         raise InvalidEntry("inputs", inputs, "write a dictionary of tables by name, such as {'flights': clean.output}")
-
-
-def check_environment(variables: object) -> None:
-    """Check ``command_env``, before and after its templates are rendered.
-
-    :raises InvalidEntry: a variable has an unusable name, or its value is not a text. The error contains no value.
-    """
-    if not isinstance(variables, Mapping):
-        raise InvalidEntry("command_env", type(variables).__name__, "write a dictionary of texts, such as {'MODEL': 'v3'}")
-    for name, value in variables.items():
-        if not isinstance(name, str) or not VARIABLE.fullmatch(name):
-            raise InvalidEntry("command_env", name, "the name of a variable has letters, digits and underscores only")
-        if not isinstance(value, str):
-            raise InvalidEntry("command_env", name, f"the value of this variable is not a text but {type(value).__name__}")
-        if "\0" in value:
-            raise InvalidEntry("command_env", name, "the value of this variable contains NUL")
 
 
 def check_python(python: object, command: object = None) -> None:

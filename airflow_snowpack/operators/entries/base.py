@@ -19,8 +19,9 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.exceptions import AirflowException
 
-from airflow_snowpack.operators.entries.arguments import ISOLATED, check_environment, check_options, check_place, check_python
+from airflow_snowpack.operators.entries.arguments import ISOLATED, check_options, check_place, check_python
 from airflow_snowpack.operators.interim import HandsOver
+from airflow_snowpack.runners.entry import check_environment
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
