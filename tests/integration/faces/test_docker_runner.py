@@ -25,7 +25,6 @@ from entry_world import RUN_ID, SECRET, Lines, docker_runner, identity, invocati
 from podman_engine import PodmanEngine
 
 from airflow_snowpack.errors import Kind
-from airflow_snowpack.operators.entries.arguments import check_options
 from airflow_snowpack.operators.entries.errors import (
     DockerRefused,
     DockerUnavailable,
@@ -33,7 +32,6 @@ from airflow_snowpack.operators.entries.errors import (
     ExchangeFolderNotShared,
     ImageNotFound,
     ImageNotPulled,
-    InvalidRunnerOption,
     OutOfMemory,
     UnknownRunnerOption,
 )
@@ -454,12 +452,6 @@ def test_an_option_that_the_provider_does_not_have_is_refused(engine: DockerEngi
         )
     assert refused.value.kind is Kind.INVALID
     assert engine.created == []
-
-
-@pytest.mark.parametrize("option", ["image", "command", "environment", "private_environment", "entrypoint", "tty"])
-def test_an_option_that_the_task_sets_itself_is_refused(option: str) -> None:
-    with pytest.raises(InvalidRunnerOption, match=f"runner_options has '{option}', which the task sets itself: "):
-        check_options("docker", {option: "x"})
 
 
 def _kill_task(daemon: Daemon, tmp_path: Path) -> None:

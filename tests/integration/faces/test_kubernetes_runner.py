@@ -20,7 +20,6 @@ from entry_world import RUN_ID, SECRET, Lines, identity, invocation, python, swe
 from kubernetes_api import KubernetesApi
 
 from airflow_snowpack.errors import Kind
-from airflow_snowpack.operators.entries.arguments import check_options
 from airflow_snowpack.operators.entries.errors import (
     ClusterNotConfigured,
     ClusterRefused,
@@ -29,7 +28,6 @@ from airflow_snowpack.operators.entries.errors import (
     ExchangeFolderNotShared,
     ImageNotFound,
     ImageNotPulled,
-    InvalidRunnerOption,
     OutOfMemory,
     PodEvicted,
     PodNotAdmitted,
@@ -582,12 +580,6 @@ def test_an_option_that_the_provider_does_not_have_is_refused(cluster: Cluster, 
         cluster.runner(**{option: 1}).run(cluster.run_of("/bin/true"), Lines())
     assert refused.value.kind is Kind.INVALID
     assert cluster.api.created == []
-
-
-@pytest.mark.parametrize("option", ["image", "cmds", "arguments", "env_vars", "durable", "on_finish_action"])
-def test_an_option_that_the_task_sets_itself_is_refused(option: str) -> None:
-    with pytest.raises(InvalidRunnerOption, match=f"runner_options has '{option}', which the task sets itself: "):
-        check_options("kubernetes", {option: "x"})
 
 
 def _permission(method: str, path: str) -> tuple[str, str]:

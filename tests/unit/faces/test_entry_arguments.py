@@ -9,6 +9,8 @@ import pyarrow as pa
 import pytest
 
 from airflow_snowpack import operators
+from airflow_snowpack.operators.entries.arguments import SET_BY_THE_TASK
+from airflow_snowpack.operators.entries.errors import InvalidRunnerOption
 from airflow_snowpack.runners.errors import InvalidEntry
 
 if TYPE_CHECKING:
@@ -60,6 +62,14 @@ def test_arguments_that_do_not_fit_are_refused_in_the_dag_file(arguments: dict[s
         operator(**arguments)
 
     assert expected in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("runner", "option"), [(runner, option) for runner, options in SET_BY_THE_TASK.items() for option in options]
+)
+def test_an_option_that_the_task_sets_itself_is_refused_in_the_dag_file(runner: str, option: str) -> None:
+    with pytest.raises(InvalidRunnerOption, match=f"runner_options has '{option}', which the task sets itself: "):
+        operator(runner=runner, image="python:3.12", command=["true"], runner_options={option: "x"})
 
 
 def test_an_error_about_a_variable_contains_no_value() -> None:
