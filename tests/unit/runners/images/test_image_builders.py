@@ -1,4 +1,4 @@
-"""What the Docker command line is given: argv, environment and configuration, by a stand-in that writes them down."""
+"""What the commands of Docker, Buildah and Podman are given: argv, environment and credentials, by stand-ins that record them."""
 
 from __future__ import annotations
 
