@@ -19,6 +19,7 @@ from airflow_snowpack.durations import parse_duration
 from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.maintenance.condition_values import problem_of
+from airflow_snowpack.maintenance.policies import InvalidPolicies
 from airflow_snowpack.maintenance.policies.definitions import moment, windows
 from airflow_snowpack.maintenance.policies.patterns import Pattern
 from airflow_snowpack.maintenance.policies.reading import read_rules
@@ -58,7 +59,9 @@ HOSTILE = {
 
 @pytest.mark.parametrize(("text", "line", "bound"), HOSTILE.values(), ids=HOSTILE.keys())
 def test_what_exceeds_a_bound_is_refused_with_the_bound_and_its_line(text: str, line: int, bound: str) -> None:
-    (found,) = read_rules(text, "policies.yaml")[1]
+    with pytest.raises(InvalidPolicies) as refused:
+        read_rules(text, "policies.yaml")
+    (found,) = refused.value.faults
     assert found.where == f"policies.yaml:{line}"
     assert bound in found.message
     with pytest.raises(InvalidSchedule, match=rf"line {line} cannot be read: .*{bound}"):
@@ -67,8 +70,7 @@ def test_what_exceeds_a_bound_is_refused_with_the_bound_and_its_line(text: str, 
 
 def test_anchors_aliases_and_merge_keys_share_values_as_before() -> None:
     text = "default: &all {cadence: 12h}\nrules:\n- {<<: *all, tables: a.*}\n- {<<: *all, tables: b.*}\n"
-    rules, faults = read_rules(text, "policies.yaml")
-    assert (len(rules), faults) == (3, [])
+    assert len(read_rules(text, "policies.yaml")) == 3
 
 
 shared = st.recursive(

@@ -11,12 +11,13 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from airflow_snowpack.daily_window import DailyWindow, check_zone, parse_minute
+from airflow_snowpack.maintenance.options import action_class, policy_readers
 from airflow_snowpack.maintenance.policies.model import Origin
 from airflow_snowpack.maintenance.readers import described, duration, flag, literal, text, whole_number
 from airflow_snowpack.sizes import parse_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator, Mapping
 
     from airflow_snowpack.maintenance.readers import Reader
 
@@ -89,11 +90,27 @@ class Key:
 
     :param read: turns what was written into the value.
     :param nullable: whether ``null`` is a value too: it removes what less specific rules set.
+    :param default: for the schema; ``None`` where the action or the table decides.
     """
 
     read: Reader
-    doc: str
+    doc: str = ""
     nullable: bool = False
+    default: int | float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A mapping in a rule, with what may be in it."""
+
+    keys: Mapping[str, Key | Section]
+    doc: str
+
+    def leaves(self, path: str) -> Iterator[tuple[str, Key]]:
+        """Return each key by its dotted path."""
+        for name, key in self.keys.items():
+            below = f"{path}.{name}"
+            yield from key.leaves(below) if isinstance(key, Section) else [(below, key)]
 
 
 TABLE_KEYS = {
@@ -116,6 +133,21 @@ ACTION_KEYS = {
 
 
 threshold = whole_number(at_least=1, at_most=2**63 - 1)
+
+
+def section_of(action: str) -> Section:
+    """Return what a rule may set for an action.
+
+    :raises UnusableAction: its entry point cannot be loaded.
+    """
+    shape, readers = action_class(action), policy_readers(action)
+    keys: dict[str, Key | Section] = {name: key for name, key in ACTION_KEYS.items() if name != "where" or name in readers}
+    numbers = {name: Key(threshold, each.doc, default=each.default) for name, each in shape.thresholds.items()}
+    options = {name: Key(read, nullable=True) for name, read in readers.items() if name != "where"}
+    keys["thresholds"] = Section(numbers, "The action is needed when one of these is reached.")
+    keys["options"] = Section(options, "The options of the action (docs/actions.md).")
+    return Section(keys, str(shape.__doc__).strip().partition("\n")[0])
+
 
 DEFAULT_CADENCE = timedelta(hours=6)
 STOPS_MAINTENANCE = frozenset({"enabled", "skip", "frozen_until", "quiet"})

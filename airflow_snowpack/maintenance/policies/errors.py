@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
@@ -10,7 +10,9 @@ from airflow_snowpack.errors import Kind, SnowpackError
 from airflow_snowpack.humanize import plural
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
+
+    Place = tuple[str | int, ...]
 
 SHOWN_FAULTS = 20
 
@@ -50,6 +52,35 @@ def fault(file: str, line: int, message: str) -> PolicyFinding:
     :param line: from 1; 0 when it concerns the whole file.
     """
     return PolicyFinding(Problem.FILE, f"{file}:{line}" if line else file, message)
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A file with policies, or a part of it.
+
+    :param file: its name, without its folders.
+    :param lines: by place, such as ``("rules", 0, "cadence")``, from 1; a place without a line has that of what it is in.
+    :param faults: what cannot be used in the file.
+    :param part: the place of the part.
+    """
+
+    file: str
+    lines: Mapping[Place, int]
+    faults: list[PolicyFinding] = field(default_factory=list)
+    part: Place = ()
+
+    def below(self, *place: str | int) -> Source:
+        """Return a part of this part."""
+        return replace(self, part=(*self.part, *place))
+
+    @property
+    def line(self) -> int:
+        """The line where the part begins."""
+        return next(self.lines[self.part[:end]] for end in range(len(self.part), -1, -1) if self.part[:end] in self.lines)
+
+    def refuse(self, message: str) -> None:
+        """Note that the part cannot be used."""
+        self.faults.append(fault(self.file, self.line, message))
 
 
 class InvalidPolicies(SnowpackError, kind=Kind.MISCONFIGURED):

@@ -68,10 +68,7 @@ class Policies:
             text = path.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
             raise PoliciesNotFound(str(path), getattr(error, "strerror", None) or str(error)) from error
-        rules, faults = read_rules(text, path.name, only_tables=only_tables)
-        if faults:
-            raise InvalidPolicies(faults)
-        return cls(rules)
+        return cls(read_rules(text, path.name, only_tables=only_tables))
 
     def of(self, table: TableName, properties: Mapping[str, str]) -> TablePolicy:
         """Merge rules and properties for a table; never raises: a property that cannot be used is one of its ``problems``.

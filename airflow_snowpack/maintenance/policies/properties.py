@@ -21,12 +21,12 @@ from airflow_snowpack.iceberg.table_properties import INTERIM, STORE, TIME_ZONES
 from airflow_snowpack.maintenance.action import Action, action_names
 from airflow_snowpack.maintenance.options import action_class, policy_readers, usable_actions
 from airflow_snowpack.maintenance.policies.definitions import (
-    ACTION_KEYS,
     EACH_ACTION,
     STOPS_MAINTENANCE,
     TABLE_KEYS,
     Given,
     nearest,
+    section_of,
     threshold,
 )
 from airflow_snowpack.maintenance.policies.model import Origin, TableProblem
@@ -120,26 +120,12 @@ def known_properties() -> Mapping[str, Property]:
         "rewrite_data_delete_ratio_threshold": of_data("delete_ratio_threshold"),
         "rewrite_data_rewrite_all": of_data("rewrite_all"),
     }
-    paths = {path: Property((path,), read) for path, read in _readers_by_path()}
-    for key, of_each in EACH_ACTION.items():
-        paths[key] = Property(tuple(f"{action}.{key}" for action in action_names()), of_each.read)
+    keys = [*TABLE_KEYS.items(), *(leaf for action in usable_actions() for leaf in section_of(action).leaves(action))]
+    paths = {path: Property((path,), key.read) for path, key in keys}
+    for name, of_each in EACH_ACTION.items():
+        paths[name] = Property(tuple(f"{action}.{name}" for action in action_names()), of_each.read)
     named = {f"{PREFIX}{name}": found for name, found in (paths | published).items()}
     return named | {name: Property(("skip",), flag) for name in SKIPS}
-
-
-def _readers_by_path() -> Iterable[tuple[str, Reader]]:
-    for name, key in TABLE_KEYS.items():
-        yield name, key.read
-    for action in usable_actions():
-        readers = policy_readers(action)
-        for name, key in ACTION_KEYS.items():
-            if name != "where" or "where" in readers:
-                yield f"{action}.{name}", key.read
-        for name in action_class(action).thresholds:
-            yield f"{action}.thresholds.{name}", threshold
-        for name, read in readers.items():
-            if name != "where":
-                yield f"{action}.options.{name}", read
 
 
 def read_properties(properties: Iterable[tuple[str, str]]) -> FromProperties:

@@ -20,118 +20,101 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_snowpack.bounded_text import YamlTooLarge, check_yaml
 from airflow_snowpack.maintenance.policies.definitions import unknown
-from airflow_snowpack.maintenance.policies.errors import PolicyFinding, fault
+from airflow_snowpack.maintenance.policies.errors import InvalidPolicies, Source, fault
 from airflow_snowpack.maintenance.policies.patterns import EVERYTHING
 from airflow_snowpack.maintenance.policies.rule import Rule
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from yaml import Node
 
-    from airflow_snowpack.maintenance.policies.rule import Place
+    from airflow_snowpack.maintenance.policies.errors import Place
 
 TOP_LEVEL = ("default", "rules")
-DEEPEST = 12
-"""How deep the mappings and lists of a file may be nested."""
 
 
-def read_rules(text: str, file: str, *, only_tables: bool = False) -> tuple[list[Rule], list[PolicyFinding]]:
+def read_rules(text: str, file: str, *, only_tables: bool = False) -> list[Rule]:
     """Read a YAML text.
 
     :param file: the name of the file, without folders.
     :param only_tables: read only which tables are maintained.
-    :returns: the rules that can be used in their order, and what cannot be used.
+    :returns: the rules in their order.
+    :raises InvalidPolicies: something in it cannot be used.
     """
-    faults: list[PolicyFinding] = []
-    written, lines = _load(text, file, faults)
-    rules: list[Rule | None] = []
-    if faults or written is None:
-        return [], faults
-    if not isinstance(written, dict):
-        return [], [
-            fault(file, 1, f"The file must be a mapping with {' and '.join(map(repr, TOP_LEVEL))}, not a list or a text.")
-        ]
-    for key in written:
-        if key not in TOP_LEVEL:
-            faults.append(fault(file, lines[(key,)], unknown("The key", str(key), TOP_LEVEL)))
+    lines: dict[Place, int] = {(): 1}
+    source = Source(file, lines)
+    written = _load(text, source, lines)
+    rules = []
+    if written is not None and not isinstance(written, dict):
+        source.refuse(f"The file must be a mapping with {' and '.join(map(repr, TOP_LEVEL))}, not a list or a text.")
+    elif written and not source.faults:
+        rules = _read(written, source, only_tables)
+    if source.faults:
+        raise InvalidPolicies(source.faults)
+    return rules
+
+
+def _read(written: dict[str, Any], source: Source, only_tables: bool) -> list[Rule]:
+    rules = []
+    for key in (key for key in written if key not in TOP_LEVEL):
+        source.below(key).refuse(unknown("The key", key, TOP_LEVEL))
     if "default" in written:
-        rules.append(_read_default(written["default"], file, _lines_below(lines, ("default",)), faults, only_tables))
-    listed = [] if written.get("rules") is None else written["rules"]
+        rules.append(_read_default(written["default"], source.below("default"), only_tables))
+    listed, part = [] if written.get("rules") is None else written["rules"], source.below("rules")
     if not isinstance(listed, list):
-        faults.append(fault(file, lines[("rules",)], f"'rules' must be a list, not {listed!r:.60}."))
+        part.refuse(f"'rules' must be a list, not {listed!r:.60}.")
         listed = []
-    for number, rule in enumerate(listed):
-        line_of = _lines_below(lines, ("rules", number))
-        rules.append(Rule.from_file(rule, file, line_of, faults, only_tables=only_tables))
-    return [rule for rule in rules if rule is not None], faults
+    return [*rules, *(Rule.from_file(rule, part.below(n), only_tables=only_tables) for n, rule in enumerate(listed))]
 
 
-def _read_default(
-    written: object, file: str, line_of: Callable[[Place], int], faults: list[PolicyFinding], only_tables: bool
-) -> Rule | None:
+def _read_default(written: object, source: Source, only_tables: bool) -> Rule:
     if isinstance(written, dict):
-        for key in ("tables", "exclude"):
-            if key in written:
-                faults.append(fault(file, line_of((key,)), f"'default' is for every table; move {key!r} to a rule."))
-                return None
-        written = {"tables": EVERYTHING, **written}
-    rule = Rule.from_file(written, file, line_of, faults, only_tables=only_tables)
-    if rule is not None:
-        rule.is_default = True
+        for key in written.keys() & {"tables", "exclude"}:
+            source.below(key).refuse(f"'default' is for every table; move {key!r} to a rule.")
+        written = {**written, "tables": EVERYTHING}
+    rule = Rule.from_file(written, source, only_tables=only_tables)
+    rule.is_default = True
     return rule
 
 
-def _lines_below(lines: dict[Place, int], top: Place) -> Callable[[Place], int]:
-    def line_of(place: Place) -> int:
-        whole = (*top, *place)
-        while whole not in lines:
-            whole = whole[:-1]
-        return lines[whole]
-
-    return line_of
-
-
-def _load(text: str, file: str, faults: list[PolicyFinding]) -> tuple[Any, dict[Place, int]]:
-    """Return the values of the text, and the line of each by its place."""
+def _load(text: str, source: Source, lines: dict[Place, int]) -> Any:
+    """Return the values of the text, and add the line of each by its place."""
     import yaml
 
-    lines: dict[Place, int] = {(): 1}
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)(text)
     try:
         check_yaml(text)
         node = loader.get_single_node()
-        return (None if node is None else _value(loader, node, (), lines, file, faults)), lines
+        return None if node is None else _value(loader, node, source, lines)
     except YamlTooLarge as error:
-        faults.append(fault(file, error.line, f"This file cannot be read: {error}."))
+        found = fault(source.file, error.line, f"This file cannot be read: {error}.")
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        faults.append(fault(file, mark.line + 1 if mark else 0, f"This is not valid YAML: {error.problem or error.context}."))
+        message = f"This is not valid YAML: {error.problem or error.context}."
+        found = fault(source.file, mark.line + 1 if mark else 0, message)
     except yaml.YAMLError as error:
-        faults.append(fault(file, 0, f"This is not valid YAML: {' '.join(str(error).split())}."))
+        found = fault(source.file, 0, f"This is not valid YAML: {' '.join(str(error).split())}.")
     finally:
         loader.dispose()
-    return None, lines
+    source.faults.append(found)
+    return None
 
 
-def _value(loader: Any, node: Node, place: Place, lines: dict[Place, int], file: str, faults: list[PolicyFinding]) -> Any:
+def _value(loader: Any, node: Node, source: Source, lines: dict[Place, int]) -> Any:
     import yaml
 
-    lines.setdefault(place, node.start_mark.line + 1)
-    if len(place) > DEEPEST:
-        raise yaml.MarkedYAMLError(problem="it is nested too deep", problem_mark=node.start_mark)
+    lines.setdefault(source.part, node.start_mark.line + 1)
     if isinstance(node, yaml.SequenceNode):
-        return [_value(loader, each, (*place, number), lines, file, faults) for number, each in enumerate(node.value)]
+        return [_value(loader, each, source.below(number), lines) for number, each in enumerate(node.value)]
     if not isinstance(node, yaml.MappingNode):
         return _scalar(loader, node)
-    _refuse_repeated_keys(node, file, faults)
+    _refuse_repeated_keys(node, source)
     loader.flatten_mapping(node)
     mapping = {}
     for key_node, value_node in node.value:
-        key = _scalar(loader, key_node)
-        key = key if isinstance(key, str) else str(key)
-        lines[(*place, key)] = key_node.start_mark.line + 1
-        mapping[key] = _value(loader, value_node, (*place, key), lines, file, faults)
+        key = str(_scalar(loader, key_node))
+        below = source.below(key)
+        lines[below.part] = key_node.start_mark.line + 1
+        mapping[key] = _value(loader, value_node, below, lines)
     return mapping
 
 
@@ -145,9 +128,10 @@ def _scalar(loader: Any, node: Node) -> Any:
         raise yaml.MarkedYAMLError(problem=message, problem_mark=node.start_mark) from error
 
 
-def _refuse_repeated_keys(node: Any, file: str, faults: list[PolicyFinding]) -> None:
+def _refuse_repeated_keys(node: Any, source: Source) -> None:
     first: dict[str, int] = {}
     for key, _ in node.value:
         line = key.start_mark.line + 1
         if isinstance(key.value, str) and first.setdefault(key.value, line) != line:
-            faults.append(fault(file, line, f"The key {key.value!r} is there twice, first in line {first[key.value]}."))
+            message = f"The key {key.value!r} is there twice, first in line {first[key.value]}."
+            source.faults.append(fault(source.file, line, message))

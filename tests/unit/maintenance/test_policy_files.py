@@ -88,15 +88,15 @@ class TestFiles:
             "policies.yaml:3: 'tables' has 'analytics': name the database and the table, such as \"analytics.*\"; "
             '"**" is every table.',
             "policies.yaml:4: The key 'cadance' is not known; did you mean 'cadence'?",
+            'policies.yaml:5: \'cadence\' must be a duration such as "5d", "30m", "1d12h" or the ISO 8601 "P5D", not \'5\'.',
             "policies.yaml:6: 'frozen_until' must be a moment with an offset such as \"2026-12-27T00:00:00Z\", not '2026-12-27'.",
             "policies.yaml:7: 'quiet' must be a daily window such as \"08:00-20:00 Europe/Berlin\", not '8-20'.",
-            'policies.yaml:5: \'cadence\' must be a duration such as "5d", "30m", "1d12h" or the ISO 8601 "P5D", not \'5\'.',
             "policies.yaml:9: The action 'expire_snapshot' is not known; did you mean 'expire_snapshots'?",
             "policies.yaml:10: 'rewrite_manifests' must be a mapping, not True; to run it, write 'enabled: true'.",
-            "policies.yaml:14: The threshold of expire_snapshots 'snapshots' is not known; did you mean 'old_snapshots'?",
-            "policies.yaml:13: expire_snapshots takes no 'where'.",
             "policies.yaml:12: The option of expire_snapshots 'max_ag' is not known; did you mean 'max_age'?",
             "policies.yaml:12: 'expire_snapshots.options.retain_last' must be at least 1, not 0.",
+            "policies.yaml:13: expire_snapshots takes no 'where'.",
+            "policies.yaml:14: The threshold of expire_snapshots 'snapshots' is not known; did you mean 'old_snapshots'?",
             "policies.yaml:15: A rule needs the key 'tables' with a pattern of table names such as 'analytics.*'.",
             "policies.yaml:16: 'skip' must have a value, not null.",
         ]
