@@ -8,7 +8,7 @@ import sqlalchemy as sa
 
 from airflow_snowpack.store.dialect import UtcDateTime
 
-BASELINE = "0023_baseline"
+BASELINE = "0024_baseline"
 """The first migration; a database at an earlier one comes from a development version."""
 REVISION = BASELINE
 """The newest migration; a test compares it with what Alembic finds."""

@@ -1,14 +1,14 @@
 """Passes over the fleet, and the tables in them."""
 
+from dataclasses import replace
 from datetime import datetime
 from typing import Annotated, Any
 
 from pydantic import Field
 
 from airflow_snowpack.humanize import SHORT_ID
-from airflow_snowpack.maintenance.fleet.budget import NOTHING, Cost
 from airflow_snowpack.maintenance.fleet.model import EntryState, Pass, PassEntry, PassState
-from airflow_snowpack.maintenance.planning import Estimate, TablePlan
+from airflow_snowpack.maintenance.planning import Estimate
 from airflow_snowpack.wire.listing import Column, Elapsed, Listing
 from airflow_snowpack.wire.plan import work
 from airflow_snowpack.wire.shape import CatalogId, Database, From, Level, Moment, Shape
@@ -43,15 +43,8 @@ def _outcome_body(entry: PassEntry) -> dict[str, float] | None:
     if entry.spent is None:
         return None
     spent = entry.spent
-    return {"files_removed": entry.removed or 0, "bytes": spent.bytes, "gb_hours": spent.gb_hours, "seconds": spent.seconds}
-
-
-def _planned(entry: PassEntry) -> Estimate:
-    """Return what the plan of an entry would do, with the files that it saves readers alone."""
-    if entry.plan is None:
-        return Estimate()
-    plan = TablePlan.from_json(entry.table, entry.plan)
-    return Estimate(plan.files_saved, bytes_freed=plan.estimate.bytes_freed)
+    work = {"files_removed": spent.files_removed, "bytes": spent.bytes_rewritten}
+    return work | {"gb_hours": spent.gb_hours, "seconds": spent.seconds}
 
 
 class PassEntryShape(Shape):
@@ -63,16 +56,16 @@ class PassEntryShape(Shape):
     state: EntryState
     reason: str | None = Field(description="Why it waits, failed or cannot be read.")
     evidence: dict[str, str] = Field(description="Why each action runs, by its name.")
-    gb_hours: Annotated[float, From("cost.gb_hours")] = Field(description="By estimate.")
-    bytes: Annotated[int, From("cost.bytes")] = Field(description="That are rewritten, by estimate.")
-    files_removed: int = Field(description="By estimate, with those that only old snapshots need.")
-    files_saved: Annotated[int, From(lambda entry: _planned(entry).files_removed)] = Field(
+    gb_hours: Annotated[float, From("estimate.gb_hours")] = Field(description="By estimate.")
+    bytes: Annotated[int, From("estimate.bytes_rewritten")] = Field(description="That are rewritten, by estimate.")
+    files_removed: Annotated[int, From("estimate.files_removed")] = Field(
+        description="By estimate, with those that only old snapshots need."
+    )
+    files_saved: Annotated[int, From(lambda entry: entry.plan.files_saved if entry.plan else 0)] = Field(
         description="How many files fewer readers open, by estimate. The order of a pass follows them."
     )
-    bytes_freed: Annotated[int, From(lambda entry: _planned(entry).bytes_freed)] = Field(
-        description="In the storage, by estimate."
-    )
-    seconds: Annotated[float, From("cost.seconds")] = Field(description="By estimate.")
+    bytes_freed: Annotated[int, From("estimate.bytes_freed")] = Field(description="In the storage, by estimate.")
+    seconds: Annotated[float, From("estimate.seconds")] = Field(description="By estimate.")
     outcome: Annotated[dict[str, float] | None, From(_outcome_body)] = Field(
         description="What its job did, by the names of the estimate; null until it has ended."
     )
@@ -91,10 +84,10 @@ def _outcome(planned: Pass) -> str | None:
     return counts and f"{counts['maintained']} maintained, {counts['failed']} failed, {counts['waiting']} waiting"
 
 
-def _work(cost: Cost | None, removed: int | None) -> str:
-    if cost is None or cost == NOTHING:
+def _work(cost: Estimate | None) -> str:
+    if cost is None or cost == Estimate():
         return ""
-    return work(Estimate(removed or 0, bytes_rewritten=cost.bytes, gb_hours=cost.gb_hours, seconds=cost.seconds))
+    return work(replace(cost, files_added=0, bytes_freed=0, snapshots_expired=0))
 
 
 PASSES: Listing[Pass] = Listing(
@@ -117,9 +110,9 @@ ENTRIES: Listing[PassEntry] = Listing(
     (
         Column("table", "table.dotted"),
         Column("state", "state.value", style=entry_style),
-        Column("actions", lambda entry: tuple(entry.actions)),
-        Column("estimate", "cost.gb_hours", lambda entry: _work(entry.cost, entry.files_removed)),
-        Column("outcome", lambda entry: entry.spent and entry.spent.gb_hours, lambda entry: _work(entry.spent, entry.removed)),
+        Column("actions", lambda entry: tuple(entry.evidence)),
+        Column("estimate", "estimate.gb_hours", lambda entry: _work(entry.estimate)),
+        Column("outcome", lambda entry: entry.spent and entry.spent.gb_hours, lambda entry: _work(entry.spent)),
         Column("reason", "reason"),
     ),
 )

@@ -1,7 +1,7 @@
-"""What a pass may cost, and what the maintenance of one table is estimated to cost.
+"""What a pass may cost.
 
 >>> budget = Budget(gb_hours=200, tables=50)
->>> Cost(gb_hours=250, bytes=0, seconds=600).beyond(budget)
+>>> budget.exceeded_by(Estimate(gb_hours=250, seconds=600))
 'gb_hours'
 """
 
@@ -15,6 +15,7 @@ from typing import Any, Self
 
 from airflow_snowpack.durations import parse_duration
 from airflow_snowpack.errors import Kind, SnowpackError
+from airflow_snowpack.maintenance.planning.finding import Estimate
 from airflow_snowpack.sizes import parse_bytes
 
 
@@ -96,28 +97,12 @@ class Budget:
         time = None if seconds is None else timedelta(seconds=seconds)
         return cls(values["gb_hours"], values["bytes"], values["tables"], time)
 
-
-@dataclass(frozen=True, slots=True)
-class Cost:
-    """What the maintenance of one table costs, by estimate or in fact.
-
-    :param bytes: bytes rewritten.
-    :param seconds: wall-clock time of one worker.
-    """
-
-    gb_hours: float = 0.0
-    bytes: int = 0
-    seconds: float = 0.0
-
-    def beyond(self, budget: Budget) -> str | None:
-        """Return the limit that this cost alone exceeds; ``None`` if a whole budget allows it."""
-        if budget.gb_hours is not None and self.gb_hours > budget.gb_hours:
+    def exceeded_by(self, cost: Estimate) -> str | None:
+        """Return the limit that the maintenance of one table alone exceeds; ``None`` if the whole budget allows it."""
+        if self.gb_hours is not None and cost.gb_hours > self.gb_hours:
             return "gb_hours"
-        if budget.bytes is not None and self.bytes > budget.bytes:
+        if self.bytes is not None and cost.bytes_rewritten > self.bytes:
             return "bytes"
-        if budget.time is not None and self.seconds > budget.time.total_seconds():
+        if self.time is not None and cost.seconds > self.time.total_seconds():
             return "time"
         return None
-
-
-NOTHING = Cost()

@@ -95,7 +95,7 @@ class Fleet:
         See :func:`.ranking.workers_worth`.
         """
         left = self.passes.entries(planned.pass_id, [EntryState.SUBMITTED])
-        return workers_worth([entry.cost.seconds for entry in left], most=planned.workers, within=planned.budget.time)
+        return workers_worth([entry.estimate.seconds for entry in left], most=planned.workers, within=planned.budget.time)
 
     def attend(self, pass_id: str) -> KeepAlive:
         """Return a block in which this process keeps a pass of its own alive, from the beginning of the pass to its report."""

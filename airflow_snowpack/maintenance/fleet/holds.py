@@ -82,9 +82,9 @@ def hold_of(entry: PassEntry, policy: TablePolicy, writers: Callable[[], TableWr
         text = str(quiet)
         return Hold(text[0].upper() + text[1:], quiet.until)
     overdue = entry.deadline is not None and entry.deadline <= now
-    if writers is None or overdue or not rewrites_files(entry.actions):
+    if writers is None or overdue or not rewrites_files(entry.evidence):
         return None
-    needs = timedelta(seconds=entry.cost.seconds)
+    needs = timedelta(seconds=entry.estimate.seconds)
     clearance = writers().clear(needs, now)
     if clearance.within is None or clearance.within > needs * LEAST_SHARE:
         return None

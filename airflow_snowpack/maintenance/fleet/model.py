@@ -9,7 +9,9 @@ from enum import StrEnum
 from typing import Any
 
 from airflow_snowpack.iceberg.names import TableName
-from airflow_snowpack.maintenance.fleet.budget import NOTHING, Budget, Cost
+from airflow_snowpack.maintenance.fleet.budget import Budget
+from airflow_snowpack.maintenance.planning.finding import Estimate
+from airflow_snowpack.maintenance.planning.model import TablePlan
 
 
 class PassState(StrEnum):
@@ -51,12 +53,8 @@ class PassEntry:
 
     :param place: its place in the order of the ranking, from 0; unreadable tables come last.
     :param reason: why it waits, failed or cannot be read, as a sentence.
-    :param evidence: why each action of its plan runs, by the action's name.
-    :param options: of its job, per action, as JSON values.
-    :param plan: all decisions of its plan, as JSON values; its job has it too.
-    :param cost: the estimate; ``spent`` is what the job cost in fact, ``None`` until it has ended.
-    :param files_removed: by estimate, and ``removed`` in fact.
-    :param metadata_location: which metadata was planned.
+    :param plan: its job runs it; ``None``: no action of it runs now, or the table cannot be read.
+    :param spent: what the job did and cost in fact; ``None`` until it has ended.
     :param deadline: when it has to be maintained at the latest.
     :param passes_waited: in how many passes in a row before this one it did not fit.
     """
@@ -65,24 +63,29 @@ class PassEntry:
     place: int
     state: EntryState
     reason: str | None = None
-    evidence: Mapping[str, str] = field(default_factory=dict)
-    options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    plan: Mapping[str, Any] | None = None
-    cost: Cost = NOTHING
-    files_removed: int = 0
-    value: float = 0.0
-    metadata_location: str | None = None
+    plan: TablePlan | None = None
     deadline: datetime | None = None
     passes_waited: int = 0
     job_id: str | None = None
-    spent: Cost | None = None
-    removed: int | None = None
+    spent: Estimate | None = None
     ended_at: datetime | None = None
 
     @property
-    def actions(self) -> tuple[str, ...]:
-        """The actions of its plan that run, in their order."""
-        return tuple(self.evidence)
+    def evidence(self) -> Mapping[str, str]:
+        """Why each action of its plan runs, by the action's name, in their order."""
+        return {} if self.plan is None else {each.action: each.evidence for each in self.plan.decisions if each.runs}
+
+    @property
+    def options(self) -> Mapping[str, Mapping[str, Any]]:
+        """The options of its job, per action, as JSON values."""
+        return (
+            {} if self.plan is None else {each.action: each.options for each in self.plan.decisions if each.runs and each.options}
+        )
+
+    @property
+    def estimate(self) -> Estimate:
+        """What its job will do and cost."""
+        return Estimate() if self.plan is None else self.plan.estimate
 
 
 @dataclass(frozen=True, slots=True)

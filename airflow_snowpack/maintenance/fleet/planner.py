@@ -27,11 +27,10 @@ from airflow_snowpack.iceberg.health import TableHealth, read_health
 from airflow_snowpack.iceberg.names import TableName
 from airflow_snowpack.iceberg.table_properties import owner_properties
 from airflow_snowpack.jobs.action_history import ActionHistory
-from airflow_snowpack.maintenance.fleet.candidates import candidate_of
 from airflow_snowpack.maintenance.fleet.holds import held_reason, hold_of, waits_for_producers, writers_after
 from airflow_snowpack.maintenance.fleet.model import EntryState, Pass, PassEntry, PlannedTable, Planning
 from airflow_snowpack.maintenance.fleet.passes import BEAT, PASS_LEASE, FleetPasses
-from airflow_snowpack.maintenance.fleet.ranking import Candidate, rank, select
+from airflow_snowpack.maintenance.fleet.ranking import Candidate, candidate_of, rank, select
 from airflow_snowpack.maintenance.planning.table_plan import plan_table
 from airflow_snowpack.maintenance.removals.records import Removals
 from airflow_snowpack.maintenance.writers import RecentDags
@@ -44,7 +43,7 @@ if TYPE_CHECKING:
     from airflow_snowpack.inventory.health_records import HealthRecords
     from airflow_snowpack.maintenance.fleet.holds import Hold
     from airflow_snowpack.maintenance.planning import TablePlan
-    from airflow_snowpack.maintenance.policies import Policies, TablePolicy
+    from airflow_snowpack.maintenance.policies import Policies
     from airflow_snowpack.maintenance.writers import DagsOfTables
 
 log = logging.getLogger(__name__)
@@ -212,25 +211,8 @@ class FleetPlanner:
         if problems and len(problems) == len(to_read):
             raise_outage(problems)
         self._plan_batch(fresh, found, last)
-        self._plan_unchanged(unchanged, found, last)
-
-    def _plan_unchanged(self, tables: Listing, found: _Found, last: Mapping[str, Any]) -> None:
-        """Plan tables of which only loading them has shown that their stored health, of these locations, is that of now."""
-        now = self._store.clock()
-        doubtful = []
-        for table, location in tables.items():
-            row = last.get(table.lock_key)
-            if row is not None and self._is_settled(row, location, now):
-                found.counts["unchanged"] += 1
-            else:
-                doubtful.append(table)
-        reread: dict[TableName, str | None] = {}
-        for batch in _batches(doubtful, BATCH_SIZE):
-            stored = {table: record.health for table, record in self._records.get(batch).items()}
-            current = {table: health for table, health in stored.items() if health is not None and self._fits(table, health)}
-            reread |= dict.fromkeys(batch - current.keys())
-            self._plan_batch(current, found, last)
-        if reread:
+        # Only loading these tables has shown that their stored health is that of now.
+        if unchanged and (reread := self._plan_stored(unchanged, last, found)):
             self._read(reread, found, last)
 
     def _note_unreadable(self, table: TableName, problem: Exception, found: _Found) -> None:
@@ -267,35 +249,22 @@ class FleetPlanner:
                 reason = f"It cannot be planned: {type(problem).__name__}: {problem}"
                 found.unreadable.append(PassEntry(table, 0, EntryState.UNREADABLE, reason=reason, ended_at=now))
                 continue
-            runs = bool(plan.actions)
-            held = None if runs else held_reason(plan)
-            self._sort(table, plan, policy, history, waited, held, found)
+            runs, held = bool(plan.actions), None
+            if runs:
+                found.plans[table] = plan
+                reads = found.dags().reads(table) if found.dags else 0.0
+                found.candidates.append(candidate_of(plan, policy, history, reads_per_day=reads, passes_waited=waited))
+            elif policy.skip is not None:
+                found.counts["excluded"] += 1
+            elif (held := held_reason(plan)) is not None:
+                found.held.append(PassEntry(table, 0, EntryState.WAITING, reason=held, ended_at=plan.made_at))
+            else:
+                found.counts["healthy"] += 1
             needs_work = runs or held is not None
             waits = waits_for_producers(plan)
             waited, held_since = waited + (not runs and waits) if needs_work else 0, (held_since or now) if waits else None
             place = (table, plan.metadata_location, self._digest)
             found.planned.append(PlannedTable(*place, needs_work, plan.reconsider_at, waited, held_since))
-
-    def _sort(
-        self,
-        table: TableName,
-        plan: TablePlan,
-        policy: TablePolicy,
-        history: ActionHistory,
-        waited: int,
-        held: str | None,
-        found: _Found,
-    ) -> None:
-        if plan.actions:
-            found.plans[table] = plan
-            reads = found.dags().reads(table) if found.dags else 0.0
-            found.candidates.append(candidate_of(plan, policy, history, reads_per_day=reads, passes_waited=waited))
-        elif policy.skip is not None:
-            found.counts["excluded"] += 1
-        elif held is not None:
-            found.held.append(PassEntry(table, 0, EntryState.WAITING, reason=held, ended_at=plan.made_at))
-        else:
-            found.counts["healthy"] += 1
 
     def _choose(self, planning: Planning, found: _Found) -> list[PassEntry]:
         """Rank the tables that need work, and return the entries of the pass."""
@@ -304,13 +273,10 @@ class FleetPlanner:
         period = USUAL_PERIOD if before is None else min(this.started_at - before, LONGEST_PERIOD)
         ranked = rank(found.candidates, due_by=this.started_at + period)
         selection = select(ranked, this.budget, workers=this.workers)
-        reasons = {each.candidate.table: each.reason for each in selection.waiting}
-        entries = [
-            _entry(found.plans[each.table], each, place, reasons.get(each.table), now) for place, each in enumerate(ranked)
-        ]
-        aged = reasons.keys()
+        entries = [_entry(found.plans[each.table], each, place, reason, now) for place, (each, reason) in enumerate(selection)]
+        aged = {entry.table for entry in entries if entry.state is EntryState.WAITING}
         found.planned = [_aged(each) if each.table in aged else each for each in found.planned]
-        found.counts["chosen"] = len(selection.chosen)
+        found.counts["chosen"] = len(entries) - len(aged)
         return [*entries, *_after(len(entries), [*found.held, *found.unreadable])]
 
 
@@ -325,20 +291,12 @@ def digest_of(policies: Policies) -> str:
 
 
 def _entry(plan: TablePlan, candidate: Candidate, place: int, reason: str | None, now: datetime) -> PassEntry:
-    running = [decision for decision in plan.decisions if decision.runs]
-    request = plan.request()
     return PassEntry(
         plan.table,
         place,
         EntryState.CHOSEN if reason is None else EntryState.WAITING,
         reason=reason,
-        evidence={decision.action: decision.evidence for decision in running},
-        options=request.options,
-        plan=request.plan,
-        cost=candidate.cost,
-        files_removed=plan.estimate.files_removed,
-        value=candidate.value,
-        metadata_location=plan.metadata_location,
+        plan=plan,
         deadline=candidate.deadline,
         passes_waited=candidate.passes_waited,
         ended_at=None if reason is None else now,

@@ -126,13 +126,13 @@ class PassWork:
         """
         submitted = 0
         for entry in self._passes.entries(planned.pass_id, [EntryState.CHOSEN]):
-            key = _EntryKey(planned.pass_id, entry.table.lock_key)
-            asked: dict[str, Any] = {"options": entry.options, "plan": entry.plan, "priority": priority}
+            assert entry.plan is not None
             # The job also has the actions that the plan skips; their results are the evidence.
-            actions = entry.actions if entry.plan is None else [decision["action"] for decision in entry.plan["decisions"]]
+            request = entry.plan.request(priority=priority, order=[each.action for each in entry.plan.decisions])
+            asked: dict[str, Any] = {"options": request.options, "plan": request.plan, "priority": priority}
+            asked |= {"table_uuid": entry.plan.table_uuid, "submitted_by": planned.owner}
             try:
-                asked["table_uuid"] = None if entry.plan is None else entry.plan.get("table_uuid")
-                self._jobs.submit(entry.table, actions, **asked, submitted_by=planned.owner, key=key)
+                self._jobs.submit(entry.table, request.actions, **asked, key=_EntryKey(planned.pass_id, entry.table.lock_key))
             except TableLocked as locked:
                 self.leave(planned, entry, str(locked))
             except _SubmittedBefore:

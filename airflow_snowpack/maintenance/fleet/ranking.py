@@ -1,9 +1,8 @@
 """In which order tables are maintained, and which of them a budget allows.
 
     ranked = rank(candidates, due_by=next_pass_at)
-    selection = select(ranked, Budget(gb_hours=200), workers=4)
-    selection.chosen                                  # in the order in which workers claim them
-    selection.waiting                                 # each with the reason
+    for candidate, reason in select(ranked, Budget(gb_hours=200), workers=4):
+        ...                                           # chosen without a reason, in the order in which workers claim them
 
 The order: tables whose deadline comes before the next pass, the earliest deadline first; then tables that did not fit an earlier
 pass, those that waited for more passes first; then the others. Within the last two groups, the table with the most benefit for
@@ -17,17 +16,21 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from airflow_snowpack.humanize import duration, plural, size
-from airflow_snowpack.maintenance.fleet.budget import Budget, Cost
+from airflow_snowpack.maintenance.fleet.budget import Budget
+from airflow_snowpack.maintenance.planning.finding import Estimate
 
 if TYPE_CHECKING:
     from airflow_snowpack.iceberg.names import TableName
+    from airflow_snowpack.jobs.action_history import ActionHistory
+    from airflow_snowpack.maintenance.planning.model import TablePlan
+    from airflow_snowpack.maintenance.policies import TablePolicy
 
 LEAST_GB_HOURS = 0.001
 """What each table costs at least in the ranking: its job has to be claimed, and its metadata read."""
@@ -44,16 +47,14 @@ class Candidate:
     :param reads_per_day: how often Airflow reads the table.
     :param deadline: when it has to be maintained at the latest; ``None`` for no deadline.
     :param passes_waited: in how many passes in a row it did not fit.
-    :param bytes_freed: in the storage, which decides between tables of the same value for readers.
     """
 
     table: TableName
     benefit: float
-    cost: Cost
+    cost: Estimate
     reads_per_day: float = 0.0
     deadline: datetime | None = None
     passes_waited: int = 0
-    bytes_freed: int = 0
 
     @property
     def value(self) -> float:
@@ -62,33 +63,40 @@ class Candidate:
 
     @property
     def storage_value(self) -> float:
-        """The bytes freed per GB·h."""
-        return self.bytes_freed / self._gb_hours
+        """The bytes freed per GB·h, which decide between tables of the same value for readers."""
+        return self.cost.bytes_freed / self._gb_hours
 
     @property
     def _gb_hours(self) -> float:
         return max(self.cost.gb_hours, LEAST_GB_HOURS)
 
 
-@dataclass(frozen=True, slots=True)
-class Waiting:
-    """A table that a selection leaves out, and the reason as a sentence."""
+def candidate_of(
+    plan: TablePlan,
+    policy: TablePolicy,
+    history: ActionHistory,
+    *,
+    reads_per_day: float = 0.0,
+    passes_waited: int = 0,
+) -> Candidate:
+    """Return a plan that runs an action as a candidate."""
+    deadline = _deadline_of(plan, policy, history)
+    return Candidate(plan.table, plan.files_saved, plan.estimate, reads_per_day, deadline, passes_waited)
 
-    candidate: Candidate
-    reason: str
 
+def _deadline_of(plan: TablePlan, policy: TablePolicy, history: ActionHistory) -> datetime | None:
+    """Return the earliest deadline of the actions that run; now for one that has a deadline and has never run.
 
-@dataclass(frozen=True, slots=True)
-class Selection:
-    """What a budget allows.
-
-    :param chosen: in the order of the ranking; likewise ``waiting``.
-    :param cost: of all that is chosen.
+    ``None`` if the last run of one of them failed: a table that fails in each pass would come before all others for ever.
     """
-
-    chosen: tuple[Candidate, ...]
-    waiting: tuple[Waiting, ...]
-    cost: Cost
+    if any(history.of(action).failures for action in plan.actions):
+        return None
+    deadlines = []
+    for action in plan.actions:
+        period, last = policy.actions[action].deadline, history.of(action).last_success_at
+        if period is not None:
+            deadlines.append(plan.made_at if last is None else last + period)
+    return min(deadlines, default=None)
 
 
 def rank(candidates: Iterable[Candidate], *, due_by: datetime) -> list[Candidate]:
@@ -105,27 +113,23 @@ def rank(candidates: Iterable[Candidate], *, due_by: datetime) -> list[Candidate
     return sorted(candidates, key=order)
 
 
-def select(ranked: Sequence[Candidate], budget: Budget, *, workers: int = 1) -> Selection:
+def select(ranked: Iterable[Candidate], budget: Budget, *, workers: int = 1) -> Iterator[tuple[Candidate, str | None]]:
     """Take each table in turn if what is left of the budget allows it.
 
     :param workers: how many tables are maintained at a time; each runs in the worker that is free first.
+    :returns: each table, with the reason as a sentence if it is left out.
     """
-    chosen: list[Candidate] = []
-    waiting: list[Waiting] = []
     # Fractions, because the sum of many floats may end beyond a limit that the exact sum meets.
-    gb_hours, rewritten = Fraction(0), 0
+    gb_hours, rewritten, tables = Fraction(0), 0, 0
     busy = [0.0] * max(workers, 1)
     for candidate in ranked:
         cost = candidate.cost
         until = busy[0] + cost.seconds
-        left = _left(budget, gb_hours, rewritten, len(chosen))
-        if reason := _refusal(cost, budget, left, until):
-            waiting.append(Waiting(candidate, reason))
-            continue
-        chosen.append(candidate)
-        gb_hours, rewritten = gb_hours + Fraction(cost.gb_hours), rewritten + cost.bytes
-        heapq.heapreplace(busy, until)
-    return Selection(tuple(chosen), tuple(waiting), Cost(float(gb_hours), rewritten, max(busy)))
+        reason = _refusal(cost, budget, gb_hours, rewritten, tables, until)
+        yield candidate, reason
+        if reason is None:
+            gb_hours, rewritten, tables = gb_hours + Fraction(cost.gb_hours), rewritten + cost.bytes_rewritten, tables + 1
+            heapq.heapreplace(busy, until)
 
 
 def workers_worth(seconds: Sequence[float], *, most: int, within: timedelta | None = None) -> int:
@@ -152,38 +156,24 @@ def _ends_after(seconds: Iterable[float], workers: int) -> float:
     return max(busy)
 
 
-@dataclass(frozen=True, slots=True)
-class _Left:
-    """What is left of a budget; ``None`` for no limit."""
+def _refusal(cost: Estimate, budget: Budget, gb_hours: Fraction, rewritten: int, tables: int, until: float) -> str | None:
+    """Return why a table does not fit beside what the budget has been used for; ``None`` if it does.
 
-    gb_hours: Fraction | None
-    bytes: int | None
-    tables: int | None
-
-
-def _left(budget: Budget, gb_hours: Fraction, rewritten: int, tables: int) -> _Left:
-    return _Left(
-        None if budget.gb_hours is None else Fraction(budget.gb_hours) - gb_hours,
-        None if budget.bytes is None else budget.bytes - rewritten,
-        None if budget.tables is None else budget.tables - tables,
-    )
-
-
-def _refusal(cost: Cost, budget: Budget, left: _Left, until: float) -> str | None:
-    """Return why a table does not fit; ``None`` if it does."""
-    match cost.beyond(budget):
+    :param until: after how many seconds it would be maintained.
+    """
+    match budget.exceeded_by(cost):
         case "gb_hours":
             return f"Needs {cost.gb_hours:.2f} GB·h, more than the whole budget of {budget.gb_hours:g} GB·h."
         case "bytes":
-            return f"Rewrites {size(cost.bytes)}, more than the whole budget of {size(budget.bytes or 0)}."
+            return f"Rewrites {size(cost.bytes_rewritten)}, more than the whole budget of {size(budget.bytes or 0)}."
         case "time":
             return f"Needs {duration(cost.seconds)}, more than the whole time of the pass."
-    if left.tables is not None and left.tables < 1:
-        return f"The budget of {plural(budget.tables or 0, 'table')} is used by tables that come first."
-    if left.gb_hours is not None and Fraction(cost.gb_hours) > left.gb_hours:
-        return f"Needs {cost.gb_hours:.2f} GB·h, and {float(left.gb_hours):.2f} GB·h of the budget are left."
-    if left.bytes is not None and cost.bytes > left.bytes:
-        return f"Rewrites {size(cost.bytes)}, and {size(left.bytes)} of the budget are left."
+    if budget.tables is not None and tables >= budget.tables:
+        return f"The budget of {plural(budget.tables, 'table')} is used by tables that come first."
+    if budget.gb_hours is not None and Fraction(cost.gb_hours) > (left := Fraction(budget.gb_hours) - gb_hours):
+        return f"Needs {cost.gb_hours:.2f} GB·h, and {float(left):.2f} GB·h of the budget are left."
+    if budget.bytes is not None and cost.bytes_rewritten > budget.bytes - rewritten:
+        return f"Rewrites {size(cost.bytes_rewritten)}, and {size(budget.bytes - rewritten)} of the budget are left."
     if budget.time is not None and until > budget.time.total_seconds():
         return f"Needs {duration(cost.seconds)}, and all workers are planned until later than the end of the pass allows."
     return None

@@ -15,9 +15,9 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Self
 
 from airflow_snowpack.humanize import duration, join, number, plural, sentence, size
-from airflow_snowpack.maintenance.fleet.budget import NOTHING, Cost
 from airflow_snowpack.maintenance.fleet.model import EntryState, Pass, PassEntry
 from airflow_snowpack.maintenance.options import rewrites_files
+from airflow_snowpack.maintenance.planning.finding import Estimate
 
 if TYPE_CHECKING:
     from airflow_snowpack.iceberg.names import TableName
@@ -80,7 +80,6 @@ class PassReport:
     :param counts: of tables: those of the plan (``listed``, ``excluded``, ``unchanged``, ``healthy``), and one number for each
         state of the entries.
     :param spent: by the jobs that have ended; ``estimated`` is what the plan expected of the same jobs.
-    :param removed: files; ``estimated_removed`` likewise.
     :param failed, waiting, unreadable: grouped by cause, the largest group first.
     :param failed_writers: runs of DAGs that failed while a table that they write to was rewritten, by DAG and table; Airflow does
         not show whether a rewrite was the cause.
@@ -91,10 +90,8 @@ class PassReport:
     seconds: float
     has_ended: bool
     counts: Mapping[str, int]
-    spent: Cost
-    estimated: Cost
-    removed: int
-    estimated_removed: int
+    spent: Estimate
+    estimated: Estimate
     failed: tuple[Group, ...] = ()
     waiting: tuple[Group, ...] = ()
     unreadable: tuple[Group, ...] = ()
@@ -110,17 +107,15 @@ class PassReport:
         planned_counts = {name: planned.counts.get(name, 0) for name in ("listed", "excluded", "unchanged", "healthy")}
         # A job that was cancelled before it ran has an outcome too, in which none of its work was done.
         spent = [entry for entry in entries if entry.spent is not None]
-        ended = [entry for entry in spent if entry.state is not EntryState.WAITING or entry.spent != NOTHING]
+        ended = [entry for entry in spent if entry.state is not EntryState.WAITING or entry.spent != Estimate()]
         return cls(
             pass_id=planned.pass_id,
             started_at=planned.started_at,
             seconds=((planned.ended_at or now) - planned.started_at).total_seconds(),
             has_ended=planned.ended_at is not None,
             counts=planned_counts | {state.value: states[state] for state in EntryState},
-            spent=_sum(entry.spent for entry in ended if entry.spent),
-            estimated=_sum(entry.cost for entry in ended),
-            removed=sum(entry.removed or 0 for entry in ended),
-            estimated_removed=sum(entry.files_removed for entry in ended),
+            spent=sum((entry.spent for entry in ended if entry.spent), Estimate()),
+            estimated=sum((entry.estimate for entry in ended), Estimate()),
             failed=_grouped(entries, EntryState.FAILED),
             waiting=_grouped(entries, EntryState.WAITING),
             unreadable=_grouped(entries, EntryState.UNREADABLE),
@@ -137,11 +132,8 @@ class PassReport:
         ]
         if counts["excluded"]:
             lines.append(f"{plural(counts['excluded'], 'table')} excluded by policies")
-        if counts["maintained"] or counts["failed"] or self.spent != NOTHING:
-            lines.append(
-                f"{_amounts(self.removed, self.spent)} in {duration(self.seconds)} "
-                f"(estimate: {_amounts(self.estimated_removed, self.estimated)})"
-            )
+        if counts["maintained"] or counts["failed"] or self.spent != Estimate():
+            lines.append(f"{_amounts(self.spent)} in {duration(self.seconds)} (estimate: {_amounts(self.estimated)})")
         for label, groups in (("Failed", self.failed), ("Waiting", self.waiting), ("Unreadable", self.unreadable)):
             lines += [f"{label}: {plural(len(group.tables), 'table')}: {group.line()}" for group in groups[:MAX_CAUSES]]
             if rest := groups[MAX_CAUSES:]:
@@ -173,8 +165,8 @@ class PassReport:
             "counts": dict(self.counts),
             "spent": _cost_json(self.spent),
             "estimated": _cost_json(self.estimated),
-            "files_removed": self.removed,
-            "files_removed_estimated": self.estimated_removed,
+            "files_removed": self.spent.files_removed,
+            "files_removed_estimated": self.estimated.files_removed,
             "failed": [group.to_json() for group in self.failed[:MAX_CAUSES]],
             "waiting": [group.to_json() for group in self.waiting[:MAX_CAUSES]],
             "unreadable": [group.to_json() for group in self.unreadable[:MAX_CAUSES]],
@@ -186,28 +178,23 @@ class PassReport:
         }
 
 
-def _amounts(removed: int, cost: Cost) -> str:
-    return f"{plural(removed, 'file')} removed, {size(cost.bytes)} rewritten, {cost.gb_hours:.2f} GB·h"
+def _amounts(cost: Estimate) -> str:
+    return f"{plural(cost.files_removed, 'file')} removed, {size(cost.bytes_rewritten)} rewritten, {cost.gb_hours:.2f} GB·h"
 
 
 def _failed_writers(entries: Iterable[PassEntry], dags: DagsOfTables) -> Mapping[tuple[str, str], int]:
     """Count the failed runs beside the jobs of these entries, the most of them first."""
     found = Counter[tuple[str, str]]()
     for entry in entries:
-        if entry.ended_at is None or entry.spent is None or not rewrites_files(entry.actions):
+        if entry.ended_at is None or entry.spent is None or not rewrites_files(entry.evidence):
             continue
         began = entry.ended_at - timedelta(seconds=entry.spent.seconds)
         found.update((run.dag_id, entry.table.dotted) for run in dags.failed_beside(entry.table, began, entry.ended_at))
     return dict(found.most_common())
 
 
-def _sum(costs: Iterable[Cost]) -> Cost:
-    total = list(costs)
-    return Cost(sum(cost.gb_hours for cost in total), sum(cost.bytes for cost in total), sum(cost.seconds for cost in total))
-
-
-def _cost_json(cost: Cost) -> dict[str, float | int]:
-    return {"gb_hours": cost.gb_hours, "bytes": cost.bytes, "seconds": cost.seconds}
+def _cost_json(cost: Estimate) -> dict[str, float | int]:
+    return {"gb_hours": cost.gb_hours, "bytes": cost.bytes_rewritten, "seconds": cost.seconds}
 
 
 def _grouped(entries: Sequence[PassEntry], state: EntryState) -> tuple[Group, ...]:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from airflow_snowpack.jobs.rows import table_from
-from airflow_snowpack.maintenance.fleet.budget import Budget, Cost
+from airflow_snowpack.maintenance.fleet.budget import Budget
 from airflow_snowpack.maintenance.fleet.model import EntryState, Pass, PassEntry, PassState
+from airflow_snowpack.maintenance.planning.finding import Estimate
+from airflow_snowpack.maintenance.planning.model import TablePlan
 from airflow_snowpack.store import Keyset, Leases, row_mapper, storable_error
 from airflow_snowpack.store.retention import Kind
 from airflow_snowpack.store.tables.fleet import fleet_entries, fleet_passes, fleet_tables
@@ -31,22 +33,23 @@ renamed = {"planned_by": "claimed_by", "leased_until": "visible_at"}
 pass_from = row_mapper(Pass, {"state": PassState, "budget": Budget.from_json}, **renamed)
 
 
-def _spent(row: Any) -> Cost | None:
-    return None if row.spent_seconds is None else Cost(row.spent_gb_hours, row.spent_bytes, row.spent_seconds)
+def _plan(row: Any) -> TablePlan | None:
+    return None if row.plan is None else TablePlan.from_json(table_from(row), row.plan)
 
 
-entry_from = row_mapper(
-    PassEntry,
-    {"state": EntryState},
-    table=table_from,
-    cost=lambda row: Cost(row.gb_hours, row.bytes, row.seconds),
-    spent=_spent,
-)
+def _spent(row: Any) -> Estimate | None:
+    if row.spent_seconds is None:
+        return None
+    cost = {"gb_hours": row.spent_gb_hours, "seconds": row.spent_seconds}
+    return Estimate(files_removed=row.removed, bytes_rewritten=row.spent_bytes, **cost)
+
+
+entry_from = row_mapper(PassEntry, {"state": EntryState}, table=table_from, plan=_plan, spent=_spent)
 
 
 def entry_row(pass_id: str, entry: PassEntry) -> dict[str, Any]:
     """Return a new entry as a row."""
-    table, cost = entry.table, entry.cost
+    table, estimate = entry.table, entry.estimate
     return {
         "pass_id": pass_id,
         "table_key": table.lock_key,
@@ -57,15 +60,10 @@ def entry_row(pass_id: str, entry: PassEntry) -> dict[str, Any]:
         "place": entry.place,
         "state": entry.state.value,
         "reason": None if entry.reason is None else storable_error(entry.reason),
-        "evidence": dict(entry.evidence),
-        "options": dict(entry.options),
-        "plan": entry.plan,
-        "gb_hours": cost.gb_hours,
-        "bytes": cost.bytes,
-        "seconds": cost.seconds,
-        "files_removed": entry.files_removed,
-        "value": entry.value,
-        "metadata_location": entry.metadata_location,
+        "plan": None if entry.plan is None else entry.plan.to_json(),
+        "gb_hours": estimate.gb_hours,
+        "bytes": estimate.bytes_rewritten,
+        "seconds": estimate.seconds,
         "deadline": entry.deadline,
         "passes_waited": entry.passes_waited,
         "ended_at": entry.ended_at,

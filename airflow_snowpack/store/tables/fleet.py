@@ -43,15 +43,10 @@ fleet_entries = sa.Table(
     sa.Column("place", sa.Integer, nullable=False),
     sa.Column("state", sa.Text, nullable=False),
     sa.Column("reason", sa.Text),
-    sa.Column("evidence", sa.JSON, nullable=False),
-    sa.Column("options", sa.JSON, nullable=False),
     sa.Column("plan", sa.JSON(none_as_null=True)),
     sa.Column("gb_hours", sa.Float, nullable=False),
     sa.Column("bytes", sa.BigInteger, nullable=False),
     sa.Column("seconds", sa.Float, nullable=False),
-    sa.Column("files_removed", sa.BigInteger, nullable=False),
-    sa.Column("value", sa.Float, nullable=False),
-    sa.Column("metadata_location", sa.Text),
     sa.Column("deadline", UtcDateTime),
     sa.Column("passes_waited", sa.Integer, nullable=False),
     sa.Column("job_id", sa.Text),
@@ -64,7 +59,7 @@ fleet_entries = sa.Table(
 )
 """One row for each table of a pass that needs maintenance or cannot be read; ``table_key`` is the key of its lock.
 
-The columns of the costs are the estimate; those that begin with ``spent`` are the outcome.
+``gb_hours``, ``bytes`` and ``seconds`` are the estimate of the plan; the columns that begin with ``spent`` are the outcome.
 """
 
 partial_index("ix_fleet_entries_job_id", fleet_entries.c.job_id, where=fleet_entries.c.job_id.is_not(None))

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from answering_airflow import RunTold, answering_airflow
+from made_plans import made_plan
 
 from airflow_snowpack.hooks.ended_tasks import sweep
 from airflow_snowpack.iceberg import TableName
@@ -199,7 +200,9 @@ def pass_of(installation: Installation, owner: str) -> Pass:
     planning = passes.begin(owner, "lake", "c0ffee", Budget(tables=9), workers=1, holder="worker-1")
     assert isinstance(planning, Planning)
     name = table(owner.replace("/", "_"))
-    planned = passes.plan(planning, [PassEntry(name, 0, EntryState.CHOSEN, evidence={"expire_snapshots": "3 old"})], [], {})
+    planned = passes.plan(
+        planning, [PassEntry(name, 0, EntryState.CHOSEN, plan=made_plan(name, expire_snapshots="3 old"))], [], {}
+    )
     assert PassWork(passes, installation.jobs).submit(planned) == 1
     return planned
 

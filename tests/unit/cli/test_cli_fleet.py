@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from made_plans import made_plan
 
 from airflow_snowpack.jobs import ActionOutcome, ActionResult, JobStatus
 from airflow_snowpack.maintenance.fleet import Budget, EntryState, PassEntry
-from airflow_snowpack.maintenance.fleet.budget import Cost
 from airflow_snowpack.maintenance.fleet.model import Planning
 from airflow_snowpack.maintenance.fleet.passes import FleetPasses
 from airflow_snowpack.maintenance.fleet.progress import PassWork
+from airflow_snowpack.maintenance.planning import Estimate, TablePlan
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,14 +26,19 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.one_database
 
 
+def plan_of(table: TableName) -> TablePlan:
+    # What only a plan estimates is in no column of a pass.
+    work = Estimate(files_removed=5, files_added=1, bytes_rewritten=3072, gb_hours=1.5, seconds=60.0)
+    return made_plan(table, work, rewrite_data_files="6 of 6 files are small")
+
+
 @pytest.fixture
 def planned(jobs: Jobs, flights: TableName) -> Pass:
     passes = FleetPasses(jobs.store)
     planning = passes.begin("nightly/run/plan", "lake", flights.catalog_id, Budget(tables=1), workers=2, holder="worker-1")
     assert isinstance(planning, Planning)
     reason = "The budget of 1 table is used by tables that come first."
-    evidence = {"rewrite_data_files": "6 of 6 files are small"}
-    entry = PassEntry(flights, 0, EntryState.WAITING, reason, evidence, cost=Cost(1.5, 3072, 60.0), files_removed=5)
+    entry = PassEntry(flights, 0, EntryState.WAITING, reason, plan_of(flights))
     return passes.plan(planning, [entry], [], {"listed": 7, "healthy": 6})
 
 
@@ -55,10 +61,10 @@ def test_a_pass_is_shown_with_the_reason_of_each_table(snowpack: Run, planned: P
 
 
 def test_a_pass_has_the_outcome_of_a_table_beside_its_estimate(snowpack: Run, jobs: Jobs, flights: TableName) -> None:
-    passes, evidence = FleetPasses(jobs.store), {"rewrite_data_files": "6 of 6 files are small"}
+    passes = FleetPasses(jobs.store)
     planning = passes.begin("nightly/run/plan", "lake", flights.catalog_id, Budget(tables=1), workers=2, holder="worker-1")
     assert isinstance(planning, Planning)
-    entry = PassEntry(flights, 0, EntryState.CHOSEN, evidence=evidence, cost=Cost(1.5, 3072, 60.0), files_removed=5)
+    entry = PassEntry(flights, 0, EntryState.CHOSEN, plan=plan_of(flights))
     pass_, work = passes.plan(planning, [entry], [], {"listed": 7}), PassWork(passes, jobs)
     work.submit(pass_)
     assert snowpack("fleet", "show", pass_.pass_id, "-o", "json").json["tables"][0]["outcome"] is None

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import re
 import runpy
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from made_plans import made_plan
+
 from airflow_snowpack.iceberg.names import TableName
 from airflow_snowpack.maintenance.fleet import Budget, EntryState, Pass, PassEntry, PassState
-from airflow_snowpack.maintenance.fleet.budget import READERS, Cost
+from airflow_snowpack.maintenance.fleet.budget import READERS
 from airflow_snowpack.maintenance.fleet.report import PassReport
+from airflow_snowpack.maintenance.planning import Estimate
 
 PAGE = Path(__file__).parents[3] / "docs" / "fleet.md"
 EXAMPLE = PAGE.parents[1] / "dags" / "snowpack_maintain_fleet.py"
@@ -50,10 +54,11 @@ def report() -> PassReport:
     def entry(name: str, number: int, state: EntryState, reason: str | None = None, **more: Any) -> PassEntry:
         return PassEntry(TableName("lake", "analytics", name), number, state, reason=reason, **more)
 
-    done = {"cost": Cost(176.02, 1_319_000_000_000, 1.0), "files_removed": 41_310}
-    done |= {"spent": Cost(181.3, 1_319_000_000_000, 1.0), "removed": 41_201}
+    estimate = Estimate(files_removed=41_310, bytes_rewritten=1_319_000_000_000, gb_hours=176.02, seconds=1.0)
+    plan = made_plan(TableName("lake", "analytics", "sessions"), estimate, rewrite_data_files="…")
+    spent = replace(estimate, files_removed=41_201, gb_hours=181.3)
     entries = [
-        entry("sessions", 0, EntryState.MAINTAINED, **done),
+        entry("sessions", 0, EntryState.MAINTAINED, plan=plan, spent=spent),
         *(entry(f"t{number}", number, EntryState.MAINTAINED) for number in range(1, 50)),
         entry("page_views", 50, EntryState.FAILED, "Access denied to s3://lake/analytics/page_views/data/7f3a.parquet."),
         entry("events", 51, EntryState.WAITING, "Needs 40.00 GB·h, and 18.70 GB·h of the budget are left."),

@@ -50,7 +50,7 @@ def lake_of(store: Store, tmp_path: Path, policy: LifecyclePolicy | None = None)
 def estimated(store: Store, tmp_path: Path) -> tuple[FleetLake, list[float]]:
     """Make a lake, and estimate the GB·h of its tables."""
     lake = lake_of(store, tmp_path, WATCHFUL)
-    return lake, [entry.cost.gb_hours for entry in lake.passes.entries(lake.plan("estimate").pass_id)]
+    return lake, [entry.estimate.gb_hours for entry in lake.passes.entries(lake.plan("estimate").pass_id)]
 
 
 def submitted(lake: FleetLake, budget: Budget | None = None, workers: int = 1) -> Pass:

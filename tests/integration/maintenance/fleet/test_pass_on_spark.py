@@ -15,6 +15,7 @@ from airflow_snowpack.jobs import Jobs, JobStatus, JobWorker, LifecyclePolicy
 from airflow_snowpack.maintenance import SparkEngine
 from airflow_snowpack.maintenance.fleet import Budget, EntryState, Pass, PassState
 from airflow_snowpack.maintenance.fleet.progress import OUT_OF_TIME
+from airflow_snowpack.maintenance.planning import Estimate
 from airflow_snowpack.maintenance.removals.records import Removals
 
 if TYPE_CHECKING:
@@ -65,10 +66,14 @@ def test_a_pass_maintains_the_sick_tables_and_the_next_one_has_nothing_to_do(
     report = fleet.fleet.report(planned)
     entries = fleet.passes.entries(planned.pass_id)
     assert fleet.passes.get(planned.pass_id).state is PassState.ENDED
-    assert [(entry.state, entry.removed) for entry in entries] == [(EntryState.MAINTAINED, 6), (EntryState.MAINTAINED, 4)]
+    assert [(entry.state, entry.spent and entry.spent.files_removed) for entry in entries] == [
+        (EntryState.MAINTAINED, 6),
+        (EntryState.MAINTAINED, 4),
+    ]
     assert {table: fleet.rows(table) for table in rows} == rows
     assert report.lines()[0] == "3 tables: 0 unchanged, 1 healthy, 2 maintained, 0 failed, 0 waiting"
-    assert (report.removed, report.spent.bytes) == (report.estimated_removed, report.estimated.bytes)
+    spent, estimated = report.spent, report.estimated
+    assert (spent.files_removed, spent.bytes_rewritten) == (estimated.files_removed, estimated.bytes_rewritten)
 
     with counted_reads() as reads:
         second = fleet.plan("night-2", Budget(tables=10))
@@ -106,7 +111,7 @@ def test_tables_that_were_dropped_renamed_or_changed_after_the_plan_do_not_stop_
     assert entries["dropped"].reason == "It was dropped or renamed after it was planned."
     assert "for another table of this name" in (entries["recreated"].reason or "")
     assert catalog.load_table(fleet.name("recreated").identifier).current_snapshot() == snapshot
-    assert entries["rewritten"].removed == 0, "what another process has done already is skipped"
+    assert (entries["rewritten"].spent or Estimate(1)).files_removed == 0, "what another process has done already is skipped"
     assert "manifest" in (entries["broken"].reason or "").lower() or ".avro" in (entries["broken"].reason or "")
 
 

@@ -7,13 +7,14 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import pytest
+from made_plans import made_plan
 
 from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.maintenance.fleet import Budget, EntryState, Pass, PassEntry, PassState
-from airflow_snowpack.maintenance.fleet.budget import Cost
 from airflow_snowpack.maintenance.fleet.errors import PassNotFound, PassTakenOver
 from airflow_snowpack.maintenance.fleet.model import PlannedTable, Planning
 from airflow_snowpack.maintenance.fleet.passes import FleetPasses
+from airflow_snowpack.maintenance.planning import Estimate
 
 if TYPE_CHECKING:
     from tests.integration.maintenance.fleet.conftest import MovedClock
@@ -28,7 +29,8 @@ def table(name: str) -> TableName:
 
 def entry(name: str, place: int = 0, state: EntryState = EntryState.CHOSEN) -> PassEntry:
     evidence = {"rewrite_data_files": "847 of 1,284 files are small", "expire_snapshots": "120 snapshots"}
-    return PassEntry(table(name), place, state, evidence=evidence, cost=Cost(1.5, 1_000, 60.0), files_removed=800)
+    estimate = Estimate(files_removed=800, bytes_rewritten=1_000, gb_hours=1.5, seconds=60.0)
+    return PassEntry(table(name), place, state, plan=made_plan(table(name), estimate, **evidence))
 
 
 def begin(passes: FleetPasses, owner: str = OWNER, holder: str = "worker-1") -> Planning | Pass:
@@ -48,7 +50,7 @@ def test_a_plan_is_stored_with_the_evidence_and_the_cost_of_each_table(passes: F
     assert planned == passes.get(planned.pass_id)
     assert (planned.state, planned.budget, planned.workers, planned.counts) == (PassState.RUNNING, BUDGET, 4, {"listed": 7})
     assert list(passes.entries(planned.pass_id)) == [entry("a", 0), entry("b", 1)]
-    assert passes.entries(planned.pass_id)[0].actions == ("rewrite_data_files", "expire_snapshots")
+    assert passes.entries(planned.pass_id)[0].evidence.keys() == {"rewrite_data_files", "expire_snapshots"}
     assert passes.last_plans("lake", "c0ffee")[table("a").lock_key].metadata_location == "m1"
 
 

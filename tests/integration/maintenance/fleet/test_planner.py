@@ -47,10 +47,10 @@ def test_a_pass_plans_the_tables_that_need_work_and_counts_the_others(fleet: Fle
 
     (entry,) = fleet.passes.entries(planned.pass_id)
     assert (entry.table, entry.state, entry.place) == (fleet.name("sick"), EntryState.CHOSEN, 0)
-    assert entry.actions == ("rewrite_data_files",)
+    assert list(entry.evidence) == ["rewrite_data_files"]
     assert entry.evidence["rewrite_data_files"].startswith("5 of 5")
-    assert entry.files_removed == 5
-    assert entry.cost.gb_hours > 0
+    assert entry.estimate.files_removed == 5
+    assert entry.estimate.gb_hours > 0
     assert entry.options["rewrite_data_files"]["min_input_files"] == 2
     counts = planned.counts
     assert (counts["listed"], counts["read"], counts["healthy"], counts["chosen"]) == (3, 3, 2, 1)

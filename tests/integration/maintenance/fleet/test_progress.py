@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from counted_reads import counted_reads
+from made_plans import made_plan
 
 from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.jobs import ActionOutcome, ActionResult, Claim, DrainModeOn, Jobs, JobStatus
 from airflow_snowpack.jobs.explanation import explain
 from airflow_snowpack.maintenance.fleet import Budget, EntryState, Pass, PassEntry
-from airflow_snowpack.maintenance.fleet.budget import Cost
 from airflow_snowpack.maintenance.fleet.model import PlannedTable, Planning
 from airflow_snowpack.maintenance.fleet.passes import FleetPasses
 from airflow_snowpack.maintenance.fleet.progress import (
@@ -27,13 +27,14 @@ from airflow_snowpack.maintenance.fleet.progress import (
     PassWork,
 )
 from airflow_snowpack.maintenance.fleet.report import PassReport
+from airflow_snowpack.maintenance.planning import Estimate
 from tests.support import effort
 
 if TYPE_CHECKING:
     from airflow_snowpack.store import Store
     from tests.integration.maintenance.fleet.conftest import MovedClock
 
-HOUR = Cost(gb_hours=4.0, bytes=1_000, seconds=3_600.0)
+HOUR = Estimate(files_removed=11, bytes_rewritten=1_000, gb_hours=4.0, seconds=3_600.0)
 
 
 def table(name: str) -> TableName:
@@ -53,9 +54,9 @@ def work(passes: FleetPasses, jobs: Jobs) -> PassWork:
 def planned(passes: FleetPasses, *names: str, budget: Budget | None = None, owner: str = "dag/run/plan") -> Pass:
     planning = passes.begin(owner, "lake", "c0ffee", budget or Budget(tables=9), workers=2, holder="worker-1")
     assert isinstance(planning, Planning)
-    evidence = {"rewrite_data_files": "12 of 12 files are small"}
+    evidence = "12 of 12 files are small"
     entries = [
-        PassEntry(table(name), place, EntryState.CHOSEN, evidence=evidence, cost=HOUR, files_removed=11)
+        PassEntry(table(name), place, EntryState.CHOSEN, plan=made_plan(table(name), HOUR, rewrite_data_files=evidence))
         for place, name in enumerate(names)
     ]
     return passes.plan(planning, entries, [PlannedTable(table(name), "m1", "p1", True) for name in names], {"listed": 9})
@@ -122,8 +123,8 @@ def test_the_outcome_of_each_job_is_recorded_beside_its_estimate(passes: FleetPa
 
     settled = work.settle(this)
     assert [entry.state for entry in settled] == [EntryState.MAINTAINED, EntryState.FAILED]
-    assert settled[0].spent == Cost(gb_hours=2.0, bytes=900, seconds=1_800.0), "half of the estimated time"
-    assert (settled[0].removed, settled[1].reason) == (12, "Disk 7 of node 3 is full")
+    half_the_time = Estimate(files_removed=12, bytes_rewritten=900, gb_hours=2.0, seconds=1_800.0)
+    assert (settled[0].spent, settled[1].reason) == (half_the_time, "Disk 7 of node 3 is full")
     assert work.settle(this) == []
 
 
@@ -379,7 +380,7 @@ def test_a_job_that_a_user_cancels_is_named_and_neither_estimated_nor_done_in_th
     assert reasons(passes, this) == {"a": "Its job was cancelled by ann."}
     assert (waited(passes, "a"), waited(passes, "b")) == (1, 0)
     report = PassReport.of(this, passes.entries(this.pass_id), store.clock())
-    assert (report.estimated_removed, report.removed, report.estimated) == (11, 11, HOUR)
+    assert (report.spent.files_removed, report.estimated) == (11, HOUR)
 
 
 @pytest.mark.one_database

@@ -8,13 +8,14 @@ from pathlib import Path
 
 import pytest
 from fleet_lake import SMALL, FleetLake
+from made_plans import made_plan
 from scripted_engine import ScriptedEngine
 
 from airflow_snowpack.iceberg import CatalogConfig
 from airflow_snowpack.jobs import JobStatus, JobWorker
 from airflow_snowpack.maintenance.fleet import EntryState, PassEntry
-from airflow_snowpack.maintenance.fleet.budget import Cost
 from airflow_snowpack.maintenance.fleet.model import PlannedTable
+from airflow_snowpack.maintenance.planning import Estimate
 from airflow_snowpack.maintenance.policies import Policies, Rule
 from airflow_snowpack.maintenance.writers import DagsOfTables, Producer
 from airflow_snowpack.store import Store
@@ -104,8 +105,8 @@ def test_a_job_starts_if_it_ends_before_its_writer_is_due_or_has_waited_long_eno
     table = fleet.name("written")
     ingest = Producer("ingest", next_due=clock() + due_in, usual_duration=timedelta(hours=5))
     planner = fleet.planner(dags_of_tables=lambda: DagsOfTables({table.asset_uri: (ingest,)}))
-    cost, at = Cost(seconds=240.0), None if deadline is None else clock() + deadline
-    entry = PassEntry(table, 0, EntryState.SUBMITTED, evidence={"rewrite_data_files": "…"}, cost=cost, deadline=at)
+    plan, at = made_plan(table, Estimate(seconds=240.0), rewrite_data_files="…"), None if deadline is None else clock() + deadline
+    entry = PassEntry(table, 0, EntryState.SUBMITTED, plan=plan, deadline=at)
     loaded = fleet.catalog.load_table(fleet.make("written").identifier)
     if held_for is not None:
         fleet.passes.remember([PlannedTable(table, None, "", True, held_since=clock() - held_for)])
@@ -113,7 +114,9 @@ def test_a_job_starts_if_it_ends_before_its_writer_is_due_or_has_waited_long_eno
     hold = planner.hold(loaded, entry)
 
     assert (hold is not None) == waits
-    assert planner.hold(loaded, replace(entry, evidence={"expire_snapshots": "…"})) is None, "its commits do not conflict"
+    assert planner.hold(loaded, replace(entry, plan=made_plan(table, expire_snapshots="…"))) is None, (
+        "its commits do not conflict"
+    )
 
 
 @pytest.mark.one_database
@@ -173,7 +176,7 @@ def test_a_table_whose_rewrite_waits_while_other_actions_run_has_waited_in_the_p
     runs = DagsOfTables({table.asset_uri: (Producer("ingest", running_since=clock()),)})
     planned = fleet.plan(dags_of_tables=Airflow(runs))
     (entry,) = fleet.passes.entries(planned.pass_id)
-    assert entry.actions == ("expire_snapshots",)
+    assert list(entry.evidence) == ["expire_snapshots"]
 
     fleet.work.submit(planned)
     claim = fleet.jobs.claim("pod-1", catalog_id=planned.catalog_id)

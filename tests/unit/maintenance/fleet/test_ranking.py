@@ -13,9 +13,8 @@ from made_policies import policy
 from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.iceberg.names import TableName
 from airflow_snowpack.jobs.action_history import ActionHistory
-from airflow_snowpack.maintenance.fleet.budget import Budget, Cost, InvalidBudget
-from airflow_snowpack.maintenance.fleet.candidates import candidate_of
-from airflow_snowpack.maintenance.fleet.ranking import Candidate, Selection, rank, select, workers_worth
+from airflow_snowpack.maintenance.fleet.budget import Budget, InvalidBudget
+from airflow_snowpack.maintenance.fleet.ranking import Candidate, candidate_of, rank, select, workers_worth
 from airflow_snowpack.maintenance.planning import Cause, Decision, Estimate, TablePlan, Verdict
 from tests.support import effort
 
@@ -25,12 +24,12 @@ FLEETS = effort.rounds(10_000, soak=100_000)
 
 
 def candidate(name: str, **values: object) -> Candidate:
-    given = {"benefit": 100.0, "cost": Cost(1.0, 1_000, 60.0)} | values
+    given = {"benefit": 100.0, "cost": Estimate(bytes_rewritten=1_000, gb_hours=1.0, seconds=60.0)} | values
     return Candidate(TableName("lake", "demo", name), **given)  # type: ignore[arg-type]
 
 
-def names(selection: Selection) -> list[str]:
-    return [each.table.table for each in selection.chosen]
+def chosen(ranked: list[Candidate], budget: Budget, workers: int = 1) -> list[Candidate]:
+    return [each for each, reason in select(ranked, budget, workers=workers) if reason is None]
 
 
 def order(*candidates: Candidate) -> list[str]:
@@ -54,12 +53,12 @@ def test_files_that_only_old_snapshots_need_count_less_than_any_file_that_reader
     )
 
     assert order(planned("tiny", small), bloated, fragmented, both) == ["both", "fragmented", "bloated", "tiny"]
-    assert (both.benefit, both.bytes_freed) == (1_996, 50 * 1024**3)
+    assert (both.benefit, both.cost.bytes_freed) == (1_996, 50 * 1024**3)
 
 
 def test_the_table_with_the_most_benefit_per_cost_comes_first() -> None:
-    dear = candidate("dear", benefit=300.0, cost=Cost(gb_hours=10.0))
-    cheap = candidate("cheap", benefit=100.0, cost=Cost(gb_hours=1.0))
+    dear = candidate("dear", benefit=300.0, cost=Estimate(gb_hours=10.0))
+    cheap = candidate("cheap", benefit=100.0, cost=Estimate(gb_hours=1.0))
     assert order(dear, cheap) == ["cheap", "dear"]
 
 
@@ -79,29 +78,28 @@ def test_a_table_whose_deadline_comes_before_the_next_pass_comes_before_all_othe
 
 
 def test_a_table_that_does_not_fit_is_named_with_what_is_left_and_a_smaller_one_is_chosen() -> None:
-    tables = [candidate(name, cost=Cost(hours)) for name, hours in (("first", 6.0), ("large", 5.0), ("small", 4.0))]
-    selection = select(tables, Budget(gb_hours=10))
-    assert names(selection) == ["first", "small"]
-    (waiting,) = selection.waiting
-    assert waiting.reason == "Needs 5.00 GB·h, and 4.00 GB·h of the budget are left."
+    tables = [candidate(name, cost=Estimate(gb_hours=hours)) for name, hours in (("first", 6.0), ("large", 5.0), ("small", 4.0))]
+    selection = {each.table.table: reason for each, reason in select(tables, Budget(gb_hours=10))}
+    reason = "Needs 5.00 GB·h, and 4.00 GB·h of the budget are left."
+    assert selection == {"first": None, "large": reason, "small": None}
 
 
 @pytest.mark.parametrize(
     ("cost", "budget", "reason"),
     [
-        (Cost(gb_hours=3), Budget(gb_hours=2), "Needs 3.00 GB·h, more than the whole budget of 2 GB·h."),
-        (Cost(bytes=3 << 30), Budget(bytes=2 << 30), "Rewrites 3.0 GiB, more than the whole budget of 2.0 GiB."),
-        (Cost(seconds=7200), Budget(time=timedelta(hours=1)), "Needs 2 h, more than the whole time of the pass."),
+        (Estimate(gb_hours=3), Budget(gb_hours=2), "Needs 3.00 GB·h, more than the whole budget of 2 GB·h."),
+        (Estimate(bytes_rewritten=3 << 30), Budget(bytes=2 << 30), "Rewrites 3.0 GiB, more than the whole budget of 2.0 GiB."),
+        (Estimate(seconds=7200), Budget(time=timedelta(hours=1)), "Needs 2 h, more than the whole time of the pass."),
     ],
 )
-def test_a_table_that_no_such_budget_allows_is_named_so(cost: Cost, budget: Budget, reason: str) -> None:
-    (waiting,) = select([candidate("huge", cost=cost)], budget).waiting
-    assert waiting.reason == reason
+def test_a_table_that_no_such_budget_allows_is_named_so(cost: Estimate, budget: Budget, reason: str) -> None:
+    huge = candidate("huge", cost=cost)
+    assert list(select([huge], budget)) == [(huge, reason)]
 
 
 def test_the_time_of_a_pass_is_that_of_all_its_workers() -> None:
-    tables = [candidate(f"t{number}", cost=Cost(seconds=1_800)) for number in range(6)]
-    assert len(select(tables, Budget(time=timedelta(hours=1)), workers=2).chosen) == 4
+    tables = [candidate(f"t{number}", cost=Estimate(seconds=1_800)) for number in range(6)]
+    assert len(chosen(tables, Budget(time=timedelta(hours=1)), workers=2)) == 4
 
 
 @pytest.mark.parametrize(
@@ -154,10 +152,9 @@ def test_a_limit_that_cannot_be_read_is_named(limits: dict[str, object]) -> None
         Budget.parse(limits)
 
 
-def random_cost(chance: random.Random) -> Cost:
-    return Cost(
-        chance.choice([0.1, chance.random() * 10, chance.expovariate(0.2)]), chance.randrange(1 << 40), chance.random() * 900
-    )
+def random_cost(chance: random.Random) -> Estimate:
+    gb_hours = chance.choice([0.1, chance.random() * 10, chance.expovariate(0.2)])
+    return Estimate(bytes_rewritten=chance.randrange(1 << 40), gb_hours=gb_hours, seconds=chance.random() * 900)
 
 
 def random_budget(chance: random.Random) -> Budget:
@@ -170,10 +167,10 @@ def random_budget(chance: random.Random) -> Budget:
     return Budget(**{name: limit for name, limit in limits.items() if chance.random() < 0.6})  # type: ignore[arg-type]
 
 
-def assert_within(selection: Selection, budget: Budget, workers: int) -> None:
-    costs = [each.cost for each in selection.chosen]
+def assert_within(taken: list[Candidate], budget: Budget, workers: int) -> None:
+    costs = [each.cost for each in taken]
     assert budget.gb_hours is None or sum(Fraction(cost.gb_hours) for cost in costs) <= Fraction(budget.gb_hours)
-    assert budget.bytes is None or sum(cost.bytes for cost in costs) <= budget.bytes
+    assert budget.bytes is None or sum(cost.bytes_rewritten for cost in costs) <= budget.bytes
     assert budget.tables is None or len(costs) <= budget.tables
     if budget.time is not None:
         free = [0.0] * workers
@@ -182,15 +179,16 @@ def assert_within(selection: Selection, budget: Budget, workers: int) -> None:
         assert max(free) <= budget.time.total_seconds()
 
 
-def assert_nothing_took_the_place_of_a_late_table(selection: Selection, budget: Budget, workers: int, due_by: datetime) -> None:
-    late = [each for each in selection.chosen if each.deadline is not None and each.deadline <= due_by]
-    for waiting in selection.waiting:
-        table = waiting.candidate
+def assert_nothing_took_the_place_of_a_late_table(
+    taken: list[Candidate], waiting: list[Candidate], budget: Budget, workers: int, due_by: datetime
+) -> None:
+    late = [each for each in taken if each.deadline is not None and each.deadline <= due_by]
+    for table in waiting:
         if table.deadline is None or table.deadline > due_by:
             continue
         earlier = [each for each in late if each.deadline is not None and each.deadline <= table.deadline]
-        without_the_others = select([*earlier, table], budget, workers=workers)
-        assert table not in without_the_others.chosen, f"{table} fits beside those whose deadlines come before its own"
+        without_the_others = chosen([*earlier, table], budget, workers)
+        assert table not in without_the_others, f"{table} fits beside those whose deadlines come before its own"
 
 
 def test_each_table_that_the_budget_allows_is_reached_although_more_valuable_ones_arrive_each_night() -> None:
@@ -198,11 +196,11 @@ def test_each_table_that_the_budget_allows_is_reached_although_more_valuable_one
     for _ in range(FLEETS // 50):
         budget = random_budget(chance)
         waiting = [candidate(f"t{number}", benefit=1.0, cost=random_cost(chance)) for number in range(chance.randrange(1, 10))]
-        waiting = [each for each in waiting if each.cost.beyond(budget) is None]
+        waiting = [each for each in waiting if budget.exceeded_by(each.cost) is None]
         for night in range(len(waiting)):
             new = [candidate(f"new{night}_{number}", benefit=9e9, cost=random_cost(chance)) for number in range(3 * night)]
             selection = select(rank([*new, *waiting], due_by=NOW), budget)
-            waiting = [replace(each.candidate, passes_waited=each.candidate.passes_waited + 1) for each in selection.waiting]
+            waiting = [replace(each, passes_waited=each.passes_waited + 1) for each, reason in selection if reason]
         assert not [each.table.table for each in waiting if each.benefit == 1.0]
 
 
@@ -223,14 +221,14 @@ def test_over_random_fleets_no_budget_is_exceeded_and_no_late_table_waits_for_an
             for number in range(chance.randrange(1, 14))
         ]
         ranked = rank(fleet, due_by=NOW + NIGHT)
-        selection = select(ranked, budget, workers=workers)
-        assert_within(selection, budget, workers)
-        assert_nothing_took_the_place_of_a_late_table(selection, budget, workers, NOW + NIGHT)
-        assert sorted(map(str, fleet)) == sorted(map(str, [*selection.chosen, *(each.candidate for each in selection.waiting)]))
-        assert all(each.reason for each in selection.waiting)
-        allowed = [each for each in ranked if each.cost.beyond(budget) is None]
-        assert not allowed or selection.chosen[0] == allowed[0], "the first table that the whole budget allows is chosen"
-        waited += len(selection.waiting)
-        chosen_late += sum(each.deadline is not None and each.deadline <= NOW for each in selection.chosen)
+        selection = list(select(ranked, budget, workers=workers))
+        taken, waiting = ([each for each, reason in selection if (reason is None) == fits] for fits in (True, False))
+        assert [each for each, _ in selection] == ranked
+        assert_within(taken, budget, workers)
+        assert_nothing_took_the_place_of_a_late_table(taken, waiting, budget, workers, NOW + NIGHT)
+        allowed = [each for each in ranked if budget.exceeded_by(each.cost) is None]
+        assert not allowed or taken[0] == allowed[0], "the first table that the whole budget allows is chosen"
+        waited += len(waiting)
+        chosen_late += sum(each.deadline is not None and each.deadline <= NOW for each in taken)
     assert waited > FLEETS
     assert chosen_late > FLEETS / 4

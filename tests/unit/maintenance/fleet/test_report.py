@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 from datetime import UTC, datetime, timedelta
 
+from made_plans import made_plan
+
 from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.maintenance.fleet import Budget, EntryState, Pass, PassEntry
-from airflow_snowpack.maintenance.fleet.budget import Cost
 from airflow_snowpack.maintenance.fleet.model import PassState
 from airflow_snowpack.maintenance.fleet.report import PassReport, cause_of
+from airflow_snowpack.maintenance.planning import Estimate
 from airflow_snowpack.maintenance.writers import DagsOfTables, FailedRun
 
 NOW = datetime(2026, 11, 23, 4, tzinfo=UTC)
@@ -34,10 +36,11 @@ def test_a_report_of_hundreds_of_causes_with_long_errors_stays_short() -> None:
 def test_a_report_names_the_writers_that_failed_while_their_tables_were_rewritten() -> None:
     planned = Pass("p", "dag/run/plan", "lake", "", PassState.RUNNING, Budget(), 4, NOW - timedelta(hours=2), leased_until=NOW)
     rewritten, expired = (TableName("lake", "db", name) for name in ("rewritten", "expired"))
-    done = {"ended_at": NOW - timedelta(minutes=30), "spent": Cost(1.0, 1, 600.0)}  # from 03:20 to 03:30
+    plans = made_plan(rewritten, rewrite_data_files="…"), made_plan(expired, expire_snapshots="…")
+    ended, spent = NOW - timedelta(minutes=30), Estimate(gb_hours=1.0, seconds=600.0)  # from 03:20 to 03:30
     entries = [
-        PassEntry(rewritten, 0, EntryState.MAINTAINED, evidence={"rewrite_data_files": "…"}, **done),  # type: ignore[arg-type]
-        PassEntry(expired, 1, EntryState.MAINTAINED, evidence={"expire_snapshots": "…"}, **done),  # type: ignore[arg-type]
+        PassEntry(plan.table, place, EntryState.MAINTAINED, plan=plan, spent=spent, ended_at=ended)
+        for place, plan in enumerate(plans)
     ]
 
     def run(began: int, ended: int) -> FailedRun:
