@@ -31,6 +31,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import types
 
+from airflow_snowpack.arrow.nesting import inner_fields, with_inner_fields
 from airflow_snowpack.builds.errors import InvalidBuild
 from airflow_snowpack.builds.model import ShardFormat, plain_text
 
@@ -76,17 +77,8 @@ def _try(schema: pa.Schema, shard_format: ShardFormat) -> None:
 
 def _without_nullness(kind: pa.DataType) -> pa.DataType:
     """Return the type without what no value depends on, such as the nullability of a map's values, which Arrow's names omit."""
-    if types.is_struct(kind):
-        return pa.struct([pa.field(field.name, _without_nullness(field.type)) for field in kind])
-    if types.is_map(kind):
-        return pa.map_(_without_nullness(kind.key_type), _without_nullness(kind.item_type))
-    if types.is_fixed_size_list(kind):
-        return pa.list_(_without_nullness(kind.value_type), kind.list_size)
-    if types.is_list(kind):
-        return pa.list_(_without_nullness(kind.value_type))
-    if types.is_large_list(kind):
-        return pa.large_list(_without_nullness(kind.value_type))
-    return kind
+    inner = [field.with_type(_without_nullness(field.type)).with_nullable(True) for field in inner_fields(kind)]
+    return with_inner_fields(kind, inner)
 
 
 _TIMESTAMP = re.compile(r"timestamp\[(\w+), tz=(.+)\]")

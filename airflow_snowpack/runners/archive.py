@@ -16,12 +16,12 @@ from pathlib import Path
 PROGRAM = "entry_process.pyz"
 PACKAGE, OWN_NAME = Path(__file__).parents[1], "snowpack_entry"
 MODULES = (
+    "arrow.values",
     "errors",
     "interim.errors",
     "interim.forms",
     "interim.frames.pandas_rows",
     "interim.frames.schemas",
-    "interim.map_reduce.lossless",
     "decorators.parameters",
     "runners.entry_process",
     "runners.values",

@@ -30,7 +30,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pyarrow as pa
 
 from airflow_snowpack.humanize import size
 from airflow_snowpack.runners.archive import PROGRAM, program
@@ -61,9 +63,6 @@ from airflow_snowpack.runners.errors import (
 from airflow_snowpack.runners.invocation import Invocation
 from airflow_snowpack.runners.tables import CommandOutputs, FunctionOutputs, write_parquet
 from airflow_snowpack.runners.values import TAG, NotSerializable, decode, encode
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 ERRORS: dict[str, Callable[[str, Mapping[str, Any]], Exception]] = {
     "raised": lambda function, found: EntryRaised(function, _text(found, "class"), _text(found, "text")),

@@ -14,18 +14,18 @@ import os
 import stat
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import pyarrow as pa
+from pyarrow import parquet
+
+from airflow_snowpack.arrow.nesting import EXTENSION
 from airflow_snowpack.runners.entry import NAME_FORM
 from airflow_snowpack.runners.entry_process import OUTPUTS
 from airflow_snowpack.runners.errors import OutputMissing, UnusableInput, UnusableOutputFile
 from airflow_snowpack.runners.output_lines import loggable
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-
 ROW_GROUP_BYTES, ROW_GROUP_ROWS = 64 * 1024 * 1024, 1024 * 1024
-EXTENSION = b"ARROW:extension:name"
 
 
 def write_parquet(path: Path, batches: pa.RecordBatchReader | pa.Table, name: str) -> int:
@@ -34,9 +34,6 @@ def write_parquet(path: Path, batches: pa.RecordBatchReader | pa.Table, name: st
     :param name: of the input, for errors.
     :raises UnusableInput: Parquet does not have a type for a column, or changes its values.
     """
-    import pyarrow as pa
-    from pyarrow import parquet
-
     reader = batches.to_reader() if isinstance(batches, pa.Table) else batches
     rows = 0
     try:
@@ -78,14 +75,9 @@ class CommandOutputs:
 
     def read(self, name: str) -> pa.RecordBatchReader:
         """Return the rows of an output; errors of a damaged file appear while they are read, as ``UnusableOutputFile``."""
-        import pyarrow as pa
-
         return pa.RecordBatchReader.from_batches(self._schemas[name], self._batches(name))
 
     def _batches(self, name: str) -> Iterator[pa.RecordBatch]:
-        import pyarrow as pa
-        from pyarrow import parquet
-
         for path in self._files[name]:
             try:
                 yield from parquet.ParquetFile(path).iter_batches()
@@ -125,9 +117,6 @@ class CommandOutputs:
         return path
 
     def _schema_of(self, files: list[Path]) -> pa.Schema:
-        import pyarrow as pa
-        from pyarrow import parquet
-
         first: pa.Schema | None = None
         for path in files:
             try:
@@ -165,8 +154,6 @@ class FunctionOutputs:
         :raises UnusableOutputFile: it is damaged, which may appear only while rows are read, or has a type that only the entry's
             environment knows.
         """
-        import pyarrow as pa
-
         path = self._files[name]
         try:
             reader = pa.ipc.open_stream(pa.memory_map(str(path)))
@@ -180,8 +167,6 @@ class FunctionOutputs:
 
 def _validated(reader: pa.RecordBatchReader, path: Path) -> Iterator[pa.RecordBatch]:
     """Yield batches after a check of all offsets in them: Arrow would follow one that leads into other memory of this process."""
-    import pyarrow as pa
-
     try:
         for batch in reader:
             batch.validate(full=True)
@@ -221,8 +206,6 @@ def _has_unknown_type(field: Any) -> bool:
 
 def _row_groups(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
     """Collect batches into row groups, so that small batches do not make a file of tiny ones."""
-    import pyarrow as pa
-
     collected: list[pa.RecordBatch] = []
     size = rows = 0
     for batch in batches:

@@ -75,7 +75,7 @@ PROMISES = (
             "integration/maintenance/test_worker_on_spark.py",
             "unit/builds/test_build_selection.py",
             "unit/interim/test_interim_frames.py",
-            "unit/interim/test_lossless.py",
+            "unit/arrow/test_lossless.py",
             "unit/interim/test_rows_contract.py",
             "unit/runners/test_module_tables.py",
         ),

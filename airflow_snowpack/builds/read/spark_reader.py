@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from pyarrow import types
 
+from airflow_snowpack.arrow.casting import cast_batch
 from airflow_snowpack.builds.columns import arrow_schema
 from airflow_snowpack.builds.errors import InvalidBuild, ManifestDamaged
 from airflow_snowpack.builds.model import Manifest
@@ -121,5 +122,5 @@ def _rows_of(
             with scratch("snowpack-shard-") as folder:
                 build = OpenBuild(path, manifest, ShardCache(storage, folder))
                 for batch in build.batches(filled[number]):
-                    yield batch.cast(shown)
+                    yield cast_batch(batch, shown)
                 build.close()

@@ -20,6 +20,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from airflow_snowpack.arrow.casting import cast_batch
 from airflow_snowpack.builds import layout
 from airflow_snowpack.builds.columns import check_columns
 from airflow_snowpack.builds.errors import InvalidBuild, InvalidRowKey, TooManyKeys
@@ -209,7 +210,7 @@ def _gathered(batches: Iterable[pa.RecordBatch], plan: ShardPlan) -> Iterator[pa
     count = 0
     for batch in batches:
         if batch.schema != plan.schema:
-            batch = batch.cast(plan.schema)
+            batch = cast_batch(batch, plan.schema)
         while len(batch):
             part = batch.slice(0, plan.batch_size - count)
             pending.append(part)

@@ -19,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from airflow_snowpack.arrow.rows import Misfit, RowBatches
 from airflow_snowpack.builds.build_spec import BuildInput, BuildSpec, Interrupt, check_sources
 from airflow_snowpack.builds.errors import InvalidBuild, InvalidRowKey
 from airflow_snowpack.builds.model import PYTHON_TYPE, KeyType, Sharding, canonical
@@ -29,6 +30,7 @@ from airflow_snowpack.builds.write.attempt import check_key
 from airflow_snowpack.builds.write.shard_pool import ShardPool, Spool, SpooledRun
 
 DICTIONARY_BATCH_SIZE = 10_000
+NO_COLUMN = (pa.ArrowException, OverflowError, TypeError, ValueError)
 
 Rows: TypeAlias = "pa.Table | pa.RecordBatchReader | Iterable[pa.RecordBatch | pa.Table | Mapping[str, Any]]"
 
@@ -63,7 +65,7 @@ class RowsSource:
 
     def write(self, storage: Storage, run_id: str, spec: BuildSpec, sharding: Sharding, interrupt: Interrupt) -> BuildInput:
         """Write all shards; see :meth:`BuildSource.write`. ``ShardFailed``: a shard could not be written in any of its tries."""
-        batches = RowBatches(self.rows, spec.key, self.schema)
+        batches = InputBatches(self.rows, spec.key, self.schema)
         plan = spec.plan(batches.schema)
         placing = Placing(sharding, key_type_of(spec.key, plan.schema.field(spec.key).type))
         with scratch("snowpack-spool-") as folder:
@@ -77,7 +79,7 @@ class RowsSource:
         return BuildInput.of(plan.schema, spec.key, self.sources)
 
 
-class RowBatches:
+class InputBatches:
     """Rows as Arrow batches of one schema; can be iterated once. Without a schema there must be rows to infer it from."""
 
     def __init__(self, rows: Rows, key_column: str, schema: pa.Schema | None = None) -> None:
@@ -107,29 +109,29 @@ class RowBatches:
     def _from_dictionaries(self, rows: Iterator[Any]) -> Iterator[pa.RecordBatch]:
         while some := list(islice(rows, DICTIONARY_BATCH_SIZE)):
             if self._declared is None:
-                inferred = dict.fromkeys(name for row in some for name in row)
-                self._declared = self._converted([{name: row.get(name) for name in inferred} for row in some], None).schema
-            names = set(self._declared.names)
-            for row in some:
-                if not isinstance(row, Mapping) or not names.issuperset(row):
-                    allowed = ", ".join(self._declared.names)
-                    raise InvalidBuild("rows", row, f"each must be a dictionary with no other names than {allowed}")
-            yield self._converted(some, self._declared)
+                self._declared = self._inferred(some)
+            try:
+                yield RowBatches(self._declared).of(some)
+            except Misfit as misfit:
+                self._blame_key(some, self._declared)
+                problem = f"it has {misfit}. Set the schema, or correct the rows"
+                raise InvalidBuild("rows", some[misfit.number], problem) from misfit
 
-    def _converted(self, some: list[Mapping[str, Any]], schema: pa.Schema | None) -> pa.RecordBatch:
+    def _inferred(self, some: list[Any]) -> pa.Schema:
         try:
-            return pa.RecordBatch.from_pylist(some, schema)
-        except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
-            self._blame_key(some, schema)
+            names = dict.fromkeys(name for row in some for name in row)
+            return pa.RecordBatch.from_pylist([{name: row.get(name) for name in names} for row in some]).schema
+        except (*NO_COLUMN, AttributeError) as error:
+            self._blame_key(some, None)
             problem = f"they do not fit one schema ({error}); set the schema, or correct the rows"
             raise InvalidBuild("rows", "…", problem) from error
 
-    def _blame_key(self, some: list[Mapping[str, Any]], schema: pa.Schema | None) -> None:
+    def _blame_key(self, some: list[Any], schema: pa.Schema | None) -> None:
         """:raises InvalidRowKey: a key is what does not fit."""
-        keys = [row.get(self._key) for row in some]
+        keys = [row.get(self._key) for row in some if isinstance(row, Mapping)]
         try:
             pa.array(keys, schema.field(self._key).type if schema is not None else None)
-        except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
+        except NO_COLUMN as error:
             sound = next((key for key in keys if key is not None), None)
             kind = _key_type(self._key, sound) if schema is None else key_type_of(self._key, schema.field(self._key).type)
             for key in keys:

@@ -32,6 +32,7 @@ from uuid import uuid4
 import numpy as np
 import pyarrow as pa
 
+from airflow_snowpack.arrow.casting import cast_batch
 from airflow_snowpack.builds.errors import BuildError, InvalidBuild, InvalidRowKey, ShardFailed, TooManyKeys, raised_elsewhere
 from airflow_snowpack.builds.model import ShardAttemptResult, ShardingKind
 from airflow_snowpack.builds.sharding import Placing, plain_keys
@@ -82,7 +83,8 @@ class Spool:
         :raises InvalidBuild: the columns differ from the schema.
         """
         try:
-            batch = batch if batch.schema == self._schema else batch.select(self._schema.names).cast(self._schema)
+            if batch.schema != self._schema:
+                batch = cast_batch(batch.select(self._schema.names), self._schema, by_name=True)
         except (KeyError, pa.ArrowException, ValueError) as error:
             raise InvalidBuild("rows", batch.schema.names, f"they do not fit the first rows' columns ({error})") from error
         try:

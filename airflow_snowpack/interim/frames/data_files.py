@@ -7,8 +7,8 @@
     rows = rows_of(table.scan(snapshot_id=7))
     reader = batches_of(table.scan(snapshot_id=7))               # without keeping the rows in memory
 
-PyIceberg plans, prunes and commits. The rows themselves only go through :mod:`~airflow_snowpack.interim.frames.retyping`, since
-PyIceberg's projection turns null lists and maps into empty ones. The invariant: the rows that are read are those in the files,
+PyIceberg plans, prunes and commits. The rows themselves only go through :mod:`~airflow_snowpack.arrow.casting`, since PyIceberg's
+projection turns null lists and maps into empty ones. The invariant: the rows that are read are those in the files,
 null for null, or an error reports why not.
 """
 
@@ -21,8 +21,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from pyarrow import dataset, types
 
+from airflow_snowpack.arrow.casting import cast, cast_batch
+from airflow_snowpack.arrow.nesting import inner_fields, with_inner_fields
 from airflow_snowpack.interim.errors import UnreadableTable
-from airflow_snowpack.interim.frames.retyping import children, retyped
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -55,7 +56,7 @@ def written_files(rows: pa.Table, metadata: TableMetadata, io: FileIO) -> Iterat
     wanted = schema_to_pyarrow(columns, include_field_ids=True)
     fields = [_shape(own, field, with_ids=True) for own, field in zip(rows.schema, wanted, strict=True)]
     made = [
-        pa.chunked_array([retyped(chunk, field) for chunk in column.chunks], field.type)
+        pa.chunked_array([cast(chunk, field) for chunk in column.chunks], field.type)
         for column, field in zip(rows.columns, fields, strict=True)
     ]
     default = TableProperties.WRITE_TARGET_FILE_SIZE_BYTES_DEFAULT
@@ -142,8 +143,7 @@ def _all_batches(scan: DataScan, tasks: list[FileScanTask], wanted: pa.Schema, s
         with _opened(scan, task, wanted) as (_, batches):
             for batch in batches:
                 rows = batch if left is None else batch.slice(0, left)
-                columns = [retyped(column, field) for column, field in zip(rows.columns, schema, strict=True)]
-                yield pa.RecordBatch.from_arrays(columns, schema=schema)
+                yield cast_batch(rows, schema)
                 if left is not None and (left := left - rows.num_rows) == 0:
                     return
 
@@ -207,8 +207,7 @@ def _batches(found: Iterable[pa.RecordBatch], schema: pa.Schema, limit: int | No
     for rows in found:
         wanted = rows if left is None else rows.slice(0, left)
         if wanted.num_rows:
-            columns = [retyped(column, field) for column, field in zip(wanted.columns, schema, strict=True)]
-            yield pa.RecordBatch.from_arrays(columns, schema=schema)
+            yield cast_batch(wanted, schema)
         if left is not None and (left := left - wanted.num_rows) == 0:
             return
 
@@ -230,15 +229,13 @@ def _shape_of_type(own: Any, kind: Any, with_ids: bool) -> pa.DataType:
         return pa.string() if own is None else own
     if types.is_large_binary(kind):
         return pa.binary() if own is None else own
-    parts = children(kind)
+    parts = inner_fields(kind)
     if not parts:
         return kind
-    others: Sequence[pa.Field | None] = children(own) if own is not None else [None] * len(parts)
+    others: Sequence[pa.Field | None] = inner_fields(own) if own is not None else [None] * len(parts)
     if len(others) != len(parts):
         raise pa.ArrowInvalid(f"{own} is not {kind}")
     inner = [_shape(each, part, with_ids=with_ids) for each, part in zip(others, parts, strict=True)]
-    if types.is_struct(kind):
-        return pa.struct(inner)
-    if types.is_map(kind):
-        return pa.map_(*inner)
-    return pa.large_list(*inner) if own is not None and types.is_large_list(own) else pa.list_(*inner)
+    if types.is_large_list(kind) and (own is None or not types.is_large_list(own)):
+        return pa.list_(*inner)
+    return with_inner_fields(kind, inner)

@@ -19,8 +19,8 @@ import pandas as pd
 import pyarrow as pa
 from pyarrow import compute, types
 
+from airflow_snowpack.arrow.values import loss_among
 from airflow_snowpack.interim.errors import UnwritableFrame
-from airflow_snowpack.interim.map_reduce.lossless import loss_among
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

@@ -7,8 +7,8 @@
 
 The stream of a library may represent a type by one that has other values: DuckDB's ``UHUGEINT`` becomes a decimal that wraps
 around; and Spark reports a type that Iceberg lacks by an error of Java without the column. So the library's own schema decides,
-before any row is read. The Arrow types are checked afterwards, for all libraries, in
-:mod:`~airflow_snowpack.interim.frames.retyping`, and the dtypes of pandas in :mod:`~airflow_snowpack.interim.frames.pandas_rows`.
+before any row is read. The Arrow types are checked afterwards, for all libraries, in ``iceberg_types.py``, and the dtypes of
+pandas in ``pandas_rows.py``.
 """
 
 from __future__ import annotations

@@ -121,7 +121,7 @@ def _create_with_pyiceberg(frame: Any, name: TableName, catalog: Catalog, proper
     from pyiceberg.io.pyarrow import UnsupportedPyArrowTypeException
 
     from airflow_snowpack.interim.frames.data_files import written_files
-    from airflow_snowpack.interim.frames.retyping import in_iceberg_types, time_zones
+    from airflow_snowpack.interim.frames.iceberg_types import in_iceberg_types, time_zones
 
     given = as_arrow(frame)
     rows, zones = in_iceberg_types(given), time_zones(given.schema)
@@ -258,7 +258,8 @@ def _zoned(rows: pa.Table, columns: list[str], properties: Mapping[str, str]) ->
     """Return the rows with their timestamps in the time zones in which they were written."""
     import pyarrow as pa
 
-    from airflow_snowpack.interim.frames.retyping import in_time_zones, retyped
+    from airflow_snowpack.arrow.casting import cast
+    from airflow_snowpack.interim.frames.iceberg_types import in_time_zones
 
     zones = json.loads(properties.get(TIME_ZONES, "{}"))
     for place, name in enumerate(columns):
@@ -266,7 +267,7 @@ def _zoned(rows: pa.Table, columns: list[str], properties: Mapping[str, str]) ->
         if here < 0 or not any(zone.partition(".")[0] == str(place) for zone in zones):
             continue
         field = in_time_zones(rows.schema.field(here), zones, str(place))
-        chunks = [retyped(chunk, field) for chunk in rows.column(here).chunks]
+        chunks = [cast(chunk, field) for chunk in rows.column(here).chunks]
         rows = rows.set_column(here, field, pa.chunked_array(chunks, field.type))
     return rows
 

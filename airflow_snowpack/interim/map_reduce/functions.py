@@ -28,8 +28,8 @@ from typing import Any, Self
 
 import pyarrow as pa
 
+from airflow_snowpack.arrow.rows import Misfit, RowBatches
 from airflow_snowpack.interim.map_reduce.errors import FunctionError, FunctionFailed, UnusableFunction, cause_of
-from airflow_snowpack.interim.map_reduce.rows import Misfit, RowBatches
 from airflow_snowpack.spark.session import spare_archives
 
 THIS_PACKAGE = Path(__file__).parents[2]
@@ -119,7 +119,7 @@ class FunctionCall:
         try:
             return batches.of(rows)
         except Misfit as misfit:
-            raise self.failed(place_of(misfit.number), misfit) from misfit
+            raise self.failed(place_of(misfit.number), f"it returned {misfit}") from misfit
 
     def failed(self, place: object, cause: object, shown: object = None) -> FunctionFailed:
         """Return the error to raise."""

@@ -27,9 +27,10 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from airflow_snowpack.arrow.casting import cast
+from airflow_snowpack.arrow.rows import RowBatches, rows_of
 from airflow_snowpack.interim.map_reduce.functions import FunctionCall, ShippedFunction
-from airflow_snowpack.interim.map_reduce.lossless import cast_whole
-from airflow_snowpack.interim.map_reduce.rows import RowBatches, RowSchema, columns_of, data_frame, rows_of
+from airflow_snowpack.interim.map_reduce.rows import RowSchema, columns_of, data_frame
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -154,7 +155,7 @@ def _fitted(call: FunctionCall, reading: _Reading, made: Any, schema: pa.Schema)
 
 def _column(call: FunctionCall, reading: _Reading, column: pa.Array, field: pa.Field) -> pa.Array:
     try:
-        column = cast_whole(column, field.type)
+        column = column if column.type.equals(field.type) else cast(column, field.with_nullable(True), by_name=True)
     except pa.ArrowException as error:
         raise call.failed(reading, f"its column {field.name} cannot become {field.type}: {error}") from error
     if column.null_count and not field.nullable:

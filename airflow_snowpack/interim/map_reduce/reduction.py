@@ -30,11 +30,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 
+from airflow_snowpack.arrow.rows import RowBatches, rows_of
 from airflow_snowpack.humanize import duration, plural
 from airflow_snowpack.interim.map_reduce.errors import InvalidColumns, InvalidReduction, WrongRows, function_failure
 from airflow_snowpack.interim.map_reduce.functions import FunctionCall, ShippedFunction
 from airflow_snowpack.interim.map_reduce.layers import Layer, Layers, check_fan_in
-from airflow_snowpack.interim.map_reduce.rows import Columns, RowBatches, columns_of, data_frame, rows_of
+from airflow_snowpack.interim.map_reduce.rows import Columns, columns_of, data_frame
 from airflow_snowpack.spark import SparkFailed, SparkWork
 from airflow_snowpack.spark.work import is_connect
 

@@ -9,6 +9,7 @@ import threading
 import time
 from collections import Counter
 from contextlib import suppress
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -27,10 +28,11 @@ from airflow_snowpack.builds.model import KeyType, ShardAttemptResult, ShardForm
 from airflow_snowpack.builds.sharding import Placing
 from airflow_snowpack.builds.storage import Storage
 from airflow_snowpack.builds.write.attempt import ShardPlan
-from airflow_snowpack.builds.write.rows_source import RowBatches
+from airflow_snowpack.builds.write.rows_source import InputBatches
 from airflow_snowpack.builds.write.shard_pool import ShardPool, Spool, SpooledRun, spooled_rows
 
 SUPPORT = str(Path(__file__).parents[2] / "support")
+NOON = datetime(2026, 1, 1, 12)  # noqa: DTZ001 - a local time
 SCHEMA = pa.schema([("id", pa.int64()), ("name", pa.string())])
 
 
@@ -98,6 +100,21 @@ def test_rows_that_do_not_fit_the_columns_are_refused(storage: Storage, rows: An
         write_rows(rows, storage, "r1", Sharding.hash(2), "id")
 
 
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ([{"id": 1, "day": NOON}], "day = .* does not fit date32.*Its time of day would be cut off"),
+        ([{"id": 1, "leg": {"to": "EWR", "miles": 200}}], "leg = .*Its field 'miles' would be cut off"),
+        ([pa.table({"id": [1], "day": [NOON], "leg": [None]})], "casting from timestamp.* would lose data"),
+    ],
+)
+def test_a_value_that_its_column_would_change_is_refused(storage: Storage, rows: Any, message: str) -> None:
+    schema = pa.schema([("id", pa.int64()), ("day", pa.date32()), ("leg", pa.struct([("to", pa.string())]))])
+    with pytest.raises(InvalidBuild, match=f"(?s){message}"):
+        write_rows(rows, storage, "r1", Sharding.hash(1), "id", schema=schema)
+    assert list(storage.objects("")) == []
+
+
 def test_an_expression_needs_spark(storage: Storage) -> None:
     with pytest.raises(InvalidBuild, match="an SQL expression needs Spark"):
         write_rows([{"id": 1}], storage, "r1", Sharding.expression("id % 2", 2), "id")
@@ -126,7 +143,7 @@ def test_many_shards_need_few_files(tmp_path: Path) -> None:
 def test_dictionaries_batches_and_tables_give_the_same_rows() -> None:
     table = pa.table({"id": [1, 2, 3], "name": ["a", None, "c"]}, SCHEMA)
     for rows in (table, table.to_reader(), table.to_batches(2), [table, *table.slice(0, 0).to_batches()], table.to_pylist()):
-        batches = RowBatches(rows, "id")
+        batches = InputBatches(rows, "id")
         assert pa.Table.from_batches(batches, batches.schema) == table
 
 

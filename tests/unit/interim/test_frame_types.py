@@ -11,7 +11,7 @@ import pytest
 
 from airflow_snowpack.iceberg import CatalogConfig, TableName
 from airflow_snowpack.interim.errors import UnwritableFrame
-from airflow_snowpack.interim.frames.retyping import in_iceberg_types
+from airflow_snowpack.interim.frames.iceberg_types import in_iceberg_types
 from airflow_snowpack.interim.frames.schemas import RESERVED, refuse_types, spark_types
 from airflow_snowpack.interim.frames.tables import write_table
 

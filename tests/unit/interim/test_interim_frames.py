@@ -17,7 +17,7 @@ from airflow_snowpack.iceberg import CatalogConfig, TableName
 from airflow_snowpack.interim.errors import UnfitForm, UnreadableView, UnwritableFrame
 from airflow_snowpack.interim.forms import Form, FrameKind, as_arrow, frame_kind, in_form
 from airflow_snowpack.interim.frames.data_files import rows_of
-from airflow_snowpack.interim.frames.retyping import in_iceberg_types
+from airflow_snowpack.interim.frames.iceberg_types import in_iceberg_types
 from airflow_snowpack.interim.frames.tables import query_of, read_as_arrow, read_on_spark, write_table
 from airflow_snowpack.interim.names import Producer
 from airflow_snowpack.interim.refs import TableRef

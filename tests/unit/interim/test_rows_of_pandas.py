@@ -14,7 +14,7 @@ import pytest
 
 from airflow_snowpack.interim.errors import UnfitForm, UnwritableFrame
 from airflow_snowpack.interim.forms import Form, as_arrow, in_form
-from airflow_snowpack.interim.frames.retyping import in_iceberg_types
+from airflow_snowpack.interim.frames.iceberg_types import in_iceberg_types
 
 LARGE = 2**53 + 1  # no float64
 NAN = float("nan")

@@ -1,17 +1,13 @@
-"""Gives Arrow rows other types: those that Iceberg has, and back. Each value stays unchanged, or an error names the column.
+"""Gives Arrow rows the types that Iceberg has. Each value stays unchanged, or an error names the column.
 
     rows = in_iceberg_types(pa.table({"at": pa.array([5], pa.time32("s"))}))     # at: time64[us]
     in_iceberg_types(pa.table({"for": pa.array([5], pa.duration("s"))}))         # raises UnwritableFrame
-    retyped(pa.array([None, [], [{"sku": "x"}]]), pa.field("items", pa.large_list(pa.struct([("sku", pa.string())]))))
     properties = {TIME_ZONES: json.dumps(time_zones(rows.schema))}               # {"3.0": "Europe/Berlin"}
     field = in_time_zones(field, zones, "3")
 
-The invariants: a type becomes one that fits all of its values (``time32`` becomes ``time64``, ``decimal32`` ``decimal128``), or
+The invariant: a type becomes one that fits all of its values (``time32`` becomes ``time64``, ``decimal32`` ``decimal128``), or
 one that is checked value by value (``uint64``, nanoseconds, ``date64``, ``decimal256``). Every other type is refused, and so is
-a date, time, decimal or text outside of its own type's range, which Arrow does not check. And a retyped array has the Python
-values of the original, every null where it was. Arrow's own casts of nested arrays lose nulls, depending on slices and on what is
-inside, and PyIceberg's projection turns null lists into empty ones; so lists, maps and structs are rebuilt here from their
-lengths, validity and children, field by field by their place.
+a date, time, decimal or text outside of its own type's range, which Arrow does not check.
 
 Iceberg stores timestamps as instants in UTC; the time zones, which decide their day and hour, are kept beside the table.
 """
@@ -21,10 +17,11 @@ from __future__ import annotations
 from datetime import date
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pyarrow as pa
 from pyarrow import compute, types
 
+from airflow_snowpack.arrow.casting import cast
+from airflow_snowpack.arrow.nesting import EXTENSION, inner_fields, with_inner_fields
 from airflow_snowpack.interim.errors import UnwritableFrame
 from airflow_snowpack.interim.frames.schemas import refuse_names
 
@@ -32,10 +29,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
 MAX_DIGITS = 38  # of Iceberg's widest decimal
-"""The table property with the time zones, as JSON."""
-EXTENSION = b"ARROW:extension:name"
-# Types into which Arrow casts with a silent loss; all other casts are safe by themselves.
-CHECKED = (types.is_temporal, types.is_decimal, types.is_integer)
 DAY, EPOCH = 86_400_000_000, date(1970, 1, 1).toordinal()
 FIRST_DAY, LAST_DAY = date.min.toordinal() - EPOCH, date.max.toordinal() - EPOCH
 # The smallest and largest number of each type in microseconds or days; Arrow itself allows all numbers.
@@ -44,7 +37,6 @@ RANGES = (
     (types.is_timestamp, FIRST_DAY * DAY, (LAST_DAY + 1) * DAY - 1, "a timestamp is before the year 1 or after 9999"),
     (types.is_time, 0, DAY - 1, "a time of day is before 00:00:00 or after 23:59:59.999999"),
 )
-FILL = "Replace its nulls, or make the field nullable"
 OUT_OF_RANGE = "Replace the value by null, or store the column as text or numbers"
 
 
@@ -64,7 +56,7 @@ def in_iceberg_types(rows: pa.Table) -> pa.Table:
     for field, column in zip(rows.schema, rows.columns, strict=True):
         kept = _iceberg_field(field, field.name)
         try:
-            chunks = [retyped(chunk, kept) for chunk in column.chunks]
+            chunks = [cast(chunk, kept) for chunk in column.chunks]
         except pa.ArrowException as problem:
             raise UnwritableFrame(problem, getattr(problem, "advice", ""), column=f"{field.name} ({field.type})") from problem
         for chunk in chunks:
@@ -88,12 +80,12 @@ def _iceberg_field(field: pa.Field, path: str) -> pa.Field:
 def _check_range(array: Any, path: str) -> None:
     """Refuse values that no other engine has for their type.
 
-    :param array: in Iceberg's types, rebuilt by :func:`retyped`, so that nothing is inside that does not belong to a row.
+    :param array: in Iceberg's types, rebuilt by :func:`cast`, so that nothing is inside that does not belong to a row.
     """
     kind = array.type
     if isinstance(kind, pa.BaseExtensionType):
         return
-    if children(kind):
+    if inner_fields(kind):
         for name, part in _inside(array):
             _check_range(part, f"{path}.{name}")
         return
@@ -127,26 +119,8 @@ def in_time_zones(field: pa.Field, zones: Mapping[str, str], place: str) -> pa.F
     kind = field.type
     if types.is_timestamp(kind) and place in zones:
         return field.with_type(pa.timestamp(kind.unit, zones[place]))
-    inner = [in_time_zones(each, zones, f"{place}.{inside}") for inside, each in enumerate(children(kind))]
-    return field.with_type(nested(kind, inner)) if inner else field
-
-
-def nested(kind: pa.DataType, inner: list[pa.Field]) -> pa.DataType:
-    """Return a struct, map or list like this one with other fields inside."""
-    if types.is_struct(kind):
-        return pa.struct(inner)
-    if types.is_map(kind):
-        return pa.map_(*inner)
-    return pa.large_list(*inner) if types.is_large_list(kind) else pa.list_(*inner)
-
-
-def children(kind: Any) -> list[pa.Field]:
-    """Return the fields inside a struct, map or list."""
-    if types.is_struct(kind):
-        return list(kind)
-    if types.is_map(kind):
-        return [kind.key_field, kind.item_field]
-    return [kind.value_field] if types.is_nested(kind) and hasattr(kind, "value_field") else []
+    inner = [in_time_zones(each, zones, f"{place}.{inside}") for inside, each in enumerate(inner_fields(kind))]
+    return field.with_type(with_inner_fields(kind, inner))
 
 
 def _zones(fields: Iterable[pa.Field], above: tuple[str, ...]) -> Iterator[tuple[str, str]]:
@@ -156,7 +130,7 @@ def _zones(fields: Iterable[pa.Field], above: tuple[str, ...]) -> Iterator[tuple
             kind = kind.value_type
         if types.is_timestamp(kind) and kind.tz is not None and kind.tz != "UTC":
             yield ".".join(path), kind.tz
-        yield from _zones(children(kind), path)
+        yield from _zones(inner_fields(kind), path)
 
 
 def _kept(kind: pa.DataType, path: str) -> pa.DataType:
@@ -231,123 +205,3 @@ def _named(fields: Iterable[pa.Field]) -> list[pa.Field]:
     if not all(field.name for field in named):
         raise UnwritableFrame("a column, or a field of one, has no name", "Give it one")
     return named
-
-
-class DoesNotFit(pa.ArrowInvalid):  # type: ignore[misc]  # pyarrow has no types
-    """A value that does not fit the other type, or another shape.
-
-    :param advice: what the owner of the rows can do.
-    """
-
-    def __init__(self, problem: object, advice: str = "") -> None:
-        super().__init__(str(problem))
-        self.advice = advice
-
-
-def retyped(array: Any, field: pa.Field) -> pa.Array:
-    """Return the values in the field's type, with the names of its inner fields and their metadata.
-
-    :raises pyarrow.ArrowException: a value does not fit, is null where the field is required, or the shapes differ.
-    """
-    made = _as_type(_plain(array), field.type)
-    if made.null_count and not field.nullable:
-        raise DoesNotFit(f"{field.name} must not be null", FILL)
-    return made
-
-
-def _plain(array: Any) -> Any:
-    """Return the array without an encoding."""
-    if types.is_dictionary(array.type):
-        return _plain(array.dictionary_decode())
-    if types.is_run_end_encoded(array.type):
-        return _plain(compute.run_end_decode(array))
-    return array
-
-
-def _as_type(array: Any, kind: pa.DataType) -> Any:
-    if array.type.equals(kind) and not types.is_nested(kind):
-        return array
-    if isinstance(array.type, pa.BaseExtensionType):
-        return _as_type(_plain(array.storage), kind)
-    if isinstance(kind, pa.BaseExtensionType):
-        return pa.ExtensionArray.from_storage(kind, _as_type(array, kind.storage_type))
-    if types.is_struct(kind):
-        return _struct(array, kind)
-    if types.is_map(kind):
-        return _map(array, kind)
-    if types.is_list(kind) or types.is_large_list(kind):
-        return _list(array, kind)
-    return _value(array, kind)
-
-
-def _value(array: Any, kind: Any) -> Any:
-    own = array.type
-    if types.is_nested(own):
-        raise DoesNotFit(f"{own} is not {kind}")
-    try:
-        if types.is_decimal(own) and own.scale < 0:
-            return pa.array(array.to_pylist(), kind)  # Arrow casts none of these
-        made = array.cast(kind)
-        kept = not any(is_kind(kind) for is_kind in CHECKED) or made.cast(own).equals(array)
-    except pa.ArrowException as problem:
-        raise DoesNotFit(problem, _advice(own)) from problem
-    if not kept:
-        raise DoesNotFit(f"casting from {own} to {kind} would lose data", _advice(own))
-    return made
-
-
-def _advice(own: pa.DataType) -> str:
-    if types.is_temporal(own):
-        return "Round it to days" if types.is_date(own) else "Round it to microseconds"
-    return "Cast it to text, or to a decimal that fits all of its values"
-
-
-def _struct(array: Any, kind: Any) -> pa.Array:
-    if not types.is_struct(array.type) or array.type.num_fields != kind.num_fields:
-        raise DoesNotFit(f"{array.type} is not {kind}")
-    children = []
-    for field, child in zip(kind, array.flatten(), strict=True):
-        made = _as_type(_plain(child), field.type)
-        # A null struct has no fields that could be null.
-        if not field.nullable and made.null_count > array.null_count:
-            raise DoesNotFit(f"{field.name} must not be null", FILL)
-        children.append(made)
-    return pa.StructArray.from_arrays(children, fields=list(kind), mask=_nulls(array))
-
-
-def _list(array: Any, kind: Any) -> pa.Array:
-    if not types.is_nested(array.type) or types.is_struct(array.type) or types.is_map(array.type):
-        raise DoesNotFit(f"{array.type} is not {kind}")
-    elements, is_large = retyped(array.flatten(), kind.value_field), types.is_large_list(kind)
-    make = pa.LargeListArray if is_large else pa.ListArray
-    return make.from_arrays(_offsets(array, is_large), elements, type=kind, mask=_nulls(array))
-
-
-def _map(array: Any, kind: Any) -> pa.Array:
-    own = array.type
-    if not types.is_map(own):
-        raise DoesNotFit(f"{own} is not {kind}")
-    pairs = _pairs(array)
-    entries = pairs.flatten()
-    keys, items = retyped(entries.field(0), kind.key_field), retyped(entries.field(1), kind.item_field)
-    return pa.MapArray.from_arrays(_offsets(pairs, False), keys, items, type=kind, mask=_nulls(array))
-
-
-def _nulls(array: Any) -> Any:
-    return array.is_null() if array.null_count else None
-
-
-def _pairs(array: Any) -> pa.Array:
-    """Return the map as the list of structs that it is, buffer by buffer."""
-    own = array.type
-    entries = pa.StructArray.from_arrays([array.keys, array.items], fields=[own.key_field, own.item_field])
-    kind = pa.list_(pa.field("entries", entries.type, nullable=False))
-    return pa.Array.from_buffers(kind, len(array), array.buffers()[:2], offset=array.offset, children=[entries])
-
-
-def _offsets(array: Any, large: bool) -> pa.Array:
-    """Return where each list begins among the elements that belong to one."""
-    lengths = compute.fill_null(compute.list_value_length(array), 0).to_numpy(zero_copy_only=False)
-    ends = np.zeros(len(array) + 1, np.int64)
-    np.cumsum(lengths, out=ends[1:])
-    return pa.array(ends, pa.int64()).cast(pa.int64() if large else pa.int32())

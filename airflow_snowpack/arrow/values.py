@@ -1,12 +1,11 @@
-"""Detects what Arrow changes silently, in Python values that become a column, and in columns that become another type.
+"""Detects what Arrow changes silently in Python values that become a column.
 
     loss = loss_among(pa.field("n", pa.int64()))
     loss([1, 2.0]), loss([1, np.float64(2.5)])       # None, "Its fraction would be cut off"
-    cast_whole(pa.array([1.005]), pa.decimal128(9, 2))             # raises CutOff
 
 What Arrow refuses by itself (text for a number, a decimal with too many places, a number that is too large) is not checked here.
-The invariant: what comes back from a column equals what went into it, of whichever class that was, and a column that is cast and
-cast back is the original. The one exception are columns of single precision, ``float``: rounding is their purpose.
+The invariant: what comes back from a column equals what went into it, of whichever class that was. The one exception are columns
+of single precision, ``float``: rounding is their purpose.
 """
 
 from __future__ import annotations
@@ -27,10 +26,6 @@ NUMBERS = (None, "i", "u", "f")  # numpy's kinds; None: not a value of numpy
 TEXT = (str, bytes, bytearray)
 NO_NULL = "It must not be null"
 NO_NANOSECONDS = "Its nanoseconds would be cut off"
-
-
-class CutOff(pa.ArrowInvalid):  # type: ignore[misc]  # pyarrow has no types
-    """A loss that Arrow itself would not have refused."""
 
 
 def is_text(kind: pa.DataType) -> bool:
@@ -58,25 +53,6 @@ def loss_among(field: pa.Field) -> Callable[[Iterable[Any]], str | None]:
         return None if unharmed(values) else _first(map(of_value, values))
 
     return loss
-
-
-def cast_whole(column: Any, kind: pa.DataType) -> Any:
-    """Cast a column without loss: Arrow alone turns timestamps into dates and instants into local times silently.
-
-    :raises pyarrow.ArrowException: it cannot be cast, or something would be cut off.
-    """
-    if column.type.equals(kind):
-        return column
-    if types.is_dictionary(column.type):
-        return cast_whole(column.dictionary_decode(), kind)
-    made = column.cast(kind)
-    problem = _loss_of_cast(column, made)
-    if problem is not None:
-        raise CutOff(problem)
-    return made
-
-
-# -- values -----------------------------------------------------------------------------------------------------------------
 
 
 def _unharmed(field: pa.Field) -> Callable[[Iterable[Any]], bool]:
@@ -244,50 +220,3 @@ def _first(problems: Iterable[str | None]) -> str | None:
 
 def _kind_of_numpy(value: Any) -> str | None:
     return getattr(getattr(value, "dtype", None), "kind", None)
-
-
-# -- columns ----------------------------------------------------------------------------------------------------------------
-
-
-def _loss_of_cast(before: Any, after: Any) -> str | None:
-    """Return what ``after``, cast from ``before``, has lost."""
-    old, new = before.type, after.type
-    if old.equals(new) or types.is_null(old) or types.is_string(new):
-        return None
-    if types.is_nested(old) and types.is_nested(new):
-        return _loss_inside(before, after)
-    if types.is_temporal(new) and not types.is_temporal(old):
-        return f"{old} is not a date or time"
-    if types.is_timestamp(old) and types.is_timestamp(new) and (old.tz is None) != (new.tz is None):
-        return "only one of the two has a time zone; add it to the timestamps, or remove it"
-    if types.is_floating(old) and types.is_floating(new):
-        grown = compute.and_not(compute.is_inf(after), compute.is_inf(before))
-        return "a value is too large" if compute.any(grown).as_py() else None
-    return None if after.cast(old).equals(before) else "something would be cut off"
-
-
-def _loss_inside(before: Any, after: Any) -> str | None:
-    old, new = _parts(before), _parts(after)
-    strange = [name for name in old if name not in new]
-    if strange:
-        return f"{', '.join(strange)} would be cut off"
-    for name, (field, part) in new.items():
-        if part.null_count and not field.nullable:
-            return f"{name} must not be null"
-        problem = _loss_of_cast(old[name][1], part) if name in old else None
-        if problem is not None:
-            return problem
-    return None
-
-
-def _parts(column: Any) -> dict[str, tuple[pa.Field, Any]]:
-    """Return the columns inside a column, each with its field."""
-    kind = column.type
-    if types.is_struct(kind):
-        there = column.drop_null().flatten()
-        return {field.name: (field, part) for field, part in zip(kind, there, strict=True)}
-    if types.is_map(kind):
-        # Keys and items ignore slices of the column; a copy has none.
-        whole = column.take(pa.array(range(len(column)), pa.int64()))
-        return {"its keys": (kind.key_field, whole.keys), "its items": (kind.item_field, whole.items)}
-    return {"an element": (kind.value_field, column.flatten())}

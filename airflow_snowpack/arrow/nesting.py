@@ -1,0 +1,38 @@
+"""The fields inside of a nested type, in the same way for structs, maps and lists.
+
+inner_fields(pa.map_(pa.string(), pa.int64()))                                # the key's and the value's
+with_inner_fields(pa.list_(pa.int8()), [pa.field("item", pa.int64())])        # list<item: int64>
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+from pyarrow import types
+
+EXTENSION = b"ARROW:extension:name"
+"""The key of a field's metadata under which Arrow names an extension type that it does not know."""
+
+
+def inner_fields(kind: Any) -> list[pa.Field]:
+    """Return the fields inside a struct, map or list; none for any other type."""
+    if types.is_struct(kind):
+        return list(kind)
+    if types.is_map(kind):
+        return [kind.key_field, kind.item_field]
+    return [kind.value_field] if types.is_nested(kind) and hasattr(kind, "value_field") else []
+
+
+def with_inner_fields(kind: Any, fields: Sequence[pa.Field]) -> pa.DataType:
+    """Return a type like this one with other fields inside; a type without fields as it is."""
+    if not fields:
+        return kind
+    if types.is_struct(kind):
+        return pa.struct(fields)
+    if types.is_map(kind):
+        return pa.map_(fields[0].with_nullable(False), fields[1])
+    if types.is_fixed_size_list(kind):
+        return pa.list_(fields[0], kind.list_size)
+    return pa.large_list(fields[0]) if types.is_large_list(kind) else pa.list_(fields[0])
