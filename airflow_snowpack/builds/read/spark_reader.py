@@ -24,8 +24,8 @@ from airflow_snowpack.builds.model import Manifest
 from airflow_snowpack.builds.pointer import find_manifest, newest_whole, published_pointer
 from airflow_snowpack.builds.read.open_build import OpenBuild
 from airflow_snowpack.builds.read.shard_cache import ShardCache
-from airflow_snowpack.builds.scratch import scratch
 from airflow_snowpack.builds.storage import Storage
+from airflow_snowpack.scratch import scratch_folder
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -119,7 +119,7 @@ def _rows_of(
     """Yield, in a task, the rows of the shards whose numbers it receives."""
     for numbers in ids:
         for number in numbers.column(0).to_pylist():
-            with scratch("snowpack-shard-") as folder:
+            with scratch_folder() as folder:
                 build = OpenBuild(path, manifest, ShardCache(storage, folder))
                 for batch in build.batches(filled[number]):
                     yield cast_batch(batch, shown)

@@ -23,10 +23,10 @@ from airflow_snowpack.builds.errors import InvalidBuild, InvalidRowKey, Manifest
 from airflow_snowpack.builds.model import Key, Manifest, ShardAttemptResult, ShardFormat, ShardingKind
 from airflow_snowpack.builds.read.open_build import READERS
 from airflow_snowpack.builds.read.shard_cache import ShardCache
-from airflow_snowpack.builds.scratch import scratch
 from airflow_snowpack.builds.sharding import Placing, plain_keys
 from airflow_snowpack.builds.storage import Storage
 from airflow_snowpack.builds.write.attempt import check_order
+from airflow_snowpack.scratch import scratch_folder
 
 PARALLEL_SHARDS = 4
 
@@ -93,7 +93,7 @@ def check_checksums(storage: Storage, manifest: Manifest) -> None:
     """
 
     def check(shard: ShardAttemptResult) -> None:
-        with scratch("snowpack-shard-") as folder, ShardCache(storage, folder).path(shard):
+        with scratch_folder() as folder, ShardCache(storage, folder).path(shard):
             pass
 
     with ThreadPoolExecutor(PARALLEL_SHARDS, "snowpack-verify") as pool:
@@ -104,7 +104,7 @@ def _rows(storage: Storage, manifest: Manifest, shard: ShardAttemptResult) -> in
     """Read a shard, and return its number of rows; raise an error that ``verify`` reports if it differs from the manifest."""
     if shard.url is None:
         return 0  # the manifest's own check makes sure that such a shard has no rows
-    with scratch("snowpack-shard-") as folder:
+    with scratch_folder() as folder:
         cache = ShardCache(storage, folder)
         reader = READERS[manifest.shard_format](partial(cache.path, shard), manifest, cache.in_place)
         try:

@@ -26,10 +26,10 @@ from airflow_snowpack.builds.columns import check_columns
 from airflow_snowpack.builds.errors import InvalidBuild, InvalidRowKey, TooManyKeys
 from airflow_snowpack.builds.json_format import file_checksum, to_json
 from airflow_snowpack.builds.model import Key, ShardAttemptResult, ShardFormat, whole_number
-from airflow_snowpack.builds.scratch import scratch
 from airflow_snowpack.builds.sharding import key_type_of, plain_keys
 from airflow_snowpack.builds.storage import Storage
 from airflow_snowpack.builds.write.shard_writers import ParquetShard, SqliteShard
+from airflow_snowpack.scratch import scratch_folder
 
 BATCH_SIZE = 65_536
 
@@ -153,7 +153,7 @@ def write_attempt(
     clock: Callable[[], datetime] = lambda: datetime.now(UTC),
 ) -> ShardAttemptResult:
     """Write one attempt: the file, then its record. Parameters and errors are those of :func:`write_shard`."""
-    with scratch("snowpack-shard-") as folder:
+    with scratch_folder() as folder:
         file = write_shard(plan, batches, folder)
         url = place.folder + plan.file_name
         storage.upload(file.path, url)

@@ -23,11 +23,11 @@ from airflow_snowpack.arrow.rows import Misfit, RowBatches
 from airflow_snowpack.builds.build_spec import BuildInput, BuildSpec, Interrupt, check_sources
 from airflow_snowpack.builds.errors import InvalidBuild, InvalidRowKey
 from airflow_snowpack.builds.model import PYTHON_TYPE, KeyType, Sharding, canonical
-from airflow_snowpack.builds.scratch import scratch
 from airflow_snowpack.builds.sharding import BUCKETS, Placing, bucket_of, key_type_of
 from airflow_snowpack.builds.storage import Storage
 from airflow_snowpack.builds.write.attempt import check_key
 from airflow_snowpack.builds.write.shard_pool import ShardPool, Spool, SpooledRun
+from airflow_snowpack.scratch import scratch_folder
 
 DICTIONARY_BATCH_SIZE = 10_000
 NO_COLUMN = (pa.ArrowException, OverflowError, TypeError, ValueError)
@@ -68,7 +68,7 @@ class RowsSource:
         batches = InputBatches(self.rows, spec.key, self.schema)
         plan = spec.plan(batches.schema)
         placing = Placing(sharding, key_type_of(spec.key, plan.schema.field(spec.key).type))
-        with scratch("snowpack-spool-") as folder:
+        with scratch_folder() as folder:
             spool = Spool(folder, plan.schema, placing, spec.key)
             for batch in batches:
                 spool.add(batch)

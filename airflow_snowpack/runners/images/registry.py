@@ -51,9 +51,9 @@ from airflow_snowpack.runners.images.rows import (
     state_from,
     unbuilt,
 )
-from airflow_snowpack.runners.images.scratch import scratch_folder
 from airflow_snowpack.runners.images.source import ImageBuild
 from airflow_snowpack.runners.images.target import ImageTarget
+from airflow_snowpack.scratch import scratch_folder
 from airflow_snowpack.store import Actor, IdMaker, Store, new_id, storable, write_audit
 from airflow_snowpack.store.dialect import UtcDateTime, insert
 from airflow_snowpack.store.keep_alive import KeepAlive
