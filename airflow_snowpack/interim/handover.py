@@ -17,9 +17,13 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+import pyarrow as pa
+from pyiceberg.catalog import Catalog
 
 from airflow_snowpack.interim.errors import InterimReadingLost, StaleInterimAttempt, UnusableOutput
 from airflow_snowpack.interim.forms import FrameKind, frame_kind
@@ -28,21 +32,15 @@ from airflow_snowpack.interim.map_reduce.errors import function_failure
 from airflow_snowpack.interim.model import OutputOptions, Reading, TaskAttempt, Writing
 from airflow_snowpack.interim.names import DEFAULT_OUTPUT, Scope
 from airflow_snowpack.interim.outputs import Output
-from airflow_snowpack.interim.refs import TableRef, ViewRef
+from airflow_snowpack.interim.refs import Ref, TableRef, ViewRef
+from airflow_snowpack.interim.registry import InterimRegistry
 from airflow_snowpack.lineage.operation import TableAt
 from airflow_snowpack.spark import SparkFailed, SparkInterrupted, SparkWork
 from airflow_snowpack.store import storable
 from airflow_snowpack.store.keep_alive import KeepAlive
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    import pyarrow as pa
-    from pyiceberg.catalog import Catalog
     from pyspark.sql import DataFrame, SparkSession
-
-    from airflow_snowpack.interim.refs import Ref
-    from airflow_snowpack.interim.registry import InterimRegistry
 
 log = logging.getLogger(__name__)
 MAX_OUTPUT_NAME = 250

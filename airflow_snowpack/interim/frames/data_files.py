@@ -15,24 +15,30 @@ null for null, or an error reports why not.
 from __future__ import annotations
 
 import uuid
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 from pyarrow import dataset, types
+from pyiceberg.expressions import AlwaysTrue
+from pyiceberg.io import FileIO
+from pyiceberg.io.pyarrow import ParquetFormatModel, bin_pack_arrow_table, schema_to_pyarrow
+from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
+from pyiceberg.schema import Schema, sanitize_column_names
+from pyiceberg.table import DataScan, FileScanTask, TableProperties
+from pyiceberg.table.locations import load_location_provider
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.typedef import Record
+from pyiceberg.types import ListType, MapType, StructType
+from pyiceberg.utils.concurrent import ExecutorFactory
+from pyiceberg.utils.properties import property_as_int
 
 from airflow_snowpack.arrow.casting import cast, cast_batch
 from airflow_snowpack.arrow.nesting import inner_fields, with_inner_fields
 from airflow_snowpack.interim.errors import UnreadableTable
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    from pyiceberg.io import FileIO
-    from pyiceberg.manifest import DataFile
-    from pyiceberg.schema import Schema
-    from pyiceberg.table import DataScan, FileScanTask
-    from pyiceberg.table.metadata import TableMetadata
+T = TypeVar("T", bound=Any)  # a table or a batch
 
 FIELD_ID = b"PARQUET:field_id"
 READ_BUFFER_BYTES = 8 * 1024 * 1024
@@ -45,11 +51,6 @@ def written_files(rows: pa.Table, metadata: TableMetadata, io: FileIO) -> Iterat
     :param metadata: of a table without partitions, with these columns.
     :raises pyarrow.ArrowException: a value is null in a required field.
     """
-    from pyiceberg.io.pyarrow import bin_pack_arrow_table, schema_to_pyarrow
-    from pyiceberg.schema import sanitize_column_names
-    from pyiceberg.table import TableProperties
-    from pyiceberg.utils.properties import property_as_int
-
     if not rows.num_rows:
         return
     columns = sanitize_column_names(metadata.schema())  # as every Iceberg writer names them in files
@@ -67,11 +68,6 @@ def written_files(rows: pa.Table, metadata: TableMetadata, io: FileIO) -> Iterat
 
 
 def _written_file(rows: pa.Table, columns: Schema, number: int, metadata: TableMetadata, io: FileIO) -> DataFile:
-    from pyiceberg.io.pyarrow import ParquetFormatModel
-    from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
-    from pyiceberg.table.locations import load_location_provider
-    from pyiceberg.typedef import Record
-
     place = load_location_provider(table_location=metadata.location, table_properties=metadata.properties)
     output = io.new_output(place.new_data_location(f"00000-{number}-{uuid.uuid4()}.parquet"))
     writer = ParquetFormatModel().create_writer(output, columns, metadata.properties)
@@ -93,7 +89,6 @@ def _written_file(rows: pa.Table, columns: Schema, number: int, metadata: TableM
 
 def is_changed_by_projection(columns: Schema) -> bool:
     """Return whether PyIceberg would read null lists and maps as empty ones: where structs are their elements or values."""
-    from pyiceberg.types import ListType, MapType, StructType
 
     def changed(kind: object) -> bool:
         if isinstance(kind, StructType):
@@ -111,15 +106,9 @@ def rows_of(scan: DataScan) -> pa.Table:
     :param scan: without a filter; its columns, its snapshot and its limit count.
     :raises UnreadableTable: the files are not as interim tables are written: with deletes, in another format or other columns.
     """
-    from pyiceberg.utils.concurrent import ExecutorFactory
-
     wanted = _wanted(scan)
-    executor = ExecutorFactory.get_or_create()
-    left, found = scan.limit, []
-    for rows in executor.map(lambda task: _rows_of_file(scan, task, wanted), scan.plan_files()):
-        found.append(rows if left is None else rows.slice(0, left))
-        if left is not None and (left := left - found[-1].num_rows) == 0:
-            break
+    files = ExecutorFactory.get_or_create().map(lambda task: _rows_of_file(scan, task, wanted), scan.plan_files())
+    found = list(_limited(files, scan.limit))
     if not found:
         return without_rows(_shape_without_rows(wanted))
     return pa.concat_tables(found, promote_options="permissive")
@@ -134,18 +123,21 @@ def batches_of(scan: DataScan) -> pa.RecordBatchReader:
     if not tasks:
         return pa.RecordBatchReader.from_batches(_shape_without_rows(wanted), [])
     with _opened(scan, tasks[0], wanted) as (schema, _):
-        return pa.RecordBatchReader.from_batches(schema, _all_batches(scan, tasks, wanted, schema))
+        return pa.RecordBatchReader.from_batches(schema, _limited(_all_batches(scan, tasks, wanted, schema), scan.limit))
 
 
 def _all_batches(scan: DataScan, tasks: list[FileScanTask], wanted: pa.Schema, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    left = scan.limit
     for task in tasks:
         with _opened(scan, task, wanted) as (_, batches):
-            for batch in batches:
-                rows = batch if left is None else batch.slice(0, left)
-                yield cast_batch(rows, schema)
-                if left is not None and (left := left - rows.num_rows) == 0:
-                    return
+            yield from (cast_batch(batch, schema) for batch in batches)
+
+
+def _limited(found: Iterable[T], limit: int | None) -> Iterator[T]:
+    """Yield the rows up to the limit. What comes after it is not read: ten rows must not cost the whole table."""
+    for rows in found:
+        yield rows if limit is None else rows.slice(0, limit)
+        if limit is not None and (limit := limit - rows.num_rows) <= 0:
+            return
 
 
 def without_rows(schema: pa.Schema) -> pa.Table:
@@ -155,9 +147,6 @@ def without_rows(schema: pa.Schema) -> pa.Table:
 
 
 def _wanted(scan: DataScan) -> pa.Schema:
-    from pyiceberg.expressions import AlwaysTrue
-    from pyiceberg.io.pyarrow import schema_to_pyarrow
-
     if scan.row_filter != AlwaysTrue():
         raise ValueError(f"Reading a scan reads every row, and this one has the filter {scan.row_filter}.")
     return schema_to_pyarrow(scan.projection(), include_field_ids=True)
@@ -169,14 +158,12 @@ def _shape_without_rows(wanted: pa.Schema) -> pa.Schema:
 
 def _rows_of_file(scan: DataScan, task: FileScanTask, wanted: pa.Schema) -> pa.Table:
     with _opened(scan, task, wanted) as (schema, batches):
-        return pa.Table.from_batches(list(batches), schema=schema)
+        return pa.Table.from_batches(list(_limited(batches, scan.limit)), schema=schema)
 
 
 @contextmanager
 def _opened(scan: DataScan, task: FileScanTask, wanted: pa.Schema) -> Iterator[tuple[pa.Schema, Iterator[pa.RecordBatch]]]:
-    """Open a file; return the schema of its rows, and the rows up to the limit of the scan."""
-    from pyiceberg.manifest import FileFormat
-
+    """Open a file; return the schema of its rows, and the rows."""
     path = task.file.file_path
     if task.delete_files:
         raise UnreadableTable(path, "some of its rows are deleted")
@@ -196,20 +183,9 @@ def _opened(scan: DataScan, task: FileScanTask, wanted: pa.Schema) -> Iterator[t
         columns = dataset.Scanner.from_fragment(fragment, schema=in_file, columns=[field.name for field in own], **ahead)
         try:
             schema = pa.schema([_shape(each, field) for each, field in zip(own, wanted, strict=True)])
-            yield schema, _batches(columns.to_batches(), schema, scan.limit)
+            yield schema, (cast_batch(rows, schema) for rows in columns.to_batches() if rows.num_rows)
         except pa.ArrowInvalid as problem:
             raise UnreadableTable(path, problem) from problem
-
-
-def _batches(found: Iterable[pa.RecordBatch], schema: pa.Schema, limit: int | None) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a file up to the limit. Row groups after it are not read: ten rows must not cost the whole table."""
-    left = limit
-    for rows in found:
-        wanted = rows if left is None else rows.slice(0, left)
-        if wanted.num_rows:
-            yield cast_batch(wanted, schema)
-        if left is not None and (left := left - wanted.num_rows) == 0:
-            return
 
 
 def _shape(own: pa.Field | None, field: pa.Field, *, with_ids: bool = False) -> pa.Field:

@@ -14,8 +14,9 @@ Iceberg stores timestamps as instants in UTC; the time zones, which decide their
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import date
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 from pyarrow import compute, types
@@ -24,9 +25,6 @@ from airflow_snowpack.arrow.casting import cast
 from airflow_snowpack.arrow.nesting import EXTENSION, inner_fields, with_inner_fields
 from airflow_snowpack.interim.errors import UnwritableFrame
 from airflow_snowpack.interim.frames.schemas import refuse_names
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
 
 MAX_DIGITS = 38  # of Iceberg's widest decimal
 DAY, EPOCH = 86_400_000_000, date(1970, 1, 1).toordinal()

@@ -9,9 +9,10 @@ null, and is written as null. A column that really has NaN arrives as ``double[p
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator
 from datetime import date, time, timedelta
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import UUID
 
 import numpy as np
@@ -21,9 +22,6 @@ from pyarrow import compute, types
 
 from airflow_snowpack.arrow.values import loss_among
 from airflow_snowpack.interim.errors import UnwritableFrame
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
 
 # The dtypes of pandas whose values Arrow keeps, the kinds of numpy's, and what a column of objects may contain.
 DTYPES = (

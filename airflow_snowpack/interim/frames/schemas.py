@@ -13,12 +13,10 @@ pandas in ``pandas_rows.py``.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 from airflow_snowpack.interim.errors import UnwritableFrame
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
 
 Leaf = tuple[str, str, str]
 """The path of a column or of a field inside, the name of its type as on the list, and the type as the library writes it."""

@@ -23,31 +23,35 @@ import re
 import struct
 import time
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import types
+from pyiceberg.catalog import Catalog
+from pyiceberg.io.pyarrow import UnsupportedPyArrowTypeException, schema_to_pyarrow
+from pyiceberg.table import DataScan
+
+from airflow_snowpack.arrow.casting import cast
 from airflow_snowpack.humanize import duration, plural, size
 from airflow_snowpack.iceberg.names import TableName
 from airflow_snowpack.iceberg.table_properties import INTERIM, STORE, TIME_ZONES
 from airflow_snowpack.interim.errors import UnfitForm, UnreadableView, UnwritableFrame
 from airflow_snowpack.interim.forms import FrameKind, as_arrow, frame_kind
+from airflow_snowpack.interim.frames.data_files import batches_of, rows_of, without_rows, written_files
+from airflow_snowpack.interim.frames.iceberg_types import in_iceberg_types, in_time_zones, time_zones
 from airflow_snowpack.interim.frames.schemas import refuse_names, refuse_types, spark_types
 from airflow_snowpack.interim.ownership import claim
-from airflow_snowpack.interim.refs import ViewRef
+from airflow_snowpack.interim.refs import Ref, TableRef, ViewRef
 from airflow_snowpack.lineage.operation import TableAt
 from airflow_snowpack.spark import without_substitution
 from airflow_snowpack.spark.plan_tables import tables_read
 from airflow_snowpack.spark.work import spark_errors, translate
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    import pyarrow as pa
-    from pyiceberg.catalog import Catalog
-    from pyiceberg.table import DataScan
     from pyspark.sql import DataFrame, SparkSession
-
-    from airflow_snowpack.interim.refs import Ref, TableRef
 
 log = logging.getLogger(__name__)
 
@@ -118,11 +122,6 @@ def _check_on_spark(frame: Any) -> None:
 
 
 def _create_with_pyiceberg(frame: Any, name: TableName, catalog: Catalog, properties: Mapping[str, str]) -> None:
-    from pyiceberg.io.pyarrow import UnsupportedPyArrowTypeException
-
-    from airflow_snowpack.interim.frames.data_files import written_files
-    from airflow_snowpack.interim.frames.iceberg_types import in_iceberg_types, time_zones
-
     given = as_arrow(frame)
     rows, zones = in_iceberg_types(given), time_zones(given.schema)
     own = {TIME_ZONES: json.dumps(zones)} if zones else {}
@@ -181,8 +180,6 @@ def read_as_arrow(ref: Ref, catalog: Catalog) -> pa.Table:
 
     :raises UnreadableView: the view has a condition, orders by more than columns, or names an unknown column.
     """
-    from airflow_snowpack.interim.frames.data_files import rows_of
-
     began, reading = time.monotonic(), _Reading.of(ref, catalog)
     limit = reading.view.rows
     rows = rows_of(reading.scan if reading.orders else reading.scan.update(limit=limit))
@@ -196,10 +193,6 @@ def read_as_batches(ref: Ref, catalog: Catalog) -> pa.RecordBatchReader:
 
     :raises UnreadableView: as :func:`read_as_arrow`.
     """
-    import pyarrow as pa
-
-    from airflow_snowpack.interim.frames.data_files import batches_of, without_rows
-
     reading = _Reading.of(ref, catalog)
     if reading.orders:
         return read_as_arrow(ref, catalog).to_reader()
@@ -227,8 +220,6 @@ class _Reading:
 
     @classmethod
     def of(cls, ref: Ref, catalog: Catalog) -> _Reading:
-        from pyiceberg.io.pyarrow import schema_to_pyarrow
-
         table, view = ref.of, ref if isinstance(ref, ViewRef) else ViewRef(ref.of)
         if view.condition is not None:
             raise UnreadableView(view.to_json(), "its condition is SQL, which only Spark evaluates")
@@ -256,11 +247,6 @@ def name_of(table: TableRef) -> TableName:
 
 def _zoned(rows: pa.Table, columns: list[str], properties: Mapping[str, str]) -> pa.Table:
     """Return the rows with their timestamps in the time zones in which they were written."""
-    import pyarrow as pa
-
-    from airflow_snowpack.arrow.casting import cast
-    from airflow_snowpack.interim.frames.iceberg_types import in_time_zones
-
     zones = json.loads(properties.get(TIME_ZONES, "{}"))
     for place, name in enumerate(columns):
         here = rows.schema.get_field_index(name)
@@ -283,8 +269,6 @@ def _column(view: ViewRef, name: str, schema: pa.Schema) -> str:
 
 def _order(view: ViewRef, term: str, schema: pa.Schema) -> tuple[str, bool]:
     """Return the column, and whether it is in descending order."""
-    from pyarrow import types
-
     found = ORDER.fullmatch(term)
     if found is None or (found["word"] or "").lower() in KEYWORDS:
         raise UnreadableView(view.to_json(), f"{term!r} is more than a column and its direction")
@@ -298,9 +282,6 @@ def _order(view: ViewRef, term: str, schema: pa.Schema) -> tuple[str, bool]:
 
 def _ordered(rows: pa.Table, orders: list[tuple[str, bool]]) -> pa.Table:
     """Order as Spark does: ascending with nulls first and NaN last, descending the other way round."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     if not orders:
         return rows
     keys: dict[str, Any] = {}
@@ -309,7 +290,7 @@ def _ordered(rows: pa.Table, orders: list[tuple[str, bool]]) -> pa.Table:
         column = rows.column(name)
         # Whether there is a value, and whether it is a number, sort in the same direction as the values.
         parts = [pc.is_valid(column), column]
-        if pa.types.is_floating(column.type):
+        if types.is_floating(column.type):
             is_nan = pc.is_nan(column)
             parts[1:] = [is_nan, pc.if_else(is_nan, pa.scalar(0, column.type), column)]
         keys |= {f"{place}.{number}": part for number, part in enumerate(parts)}

@@ -31,11 +31,10 @@ from airflow_snowpack.arrow.casting import cast
 from airflow_snowpack.arrow.rows import RowBatches, rows_of
 from airflow_snowpack.interim.map_reduce.functions import FunctionCall, ShippedFunction
 from airflow_snowpack.interim.map_reduce.rows import RowSchema, columns_of, data_frame
+from airflow_snowpack.interim.refs import TableRef, ViewRef
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-    from airflow_snowpack.interim.refs import TableRef, ViewRef
 
 RowFunction = Callable[..., Mapping[str, Any] | None]
 PartitionFunction = Callable[..., Iterable[pa.RecordBatch | pa.Table | None]]

@@ -36,13 +36,12 @@ from airflow_snowpack.interim.map_reduce.errors import InvalidColumns, InvalidRe
 from airflow_snowpack.interim.map_reduce.functions import FunctionCall, ShippedFunction
 from airflow_snowpack.interim.map_reduce.layers import Layer, Layers, check_fan_in
 from airflow_snowpack.interim.map_reduce.rows import Columns, columns_of, data_frame
+from airflow_snowpack.interim.refs import TableRef, ViewRef
 from airflow_snowpack.spark import SparkFailed, SparkWork
 from airflow_snowpack.spark.work import is_connect
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
-
-    from airflow_snowpack.interim.refs import TableRef, ViewRef
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
