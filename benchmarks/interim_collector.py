@@ -26,8 +26,7 @@ from airflow_snowpack.interim.collection.collector import Collector
 from airflow_snowpack.interim.collection.model import DagRunState, RunPhase, RunQuery
 from airflow_snowpack.interim.model import TaskAttempt, Writing
 from airflow_snowpack.interim.names import table_name_of
-from airflow_snowpack.interim.outputs import Output, table_values
-from airflow_snowpack.interim.registry import InterimRegistry
+from airflow_snowpack.interim.registry import InterimRegistry, Output, table_values
 from airflow_snowpack.interim.rows import run_key
 from airflow_snowpack.store import Store, upgrade_schema, utc_now
 from airflow_snowpack.store.opening import open_engine

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from airflow_snowpack.interim.outputs import Output
+from airflow_snowpack.interim.registry import Output
 from benchmarks.harness import Meter
 from benchmarks.results import Finding, Measurement, Results
 

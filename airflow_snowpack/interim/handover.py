@@ -31,9 +31,8 @@ from airflow_snowpack.interim.frames.tables import read_as_arrow, read_as_batche
 from airflow_snowpack.interim.map_reduce.errors import function_failure
 from airflow_snowpack.interim.model import OutputOptions, Reading, TaskAttempt, Writing
 from airflow_snowpack.interim.names import DEFAULT_OUTPUT, Scope
-from airflow_snowpack.interim.outputs import Output
 from airflow_snowpack.interim.refs import Ref, TableRef, ViewRef
-from airflow_snowpack.interim.registry import InterimRegistry
+from airflow_snowpack.interim.registry import InterimRegistry, Output
 from airflow_snowpack.lineage.operation import TableAt
 from airflow_snowpack.spark import SparkFailed, SparkInterrupted, SparkWork
 from airflow_snowpack.store import storable
@@ -145,7 +144,7 @@ class Handover:
 
         :param frame: a DataFrame of Spark or pandas, or anything with an Arrow stream.
         :param recorded: for its lineage: the fields ``kind``, ``detail`` and ``inputs`` of
-            :class:`~airflow_snowpack.interim.outputs.Output`; what was received and what a DataFrame's own plan reads are added.
+            :class:`~airflow_snowpack.interim.registry.Output`; what was received and what a DataFrame's own plan reads are added.
         :raises UnusableOutput: the store cannot keep this name, or the task has returned the output already.
         :raises UnwritableFrame: Iceberg cannot store these rows.
         :raises StaleInterimAttempt: an attempt that started later has begun.

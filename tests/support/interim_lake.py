@@ -20,8 +20,7 @@ from airflow_snowpack.interim.collection.collector import Collector
 from airflow_snowpack.interim.collection.model import DagRunState, RunPhase
 from airflow_snowpack.interim.model import UNKNOWN, OutputOptions, TaskAttempt
 from airflow_snowpack.interim.names import Scope
-from airflow_snowpack.interim.outputs import Output
-from airflow_snowpack.interim.readings import find_named
+from airflow_snowpack.interim.registry import Output, find_named
 from airflow_snowpack.interim.rows import ref_from
 
 if TYPE_CHECKING:

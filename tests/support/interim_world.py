@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING
 from airflow_snowpack.airflow.task_ref import TaskRef
 from airflow_snowpack.interim.model import InterimPolicy, OutputOptions, TaskAttempt
 from airflow_snowpack.interim.names import Scope
-from airflow_snowpack.interim.outputs import Output
-from airflow_snowpack.interim.registry import InterimRegistry
+from airflow_snowpack.interim.registry import InterimRegistry, Output
 from airflow_snowpack.preservation import Preservation
 
 if TYPE_CHECKING:

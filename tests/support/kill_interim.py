@@ -25,8 +25,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from airflow_snowpack.iceberg import CatalogConfig
 from airflow_snowpack.interim.collection.dropping import Folder
 from airflow_snowpack.interim.names import Scope
-from airflow_snowpack.interim.outputs import Output
-from airflow_snowpack.interim.registry import InterimRegistry
+from airflow_snowpack.interim.registry import InterimRegistry, Output
 from airflow_snowpack.store import Store, utc_now
 from airflow_snowpack.store.opening import open_engine
 

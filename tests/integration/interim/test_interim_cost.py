@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from heard_statements import direct_heard
 from interim_lake import holder
 
-from airflow_snowpack.interim.outputs import Output
+from airflow_snowpack.interim.registry import Output
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -17,8 +17,8 @@ from airflow_snowpack.interim.collection.collector import Collector
 from airflow_snowpack.interim.collection.dropping import Folder, folder_of_namespace
 from airflow_snowpack.interim.collection.sweeper import SweepKind, sweep
 from airflow_snowpack.interim.model import TableState
-from airflow_snowpack.interim.outputs import Output
 from airflow_snowpack.interim.ownership import claim
+from airflow_snowpack.interim.registry import Output
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -13,8 +13,7 @@ from airflow_snowpack.interim.errors import InvalidInterimTable, StaleInterimAtt
 from airflow_snowpack.interim.handover import Handover
 from airflow_snowpack.interim.model import OutputOptions, TableState
 from airflow_snowpack.interim.names import Scope, is_ours
-from airflow_snowpack.interim.outputs import Output
-from airflow_snowpack.interim.registry import InterimRegistry
+from airflow_snowpack.interim.registry import InterimRegistry, Output
 from airflow_snowpack.lineage.graph import Direction, Lineage
 from airflow_snowpack.lineage.operation import TableAt
 from airflow_snowpack.lineage.operations import OperationLog

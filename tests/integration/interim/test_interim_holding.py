@@ -13,7 +13,7 @@ from airflow_snowpack.interim.errors import InterimTableInUse, InvalidInterimRef
 from airflow_snowpack.interim.explanation import explain
 from airflow_snowpack.interim.handover import Handover
 from airflow_snowpack.interim.names import Scope
-from airflow_snowpack.interim.outputs import Output
+from airflow_snowpack.interim.registry import Output
 from airflow_snowpack.preservation import Preservation
 
 if TYPE_CHECKING:

@@ -20,9 +20,8 @@ from airflow_snowpack.interim.collection.sweeper import SweepKind, sweep
 from airflow_snowpack.interim.errors import ForeignNamespace, UnmarkedNamespace
 from airflow_snowpack.interim.frames.tables import write_table
 from airflow_snowpack.interim.model import InterimPolicy, OutputOptions, TableState
-from airflow_snowpack.interim.outputs import Output
 from airflow_snowpack.interim.ownership import adopt, claim, ownership_of
-from airflow_snowpack.interim.registry import InterimRegistry
+from airflow_snowpack.interim.registry import InterimRegistry, Output
 from airflow_snowpack.preservation import Preservation
 from airflow_snowpack.store import Actor, open_store
 from airflow_snowpack.store.tables.interim import interim_tables

@@ -13,7 +13,7 @@ from query_plans import scans, sent_by
 from airflow_snowpack.iceberg.errors import CatalogUnreachable
 from airflow_snowpack.interim.collection.collector import Collector
 from airflow_snowpack.interim.names import Scope
-from airflow_snowpack.interim.outputs import Output
+from airflow_snowpack.interim.registry import Output
 from airflow_snowpack.store.dialect import UtcDateTime
 from airflow_snowpack.store.tables.interim import interim_tables
 

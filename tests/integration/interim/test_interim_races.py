@@ -15,7 +15,7 @@ from interim_lake import ReportedRuns, holder, table_named
 from airflow_snowpack.interim.collection.model import RunPhase
 from airflow_snowpack.interim.errors import InterimTableGone, StaleInterimAttempt
 from airflow_snowpack.interim.names import Scope
-from airflow_snowpack.interim.outputs import Output
+from airflow_snowpack.interim.registry import Output
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

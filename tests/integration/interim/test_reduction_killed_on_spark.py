@@ -28,7 +28,7 @@ from airflow_snowpack.iceberg import CatalogConfig
 from airflow_snowpack.interim import Handover, InterimRegistry, sweep
 from airflow_snowpack.interim.collection.dropping import folder_of_namespace
 from airflow_snowpack.interim.frames.tables import read_as_arrow, write_table
-from airflow_snowpack.interim.outputs import Output
+from airflow_snowpack.interim.registry import Output
 from airflow_snowpack.spark import local_session
 from airflow_snowpack.store import Store
 from airflow_snowpack.store.opening import open_engine

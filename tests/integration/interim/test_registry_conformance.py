@@ -17,9 +17,8 @@ from airflow_snowpack.interim.collection.model import RunPhase
 from airflow_snowpack.interim.errors import InterimTableGone, InterimTableInUse, InterimTableNotFound, InterimTableNotStuck
 from airflow_snowpack.interim.model import TableState
 from airflow_snowpack.interim.names import Producer, Scope
-from airflow_snowpack.interim.outputs import Output
 from airflow_snowpack.interim.refs import read_ref
-from airflow_snowpack.interim.registry import audit_subject
+from airflow_snowpack.interim.registry import Output, audit_subject
 from airflow_snowpack.lineage.operations import OperationLog
 from airflow_snowpack.preservation import Preservation
 from airflow_snowpack.store import Actor, AuditTrail

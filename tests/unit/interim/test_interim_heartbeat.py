@@ -12,8 +12,7 @@ from interim_lake import LAKE, MovedClock, holder
 from airflow_snowpack.interim.errors import InterimReadingLost, StaleInterimAttempt
 from airflow_snowpack.interim.handover import Heartbeat
 from airflow_snowpack.interim.model import InterimPolicy, Reading, Writing
-from airflow_snowpack.interim.outputs import Output
-from airflow_snowpack.interim.registry import InterimRegistry
+from airflow_snowpack.interim.registry import InterimRegistry, Output
 from airflow_snowpack.store import Store, open_store
 
 if TYPE_CHECKING:

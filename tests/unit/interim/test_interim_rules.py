@@ -16,7 +16,7 @@ from airflow_snowpack.interim.collection.model import DagRunState, RunPhase
 from airflow_snowpack.interim.errors import InvalidInterimTable
 from airflow_snowpack.interim.model import TRANSITIONS, OutputOptions
 from airflow_snowpack.interim.names import MAX_LENGTH, Producer, is_ours, table_name_of
-from airflow_snowpack.interim.outputs import check_options
+from airflow_snowpack.interim.registry import check_options
 
 DOCS = Path(__file__).parents[3] / "docs" / "interim-tables.md"
 
