@@ -64,12 +64,11 @@ class EntryDecoratedOperator(DecoratedOperator, RunsEntry):
 
     def prepared(self, context: Context, handover: Handover) -> Prepared:
         """Return the function, or the command, with its arguments."""
-        from airflow_snowpack.interim.arguments import resolved
         from airflow_snowpack.interim.refs import find_refs
         from airflow_snowpack.operators.entries.exchanged_tables import input_ref
 
         parameters = Parameters.of(self.python_callable)
-        args, kwargs = resolved(list(self.op_args), handover), resolved(dict(self.op_kwargs), handover)
+        args, kwargs = handover.resolved(list(self.op_args)), handover.resolved(dict(self.op_kwargs))
         handover.receive(find_refs([args, kwargs]))
         if self.command is not None:
             given = parameters.bind(tuple(args), kwargs).arguments

@@ -14,7 +14,6 @@ from dataclasses import fields, is_dataclass
 from typing import TYPE_CHECKING, Any
 
 from airflow_snowpack.decorators.parameters import SESSION, Parameters
-from airflow_snowpack.interim.arguments import resolved
 from airflow_snowpack.interim.errors import UnusableOutput
 from airflow_snowpack.interim.forms import Form, as_arrow, frame_kind, in_form, is_reader
 from airflow_snowpack.interim.names import DEFAULT_OUTPUT
@@ -50,8 +49,8 @@ class TableCall:
 
         :raises InterimTableGone, InterimTableNotFound: one of them no longer exists.
         """
-        self._args = [resolved(value, self._handover) for value in args]
-        self._kwargs = {name: resolved(value, self._handover) for name, value in kwargs.items()}
+        self._args = [self._handover.resolved(value) for value in args]
+        self._kwargs = {name: self._handover.resolved(value) for name, value in kwargs.items()}
         self._handover.receive(find_refs([self._args, self._kwargs]))
 
     def made(self, around: Mapping[str, Any], call: Callable[..., Any]) -> Any:

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
@@ -31,7 +31,7 @@ from airflow_snowpack.interim.frames.tables import read_as_arrow, read_as_batche
 from airflow_snowpack.interim.map_reduce.errors import function_failure
 from airflow_snowpack.interim.model import OutputOptions, Reading, TaskAttempt, Writing
 from airflow_snowpack.interim.names import DEFAULT_OUTPUT, Scope
-from airflow_snowpack.interim.refs import Ref, TableRef, ViewRef
+from airflow_snowpack.interim.refs import Ref, TableRef, ViewRef, is_named, is_ref, read_named
 from airflow_snowpack.interim.registry import InterimRegistry, Output
 from airflow_snowpack.lineage.operation import TableAt
 from airflow_snowpack.spark import SparkFailed, SparkInterrupted, SparkWork
@@ -101,6 +101,25 @@ class Handover:
         reading = self.registry.consume_named(name, scope=scope, attempt=self.attempt)
         self._add(reading)
         return reading.tables[0]
+
+    def resolved(self, value: Any) -> Any:
+        """Replace the name of a table by its reference, and the results of a mapped task by a list, at any depth.
+
+        A container in which nothing is replaced is returned as it is.
+
+        :raises InterimTableNotFound: a name points to no table.
+        """
+        if is_named(value):
+            return self.receive_named(*read_named(value))
+        if isinstance(value, Mapping) and not is_ref(value):
+            found = {key: self.resolved(item) for key, item in value.items()}
+            return value if all(found[key] is item for key, item in value.items()) else found
+        if isinstance(value, list | tuple) and not hasattr(value, "_fields"):
+            items = [self.resolved(item) for item in value]
+            return value if all(new is item for new, item in zip(items, value, strict=True)) else type(value)(items)
+        if type(value).__name__ == "LazyXComSequence":
+            return self.resolved(value[:])  # all of them in one request to Airflow
+        return value
 
     def has_received(self, ref: Ref) -> bool:
         """Return whether this attempt has received the table of this reference."""

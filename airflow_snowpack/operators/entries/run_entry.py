@@ -66,13 +66,12 @@ class RunEntryOperator(RunsEntry):
 
     def prepared(self, context: Context, handover: Handover) -> Prepared:
         """Return the function or the command with its arguments."""
-        from airflow_snowpack.interim.arguments import resolved
         from airflow_snowpack.interim.refs import find_refs
         from airflow_snowpack.operators.arguments import read_object
         from airflow_snowpack.operators.entries.exchanged_tables import input_ref
 
-        kwargs = resolved(read_object("op_kwargs", self.op_kwargs), handover)
-        inputs = resolved(read_object("inputs", self.inputs), handover)
+        kwargs = handover.resolved(read_object("op_kwargs", self.op_kwargs))
+        inputs = handover.resolved(read_object("inputs", self.inputs))
         check_inputs(inputs)
         tables = {name: input_ref(name, value) for name, value in inputs.items()}
         handover.receive(find_refs([kwargs, list(tables.values())]))
