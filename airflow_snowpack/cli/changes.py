@@ -4,24 +4,18 @@ confirm("Cancel job 3f2a…?", yes=args.yes)
 changed, code = each(args.schedules, schedules.suspend, lambda stored: print(stored.name))
 """
 
-from __future__ import annotations
-
 import sys
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from argparse import Namespace
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Protocol, TypeVar
 
 from airflow_snowpack.cli.errors import Declined, Unconfirmed
 from airflow_snowpack.cli.output import DATA, is_for_people, note, print_data
 from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.exit_code import ExitCode, code_of, common_code
 from airflow_snowpack.humanize import plural
-
-if TYPE_CHECKING:
-    from argparse import Namespace
-    from collections.abc import Callable, Iterable, Sequence
-
-    from airflow_snowpack.scheduling import Waiting
-    from airflow_snowpack.wire.shape import Body
-
+from airflow_snowpack.scheduling import DiscardsEvents, Waiting
+from airflow_snowpack.wire.shape import Body
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -95,7 +89,6 @@ def changing(update: Callable[..., R], *, yes: bool) -> Callable[[Any], R]:
 
     :raises Declined, Unconfirmed: from :func:`confirm`.
     """
-    from airflow_snowpack.scheduling import DiscardsEvents
 
     def change(wanted: Any) -> R:
         try:

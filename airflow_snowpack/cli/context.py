@@ -1,9 +1,8 @@
 """What every command has: the installation's services, the user whose name each change is recorded with, and its end.
 
-    @ends_cleanly
-    def cancel(args: Namespace) -> ExitCode | None:
-        with open_context(args) as here:
-            here.jobs.cancel(here.job(args.job_id).job_id, actor=here.actor)
+    @command
+    def cancel(args: Namespace, here: CommandContext) -> ExitCode | None:
+        here.jobs.cancel(here.job(args.job_id).job_id, actor=here.actor)
 
 The invariant: a command passes ``here.actor`` to every change, so that the audit trail has it.
 """
@@ -14,8 +13,10 @@ import getpass
 import os
 import socket
 import sys
+from argparse import Namespace
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import cached_property, wraps
 from typing import TYPE_CHECKING
 
@@ -24,30 +25,28 @@ from airflow_snowpack.cli.values import find
 from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.exit_code import ExitCode, code_of
 from airflow_snowpack.hooks.api_client import AirflowRest
+from airflow_snowpack.hooks.build_storage import BuildStorageHook
 from airflow_snowpack.hooks.iceberg_catalog import IcebergCatalogHook
+from airflow_snowpack.hooks.services import open_collector, sign_of_process
 from airflow_snowpack.hooks.store import SnowpackHook
+from airflow_snowpack.iceberg import TableName
+from airflow_snowpack.installation import Installation
+from airflow_snowpack.interim.collection.collector import Collector
+from airflow_snowpack.interim.collection.model import RunStates
+from airflow_snowpack.interim.registry import InterimRegistry
+from airflow_snowpack.inventory import ANSWER_WITHIN, Inventory
+from airflow_snowpack.jobs import Job, Jobs
+from airflow_snowpack.maintenance.planning import Planner
+from airflow_snowpack.maintenance.policies import Policies
+from airflow_snowpack.scheduling import RegisteredRuns, Schedules
 from airflow_snowpack.settings import Settings
+from airflow_snowpack.store import Actor, AuditTrail, Deadlines
+from airflow_snowpack.store.signs_of_life import Role
 
 if TYPE_CHECKING:
-    from argparse import Namespace
-    from collections.abc import Callable, Iterator
-    from datetime import datetime
-
     from pyiceberg.catalog import Catalog
 
     from airflow_snowpack.builds.manager import BuildManager
-    from airflow_snowpack.iceberg import TableName
-    from airflow_snowpack.installation import Installation
-    from airflow_snowpack.interim.collection.collector import Collector
-    from airflow_snowpack.interim.collection.model import RunStates
-    from airflow_snowpack.interim.registry import InterimRegistry
-    from airflow_snowpack.inventory import Inventory
-    from airflow_snowpack.jobs import Job, Jobs
-    from airflow_snowpack.maintenance.planning import Planner
-    from airflow_snowpack.maintenance.policies import Policies
-    from airflow_snowpack.scheduling import RegisteredRuns, Schedules
-    from airflow_snowpack.store import Actor, AuditTrail
-    from airflow_snowpack.store.signs_of_life import Role
 
 
 VIA = "cli"
@@ -84,8 +83,6 @@ class CommandContext:
     @cached_property
     def actor(self) -> Actor:
         """The user, for the audit trail."""
-        from airflow_snowpack.store import Actor
-
         return Actor(os_user(), VIA)
 
     @cached_property
@@ -104,7 +101,6 @@ class CommandContext:
         :param storage_conn_id: of the storage; ``None`` for the setting.
         """
         from airflow_snowpack.builds.manager import BuildManager
-        from airflow_snowpack.hooks.build_storage import BuildStorageHook
 
         return BuildManager(self._hook.builds(), BuildStorageHook(storage_conn_id).storage)
 
@@ -126,20 +122,15 @@ class CommandContext:
 
         :param period: how often it should run.
         """
-        from airflow_snowpack.hooks.services import sign_of_process
-
         sign_of_process(self._hook.store(), role, period=period, instance=f"{command} on {socket.gethostname()}")
 
     def collector(self, run_states: RunStates) -> Collector:
         """The collector of interim tables."""
-        from airflow_snowpack.hooks.services import open_collector
-
         return open_collector(self._hook, run_states, self.catalog_hook)
 
     @cached_property
     def inventory(self) -> Inventory:
         """The list of tables; connects to the catalog when it is needed."""
-        from airflow_snowpack.inventory import ANSWER_WITHIN, Inventory
 
         def reach() -> Catalog:
             return self.catalog_hook.config.load(limit=ANSWER_WITHIN)
@@ -148,8 +139,6 @@ class CommandContext:
 
     @cached_property
     def audit(self) -> AuditTrail:
-        from airflow_snowpack.store import AuditTrail
-
         return AuditTrail(self._hook.store())
 
     @property
@@ -180,8 +169,6 @@ def open_context(args: Namespace) -> Iterator[CommandContext]:
 
     A store that does not answer is an error within ``[snowpack] request_timeout``.
     """
-    from airflow_snowpack.store import Deadlines
-
     deadlines = Deadlines.within(Settings.load().request_timeout)
     with SnowpackHook(args.store_conn_id, deadlines=deadlines, lock_wait=LOCK_WAIT) as hook:
         yield CommandContext(hook, getattr(args, "catalog_conn_id", None))
@@ -208,6 +195,17 @@ def os_user() -> str:
         return getpass.getuser()
     except (KeyError, OSError):  # KeyError up to Python 3.12, OSError since
         return f"uid {os.getuid()}"
+
+
+def command(run: Callable[[Namespace, CommandContext], ExitCode | None]) -> Callable[[Namespace], None]:
+    """Make a command of a function of its arguments and the open services, which are closed when it ends."""
+
+    @wraps(run)
+    def opened(args: Namespace) -> ExitCode | None:
+        with open_context(args) as here:
+            return run(args, here)
+
+    return ends_cleanly(opened)
 
 
 def ends_cleanly(command: Callable[[Namespace], ExitCode | None]) -> Callable[[Namespace], None]:

@@ -1,15 +1,9 @@
 """Errors of a command's arguments and of its prompts."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from airflow_snowpack.errors import Kind, SnowpackError
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from airflow_snowpack.jobs import TableLock
+from airflow_snowpack.jobs import TableLock
 
 
 class UsageProblem(SnowpackError, kind=Kind.INVALID):

@@ -9,23 +9,19 @@ are written here from the values themselves, and tables are Airflow's with plain
 The invariant: stdout has the output and nothing else. Other messages go to stderr (:func:`note`).
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sys
-from typing import TYPE_CHECKING, Any, TypeVar
+from argparse import Namespace
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any, TypeVar
 
 from airflow.cli.simple_table import AirflowConsole, SimpleTable
 from rich.text import Text
 from tabulate import tabulate  # type: ignore[import-untyped]  # it ships no types
 
-if TYPE_CHECKING:
-    from argparse import Namespace
-    from collections.abc import Iterable, Mapping, Sequence
-    from datetime import datetime
-
-    from airflow_snowpack.wire.listing import Column, Listing
+from airflow_snowpack.wire.listing import Column, Listing
 
 T = TypeVar("T")
 

@@ -4,18 +4,14 @@ with ProgressLine("tables", total) as line:
     line.show(3, "demo.flights")
 """
 
-from __future__ import annotations
-
 import shutil
 import sys
 import time
-from typing import TYPE_CHECKING
+from types import TracebackType
+from typing import Self
 
 from airflow_snowpack.cli.output import printable
 from airflow_snowpack.humanize import duration, number
-
-if TYPE_CHECKING:
-    from types import TracebackType
 
 BAR = 20
 REDRAW_S = 0.1
@@ -35,7 +31,7 @@ class ProgressLine:
         self._drawn_at = 0.0
         self._width = 0
 
-    def __enter__(self) -> ProgressLine:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:

@@ -1,16 +1,14 @@
 """Values of arguments: durations, times, JSON objects, ids and their beginnings."""
 
-from __future__ import annotations
-
 import json
 import re
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from airflow_snowpack.cli.errors import AmbiguousId, UsageProblem
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+from airflow_snowpack.durations import parse_duration
+from airflow_snowpack.worker.process import check_poll
 
 T = TypeVar("T")
 ID_LENGTH = 32
@@ -25,8 +23,6 @@ def read_period(option: str, text: str) -> timedelta:
 
     :raises UsageProblem: the text is not a duration.
     """
-    from airflow_snowpack.durations import parse_duration
-
     try:
         return parse_duration(text)
     except ValueError as problem:
@@ -38,8 +34,6 @@ def read_poll(text: str) -> timedelta:
 
     :raises UsageProblem: the text is not a duration, or zero.
     """
-    from airflow_snowpack.worker.process import check_poll
-
     try:
         return check_poll(read_period("--poll", text))
     except ValueError as problem:

@@ -3,22 +3,16 @@
 The token is never an argument, because every user of the machine can read those. Without a token, nothing is served.
 """
 
-from __future__ import annotations
-
 import logging
 import os
+from argparse import Namespace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from airflow_snowpack.cli.context import ends_cleanly
 from airflow_snowpack.cli.errors import NoToken, WeakToken
 from airflow_snowpack.hooks.services import open_services
 from airflow_snowpack.settings import Settings
-
-if TYPE_CHECKING:
-    from argparse import Namespace
-
 
 TOKEN_VARIABLE = "SNOWPACK_API_TOKEN"
 LEAST_LENGTH = 16
@@ -26,7 +20,6 @@ LEAST_LENGTH = 16
 
 @ends_cleanly
 def serve(args: Namespace) -> None:
-    """``api``"""
     token = read_token(args.token_file)
     settings = Settings.load()
     host, port = args.host or settings.api_host, args.port or settings.api_port

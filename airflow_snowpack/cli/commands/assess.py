@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from argparse import Namespace
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -16,15 +17,16 @@ from airflow_snowpack.exit_code import ExitCode
 from airflow_snowpack.hooks.iceberg_catalog import IcebergCatalogHook
 from airflow_snowpack.hooks.store import SnowpackHook
 from airflow_snowpack.humanize import join, number, plural, size
+from airflow_snowpack.iceberg import TableName
+from airflow_snowpack.inventory.inventory import LeftOut, list_tables
+from airflow_snowpack.maintenance.assessment import Assessment, ResumeFile, Walk
+from airflow_snowpack.maintenance.assessment.model import State
+from airflow_snowpack.maintenance.policies import Policies
+from airflow_snowpack.wire.assessment import ASSESSED, UNREADABLE, AssessmentShape
 
 if TYPE_CHECKING:
-    from argparse import Namespace
-
     from pyiceberg.catalog import Catalog
 
-    from airflow_snowpack.iceberg import TableName
-    from airflow_snowpack.inventory.inventory import LeftOut
-    from airflow_snowpack.maintenance.assessment import Assessment
 
 ANSWER_WITHIN = timedelta(minutes=1)
 """How long a REST catalog may take for each answer. The metadata of a table with many snapshots is large."""
@@ -33,10 +35,6 @@ RESUME_FILE = "snowpack-assess.resume"
 
 @ends_cleanly
 def assess(args: Namespace) -> ExitCode | None:
-    """``tables assess``"""
-    from airflow_snowpack.maintenance.assessment import ResumeFile, Walk
-    from airflow_snowpack.maintenance.policies import Policies
-
     hook = IcebergCatalogHook(args.catalog_conn_id)
     policies = Policies.load(Path(args.policies)) if args.policies else SnowpackHook().policies()
     left_out: list[LeftOut] = []
@@ -62,8 +60,6 @@ def named_tables(hook: IcebergCatalogHook, catalog: Catalog, args: Namespace, le
     :param catalog: that the hook names, with a limit for each answer.
     :param left_out: gets what the listing cannot have.
     """
-    from airflow_snowpack.inventory.inventory import list_tables
-
     if args.tables:
         return [hook.identified(each) for each in dict.fromkeys(args.tables)]
 
@@ -84,9 +80,6 @@ def _resume_path(args: Namespace) -> Path:
 
 
 def _report(args: Namespace, found: Assessment) -> None:
-    from airflow_snowpack.maintenance.assessment.model import State
-    from airflow_snowpack.wire.assessment import ASSESSED, UNREADABLE, AssessmentShape
-
     summary, nothing = summary_of(found), _nothing(args, found)
     if args.html:
         from airflow_snowpack.cli.reports.assessment import assessment_page
@@ -119,8 +112,6 @@ def _nothing(args: Namespace, found: Assessment) -> str:
 
 def summary_of(found: Assessment) -> str:
     """Return the result in a few sentences."""
-    from airflow_snowpack.maintenance.assessment.model import State
-
     unreadable = len(found.of(State.UNREADABLE))
     need = "needs" if 1 in (len(found.in_need), len(found.rows)) else "need"
     tables = f"{number(len(found.in_need))} of {plural(len(found.rows), 'table')} {need} maintenance"

@@ -1,11 +1,12 @@
 """``airflow snowpack builds``: the datasets, their runs and shards; verify, publish, roll back and clean up."""
 
-from __future__ import annotations
+from argparse import Namespace
 
-from typing import TYPE_CHECKING
-
+from airflow_snowpack.builds.manager import BuildManager
+from airflow_snowpack.builds.model import CleanupAction, FileCheck, Retention
+from airflow_snowpack.builds.registry.model import PublishOutcome
 from airflow_snowpack.cli.changes import confirm
-from airflow_snowpack.cli.context import ends_cleanly, open_context
+from airflow_snowpack.cli.context import CommandContext, command
 from airflow_snowpack.cli.output import DATA, filled, is_for_people, note, print_data, print_one, print_page, print_rows
 from airflow_snowpack.cli.values import read_period
 from airflow_snowpack.exit_code import ExitCode
@@ -26,34 +27,22 @@ from airflow_snowpack.wire.build import (
     seen_body,
 )
 
-if TYPE_CHECKING:
-    from argparse import Namespace
-
-    from airflow_snowpack.builds.manager import BuildManager
-    from airflow_snowpack.builds.model import CleanupAction
-    from airflow_snowpack.builds.registry.model import PublishOutcome
-    from airflow_snowpack.cli.context import CommandContext
-
 PUBLICATIONS_SHOWN = 20
 
 
-@ends_cleanly
-def list_datasets(args: Namespace) -> None:
-    """``builds list``"""
-    with open_context(args) as here:
-        page = here.builds(None).registry.datasets(limit=args.limit, after=args.after)
-        print_page(args, DATASETS, page.items, page.next, here.now, option="--after")
+@command
+def list_datasets(args: Namespace, here: CommandContext) -> None:
+    page = here.builds(None).registry.datasets(limit=args.limit, after=args.after)
+    print_page(args, DATASETS, page.items, page.next, here.now, option="--after")
 
 
-@ends_cleanly
-def show(args: Namespace) -> None:
-    """``builds show``"""
-    with open_context(args) as here:
-        manager = here.builds(args.storage_conn_id)
-        if args.run is None:
-            _show_dataset(args, here, manager)
-        else:
-            _show_run(args, here, manager)
+@command
+def show(args: Namespace, here: CommandContext) -> None:
+    manager = here.builds(args.storage_conn_id)
+    if args.run is None:
+        _show_dataset(args, here, manager)
+    else:
+        _show_run(args, here, manager)
 
 
 def _show_dataset(args: Namespace, here: CommandContext, manager: BuildManager) -> None:
@@ -104,11 +93,9 @@ def _show_run(args: Namespace, here: CommandContext, manager: BuildManager) -> N
     print_page(args, SHARDS, found.shards, body["next"], now, option="--after-shard", empty="No more shards.")
 
 
-@ends_cleanly
-def verify(args: Namespace) -> ExitCode | None:
-    """``builds verify``"""
-    with open_context(args) as here:
-        found, now = here.builds(args.storage_conn_id).verify(args.dataset, args.run), here.now
+@command
+def verify(args: Namespace, here: CommandContext) -> ExitCode | None:
+    found, now = here.builds(args.storage_conn_id).verify(args.dataset, args.run), here.now
     if args.output in DATA:
         print_data(args.output, VerificationShape.encode(found))
     elif found.problems:
@@ -121,42 +108,32 @@ def verify(args: Namespace) -> ExitCode | None:
     return None if found.sound else ExitCode.REFUSED
 
 
-@ends_cleanly
-def publish(args: Namespace) -> None:
-    """``builds publish``"""
-    from airflow_snowpack.builds.model import FileCheck
-
+@command
+def publish(args: Namespace, here: CommandContext) -> None:
     verify = FileCheck(args.verify)
-    with open_context(args) as here:
-        _print_outcome(args, here.builds(args.storage_conn_id).publish(args.dataset, args.run, actor=here.actor, verify=verify))
+    _print_outcome(args, here.builds(args.storage_conn_id).publish(args.dataset, args.run, actor=here.actor, verify=verify))
 
 
-@ends_cleanly
-def rollback(args: Namespace) -> None:
-    """``builds rollback``"""
-    with open_context(args) as here:
-        manager = here.builds(args.storage_conn_id)
-        current = manager.registry.dataset(args.dataset).current_run
-        confirm(f"The current run of {args.dataset} is {current or 'none'}. Roll back to {args.to}?", yes=args.yes)
-        _print_outcome(args, manager.rollback(args.dataset, args.to, actor=here.actor))
+@command
+def rollback(args: Namespace, here: CommandContext) -> None:
+    manager = here.builds(args.storage_conn_id)
+    current = manager.registry.dataset(args.dataset).current_run
+    confirm(f"The current run of {args.dataset} is {current or 'none'}. Roll back to {args.to}?", yes=args.yes)
+    _print_outcome(args, manager.rollback(args.dataset, args.to, actor=here.actor))
 
 
-@ends_cleanly
-def cleanup(args: Namespace) -> ExitCode | None:
-    """``builds cleanup``"""
-    from airflow_snowpack.builds.model import Retention
-
+@command
+def cleanup(args: Namespace, here: CommandContext) -> ExitCode | None:
     retention = Retention(args.keep_runs, read_period("--stale-attempt-age", args.stale_attempt_age))
-    with open_context(args) as here:
-        manager = here.builds(args.storage_conn_id)
-        if not args.dry_run and not args.yes:
-            planned = manager.cleanup(args.dataset, retention, actor=None)
-            if not planned:
-                _print_cleanup(args, here, planned)
-                return None
-            confirm(f"Delete {_total(planned)} of {args.dataset}? --dry-run lists them.", yes=False)
-        actions = manager.cleanup(args.dataset, retention, actor=None if args.dry_run else here.actor)
-        _print_cleanup(args, here, actions)
+    manager = here.builds(args.storage_conn_id)
+    if not args.dry_run and not args.yes:
+        planned = manager.cleanup(args.dataset, retention, actor=None)
+        if not planned:
+            _print_cleanup(args, here, planned)
+            return None
+        confirm(f"Delete {_total(planned)} of {args.dataset}? --dry-run lists them.", yes=False)
+    actions = manager.cleanup(args.dataset, retention, actor=None if args.dry_run else here.actor)
+    _print_cleanup(args, here, actions)
     return ExitCode.UNREACHABLE if any(action.error for action in actions) else None
 
 

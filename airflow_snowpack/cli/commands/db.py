@@ -4,30 +4,25 @@ Exit codes of ``db check``: 0 when the tables are up to date, or the embedded fi
 store cannot be used. The reason is on stderr.
 """
 
-from __future__ import annotations
-
+from argparse import Namespace
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+from sqlalchemy.engine import URL
 
 from airflow_snowpack.cli.changes import confirm
-from airflow_snowpack.cli.context import ends_cleanly, open_context
+from airflow_snowpack.cli.context import CommandContext, command, ends_cleanly
 from airflow_snowpack.cli.output import is_for_people, log_to_stderr, note, print_list
 from airflow_snowpack.cli.values import read_period
 from airflow_snowpack.hooks.store import SnowpackHook
 from airflow_snowpack.humanize import duration, plural
+from airflow_snowpack.store import check_schema, upgrade_schema
+from airflow_snowpack.store.opening import check_folder
 from airflow_snowpack.wire.listing import Column, Listing
-
-if TYPE_CHECKING:
-    from argparse import Namespace
-
-    from sqlalchemy.engine import URL
 
 
 @ends_cleanly
 def upgrade(args: Namespace) -> None:
     """``db upgrade``: run the missing migrations."""
-    from airflow_snowpack.store import upgrade_schema
-
     log_to_stderr()
     with SnowpackHook(args.store_conn_id) as hook, hook.unchecked_store() as store:
         upgrade_schema(store)
@@ -37,9 +32,6 @@ def upgrade(args: Namespace) -> None:
 @ends_cleanly
 def check(args: Namespace) -> None:
     """``db check``: check that the store can be used as it is."""
-    from airflow_snowpack.store import check_schema
-    from airflow_snowpack.store.opening import check_folder
-
     with SnowpackHook(args.store_conn_id) as hook:
         url = hook.url()
         check_folder(url)
@@ -58,14 +50,13 @@ def _missing_file(url: URL) -> Path | None:
     return path if url.get_backend_name() == "sqlite" and not path.exists() else None
 
 
-@ends_cleanly
-def prune(args: Namespace) -> None:
+@command
+def prune(args: Namespace, here: CommandContext) -> None:
     """``db prune``: delete old rows that nothing needs."""
     older_than = read_period("--older-than", args.older_than)
     if not args.dry_run:
         confirm(f"Delete the rows that are older than {duration(older_than)} and no longer needed?", yes=args.yes)
-    with open_context(args) as here:
-        rows, now = here.installation.prune(older_than, here.actor, dry_run=args.dry_run), here.now
+    rows, now = here.installation.prune(older_than, here.actor, dry_run=args.dry_run), here.now
     name = "would_delete" if args.dry_run else "deleted"
     counts: Listing[tuple[str, int]] = Listing(
         "rows",

@@ -1,40 +1,28 @@
 """``airflow snowpack events`` and ``pending``: the log of events, custom events, and pending runs."""
 
-from __future__ import annotations
+from argparse import Namespace
 
-from typing import TYPE_CHECKING
-
-from airflow_snowpack.cli.context import ends_cleanly, open_context
+from airflow_snowpack.cli.context import CommandContext, command
 from airflow_snowpack.cli.errors import UsageProblem
 from airflow_snowpack.cli.output import is_for_people, print_one, print_page
 from airflow_snowpack.cli.values import read_object
+from airflow_snowpack.scheduling import EventLog, PendingQueue, PendingState, check_scheduler, send_event
 from airflow_snowpack.wire.listing import cut
 from airflow_snowpack.wire.schedule import EVENTS, PENDING, RecordedEventShape
 
-if TYPE_CHECKING:
-    from argparse import Namespace
+
+@command
+def list_events(args: Namespace, here: CommandContext) -> None:
+    found = EventLog(here.jobs.store).latest(args.key, before=args.before, limit=args.limit + 1)
+    shown, next_ = cut(found, args.limit, lambda recorded: recorded.id)
+    print_page(args, EVENTS, shown, next_, here.now, option="--before", filters=(args.key,))
 
 
-@ends_cleanly
-def list_events(args: Namespace) -> None:
-    """``events list``"""
-    from airflow_snowpack.scheduling import EventLog
-
-    with open_context(args) as here:
-        found = EventLog(here.jobs.store).latest(args.key, before=args.before, limit=args.limit + 1)
-        shown, next_ = cut(found, args.limit, lambda recorded: recorded.id)
-        print_page(args, EVENTS, shown, next_, here.now, option="--before", filters=(args.key,))
-
-
-@ends_cleanly
-def send(args: Namespace) -> None:
-    """``events send``"""
-    from airflow_snowpack.scheduling import check_scheduler, send_event
-
+@command
+def send(args: Namespace, here: CommandContext) -> None:
     amounts, detail = _amounts(args.amount or []), read_object("--detail", args.detail, '{"batch": "2026-11-21"}')
-    with open_context(args) as here:
-        sent = send_event(here.jobs.store, here.actor, args.name, amounts, detail, source_id=args.source_id)
-        findings = check_scheduler(here.jobs.store)
+    sent = send_event(here.jobs.store, here.actor, args.name, amounts, detail, source_id=args.source_id)
+    findings = check_scheduler(here.jobs.store)
     if is_for_people(args.output):
         print(f"{sent.recorded.event.key} is event {sent.recorded.id}" + (", which was sent before." if sent.again else "."))
         for finding in findings:  # nothing counts the event before one is started
@@ -43,16 +31,12 @@ def send(args: Namespace) -> None:
         print_one(args.output, body := RecordedEventShape.encode(sent.recorded), body)
 
 
-@ends_cleanly
-def list_pending(args: Namespace) -> None:
-    """``pending list``"""
-    from airflow_snowpack.scheduling import PendingQueue, PendingState
-
-    with open_context(args) as here:
-        states = [PendingState(state) for state in args.state or ()]
-        page = PendingQueue(here.jobs.store).page(states=states, schedule=args.of_schedule, after=args.cursor, limit=args.limit)
-        filters = (args.state, args.of_schedule)
-        print_page(args, PENDING, page.items, page.next, here.now, filters=filters, empty="No runs are pending.")
+@command
+def list_pending(args: Namespace, here: CommandContext) -> None:
+    states = [PendingState(state) for state in args.state or ()]
+    page = PendingQueue(here.jobs.store).page(states=states, schedule=args.of_schedule, after=args.cursor, limit=args.limit)
+    filters = (args.state, args.of_schedule)
+    print_page(args, PENDING, page.items, page.next, here.now, filters=filters, empty="No runs are pending.")
 
 
 def _amounts(given: list[str]) -> dict[str, int]:

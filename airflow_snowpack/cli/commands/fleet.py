@@ -1,68 +1,55 @@
 """``airflow snowpack fleet``: passes over all tables; list, show and run."""
 
-from __future__ import annotations
-
 import logging
 import os
 import socket
+from argparse import Namespace
 from contextlib import ExitStack
 from functools import partial
-from typing import TYPE_CHECKING
 
-from airflow_snowpack.cli.context import ends_cleanly, open_context
+from airflow_snowpack.cli.context import CommandContext, command, ends_cleanly
 from airflow_snowpack.cli.output import DATA, log_to_stderr, print_data, print_list, print_page
 from airflow_snowpack.cli.values import find
+from airflow_snowpack.hooks.fleet import open_fleet
+from airflow_snowpack.hooks.iceberg_catalog import IcebergCatalogHook
+from airflow_snowpack.hooks.iceberg_spark import IcebergSparkHook
+from airflow_snowpack.hooks.store import SnowpackHook
+from airflow_snowpack.hooks.table_dags import read_dags_of_tables
+from airflow_snowpack.jobs import JobWorker
+from airflow_snowpack.jobs.worker import ShutdownWatcher
+from airflow_snowpack.maintenance.fleet import Budget, Pass
+from airflow_snowpack.maintenance.fleet.fleet import COMMAND, Fleet
+from airflow_snowpack.maintenance.fleet.report import PassReport
+from airflow_snowpack.store import StoreError, new_id
 from airflow_snowpack.wire.fleet import ENTRIES, PASSES, PassShape
-
-if TYPE_CHECKING:
-    from argparse import Namespace
-
-    from airflow_snowpack.hooks.store import SnowpackHook
-    from airflow_snowpack.jobs import JobWorker
-    from airflow_snowpack.maintenance.fleet import Pass
-    from airflow_snowpack.maintenance.fleet.fleet import Fleet
+from airflow_snowpack.worker.process import engines
 
 log = logging.getLogger(__name__)
 
 
-@ends_cleanly
-def list_passes(args: Namespace) -> None:
-    """``fleet list``"""
-    with open_context(args) as here:
-        page = here.installation.fleet_passes.list(limit=args.limit, cursor=args.cursor)
-        print_page(args, PASSES, page.items, page.next, here.now)
+@command
+def list_passes(args: Namespace, here: CommandContext) -> None:
+    page = here.installation.fleet_passes.list(limit=args.limit, cursor=args.cursor)
+    print_page(args, PASSES, page.items, page.next, here.now)
 
 
-@ends_cleanly
-def show(args: Namespace) -> None:
-    """``fleet show``"""
-    from airflow_snowpack.maintenance.fleet.report import PassReport
-
-    with open_context(args) as here:
-        passes = here.installation.fleet_passes
-        found = find(passes.get, passes.ids_beginning, args.fleet_pass, "a pass id")
-        entries = passes.entries(found.pass_id)
-        if args.output in DATA:
-            body = PassShape.encode(found)
-            print_data(args.output, body | {"tables": [ENTRIES.body(entry) for entry in entries]})
-            return
-        if args.output != "plain":
-            print("\n".join(PassReport.of(found, entries, here.now).lines()))
-        if entries:
-            print_list(args.output, ENTRIES, entries, here.now)
+@command
+def show(args: Namespace, here: CommandContext) -> None:
+    passes = here.installation.fleet_passes
+    found = find(passes.get, passes.ids_beginning, args.fleet_pass, "a pass id")
+    entries = passes.entries(found.pass_id)
+    if args.output in DATA:
+        body = PassShape.encode(found)
+        print_data(args.output, body | {"tables": [ENTRIES.body(entry) for entry in entries]})
+        return
+    if args.output != "plain":
+        print("\n".join(PassReport.of(found, entries, here.now).lines()))
+    if entries:
+        print_list(args.output, ENTRIES, entries, here.now)
 
 
 @ends_cleanly
 def run(args: Namespace) -> None:
-    """``fleet run``"""
-    from airflow_snowpack.hooks.fleet import open_fleet
-    from airflow_snowpack.hooks.iceberg_catalog import IcebergCatalogHook
-    from airflow_snowpack.hooks.store import SnowpackHook
-    from airflow_snowpack.hooks.table_dags import read_dags_of_tables
-    from airflow_snowpack.maintenance.fleet import Budget
-    from airflow_snowpack.maintenance.fleet.fleet import COMMAND
-    from airflow_snowpack.store import new_id
-
     log_to_stderr()
     limits = {"gb_hours": args.gb_hours, "bytes": args.bytes, "tables": args.tables, "time": args.time}
     budget, worker_id = Budget.parse(limits), f"{socket.gethostname()}:{os.getpid()}"
@@ -87,11 +74,6 @@ def run(args: Namespace) -> None:
 
 def _drain(args: Namespace, hook: SnowpackHook, fleet: Fleet, planned: Pass, worker_id: str) -> None:
     """Maintain the tables in this process. A signal fails the running job and ends the pass and the process."""
-    from airflow_snowpack.hooks.iceberg_spark import IcebergSparkHook
-    from airflow_snowpack.jobs import JobWorker
-    from airflow_snowpack.jobs.worker import ShutdownWatcher
-    from airflow_snowpack.worker.process import engines
-
     spark, drain = IcebergSparkHook(args.spark_conn_id, args.catalog_conn_id).spark, fleet.drain(planned, worker_id)
     worker = JobWorker(
         hook.jobs(),
@@ -107,8 +89,6 @@ def _drain(args: Namespace, hook: SnowpackHook, fleet: Fleet, planned: Pass, wor
 
 def _stop(fleet: Fleet, planned: Pass, worker: JobWorker, signal: str) -> bool:
     """Return whether the process must end now, because a job was running; then its pass is ended, which unlocks its tables."""
-    from airflow_snowpack.store import StoreError
-
     if not worker.abandon(f"Worker received {signal}"):
         return False  # the worker claims no other job, so the pass is reported as usual
     try:

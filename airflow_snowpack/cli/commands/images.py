@@ -1,56 +1,53 @@
 """``airflow snowpack images``: the images that workers build from Git repositories; list, show, build and forget."""
 
-from __future__ import annotations
-
 import signal
 import time
+from argparse import Namespace
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from datetime import datetime, timedelta
+from types import FrameType
 
 from rich.text import Text
 
 from airflow_snowpack.cli.changes import confirm, each
-from airflow_snowpack.cli.context import ends_cleanly, open_context
+from airflow_snowpack.cli.context import CommandContext, command
 from airflow_snowpack.cli.errors import UsageProblem
 from airflow_snowpack.cli.output import DATA, filled, is_for_people, note, print_data, print_one, print_page, printable
 from airflow_snowpack.cli.values import KEY_LENGTH, find, read_period, read_poll
 from airflow_snowpack.exit_code import ExitCode
 from airflow_snowpack.humanize import ago, duration, number
+from airflow_snowpack.runners.images import (
+    Building,
+    ImageBuild,
+    ImageBuildNotFound,
+    ImageBuilds,
+    ImageRecord,
+    ImageRecords,
+    ImageState,
+    PastAttempt,
+)
 from airflow_snowpack.runners.images.explanation import SHORT, explain
+from airflow_snowpack.store import Actor
 from airflow_snowpack.wire.image import build_time, image_body, image_detail, images, state_style
 
-if TYPE_CHECKING:
-    from argparse import Namespace
-    from collections.abc import Callable, Iterator
-    from datetime import datetime, timedelta
-    from types import FrameType
 
-    from airflow_snowpack.runners.images import ImageBuild, ImageBuilds, ImageRecord, ImageRecords, PastAttempt
-    from airflow_snowpack.store import Actor
-
-
-@ends_cleanly
-def list_images(args: Namespace) -> None:
-    """``images list``"""
-    from airflow_snowpack.runners.images import ImageState
-
-    with open_context(args) as here:
-        records, now = here.installation.image_records, here.now
-        state = None if args.state is None else ImageState(args.state)
-        page = records.list(limit=args.limit, cursor=args.cursor, state=state)
-        print_page(args, images(records.policy, now), page.items, page.next, now, filters=(args.state,))
+@command
+def list_images(args: Namespace, here: CommandContext) -> None:
+    records, now = here.installation.image_records, here.now
+    state = None if args.state is None else ImageState(args.state)
+    page = records.list(limit=args.limit, cursor=args.cursor, state=state)
+    print_page(args, images(records.policy, now), page.items, page.next, now, filters=(args.state,))
 
 
-@ends_cleanly
-def show(args: Namespace) -> None:
-    """``images show``"""
-    with open_context(args) as here:
-        records = here.installation.image_records
-        image = _find(records, args.key)
-        if args.log:
-            _print_log(records.log(image.key))
-            return
-        _print_image(args.output, records, image)
+@command
+def show(args: Namespace, here: CommandContext) -> None:
+    records = here.installation.image_records
+    image = _find(records, args.key)
+    if args.log:
+        _print_log(records.log(image.key))
+        return
+    _print_image(args.output, records, image)
 
 
 def _find(records: ImageRecords, given: str) -> ImageRecord:
@@ -64,14 +61,11 @@ def _print_log(log: str) -> None:
         note("No attempt has ended. While an image is being built, its log is that of the task or command that builds it.")
 
 
-@ends_cleanly
-def build(args: Namespace) -> ExitCode | None:
-    """``images build``"""
-    from airflow_snowpack.runners.images import ImageState
-
+@command
+def build(args: Namespace, here: CommandContext) -> ExitCode | None:
     source = _source(args)
     poll, timeout = read_poll(args.poll), None if args.timeout is None else read_period("--timeout", args.timeout)
-    with open_context(args) as here, stopped_by_sigterm(here.installation.image_builds) as builds:
+    with stopped_by_sigterm(here.installation.image_builds) as builds:
         image = build_or_wait(builds, source, here.actor, poll=poll, timeout=timeout)
         if image.state is not ImageState.READY:
             note(f"Timed out after {args.timeout}. Show the image with: airflow snowpack images show {image.key[:SHORT]}")
@@ -98,8 +92,6 @@ def build_or_wait(
     :param actor: recorded in the audit trail if this requests the image.
     :raises ImageError: it cannot be built.
     """
-    from airflow_snowpack.runners.images import Building, ImageBuildNotFound
-
     clock, reason = builds.store.clock, ""
     give_up = None if timeout is None else clock() + timeout
     while isinstance(found := builds.ensure(source, build=True, on_line=_print_line, actor=actor), Building):
@@ -134,15 +126,13 @@ def _print_line(line: str) -> None:
     note(printable(line))
 
 
-@ends_cleanly
-def forget(args: Namespace) -> ExitCode | None:
-    """``images forget``"""
-    with open_context(args) as here:
-        records, now = here.installation.image_records, here.now
-        found = list({image.key: image for image in (_find(records, given) for given in args.keys)}.values())
-        names = ", ".join(image.key[:SHORT] for image in found)
-        confirm(f"Forget {names}? Tasks that need {_it(len(found))} build {_it(len(found))} again.", yes=args.yes)
-        forgotten, code = each(found, lambda image: records.forget(image.key, actor=here.actor))
+@command
+def forget(args: Namespace, here: CommandContext) -> ExitCode | None:
+    records, now = here.installation.image_records, here.now
+    found = list({image.key: image for image in (_find(records, given) for given in args.keys)}.values())
+    names = ", ".join(image.key[:SHORT] for image in found)
+    confirm(f"Forget {names}? Tasks that need {_it(len(found))} build {_it(len(found))} again.", yes=args.yes)
+    forgotten, code = each(found, lambda image: records.forget(image.key, actor=here.actor))
     if args.output in DATA:
         print_data(args.output, [image_body(image, records.policy, now) for image in forgotten])
         return code
@@ -158,8 +148,6 @@ def _it(count: int) -> str:
 
 def _source(args: Namespace) -> ImageBuild:
     """:raises InvalidImageBuild, UsageProblem: an argument cannot be used."""
-    from airflow_snowpack.runners.images import ImageBuild
-
     values = {}
     for given in args.build_arg or ():
         name, separator, value = given.partition("=")

@@ -1,19 +1,23 @@
 """``airflow snowpack interim``: the tables that tasks pass to each other; collect, sweep, adopt and drop."""
 
-from __future__ import annotations
-
-from datetime import timedelta
-from typing import TYPE_CHECKING
+from argparse import Namespace
+from datetime import datetime, timedelta
 
 from rich.text import Text
 
 from airflow_snowpack.cli.changes import confirm, each
-from airflow_snowpack.cli.context import airflow_rest, ends_cleanly, open_context
+from airflow_snowpack.cli.context import CommandContext, airflow_rest, command
 from airflow_snowpack.cli.errors import UsageProblem
 from airflow_snowpack.cli.output import DATA, filled, note, print_data, print_one, print_page, print_rows
 from airflow_snowpack.cli.values import read_period
 from airflow_snowpack.exit_code import ExitCode
+from airflow_snowpack.hooks.run_states import RestRunStates
 from airflow_snowpack.humanize import ago, number, plural
+from airflow_snowpack.interim.collection.model import Collected
+from airflow_snowpack.interim.collection.sweeper import SweepAction, sweep as sweep_tables
+from airflow_snowpack.interim.model import InterimTable, TableState
+from airflow_snowpack.interim.ownership import adopt as take_over, ownership_of
+from airflow_snowpack.store.signs_of_life import Role
 from airflow_snowpack.wire.interim import (
     DROPPED,
     SWEPT,
@@ -24,35 +28,20 @@ from airflow_snowpack.wire.interim import (
     state_style,
 )
 
-if TYPE_CHECKING:
-    from argparse import Namespace
-    from datetime import datetime
-
-    from airflow_snowpack.cli.context import CommandContext
-    from airflow_snowpack.interim.collection.model import Collected
-    from airflow_snowpack.interim.collection.sweeper import SweepAction
-    from airflow_snowpack.interim.model import InterimTable
-
 COLLECTED_EVERY = timedelta(minutes=10)
 
 
-@ends_cleanly
-def list_interim(args: Namespace) -> None:
-    """``interim list``"""
-    from airflow_snowpack.interim.model import TableState
-
-    with open_context(args) as here:
-        state = None if args.state is None else TableState(args.state)
-        page = here.interim.page(dag_id=args.dag, run_id=args.run_id, state=state, limit=args.limit, after=args.cursor)
-        filters = (args.dag, args.run_id, args.state)
-        print_page(args, interim_tables(here.now), page.items, page.next, here.now, filters=filters)
+@command
+def list_interim(args: Namespace, here: CommandContext) -> None:
+    state = None if args.state is None else TableState(args.state)
+    page = here.interim.page(dag_id=args.dag, run_id=args.run_id, state=state, limit=args.limit, after=args.cursor)
+    filters = (args.dag, args.run_id, args.state)
+    print_page(args, interim_tables(here.now), page.items, page.next, here.now, filters=filters)
 
 
-@ends_cleanly
-def show(args: Namespace) -> None:
-    """``interim show``"""
-    with open_context(args) as here:
-        table, now = here.interim.table(args.interim_table), here.now
+@command
+def show(args: Namespace, here: CommandContext) -> None:
+    table, now = here.interim.table(args.interim_table), here.now
     body = interim_body(table, now)
     fields: dict[str, object] = {
         "table": str(table.table),
@@ -79,13 +68,9 @@ def _preserved(table: InterimTable, now: datetime) -> str:
     return "until it is dropped by hand" if table.expires_at is None else f"until {ago(table.expires_at, now)}"
 
 
-@ends_cleanly
-def collect(args: Namespace) -> ExitCode | None:
-    """``interim collect``"""
-    from airflow_snowpack.hooks.run_states import RestRunStates
-    from airflow_snowpack.store.signs_of_life import Role
-
-    with open_context(args) as here, airflow_rest(args, here.settings, "which tasks have finished") as rest:
+@command
+def collect(args: Namespace, here: CommandContext) -> ExitCode | None:
+    with airflow_rest(args, here.settings, "which tasks have finished") as rest:
         collector = here.collector(RestRunStates(rest))
         collected = collector.run(dry_run=args.dry_run, actor=here.actor)
         if not args.dry_run:
@@ -110,19 +95,17 @@ def _print_collected(args: Namespace, collected: Collected, now: datetime) -> No
     note(checked + again)
 
 
-@ends_cleanly
-def sweep(args: Namespace) -> ExitCode | None:
-    """``interim sweep``"""
-    with open_context(args) as here:
-        older_than = _older_than(args, here)
-        if args.dry_run or not args.yes:
-            actions = _sweep(here, older_than, dry_run=True)
-            if args.dry_run or not actions:
-                _print_swept(args, actions, here.now)
-                return None
-            confirm(f"Drop {plural(len(actions), 'table or folder', 'tables and folders')}? --dry-run lists them.", yes=False)
-        actions = _sweep(here, older_than, dry_run=False)
-        now = here.now
+@command
+def sweep(args: Namespace, here: CommandContext) -> ExitCode | None:
+    older_than = _older_than(args, here)
+    if args.dry_run or not args.yes:
+        actions = _sweep(here, older_than, dry_run=True)
+        if args.dry_run or not actions:
+            _print_swept(args, actions, here.now)
+            return None
+        confirm(f"Drop {plural(len(actions), 'table or folder', 'tables and folders')}? --dry-run lists them.", yes=False)
+    actions = _sweep(here, older_than, dry_run=False)
+    now = here.now
     _print_swept(args, actions, now)
     return ExitCode.UNREACHABLE if any(action.error for action in actions) else None
 
@@ -137,8 +120,6 @@ def _older_than(args: Namespace, here: CommandContext) -> timedelta:
 
 
 def _sweep(here: CommandContext, older_than: timedelta, *, dry_run: bool) -> list[SweepAction]:
-    from airflow_snowpack.interim.collection.sweeper import sweep as sweep_tables
-
     catalog, name = here.catalog_hook.catalog, here.settings.catalog_name
     return sweep_tables(here.interim, catalog, name, older_than=older_than, dry_run=dry_run, actor=here.actor)
 
@@ -155,42 +136,36 @@ def _print_swept(args: Namespace, actions: list[SweepAction], now: datetime) -> 
         note(f"{'Would drop' if args.dry_run else 'Dropped'} {dropped} that no record has{left}")
 
 
-@ends_cleanly
-def adopt(args: Namespace) -> None:
-    """``interim adopt``"""
-    from airflow_snowpack.interim.ownership import adopt as take_over, ownership_of
-
-    with open_context(args) as here:
-        catalog, name, namespace = here.catalog_hook.catalog, here.settings.catalog_name, here.settings.interim_namespace
-        store_id = here.interim.store.identity
-        if (before := ownership_of(catalog, namespace, store_id)).is_foreign:
-            confirm(
-                f"Take over the namespace {namespace} of the catalog {name} from the store {before.owner}? If that store is "
-                "still in use, its tasks fail from then on, and this store's sweeper drops its tables.",
-                yes=args.yes,
-            )
-        former = take_over(catalog, name, namespace, here.interim.store, here.actor)
+@command
+def adopt(args: Namespace, here: CommandContext) -> None:
+    catalog, name, namespace = here.catalog_hook.catalog, here.settings.catalog_name, here.settings.interim_namespace
+    store_id = here.interim.store.identity
+    if (before := ownership_of(catalog, namespace, store_id)).is_foreign:
+        confirm(
+            f"Take over the namespace {namespace} of the catalog {name} from the store {before.owner}? If that store is "
+            "still in use, its tasks fail from then on, and this store's sweeper drops its tables.",
+            yes=args.yes,
+        )
+    former = take_over(catalog, name, namespace, here.interim.store, here.actor)
     note(
         f"The namespace {namespace} of the catalog {name} belongs to this store ({store_id})"
         + (f". It belonged to the store {former}; the sweeper drops the tables of that store." if former else ".")
     )
 
 
-@ends_cleanly
-def drop(args: Namespace) -> ExitCode | None:
-    """``interim drop``"""
-    with open_context(args) as here:
-        tables = [here.interim.table(given) for given in args.interim_tables]
-        names = ", ".join(str(table.table) for table in tables)
-        change, question = here.interim.drop, f"Drop {names}? The rows cannot be restored."
-        if args.forget:
-            change, question = (
-                here.interim.forget,
-                f"Remove {names} from the records? No collector drops them.",
-            )
-        confirm(question, yes=args.yes)
-        dropped, code = each(tables, lambda table: change(table.table_id, actor=here.actor))
-        now = here.now
+@command
+def drop(args: Namespace, here: CommandContext) -> ExitCode | None:
+    tables = [here.interim.table(given) for given in args.interim_tables]
+    names = ", ".join(str(table.table) for table in tables)
+    change, question = here.interim.drop, f"Drop {names}? The rows cannot be restored."
+    if args.forget:
+        change, question = (
+            here.interim.forget,
+            f"Remove {names} from the records? No collector drops them.",
+        )
+    confirm(question, yes=args.yes)
+    dropped, code = each(tables, lambda table: change(table.table_id, actor=here.actor))
+    now = here.now
     if args.output in DATA:
         print_data(args.output, [interim_body(table, now) for table in dropped])
         return code

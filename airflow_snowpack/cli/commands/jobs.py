@@ -1,13 +1,14 @@
 """``airflow snowpack jobs list|show|cancel|delete|rerun``: jobs and what to do about them."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from argparse import Namespace
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any
 
 from rich.text import Text
 
 from airflow_snowpack.cli.changes import confirm, each
-from airflow_snowpack.cli.context import ends_cleanly, open_context
+from airflow_snowpack.cli.context import CommandContext, command
 from airflow_snowpack.cli.output import (
     console,
     filled,
@@ -24,40 +25,31 @@ from airflow_snowpack.cli.values import read_time
 from airflow_snowpack.exit_code import ExitCode, common_code
 from airflow_snowpack.humanize import ago, clock_time, duration, plural, short_id, timestamp
 from airflow_snowpack.iceberg.errors import catalog_label
+from airflow_snowpack.jobs import MAX_EXAMINED, HistoryEntry, Job, JobFilter, JobStatus, QueuePlace, explain
+from airflow_snowpack.jobs.action_history import Outcome, skipped_by_plan
+from airflow_snowpack.maintenance.planning import Decision
+from airflow_snowpack.maintenance.submit import MaintenanceRequest, check_options, plan_request
+from airflow_snowpack.store import AuditEntry
 from airflow_snowpack.wire.job import JOBS, RESULTS, JobShape, TimelineShape, elapsed, plan_of, status_style
 from airflow_snowpack.wire.listing import Column, readable
 from airflow_snowpack.wire.plan import DECISIONS, work
 
-if TYPE_CHECKING:
-    from argparse import Namespace
-    from collections.abc import Callable
-    from datetime import datetime
-
-    from airflow_snowpack.cli.context import CommandContext
-    from airflow_snowpack.jobs import HistoryEntry, Job, JobFilter, QueuePlace
-    from airflow_snowpack.maintenance.planning import Decision
-    from airflow_snowpack.store import AuditEntry
-
 PAGE = 500
 
 
-@ends_cleanly
-def list_jobs(args: Namespace) -> None:
-    """``jobs list``"""
-    from airflow_snowpack.jobs import MAX_EXAMINED
-
-    with open_context(args) as here:
-        which = _filter(args, here)
-        page = here.jobs.page(which, after=args.cursor, limit=PAGE if args.all else args.limit)
-        found = [*page.items]
-        while args.all and page.next is not None:
-            page = here.jobs.page(which, after=page.next, limit=PAGE)
-            found += page.items
-        older = page.searched_to is not None
-        filters = (args.table, args.status, args.search, args.dag, args.dry_run is not None, args.since, args.until)
-        empty = none_of("jobs", filters=filters, after=args.cursor, empty="No jobs yet. Submit one: airflow snowpack jobs submit")
-        empty = "No jobs match the filter so far." if older else empty
-        print_list(args.output, JOBS, found, here.now, empty=empty)
+@command
+def list_jobs(args: Namespace, here: CommandContext) -> None:
+    which = _filter(args, here)
+    page = here.jobs.page(which, after=args.cursor, limit=PAGE if args.all else args.limit)
+    found = [*page.items]
+    while args.all and page.next is not None:
+        page = here.jobs.page(which, after=page.next, limit=PAGE)
+        found += page.items
+    older = page.searched_to is not None
+    filters = (args.table, args.status, args.search, args.dag, args.dry_run is not None, args.since, args.until)
+    empty = none_of("jobs", filters=filters, after=args.cursor, empty="No jobs yet. Submit one: airflow snowpack jobs submit")
+    empty = "No jobs match the filter so far." if older else empty
+    print_list(args.output, JOBS, found, here.now, empty=empty)
     if page.searched_to is not None:
         searched = f"{plural(MAX_EXAMINED, 'job')} back to {timestamp(page.searched_to)} were searched"
         note(f"{searched}: --cursor {page.next} searches older jobs, --all searches all of them.")
@@ -70,8 +62,6 @@ def _filter(args: Namespace, here: CommandContext) -> JobFilter:
 
     :raises InvalidTableName, UsageProblem: an argument that cannot be used.
     """
-    from airflow_snowpack.jobs import JobFilter, JobStatus
-
     return JobFilter(
         table=None if args.table is None else here.catalog_hook.table_name(args.table),
         statuses=frozenset(JobStatus(status) for status in args.status or ()),
@@ -83,41 +73,34 @@ def _filter(args: Namespace, here: CommandContext) -> JobFilter:
     )
 
 
-@ends_cleanly
-def show(args: Namespace) -> None:
-    """``jobs show``"""
-    with open_context(args) as here:
-        _print_story(args.output, here, here.job(args.job_id))
+@command
+def show(args: Namespace, here: CommandContext) -> None:
+    _print_story(args.output, here, here.job(args.job_id))
 
 
-@ends_cleanly
-def cancel(args: Namespace) -> ExitCode | None:
-    """``jobs cancel``"""
+@command
+def cancel(args: Namespace, here: CommandContext) -> ExitCode | None:
     question = "Cancel {}? This cannot be undone."
-    return _change(args, question, lambda here, job: here.jobs.cancel(job.job_id, actor=here.actor), "cancelled")
+    return _change(args, here, question, lambda job: here.jobs.cancel(job.job_id, actor=here.actor), "cancelled")
 
 
-@ends_cleanly
-def delete(args: Namespace) -> ExitCode | None:
-    """``jobs delete``"""
+@command
+def delete(args: Namespace, here: CommandContext) -> ExitCode | None:
 
-    def remove(here: CommandContext, job: Job) -> Job:
+    def remove(job: Job) -> Job:
         here.jobs.delete(job.job_id, actor=here.actor)
         return job
 
-    return _change(args, "Delete {}? The audit trail keeps their changes.", remove, "deleted")
+    return _change(args, here, "Delete {}? The audit trail keeps their changes.", remove, "deleted")
 
 
-@ends_cleanly
-def rerun(args: Namespace) -> ExitCode | None:
-    """``jobs rerun``"""
-    return _change(args, None, _rerun, "submitted again")
+@command
+def rerun(args: Namespace, here: CommandContext) -> ExitCode | None:
+    return _change(args, here, None, lambda job: _rerun(here, job), "submitted again")
 
 
 def _rerun(here: CommandContext, job: Job) -> Job:
     """Submit the request of a job again; the re-run of a dry run is a dry run."""
-    from airflow_snowpack.maintenance.submit import MaintenanceRequest, check_options, plan_request
-
     found = here.inventory.require(job.table)
     request = MaintenanceRequest.again(job, order=here.settings.action_order)
     if not job.dry_run:
@@ -127,25 +110,24 @@ def _rerun(here: CommandContext, job: Job) -> Job:
     return here.jobs.record_dry_run(job.table, request.actions, results, **request.rest, actor=here.actor)
 
 
-def _change(args: Namespace, question: str | None, change: Callable[[CommandContext, Job], Job], done: str) -> ExitCode:
+def _change(args: Namespace, here: CommandContext, question: str | None, change: Callable[[Job], Job], done: str) -> ExitCode:
     """Change each job.
 
     :param question: asked before, with the jobs in place of ``{}``; ``None`` for no question.
     """
-    with open_context(args) as here:
-        found, unknown = each(args.job_ids, here.job)
-        jobs = {job.job_id: job for job in found}
-        if jobs and question is not None:
-            confirm(question.format(_named([*jobs.values()])), yes=args.yes)
-        people = is_for_people(args.output)
+    found, unknown = each(args.job_ids, here.job)
+    jobs = {job.job_id: job for job in found}
+    if jobs and question is not None:
+        confirm(question.format(_named([*jobs.values()])), yes=args.yes)
+    people = is_for_people(args.output)
 
-        def show(job: Job) -> None:
-            if people:
-                print(f"{short_id(job.job_id)}  {job.table.dotted}  {done}")
+    def show(job: Job) -> None:
+        if people:
+            print(f"{short_id(job.job_id)}  {job.table.dotted}  {done}")
 
-        changed, code = each(jobs.values(), lambda job: change(here, job), show)
-        if not people:
-            print_list(args.output, JOBS, changed, here.now)
+    changed, code = each(jobs.values(), change, show)
+    if not people:
+        print_list(args.output, JOBS, changed, here.now)
     return common_code([unknown, code])
 
 
@@ -156,9 +138,6 @@ def _named(jobs: list[Job]) -> str:
 
 
 def _print_story(output: str, here: CommandContext, job: Job) -> None:
-    from airflow_snowpack.jobs import explain
-    from airflow_snowpack.jobs.action_history import Outcome, skipped_by_plan
-
     place = here.jobs.places([job.job_id]).get(job.job_id)
     history, done, now = here.jobs.history(job.job_id), here.audit.of(job.job_id), here.now
     why = str(explain(here.jobs, job))

@@ -5,38 +5,28 @@ Upstream
     └── …
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from argparse import Namespace
+from datetime import datetime
 
 from rich.text import Text
 from rich.tree import Tree
 
-from airflow_snowpack.cli.context import ends_cleanly, open_context
+from airflow_snowpack.cli.context import CommandContext, command
 from airflow_snowpack.cli.output import DATA, console, note, print_data, print_rows, printable
 from airflow_snowpack.humanize import ago, plural, short_id
-from airflow_snowpack.lineage.graph import Direction, Lineage
-from airflow_snowpack.lineage.operation import DatasetAt
+from airflow_snowpack.lineage.graph import Direction, Edge, Lineage, LineageGraph
+from airflow_snowpack.lineage.operation import DatasetAt, Operation
 from airflow_snowpack.wire.lineage import EDGES, LineageShape, full_name
-
-if TYPE_CHECKING:
-    from argparse import Namespace
-    from datetime import datetime
-
-    from airflow_snowpack.lineage.graph import Edge, LineageGraph
-    from airflow_snowpack.lineage.operation import Operation
 
 HEADINGS = {Direction.UP: "Upstream", Direction.DOWN: "Downstream"}
 
 
-@ends_cleanly
-def show(args: Namespace) -> None:
-    """``lineage``"""
+@command
+def show(args: Namespace, here: CommandContext) -> None:
     directions = _directions(args)
-    with open_context(args) as here:
-        lineage, name = Lineage(here.jobs.store), full_name(here.jobs.store, args.table, here.settings.catalog_name)
-        graph = lineage.graph(name, *directions, depth=args.depth)
-        now = here.now
+    lineage, name = Lineage(here.jobs.store), full_name(here.jobs.store, args.table, here.settings.catalog_name)
+    graph = lineage.graph(name, *directions, depth=args.depth)
+    now = here.now
     if args.output in DATA:
         print_data(args.output, LineageShape.encode(graph))
         return

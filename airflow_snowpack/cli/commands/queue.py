@@ -1,37 +1,32 @@
 """``airflow snowpack queue``, ``sweep``, ``locks``, ``drain`` and ``audit``: operations on the queue of jobs."""
 
-from __future__ import annotations
-
+from argparse import Namespace
 from contextlib import ExitStack
-from datetime import timedelta
-from typing import TYPE_CHECKING
+from datetime import datetime, timedelta
 
 from airflow_snowpack.cli.changes import confirm
-from airflow_snowpack.cli.context import ends_cleanly, open_context
+from airflow_snowpack.cli.context import CommandContext, command
 from airflow_snowpack.cli.errors import NotTheHolder, UsageProblem
 from airflow_snowpack.cli.output import is_for_people, print_list, print_one, print_page
 from airflow_snowpack.cli.values import HEXADECIMAL, ID_LENGTH, SHORTEST_ID
 from airflow_snowpack.exit_code import ExitCode
+from airflow_snowpack.hooks.api_client import AirflowRest
+from airflow_snowpack.hooks.ended_tasks import sweep as sweep_all
+from airflow_snowpack.hooks.run_states import RestRunStates
 from airflow_snowpack.humanize import ago, duration, plural, short_id
+from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.iceberg.errors import catalog_label
+from airflow_snowpack.jobs import DrainState, SweepReport, TableLock
+from airflow_snowpack.runners import Exchanges
+from airflow_snowpack.store.signs_of_life import Role
 from airflow_snowpack.wire.listing import cut
 from airflow_snowpack.wire.operations import AUDIT, LOCKS, DrainShape, QueueShape, ReleaseShape, SweepShape, locked_by_job
 from airflow_snowpack.wire.shape import seconds_since
 
-if TYPE_CHECKING:
-    from argparse import Namespace
-    from datetime import datetime
 
-    from airflow_snowpack.cli.context import CommandContext
-    from airflow_snowpack.iceberg import TableName
-    from airflow_snowpack.jobs import DrainState, SweepReport, TableLock
-
-
-@ends_cleanly
-def show(args: Namespace) -> None:
-    """``queue``"""
-    with open_context(args) as here:
-        state, now = here.jobs.queue(), here.now
+@command
+def show(args: Namespace, here: CommandContext) -> None:
+    state, now = here.jobs.queue(), here.now
     body = QueueShape.encode(state, oldest_seconds=seconds_since(state.oldest, now))
     oldest = f", the oldest for {duration(now - state.oldest)}" if state.oldest is not None else ""
     waiting = f"{state.held}{oldest}, until drain mode is switched off" if state.held else f"{state.depth}{oldest}"
@@ -39,16 +34,9 @@ def show(args: Namespace) -> None:
     print_one(args.output, body, fields if is_for_people(args.output) else body)
 
 
-@ends_cleanly
-def sweep(args: Namespace) -> ExitCode | None:
-    """``sweep``"""
-    from airflow_snowpack.hooks.api_client import AirflowRest
-    from airflow_snowpack.hooks.ended_tasks import sweep as sweep_all
-    from airflow_snowpack.hooks.run_states import RestRunStates
-    from airflow_snowpack.runners import Exchanges
-    from airflow_snowpack.store.signs_of_life import Role
-
-    with open_context(args) as here, ExitStack() as connections:
+@command
+def sweep(args: Namespace, here: CommandContext) -> ExitCode | None:
+    with ExitStack() as connections:
         states = None
         if (conn_id := here.settings.airflow_conn_id) is not None:
             states = RestRunStates(connections.enter_context(AirflowRest.from_connection(conn_id)))
@@ -78,29 +66,25 @@ def _swept(report: SweepReport) -> str:
     return "\n".join(f"{change}: {', '.join(what)}." for change, what in changes if what) or "Nothing to sweep."
 
 
-@ends_cleanly
-def list_locks(args: Namespace) -> None:
-    """``locks list``"""
-    with open_context(args) as here:
-        print_list(args.output, LOCKS, here.jobs.locks.list(), here.now, empty="No table is locked.")
+@command
+def list_locks(args: Namespace, here: CommandContext) -> None:
+    print_list(args.output, LOCKS, here.jobs.locks.list(), here.now, empty="No table is locked.")
 
 
-@ends_cleanly
-def release(args: Namespace) -> None:
-    """``locks release``"""
-    with open_context(args) as here:
-        table = here.catalog_hook.table_name(args.table)
-        lock = _find_lock(here, table, args.holder)
-        if lock is None:
-            _print_release(args, None, f"{table.dotted} is not locked.")
-            return
-        if args.yes and args.holder is None:
-            raise UsageProblem(f"{table.dotted} is locked by {lock.holder}. With --yes, name the holder: --holder {lock.holder}")
-        since, until = ago(lock.acquired_at, here.now), ago(lock.expires_at, here.now)
-        confirm(f"{table.dotted} was locked by {lock.holder} {since}; the lock expires {until}. Release it?", yes=args.yes)
-        released = here.jobs.break_lock(lock.table, lock.holder, actor=here.actor, force=args.force)
-        gone = f"{lock.holder} has released {table.dotted} in the meantime; nothing was changed."
-        _print_release(args, released, f"{table.dotted} is unlocked." if released else gone)
+@command
+def release(args: Namespace, here: CommandContext) -> None:
+    table = here.catalog_hook.table_name(args.table)
+    lock = _find_lock(here, table, args.holder)
+    if lock is None:
+        _print_release(args, None, f"{table.dotted} is not locked.")
+        return
+    if args.yes and args.holder is None:
+        raise UsageProblem(f"{table.dotted} is locked by {lock.holder}. With --yes, name the holder: --holder {lock.holder}")
+    since, until = ago(lock.acquired_at, here.now), ago(lock.expires_at, here.now)
+    confirm(f"{table.dotted} was locked by {lock.holder} {since}; the lock expires {until}. Release it?", yes=args.yes)
+    released = here.jobs.break_lock(lock.table, lock.holder, actor=here.actor, force=args.force)
+    gone = f"{lock.holder} has released {table.dotted} in the meantime; nothing was changed."
+    _print_release(args, released, f"{table.dotted} is unlocked." if released else gone)
 
 
 def _find_lock(here: CommandContext, table: TableName, holder: str | None) -> TableLock | None:
@@ -132,25 +116,19 @@ def _print_release(args: Namespace, released: TableLock | None, text: str) -> No
     print_one(args.output, body, {"released": str(released is not None).lower()})
 
 
-@ends_cleanly
-def drain_on(args: Namespace) -> None:
-    """``drain on``"""
-    with open_context(args) as here:
-        _print_drain(args.output, here.jobs.set_drain(True, reason=args.reason, actor=here.actor), here.now)
+@command
+def drain_on(args: Namespace, here: CommandContext) -> None:
+    _print_drain(args.output, here.jobs.set_drain(True, reason=args.reason, actor=here.actor), here.now)
 
 
-@ends_cleanly
-def drain_off(args: Namespace) -> None:
-    """``drain off``"""
-    with open_context(args) as here:
-        _print_drain(args.output, here.jobs.set_drain(False, actor=here.actor), here.now)
+@command
+def drain_off(args: Namespace, here: CommandContext) -> None:
+    _print_drain(args.output, here.jobs.set_drain(False, actor=here.actor), here.now)
 
 
-@ends_cleanly
-def drain_status(args: Namespace) -> None:
-    """``drain status``"""
-    with open_context(args) as here:
-        _print_drain(args.output, here.jobs.drain(), here.now)
+@command
+def drain_status(args: Namespace, here: CommandContext) -> None:
+    _print_drain(args.output, here.jobs.drain(), here.now)
 
 
 def _print_drain(output: str, state: DrainState, now: datetime) -> None:
@@ -165,17 +143,15 @@ def _print_drain(output: str, state: DrainState, now: datetime) -> None:
     print(f"Drain mode is {'on' if state.on else 'off'}{since}{by}{reason}. {effect}")
 
 
-@ends_cleanly
-def audit(args: Namespace) -> None:
-    """``audit``"""
-    with open_context(args) as here:
-        if args.subject is None:
-            entries = here.audit.latest(limit=args.limit + 1, before=args.before)
-        else:
-            oldest_first = here.audit.of(_subject(args.subject, here))
-            entries = [entry for entry in oldest_first[::-1] if args.before is None or entry.id < args.before]
-        shown, next_ = cut(entries, args.limit, lambda entry: entry.id)
-        print_page(args, AUDIT, shown, next_, here.now, option="--before", filters=(args.subject,))
+@command
+def audit(args: Namespace, here: CommandContext) -> None:
+    if args.subject is None:
+        entries = here.audit.latest(limit=args.limit + 1, before=args.before)
+    else:
+        oldest_first = here.audit.of(_subject(args.subject, here))
+        entries = [entry for entry in oldest_first[::-1] if args.before is None or entry.id < args.before]
+    shown, next_ = cut(entries, args.limit, lambda entry: entry.id)
+    print_page(args, AUDIT, shown, next_, here.now, option="--before", filters=(args.subject,))
 
 
 def _subject(given: str, here: CommandContext) -> str:

@@ -1,68 +1,53 @@
 """``airflow snowpack removals``: lists of files and snapshots; list, show, approve, reject, run and restore them."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from argparse import Namespace
+from collections.abc import Callable
+from datetime import datetime
 
 from rich.text import Text
 
 from airflow_snowpack.cli.changes import confirm
 from airflow_snowpack.cli.commands.jobs import print_job
 from airflow_snowpack.cli.commands.watch import read_periods, watch_job
-from airflow_snowpack.cli.context import ends_cleanly, open_context
+from airflow_snowpack.cli.context import CommandContext, command
 from airflow_snowpack.cli.errors import UsageProblem
 from airflow_snowpack.cli.output import DATA, filled, is_for_people, print_data, print_one, print_page
 from airflow_snowpack.cli.values import find
+from airflow_snowpack.exit_code import ExitCode
 from airflow_snowpack.humanize import SHORT_ID, ago, number, plural, short_id, size
+from airflow_snowpack.maintenance.removals.model import Removal, RemovalState
+from airflow_snowpack.maintenance.removals.request import request_of, restore_request, restore_table_request
+from airflow_snowpack.maintenance.submit import MaintenanceRequest, refuse_if_draining
 from airflow_snowpack.wire.removal import ITEMS, REMOVALS, RemovalShape, state_style
 
-if TYPE_CHECKING:
-    from argparse import Namespace
-    from collections.abc import Callable
-    from datetime import datetime
 
-    from airflow_snowpack.cli.context import CommandContext
-    from airflow_snowpack.exit_code import ExitCode
-    from airflow_snowpack.maintenance.removals.model import Removal
-    from airflow_snowpack.maintenance.removals.records import Removals
-    from airflow_snowpack.maintenance.submit import MaintenanceRequest
+@command
+def list_removals(args: Namespace, here: CommandContext) -> None:
+    table = None if args.table is None else here.table(args.table)
+    state = None if args.state is None else RemovalState(args.state)
+    page = here.installation.removals.list(limit=args.limit, cursor=args.cursor, table=table, state=state)
+    print_page(args, REMOVALS, page.items, page.next, here.now, filters=(args.table, args.state))
 
 
-@ends_cleanly
-def list_removals(args: Namespace) -> None:
-    """``removals list``"""
-    from airflow_snowpack.maintenance.removals.model import RemovalState
-
-    with open_context(args) as here:
-        table = None if args.table is None else here.table(args.table)
-        state = None if args.state is None else RemovalState(args.state)
-        page = here.installation.removals.list(limit=args.limit, cursor=args.cursor, table=table, state=state)
-        print_page(args, REMOVALS, page.items, page.next, here.now, filters=(args.table, args.state))
-
-
-@ends_cleanly
-def show(args: Namespace) -> None:
-    """``removals show``"""
-    with open_context(args) as here:
-        removal = _find(here, args)
-        if args.items:
-            found = here.installation.removals.some_items(removal.removal_id, start=args.start, limit=args.limit + 1)
-            more = args.start + args.limit if len(found) > args.limit else None
-            print_page(args, ITEMS, found[: args.limit], more, here.now, option="--start")
-            return
-        print_one(args.output, RemovalShape.encode(removal), filled(_fields(removal, here.now)))
+@command
+def show(args: Namespace, here: CommandContext) -> None:
+    removal = _find(here, args)
+    if args.items:
+        found = here.installation.removals.some_items(removal.removal_id, start=args.start, limit=args.limit + 1)
+        more = args.start + args.limit if len(found) > args.limit else None
+        print_page(args, ITEMS, found[: args.limit], more, here.now, option="--start")
+        return
+    print_one(args.output, RemovalShape.encode(removal), filled(_fields(removal, here.now)))
 
 
-@ends_cleanly
-def approve(args: Namespace) -> None:
-    """``removals approve``"""
-    return _decide(args, "Approve", lambda removals: removals.approve)
+@command
+def approve(args: Namespace, here: CommandContext) -> None:
+    _decide(args, here, "Approve", here.installation.removals.approve)
 
 
-@ends_cleanly
-def reject(args: Namespace) -> None:
-    """``removals reject``"""
-    return _decide(args, "Reject", lambda removals: removals.reject)
+@command
+def reject(args: Namespace, here: CommandContext) -> None:
+    _decide(args, here, "Reject", here.installation.removals.reject)
 
 
 def _find(here: CommandContext, args: Namespace) -> Removal:
@@ -70,11 +55,10 @@ def _find(here: CommandContext, args: Namespace) -> Removal:
     return find(removals.get, removals.ids_beginning, args.removal, "a removal id")
 
 
-def _decide(args: Namespace, verb: str, change_of: Callable[[Removals], Callable[..., Removal]]) -> None:
-    with open_context(args) as here:
-        removal = _find(here, args)
-        confirm(f"{verb} the removal of {removal.summary}?", yes=args.yes)
-        decided = change_of(here.installation.removals)(removal.removal_id, actor=here.actor, comment=args.comment)
+def _decide(args: Namespace, here: CommandContext, verb: str, change: Callable[..., Removal]) -> None:
+    removal = _find(here, args)
+    confirm(f"{verb} the removal of {removal.summary}?", yes=args.yes)
+    decided = change(removal.removal_id, actor=here.actor, comment=args.comment)
     if args.output in DATA:
         print_data(args.output, RemovalShape.encode(decided))
         return
@@ -84,43 +68,33 @@ def _decide(args: Namespace, verb: str, change_of: Callable[[Removals], Callable
         print(f"Run it with: airflow snowpack removals run {decided.removal_id[:SHORT_ID]}")
 
 
-@ends_cleanly
-def run(args: Namespace) -> ExitCode | None:
-    """``removals run``"""
-    from airflow_snowpack.maintenance.removals.request import request_of
-    from airflow_snowpack.maintenance.submit import refuse_if_draining
-
+@command
+def run(args: Namespace, here: CommandContext) -> ExitCode | None:
     read_periods(args)  # before the job is submitted
-    with open_context(args) as here:
-        removal = _find(here, args)
-        refuse_if_draining(here.jobs)
-        request = request_of(removal)
-        confirm(f"{'Delete' if removal.quarantine is None else 'Move to quarantine:'} {removal.summary}?", yes=args.yes)
-        does = "deletes" if removal.quarantine is None else "moves to quarantine:"
-        return _submit(args, here, request, f"{does} {removal.summary}")
+    removal = _find(here, args)
+    refuse_if_draining(here.jobs)
+    request = request_of(removal)
+    confirm(f"{'Delete' if removal.quarantine is None else 'Move to quarantine:'} {removal.summary}?", yes=args.yes)
+    does = "deletes" if removal.quarantine is None else "moves to quarantine:"
+    return _submit(args, here, request, f"{does} {removal.summary}")
 
 
-@ends_cleanly
-def restore(args: Namespace) -> ExitCode | None:
-    """``removals restore``"""
-    from airflow_snowpack.maintenance.removals.request import restore_request, restore_table_request
-    from airflow_snowpack.maintenance.submit import refuse_if_draining
-
+@command
+def restore(args: Namespace, here: CommandContext) -> ExitCode | None:
     read_periods(args)  # before the job is submitted
     if (args.removal is None) == (args.table is None):
         raise UsageProblem("Name a removal, or a table with --table, and not both.")
-    with open_context(args) as here:
-        refuse_if_draining(here.jobs)
-        files = args.file or ()
-        if args.table is not None:
-            request = restore_table_request(here.installation.removals, here.table(args.table), files)
-            of = args.table
-        else:
-            removal = _find(here, args)
-            request, of = restore_request(removal, files), f"{removal.table.dotted}, removal {short_id(removal.removal_id)}"
-        what = plural(len(files), "file") if files else "all files in quarantine"
-        confirm(f"Restore {what} of {of}?", yes=args.yes)
-        return _submit(args, here, request, f"restores {what} of {of}")
+    refuse_if_draining(here.jobs)
+    files = args.file or ()
+    if args.table is not None:
+        request = restore_table_request(here.installation.removals, here.table(args.table), files)
+        of = args.table
+    else:
+        removal = _find(here, args)
+        request, of = restore_request(removal, files), f"{removal.table.dotted}, removal {short_id(removal.removal_id)}"
+    what = plural(len(files), "file") if files else "all files in quarantine"
+    confirm(f"Restore {what} of {of}?", yes=args.yes)
+    return _submit(args, here, request, f"restores {what} of {of}")
 
 
 def _submit(args: Namespace, here: CommandContext, request: MaintenanceRequest, does: str) -> ExitCode | None:

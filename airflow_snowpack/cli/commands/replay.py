@@ -1,12 +1,11 @@
 """``airflow snowpack policies replay``: what a policy would have done on the commits that the tables really had."""
 
-from __future__ import annotations
-
+from argparse import Namespace
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from airflow_snowpack.cli.commands.assess import ANSWER_WITHIN, named_tables
 from airflow_snowpack.cli.context import ends_cleanly
 from airflow_snowpack.cli.errors import UsageProblem
 from airflow_snowpack.cli.output import DATA, note, print_data, print_rows
@@ -16,23 +15,16 @@ from airflow_snowpack.exit_code import ExitCode
 from airflow_snowpack.hooks.iceberg_catalog import IcebergCatalogHook
 from airflow_snowpack.hooks.store import SnowpackHook
 from airflow_snowpack.humanize import duration, plural, timestamp
-
-if TYPE_CHECKING:
-    from argparse import Namespace
-
-    from airflow_snowpack.inventory.inventory import LeftOut
-    from airflow_snowpack.maintenance.policies import Policies
-    from airflow_snowpack.maintenance.replay import Replay
+from airflow_snowpack.inventory.inventory import LeftOut
+from airflow_snowpack.maintenance.policies import Policies
+from airflow_snowpack.maintenance.replay import Replay, replay_tables
+from airflow_snowpack.wire.replay import OUTCOMES, REPLAYED, ReplayShape, over_time
 
 INSTALLED = "installed policies"
 
 
 @ends_cleanly
 def replay(args: Namespace) -> ExitCode | None:
-    """``policies replay``"""
-    from airflow_snowpack.cli.commands.assess import ANSWER_WITHIN, named_tables
-    from airflow_snowpack.maintenance.replay import replay_tables
-
     hook, until, every = IcebergCatalogHook(args.catalog_conn_id), datetime.now(UTC), read_period("--every", args.every)
     if every <= timedelta(0):
         raise UsageProblem("--every must be longer than 0 s.")
@@ -57,7 +49,6 @@ def replay(args: Namespace) -> ExitCode | None:
 
 def _policies(args: Namespace) -> dict[str, Policies]:
     """Return the policies that are compared, by what they are called: the current one first."""
-    from airflow_snowpack.maintenance.policies import Policies
 
     def load(file: str | None) -> tuple[str, Policies]:
         return (str(file), Policies.load(Path(file))) if file else (INSTALLED, SnowpackHook().policies())
@@ -67,8 +58,6 @@ def _policies(args: Namespace) -> dict[str, Policies]:
 
 
 def _report(args: Namespace, found: Replay, every: timedelta) -> None:
-    from airflow_snowpack.wire.replay import OUTCOMES, REPLAYED, ReplayShape, over_time
-
     if args.html:
         from airflow_snowpack.cli.reports.page import write
         from airflow_snowpack.cli.reports.replay import replay_page

@@ -1,49 +1,37 @@
 """``airflow snowpack runs``: the registered runs."""
 
-from __future__ import annotations
+from argparse import Namespace
+from collections.abc import Callable
 
-from typing import TYPE_CHECKING
+import yaml
 
 from airflow_snowpack.cli.changes import change_each, changing, confirm, deleting, discards
-from airflow_snowpack.cli.context import ends_cleanly, open_context
+from airflow_snowpack.cli.context import CommandContext, command
 from airflow_snowpack.cli.output import DATA, is_for_people, print_data, print_one, print_page, printable
 from airflow_snowpack.cli.values import read_object
+from airflow_snowpack.exit_code import ExitCode
 from airflow_snowpack.humanize import ago
+from airflow_snowpack.scheduling import PendingRun, RegisteredRun, StoredRun, read_runs, run_registered
 from airflow_snowpack.wire.listing import cut
 from airflow_snowpack.wire.run import RUNS, RegisteredRunShape, run_state
 from airflow_snowpack.wire.schedule import PendingShape
-
-if TYPE_CHECKING:
-    from argparse import Namespace
-    from collections.abc import Callable
-
-    from airflow_snowpack.exit_code import ExitCode
-    from airflow_snowpack.scheduling import PendingRun, RegisteredRun, RegisteredRuns, StoredRun
 
 LAUNCHES_SHOWN = 10
 CONF_EXAMPLE = '{"days": 7}'
 
 
-@ends_cleanly
-def list_runs(args: Namespace) -> None:
-    """``runs list``"""
-    with open_context(args) as here:
-        which = {"dag_id": args.dag, "enabled": args.enabled, "search": args.search, "after": args.after}
-        shown, next_ = cut(here.registered_runs.list(**which, limit=args.limit + 1), args.limit, lambda stored: stored.name)
-        filters = (args.dag, args.enabled is not None, args.search)
-        print_page(args, RUNS, shown, next_, here.now, option="--after", filters=filters)
+@command
+def list_runs(args: Namespace, here: CommandContext) -> None:
+    which = {"dag_id": args.dag, "enabled": args.enabled, "search": args.search, "after": args.after}
+    shown, next_ = cut(here.registered_runs.list(**which, limit=args.limit + 1), args.limit, lambda stored: stored.name)
+    filters = (args.dag, args.enabled is not None, args.search)
+    print_page(args, RUNS, shown, next_, here.now, option="--after", filters=filters)
 
 
-@ends_cleanly
-def show(args: Namespace) -> None:
-    """``runs show``"""
-    import yaml
-
-    from airflow_snowpack.scheduling import read_runs
-
-    with open_context(args) as here:
-        stored, now = here.registered_runs.get(args.run), here.now
-        launched = read_runs(here.jobs.store, stored.name, limit=LAUNCHES_SHOWN)
+@command
+def show(args: Namespace, here: CommandContext) -> None:
+    stored, now = here.registered_runs.get(args.run), here.now
+    launched = read_runs(here.jobs.store, stored.name, limit=LAUNCHES_SHOWN)
     body = RegisteredRunShape.encode(stored)
     if not is_for_people(args.output):
         print_one(args.output, body, body)
@@ -62,53 +50,41 @@ def show(args: Namespace) -> None:
     print(printable(yaml.safe_dump(body["definition"], sort_keys=False, allow_unicode=True)), end="")
 
 
-@ends_cleanly
-def register(args: Namespace) -> None:
-    """``runs register``"""
+@command
+def register(args: Namespace, here: CommandContext) -> None:
     run = _declared(args)
-    with open_context(args) as here:
-        _print_run(args, here.registered_runs.register(run), "registered")
+    _print_run(args, here.registered_runs.register(run), "registered")
 
 
-@ends_cleanly
-def upsert(args: Namespace) -> None:
-    """``runs upsert``"""
+@command
+def upsert(args: Namespace, here: CommandContext) -> None:
     run = _declared(args)
-    with open_context(args) as here:
-        stored, became = changing(here.registered_runs.upsert, yes=args.yes)(run)
+    stored, became = changing(here.registered_runs.upsert, yes=args.yes)(run)
     _print_run(args, stored, became.value)
 
 
-@ends_cleanly
-def enable(args: Namespace) -> ExitCode | None:
-    """``runs enable``"""
-    return _change(args, lambda runs: runs.enable, run_state)
+@command
+def enable(args: Namespace, here: CommandContext) -> ExitCode | None:
+    return _change(args, here.registered_runs.enable, run_state)
 
 
-@ends_cleanly
-def disable(args: Namespace) -> ExitCode | None:
-    """``runs disable``"""
-    return _change(args, lambda runs: runs.disable, run_state)
+@command
+def disable(args: Namespace, here: CommandContext) -> ExitCode | None:
+    return _change(args, here.registered_runs.disable, run_state)
 
 
-@ends_cleanly
-def unregister(args: Namespace) -> ExitCode | None:
-    """``runs unregister``"""
-    names = list(dict.fromkeys(args.runs))
+@command
+def unregister(args: Namespace, here: CommandContext) -> ExitCode | None:
+    names, runs = list(dict.fromkeys(args.runs)), here.registered_runs
     if not args.yes:
-        with open_context(args) as here:
-            confirm(f"Unregister {', '.join(names)}? {discards(names, here.schedules.waiting)}", yes=False)
-    return _change(args, lambda runs: deleting(runs.get, runs.unregister), lambda _: "unregistered")
+        confirm(f"Unregister {', '.join(names)}? {discards(names, here.schedules.waiting)}", yes=False)
+    return _change(args, deleting(runs.get, runs.unregister), lambda _: "unregistered")
 
 
-@ends_cleanly
-def run(args: Namespace) -> None:
-    """``runs run``"""
-    from airflow_snowpack.scheduling import run_registered
-
+@command
+def run(args: Namespace, here: CommandContext) -> None:
     conf = read_object("--conf", args.conf, CONF_EXAMPLE)
-    with open_context(args) as here:
-        print_started(args, run_registered(here.registered_runs, args.run, conf, args.preservation))
+    print_started(args, run_registered(here.registered_runs, args.run, conf, args.preservation))
 
 
 def print_started(args: Namespace, pending: PendingRun) -> None:
@@ -121,8 +97,6 @@ def print_started(args: Namespace, pending: PendingRun) -> None:
 
 def _declared(args: Namespace) -> RegisteredRun:
     """:raises InvalidRun: the arguments cannot be used."""
-    from airflow_snowpack.scheduling import RegisteredRun
-
     values = {name: getattr(args, name) for name in ("cron", "tz", "preservation", "enabled", "description")}
     return RegisteredRun(args.run, args.dag_id, read_object("--conf", args.conf, CONF_EXAMPLE), **values)
 
@@ -136,8 +110,5 @@ def _print_run(args: Namespace, stored: StoredRun, done: str) -> None:
         print(stored.name)
 
 
-def _change(
-    args: Namespace, change_of: Callable[[RegisteredRuns], Callable[[str], StoredRun]], done: Callable[[StoredRun], str]
-) -> ExitCode:
-    with open_context(args) as here:
-        return change_each(args, dict.fromkeys(args.runs), change_of(here.registered_runs), done, RegisteredRunShape.encode)
+def _change(args: Namespace, change: Callable[[str], StoredRun], done: Callable[[StoredRun], str]) -> ExitCode:
+    return change_each(args, dict.fromkeys(args.runs), change, done, RegisteredRunShape.encode)

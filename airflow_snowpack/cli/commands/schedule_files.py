@@ -1,45 +1,53 @@
 """``airflow snowpack schedules sync|check``: schedules that are declared in files, as steps of deployment and CI."""
 
-from __future__ import annotations
-
 import sys
+from argparse import Namespace
+from collections.abc import Collection
 from contextlib import redirect_stdout
+from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from airflow_snowpack.cli.context import ends_cleanly, open_context
+from sqlalchemy import select
+from sqlalchemy.exc import SQLAlchemyError
+
+from airflow_snowpack.assets import condition_leaves
+from airflow_snowpack.cli.context import CommandContext, command
 from airflow_snowpack.cli.errors import UnreadableFile
 from airflow_snowpack.cli.output import DATA, is_for_people, log_to_stderr, note, print_data, print_one, print_rows
 from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.exit_code import ExitCode
+from airflow_snowpack.hooks.dag_files import dags_folder
+from airflow_snowpack.hooks.iceberg_catalog import reach_catalog
 from airflow_snowpack.humanize import plural
+from airflow_snowpack.scheduling import (
+    Finding,
+    Schedule,
+    SyncReport,
+    check_scheduler,
+    check_sources,
+    collect,
+    load_schedules,
+    named_assets,
+    named_dags,
+    plan_sync,
+    sync as bring_in_line,
+)
+from airflow_snowpack.settings import Settings
 from airflow_snowpack.wire.schedule import FINDINGS, FindingShape, SyncShape
 
-if TYPE_CHECKING:
-    from argparse import Namespace
-    from collections.abc import Collection
 
-    from airflow_snowpack.cli.context import CommandContext
-    from airflow_snowpack.scheduling import Finding, Schedule, SyncReport
-    from airflow_snowpack.settings import Settings
-
-
-@ends_cleanly
-def check(args: Namespace) -> ExitCode | None:
-    """``schedules check``"""
-    from airflow_snowpack.scheduling import named_assets, named_dags
-
+@command
+def check(args: Namespace, here: CommandContext) -> ExitCode | None:
     log_to_stderr()
-    with open_context(args) as here:
-        declared = declared_in(args.paths, here.settings)
-        known, _ = dags_of_airflow()
-        dags, assets = named_dags(declared) - known, named_assets(declared)
-        assets -= _assets_of_airflow(assets)
-        if dags or assets:
-            dags_of_files, assets_of_files = _declared_by_dag_files()
-            dags, assets = dags - dags_of_files, assets - assets_of_files
-        findings = find_problems(args, here, declared, dags, assets)
-        now = here.now
+    declared = declared_in(args.paths, here.settings)
+    known, _ = dags_of_airflow()
+    dags, assets = named_dags(declared) - known, named_assets(declared)
+    assets -= _assets_of_airflow(assets)
+    if dags or assets:
+        dags_of_files, assets_of_files = _declared_by_dag_files()
+        dags, assets = dags - dags_of_files, assets - assets_of_files
+    findings = find_problems(args, here, declared, dags, assets)
+    now = here.now
     if args.output in DATA:
         print_data(args.output, {"problems": [FindingShape.encode(finding) for finding in findings]})
     elif is_for_people(args.output):
@@ -61,11 +69,6 @@ def find_problems(
 
     :raises CatalogUnreachable: the catalog does not answer, or cannot be used.
     """
-    from functools import cache, partial
-
-    from airflow_snowpack.hooks.iceberg_catalog import reach_catalog
-    from airflow_snowpack.scheduling import check_scheduler, check_sources
-
     store = here.schedules.store
     load = cache(partial(reach_catalog, args.catalog_conn_id))
     name, now = here.settings.catalog_name, store.clock()
@@ -81,8 +84,6 @@ def dags_of_airflow() -> tuple[set[str], set[str]]:
     """
     from airflow.models.dag import DagModel
     from airflow.utils.session import create_session
-    from sqlalchemy import select
-    from sqlalchemy.exc import SQLAlchemyError
 
     try:
         with create_session() as session:
@@ -98,8 +99,6 @@ def _assets_of_airflow(uris: Collection[str]) -> set[str]:
     """Return those of these assets that DAGs in Airflow's database declare; none when it does not answer."""
     from airflow.models.asset import AssetActive
     from airflow.utils.session import create_session
-    from sqlalchemy import select
-    from sqlalchemy.exc import SQLAlchemyError
 
     try:
         with create_session() as session:
@@ -113,9 +112,6 @@ def _declared_by_dag_files() -> tuple[set[str], set[str]]:
     from airflow.dag_processing.dagbag import DagBag
     from airflow.sdk import Asset
 
-    from airflow_snowpack.assets import condition_leaves
-    from airflow_snowpack.hooks.dag_files import dags_folder
-
     with redirect_stdout(sys.stderr):  # what DAG files print is not the output of this command
         dags = DagBag(dag_folder=dags_folder()).dags
     named = [each for dag in dags.values() for each in condition_leaves(dag.timetable.asset_condition)]
@@ -123,18 +119,14 @@ def _declared_by_dag_files() -> tuple[set[str], set[str]]:
     return set(dags), {each.uri for each in named if isinstance(each, Asset)}
 
 
-@ends_cleanly
-def sync(args: Namespace) -> None:
-    """``schedules sync``"""
-    from airflow_snowpack.scheduling import plan_sync, sync as bring_in_line
-
-    with open_context(args) as here:
-        declared = declared_in(args.paths, here.settings)
-        update = here.settings.update_schedules if args.update_schedules is None else args.update_schedules
-        work = plan_sync if args.dry_run else bring_in_line
-        _, gone = dags_of_airflow()
-        report = work(here.schedules, declared, update=update)
-        findings = _warnings(args, here, declared, gone)
+@command
+def sync(args: Namespace, here: CommandContext) -> None:
+    declared = declared_in(args.paths, here.settings)
+    update = here.settings.update_schedules if args.update_schedules is None else args.update_schedules
+    work = plan_sync if args.dry_run else bring_in_line
+    _, gone = dags_of_airflow()
+    report = work(here.schedules, declared, update=update)
+    findings = _warnings(args, here, declared, gone)
     for finding in findings:
         note(f"Warning: {finding}")
     if is_for_people(args.output):
@@ -174,9 +166,6 @@ def declared_in(paths: list[str], settings: Settings) -> list[Schedule]:
     :raises UnreadableFile: there is no such file.
     :raises InvalidSchedule: a file declares something that is not a schedule.
     """
-    from airflow_snowpack.hooks.dag_files import dags_folder
-    from airflow_snowpack.scheduling import collect, load_schedules
-
     found: list[Schedule] = []
     for path in [Path(path) for path in paths] or [dags_folder()]:
         if not path.exists():

@@ -4,15 +4,13 @@ It reaches Airflow by its REST API. SIGTERM and Ctrl-C end it between two rounds
 in the store. Any number may run at once, beside the dispatcher DAG too.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 import signal
 import socket
 import threading
+from argparse import Namespace
 from datetime import timedelta
-from typing import TYPE_CHECKING
 
 from airflow_snowpack.cli.context import airflow_rest, ends_cleanly
 from airflow_snowpack.cli.output import log_to_stderr
@@ -22,10 +20,10 @@ from airflow_snowpack.hooks.dag_runs import RestDagRuns
 from airflow_snowpack.hooks.iceberg_catalog import IcebergCatalogHook, reach_catalog
 from airflow_snowpack.hooks.services import deploy, open_poller, sign_of_process
 from airflow_snowpack.hooks.store import SnowpackHook
-
-if TYPE_CHECKING:
-    from argparse import Namespace
-
+from airflow_snowpack.iceberg.broker import Broker
+from airflow_snowpack.scheduling import Scheduler
+from airflow_snowpack.scheduling.scheduler import ROUND_PATIENCE
+from airflow_snowpack.store.signs_of_life import Role
 
 log = logging.getLogger(__name__)
 
@@ -34,12 +32,6 @@ DEPLOY_EVERY = timedelta(minutes=55)
 
 @ends_cleanly
 def schedule(args: Namespace) -> None:
-    """``scheduler``"""
-    from airflow_snowpack.iceberg.broker import Broker
-    from airflow_snowpack.scheduling import Scheduler
-    from airflow_snowpack.scheduling.scheduler import ROUND_PATIENCE
-    from airflow_snowpack.store.signs_of_life import Role
-
     log_to_stderr()
     pause = read_poll(args.poll)
     name = f"{socket.gethostname()}:{os.getpid()}"

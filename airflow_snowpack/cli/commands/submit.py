@@ -4,57 +4,46 @@ The checks come in this order: drain mode, names and options, the table, the loc
 metadata; any other job waits for a worker, and ``--wait`` watches it until it ends.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from argparse import Namespace
+from datetime import datetime
+from typing import Any
 
 from airflow_snowpack.cli.commands.jobs import print_job
 from airflow_snowpack.cli.commands.watch import read_periods, watch_job
-from airflow_snowpack.cli.context import ends_cleanly, open_context
+from airflow_snowpack.cli.context import CommandContext, command
 from airflow_snowpack.cli.errors import UsageProblem
 from airflow_snowpack.cli.output import is_for_people, print_rows
 from airflow_snowpack.cli.values import read_object
+from airflow_snowpack.exit_code import ExitCode
 from airflow_snowpack.humanize import short_id
+from airflow_snowpack.iceberg import load_table
+from airflow_snowpack.jobs import JobNotFound, RequestKey, Submission, TableLocked
+from airflow_snowpack.maintenance.submit import ALL_ACTIONS, MaintenanceRequest, check_options, plan_request, refuse_if_draining
 from airflow_snowpack.wire.job import RESULTS
-
-if TYPE_CHECKING:
-    from argparse import Namespace
-    from datetime import datetime
-
-    from airflow_snowpack.cli.context import CommandContext
-    from airflow_snowpack.exit_code import ExitCode
-    from airflow_snowpack.jobs import Submission, TableLocked
-    from airflow_snowpack.maintenance.submit import MaintenanceRequest
 
 EXAMPLE = '{"expire_snapshots": {"retain_last": 10}}'
 
 
-@ends_cleanly
-def submit(args: Namespace) -> ExitCode | None:
-    """``jobs submit``"""
-    from airflow_snowpack.jobs import TableLocked
-
+@command
+def submit(args: Namespace, here: CommandContext) -> ExitCode | None:
     read_periods(args)  # before the job is submitted
-    with open_context(args) as here:
-        request = _read_request(args, here)
-        try:
-            submission = _ask(args, here, request)
-        except TableLocked as refused:
-            _add_way_out(here, refused)
-            raise
-        watched = args.wait and not submission.job.dry_run
-        if is_for_people(args.output):
-            _print_submission(submission, here.now, watched=watched)
-        if watched:
-            return watch_job(args, here, submission.job)
-        print_job(args.output, submission.job)
+    request = _read_request(args, here)
+    try:
+        submission = _ask(args, here, request)
+    except TableLocked as refused:
+        _add_way_out(here, refused)
+        raise
+    watched = args.wait and not submission.job.dry_run
+    if is_for_people(args.output):
+        _print_submission(submission, here.now, watched=watched)
+    if watched:
+        return watch_job(args, here, submission.job)
+    print_job(args.output, submission.job)
     return None
 
 
 def _add_way_out(here: CommandContext, refused: TableLocked) -> None:
     """Add the command that helps to the error."""
-    from airflow_snowpack.jobs import JobNotFound
-
     lock = refused.lock
     try:
         holder = short_id(here.jobs.get(lock.holder).job_id)
@@ -65,8 +54,6 @@ def _add_way_out(here: CommandContext, refused: TableLocked) -> None:
 
 
 def _read_request(args: Namespace, here: CommandContext) -> MaintenanceRequest:
-    from airflow_snowpack.maintenance.submit import ALL_ACTIONS, MaintenanceRequest, refuse_if_draining
-
     refuse_if_draining(here.jobs)
     return MaintenanceRequest.parse(
         args.table,
@@ -82,10 +69,6 @@ def _read_request(args: Namespace, here: CommandContext) -> MaintenanceRequest:
 
 
 def _ask(args: Namespace, here: CommandContext, request: MaintenanceRequest) -> Submission:
-    from airflow_snowpack.iceberg import load_table
-    from airflow_snowpack.jobs import RequestKey, Submission
-    from airflow_snowpack.maintenance.submit import check_options, plan_request
-
     key, results, table_uuid = args.idempotency_key, None, None
     if key is not None:
         wanted = (request.table, request.actions, request.options, request.priority)

@@ -1,15 +1,18 @@
 """``airflow snowpack tables``: the tables of the catalog, their health, and their next steps."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from argparse import Namespace
+from datetime import datetime
 
 from airflow_snowpack.cli.changes import confirm
-from airflow_snowpack.cli.context import ends_cleanly, open_context
+from airflow_snowpack.cli.context import CommandContext, command
 from airflow_snowpack.cli.output import DATA, filled, is_for_people, note, print_data, print_one, print_page, print_rows
 from airflow_snowpack.exit_code import ExitCode
 from airflow_snowpack.humanize import ago, duration, number, percent, plural, size
+from airflow_snowpack.iceberg import CatalogUnreachable, TableHealth, TableName, TableUnreadable, load_table
 from airflow_snowpack.iceberg.health import score
+from airflow_snowpack.inventory import Condition, InventoryState, forget_catalog
+from airflow_snowpack.jobs import Job, JobFilter, TableExplanation, explain_tables
+from airflow_snowpack.maintenance import table_list
 from airflow_snowpack.wire.job import JOBS
 from airflow_snowpack.wire.shape import seconds_since
 from airflow_snowpack.wire.table import (
@@ -22,39 +25,26 @@ from airflow_snowpack.wire.table import (
     TableHealthShape,
 )
 
-if TYPE_CHECKING:
-    from argparse import Namespace
-    from datetime import datetime
-
-    from airflow_snowpack.cli.context import CommandContext
-    from airflow_snowpack.iceberg import TableHealth, TableName
-    from airflow_snowpack.inventory import InventoryState
-    from airflow_snowpack.jobs import Job, TableExplanation
-
 LAST_JOBS = 5
 LEFT_OUT_SHOWN = 5
 
 
-@ends_cleanly
-def list_tables(args: Namespace) -> None:
-    """``tables list``"""
-    from airflow_snowpack.maintenance import table_list
-
-    with open_context(args) as here:
-        state = here.inventory.state()
-        if state.refreshed_at is None:
-            state = here.inventory.refresh()
-        found = table_list.list_tables(
-            here.jobs,
-            here.inventory,
-            database=args.database,
-            search=args.search,
-            show=args.show and table_list.Show(args.show),
-            order=table_list.Order(args.order),
-            after=args.after,
-            limit=args.limit,
-        )
-        now = here.now
+@command
+def list_tables(args: Namespace, here: CommandContext) -> None:
+    state = here.inventory.state()
+    if state.refreshed_at is None:
+        state = here.inventory.refresh()
+    found = table_list.list_tables(
+        here.jobs,
+        here.inventory,
+        database=args.database,
+        search=args.search,
+        show=args.show and table_list.Show(args.show),
+        order=table_list.Order(args.order),
+        after=args.after,
+        limit=args.limit,
+    )
+    now = here.now
     age = InventoryShape.encode(state, age_seconds=seconds_since(state.refreshed_at, now))
     filters, empty = (args.database, args.search, args.show), "The catalog has no tables."
     print_page(args, TABLES, found.items, found.next, now, option="--after", filters=filters, empty=empty, **age)
@@ -62,11 +52,9 @@ def list_tables(args: Namespace) -> None:
         note(_age(state, now))
 
 
-@ends_cleanly
-def refresh(args: Namespace) -> None:
-    """``tables refresh``"""
-    with open_context(args) as here:
-        state, now = here.inventory.refresh(), here.now
+@command
+def refresh(args: Namespace, here: CommandContext) -> None:
+    state, now = here.inventory.refresh(), here.now
     if is_for_people(args.output):
         print(f"The catalog has {plural(state.tables, 'table')}.")
     else:
@@ -74,33 +62,24 @@ def refresh(args: Namespace) -> None:
         print_one(args.output, body, body)
 
 
-@ends_cleanly
-def forget(args: Namespace) -> None:
-    """``tables forget-catalog``"""
-    from airflow_snowpack.inventory import forget_catalog
-
-    with open_context(args) as here:
-        confirm(f"Forget where the tables of {args.catalog} have their files, and no longer protect these files?", yes=args.yes)
-        tables = forget_catalog(here.installation.store, args.catalog, actor=here.actor)
+@command
+def forget(args: Namespace, here: CommandContext) -> None:
+    confirm(f"Forget where the tables of {args.catalog} have their files, and no longer protect these files?", yes=args.yes)
+    tables = forget_catalog(here.installation.store, args.catalog, actor=here.actor)
     if is_for_people(args.output):
         print(f"Forgot {plural(tables, 'table')} of {args.catalog}.")
     else:
         print_one(args.output, {"catalog": args.catalog, "tables": tables}, {"catalog": args.catalog, "tables": tables})
 
 
-@ends_cleanly
-def show(args: Namespace) -> ExitCode | None:
-    """``tables show``"""
-    from airflow_snowpack.inventory import Condition
-    from airflow_snowpack.jobs import JobFilter, explain_tables
-
-    with open_context(args) as here:
-        table = here.table(args.table)
-        health, problem = _health(here, table)
-        condition = Condition.of(score(health).total if health else None, problem)
-        explained = explain_tables(here.jobs, [table], {table: condition.first_step})[table]
-        last = here.jobs.page(JobFilter(table=table), limit=LAST_JOBS).items
-        now = here.now
+@command
+def show(args: Namespace, here: CommandContext) -> ExitCode | None:
+    table = here.table(args.table)
+    health, problem = _health(here, table)
+    condition = Condition.of(score(health).total if health else None, problem)
+    explained = explain_tables(here.jobs, [table], {table: condition.first_step})[table]
+    last = here.jobs.page(JobFilter(table=table), limit=LAST_JOBS).items
+    now = here.now
     if args.output in DATA:
         print_data(args.output, TableHealthShape.encode(explained, health=health, problem=problem))
     else:
@@ -116,8 +95,6 @@ def _health(here: CommandContext, table: TableName) -> tuple[TableHealth | None,
 
     :raises TableNotFound: the catalog answers, and has no such table.
     """
-    from airflow_snowpack.iceberg import CatalogUnreachable, TableUnreadable, load_table
-
     try:
         return here.installation.read_health(table, load_table(here.inventory.catalog(), table)), None
     except (CatalogUnreachable, TableUnreadable) as problem:

@@ -7,31 +7,25 @@ The events are those of the job's history. Events can be missing there, so at th
 The invariant: watching changes nothing, and the job does not depend on it.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import sys
 import time
+from argparse import Namespace
 from collections import Counter
-from datetime import timedelta
-from typing import TYPE_CHECKING, Self, TextIO
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from types import TracebackType
+from typing import Self, TextIO
 
 from airflow_snowpack.cli.commands.jobs import print_job, story_line
-from airflow_snowpack.cli.context import ends_cleanly, open_context
+from airflow_snowpack.cli.context import CommandContext, command
 from airflow_snowpack.cli.output import is_for_people, note, printable
 from airflow_snowpack.cli.values import read_period, read_poll
 from airflow_snowpack.exit_code import ExitCode
 from airflow_snowpack.humanize import ago, clock_time, duration, short_id
-
-if TYPE_CHECKING:
-    from argparse import Namespace
-    from collections.abc import Callable
-    from datetime import datetime
-    from types import TracebackType
-
-    from airflow_snowpack.cli.context import CommandContext
-    from airflow_snowpack.jobs import ActionResult, HistoryEntry, Job, Jobs
+from airflow_snowpack.jobs import ActionResult, HistoryEntry, Job, Jobs, explain
+from airflow_snowpack.store import StoreTooSlow, StoreUnreachable
 
 POLL = timedelta(seconds=1)
 EXPLAIN_EVERY = timedelta(minutes=1)
@@ -40,11 +34,9 @@ TO_START_AND_ERASE = "\r\x1b[K"
 BEGINS_ATTEMPT = frozenset({"claimed", "taken_over"})
 
 
-@ends_cleanly
-def watch(args: Namespace) -> ExitCode | None:
-    """``jobs watch``"""
-    with open_context(args) as here:
-        return watch_job(args, here, here.job(args.job_id))
+@command
+def watch(args: Namespace, here: CommandContext) -> ExitCode | None:
+    return watch_job(args, here, here.job(args.job_id))
 
 
 def watch_job(args: Namespace, here: CommandContext, job: Job) -> ExitCode:
@@ -88,7 +80,7 @@ class Watch:
     def __init__(
         self,
         jobs: Jobs,
-        line: LiveLine,
+        line: "LiveLine",
         *,
         poll: timedelta = POLL,
         timeout: timedelta | None = None,
@@ -122,8 +114,6 @@ class Watch:
             self._sleep(self._poll.total_seconds())
 
     def _poll_once(self, job_id: str) -> Job | None:
-        from airflow_snowpack.store import StoreTooSlow, StoreUnreachable
-
         try:
             job = self._jobs.get(job_id)
             for entry in self._jobs.history(job_id):
@@ -152,8 +142,6 @@ class Watch:
 
     def _show(self, job: Job) -> None:
         """Show the current state: always on a terminal, elsewhere when it changes, and at most once a minute."""
-        from airflow_snowpack.jobs import explain
-
         why, now = str(explain(self._jobs, job)), self._jobs.store.clock()
         if self._line.is_live:
             self._line.show(f"{job.status} {_since(job, now)}  {why}{self._lease(job, now)}")

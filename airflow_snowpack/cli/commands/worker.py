@@ -1,8 +1,6 @@
 """``airflow snowpack worker``: a process that runs jobs from the queue, with Airflow's settings and connections."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from argparse import Namespace
 
 from airflow_snowpack.cli.context import ends_cleanly
 from airflow_snowpack.cli.output import log_to_stderr
@@ -11,13 +9,9 @@ from airflow_snowpack.hooks.iceberg_spark import IcebergSparkHook
 from airflow_snowpack.hooks.store import SnowpackHook
 from airflow_snowpack.worker.process import exits_on_signal, run_worker
 
-if TYPE_CHECKING:
-    from argparse import Namespace
-
 
 @ends_cleanly
 def work(args: Namespace) -> None:
-    """``worker``"""
     log_to_stderr()
     poll = read_poll(args.poll)
     with exits_on_signal(), SnowpackHook(args.store_conn_id) as hook:

@@ -1,19 +1,14 @@
 """The HTML report of ``tables assess``."""
 
-from __future__ import annotations
-
 from collections import Counter
 from itertools import zip_longest
-from typing import TYPE_CHECKING
 
 from airflow_snowpack.api.pages.drawing import ColumnChart, column_chart, counted, size_chart
 from airflow_snowpack.api.pages.figures import Figure, compared
 from airflow_snowpack.cli.reports.page import render
 from airflow_snowpack.inventory import Condition
+from airflow_snowpack.maintenance.assessment import Assessment
 from airflow_snowpack.maintenance.assessment.model import State
-
-if TYPE_CHECKING:
-    from airflow_snowpack.maintenance.assessment import Assessment
 
 MOST_FIGURES = 12
 

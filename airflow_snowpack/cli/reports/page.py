@@ -1,20 +1,16 @@
 """Renders the templates of the reports, with the stylesheet of the pages inside."""
 
-from __future__ import annotations
-
 import os
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from jinja2 import Environment
 from markupsafe import Markup
 
 from airflow_snowpack import humanize
 from airflow_snowpack.api.pages.markup import content, environment
 from airflow_snowpack.cli.errors import UsageProblem
-
-if TYPE_CHECKING:
-    from jinja2 import Environment
 
 
 @cache

@@ -1,17 +1,11 @@
 """The HTML report of ``policies replay``."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from datetime import timedelta
 
 from airflow_snowpack.api.pages.drawing import LineChart, Series, line_chart
 from airflow_snowpack.cli.reports.page import render
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from datetime import timedelta
-
-    from airflow_snowpack.maintenance.replay import Outcome, Replay
+from airflow_snowpack.maintenance.replay import Outcome, Replay
 
 TONES = ("off", "waiting", "running", "changed")
 """Of what was, of no maintenance, and of at most two policies."""
