@@ -22,10 +22,12 @@ from rich.text import Text
 from tabulate import tabulate  # type: ignore[import-untyped]  # it ships no types
 
 from airflow_snowpack.wire.listing import Column, Listing
+from airflow_snowpack.wire.tone import Tone, tone_of
 
 T = TypeVar("T")
 
 DATA = ("json", "yaml")
+STYLES = {Tone.NEUTRAL: "dim", Tone.ACTIVE: "cyan", Tone.GOOD: "green", Tone.WARNING: "yellow", Tone.BAD: "bold red"}
 CONTROL_CHARACTERS = (*range(32), 127, *range(128, 160))
 UNPRINTABLE = {code: "\N{REPLACEMENT CHARACTER}" for code in CONTROL_CHARACTERS if chr(code) not in "\n\t"}
 
@@ -165,8 +167,14 @@ def printable(text: str) -> str:
     return text.translate(UNPRINTABLE)
 
 
+def coloured(text: str, state: str) -> Text:
+    """Return text in the colour of a state."""
+    return Text(printable(text), STYLES[tone_of(state)])
+
+
 def _cell(column: Column[T], item: T, now: datetime) -> Text:
-    return Text(printable(column.for_people(item, now)), "" if column.style is None else column.style(item))
+    tone = column.tone(item)
+    return Text(printable(column.for_people(item, now)), STYLES[tone] if tone else "")
 
 
 def _plain(value: object) -> str:

@@ -13,8 +13,6 @@ from airflow_snowpack.wire.plan import EstimateShape
 from airflow_snowpack.wire.shape import From, Moment, Shape
 from airflow_snowpack.wire.table import LeftOutShape, ScorePartShape
 
-STYLES = {Condition.SICK: "bold red", Condition.FAIR: "yellow", Condition.HEALTHY: "green"}
-
 
 class NeededActionShape(Shape):
     """An action that a table needs, and what it would do."""
@@ -62,7 +60,7 @@ ASSESSED: Listing[TableAssessment] = Listing(
     TableAssessmentShape.encode,
     (
         Column("table", "table"),
-        Column("score", "score", style=lambda row: STYLES[Condition.of(row.score)]),
+        Column("score", "score", state=lambda row: Condition.of(row.score)),
         Column("wrong", lambda row: "; ".join(row.wrong), lambda row: row.wrong[0] if row.wrong else ""),
         Column("saves", lambda row: ", ".join(row.savings)),
         Column("rewritten", "estimate.bytes_rewritten", lambda row: size(row.estimate.bytes_rewritten)),

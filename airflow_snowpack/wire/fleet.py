@@ -13,14 +13,6 @@ from airflow_snowpack.wire.listing import Column, Elapsed, Listing
 from airflow_snowpack.wire.plan import work
 from airflow_snowpack.wire.shape import CatalogId, Database, From, Level, Moment, Shape
 
-STYLES = {
-    EntryState.MAINTAINED: "green",
-    EntryState.FAILED: "bold red",
-    EntryState.UNREADABLE: "bold red",
-    EntryState.WAITING: "yellow",
-    EntryState.GONE: "dim",
-}
-
 
 class PassShape(Shape):
     """A pass over the tables of a catalog."""
@@ -74,11 +66,6 @@ class PassEntryShape(Shape):
     job_id: str | None
 
 
-def entry_style(entry: PassEntry) -> str:
-    """Return the terminal style of an entry's state."""
-    return STYLES.get(entry.state, "cyan")
-
-
 def _outcome(planned: Pass) -> str | None:
     counts = (planned.report or {}).get("counts")
     return counts and f"{counts['maintained']} maintained, {counts['failed']} failed, {counts['waiting']} waiting"
@@ -109,7 +96,7 @@ ENTRIES: Listing[PassEntry] = Listing(
     PassEntryShape.encode,
     (
         Column("table", "table.dotted"),
-        Column("state", "state.value", style=entry_style),
+        Column("state", "state.value", state="state"),
         Column("actions", lambda entry: tuple(entry.evidence)),
         Column("estimate", "estimate.gb_hours", lambda entry: _work(entry.estimate)),
         Column("outcome", lambda entry: entry.spent and entry.spent.gb_hours, lambda entry: _work(entry.spent)),

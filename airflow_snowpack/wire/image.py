@@ -13,7 +13,6 @@ from airflow_snowpack.wire.shape import Body, Moment, Shape
 
 KEY = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
 COMMIT = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
-STYLES = {ImageState.WAITING: "yellow", ImageState.BUILDING: "cyan", ImageState.READY: "green", ImageState.FAILED: "bold red"}
 
 
 class ImageShape(Shape):
@@ -90,11 +89,6 @@ def image_detail(records: ImageRecords, image: ImageRecord) -> Body:
     return ImageDetailShape.encode(image, explanation=explanation, waits=waits, history=history)
 
 
-def state_style(image: ImageRecord) -> str:
-    """Return the terminal style of an image's state."""
-    return STYLES[image.state]
-
-
 def build_time(image: ImageRecord) -> Elapsed | None:
     """Return the duration of the latest attempt, if it has ended or is running."""
     if image.started_at is None:
@@ -114,7 +108,7 @@ def images(policy: ImagePolicy, now: datetime) -> Listing[ImageRecord]:
             Column("repository", "remote"),
             Column("revision", "revision", lambda image: None if image.revision == image.commit else image.revision),
             Column("commit", "commit", lambda image: image.commit[:SHORT]),
-            Column("state", "state", style=state_style),
+            Column("state", "state", state="state"),
             Column("attempts", "attempts"),
             Column("build time", build_time),
             Column("requested", "requested_at"),

@@ -15,7 +15,6 @@ from airflow_snowpack.wire.listing import Column, Listing
 from airflow_snowpack.wire.shape import Body, From, Moment, Shape, plain
 
 TABLE_ID = "5d2a91bc04de4f6f8d3c7e1b9a0f2c46"
-STYLES = {"writing": "cyan", "dropping": "magenta"}
 CONSUMERS_SHOWN = 3
 
 
@@ -119,9 +118,9 @@ def interim_state(table: InterimTable) -> str:
     return f"{table.state.value}{', failed' if table.error else ''}"
 
 
-def state_style(table: InterimTable) -> str:
-    """Return the terminal style of a table's state."""
-    return "bold red" if table.error else STYLES.get(table.state.value, "green")
+def worst_state(table: InterimTable) -> str:
+    """Return the state of a table, or ``failed`` if its last drop has failed."""
+    return "failed" if table.error else table.state
 
 
 def _needed_by(table: InterimTable) -> str:
@@ -141,7 +140,7 @@ def interim_tables(now: datetime) -> Listing[InterimTable]:
         lambda table: interim_body(table, now),
         (
             Column("table", lambda table: str(table.table), "table.table"),
-            Column("state", "state", interim_state, style=state_style),
+            Column("state", "state", interim_state, state=worst_state),
             Column("made by", lambda table: str(table.producer)),
             Column("rows", "rows"),
             Column("started", "created_at"),

@@ -17,7 +17,6 @@ from airflow_snowpack.wire.plan import PlanShape
 from airflow_snowpack.wire.shape import CatalogId, Database, From, Level, Moment, Shape
 
 JOB_ID = "a1b2c3d4e5f678901234567890abcdef"
-STATUS_STYLES = {"pending": "yellow", "running": "cyan", "completed": "green", "failed": "bold red", "cancelled": "magenta"}
 ERROR_SHOWN = 60
 
 
@@ -175,9 +174,9 @@ class BatchShape(Shape):
     next: str | None = Field(description="The cursor to continue with; null when the batch is complete.")
 
 
-def status_style(job: Job) -> str:
-    """Return the terminal style of a job's status."""
-    return STATUS_STYLES.get(job.status.value, "")
+def status_text(job: Job) -> str:
+    """Return the status of a job for people."""
+    return f"{job.status}{' (dry run)' if job.dry_run else ''}"
 
 
 def _actions(job: Job) -> str:
@@ -195,12 +194,12 @@ JOBS: Listing[Job] = Listing(
     (
         Column("job", "job_id", lambda job: short_id(job.job_id)),
         Column("table", "table.dotted"),
-        Column("status", "status", lambda job: f"{job.status}{' (dry run)' if job.dry_run else ''}", style=status_style),
+        Column("status", "status", status_text, state="status"),
         Column("actions", lambda job: ",".join(job.actions), _actions),
         Column("submitted", "submitted_at"),
         Column("took", lambda job: elapsed(job), lambda job: None if job.dry_run else elapsed(job)),
         Column("by", "submitted_by"),
-        Column("error", "error", lambda job: _first_line(job.error), style=lambda _: "red"),
+        Column("error", "error", lambda job: _first_line(job.error), state=lambda _: JobStatus.FAILED),
     ),
 )
 RESULTS: Listing[ActionResult] = Listing(

@@ -15,6 +15,7 @@ from typing import Any, Generic, TypeVar
 
 from airflow_snowpack import humanize
 from airflow_snowpack.wire.shape import Body, plain
+from airflow_snowpack.wire.tone import Tone, tone_of
 
 T = TypeVar("T")
 
@@ -41,19 +42,24 @@ class Column(Generic[T]):
     :param value: the value for programs that read plain text: whole ids, exact times.
     :param text: the value for people, where it differs. Times, durations and numbers are formatted by :mod:`humanize`, and the
         parts of a tuple are separated by spaces.
-    :param style: the terminal style of an entry's text, such as ``bold red``.
+    :param state: the state whose tone colours the text, or ``None`` for no colour.
     """
 
     heading: str
     value: Read[T]
     text: Read[T] | None = None
     _: KW_ONLY
-    style: Callable[[T], str] | None = None
+    state: Read[T] | None = None
 
     def for_programs(self, item: T, now: datetime) -> object:
         """Return the value as JSON has it."""
         value = _read(self.value, item)
         return plain(value.at(now) if isinstance(value, Elapsed) else value)
+
+    def tone(self, item: T) -> Tone | None:
+        """Return the tone of the text; ``None`` for text without a state."""
+        state = None if self.state is None else _read(self.state, item)
+        return None if state is None else tone_of(str(state))
 
     def for_people(self, item: T, now: datetime) -> str:
         """Return the value as people read it."""

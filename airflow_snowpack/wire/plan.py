@@ -74,7 +74,7 @@ DECISIONS: Listing[Decision] = Listing(
     DecisionShape.encode,
     (
         Column("action", "action"),
-        Column("verdict", "verdict", style=lambda decision: "bold green" if decision.runs else "dim"),
+        Column("verdict", "verdict", state="verdict"),
         Column("evidence", "evidence"),
         Column("estimate", lambda decision: decision.estimate and decision.estimate.seconds, lambda each: work(each.estimate)),
         Column("reconsidered", "reconsider_at"),

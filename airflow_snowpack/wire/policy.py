@@ -8,8 +8,6 @@ from airflow_snowpack.maintenance.policies import PolicyFinding, PolicyValue, Pr
 from airflow_snowpack.wire.listing import Column, Listing
 from airflow_snowpack.wire.shape import From, Shape
 
-DEFAULT_STYLE = "dim"
-
 
 class PolicyValueShape(Shape):
     """A value of a table's policy and where it came from."""
@@ -48,13 +46,17 @@ class PolicyFindingShape(Shape):
     message: str
 
 
+def _default(value: PolicyValue) -> str | None:
+    return "default" if value.is_default else None
+
+
 VALUES: Listing[PolicyValue] = Listing(
     "values",
     PolicyValueShape.encode,
     (
-        Column("value", "path", style=lambda value: DEFAULT_STYLE if value.is_default else ""),
-        Column("is", "value", "text", style=lambda value: DEFAULT_STYLE if value.is_default else "bold"),
-        Column("from", lambda value: str(value.origin), style=lambda value: DEFAULT_STYLE if value.is_default else ""),
+        Column("value", "path", state=_default),
+        Column("is", "value", "text", state=_default),
+        Column("from", lambda value: str(value.origin), state=_default),
     ),
 )
 FINDINGS: Listing[PolicyFinding] = Listing(

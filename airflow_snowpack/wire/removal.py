@@ -11,18 +11,6 @@ from airflow_snowpack.wire.listing import Column, Listing
 from airflow_snowpack.wire.shape import CatalogId, Database, From, Level, Moment, Shape
 
 REMOVAL_ID = "4f1c2b9a6d0e4c7f8a3b5d1e9c2f7a60"
-STYLES = {
-    RemovalState.PLANNED: "cyan",
-    RemovalState.AWAITING_APPROVAL: "yellow",
-    RemovalState.APPROVED: "cyan",
-    RemovalState.REJECTED: "dim",
-    RemovalState.DELETING: "cyan",
-    RemovalState.QUARANTINED: "yellow",
-    RemovalState.DELETED: "green",
-    RemovalState.RESTORED: "green",
-    RemovalState.EXPIRED: "dim",
-    RemovalState.FAILED: "bold red",
-}
 
 
 class RemovalShape(Shape):
@@ -80,11 +68,6 @@ class RemovalItemsShape(Shape):
     next: int | None = Field(description="The `start` of the next part.")
 
 
-def state_style(removal: Removal) -> str:
-    """Return the terminal style of a removal's state."""
-    return STYLES[removal.state]
-
-
 REMOVALS: Listing[Removal] = Listing(
     "removals",
     RemovalShape.encode,
@@ -92,7 +75,7 @@ REMOVALS: Listing[Removal] = Listing(
         Column("removal", "removal_id", lambda removal: removal.removal_id[:SHORT_ID]),
         Column("table", "table.dotted"),
         Column("kind", "kind.value"),
-        Column("state", "state.value", style=state_style),
+        Column("state", "state.value", state="state"),
         Column("items", "item_count"),
         Column("size", "bytes", lambda removal: None if removal.bytes is None else size(removal.bytes)),
         Column("planned", "planned_at"),

@@ -9,7 +9,7 @@ from airflow_snowpack.iceberg import PartitionHealth
 from airflow_snowpack.iceberg.health import ScorePart, score
 from airflow_snowpack.inventory import Condition
 from airflow_snowpack.maintenance.table_list import ListedTable
-from airflow_snowpack.wire.job import JobShape, status_style
+from airflow_snowpack.wire.job import JobShape
 from airflow_snowpack.wire.listing import Column, Listing
 from airflow_snowpack.wire.shape import Body, Database, From, Level, Moment, Shape
 
@@ -164,7 +164,7 @@ TABLES: Listing[ListedTable] = Listing(
             "last job",
             lambda listed: listed.explained.last and listed.explained.last.status,
             _last_job,
-            style=lambda listed: "dim" if listed.explained.last is None else status_style(listed.explained.last),
+            state=lambda listed: listed.explained.last.status if listed.explained.last else "never",
         ),
         Column("locked by", lambda listed: listed.explained.lock and listed.explained.lock.holder, _locked_by),
         Column("next step", lambda listed: str(listed.explained.next_step)),

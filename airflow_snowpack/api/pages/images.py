@@ -7,27 +7,12 @@ from airflow_snowpack.api.pages.navigation import task_link
 from airflow_snowpack.api.pages.operations import WORDS
 from airflow_snowpack.api.pages.page import Here, PageRoute
 from airflow_snowpack.runners.images.explanation import SHORT, explain, host_of
-from airflow_snowpack.runners.images.model import AttemptOutcome, ImageState
+from airflow_snowpack.runners.images.model import ImageState
 from airflow_snowpack.store import AuditTrail
 from airflow_snowpack.wire.image import build_time
 
 PAGE = 50
 CHANGES = 20
-TONES = {
-    ImageState.WAITING: "interrupted",
-    ImageState.BUILDING: "running",
-    ImageState.READY: "succeeded",
-    ImageState.FAILED: "failed",
-}
-
-OUTCOMES = {
-    AttemptOutcome.RUNNING: "running",
-    AttemptOutcome.SUCCEEDED: "succeeded",
-    AttemptOutcome.FAILED: "failed",
-    AttemptOutcome.STOPPED: "plain",
-    AttemptOutcome.UNPUSHED: "interrupted",
-    AttemptOutcome.LOST: "conflict",
-}
 
 router = APIRouter(route_class=PageRoute)
 
@@ -42,7 +27,6 @@ def images(page: Here) -> HTMLResponse:
         lambda cursor, state: records.list(limit=PAGE, cursor=cursor, state=state),
         explained=lambda image: explain(image, records.policy, page.now, "It"),
         build_time=build_time,
-        tones=TONES,
         short=SHORT,
         host_of=host_of,
     )
@@ -62,11 +46,9 @@ def image(page: Here, key: str) -> Response:
         took=build_time(found),
         log=records.log(key),
         history=[(attempt, task_link(attempt.holder, page.airflow)) for attempt in records.attempts(key)],
-        outcomes=OUTCOMES,
         waits=[(wait, task_link(wait.task, page.airflow)) for wait in records.waits(key)],
         most=records.policy.max_attempts,
         builder=task_link(found.holder, page.airflow),
-        tones=TONES,
         short=SHORT,
         host_of=host_of,
         words=WORDS,

@@ -10,7 +10,6 @@ from airflow_snowpack.interim.model import InterimTable, TableState
 from airflow_snowpack.preservation import Preservation
 
 PAGE = 50
-TONES = {TableState.WRITING: "running", TableState.READY: "succeeded", TableState.DROPPING: "cancelled"}
 
 router = APIRouter(route_class=PageRoute)
 
@@ -30,7 +29,6 @@ def interim(page: Here) -> HTMLResponse:
         next=found.next,
         cursor=page.asked("cursor"),
         states=list(TableState),
-        tones=TONES,
     )
 
 

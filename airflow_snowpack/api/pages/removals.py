@@ -7,33 +7,13 @@ from airflow_snowpack.api.pages.navigation import task_link
 from airflow_snowpack.api.pages.operations import WORDS
 from airflow_snowpack.api.pages.page import Here, PageRoute
 from airflow_snowpack.humanize import SHORT_ID
-from airflow_snowpack.maintenance.removals.model import ItemOutcome, RemovalState
+from airflow_snowpack.maintenance.removals.model import RemovalState
 from airflow_snowpack.maintenance.removals.records import audit_subject
 from airflow_snowpack.store import AuditTrail
 
 PAGE = 50
 ITEMS = 200
 CHANGES = 20
-TONES = {
-    RemovalState.PLANNED: "pending",
-    RemovalState.AWAITING_APPROVAL: "conflict",
-    RemovalState.APPROVED: "pending",
-    RemovalState.REJECTED: "cancelled",
-    RemovalState.DELETING: "running",
-    RemovalState.QUARANTINED: "conflict",
-    RemovalState.DELETED: "succeeded",
-    RemovalState.RESTORED: "succeeded",
-    RemovalState.EXPIRED: "cancelled",
-    RemovalState.FAILED: "failed",
-}
-OUTCOMES = {
-    ItemOutcome.STARTED: "running",
-    ItemOutcome.DELETED: "succeeded",
-    ItemOutcome.GONE: "cancelled",
-    ItemOutcome.LEFT_OUT: "conflict",
-    ItemOutcome.QUARANTINED: "pending",
-    ItemOutcome.RESTORED: "succeeded",
-}
 
 router = APIRouter(route_class=PageRoute)
 
@@ -46,7 +26,6 @@ def removals(page: Here) -> HTMLResponse:
         "Removals",
         RemovalState,
         lambda cursor, state: records.list(limit=PAGE, cursor=cursor, state=state),
-        tones=TONES,
         short=SHORT_ID,
     )
 
@@ -67,8 +46,6 @@ def removal(page: Here, removal_id: str) -> Response:
         start=start,
         previous=max(0, start - ITEMS) if start else None,
         next=start + ITEMS if start + ITEMS < found.item_count else None,
-        tones=TONES,
-        outcomes=OUTCOMES,
         short=SHORT_ID,
         words=WORDS,
         audit=AuditTrail(records.store).latest(CHANGES, subject=audit_subject(removal_id)),

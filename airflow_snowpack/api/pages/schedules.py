@@ -44,25 +44,11 @@ LINES = 50
 RUNS = 20
 CHANGES = 20
 
-# What the history calls things, for people.
-TONES = {
-    "launched": "succeeded",
-    "launched_while_changed": "partial",
-    "triggered": "running",
-    "requested": "running",
-    "discarded": "failed",
-    "skipped": "failed",
-    "timed_out": "failed",
-    "launch_waits": "partial",
-    "absorbed": "partial",
-    "ticks_missed": "partial",
-}
 WAITS = {
-    PendingState.TRIGGER: ("waits for its trigger", "pending"),
-    PendingState.CONSTRAINT: ("waits for its constraints", "partial"),
-    PendingState.LAUNCH: ("starting", "running"),
+    PendingState.TRIGGER: "waits for its trigger",
+    PendingState.CONSTRAINT: "waits for its constraints",
+    PendingState.LAUNCH: "starting",
 }
-"""What a pending run waits for, and its colour."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +127,6 @@ def schedule(page: Here, name: ScheduleName) -> HTMLResponse:
         lines=lines,
         next=following,
         before=before,
-        tones=TONES,
         words=WORDS,
         audit=AuditTrail(schedules.store).latest(CHANGES, subject=audit_subject(name, explanation.stored.origin)),
     )

@@ -8,12 +8,10 @@ from contextlib import contextmanager
 from datetime import datetime, timedelta
 from types import FrameType
 
-from rich.text import Text
-
 from airflow_snowpack.cli.changes import confirm, each
 from airflow_snowpack.cli.context import CommandContext, command
 from airflow_snowpack.cli.errors import UsageProblem
-from airflow_snowpack.cli.output import DATA, filled, is_for_people, note, print_data, print_one, print_page, printable
+from airflow_snowpack.cli.output import DATA, coloured, filled, is_for_people, note, print_data, print_one, print_page, printable
 from airflow_snowpack.cli.values import KEY_LENGTH, find, read_period, read_poll
 from airflow_snowpack.exit_code import ExitCode
 from airflow_snowpack.humanize import ago, duration, number
@@ -29,7 +27,7 @@ from airflow_snowpack.runners.images import (
 )
 from airflow_snowpack.runners.images.explanation import SHORT, explain
 from airflow_snowpack.store import Actor
-from airflow_snowpack.wire.image import build_time, image_body, image_detail, images, state_style
+from airflow_snowpack.wire.image import build_time, image_body, image_detail, images
 
 
 @command
@@ -183,7 +181,7 @@ def _fields(image: ImageRecord, explanation: str, now: datetime) -> dict[str, ob
         "build arguments": ", ".join(image.build_args),
         "platform": image.platform,
         "place": image.place,
-        "state": Text(image.state.value, state_style(image)),
+        "state": coloured(image.state, image.state),
         "reference": image.reference,
         "attempts": str(image.attempts),
         "requested": ago(image.requested_at, now),

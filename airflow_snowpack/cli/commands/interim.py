@@ -3,12 +3,10 @@
 from argparse import Namespace
 from datetime import datetime, timedelta
 
-from rich.text import Text
-
 from airflow_snowpack.cli.changes import confirm, each
 from airflow_snowpack.cli.context import CommandContext, airflow_rest, command
 from airflow_snowpack.cli.errors import UsageProblem
-from airflow_snowpack.cli.output import DATA, filled, note, print_data, print_one, print_page, print_rows
+from airflow_snowpack.cli.output import DATA, coloured, filled, note, print_data, print_one, print_page, print_rows
 from airflow_snowpack.cli.values import read_period
 from airflow_snowpack.exit_code import ExitCode
 from airflow_snowpack.hooks.run_states import RestRunStates
@@ -25,7 +23,7 @@ from airflow_snowpack.wire.interim import (
     interim_body,
     interim_state,
     interim_tables,
-    state_style,
+    worst_state,
 )
 
 COLLECTED_EVERY = timedelta(minutes=10)
@@ -46,7 +44,7 @@ def show(args: Namespace, here: CommandContext) -> None:
     fields: dict[str, object] = {
         "table": str(table.table),
         "id": table.table_id,
-        "state": Text(interim_state(table), state_style(table)),
+        "state": coloured(interim_state(table), worst_state(table)),
         "made by": f"{table.producer} (try {table.try_number})",
         "started": ago(table.created_at, now),
         "ready": ago(table.ready_at, now),

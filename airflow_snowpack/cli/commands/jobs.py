@@ -10,6 +10,7 @@ from rich.text import Text
 from airflow_snowpack.cli.changes import confirm, each
 from airflow_snowpack.cli.context import CommandContext, command
 from airflow_snowpack.cli.output import (
+    coloured,
     console,
     filled,
     is_for_people,
@@ -30,7 +31,7 @@ from airflow_snowpack.jobs.action_history import Outcome, skipped_by_plan
 from airflow_snowpack.maintenance.planning import Decision
 from airflow_snowpack.maintenance.submit import MaintenanceRequest, check_options, plan_request
 from airflow_snowpack.store import AuditEntry
-from airflow_snowpack.wire.job import JOBS, RESULTS, JobShape, TimelineShape, elapsed, plan_of, status_style
+from airflow_snowpack.wire.job import JOBS, RESULTS, JobShape, TimelineShape, elapsed, plan_of, status_text
 from airflow_snowpack.wire.listing import Column, readable
 from airflow_snowpack.wire.plan import DECISIONS, work
 
@@ -175,7 +176,7 @@ def _fields(job: Job, why: str, place: QueuePlace | None, now: datetime) -> dict
         "job": job.job_id,
         "table": job.table.dotted,
         "catalog": catalog_label(job.table.catalog, job.table.catalog_id) if job.table.catalog_id else None,
-        "status": Text(f"{job.status}{' (dry run)' if job.dry_run else ''}", status_style(job)),
+        "status": coloured(status_text(job), job.status),
         "": why,
         "actions": job.work,
         "options": "; ".join(f"{action}: {dict(values)}" for action, values in job.options.items()),
@@ -187,7 +188,7 @@ def _fields(job: Job, why: str, place: QueuePlace | None, now: datetime) -> dict
         "took": "" if job.dry_run else readable(elapsed(job), now),
         "lease ends": ago(place.visible_at, now) if place is not None and place.claimed_at is not None else "",
         "cancelled by": job.cancelled_by,
-        "error": Text(printable(job.error), "red") if job.error else None,
+        "error": coloured(job.error, "failed") if job.error else None,
     }
     return filled(fields)
 

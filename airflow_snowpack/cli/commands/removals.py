@@ -4,21 +4,19 @@ from argparse import Namespace
 from collections.abc import Callable
 from datetime import datetime
 
-from rich.text import Text
-
 from airflow_snowpack.cli.changes import confirm
 from airflow_snowpack.cli.commands.jobs import print_job
 from airflow_snowpack.cli.commands.watch import read_periods, watch_job
 from airflow_snowpack.cli.context import CommandContext, command
 from airflow_snowpack.cli.errors import UsageProblem
-from airflow_snowpack.cli.output import DATA, filled, is_for_people, print_data, print_one, print_page
+from airflow_snowpack.cli.output import DATA, coloured, filled, is_for_people, print_data, print_one, print_page
 from airflow_snowpack.cli.values import find
 from airflow_snowpack.exit_code import ExitCode
 from airflow_snowpack.humanize import SHORT_ID, ago, number, plural, short_id, size
 from airflow_snowpack.maintenance.removals.model import Removal, RemovalState
 from airflow_snowpack.maintenance.removals.request import request_of, restore_request, restore_table_request
 from airflow_snowpack.maintenance.submit import MaintenanceRequest, refuse_if_draining
-from airflow_snowpack.wire.removal import ITEMS, REMOVALS, RemovalShape, state_style
+from airflow_snowpack.wire.removal import ITEMS, REMOVALS, RemovalShape
 
 
 @command
@@ -112,7 +110,7 @@ def _fields(removal: Removal, now: datetime) -> dict[str, object]:
         "removal": removal.removal_id,
         "table": removal.table.dotted,
         "kind": removal.kind.value,
-        "state": Text(removal.state.value, state_style(removal)),
+        "state": coloured(removal.state, removal.state),
         "items": number(removal.item_count),
         "size": None if removal.bytes is None else size(removal.bytes),
         "planned": ago(removal.planned_at, now),

@@ -36,7 +36,7 @@ def on_screen(snowpack: Run, monkeypatch: pytest.MonkeyPatch) -> Callable[..., s
 def test_a_terminal_has_colours(jobs: Jobs, flights: TableName, on_screen: Callable[..., str]) -> None:
     jobs.submit(flights, ["expire_snapshots"])
 
-    assert "\x1b[33mpending\x1b[0m" in on_screen("jobs", "list")
+    assert "\x1b[2mpending\x1b[0m" in on_screen("jobs", "list")
 
 
 def test_a_terminal_has_no_colours_where_somebody_wants_none(
