@@ -12,7 +12,7 @@ from airflow_snowpack.builds.read.verify import ShardProblem
 from airflow_snowpack.builds.registry.model import BuildDataset, BuildRun, RunStatus
 from airflow_snowpack.humanize import size
 from airflow_snowpack.wire.listing import Column, Listing
-from airflow_snowpack.wire.shape import Body, From, Moment, Shape
+from airflow_snowpack.wire.shape import Body, From, Moment, Shape, page_shape
 
 RUN_ID = "20260425T000000Z"
 ERROR_SHOWN = 60
@@ -46,11 +46,7 @@ class DatasetShape(Shape):
     held_until: Annotated[Moment, From("locked_until")]
 
 
-class DatasetsShape(Shape):
-    """Datasets by name."""
-
-    datasets: list[DatasetShape]
-    next: str | None = Field(description="The `after` of the next page.")
+DatasetsShape = page_shape("DatasetsShape", "Datasets by name.", "datasets", DatasetShape, "after")
 
 
 class RunShape(Shape):

@@ -9,7 +9,7 @@ from airflow_snowpack.runners.images.explanation import SHORT, explain
 from airflow_snowpack.runners.images.model import AttemptOutcome, ImagePolicy, ImageRecord, ImageState
 from airflow_snowpack.runners.images.records import ImageRecords
 from airflow_snowpack.wire.listing import Column, Elapsed, Listing
-from airflow_snowpack.wire.shape import Body, Moment, Shape
+from airflow_snowpack.wire.shape import Body, Moment, Shape, page_shape
 
 KEY = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
 COMMIT = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
@@ -70,11 +70,7 @@ class ImageDetailShape(ImageShape):
     history: list[ImageAttemptShape] = Field(description="The newest 20 attempts, the latest first.")
 
 
-class ImagesShape(Shape):
-    """Images, the latest request first."""
-
-    images: list[ImageShape]
-    next: str | None = Field(description="The `cursor` of the next page.")
+ImagesShape = page_shape("ImagesShape", "Images, the latest request first.", "images", ImageShape)
 
 
 def image_body(image: ImageRecord, policy: ImagePolicy, now: datetime) -> Body:

@@ -12,7 +12,7 @@ from airflow_snowpack.interim.model import InterimTable, TableState
 from airflow_snowpack.interim.names import Scope
 from airflow_snowpack.preservation import Preservation
 from airflow_snowpack.wire.listing import Column, Listing
-from airflow_snowpack.wire.shape import Body, From, Moment, Shape, plain
+from airflow_snowpack.wire.shape import Body, From, Moment, Shape, page_shape, plain
 
 TABLE_ID = "5d2a91bc04de4f6f8d3c7e1b9a0f2c46"
 CONSUMERS_SHOWN = 3
@@ -68,11 +68,7 @@ class InterimTableShape(Shape):
     error: str | None = Field(description="Why the last try failed.")
 
 
-class InterimTablesShape(Shape):
-    """Interim tables, newest first."""
-
-    tables: list[InterimTableShape]
-    next: str | None = Field(description="The `cursor` of the next page.")
+InterimTablesShape = page_shape("InterimTablesShape", "Interim tables, newest first.", "tables", InterimTableShape)
 
 
 def interim_body(table: InterimTable, now: datetime) -> Body:

@@ -10,7 +10,7 @@ from airflow_snowpack.lineage.operation import Operation, OperationKind
 from airflow_snowpack.lineage.operations import OperationLog
 from airflow_snowpack.store import Store
 from airflow_snowpack.wire.listing import Column, Listing
-from airflow_snowpack.wire.shape import From, Shape
+from airflow_snowpack.wire.shape import From, Shape, page_shape
 
 TABLE = "lake.analytics.page_views"
 
@@ -49,11 +49,7 @@ class OperationShape(Shape):
     detail: dict[str, Any] = Field(description="More about it, by its kind: the action, the layers of a reduce.")
 
 
-class OperationsShape(Shape):
-    """Operations, newest first."""
-
-    operations: list[OperationShape]
-    next: str | None = Field(description="The `after` of the next page.")
+OperationsShape = page_shape("OperationsShape", "Operations, newest first.", "operations", OperationShape, "after")
 
 
 class NodeShape(Shape):

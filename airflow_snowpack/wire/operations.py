@@ -9,7 +9,7 @@ from airflow_snowpack.humanize import ID, short_id
 from airflow_snowpack.jobs import TableLock
 from airflow_snowpack.store import AuditEntry
 from airflow_snowpack.wire.listing import Column, Listing
-from airflow_snowpack.wire.shape import CatalogId, Database, From, Level, Moment, Shape
+from airflow_snowpack.wire.shape import CatalogId, Database, From, Level, Moment, Shape, page_shape
 
 
 class DrainBody(Shape):
@@ -97,11 +97,7 @@ class AuditShape(Shape):
     detail: dict[str, Any]
 
 
-class AuditPageShape(Shape):
-    """Who changed what, newest first."""
-
-    entries: list[AuditShape]
-    next: int | None = Field(description="The `before` of the next page.")
+AuditPageShape = page_shape("AuditPageShape", "Who changed what, newest first.", "entries", AuditShape, "before", int)
 
 
 class HealthzShape(Shape):

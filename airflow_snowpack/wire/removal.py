@@ -8,7 +8,7 @@ from pydantic import Field
 from airflow_snowpack.humanize import SHORT_ID, size
 from airflow_snowpack.maintenance.removals.model import ItemOutcome, Removal, RemovalItem, RemovalKind, RemovalState
 from airflow_snowpack.wire.listing import Column, Listing
-from airflow_snowpack.wire.shape import CatalogId, Database, From, Level, Moment, Shape
+from airflow_snowpack.wire.shape import CatalogId, Database, From, Level, Moment, Shape, page_shape
 
 REMOVAL_ID = "4f1c2b9a6d0e4c7f8a3b5d1e9c2f7a60"
 
@@ -44,11 +44,7 @@ class RemovalShape(Shape):
     error: str | None = Field(description="Why it expired or failed, or why its last attempt ended early.")
 
 
-class RemovalsShape(Shape):
-    """Removals, the latest plan first."""
-
-    removals: list[RemovalShape]
-    next: str | None = Field(description="The `cursor` of the next page.")
+RemovalsShape = page_shape("RemovalsShape", "Removals, the latest plan first.", "removals", RemovalShape)
 
 
 class RemovalItemShape(Shape):
@@ -61,11 +57,7 @@ class RemovalItemShape(Shape):
     reason: str | None = Field(description="Why it was left out, or could not be restored.")
 
 
-class RemovalItemsShape(Shape):
-    """A part of the list of a removal."""
-
-    items: list[RemovalItemShape]
-    next: int | None = Field(description="The `start` of the next part.")
+RemovalItemsShape = page_shape("RemovalItemsShape", "A part of the list of a removal.", "items", RemovalItemShape, "start", int)
 
 
 REMOVALS: Listing[Removal] = Listing(

@@ -9,7 +9,7 @@ from airflow_snowpack.preservation import Preservation
 from airflow_snowpack.scheduling import StoredRun
 from airflow_snowpack.wire.listing import Column, Listing
 from airflow_snowpack.wire.schedule import DagId, Name
-from airflow_snowpack.wire.shape import From, Moment, Shape, plain
+from airflow_snowpack.wire.shape import From, Moment, Shape, page_shape, plain
 
 EXAMPLE: dict[str, Any] = {
     "name": "features_daily",
@@ -72,11 +72,7 @@ class RegisteredRunShape(Shape):
     )
 
 
-class RegisteredRunsShape(Shape):
-    """Registered runs by name."""
-
-    runs: list[RegisteredRunShape]
-    next: str | None = Field(description="The `after` of the next page.")
+RegisteredRunsShape = page_shape("RegisteredRunsShape", "Registered runs by name.", "runs", RegisteredRunShape, "after")
 
 
 def run_state(stored: StoredRun) -> str:

@@ -26,7 +26,7 @@ from airflow_snowpack.scheduling.constraints.constraint import CONSTRAINTS
 from airflow_snowpack.scheduling.schedule import DAG_ID, MAX_NAME, PRIORITIES
 from airflow_snowpack.scheduling.triggers.trigger import TRIGGERS
 from airflow_snowpack.wire.listing import Column, Listing
-from airflow_snowpack.wire.shape import Body, From, Moment, Shape
+from airflow_snowpack.wire.shape import Body, From, Moment, Shape, page_shape
 
 EXAMPLE: dict[str, Any] = {
     "name": "page_views_nightly",
@@ -144,11 +144,7 @@ class ScheduleShape(Shape):
     )
 
 
-class SchedulesShape(Shape):
-    """Schedules by name."""
-
-    schedules: list[ScheduleShape]
-    next: str | None = Field(description="The `after` of the next page.")
+SchedulesShape = page_shape("SchedulesShape", "Schedules by name.", "schedules", ScheduleShape, "after")
 
 
 class JudgementShape(Shape):
@@ -192,11 +188,7 @@ class PendingShape(Shape):
     ended_because: str | None
 
 
-class PendingPageShape(Shape):
-    """Pending runs, oldest first."""
-
-    pending: list[PendingShape]
-    next: str | None = Field(description="The `cursor` of the next page.")
+PendingPageShape = page_shape("PendingPageShape", "Pending runs, oldest first.", "pending", PendingShape)
 
 
 class SourceShape(Shape):
@@ -251,11 +243,9 @@ class ScheduleEntryShape(Shape):
     detail: dict[str, Any]
 
 
-class ScheduleHistoryShape(Shape):
-    """A schedule's history, newest first."""
-
-    entries: list[ScheduleEntryShape]
-    next: int | None = Field(description="The `before` of the next page.")
+ScheduleHistoryShape = page_shape(
+    "ScheduleHistoryShape", "A schedule's history, newest first.", "entries", ScheduleEntryShape, "before", int
+)
 
 
 class RecordedEventShape(Shape):
@@ -272,11 +262,7 @@ class RecordedEventShape(Shape):
     source_id: Annotated[str | None, From("event.source_id")]
 
 
-class EventsShape(Shape):
-    """Events, newest first."""
-
-    events: list[RecordedEventShape]
-    next: int | None = Field(description="The `before` of the next page.")
+EventsShape = page_shape("EventsShape", "Events, newest first.", "events", RecordedEventShape, "before", int)
 
 
 class FindingShape(Shape):

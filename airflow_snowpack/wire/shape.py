@@ -19,7 +19,7 @@ from functools import cache
 from operator import attrgetter
 from typing import Annotated, Any, NamedTuple, get_args, get_origin
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from airflow_snowpack.iceberg.names import LEVEL
 
@@ -94,6 +94,21 @@ def _shape_in(annotation: Any) -> tuple[type[Shape] | None, bool]:
         if shape is not None:
             return shape, many or get_origin(annotation) is list
     return None, False
+
+
+def page_shape(
+    name: str, about: str, entries: str, shape: type[Shape], parameter: str = "cursor", kind: type = str
+) -> type[Shape]:
+    """Return the shape of a page of a list.
+
+    :param entries: the name of the list.
+    :param parameter: of the request for the next page; ``next`` has its value, of this kind.
+    """
+    fields: dict[str, Any] = {
+        entries: (list[shape], ...),  # type: ignore[valid-type]  # mypy takes no types from values
+        "next": (kind | None, Field(description=f"The `{parameter}` of the next page.")),
+    }
+    return create_model(name, __base__=Shape, __doc__=about, **fields)
 
 
 def plain(value: Any) -> Any:
