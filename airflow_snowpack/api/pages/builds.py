@@ -34,9 +34,8 @@ SHARDS = 100
 
 @router.get("/builds")
 def builds(page: Here) -> HTMLResponse:
-    after = page.asked("after")
-    found = page.services.builds().registry.datasets(limit=DATASETS, after=after or None)
-    return page.render("builds.html", "Builds", datasets=found.items, after=after, next=found.next)
+    found = page.services.builds().registry.datasets(limit=DATASETS, after=page.asked("after") or None)
+    return page.render_list("builds.html", "Builds", {}, (found.items, found.next), by="after")
 
 
 @router.get("/builds/{dataset}")

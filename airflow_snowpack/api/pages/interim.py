@@ -4,7 +4,7 @@ from fastapi import APIRouter
 from fastapi.responses import HTMLResponse
 
 from airflow_snowpack.api.pages.navigation import task_link
-from airflow_snowpack.api.pages.page import Here, PageRoute
+from airflow_snowpack.api.pages.page import Here, PageRoute, choices_of
 from airflow_snowpack.interim.explanation import explain
 from airflow_snowpack.interim.model import InterimTable, TableState
 from airflow_snowpack.preservation import Preservation
@@ -20,15 +20,14 @@ def interim(page: Here) -> HTMLResponse:
     state = TableState(asked["state"]) if asked["state"] else None
     which = {"dag_id": asked["dag"] or None, "run_id": asked["run"] or None}
     found = page.listed(lambda cursor: page.services.installation.interim.page(**which, state=state, limit=PAGE, after=cursor))
-    return page.render(
+    tables = [(table, explain(table, page.now), task_link(table.producer.task.name, page.airflow)) for table in found.items]
+    return page.render_list(
         "interim.html",
         "Interim tables",
         asked,
-        tables=[(table, explain(table, page.now), task_link(table.producer.task.name, page.airflow)) for table in found.items],
+        (tables, found.next),
         can_be_dropped=_can_be_dropped,
-        next=found.next,
-        cursor=page.asked("cursor"),
-        states=list(TableState),
+        states=choices_of(TableState),
     )
 
 

@@ -88,12 +88,14 @@ def _samples(page: Page) -> list[QueueSample]:
 
 @router.get("/locks")
 def locks(page: Here) -> HTMLResponse:
-    search = page.asked("search")
-    wanted = search.lower()
+    asked = page.filter("search")
+    wanted = asked["search"].lower()
     everything = page.services.jobs.locks.list()
     fitting = [lock for lock in everything if wanted in lock.table.dotted.lower() or wanted in lock.holder.lower()]
     held = [(lock, _job(page, lock)) for lock in fitting[:LOCKS]]
-    return page.render("locks.html", "Locks", held=held, search=search, fitting=len(fitting), everything=len(everything))
+    return page.render_list(
+        "locks.html", "Locks", asked, (held, None), narrowed=bool(everything), fitting=len(fitting), everything=len(everything)
+    )
 
 
 def _job(page: Page, lock: TableLock) -> Job | None:
@@ -106,27 +108,29 @@ def _job(page: Page, lock: TableLock) -> Job | None:
 
 @router.get("/audit")
 def audit(page: Here) -> HTMLResponse:
-    asked, before = page.filter("subject", "actor"), page.number("before")
+    asked = page.filter("subject", "actor")
     trail, subject, actor = AuditTrail(page.services.jobs.store), asked["subject"].lower(), asked["actor"].lower()
 
     def fits(entry: AuditEntry) -> bool:
         about = f"{entry.subject}\n{entry.detail.get('table', '')}".lower()
         return subject in about and actor in entry.actor.lower()
 
-    return page.render(
+    found = search_pages(
+        lambda place, limit: trail.latest(limit, place),
+        lambda entry: entry.id,
+        fits,
+        after=page.number("before"),
+        limit=PAGE,
+        batch=PAGE,
+        at_most=LOOKED_AT,
+    )
+    return page.render_list(
         "audit.html",
         "Audit trail",
         asked,
-        trail=search_pages(
-            lambda place, limit: trail.latest(limit, place),
-            lambda entry: entry.id,
-            fits,
-            after=before,
-            limit=PAGE,
-            batch=PAGE,
-            at_most=LOOKED_AT,
-        ),
-        before=before,
+        (found.items, found.next),
+        by="before",
+        looked_at=found.looked_at,
         words=WORDS,
         is_job=ID.fullmatch,
     )

@@ -9,7 +9,7 @@ The invariant: a browser that requests a page gets a page, also for errors, and 
 
 import json
 import re
-from collections.abc import Callable, Container, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Container, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -77,6 +77,29 @@ class Page:
         except InvalidCursor:
             return read(None)
 
+    def render_list(
+        self,
+        name: str,
+        title: str,
+        asked: Mapping[str, str],
+        found: tuple[Sequence[Any], object],
+        *,
+        by: str = "cursor",
+        narrowed: bool | None = None,
+        **values: Any,
+    ) -> HTMLResponse:
+        """Return the page of a list, whose template extends ``list.html``.
+
+        :param asked: its filter.
+        :param found: the entries, and the place of the page after this one.
+        :param by: the parameter that has the place of a page.
+        :param narrowed: whether an empty list has entries without the filter; ``None``: if there is any filter.
+        """
+        items, following = found
+        at = self.asked(by)
+        narrowed = any([at, *asked.values()]) if narrowed is None else narrowed
+        return self.render(name, title, asked, items=items, next=following, by=by, at=at, narrowed=narrowed, **values)
+
     def render_states(
         self, name: str, title: str, states: type[State], read: Callable[[str | None, State | None], ListPage[Any]], **values: Any
     ) -> HTMLResponse:
@@ -86,8 +109,7 @@ class Page:
         """
         asked = {"state": self.choice("state", list(states))}
         found = self.listed(lambda cursor: read(cursor, states(asked["state"]) if asked["state"] else None))
-        values |= {"items": found.items, "next": found.next, "cursor": self.asked("cursor"), "states": list(states)}
-        return self.render(name, title, asked, **values)
+        return self.render_list(name, title, asked, (found.items, found.next), states=choices_of(states), **values)
 
     def redirect(self, address: str) -> RedirectResponse:
         """Redirect to an address below ``/ui``."""
@@ -125,6 +147,11 @@ class Page:
         roles = read_roles(jobs.store, self.services.dag_states)
         frame = {"drain": jobs.drain(), "queue_state": jobs.queue(), "roles": roles, "user": self.user, "now": self.now}
         return HTMLResponse(template(name).render(**_everywhere(self.request, name, title), **frame, **values))
+
+
+def choices_of(states: Iterable[StrEnum]) -> list[tuple[str, str, int | None]]:
+    """Return the choices of a filter by state, after that of all states: value, label and count of each."""
+    return [("", "All", None), *((state.value, state.value.replace("_", " "), None) for state in states)]
 
 
 async def _page(request: Request, user: Reader, services: Open) -> Page:

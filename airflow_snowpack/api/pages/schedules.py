@@ -83,13 +83,13 @@ def schedules(page: Here) -> HTMLResponse:
     store, (asked, which) = page.services.schedules(), _filter(page, STATES)
     found, following = cut(store.list(**which), PAGE, lambda stored: stored.name)
     counts = store.count()
-    return page.render(
+    return page.render_list(
         "schedules.html",
         "Schedules",
         asked,
-        rows=[Row(each, page.airflow) for each in explain_all(store, found).values()],
-        next=following,
-        after=which["after"],
+        ([Row(each, page.airflow) for each in explain_all(store, found).values()], following),
+        by="after",
+        narrowed=any(counts.values()),
         states=[
             ("", "All", sum(counts.values())),
             ("enabled", "Enabled", counts[True]),
@@ -150,14 +150,13 @@ def _runs(page: Page, schedule: str, limit: int) -> list[tuple[LaunchedRun, str 
 def registered_runs(page: Here) -> HTMLResponse:
     asked, which = _filter(page, RUN_STATES)
     found, following = cut(page.services.registered_runs().list(**which), PAGE, lambda stored: stored.name)
-    return page.render(
+    return page.render_list(
         "schedule_runs.html",
         "Registered runs",
         asked,
-        rows=[(stored, _runs(page, stored.name, 1)) for stored in found],
-        next=following,
-        after=which["after"],
-        states=[("", "All"), ("enabled", "Enabled"), ("disabled", "Disabled")],
+        ([(stored, _runs(page, stored.name, 1)) for stored in found], following),
+        by="after",
+        states=[("", "All", None), ("enabled", "Enabled", None), ("disabled", "Disabled", None)],
     )
 
 
@@ -174,24 +173,24 @@ def pending(page: Here) -> HTMLResponse:
     shown = page.listed(lambda after: queue.page(states=states, schedule=asked["schedule"] or None, after=after, limit=PAGE))
     is_whole = not (states or cursor or asked["schedule"])
     gated = page.services.jobs.store.read(lambda conn: waiting_at_gates(conn, limit=PAGE + 1)) if is_whole else []
-    return page.render(
+    everything = sum(counts.values())
+    return page.render_list(
         "pending.html",
-        "Pending",
+        "Pending runs",
         asked,
-        jobs=shown.items,
-        next=shown.next,
+        (shown.items, shown.next),
+        narrowed=bool(everything),
         gated=[(each, run_link(each.place.dag_id, each.place.run_id, page.airflow)) for each in gated[:PAGE]],
         more_gated=len(gated) > PAGE,
-        cursor=cursor,
-        counts=counts,
-        everything=sum(counts.values()),
+        everything=everything,
+        states=[("", "All", everything), *((state.value, words, counts[state]) for state, words in WAITS.items())],
         waits=WAITS,
     )
 
 
 @router.get("/events")
 def events(page: Here) -> HTMLResponse:
-    asked, before, store = page.filter("key"), page.number("before"), page.services.jobs.store
-    found = EventLog(store).latest(asked["key"] or None, before=before, limit=EVENTS + 1)
-    shown, following = cut(found, EVENTS, lambda recorded: recorded.id)
-    return page.render("events.html", "Events", asked, events=shown, next=following, before=before, backlog=read_backlog(store))
+    asked, store = page.filter("key"), page.services.jobs.store
+    found = EventLog(store).latest(asked["key"] or None, before=page.number("before"), limit=EVENTS + 1)
+    shown = cut(found, EVENTS, lambda recorded: recorded.id)
+    return page.render_list("events.html", "Events", asked, shown, by="before", backlog=read_backlog(store))
