@@ -1,26 +1,32 @@
-"""The charts of the pages: the queue over time, and how the rows of a build lie in its shards.
+"""The charts of the pages and the reports: the queue over time, the rows of a build's shards, columns, and lines over time.
 
     queue_chart(samples).waiting                    # the path of a line
     skew_chart(manifest.shards).bars[0].most        # a height from the base
+    column_chart([("0-9", 12, "12 tables"), …]).columns[0].height
+    line_chart([Series("current", "waiting", [(at, 120), …])]).lines[0].path
 
 All numbers are in units of the drawing.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
+from math import ceil
 
 from airflow_snowpack.builds.manager import Skew, skew
 from airflow_snowpack.builds.model import ShardAttemptResult
-from airflow_snowpack.humanize import number, plural
+from airflow_snowpack.humanize import number, plural, size
 from airflow_snowpack.jobs import QueueSample
 
 WIDTH, HEIGHT = 1200, 200
-RIGHT, TOP, BOTTOM = 8, 10, 22
-QUEUE_LEFT, SKEW_LEFT = 36, 62
+RIGHT, TOP, BOTTOM, BELOW = 8, 10, 22, 32
+QUEUE_LEFT, LEFT = 36, 62
 MOST_BARS = 160
 LABELS = 8
-WIDEST = 64.0
+DATE_WIDTH, TIME_WIDTH, CHARACTER = 66, 130, 7
+"""The room of a label below the axis, and of one character."""
+GAP, WIDEST_BAR, WIDEST = 4, 64.0, 160.0
+MIB = 1024**2
 LEAST = 1.0
 """What is not zero can be seen."""
 
@@ -63,11 +69,11 @@ class QueueChart(Chart):
 
 def queue_chart(samples: Sequence[QueueSample]) -> QueueChart:
     """Draw the samples as steps: a count holds until the next one."""
-    most = rounded_up(max([1, *(max(sample.waiting, sample.running) for sample in samples)]))
+    height, levels = _axis(max(max(sample.waiting, sample.running) for sample in samples), BOTTOM)
     step = (WIDTH - QUEUE_LEFT - RIGHT) / len(samples)
 
     def y(value: float) -> float:
-        return round(HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * value / most, 1)
+        return round(HEIGHT - BOTTOM - height(value), 1)
 
     def path(values: list[int]) -> str:
         """From each sample's left edge to its right one, up and down in between."""
@@ -79,7 +85,7 @@ def queue_chart(samples: Sequence[QueueSample]) -> QueueChart:
         waiting=path([sample.waiting for sample in samples]),
         running=running,
         running_area=f"{running}V{y(0)}H{QUEUE_LEFT}Z",
-        levels=tuple((level, y(level)) for level in sorted({0, most // 2, most})),
+        levels=levels,
         hours=tuple(_hours(samples, step)),
         columns=tuple((sample, round(QUEUE_LEFT + step * i, 1), round(step, 2)) for i, sample in enumerate(samples)),
     )
@@ -132,7 +138,7 @@ class SkewChart(Chart):
     :param average: the height of the line of the average shard.
     """
 
-    left: int = SKEW_LEFT
+    left: int = LEFT
     skew: Skew
     group: int
     bars: tuple[ShardBar, ...]
@@ -148,22 +154,17 @@ def skew_chart(shards: Sequence[ShardAttemptResult]) -> SkewChart:
     found = skew(shards)
     group = -(-len(shards) // MOST_BARS)
     groups = [shards[begin : begin + group] for begin in range(0, len(shards), group)]
-    step = (WIDTH - SKEW_LEFT - RIGHT) / len(groups)
-    top = rounded_up(max(1, found.rows))
-
-    def height(rows: float) -> float:
-        full = (HEIGHT - TOP - BOTTOM) * rows / top
-        return round(max(full, LEAST) if rows else 0.0, 1)
-
-    width = min(step - 2 if step > 6 else step, WIDEST)
-    left = SKEW_LEFT + (step - width) / 2
+    step = (WIDTH - LEFT - RIGHT) / len(groups)
+    height, levels = _axis(found.rows, BOTTOM)
+    width = min(step - 2 if step > 6 else step, WIDEST_BAR)
+    left = LEFT + (step - width) / 2
     every = -(-len(groups) // LABELS)
     return SkewChart(
         skew=found,
         group=group,
         bars=tuple(_bar(each, left + step * i, width, height, found.largest) for i, each in enumerate(groups)),
-        levels=tuple((level, round(HEIGHT - BOTTOM - height(level), 1)) for level in sorted({0, top // 2, top})),
-        ticks=tuple((groups[i][0].shard_id, round(SKEW_LEFT + step * (i + 0.5), 1)) for i in range(0, len(groups), every)),
+        levels=levels,
+        ticks=tuple((groups[i][0].shard_id, round(LEFT + step * (i + 0.5), 1)) for i in range(0, len(groups), every)),
         average=round(HEIGHT - BOTTOM - height(found.average), 1),
     )
 
@@ -183,3 +184,140 @@ def _bar(
             f"at most {number(largest.rows)} in shard {largest.shard_id}"
         )
     return ShardBar(round(x, 2), round(width, 2), height(largest.rows), average, title, hot)
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column.
+
+    :param title: the tooltip.
+    """
+
+    label: str
+    title: str
+    x: float
+    width: float
+    height: float
+
+    @property
+    def middle(self) -> float:
+        return round(self.x + self.width / 2, 1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ColumnChart(Chart):
+    """A column for each value."""
+
+    left: int = LEFT
+    base: int = HEIGHT - BELOW
+    columns: tuple[Column, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """Values over time, each of which holds until the next one.
+
+    :param tone: the style of its line: ``off``, ``waiting``, ``running`` or ``changed``.
+    """
+
+    label: str
+    tone: str
+    points: Sequence[tuple[datetime, float]]
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A series as a path."""
+
+    label: str
+    tone: str
+    path: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LineChart(Chart):
+    """A line for each series.
+
+    :param ticks: times below the drawing, and where.
+    """
+
+    left: int = LEFT
+    base: int = HEIGHT - BELOW
+    lines: tuple[Line, ...]
+    ticks: tuple[tuple[str, float], ...]
+
+
+def column_chart(values: Sequence[tuple[str, float, str]], *, width: int = WIDTH) -> ColumnChart:
+    """Draw labels, values and tooltips as columns.
+
+    :param width: of the drawing; a narrow one keeps its labels readable in a narrow place.
+    """
+    y, levels = _axis(max((value for _, value, _ in values), default=0), BELOW)
+    step = (width - LEFT - RIGHT) / max(len(values), 1)
+    wide = min(step - GAP, WIDEST)
+    labelled = ceil(CHARACTER * max((len(label) for label, _, _ in values), default=0) / step) or 1
+    columns = tuple(
+        Column("" if i % labelled else label, title, round(LEFT + step * (i + 0.5) - wide / 2, 1), round(wide, 1), y(value))
+        for i, (label, value, title) in enumerate(values)
+    )
+    return ColumnChart(levels=levels, columns=columns, width=width, right=width - RIGHT)
+
+
+def line_chart(series: Sequence[Series], *, width: int = WIDTH) -> LineChart:
+    """Draw series over the time that they have together; at least one of them has a point. ``width`` as for columns."""
+    moments = [at for each in series for at, _ in each.points]
+    first, last = min(moments), max(moments)
+    span = (last - first).total_seconds() or 1.0
+    height, levels = _axis(max(value for each in series for _, value in each.points), BELOW)
+
+    def x(at: datetime) -> float:
+        return round(LEFT + (width - LEFT - RIGHT) * (at - first).total_seconds() / span, 1)
+
+    def y(value: float) -> float:
+        return round(HEIGHT - BELOW - height(value), 1)
+
+    def path(points: Sequence[tuple[datetime, float]]) -> str:
+        (start, value), *rest = points
+        steps = (f"H{x(at)}V{y(following)}" for at, following in rest)
+        return f"M{x(start)} {y(value)}{''.join(steps)}H{width - RIGHT}"
+
+    lines = tuple(Line(each.label, each.tone, path(each.points)) for each in series if each.points)
+    # Dates alone where there are as many of them as labels.
+    form, room = ("%b %d", DATE_WIDTH) if last - first >= timedelta(days=LABELS) else ("%b %d %H:%M", TIME_WIDTH)
+    labels = min(LABELS, (width - LEFT - RIGHT) // room) if last > first else 1
+    moments = [first + (last - first) * i / labels for i in range(labels)]
+    ticks = tuple((at.strftime(form), x(at)) for at in moments)
+    return LineChart(levels=levels, lines=lines, ticks=ticks, width=width, right=width - RIGHT)
+
+
+def _axis(most: float, below: int) -> tuple[Callable[[float], float], Marks]:
+    """Return the height of a value, and the horizontal lines.
+
+    :param below: the room below the base.
+    """
+    top = rounded_up(max(1, round(most)))
+
+    def height(value: float) -> float:
+        full = (HEIGHT - TOP - below) * value / top
+        return round(max(full, LEAST) if value else 0.0, 1)
+
+    return height, tuple((level, round(HEIGHT - below - height(level), 1)) for level in sorted({0, top // 2, top}))
+
+
+def counted(label: str, count: int, noun: str) -> tuple[str, float, str]:
+    """Return a column of a count."""
+    return label, count, f"{label}: {number(count)} {noun}"
+
+
+def size_chart(file_sizes: Sequence[int], *, width: int = WIDTH) -> ColumnChart:
+    """Draw how many data files there are by size.
+
+    :param file_sizes: as :attr:`TableHealth.file_sizes` has them.
+    """
+    sizes = [counted(size_range(place), count, "data files") for place, count in enumerate(file_sizes)]
+    return column_chart(sizes, width=width)
+
+
+def size_range(place: int) -> str:
+    """Return the sizes of a place of :attr:`TableHealth.file_sizes`."""
+    return "<1 MiB" if place == 0 else f"≥{size(2 ** (place - 1) * MIB)}".replace(".0 ", " ")

@@ -21,7 +21,6 @@ from airflow_snowpack.api.pages import (
     operations,
     removals,
     schedules,
-    table,
     tables,
 )
 from airflow_snowpack.api.pages.markup import content
@@ -32,7 +31,7 @@ KINDS: Final = {"page.css": "text/css", "page.js": "text/javascript", "theme.js"
 FOR_GOOD = "private, max-age=31536000, immutable"
 
 router = APIRouter(prefix="/ui", include_in_schema=False, route_class=PageRoute)
-for each in (home, tables, table, jobs, schedules, builds, lineage, interim, images, removals, operations):
+for each in (home, tables, jobs, schedules, builds, lineage, interim, images, removals, operations):
     router.include_router(each.router)
 
 

@@ -3,7 +3,7 @@
 from collections import Counter
 from itertools import zip_longest
 
-from airflow_snowpack.api.pages.drawing import ColumnChart, column_chart, counted, size_chart
+from airflow_snowpack.api.pages.charts import ColumnChart, column_chart, counted, size_chart
 from airflow_snowpack.api.pages.figures import Figure, compared
 from airflow_snowpack.cli.reports.page import render
 from airflow_snowpack.inventory import Condition

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from datetime import timedelta
 
-from airflow_snowpack.api.pages.drawing import LineChart, Series, line_chart
+from airflow_snowpack.api.pages.charts import LineChart, Series, line_chart
 from airflow_snowpack.cli.reports.page import render
 from airflow_snowpack.maintenance.replay import Outcome, Replay
 

@@ -16,7 +16,7 @@ from made_health import made_health, sick_health
 from page_reading import HOSTILE, Browser, words
 from pages_world import SomebodyIs, World, app_of, compacted, open_world
 
-from airflow_snowpack.api.pages.drawing import Series, line_chart, size_chart
+from airflow_snowpack.api.pages.charts import Series, line_chart, size_chart
 from airflow_snowpack.iceberg import CatalogUnreachable, TableNumbers
 from airflow_snowpack.iceberg.health import SnapshotLog
 from airflow_snowpack.inventory import Condition, TableScores
