@@ -85,7 +85,7 @@ def documented(
     status: int = 200,
     headers: Mapping[str, Any] | None = None,
     body: type[BaseModel] | None = None,
-    example: Any = None,
+    media: str | None = None,
 ) -> dict[str, Any]:
     """Return the arguments of a route's decorator.
 
@@ -94,14 +94,15 @@ def documented(
     :param codes: the status codes of its problems, without those of every route.
     :param headers: of the answer.
     :param body: the shape of the request's body, which the route parses itself.
+    :param media: the type of an answer that is text.
     """
     answer: dict[str, Any] = {"description": HTTPStatus(status).phrase}
     if headers:
         answer["headers"] = dict(headers)
     if shape is not None:
         answer["model"] = shape
-    if example is not None:
-        answer["content"] = {"application/json": {"example": example}}
+    if media is not None:
+        answer["content"] = {media: {"schema": {"type": "string"}}}
     extra: dict[str, Any] = {}
     if body is not None:
         reference = {"schema": {"$ref": f"#/components/schemas/{body.__name__}"}}

@@ -81,12 +81,6 @@ def checked_name(
     return Depends(check)
 
 
-async def _job_id(job_id: Annotated[str, Path(description="The id of a job.", json_schema_extra={"example": JOB_ID})]) -> str:
-    if not ID.fullmatch(job_id):
-        raise JobNotFound(job_id)
-    return job_id
-
-
 async def _table(database: Database, table: Table, services: Open) -> TableName:
     return services.inventory.table(database, table)
 
@@ -122,7 +116,7 @@ async def _cursor(
     return cursor
 
 
-JobId = Annotated[str, Depends(_job_id)]
+JobId = Annotated[str, checked_name("job_id", ID, 64, JOB_ID, JobNotFound)]
 NamedTable = Annotated[TableName, Depends(_table)]
 Filter = Annotated[JobFilter, Depends(_job_filter)]
 Cursor = Annotated[str | None, Depends(_cursor)]

@@ -16,7 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from importlib import import_module
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 from fastapi import Depends, Request
 
@@ -24,22 +24,20 @@ from airflow_snowpack.api.auth import editor_of, no_dag, reader_of
 from airflow_snowpack.api.problems import CatalogTooSlow, StorageTooSlow
 from airflow_snowpack.api.roles import DagStates, no_dag_states
 from airflow_snowpack.api.routing import in_thread
+from airflow_snowpack.builds.manager import BuildManager
+from airflow_snowpack.builds.storage import Storage
 from airflow_snowpack.iceberg import CatalogUnreachable
 from airflow_snowpack.installation import Installation
 from airflow_snowpack.inventory import Inventory, refresher
 from airflow_snowpack.inventory.inventory import REFRESH_EVERY
 from airflow_snowpack.jobs import Jobs
+from airflow_snowpack.maintenance.planning import Planner
 from airflow_snowpack.scheduling import RegisteredRuns, Schedules
 from airflow_snowpack.scheduling.permission import MayStart
 from airflow_snowpack.store import Actor
 from airflow_snowpack.store.deadlines import REQUEST_TIMEOUT
 from airflow_snowpack.store.signs_of_life import SignOfLife
 from airflow_snowpack.store.worker import Worker
-
-if TYPE_CHECKING:
-    from airflow_snowpack.builds.manager import BuildManager
-    from airflow_snowpack.builds.storage import Storage
-    from airflow_snowpack.maintenance.planning import Planner
 
 T = TypeVar("T")
 
@@ -85,7 +83,7 @@ class Services:
     inventory: Inventory
     order: tuple[str, ...]
     refresh_every: timedelta = REFRESH_EVERY
-    open_storage: Callable[[str], "Storage"] | None = None
+    open_storage: Callable[[str], Storage] | None = None
     sign: SignOfLife | None = None
     dag_states: DagStates = no_dag_states
     timeout: timedelta = REQUEST_TIMEOUT
@@ -105,7 +103,7 @@ class Services:
         """The lifecycle of jobs."""
         return self.installation.jobs
 
-    def planner(self) -> "Planner":
+    def planner(self) -> Planner:
         """Return the planner of single tables."""
         return self.installation.planner(self.order)
 
@@ -117,12 +115,8 @@ class Services:
         """Return the catalogue of registered runs, with ``actor`` as in :meth:`schedules`."""
         return self.installation.registered_runs(actor, _may_start(actor))
 
-    def builds(self) -> "BuildManager":
+    def builds(self) -> BuildManager:
         """Return the manager of builds."""
-        # Imported here: Arrow takes long to import, and requests about jobs do not need it.
-        from airflow_snowpack.builds.manager import BuildManager
-        from airflow_snowpack.builds.storage import Storage
-
         return BuildManager(self.installation.builds, self.open_storage or Storage)
 
     def ask_storage(self, dataset: str, question: Callable[[], T]) -> T:

@@ -46,28 +46,31 @@ def tables(page: Here) -> HTMLResponse:
     asked = page.filter("database", "search") | {"show": page.choice("show", SHOWN), "order": page.choice("order", ORDERS)}
     services = page.services
     state = services.inventory.state()
-    return page.render(
+    found = page.listed(
+        lambda after: list_tables(
+            services.jobs,
+            services.inventory,
+            database=asked["database"] or None,
+            search=asked["search"] or None,
+            show=Show(asked["show"]) if asked["show"] else None,
+            order=Order(asked["order"] or Order.NEED),
+            after=after,
+            limit=PAGE,
+        ),
+        "after",
+    )
+    return page.render_list(
         "tables.html",
         "Tables",
         asked,
+        (found.items, found.next),
+        by="after",
+        narrowed=any([asked["database"], asked["search"], asked["show"], page.asked("after")]),
+        looked_at=found.looked_at,
         state=state,
         stale=state.refreshed_at is not None and (page.now - state.refreshed_at).total_seconds() > STALE_AFTER_S,
-        found=page.listed(
-            lambda after: list_tables(
-                services.jobs,
-                services.inventory,
-                database=asked["database"] or None,
-                search=asked["search"] or None,
-                show=Show(asked["show"]) if asked["show"] else None,
-                order=Order(asked["order"] or Order.NEED),
-                after=after,
-                limit=PAGE,
-            ),
-            "after",
-        ),
-        after=page.asked("after"),
         orders=list(ORDERS.items()),
-        shown=list(SHOWN.items()),
+        shown=[(value, label, None) for value, label in SHOWN.items()],
         actions=services.order,
         priorities=PRIORITIES,
         suggested=suggested,

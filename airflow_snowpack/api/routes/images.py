@@ -21,9 +21,6 @@ router = APIRouter(route_class=Strict, tags=["images"])
 
 ImageKey = Annotated[str, checked_name("key", KEY_FORM, KEY_LENGTH, KEY, ImageBuildNotFound)]
 
-LOG = documented("get_image_log", "Get the build log of an image", None, 404)
-LOG["responses"][200]["content"] = {"text/plain": {"schema": {"type": "string"}}}
-
 
 @router.get("/images", **documented("list_images", "List images, the latest request first", ImagesShape))
 def list_images(
@@ -45,7 +42,9 @@ def get_image(key: ImageKey, services: Open) -> JSONResponse:
     return JSONResponse(image_detail(records, records.get(key)))
 
 
-@router.get("/images/{key:name}/log", **LOG)
+@router.get(
+    "/images/{key:name}/log", **documented("get_image_log", "Get the build log of an image", None, 404, media="text/plain")
+)
 def get_image_log(key: ImageKey, services: Open) -> PlainTextResponse:
     """The end of the log of the latest attempt that ended; empty if none did."""
     return PlainTextResponse(services.installation.image_records.log(key))

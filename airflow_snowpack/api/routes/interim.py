@@ -3,33 +3,24 @@
 import re
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Path, Query
+from fastapi import APIRouter, Query
 from fastapi.responses import JSONResponse
 
 from airflow_snowpack.api.openapi import documented
-from airflow_snowpack.api.parameters import Limit, NextPage, text_parameter
+from airflow_snowpack.api.parameters import Limit, NextPage, checked_name, text_parameter
 from airflow_snowpack.api.routing import Strict
 from airflow_snowpack.api.services import Acting, Open
 from airflow_snowpack.interim.errors import InterimTableNotFound
 from airflow_snowpack.interim.model import TableState
 from airflow_snowpack.wire.interim import TABLE_ID, InterimTableShape, InterimTablesShape, interim_body, interim_tables
 
-ID = re.compile(r"[A-Za-z0-9_.-]{1,400}")
+ID = re.compile(r"[A-Za-z0-9_.-]+")
+LONGEST = 400
 
 router = APIRouter(route_class=Strict, tags=["interim"])
 
 
-async def _table_id(
-    table_id: Annotated[
-        str, Path(description="The table's id, or its full name with the catalog.", json_schema_extra={"example": TABLE_ID})
-    ],
-) -> str:
-    if not ID.fullmatch(table_id):
-        raise InterimTableNotFound(table_id[:80])
-    return table_id
-
-
-TableId = Annotated[str, Depends(_table_id)]
+TableId = Annotated[str, checked_name("table_id", ID, LONGEST, TABLE_ID, lambda given: InterimTableNotFound(given[:80]))]
 
 
 @router.get("/interim", **documented("list_interim", "List interim tables, newest first", InterimTablesShape))

@@ -33,8 +33,7 @@ router = APIRouter(route_class=Strict, tags=["removals"])
 RemovalId = Annotated[str, checked_name("removal_id", ID_FORM, ID_LENGTH, REMOVAL_ID, RemovalNotFound)]
 Comment = Annotated[str | None, text_parameter("For the record.")]
 Files = Annotated[list[str] | None, Query(description="The path of a file; repeat it for several. Without one: all files.")]
-DOWNLOAD = documented("download_removal", "Download the list of a removal as CSV", None, 404)
-DOWNLOAD["responses"][200]["content"] = {"text/csv": {"schema": {"type": "string"}}}
+DOWNLOAD = documented("download_removal", "Download the list of a removal as CSV", None, 404, media="text/csv")
 
 
 @router.get("/removals", **documented("list_removals", "List removals, the latest plan first", RemovalsShape))

@@ -65,11 +65,7 @@ async def readyz(request: Request, probe: Probe) -> JSONResponse:
     return problem(503, "not_ready", "Not ready", detail, headers=retry, not_ready=not_ready, **states)
 
 
-METRICS = documented("metrics", "Get Prometheus metrics", None)
-METRICS["responses"][200]["content"] = {"text/plain": {"schema": {"type": "string"}}}
-
-
-@router.get("/metrics", **METRICS)
+@router.get("/metrics", **documented("metrics", "Get Prometheus metrics", None, media="text/plain"))
 def metrics(request: Request, services: Open) -> Response:
     """In Prometheus's text format. The store is read at each scrape."""
     collected: Metrics = request.app.state.metrics
