@@ -38,6 +38,18 @@ def conn_id(name: str, what: str, setting: str, without: str) -> Arg:
     )
 
 
+def state(states: tuple[str, ...], what: str, flag: str = "--state", *, repeated: bool = False) -> Arg:
+    """Return the option that narrows a list to a state.
+
+    :param what: the entries, in the plural.
+    :param repeated: to any of several states, by repeating it.
+    """
+    several = "; may be repeated" if repeated else ""
+    how: dict[str, Any] = {"action": "append"} if repeated else {}
+    text = f"Only {what} in this state{several}. One of: {', '.join(states)}"
+    return arg("-s", flag, choices=states, metavar=flag[2:].upper(), help=text, **how)
+
+
 def port(text: str) -> int:
     """:raises ArgumentTypeError: the text is not a port."""
     if not (text.isascii() and text.isdecimal()) or not 0 < int(text) < 65_536:
@@ -95,10 +107,7 @@ WATCH_POLL = arg("--poll", metavar="PERIOD", default="1s", help="The pause betwe
 
 # lists of jobs
 OF_TABLE = arg("-t", "--table", metavar="DATABASE.TABLE", help="Only jobs of this table")
-STATUS = arg(
-    "-s", "--status", action="append", choices=STATUSES, metavar="STATUS",
-    help=f"Only jobs in this state; may be repeated. One of: {', '.join(STATUSES)}",
-)  # fmt: skip
+STATUS = state(STATUSES, "jobs", "--status", repeated=True)
 SEARCH = arg("--search", metavar="TEXT", help="Only jobs with this in their table's name, id, user, task or error")
 DAG = arg("--dag", metavar="DAG_ID", help="Only jobs of this DAG's tasks")
 ONLY_DRY_RUNS = arg("--dry-run", action=BooleanOptionalAction, default=None, help="Only dry runs, or none of them")
@@ -176,10 +185,7 @@ AMOUNT = arg(
 DETAIL = arg("--detail", metavar="JSON", help="For people and for the run that it starts: a JSON object")
 SOURCE_ID = arg("--source-id", metavar="ID", help="Your id of the event; the same name and id is the same event")
 EVENT_KEY = arg("--key", metavar="KEY", help="Only events of this key, such as table:lake.demo.flights")
-STATE = arg(
-    "-s", "--state", action="append", choices=PENDING_STATES, metavar="STATE",
-    help=f"Only pending runs in this state; may be repeated. One of: {', '.join(PENDING_STATES)}",
-)  # fmt: skip
+STATE = state(PENDING_STATES, "pending runs", repeated=True)
 OF_SCHEDULE = arg("--schedule", dest="of_schedule", metavar="SCHEDULE", help="Only pending runs of this schedule")
 
 # registered runs
@@ -241,10 +247,7 @@ FORGET = arg(
 )  # fmt: skip
 MADE_BY_DAG = arg("--dag", metavar="DAG_ID", help="Only tables of this DAG's runs")
 MADE_BY_RUN = arg("--run-id", metavar="RUN_ID", help="Only tables of DAG runs with this id")
-INTERIM_STATE = arg(
-    "-s", "--state", choices=INTERIM_STATES, metavar="STATE",
-    help=f"Only tables in this state. One of: {', '.join(INTERIM_STATES)}",
-)  # fmt: skip
+INTERIM_STATE = state(INTERIM_STATES, "tables")
 PLAN_DROPS = arg("-n", "--dry-run", action="store_true", help="Only report what would be dropped")
 OLDER_THAN = arg(
     "--older-than", metavar="PERIOD",
@@ -254,9 +257,7 @@ OLDER_THAN = arg(
 # images
 IMAGE_KEY = arg("key", metavar="KEY", help="An image's key, or at least its first 8 characters")
 IMAGE_KEYS = arg("keys", metavar="KEY", nargs="+", help="Images' keys, or at least the first 8 characters of each")
-IMAGE_STATE = arg(
-    "-s", "--state", choices=IMAGE_STATES, metavar="STATE", help=f"Only images in this state. One of: {', '.join(IMAGE_STATES)}"
-)
+IMAGE_STATE = state(IMAGE_STATES, "images")
 IMAGE_LOG = arg("--log", action="store_true", help="Print the build log of the latest attempt that ended")
 REMOTE = arg("remote", metavar="REMOTE", help="The Git repository: an https://, ssh:// or file:/// URL, or git@host:path")
 REVISION = arg("--revision", default="main", metavar="REVISION", help="A branch, a tag or a full commit hash (default: main)")
@@ -280,10 +281,7 @@ FLEET_TIME = arg("--time", metavar="PERIOD", help="How long the pass may take, s
 
 # removals
 REMOVAL = arg("removal", metavar="REMOVAL", help="A removal's id, or at least its first 8 characters")
-REMOVAL_STATE = arg(
-    "-s", "--state", choices=REMOVAL_STATES, metavar="STATE",
-    help=f"Only removals in this state. One of: {', '.join(REMOVAL_STATES)}",
-)  # fmt: skip
+REMOVAL_STATE = state(REMOVAL_STATES, "removals")
 REMOVALS_OF = arg("-t", "--table", metavar="DATABASE.TABLE", help="Only removals of this table")
 RESTORED = arg("removal", metavar="REMOVAL", nargs="?", help="A removal's id, or at least its first 8 characters")
 RESTORED_TABLE = arg("-t", "--table", metavar="DATABASE.TABLE", help="All files of this table, instead of those of one removal")

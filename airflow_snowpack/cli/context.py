@@ -33,14 +33,13 @@ from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.installation import Installation
 from airflow_snowpack.interim.collection.collector import Collector
 from airflow_snowpack.interim.collection.model import RunStates
-from airflow_snowpack.interim.registry import InterimRegistry
 from airflow_snowpack.inventory import ANSWER_WITHIN, Inventory
 from airflow_snowpack.jobs import Job, Jobs
 from airflow_snowpack.maintenance.planning import Planner
 from airflow_snowpack.maintenance.policies import Policies
 from airflow_snowpack.scheduling import RegisteredRuns, Schedules
 from airflow_snowpack.settings import Settings
-from airflow_snowpack.store import Actor, AuditTrail, Deadlines
+from airflow_snowpack.store import Actor, Deadlines
 from airflow_snowpack.store.signs_of_life import Role
 
 if TYPE_CHECKING:
@@ -104,11 +103,6 @@ class CommandContext:
 
         return BuildManager(self._hook.builds(), BuildStorageHook(storage_conn_id).storage)
 
-    @cached_property
-    def interim(self) -> InterimRegistry:
-        """The registry of interim tables."""
-        return self._hook.interim()
-
     @property
     def policies(self) -> Policies:
         """The policies of maintenance, from the file of the setting.
@@ -136,10 +130,6 @@ class CommandContext:
             return self.catalog_hook.config.load(limit=ANSWER_WITHIN)
 
         return Inventory(self._hook.store(), self.settings.catalog_name, reach, lambda: self.catalog_hook.config.catalog_id)
-
-    @cached_property
-    def audit(self) -> AuditTrail:
-        return AuditTrail(self._hook.store())
 
     @property
     def now(self) -> datetime:

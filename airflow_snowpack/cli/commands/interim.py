@@ -32,14 +32,14 @@ COLLECTED_EVERY = timedelta(minutes=10)
 @command
 def list_interim(args: Namespace, here: CommandContext) -> None:
     state = None if args.state is None else TableState(args.state)
-    page = here.interim.page(dag_id=args.dag, run_id=args.run_id, state=state, limit=args.limit, after=args.cursor)
+    page = here.installation.interim.page(dag_id=args.dag, run_id=args.run_id, state=state, limit=args.limit, after=args.cursor)
     filters = (args.dag, args.run_id, args.state)
     print_page(args, interim_tables(here.now), page.items, page.next, here.now, filters=filters)
 
 
 @command
 def show(args: Namespace, here: CommandContext) -> None:
-    table, now = here.interim.table(args.interim_table), here.now
+    table, now = here.installation.interim.table(args.interim_table), here.now
     body = interim_body(table, now)
     fields: dict[str, object] = {
         "table": str(table.table),
@@ -119,7 +119,7 @@ def _older_than(args: Namespace, here: CommandContext) -> timedelta:
 
 def _sweep(here: CommandContext, older_than: timedelta, *, dry_run: bool) -> list[SweepAction]:
     catalog, name = here.catalog_hook.catalog, here.settings.catalog_name
-    return sweep_tables(here.interim, catalog, name, older_than=older_than, dry_run=dry_run, actor=here.actor)
+    return sweep_tables(here.installation.interim, catalog, name, older_than=older_than, dry_run=dry_run, actor=here.actor)
 
 
 def _print_swept(args: Namespace, actions: list[SweepAction], now: datetime) -> None:
@@ -137,14 +137,14 @@ def _print_swept(args: Namespace, actions: list[SweepAction], now: datetime) -> 
 @command
 def adopt(args: Namespace, here: CommandContext) -> None:
     catalog, name, namespace = here.catalog_hook.catalog, here.settings.catalog_name, here.settings.interim_namespace
-    store_id = here.interim.store.identity
+    store_id = here.installation.interim.store.identity
     if (before := ownership_of(catalog, namespace, store_id)).is_foreign:
         confirm(
             f"Take over the namespace {namespace} of the catalog {name} from the store {before.owner}? If that store is "
             "still in use, its tasks fail from then on, and this store's sweeper drops its tables.",
             yes=args.yes,
         )
-    former = take_over(catalog, name, namespace, here.interim.store, here.actor)
+    former = take_over(catalog, name, namespace, here.installation.interim.store, here.actor)
     note(
         f"The namespace {namespace} of the catalog {name} belongs to this store ({store_id})"
         + (f". It belonged to the store {former}; the sweeper drops the tables of that store." if former else ".")
@@ -153,12 +153,12 @@ def adopt(args: Namespace, here: CommandContext) -> None:
 
 @command
 def drop(args: Namespace, here: CommandContext) -> ExitCode | None:
-    tables = [here.interim.table(given) for given in args.interim_tables]
+    tables = [here.installation.interim.table(given) for given in args.interim_tables]
     names = ", ".join(str(table.table) for table in tables)
-    change, question = here.interim.drop, f"Drop {names}? The rows cannot be restored."
+    change, question = here.installation.interim.drop, f"Drop {names}? The rows cannot be restored."
     if args.forget:
         change, question = (
-            here.interim.forget,
+            here.installation.interim.forget,
             f"Remove {names} from the records? No collector drops them.",
         )
     confirm(question, yes=args.yes)

@@ -30,7 +30,7 @@ from airflow_snowpack.jobs import MAX_EXAMINED, HistoryEntry, Job, JobFilter, Jo
 from airflow_snowpack.jobs.action_history import Outcome, skipped_by_plan
 from airflow_snowpack.maintenance.planning import Decision
 from airflow_snowpack.maintenance.submit import MaintenanceRequest, check_options, plan_request
-from airflow_snowpack.store import AuditEntry
+from airflow_snowpack.store import AuditEntry, AuditTrail
 from airflow_snowpack.wire.job import JOBS, RESULTS, JobShape, TimelineShape, elapsed, plan_of, status_text
 from airflow_snowpack.wire.listing import Column, readable
 from airflow_snowpack.wire.plan import DECISIONS, work
@@ -140,7 +140,7 @@ def _named(jobs: list[Job]) -> str:
 
 def _print_story(output: str, here: CommandContext, job: Job) -> None:
     place = here.jobs.places([job.job_id]).get(job.job_id)
-    history, done, now = here.jobs.history(job.job_id), here.audit.of(job.job_id), here.now
+    history, done, now = here.jobs.history(job.job_id), AuditTrail(here.jobs.store).of(job.job_id), here.now
     why = str(explain(here.jobs, job))
     if not is_for_people(output):
         data = _story_body(job, why, place, history, done)

@@ -18,6 +18,7 @@ from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.iceberg.errors import catalog_label
 from airflow_snowpack.jobs import DrainState, SweepReport, TableLock
 from airflow_snowpack.runners import Exchanges
+from airflow_snowpack.store import AuditTrail
 from airflow_snowpack.store.signs_of_life import Role
 from airflow_snowpack.wire.listing import cut
 from airflow_snowpack.wire.operations import AUDIT, LOCKS, DrainShape, QueueShape, ReleaseShape, SweepShape, locked_by_job
@@ -145,10 +146,11 @@ def _print_drain(output: str, state: DrainState, now: datetime) -> None:
 
 @command
 def audit(args: Namespace, here: CommandContext) -> None:
+    trail = AuditTrail(here.jobs.store)
     if args.subject is None:
-        entries = here.audit.latest(limit=args.limit + 1, before=args.before)
+        entries = trail.latest(limit=args.limit + 1, before=args.before)
     else:
-        oldest_first = here.audit.of(_subject(args.subject, here))
+        oldest_first = trail.of(_subject(args.subject, here))
         entries = [entry for entry in oldest_first[::-1] if args.before is None or entry.id < args.before]
     shown, next_ = cut(entries, args.limit, lambda entry: entry.id)
     print_page(args, AUDIT, shown, next_, here.now, option="--before", filters=(args.subject,))
