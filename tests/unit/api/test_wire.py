@@ -1,14 +1,16 @@
 """One description of a resource is its JSON, its schema and its columns: here for a resource that the package does not have."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Annotated
 
 from pydantic import Field
 
+from airflow_snowpack.jobs import JobStatus
 from airflow_snowpack.wire.listing import Column, Elapsed, Listing, cut
-from airflow_snowpack.wire.shape import From, Moment, Shape
+from airflow_snowpack.wire.shape import From, Moment, Shape, page_shape
+from airflow_snowpack.wire.tone import WORDS, Tone, tone_of
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 
@@ -52,7 +54,7 @@ BIRDS: Listing[Bird] = Listing(
     "birds",
     lambda bird: BirdShape.encode(bird, rank=1),
     (
-        Column("bird", "name", style=lambda bird: bird.colour.value),
+        Column("bird", "name", state=lambda bird: "failed" if bird.left_at is None else "ready"),
         Column("colour", "colour", lambda bird: (bird.colour, bird.hatched_at)),
         Column("hatched", "hatched_at"),
         Column("stayed", lambda bird: Elapsed(bird.hatched_at, bird.left_at)),
@@ -94,5 +96,24 @@ def test_programs_read_exact_values_and_people_read_formatted_ones() -> None:
 
     assert programs == ["Ada", "red", "2026-11-21T09:00:00.000000+00:00", 10_800.0, 1_000]
     assert people == ["Ada", "red 3 h ago", "3 h ago", "3 h", "1,000"]
-    assert BIRDS.columns[0].style is not None
-    assert BIRDS.columns[0].style(BIRD) == "red"
+
+
+def test_a_column_has_the_tone_of_its_state() -> None:
+    assert [column.tone(BIRD) for column in BIRDS.columns] == [Tone.BAD, None, None, None, None]
+    assert BIRDS.columns[0].tone(replace(BIRD, left_at=NOW)) is Tone.GOOD
+
+
+def test_a_state_has_one_tone() -> None:
+    words = [word for tone in WORDS.values() for word in tone.split()]
+
+    assert len(words) == len(set(words))
+    assert [tone_of(status) for status in JobStatus] == [Tone.NEUTRAL, Tone.ACTIVE, Tone.GOOD, Tone.BAD, Tone.NEUTRAL]
+
+
+def test_a_page_of_a_list_has_its_schema() -> None:
+    shape = page_shape("BirdsShape", "Birds by name.", "birds", BirdShape, "before", int)
+
+    schema = shape.model_json_schema()
+    assert (schema["title"], schema["description"], schema["required"]) == ("BirdsShape", "Birds by name.", ["birds", "next"])
+    assert schema["properties"]["next"]["description"] == "The `before` of the next page."
+    shape.model_validate(BIRDS.page([BIRD], 7), strict=False)
