@@ -73,8 +73,7 @@ def collect(args: Namespace, here: CommandContext) -> ExitCode | None:
         collected = collector.run(dry_run=args.dry_run, actor=here.actor)
         if not args.dry_run:
             here.report_role(Role.COLLECTOR, COLLECTED_EVERY, "airflow snowpack interim collect")
-        now = here.now
-    _print_collected(args, collected, now)
+    _print_collected(args, collected, here.now)
     return ExitCode.UNREACHABLE if collected.failed else None
 
 
@@ -103,8 +102,7 @@ def sweep(args: Namespace, here: CommandContext) -> ExitCode | None:
             return None
         confirm(f"Drop {plural(len(actions), 'table or folder', 'tables and folders')}? --dry-run lists them.", yes=False)
     actions = _sweep(here, older_than, dry_run=False)
-    now = here.now
-    _print_swept(args, actions, now)
+    _print_swept(args, actions, here.now)
     return ExitCode.UNREACHABLE if any(action.error for action in actions) else None
 
 
@@ -153,14 +151,12 @@ def adopt(args: Namespace, here: CommandContext) -> None:
 
 @command
 def drop(args: Namespace, here: CommandContext) -> ExitCode | None:
-    tables = [here.installation.interim.table(given) for given in args.interim_tables]
+    registry = here.installation.interim
+    tables = [registry.table(given) for given in args.interim_tables]
     names = ", ".join(str(table.table) for table in tables)
-    change, question = here.installation.interim.drop, f"Drop {names}? The rows cannot be restored."
+    change, question = registry.drop, f"Drop {names}? The rows cannot be restored."
     if args.forget:
-        change, question = (
-            here.installation.interim.forget,
-            f"Remove {names} from the records? No collector drops them.",
-        )
+        change, question = registry.forget, f"Remove {names} from the records? No collector drops them."
     confirm(question, yes=args.yes)
     dropped, code = each(tables, lambda table: change(table.table_id, actor=here.actor))
     now = here.now
