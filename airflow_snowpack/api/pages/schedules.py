@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 import yaml
@@ -12,9 +12,9 @@ from fastapi.responses import HTMLResponse
 from airflow_snowpack.api.pages.navigation import run_link
 from airflow_snowpack.api.pages.operations import WORDS
 from airflow_snowpack.api.pages.page import Here, Page, PageRoute
-from airflow_snowpack.api.pages.progress import Rule, Step, progress, rules
 from airflow_snowpack.api.routes.schedules import ScheduleName
 from airflow_snowpack.errors import SnowpackError
+from airflow_snowpack.humanize import duration
 from airflow_snowpack.scheduling import (
     EventLog,
     Explanation,
@@ -26,15 +26,21 @@ from airflow_snowpack.scheduling import (
     read_runs,
     waiting_at_gates,
 )
+from airflow_snowpack.scheduling.constraints.constraint import Constraint
 from airflow_snowpack.scheduling.events.event_log import read_backlog
 from airflow_snowpack.scheduling.history import LaunchedRun
 from airflow_snowpack.scheduling.schedule_writer import audit_subject
+from airflow_snowpack.scheduling.triggers.trigger import Judgement
 from airflow_snowpack.store import AuditTrail
 from airflow_snowpack.wire.listing import cut
 from airflow_snowpack.wire.schedule import definition_of, next_check
 
 router = APIRouter(route_class=PageRoute)
 
+FULL = 1000
+"""The length of a whole bar of progress, in units of its drawing."""
+LEAST = 6
+"""What is not zero can be seen."""
 PAGE = 50
 EVENTS = 100
 STATES = {"": None, "enabled": True, "suspended": False}
@@ -49,6 +55,40 @@ WAITS = {
     PendingState.CONSTRAINT: "waits for its constraints",
     PendingState.LAUNCH: "starting",
 }
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One trigger, or one that a trigger is made of.
+
+    :param share: of :data:`FULL`; ``None`` where nothing is counted.
+    :param joined: ``and`` or ``or``, between this one and the one before it.
+    :param depth: how deep it is nested.
+    :param problem: why it cannot be satisfied as things are.
+    """
+
+    text: str
+    satisfied: bool
+    share: int | None
+    next_at: datetime | None
+    joined: str | None
+    depth: int
+    problem: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One constraint.
+
+    :param state: ``met``, ``waits``, or ``idle``: it is checked when the trigger is satisfied.
+    :param text: the result of its last check, or its declaration.
+    :param not_before: it is not checked again before this moment.
+    """
+
+    kind: str
+    state: str
+    text: str
+    not_before: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,3 +234,40 @@ def events(page: Here) -> HTMLResponse:
     found = EventLog(store).latest(asked["key"] or None, before=page.number("before"), limit=EVENTS + 1)
     shown = cut(found, EVENTS, lambda recorded: recorded.id)
     return page.render_list("events.html", "Events", asked, shown, by="before", backlog=read_backlog(store))
+
+
+def progress(trigger: Judgement, joined: str | None = None, depth: int = 0) -> list[Step]:
+    """Return the trigger taken apart into what is counted, each with its share of what is wanted."""
+    if trigger.word is None:
+        inner = [step for part in trigger.parts for step in progress(part, None, depth + 1)]
+        have, want, share = trigger.have, trigger.want, None
+        if have is not None and want:
+            share = min(max(FULL * have // want, LEAST if have else 0), FULL)
+        return [Step(trigger.text, trigger.satisfied, share, trigger.next_at, joined, depth, trigger.problem), *inner]
+    deeper = depth + 1 if joined else depth
+    return [
+        step for number, part in enumerate(trigger.parts) for step in progress(part, trigger.word if number else joined, deeper)
+    ]
+
+
+def rules(explanation: Explanation) -> list[Rule]:
+    """The constraints of a schedule in their order."""
+    checked = explanation.pending is not None and explanation.pending.state is PendingState.CONSTRAINT
+    reasons = explanation.pending.reasons[1:] if explanation.pending is not None and checked else ()
+    found = []
+    constraints = () if explanation.stored.read is None else explanation.stored.read.constraints
+    for number, constraint in enumerate(constraints):
+        if number < len(reasons):
+            reason = reasons[number]
+            found.append(Rule(constraint.kind, "met" if reason.met else "waits", reason.text, reason.not_before))
+        else:
+            found.append(Rule(constraint.kind, "idle", declared(constraint)))
+    return found
+
+
+def declared(constraint: Constraint) -> str:
+    """How a constraint is declared, in a line."""
+    ((_, fields),) = constraint.to_json().items()
+    values = {name: getattr(constraint, name) for name in fields}
+    shown = {name: duration(value) if isinstance(value, timedelta) else fields[name] for name, value in values.items()}
+    return ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in shown.items())

@@ -82,8 +82,7 @@ def _resume_path(args: Namespace) -> Path:
 def _report(args: Namespace, found: Assessment) -> None:
     summary, nothing = summary_of(found), _nothing(args, found)
     if args.html:
-        from airflow_snowpack.cli.reports.assessment import assessment_page
-        from airflow_snowpack.cli.reports.page import write
+        from airflow_snowpack.cli.reports import assessment_page, write
 
         write(Path(args.html), assessment_page(found, summary, nothing))
     if args.output in DATA:

@@ -59,8 +59,7 @@ def _policies(args: Namespace) -> dict[str, Policies]:
 
 def _report(args: Namespace, found: Replay, every: timedelta) -> None:
     if args.html:
-        from airflow_snowpack.cli.reports.page import write
-        from airflow_snowpack.cli.reports.replay import replay_page
+        from airflow_snowpack.cli.reports import replay_page, write
 
         write(Path(args.html), replay_page(found, every))
     if args.output in DATA:

@@ -11,7 +11,7 @@ import pytest
 from pages_world import SomebodyIs, World
 from schedules_world import PAUSED, Made, make_schedules
 
-from airflow_snowpack.api.pages.progress import declared
+from airflow_snowpack.api.pages.schedules import declared
 from airflow_snowpack.scheduling import Delay, Event, Gate, GatePlace, MaxRuns, SinceLastRun, TimeWindow, run_now
 from airflow_snowpack.scheduling.sources.source import Found, ProblemKind, write_problem
 from airflow_snowpack.store.signs_of_life import Role, SignOfLife
