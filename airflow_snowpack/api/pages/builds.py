@@ -13,7 +13,6 @@ from airflow_snowpack.builds.manager import BuildManager, can_publish, can_roll_
 from airflow_snowpack.builds.model import CleanupPhase, Retention
 from airflow_snowpack.builds.registry.publications import audit_subject
 from airflow_snowpack.durations import parse_duration
-from airflow_snowpack.store import AuditTrail
 from airflow_snowpack.wire.build import cleanup_body, key_text
 from airflow_snowpack.wire.shape import Body
 
@@ -22,7 +21,6 @@ router = APIRouter(route_class=PageRoute)
 DATASETS = 50
 RUNS = 50
 PUBLICATIONS = 20
-CHANGES = 20
 SHOWN_ACTIONS = 200
 PHASES = {
     CleanupPhase.LOSERS: "Losing attempts",
@@ -59,7 +57,7 @@ def build(page: Here, dataset: DatasetName) -> HTMLResponse:
         shown=SHOWN_ACTIONS,
         phases=PHASES,
         words=WORDS,
-        audit=AuditTrail(page.services.jobs.store).latest(CHANGES, subject=audit_subject(dataset)),
+        audit=page.changes(audit_subject(dataset)),
     )
 
 

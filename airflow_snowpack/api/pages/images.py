@@ -8,11 +8,9 @@ from airflow_snowpack.api.pages.operations import WORDS
 from airflow_snowpack.api.pages.page import Here, PageRoute
 from airflow_snowpack.runners.images.explanation import SHORT, explain, host_of
 from airflow_snowpack.runners.images.model import ImageState
-from airflow_snowpack.store import AuditTrail
 from airflow_snowpack.wire.image import build_time
 
 PAGE = 50
-CHANGES = 20
 
 router = APIRouter(route_class=PageRoute)
 
@@ -52,5 +50,5 @@ def image(page: Here, key: str) -> Response:
         short=SHORT,
         host_of=host_of,
         words=WORDS,
-        audit=AuditTrail(records.store).latest(CHANGES, subject=f"image:{key}"),
+        audit=page.changes(f"image:{key}"),
     )

@@ -28,11 +28,12 @@ from airflow_snowpack.api.problems import problem_of
 from airflow_snowpack.api.roles import read_roles
 from airflow_snowpack.api.routing import Threaded
 from airflow_snowpack.api.services import Open, Services
-from airflow_snowpack.store import InvalidCursor, Page as ListPage
+from airflow_snowpack.store import AuditEntry, AuditTrail, InvalidCursor, Page as ListPage
 
 T = TypeVar("T")
 State = TypeVar("State", bound=StrEnum)
 
+CHANGES = 20
 LONGEST = 500
 """Characters of a parameter."""
 SHORT_ID = re.compile("[0-9a-f]{8,31}")
@@ -110,6 +111,10 @@ class Page:
         asked = {"state": self.choice("state", list(states))}
         found = self.listed(lambda cursor: read(cursor, states(asked["state"]) if asked["state"] else None))
         return self.render_list(name, title, asked, (found.items, found.next), states=choices_of(states), **values)
+
+    def changes(self, subject: str) -> list[AuditEntry]:
+        """Return the newest changes of a subject of the audit trail."""
+        return AuditTrail(self.services.jobs.store).latest(CHANGES, subject=subject)
 
     def redirect(self, address: str) -> RedirectResponse:
         """Redirect to an address below ``/ui``."""

@@ -9,11 +9,9 @@ from airflow_snowpack.api.pages.page import Here, PageRoute
 from airflow_snowpack.humanize import SHORT_ID
 from airflow_snowpack.maintenance.removals.model import RemovalState
 from airflow_snowpack.maintenance.removals.records import audit_subject
-from airflow_snowpack.store import AuditTrail
 
 PAGE = 50
 ITEMS = 200
-CHANGES = 20
 
 router = APIRouter(route_class=PageRoute)
 
@@ -48,5 +46,5 @@ def removal(page: Here, removal_id: str) -> Response:
         next=start + ITEMS if start + ITEMS < found.item_count else None,
         short=SHORT_ID,
         words=WORDS,
-        audit=AuditTrail(records.store).latest(CHANGES, subject=audit_subject(removal_id)),
+        audit=page.changes(audit_subject(removal_id)),
     )

@@ -31,7 +31,6 @@ from airflow_snowpack.scheduling.events.event_log import read_backlog
 from airflow_snowpack.scheduling.history import LaunchedRun
 from airflow_snowpack.scheduling.schedule_writer import audit_subject
 from airflow_snowpack.scheduling.triggers.trigger import Judgement
-from airflow_snowpack.store import AuditTrail
 from airflow_snowpack.wire.listing import cut
 from airflow_snowpack.wire.schedule import definition_of, next_check
 
@@ -48,7 +47,6 @@ RUN_STATES = {"": None, "enabled": True, "disabled": False}
 LAUNCHES = 3
 LINES = 50
 RUNS = 20
-CHANGES = 20
 
 WAITS = {
     PendingState.TRIGGER: "waits for its trigger",
@@ -168,7 +166,7 @@ def schedule(page: Here, name: ScheduleName) -> HTMLResponse:
         next=following,
         before=before,
         words=WORDS,
-        audit=AuditTrail(schedules.store).latest(CHANGES, subject=audit_subject(name, explanation.stored.origin)),
+        audit=page.changes(audit_subject(name, explanation.stored.origin)),
     )
 
 
