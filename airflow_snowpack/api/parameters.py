@@ -62,18 +62,25 @@ After = Annotated[str | None, text_parameter("Only names after this one: the nex
 NextPage = Annotated[str | None, text_parameter("The `next` of the page before.")]
 
 
-def name_parameter(pattern: re.Pattern[str], longest: int, example: str, alias: str | None = None) -> Any:
+def name_parameter(
+    pattern: re.Pattern[str], longest: int, example: str, alias: str | None = None, about: str | None = None
+) -> Any:
     """Return a path parameter of a name. Its route checks it, so that an impossible name is a 404."""
     schema = {"pattern": f"^{pattern.pattern}$", "maxLength": longest, "example": example}
-    return Path(alias=alias, description=f"Matches `{pattern.pattern}`.", json_schema_extra=schema)
+    return Path(alias=alias, description=about or f"Matches `{pattern.pattern}`.", json_schema_extra=schema)
 
 
 def checked_name(
-    alias: str, pattern: re.Pattern[str], longest: int, example: str, missing: Callable[[str], SnowpackError]
+    alias: str,
+    pattern: re.Pattern[str],
+    longest: int,
+    example: str,
+    missing: Callable[[str], SnowpackError],
+    about: str | None = None,
 ) -> Any:
     """Return a path parameter of a name that raises ``missing`` for an impossible name."""
 
-    async def check(name: Annotated[str, name_parameter(pattern, longest, example, alias)]) -> str:
+    async def check(name: Annotated[str, name_parameter(pattern, longest, example, alias, about)]) -> str:
         if len(name) > longest or not pattern.fullmatch(name):
             raise missing(name)
         return name
@@ -116,7 +123,7 @@ async def _cursor(
     return cursor
 
 
-JobId = Annotated[str, checked_name("job_id", ID, 64, JOB_ID, JobNotFound)]
+JobId = Annotated[str, checked_name("job_id", ID, 64, JOB_ID, JobNotFound, "The id of a job.")]
 NamedTable = Annotated[TableName, Depends(_table)]
 Filter = Annotated[JobFilter, Depends(_job_filter)]
 Cursor = Annotated[str | None, Depends(_cursor)]

@@ -20,7 +20,8 @@ LONGEST = 400
 router = APIRouter(route_class=Strict, tags=["interim"])
 
 
-TableId = Annotated[str, checked_name("table_id", ID, LONGEST, TABLE_ID, lambda given: InterimTableNotFound(given[:80]))]
+ABOUT = "The table's id, or its full name with the catalog."
+TableId = Annotated[str, checked_name("table_id", ID, LONGEST, TABLE_ID, lambda given: InterimTableNotFound(given[:80]), ABOUT)]
 
 
 @router.get("/interim", **documented("list_interim", "List interim tables, newest first", InterimTablesShape))
