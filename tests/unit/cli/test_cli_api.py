@@ -114,6 +114,6 @@ def test_the_settings_of_leases_and_of_the_namespace_hold_for_the_api_and_for_co
     of_the_api = settings_of(services.builds().registry, services.installation.interim)
     services.close()
     with open_context(Namespace(store_conn_id=None)) as here:
-        of_a_command = settings_of(here.builds(None).registry, here.interim)
+        of_a_command = settings_of(here.builds(None).registry, here.installation.interim)
 
     assert of_the_api == of_a_command == (timedelta(minutes=10), timedelta(seconds=7), timedelta(minutes=10), "team_a_interim")
