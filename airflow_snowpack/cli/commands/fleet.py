@@ -22,7 +22,7 @@ from airflow_snowpack.maintenance.fleet.fleet import COMMAND, Fleet
 from airflow_snowpack.maintenance.fleet.report import PassReport
 from airflow_snowpack.store import StoreError, new_id
 from airflow_snowpack.wire.fleet import ENTRIES, PASSES, PassShape
-from airflow_snowpack.worker.process import engines
+from airflow_snowpack.worker import process
 
 log = logging.getLogger(__name__)
 
@@ -77,7 +77,7 @@ def _drain(args: Namespace, hook: SnowpackHook, fleet: Fleet, planned: Pass, wor
     spark, drain = IcebergSparkHook(args.spark_conn_id, args.catalog_conn_id).spark, fleet.drain(planned, worker_id)
     worker = JobWorker(
         hook.jobs(),
-        engines(hook.installation, spark),
+        process.engines(hook.installation, spark),
         worker_id,
         catalog_id=fleet.catalog_id,
         continue_on_error=hook.settings.continue_on_error,

@@ -24,7 +24,8 @@ COMMANDS = pytest.mark.parametrize("command", [("tables", "assess"), ("policies"
 @pytest.fixture
 def rest(installation: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeRestCatalog]:
     monkeypatch.chdir(installation)
-    monkeypatch.setattr("airflow_snowpack.cli.commands.assess.ANSWER_WITHIN", timedelta(milliseconds=300))
+    for command in ("assess", "replay"):
+        monkeypatch.setattr(f"airflow_snowpack.cli.commands.{command}.ANSWER_WITHIN", timedelta(milliseconds=300))
     with rest_catalog() as running:
         running.tables = {("open",): [], ("closed",): []}
         connection = {"conn_type": "iceberg", "host": running.url}
