@@ -247,7 +247,7 @@ def test_a_search_that_stopped_early_says_how_to_go_on(snowpack: Run, several: J
     first = snowpack("jobs", "list", "--search", oldest.job_id)
 
     assert first.out == "No jobs match the filter so far.\n"
-    assert " jobs back to " in first.err
+    assert " back to " in first.err
     assert [job["job_id"] for job in snowpack("jobs", "list", "--search", oldest.job_id, "--all", "-o", "json").json] == [
         oldest.job_id
     ]
