@@ -174,15 +174,15 @@ class TimedCalls(Generic[K, V]):
         return ready, earlier, fresh
 
     def _results(self, waited_for: dict[K, _Call[V]], batch: _Batch[K, V], end: float) -> Iterator[tuple[K, V | Exception]]:
-        looked_at = self._monotonic()
+        checked_at = self._monotonic()
         while waited_for:
             now = self._monotonic()
             key = batch.next_returned(max(0.0, min(self._limit.total_seconds(), end - now, SLOW_AFTER_S)))
             if key in waited_for:
                 yield key, self._receive(key, waited_for.pop(key))
             now = self._monotonic()
-            if key is None or now - looked_at >= SLOW_AFTER_S:  # not after each of a thousand results
-                looked_at = now
+            if key is None or now - checked_at >= SLOW_AFTER_S:  # not after each of a thousand results
+                checked_at = now
                 yield from self._returned_or_overdue(waited_for, now)
                 batch.start_threads()
             if now >= end:

@@ -272,7 +272,7 @@ def _idle(store: Store) -> Callable[[], None]:
     def rounds() -> None:
         for _ in range(IDLE_ROUNDS):
             intake.step()
-            assert checker.step().looked_at == 0
+            assert checker.step().evaluated == 0
 
     return rounds
 

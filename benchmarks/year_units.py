@@ -168,7 +168,7 @@ class _Opened:
     def __init__(self, services: Any) -> None:
         self._services = services
 
-    def at_hand(self) -> Any:
+    def if_open(self) -> Any:
         return self._services
 
 
@@ -263,10 +263,10 @@ def _evaluation(year: Year) -> Iterator[Work]:
 
     def work() -> Mapping[str, float]:
         parts = list(checker.parts())
-        assert sum(part.looked_at for part in parts) == year.sizes.waiting + 1
-        sent_off = [number for number, part in enumerate(parts, 1) if "free" in part.sent_off]
-        assert sent_off, "the run that waits for nothing is started"
-        return {"parts_until_what_is_free_starts": sent_off[0]}
+        assert sum(part.evaluated for part in parts) == year.sizes.waiting + 1
+        reserved = [number for number, part in enumerate(parts, 1) if "free" in part.reserved]
+        assert reserved, "the run that waits for nothing is started"
+        return {"parts_until_what_is_free_starts": reserved[0]}
 
     yield work
 
@@ -280,12 +280,12 @@ def _idle_round(year: Year) -> Iterator[Work]:
 
     intake, checker = EventIntake(year.store), Checker(year.store, EmptyAirflow())
     intake.step()
-    while checker.step().looked_at:
+    while checker.step().evaluated:
         pass
 
     def work() -> None:
         intake.step()
-        assert not checker.step().looked_at
+        assert not checker.step().evaluated
 
     yield work
 

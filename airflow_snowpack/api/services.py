@@ -188,7 +188,7 @@ class LazyServices:
         self._failure: tuple[float, Exception] | None = None
         self._guard = threading.Lock()
 
-    def at_hand(self) -> Services | None:
+    def if_open(self) -> Services | None:
         """The services, if they are open."""
         return self._services
 
@@ -242,7 +242,7 @@ async def services_of(request: Request) -> Services:
     """
     await reader_of(request)
     lazy: LazyServices = request.app.state.services
-    services: Services = lazy.at_hand() or await in_thread(lazy.get)
+    services: Services = lazy.if_open() or await in_thread(lazy.get)
     return services
 
 

@@ -50,7 +50,7 @@ MAX_TASK_LISTS = 50
 LONGEST_READ = timedelta(minutes=2)
 """A slow Airflow delays maintenance by no more, however many assets and DAGs it has; the DAGs are unknown then."""
 FEW_DAGS = 5
-"""So many DAGs are read one by one, instead of all pages of DAGs."""
+"""Up to this number, DAGs are read one by one instead of all pages of DAGs."""
 LEAST_STARTS = 3
 """Of fewer runs, the usual interval is unknown."""
 MAINTENANCE = ("airflow_snowpack.operators.maintain", "airflow_snowpack.operators.removals")

@@ -224,7 +224,7 @@ def collection_report(
     explained = [(table, explain(table, now)) for table in stays]
     left = [(table, explanation) for table, explanation in explained if explanation.outlook is Outlook.STAYS]
     failed = [action for action in swept if action.error is not None]
-    again = collected.looks_again_at
+    again = collected.next_check_at
     return {
         "dry_run": dry_run,
         "runs": collected.runs,
@@ -234,7 +234,7 @@ def collection_report(
         "failed_count": len(collected.failed) + len(failed),
         "missing": [{"table": str(each.table.table), "why": each.reason} for each in collected.missing[:MAX_LISTED]],
         "stays": [{"table": str(table.table), "reason": str(explanation.sentence)} for table, explanation in left[:MAX_LISTED]],
-        "looks_again_at": None if again is None else again.isoformat(),
+        "next_check_at": None if again is None else again.isoformat(),
         "swept": [_swept(action) for action in swept[:MAX_LISTED]],
         "swept_count": len(swept) - len(failed),
         "not_swept": not_swept,

@@ -42,7 +42,7 @@ START_SCHEDULER = "Unpause the DAG snowpack_dispatcher, or run `airflow snowpack
 FIND_PROBLEM = Text("To find the problem: `airflow snowpack doctor`.")
 FIND_IMPORT_ERRORS = Text("To see which DAG files cannot be read: `airflow dags list-import-errors`.")
 LAST = 5
-"""So many of the newest endings are in an explanation."""
+"""How many of the newest endings an explanation has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -307,13 +307,14 @@ def _sources(
     target = problems.get(dag_source(one.dag_id))
     if target is None or any((source.kind, source.name) == ("dag", one.dag_id) for source in found):
         return found
-    return (*found, Source("dag", one.dag_id, None, f"the DAG {one.dag_id}, which it starts, does not exist", target.asked_at))
+    problem = f"the DAG {one.dag_id}, which it starts, does not exist"
+    return (*found, Source("dag", one.dag_id, None, problem, target.confirmed_at))
 
 
 def _source(source: Source) -> Text:
     found: list[str | datetime] = [] if source.problem is None else [f"{source.problem[:1].upper()}{source.problem[1:]}"]
-    if source.asked_at is not None:
-        found += [" (found at ", source.asked_at, ")."]
+    if source.confirmed_at is not None:
+        found += [" (found at ", source.confirmed_at, ")."]
     if source.kind == "table":
         found.append(" It " if found else f"The table {source.name} ")
         found += ["has not been read yet."] if source.read_at is None else ["was last read at ", source.read_at, "."]

@@ -76,9 +76,8 @@ EVENTS = Kind(
     at_least=KEEP,
 )
 HISTORY = Kind(schedule_history, age=schedule_history.c.at, order=(schedule_history.c.id,), at_least=KEEP)
-SOURCE_PROBLEMS = Kind(
-    source_problems, age=source_problems.c.asked_at, order=(source_problems.c.asked_at, source_problems.c.key), at_least=KEEP
-)
+LAST_CONFIRMED = source_problems.c.confirmed_at
+SOURCE_PROBLEMS = Kind(source_problems, age=LAST_CONFIRMED, order=(LAST_CONFIRMED, source_problems.c.key), at_least=KEEP)
 """A problem that still exists is found again; the others are of sources that no schedule listens to any more."""
 
 

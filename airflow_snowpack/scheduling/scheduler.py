@@ -73,14 +73,14 @@ class Scheduler:
     def step(self) -> RoundReport:
         """Run one round."""
         self._search()
-        report = RoundReport(taken=self._intake.step())
+        report = RoundReport(matched=self._intake.step())
         try:
             for checked in self._checker.parts():
                 report += checked
-                if checked.sent_off:  # they do not wait for the evaluation of all the others
+                if checked.reserved:  # they do not wait for the evaluation of all the others
                     report += self._launcher.step()
                 if self._patience is not None:  # nor do events
-                    report += RoundReport(taken=self._intake.step())
+                    report += RoundReport(matched=self._intake.step())
         finally:  # what is reserved is started, whatever stops the checker
             report += self._launcher.step()
         self._tidy()

@@ -59,15 +59,15 @@ def _tables(gateway: Any, plan: Any) -> Iterator[PlannedTable]:
     from py4j.java_gateway import is_instance_of
 
     subqueries = plan.subqueriesAll()
-    looked_at = 0
+    visited = 0
     for each in (plan, *(subqueries.apply(place) for place in range(subqueries.size()))):
         leaves = each.collectLeaves()
         for place in range(leaves.size()):
             leaf = leaves.apply(place)
             if leaf.getClass().getSimpleName() != RELATION:
                 continue
-            looked_at += 1
-            if looked_at > MOST_RELATIONS:
+            visited += 1
+            if visited > MOST_RELATIONS:
                 return
             relation = leaf.table()
             if relation.getClass().getName() != ICEBERG:

@@ -100,7 +100,7 @@ class KeepAlive:
         """Beat or, until the next beat is due, check; ``False`` when the lease is lost."""
         if self.lost is not None:
             return False
-        asked_at, is_beat = self._clock(), self._check is None or time.monotonic() >= self._beat_at
+        began_at, is_beat = self._clock(), self._check is None or time.monotonic() >= self._beat_at
         try:
             with self.within_lease():
                 alive = self._beat() if is_beat or self._check is None else self._check()
@@ -120,7 +120,7 @@ class KeepAlive:
         elif self.lost is not None:
             return False  # the answer came too late: the work was stopped when the lease ran out
         elif is_beat:
-            self._renewed(asked_at)
+            self._renewed(began_at)
         return alive
 
     def _renewed(self, at: float) -> None:

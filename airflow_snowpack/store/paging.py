@@ -126,12 +126,12 @@ class Found(Generic[T, At]):
     """A page of a list that was searched.
 
     :param next: the place after which the next page begins; ``None`` when there is none.
-    :param looked_at: how many entries were searched.
+    :param searched: how many entries were searched.
     """
 
     items: tuple[T, ...]
     next: At | None
-    looked_at: int
+    searched: int
 
 
 def search_pages(
@@ -151,17 +151,17 @@ def search_pages(
     :param at_most: how many entries are searched.
     """
     chosen: list[T] = []
-    looked_at, more = 0, True
-    while more and looked_at < at_most:
+    searched, more = 0, True
+    while more and searched < at_most:
         entries = read(after, batch + 1)
         more = len(entries) > batch
         for entry in entries[:batch]:
-            looked_at, after = looked_at + 1, place_of(entry)
+            searched, after = searched + 1, place_of(entry)
             if fits(entry):
                 chosen.append(entry)
             if len(chosen) == limit:
-                return Found(tuple(chosen), after if more or entry is not entries[-1] else None, looked_at)
-    return Found(tuple(chosen), after if more else None, looked_at)
+                return Found(tuple(chosen), after if more or entry is not entries[-1] else None, searched)
+    return Found(tuple(chosen), after if more else None, searched)
 
 
 def _read(column: sa.Column[Any], value: Any) -> Any:

@@ -61,7 +61,7 @@ class InterimTableShape(Shape):
     held_until: Annotated[Moment, From("lease_until")] = Field(
         description="When the lease of its writer, or of the collector that drops it, expires."
     )
-    looked_at_next: Annotated[Moment, From("check_at")] = Field(
+    next_check_at: Annotated[Moment, From("check_at")] = Field(
         description="When the collector checks its DAG run next; null for when something happens."
     )
     drops: int = Field(description="How many times the collector tried to drop it.")
@@ -95,7 +95,7 @@ def collected_body(collected: Collected, *, dry_run: bool) -> Body:
         "failed": [{"table": str(each.table.table), "error": each.reason} for each in collected.failed],
         "missing": [{"table": str(each.table.table), "why": each.reason} for each in collected.missing],
         "kept": collected.kept,
-        "looks_again_at": plain(collected.looks_again_at),
+        "next_check_at": plain(collected.next_check_at),
     }
 
 

@@ -198,7 +198,7 @@ class SourceShape(Shape):
     name: str = Field(examples=["analytics.page_views"])
     read_at: Moment = Field(description="When the table was last read; null for never, and for a DAG.")
     problem: str | None = Field(examples=["the table analytics.page_views does not exist"])
-    asked_at: Moment = Field(description="When the problem was last confirmed.")
+    confirmed_at: Moment = Field(description="When the problem was last confirmed.")
 
 
 class SchedulerShape(Shape):

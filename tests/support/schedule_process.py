@@ -123,7 +123,7 @@ def step_of(part: str, world: World, store: Store) -> Callable[[], object]:
             return EventIntake(store).step
         case "checker":
             checker = Checker(store, runs)
-            return lambda: checker.step(limit=20).looked_at
+            return lambda: checker.step(limit=20).evaluated
         case "launcher":
             launcher = Launcher(store, runs, name)
             return lambda: launcher.step(limit=20).launched

@@ -147,7 +147,7 @@ def _page(errors: list[type[SnowpackError]]) -> str:
         "The member `error` of a problem document is the name of the class in snake case, such as `table_locked`; for",
         "`DrainModeOn` it is `drain_mode`.",
     ]
-    lines += ["", "## Errors by room", "", "| room | kind | errors |", "|---|---|---|"]
+    lines += ["", "## Errors by module", "", "| module | kind | errors |", "|---|---|---|"]
     for room in sorted({cls.__module__.split(".")[1] for cls in errors}):
         of_room = {cls.__name__: cls.kind for cls in errors if cls.__module__.split(".")[1] == room}
         for kind in Kind:

@@ -18,12 +18,12 @@ STEPS = 96
 KEPT = timedelta(minutes=1)
 LOCKS = 200
 PAGE = 100
-LOOKED_AT = 2_000
+SEARCH_LIMIT = 2_000
 """How many entries of the audit trail one request searches at most."""
 
 WORDS = {
     "submit": "submitted",
-    "dry_run": "ran dry",
+    "dry_run": "previewed",
     "rerun": "ran again",
     "cancel": "cancelled",
     "delete": "deleted",
@@ -50,7 +50,7 @@ WORDS = {
     "rollback_build": "rolled back",
     "cleanup_builds": "cleaned up",
     "drop_interim": "released",
-    "forget_interim": "took off the record",
+    "forget_interim": "removed the record of",
     "collect_interim": "collected",
     "sweep_interim": "swept",
     "adopt_interim": "taken over",
@@ -122,7 +122,7 @@ def audit(page: Here) -> HTMLResponse:
         after=page.number("before"),
         limit=PAGE,
         batch=PAGE,
-        at_most=LOOKED_AT,
+        at_most=SEARCH_LIMIT,
     )
     return page.render_list(
         "audit.html",
@@ -130,7 +130,7 @@ def audit(page: Here) -> HTMLResponse:
         asked,
         (found.items, found.next),
         by="before",
-        looked_at=found.looked_at,
+        searched=found.searched,
         words=WORDS,
         is_job=ID.fullmatch,
     )

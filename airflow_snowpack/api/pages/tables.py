@@ -66,7 +66,7 @@ def tables(page: Here) -> HTMLResponse:
         (found.items, found.next),
         by="after",
         narrowed=any([asked["database"], asked["search"], asked["show"], page.asked("after")]),
-        looked_at=found.looked_at,
+        searched=found.searched,
         state=state,
         stale=state.refreshed_at is not None and (page.now - state.refreshed_at).total_seconds() > STALE_AFTER_S,
         orders=list(ORDERS.items()),

@@ -88,7 +88,7 @@ def _print_collected(args: Namespace, collected: Collected, now: datetime) -> No
         note(f"{missing.table.table} is no longer recorded, but this pass did not drop it. {missing.reason}")
     done = "Would drop" if args.dry_run else "Dropped"
     checked = f"{done} {plural(len(collected.dropped), 'table')} of {plural(collected.runs, 'DAG run')} that were due."
-    again = f" The next DAG run is due {ago(collected.looks_again_at, now)}." if collected.looks_again_at else ""
+    again = f" The next DAG run is due {ago(collected.next_check_at, now)}." if collected.next_check_at else ""
     note(checked + again)
 
 

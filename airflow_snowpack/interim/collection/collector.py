@@ -152,7 +152,7 @@ class Collector:
             tables = self._collector_store.take(room, runs)
             collected += self._drop(tables, dropper)
         kept, again = self._due.checked(runs, states, changed=collected.changed_runs)
-        return collected + Collected(runs=len(runs), kept=kept, looks_again_at=again)
+        return collected + Collected(runs=len(runs), kept=kept, next_check_at=again)
 
     def _read_states(self, runs: Sequence[DueRun]) -> States:
         """Query Airflow, twice for runs where a consumer seems to have finished: then the second answer counts."""

@@ -142,14 +142,14 @@ class Collected:
     :param failed: tables whose drop failed; it is retried.
     :param missing: tables that the catalog should have had, and did not; they are off the record.
     :param kept: how many tables of these runs stay.
-    :param looks_again_at: when the first of these runs is checked next, if nothing happens before; ``None`` for never.
+    :param next_check_at: when the first of these runs is checked next, if nothing happens before; ``None`` for never.
     """
 
     runs: int = 0
     dropped: tuple[TableToDrop, ...] = ()
     failed: tuple[NotDropped, ...] = ()
     kept: int = 0
-    looks_again_at: datetime | None = None
+    next_check_at: datetime | None = None
     missing: tuple[NotDropped, ...] = ()
 
     @property
@@ -163,7 +163,7 @@ class Collected:
         return {table.run_key for table in (*self.dropped, *(each.table for each in self.missing))}
 
     def __add__(self, other: Collected) -> Collected:
-        moments = [moment for moment in (self.looks_again_at, other.looks_again_at) if moment is not None]
+        moments = [moment for moment in (self.next_check_at, other.next_check_at) if moment is not None]
         return Collected(
             self.runs + other.runs,
             self.dropped + other.dropped,

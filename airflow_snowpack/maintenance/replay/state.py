@@ -47,7 +47,7 @@ class Source:
 
 
 @dataclass(slots=True)
-class HeldManifest:
+class SimulatedManifest:
     """A manifest of the simulated current snapshot."""
 
     bytes: int
@@ -95,7 +95,7 @@ class SimulatedTable:
         self._ratio = history.compaction_ratio
         self.data: dict[str, LiveFile] = {}
         self.deletes: dict[Key, LiveDelete] = {}
-        self.manifests: dict[str, HeldManifest] = {}
+        self.manifests: dict[str, SimulatedManifest] = {}
         self.snapshots: list[Snapshot] = []
         self.dead: list[Dead] = []
         self.newest_at: dict[PartitionKey, datetime] = {}
@@ -191,7 +191,7 @@ class SimulatedTable:
         """Remove a file from the current snapshot, if it is there."""
         found = self.data.pop(key, None) if isinstance(key, str) else self.deletes.pop(key, None)
         if found is not None:
-            self._bury(found.bytes, self._born.pop(key))
+            self._keep_for_older_snapshots(found.bytes, self._born.pop(key))
             self._live_bytes -= found.bytes
             self._drop_entry(key)
 
@@ -228,7 +228,7 @@ class SimulatedTable:
         """
         if keys:
             size = SMALLEST_MANIFEST + BYTES_PER_ENTRY * len(keys) if size is None else size
-            self._hold(f"simulated-{next(self._names)}", HeldManifest(size, is_data, spec_id, keys))
+            self._hold(f"simulated-{next(self._names)}", SimulatedManifest(size, is_data, spec_id, keys))
 
     @property
     def files(self) -> TableFiles:
@@ -295,9 +295,9 @@ class SimulatedTable:
         size = min(size, file.bytes - 1)
         self.data[path] = replace(file, bytes=file.bytes - size, records=max(file.records - records, 1))
         self._live_bytes -= size
-        self._bury(size, self._born[path])
+        self._keep_for_older_snapshots(size, self._born[path])
 
-    def _bury(self, size: int, born: int) -> None:
+    def _keep_for_older_snapshots(self, size: int, born: int) -> None:
         """Keep bytes that only older snapshots need."""
         self.dead.append(Dead(size, born, self.snapshots[-1].number))
         self._dead_bytes += size
@@ -308,9 +308,9 @@ class SimulatedTable:
             live = {key for key in manifest.files if key in self._born}
             if live or not manifest.files:
                 size = max(manifest.bytes - unknown, SMALLEST_MANIFEST) if unknown else manifest.bytes
-                self._hold(manifest.path, HeldManifest(size, manifest.is_data, manifest.spec_id, live))
+                self._hold(manifest.path, SimulatedManifest(size, manifest.is_data, manifest.spec_id, live))
 
-    def _hold(self, path: str, manifest: HeldManifest) -> None:
+    def _hold(self, path: str, manifest: SimulatedManifest) -> None:
         self.manifests[path] = manifest
         self._manifest_of.update(dict.fromkeys(manifest.files, path))
 

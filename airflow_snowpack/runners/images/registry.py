@@ -196,15 +196,15 @@ class ImageBuilds(ImageRecords):
         """Return the state of an image that is only on this host, where it may have been removed since."""
         if self.target.registry is not None:
             return found
-        asked_at = self.store.clock()
+        requested_at = self.store.clock()
         with scratch_folder() as scratch:
             self._builder.preflight(commands, scratch)
             if self._builder.has(found.reference, commands, scratch):
                 return found
         gone = sa.update(image_builds).where(
-            IMAGE.key == found.key, IMAGE.state == ImageState.READY.value, IMAGE.finished_at < asked_at
+            IMAGE.key == found.key, IMAGE.state == ImageState.READY.value, IMAGE.finished_at < requested_at
         )
-        self.store.execute(gone.values(unbuilt(asked_at)))
+        self.store.execute(gone.values(unbuilt(requested_at)))
         log.warning("image_gone: %s is not on this host any more, and is built again", found.reference)
         return self._state(found.key) or found
 

@@ -29,7 +29,7 @@ MAX_PROBE = 64
 
 @declaration
 class MaxConcurrent(Constraint):
-    """At most so many active runs of the DAG or, with a group, of all DAGs whose schedules name the group.
+    """At most a number of active runs of the DAG or, with a group, of all DAGs whose schedules name the group.
 
     Every active run counts, manual runs and backfills too.
     """
@@ -62,7 +62,7 @@ class MaxConcurrent(Constraint):
 
 @declaration
 class PoolSlots(Constraint):
-    """Only while an Airflow pool has so many free slots that no more urgent schedule waits for.
+    """Only while an Airflow pool has a number of free slots for which no more urgent schedule waits.
 
     A run that may start reserves as many, until Airflow shows it in the pool.
     """

@@ -21,7 +21,7 @@ from airflow_snowpack.scheduling.declared import as_period, declaration, parse_c
 
 @declaration
 class SinceLastRun(Constraint):
-    """Not within so long after a successful run of the DAG ended, and not while any run of it is active."""
+    """Only after a period since the last successful run of the DAG ended, and while no run of it is active."""
 
     kind: ClassVar[str] = "since_last_run"
     checks: ClassVar = {"period": parse_period}
@@ -49,7 +49,7 @@ class SinceLastRun(Constraint):
 
 @declaration
 class Delay(Constraint):
-    """Not before so long after the trigger was satisfied."""
+    """Only after a delay since the trigger was satisfied."""
 
     kind: ClassVar[str] = "delay"
     may_skip: ClassVar[bool] = False
@@ -66,7 +66,7 @@ class Delay(Constraint):
 
 @declaration
 class MaxRuns(Constraint):
-    """At most so many launches of this schedule within any period of this length."""
+    """At most a number of launches of this schedule within any period of this length."""
 
     kind: ClassVar[str] = "max_runs"
     checks: ClassVar = {"limit": parse_count, "per": parse_period}

@@ -60,7 +60,7 @@ LISTED_TICKS = 100
 LAUNCH_RECHECK = timedelta(seconds=5)
 """How soon a clock checks again whether the run of its last tick was launched."""
 TOLERANCE = timedelta(minutes=1)
-"""Clocks of several hosts may differ by so much."""
+"""Differences up to this between the clocks of two hosts are ignored."""
 
 LAUNCHING = (launches.c.visible_at, schedule_runs.c.reserved_at, schedule_runs.c.launched_at)
 PRESENT = (
@@ -70,9 +70,9 @@ PRESENT = (
     run_places.c.look_at,
     table_places.c.read_at,
     table_places.c.look_at,
-    source_problems.c.asked_at,
+    source_problems.c.confirmed_at,
     gated_runs.c.arrived_at,
-    gated_runs.c.looked_at,
+    gated_runs.c.evaluated_at,
     gated_runs.c.seen_at,
     gated_runs.c.passed_at,
     signs_of_life.c.started_at,

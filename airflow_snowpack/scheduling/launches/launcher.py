@@ -83,7 +83,7 @@ class Launcher:
                 return report
 
     def _claim_some(self, number: int) -> int:
-        """Claim at most so many launches; return how many there were."""
+        """Claim up to ``number`` launches; return how many there were."""
         for claims in range(number):
             claimed = self._store.transact(self._claim)
             if claimed is None:

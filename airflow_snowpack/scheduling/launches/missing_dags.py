@@ -83,7 +83,7 @@ def delete_without_dag(schedules: Schedules, *, older_than: timedelta, dry_run: 
         source_problems, problem.key == sa.literal(dag_source("")) + schedule_rows.c.dag_id
     )
     gone = gone.where(problem.kind == ProblemKind.MISSING.value, problem.began_at < now - max(older_than, KEEP))
-    gone = gone.where(problem.asked_at > now - CHECKED_WITHIN, schedule_rows.c.origin != Origin.RUN.value)
+    gone = gone.where(problem.confirmed_at > now - CHECKED_WITHIN, schedule_rows.c.origin != Origin.RUN.value)
     names = list(store.scalars(gone.order_by(schedule_rows.c.name)))
     for name in () if dry_run else names:
         schedules.delete(name)

@@ -39,11 +39,11 @@ from airflow_snowpack.store.tables.schedules import pending_jobs, schedule_group
 log = logging.getLogger(__name__)
 
 SNAPSHOT_SIZE = 2_000
-"""So many pending runs are evaluated on one snapshot of Airflow, which is some seconds old at the end."""
+"""How many pending runs are evaluated on one snapshot of Airflow, which is some seconds old at the end."""
 BATCH_SIZE, SMALLEST_BATCH = 500, 50
-"""So many pending runs are evaluated in one transaction: a process that wants one of them waits until it ends."""
+"""How many pending runs are evaluated in one transaction: a process that wants one of them waits until it ends."""
 REQUEST_LIMIT = 250
-"""The runs of so many DAGs or groups are read from Airflow in one round; each DAG is a request."""
+"""The runs of how many DAGs or groups are read from Airflow in one round; each DAG is a request."""
 
 
 class Checker:
@@ -56,7 +56,7 @@ class Checker:
     def step(self, limit: int | None = None) -> RoundReport:
         """Evaluate the pending runs that are due now.
 
-        :param limit: at most so many, the most urgent; ``None`` for all.
+        :param limit: evaluate only the most urgent; ``None`` for all.
         """
         return sum(self.parts(limit), RoundReport())
 
@@ -68,8 +68,8 @@ class Checker:
             for start in range(0, len(runs), SNAPSHOT_SIZE):
                 outcomes = self._evaluate(runs[start : start + SNAPSHOT_SIZE])
                 yield RoundReport(
-                    looked_at=sum(outcome is not None for outcome in outcomes.values()),
-                    sent_off=tuple(key for key, outcome in outcomes.items() if outcome is PendingState.LAUNCH),
+                    evaluated=sum(outcome is not None for outcome in outcomes.values()),
+                    reserved=tuple(key for key, outcome in outcomes.items() if outcome is PendingState.LAUNCH),
                     discarded=tuple(key for key, outcome in outcomes.items() if outcome is PendingState.DISCARDED),
                 )
 

@@ -133,7 +133,7 @@ def _dag_runs(
     """Read the runs of these DAGs, and record the ends that were not reported."""
     if not dag_ids:
         return {}
-    asked_at, known = store.clock(), dict[str, frozenset[str]]()
+    requested_at, known = store.clock(), dict[str, frozenset[str]]()
     for dag_id, active in store.read(lambda conn: active_runs(conn, dag_ids)).items():
         own = {at_gate.run_id} if at_gate is not None and at_gate.dag_id == dag_id else set()
         known[dag_id] = frozenset(active.passed - own if at_gate is not None and active.has_gate else active.started)
@@ -144,7 +144,7 @@ def _dag_runs(
                 log.warning("runs_not_known: of the DAG %s, and what counts them waits: %s", dag_id, runs.why)
             continue
         for run_id, ended in runs.ended.items():
-            seen_at = max(asked_at, ended.at)
+            seen_at = max(requested_at, ended.at)
             Runs(store).ended(dag_id, run_id, ended.state, ended.at, began_at=ended.began_at, seen_at=seen_at)
     return found
 

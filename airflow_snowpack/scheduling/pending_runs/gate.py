@@ -90,7 +90,7 @@ class Gate:
     def _arrive(self, conn: sa.Connection) -> GatedRun:
         """The run is at the gate: for the first time, again, or once more after it had ended or was skipped."""
         now, constraints = self._store.clock(), self._run.constraints
-        seen = {"looked_at": now, "seen_at": now, "priority": self._run.priority}
+        seen = {"evaluated_at": now, "seen_at": now, "priority": self._run.priority}
         declared = {
             "constraints": [constraint.to_json() for constraint in constraints],
             "group_names": sorted(RequiredFacts.of(constraints, self._place.dag_id).groups),

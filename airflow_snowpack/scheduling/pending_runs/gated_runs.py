@@ -27,7 +27,7 @@ from airflow_snowpack.store.tables.schedules import gated_runs
 is_active = gated_runs.c.ended_at.is_(None)
 GATE_KEY = (gated_runs.c.dag_id, gated_runs.c.run_id, gated_runs.c.task)
 REOPENED_LIMIT = 100
-"""So many of a DAG's latest runs Airflow is asked about whether their tasks were cleared."""
+"""For how many of a DAG's latest runs Airflow is queried whether their tasks were cleared."""
 
 
 class GateState(StrEnum):
@@ -160,7 +160,7 @@ def end_gates(conn: sa.Connection, dag_id: str, run_id: str, as_of: datetime) ->
 
     :param as_of: when that was known. A run that was cleared and has come to its gate since is another one.
     """
-    run = sa.and_(gated_runs.c.dag_id == dag_id, gated_runs.c.run_id == run_id, is_active, gated_runs.c.looked_at <= as_of)
+    run = sa.and_(gated_runs.c.dag_id == dag_id, gated_runs.c.run_id == run_id, is_active, gated_runs.c.evaluated_at <= as_of)
     conn.execute(sa.update(gated_runs).where(run).values(ended_at=as_of, waits_for=None))
 
 

@@ -48,7 +48,7 @@ is_open = pending_jobs.c.state.in_(sa.bindparam("open_states", OPEN, expanding=T
 """Written out, not bound: the partial indexes on open runs serve only a statement with the same text."""
 
 ERROR_LENGTH = 300
-"""So many characters of an unexpected error are kept as the reason why a run waits."""
+"""How many characters of an unexpected error are kept as the reason why a run waits."""
 
 WRITTEN = ("triggered_at", "expires_at", "next_check_at", "waits_for", "counted_to", "progress", "reasons", "run_id")
 """What an evaluation may change beside the state."""
@@ -135,14 +135,14 @@ def move(conn: sa.Connection, pending_id: str, was: PendingState, to: PendingSta
 class RoundReport:
     """What became of pending runs in a round of the scheduler, or in a part of one.
 
-    :param taken: how many events were taken in; ``looked_at``: how many pending runs were evaluated.
-    :param sent_off: the ids of those that were reserved; ``discarded``: of those that were discarded.
+    :param matched: how many events were matched; ``evaluated``: how many pending runs were evaluated.
+    :param reserved: the ids of those that were reserved; ``discarded``: of those that were discarded.
     :param launched: the ids of the DAG runs that exist now; ``waiting``: of those that could not be started.
     """
 
-    taken: int = 0
-    looked_at: int = 0
-    sent_off: tuple[str, ...] = ()
+    matched: int = 0
+    evaluated: int = 0
+    reserved: tuple[str, ...] = ()
     discarded: tuple[str, ...] = ()
     launched: tuple[str, ...] = ()
     waiting: tuple[str, ...] = ()

@@ -32,11 +32,11 @@ from airflow_snowpack.store import Store
 from airflow_snowpack.store.tables.schedules import gated_runs, pending_jobs, schedules
 
 FRONT_SIZE = 10
-"""So many pending runs at the front of a queue are evaluated as often as if they waited alone."""
+"""How many pending runs at the front of a queue are evaluated as often as if they waited alone."""
 FALLBACK_CHECK_INTERVAL = timedelta(minutes=5)
 """How soon a pending run behind the front is evaluated when nothing wakes it."""
 WAKE_LIMIT = 20
-"""So many of a queue are woken together at most; each that leaves it wakes more."""
+"""How many of a queue are woken together at most; each that leaves it wakes more."""
 QUEUE_DEPTH = 100
 """How many of a queue are read to find those that fit the free places, as some allow fewer active runs than others."""
 BEAT = timedelta(seconds=30)
@@ -208,9 +208,9 @@ def gate_is_due(store: Store, place: GatePlace, recheck: timedelta) -> bool:
             conn.execute(sa.update(gated_runs).where(place.row).values(seen_at=now))
         if row.not_before is not None and now < row.not_before:
             return False
-        if row.not_before is not None and row.looked_at <= row.not_before:
+        if row.not_before is not None and row.evaluated_at <= row.not_before:
             return True
-        if now < row.looked_at + recheck:
+        if now < row.evaluated_at + recheck:
             return False
         # One that was woken, or whose moment has come, and that could not be evaluated, need not be the first of the queue.
         return row.not_before is not None or conn.execute(_ahead_at_gate(row, now)).first() is None

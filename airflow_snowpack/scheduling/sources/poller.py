@@ -58,7 +58,7 @@ LONGEST_PERIOD = 6
 """and at most this many times the shortest period."""
 FORGOTTEN_AFTER = timedelta(days=1)
 """A place that was read this long before the first present schedule began to listen belongs to schedules that are gone."""
-PROBLEM = tuple(source_problems.c[name].label(f"problem_{name}") for name in ("kind", "problem", "began_at", "asked_at"))
+PROBLEM = tuple(source_problems.c[name].label(f"problem_{name}") for name in ("kind", "problem", "began_at", "confirmed_at"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,12 +79,12 @@ class PollReport:
 class _Reading:
     """What was read of a table that has changed.
 
-    :param row: the place up to which it had been read, and ``asked_at``: when the read began, which may be in an earlier round.
+    :param row: the place up to which it had been read, and ``began_at``: when the read began, which may be in an earlier round.
     :param problem: what is wrong with the table although it could be read.
     """
 
     row: sa.Row[Any]
-    asked_at: datetime
+    began_at: datetime
     version: str
     arrivals: Arrivals
     problem: Found | None
@@ -138,10 +138,10 @@ class Poller:
         due = self._due()
         if not due:
             return PollReport()
-        asked_at, published = self._store.clock(), 0
+        began_at, published = self._store.clock(), 0
         try:
             known = {name: _known_version(row) for name, row in due.items()}
-            found = self._broker.read(known, partial(_read, due, asked_at), self._reads, patience=self._patience)
+            found = self._broker.read(known, partial(_read, due, began_at), self._reads, patience=self._patience)
         except Exception as problem:
             self._note(due, dict.fromkeys(due, problem))
             raise
@@ -163,7 +163,7 @@ class Poller:
                     raise
                 except Exception as problem:  # noqa: BLE001 - such as a number in its metadata that no database takes
                     failed[name] = problem
-        self._confirm(unchanged, asked_at)
+        self._confirm(unchanged, began_at)
         self._note(due, failed)
         if len(failed) == len(due):
             raise_outage(failed.values())
@@ -193,7 +193,7 @@ class Poller:
     def _due(self) -> dict[TableName, sa.Row[Any]]:
         """Return the due tables, with the place up to which each was read, and since when a schedule listens to it."""
         now = self._store.clock()
-        self._failed_at = {key: asked_at for key, asked_at in self._failed_at.items() if now - self._every < asked_at <= now}
+        self._failed_at = {key: failed_at for key, failed_at in self._failed_at.items() if now - self._every < failed_at <= now}
         name = sa.func.replace(sa.func.substr(schedule_triggers.c.event_key, len(TABLES) + 1), ALL_CHANGES, "")
         # Grouped by itself: Postgres does not group by a column of JSON, which a place has.
         tables = (
@@ -239,7 +239,7 @@ class Poller:
 
         return self._store.transact(write)
 
-    def _confirm(self, unchanged: Mapping[TableName, sa.Row[Any]], asked_at: datetime) -> None:
+    def _confirm(self, unchanged: Mapping[TableName, sa.Row[Any]], began_at: datetime) -> None:
         """Record that tables have not changed up to now: one statement for all of them.
 
         A place that another poller has moved meanwhile was read later, and stays. A table whose schedule was changed meanwhile
@@ -247,23 +247,23 @@ class Poller:
         """
         turns: defaultdict[datetime, list[str]] = defaultdict(list)
         for name, row in unchanged.items():
-            turns[asked_at + period_of(row.committed_at, asked_at, self._every)].append(str(name))
+            turns[began_at + period_of(row.committed_at, began_at, self._every)].append(str(name))
         if not turns:
             return
         key = table_places.c.table_key
         next_look = sa.case(*((key.in_(names), sa.literal(at, UtcDateTime)) for at, names in turns.items()))
         statement = (
             sa.update(table_places)
-            .where(key.in_([str(name) for name in unchanged]), table_places.c.read_at < asked_at)
-            .where(sa.or_(table_places.c.look_at.is_(None), table_places.c.look_at <= asked_at))
-            .values(read_at=asked_at, look_at=next_look)
+            .where(key.in_([str(name) for name in unchanged]), table_places.c.read_at < began_at)
+            .where(sa.or_(table_places.c.look_at.is_(None), table_places.c.look_at <= began_at))
+            .values(read_at=began_at, look_at=next_look)
         )
         self._store.execute(statement)
 
     def _move(self, conn: sa.Connection, name: TableName, was: Place | None, reading: _Reading) -> bool:
-        to, asked_at = reading.arrivals.head, reading.asked_at
-        look_at = asked_at + period_of(to.committed_at, asked_at, self._every)
-        values = {**asdict(to), "read_at": asked_at, "metadata_location": reading.version, "look_at": look_at}
+        to, began_at = reading.arrivals.head, reading.began_at
+        look_at = began_at + period_of(to.committed_at, began_at, self._every)
+        values = {**asdict(to), "read_at": began_at, "metadata_location": reading.version, "look_at": look_at}
         statement = insert(table_places).values(table_key=str(name), **values)
         if was is None:
             statement = statement.on_conflict_do_nothing()
@@ -287,13 +287,13 @@ def period_of(committed_at: datetime | None, now: datetime, every: timedelta) ->
     return every * min(max((now - committed_at) // (every * COMMIT_SHARE), 1), LONGEST_PERIOD)
 
 
-def _read(due: Mapping[TableName, sa.Row[Any]], asked_at: datetime, name: TableName, table: Table) -> _Reading:
+def _read(due: Mapping[TableName, sa.Row[Any]], began_at: datetime, name: TableName, table: Table) -> _Reading:
     """Read what arrived in a table that has changed."""
     row = due[name]
     place = _place_from(row)
     begins_at = None if place is None or row.since - row.read_at < FORGOTTEN_AFTER else place_at(table, row.since)
     arrivals = read_arrivals(table, begins_at or place or Place.at(row.since))
-    return _Reading(row, asked_at, table.metadata_location, arrivals, found_in(table))
+    return _Reading(row, began_at, table.metadata_location, arrivals, found_in(table))
 
 
 def _known_version(row: sa.Row[Any]) -> str | None:
@@ -326,7 +326,7 @@ def _event(name: TableName, arrival: Arrival, counted: Sequence[Arrival], readin
 def _problem_in(row: sa.Row[Any]) -> SourceProblem | None:
     if row.problem_kind is None:
         return None
-    return SourceProblem(ProblemKind(row.problem_kind), row.problem_problem, row.problem_began_at, row.problem_asked_at)
+    return SourceProblem(ProblemKind(row.problem_kind), row.problem_problem, row.problem_began_at, row.problem_confirmed_at)
 
 
 def _place_from(row: sa.Row[Any]) -> Place | None:

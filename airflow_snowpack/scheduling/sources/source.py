@@ -67,13 +67,13 @@ class Found:
 class SourceProblem:
     """A recorded problem.
 
-    :param began_at: when it was first found, and ``asked_at``: when it was last confirmed.
+    :param began_at: when it was first found, and ``confirmed_at``: when it was last confirmed.
     """
 
     kind: ProblemKind
     problem: str
     began_at: datetime
-    asked_at: datetime
+    confirmed_at: datetime
 
 
 def found_in(table: Table) -> Found | None:
@@ -97,7 +97,7 @@ def is_news(found: Found | None, known: SourceProblem | None, now: datetime) -> 
         return (found is None) != (known is None)
     if (found.kind, found.problem) != (known.kind, known.problem):
         return True
-    return found.kind is not ProblemKind.UNPARTITIONED and now - known.asked_at >= WRITE_EVERY
+    return found.kind is not ProblemKind.UNPARTITIONED and now - known.confirmed_at >= WRITE_EVERY
 
 
 def write_problem(conn: sa.Connection, store: Store, key: str, found: Found | None, known: SourceProblem | None) -> None:
@@ -114,7 +114,7 @@ def write_problem(conn: sa.Connection, store: Store, key: str, found: Found | No
         conn.execute(sa.delete(source_problems).where(source_problems.c.key == key))
         return
     began_at = known.began_at if known is not None and known.kind is found.kind else now
-    values = {"kind": found.kind.value, "problem": found.problem, "began_at": began_at, "asked_at": now}
+    values = {"kind": found.kind.value, "problem": found.problem, "began_at": began_at, "confirmed_at": now}
     conn.execute(upsert(source_problems, values).values(key=key, **values))
 
 
@@ -141,14 +141,14 @@ class Source:
 
     :param kind: ``table``, ``dag`` or ``asset``.
     :param read_at: when the table was last read; ``None`` for never, and for a DAG or an asset.
-    :param problem: what is wrong with it, for people, and ``asked_at``: when that was last confirmed.
+    :param problem: what is wrong with it, for people, and ``confirmed_at``: when that was last confirmed.
     """
 
     kind: str
     name: str
     read_at: datetime | None = None
     problem: str | None = None
-    asked_at: datetime | None = None
+    confirmed_at: datetime | None = None
 
 
 def tables_of(trigger: Trigger, catalog_name: str) -> list[TableName]:
@@ -214,8 +214,8 @@ def sources_of(
             continue
         problem = problems.get(key)
         text = None if problem is None else problem_of(leaf, problem)
-        asked_at = None if problem is None or text is None else problem.asked_at
-        found[key] = Source(leaf.source.kind, leaf.source.name, read_at.get(key), text, asked_at)
+        confirmed_at = None if problem is None or text is None else problem.confirmed_at
+        found[key] = Source(leaf.source.kind, leaf.source.name, read_at.get(key), text, confirmed_at)
     return tuple(found.values())
 
 

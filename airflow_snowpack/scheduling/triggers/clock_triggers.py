@@ -55,7 +55,7 @@ class Deadline(Cron):
 
 @declaration
 class Every(Clock):
-    """So long a time has passed since the schedule last launched or, before its first launch, since it was enabled."""
+    """A period has passed since the schedule last launched or, before its first launch, since it was enabled."""
 
     kind: ClassVar[str] = "every"
     fixed: ClassVar[bool] = False

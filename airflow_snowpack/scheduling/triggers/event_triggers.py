@@ -123,7 +123,7 @@ class _CountingOfTable(_OfTable, _Counting):
 
 
 class PartitionsAdded(_CountingOfTable):
-    """Data was added to so many partitions of a table; one that got data twice counts once."""
+    """Data was added to a number of partitions of a table. A partition that got data twice counts once."""
 
     kind: ClassVar[str] = "partitions_added"
     measure: ClassVar[str] = "partitions"
@@ -131,7 +131,7 @@ class PartitionsAdded(_CountingOfTable):
 
 
 class FilesAdded(_CountingOfTable):
-    """So many data files were added to a table."""
+    """A number of data files were added to a table."""
 
     kind: ClassVar[str] = "files_added"
     measure: ClassVar[str] = "files"
@@ -139,7 +139,7 @@ class FilesAdded(_CountingOfTable):
 
 
 class RecordsAdded(_CountingOfTable):
-    """So many records were added to a table."""
+    """A number of records were added to a table."""
 
     kind: ClassVar[str] = "records_added"
     measure: ClassVar[str] = "records"
@@ -147,7 +147,7 @@ class RecordsAdded(_CountingOfTable):
 
 
 class CommitsAdded(_CountingOfTable):
-    """So many commits added data to a table."""
+    """A number of commits added data to a table."""
 
     kind: ClassVar[str] = "commits_added"
     unit: ClassVar[str] = "commits of"
@@ -155,7 +155,7 @@ class CommitsAdded(_CountingOfTable):
 
 @declaration
 class BytesAdded(_OfTable, _Counting):
-    """So much data was added to a table.
+    """An amount of data was added to a table.
 
     :param size: bytes, or text such as ``"100GB"`` or ``"512MiB"``.
     """
@@ -191,7 +191,7 @@ class _RunsEnded(_Counting):
 
 
 class RunsSucceeded(_RunsEnded):
-    """Runs of a DAG succeeded, so many times."""
+    """A number of runs of a DAG succeeded."""
 
     kind: ClassVar[str] = "runs_succeeded"
     state: ClassVar[str] = "success"
@@ -199,7 +199,7 @@ class RunsSucceeded(_RunsEnded):
 
 
 class RunsFailed(_RunsEnded):
-    """Runs of a DAG failed, so many times."""
+    """A number of runs of a DAG failed."""
 
     kind: ClassVar[str] = "runs_failed"
     state: ClassVar[str] = "failed"
@@ -208,7 +208,7 @@ class RunsFailed(_RunsEnded):
 
 @declaration
 class AssetEvents(_Counting):
-    """An Airflow asset was updated, so many times.
+    """An Airflow asset was updated a number of times.
 
     :param uri: of the asset, or the asset itself.
     """
@@ -229,7 +229,7 @@ class AssetEvents(_Counting):
 
 @declaration
 class CustomEvents(_Counting):
-    """Another system sent an event of this name, so many times."""
+    """Another system sent a number of events of this name."""
 
     kind: ClassVar[str] = "custom_events"
     unit: ClassVar[str] = "events named"

@@ -250,7 +250,7 @@ def _parse_deadline(value: object) -> Trigger:
 
 @declaration
 class Since(Trigger):
-    """So long a time has passed since what another trigger waits for has happened.
+    """A period has passed since what another trigger waits for has happened.
 
     :param of: ``last`` restarts the period with each event, so that a burst of arrivals can end first; ``first`` does not, so
         that the wait is limited.

@@ -234,7 +234,7 @@ source_problems = sa.Table(
     sa.Column("kind", sa.Text, nullable=False),
     sa.Column("problem", sa.Text, nullable=False),
     sa.Column("began_at", UtcDateTime, nullable=False),
-    sa.Column("asked_at", UtcDateTime, nullable=False),
+    sa.Column("confirmed_at", UtcDateTime, nullable=False),
 )
 """What is wrong with the tables and DAGs that schedules listen to; a source without a row is fine, or was never asked."""
 
@@ -259,7 +259,7 @@ gated_runs = sa.Table(
     sa.Column("priority", sa.Integer, nullable=False, server_default="0"),
     sa.Column("state", sa.Text, nullable=False),
     sa.Column("arrived_at", UtcDateTime, nullable=False),
-    sa.Column("looked_at", UtcDateTime, nullable=False),
+    sa.Column("evaluated_at", UtcDateTime, nullable=False),
     sa.Column("seen_at", UtcDateTime, nullable=False),
     sa.Column("not_before", UtcDateTime),
     sa.Column("waits_for", sa.Text),

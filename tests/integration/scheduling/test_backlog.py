@@ -101,15 +101,15 @@ def test_a_trigger_starts_again_at_nothing_after_a_launch_that_took_its_events(s
     assert counts(scheduler) == [4]
 
 
-@pytest.mark.parametrize("sent_off", [False, True])
-def test_an_event_that_arrives_during_a_start_that_is_refused_joins_the_launch(scheduler: Any, sent_off: bool) -> None:
+@pytest.mark.parametrize("reserved", [False, True])
+def test_an_event_that_arrives_during_a_start_that_is_refused_joins_the_launch(scheduler: Any, reserved: bool) -> None:
     scheduler.declare("feed", GO)
     start = scheduler.airflow.start
 
     def refuse(_: Any) -> NotStarted:
         scheduler.send("go")
         scheduler.subscriber.step()
-        if sent_off:
+        if reserved:
             scheduler.checker.step()
         return PAUSED
 

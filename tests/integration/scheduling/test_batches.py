@@ -73,7 +73,7 @@ def test_a_batch_decides_what_its_jobs_would_decide_one_after_the_other(
             for one, size in ((scheduler, checker.BATCH_SIZE), (alone, 1)):
                 monkeypatch.setattr(checker, "BATCH_SIZE", size)
                 monkeypatch.setattr(checker, "SMALLEST_BATCH", size)
-                while one.checker.step().looked_at:
+                while one.checker.step().evaluated:
                     pass
                 one.launcher.step()
                 for _ in range(turn % 3):
@@ -105,7 +105,7 @@ def test_many_runs_that_start_at_once_are_reserved_together(scheduler: Any) -> N
     declare_many(scheduler, MANY)
     reports = []
     sent = sent_by(scheduler.store, lambda: reports.append(scheduler.checker.step()))
-    assert len(reports[0].sent_off) == MANY
+    assert len(reports[0].reserved) == MANY
     assert len(sent) < MANY / 2
     assert scans(scheduler.store, sent, TABLES) == []
     while scheduler.launcher.step().launched:
@@ -116,8 +116,8 @@ def test_many_runs_that_start_at_once_are_reserved_together(scheduler: Any) -> N
 
 def test_of_a_batch_that_counts_one_group_as_many_start_as_there_are_places(scheduler: Any) -> None:
     declare_many(scheduler, 20, MaxConcurrent(3, group="g"))
-    assert len(scheduler.checker.step().sent_off) == 3
-    assert scheduler.checker.step().sent_off == ()
+    assert len(scheduler.checker.step().reserved) == 3
+    assert scheduler.checker.step().reserved == ()
 
 
 @pytest.mark.one_database
@@ -128,7 +128,7 @@ def test_a_transaction_takes_a_limited_number_of_turns_and_the_next_goes_on(
     taken: list[int] = []
     monkeypatch.setattr(evaluation, "lock_keys", lambda _conn, keys: taken.append(len(keys)))
     declare_many(scheduler, 20, MaxConcurrent(1))
-    assert len(scheduler.checker.step().sent_off) == 20
+    assert len(scheduler.checker.step().reserved) == 20
     assert taken == [8, 8, 4]
 
 

@@ -306,7 +306,7 @@ class TestOneAfterTheOther:
                 gates.scheduler.subscriber.step()
                 gate = Gate(mine, gates.airflow, GatePlace("maintain", f"a{turn}", "gate"), [limit])
                 run, report = self.together(gate.ask, Checker(yours, gates.airflow).step)
-                assert (run.state is PASSED) + len(report.sent_off) == 1
+                assert (run.state is PASSED) + len(report.reserved) == 1
                 gates.end(f"a{turn}")
                 clock.forward(minutes=2)
                 gates.scheduler.work()
@@ -329,7 +329,7 @@ class TestOneAfterTheOther:
             return told
 
         monkeypatch.setattr(gates.airflow, "dag_runs", ask_and_pass)
-        assert gates.scheduler.checker.step().sent_off == ()
+        assert gates.scheduler.checker.step().reserved == ()
 
     def test_a_run_that_a_schedule_launches_while_a_gate_asks_airflow_is_counted_by_it(
         self, gates: Gates, monkeypatch: pytest.MonkeyPatch
@@ -343,7 +343,7 @@ class TestOneAfterTheOther:
         def ask_and_launch(known: Any) -> Any:
             told = ask(known)
             monkeypatch.undo()
-            assert len(gates.scheduler.checker.step().sent_off) == 1
+            assert len(gates.scheduler.checker.step().reserved) == 1
             return told
 
         monkeypatch.setattr(gates.airflow, "dag_runs", ask_and_launch)

@@ -59,7 +59,7 @@ def test_a_round_costs_what_is_due_and_not_what_waits(filled: Any, monkeypatch: 
     filled.clock.forward(hours=9, minutes=59)
 
     def idle() -> None:
-        assert filled.work().looked_at == 0
+        assert filled.work().evaluated == 0
         assert filled.clocks.step() == 0
 
     sent = sent_by(filled.store, idle)

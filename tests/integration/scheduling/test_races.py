@@ -131,7 +131,7 @@ def test_two_schedules_of_one_dag_checked_at_the_same_moment_are_one_run(
             scheduler.send("go")
             scheduler.subscriber.step()
             reports = crew.together(*(checker.step for checker in checkers))
-            assert sum(len(report.sent_off) for report in reports) == 1
+            assert sum(len(report.reserved) for report in reports) == 1
             scheduler.launcher.step()
             assert len(scheduler.started) == turn + 1
             scheduler.end_run()
@@ -249,4 +249,4 @@ def test_several_checkers_at_once_give_away_no_slot_twice(store_url: str, schedu
     with crew_of(store_url, scheduler.clock) as crew:
         checkers = [Checker(crew.store(), scheduler.airflow) for _ in range(4)]
         reports = crew.together(*(checker.step for checker in checkers))
-    assert sum(len(report.sent_off) for report in reports) == 3
+    assert sum(len(report.reserved) for report in reports) == 3

@@ -168,10 +168,10 @@ class TestConstraints:
         scheduler.declare("nightly", GO, TimeWindow("22:00", "06:00"), MaxConcurrent(1), priority=10)
         scheduler.declare("any_time", GO, MaxConcurrent(1))
         scheduler.send("go")
-        assert scheduler.work().looked_at == 2
+        assert scheduler.work().evaluated == 2
         scheduler.airflow.running.clear()
         scheduler.runs.ended("maintain", "manual__1", "success", scheduler.clock())
-        assert scheduler.work().looked_at == 1
+        assert scheduler.work().evaluated == 1
         assert [launch.schedule for launch in scheduler.started] == ["any_time"]
 
     def test_a_pending_job_has_a_day_when_nothing_is_said(self, scheduler: Any) -> None:
@@ -221,17 +221,17 @@ class TestNothingIsAskedBeforeItsTime:
     def test_events_do_not_wake_a_job_that_waits_for_constraints(self, scheduler: Any) -> None:
         scheduler.declare("delayed", GO, Delay("10m"))
         scheduler.send("go")
-        assert scheduler.work().looked_at == 1
+        assert scheduler.work().evaluated == 1
         scheduler.send("go")
-        assert scheduler.go_on(minutes=5).looked_at == 0
-        assert scheduler.go_on(minutes=5).looked_at == 1
+        assert scheduler.go_on(minutes=5).evaluated == 0
+        assert scheduler.go_on(minutes=5).evaluated == 1
 
     def test_of_several_moments_the_last_is_soon_enough(self, scheduler: Any) -> None:
         scheduler.declare("one", GO, Delay("2h"), TimeWindow("13:00", "20:00"))
         scheduler.send("go")
         scheduler.work()
-        assert scheduler.go_on(hours=1).looked_at == 0
-        assert scheduler.go_on(hours=1).looked_at == 1
+        assert scheduler.go_on(hours=1).evaluated == 0
+        assert scheduler.go_on(hours=1).evaluated == 1
         assert len(scheduler.started) == 1
 
 

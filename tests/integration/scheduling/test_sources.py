@@ -81,7 +81,7 @@ def test_a_missing_table_is_named_until_it_is_there(scheduler: Any, poller: Poll
     poll(scheduler, poller)
     a, b = explained(scheduler).sources
     assert (a.read_at, a.problem) == (scheduler.clock(), None)
-    assert (b.read_at, b.problem, b.asked_at) == (None, "the table web.b does not exist", scheduler.clock())
+    assert (b.read_at, b.problem, b.confirmed_at) == (None, "the table web.b does not exist", scheduler.clock())
     assert explained(scheduler).trigger.problem == "the table web.b does not exist"
     said = explained(scheduler).sentences()
     assert "Its trigger cannot be satisfied at present: the table web.b does not exist." in said
@@ -108,7 +108,7 @@ def test_a_table_that_cannot_be_read_keeps_its_last_reading_and_shows_the_error(
     with pytest.raises(ConnectionError):
         Poller(store, catalog_name="lake", broker=Broker(down)).step()
     (a,) = explained(scheduler).sources
-    assert (a.read_at, a.asked_at) == (read_at, scheduler.clock())
+    assert (a.read_at, a.confirmed_at) == (read_at, scheduler.clock())
     assert a.problem == "the table web.a cannot be read: ConnectionError: no route to the catalog"
     poll(scheduler, poller)
     assert explained(scheduler).sources[0].problem is None
@@ -183,13 +183,13 @@ def test_what_was_wrong_with_a_source_that_nobody_listens_to_is_forgotten(schedu
 def test_a_problem_is_written_when_it_is_news_and_once_a_minute_while_it_lasts(scheduler: Any, poller: Poller) -> None:
     scheduler.declare("joined", CommitsAdded("web.b"))
     poll(scheduler, poller)
-    first = explained(scheduler).sources[0].asked_at
+    first = explained(scheduler).sources[0].confirmed_at
     scheduler.clock.forward(seconds=20)
     poller.step()
-    assert explained(scheduler).sources[0].asked_at == first
+    assert explained(scheduler).sources[0].confirmed_at == first
     scheduler.clock.forward(seconds=50)
     poller.step()
-    assert explained(scheduler).sources[0].asked_at == first + timedelta(seconds=70)
+    assert explained(scheduler).sources[0].confirmed_at == first + timedelta(seconds=70)
 
 
 def test_no_scheduler_is_said_until_one_works_and_again_when_it_is_gone(scheduler: Any) -> None:

@@ -118,7 +118,7 @@ def test_6_under_load_the_high_priority_comes_first_and_the_low_catches_up(sched
 
     scheduler.airflow.pools["spark"] = 1
     scheduler.airflow.running["other_dag"].clear()
-    assert scheduler.go_on(seconds=15).looked_at == 1
+    assert scheduler.go_on(seconds=15).evaluated == 1
     assert started(scheduler) == [], "the low one is looked at before the high one, and gives way"
     scheduler.go_on(seconds=15)
     assert started(scheduler) == ["high"]

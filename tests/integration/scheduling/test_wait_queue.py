@@ -86,11 +86,11 @@ def test_many_that_wait_for_one_place_keep_no_other_from_starting_in_the_same_ro
     held.subscriber.step()
     reports: list[RoundReport] = []
     sent = sent_by(held.store, lambda: reports.extend(held.checker.parts()))
-    assert sum(report.looked_at for report in reports) == MANY + 2
+    assert sum(report.evaluated for report in reports) == MANY + 2
     assert len(sent) / MANY * 1_000 <= 60, "the statements for each thousand that wait"
     held.launcher.step()
     assert {launch.schedule for launch in held.started} == {"holder", "nothing_to_wait_for", "place_of_its_own"}
-    assert len(reports[0].sent_off) == 1, "what takes no place comes first"
+    assert len(reports[0].reserved) == 1, "what takes no place comes first"
     (waits,) = held.pending(f"w{MANY - 1:04}")
     assert [reason.text for reason in waits.reasons if not reason.met] == ["1 of at most 1 runs of group busy are active"]
 
@@ -99,7 +99,7 @@ def test_who_is_far_back_in_the_line_is_looked_at_seldom(held: Any) -> None:
     fill_line(held, 40)
     now = held.clock()
     held.clock.forward(seconds=1)
-    assert held.work().looked_at == 40
+    assert held.work().evaluated == 40
     held.clock.forward(seconds=30)
     assert due(held) == [f"w{place:04}" for place in range(10)]
     held.clock.now = now + timedelta(seconds=1) + wait_queue.FALLBACK_CHECK_INTERVAL

@@ -196,7 +196,7 @@ def test_an_explanation_has_the_sources_and_the_scheduler(api: AppClient, world:
     world.store.transact(lambda conn: write_problem(conn, world.store, "dag:gone", found, None))
     explained = api("GET", "/schedules/nightly/explain").json()
     table, dag = explained["sources"]
-    assert table == {"kind": "table", "name": "web.a", "read_at": None, "problem": None, "asked_at": None}
+    assert table == {"kind": "table", "name": "web.a", "read_at": None, "problem": None, "confirmed_at": None}
     assert (dag["kind"], dag["name"], dag["problem"]) == ("dag", "gone", "the DAG gone does not exist")
     assert explained["trigger"]["problem"] == explained["trigger"]["parts"][1]["problem"] == "the DAG gone does not exist"
     assert explained["scheduler"] == {"is_alive": False, "seen_at": None}
