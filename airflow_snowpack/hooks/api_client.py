@@ -20,6 +20,7 @@ from airflow_snowpack.hooks.errors import AirflowRefuses, AirflowUnreachable
 from airflow_snowpack.redaction import public_address, redacted
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
     from types import TracebackType
 
     import httpx
@@ -57,6 +58,29 @@ class Answer:
         if isinstance(detail, dict):
             detail = detail.get("message") or detail.get("reason")
         return str(detail or f"HTTP {self.status}")[:500]
+
+    def required(self, method: str, path: str) -> Any:
+        """Return the body.
+
+        :raises AirflowRefuses: the API refused the request to this path.
+        """
+        if not self.is_ok:
+            raise AirflowRefuses(f"{method} {path} was refused: {self.reason}")
+        return self.body
+
+
+def pages(key: str, read: Callable[[int], Any]) -> Iterator[list[Any]]:
+    """Yield the pages of a list, which may be shorter than requested: Airflow has a limit.
+
+    :param key: of the entries in the body of a page.
+    :param read: takes how many entries were read, and returns the body of the next page.
+    """
+    seen = 0
+    while page := (body := read(seen))[key]:
+        yield page
+        seen += len(page)
+        if seen >= body["total_entries"]:
+            return
 
 
 @dataclass

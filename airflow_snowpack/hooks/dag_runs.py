@@ -11,30 +11,29 @@ from __future__ import annotations
 
 import sys
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from itertools import count
-from typing import TYPE_CHECKING, Any, TypeVar
+from itertools import chain
+from typing import Any, TypeVar
 from urllib.parse import quote
 
-from airflow_snowpack.hooks.api_client import AirflowRest, Answer
+from airflow_snowpack.hooks.api_client import AirflowRest, pages
 from airflow_snowpack.hooks.errors import AirflowRefuses, AirflowUnreachable
 from airflow_snowpack.scheduling.airflow_port import (
     DagRuns,
     EndedRun,
     EndsFound,
+    EndsQuery,
     FreeSlots,
+    Launch,
     NotStarted,
+    Slots,
     Unavailable,
     paused_problem,
 )
 from airflow_snowpack.timed_calls import NoAnswer, TimedCalls
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-
-    from airflow_snowpack.scheduling.airflow_port import EndsQuery, Launch, Slots
 
 T = TypeVar("T")
 
@@ -211,7 +210,7 @@ class RestDagRuns(AirflowDagRuns):
         return self._ask_each("pool", pools, self._slots_of)
 
     def _slots_of(self, pool: str) -> Slots:
-        every = self._pages("/dags/~/dagRuns/~/taskInstances", "task_instances", pool=[pool], state=list(IN_A_POOL))
+        every = self._list("/dags/~/dagRuns/~/taskInstances", "task_instances", pool=[pool], state=list(IN_A_POOL))
         taken_by = frozenset((task["dag_id"], task["dag_run_id"]) for task in every)
         answer = self._found(f"/pools/{_quoted(pool)}", pool)
         if answer is None:
@@ -240,13 +239,12 @@ class RestDagRuns(AirflowDagRuns):
 
     def find(self, dag_id: str, run_id: str) -> RunState | None:
         run = self._found(f"/dags/{_quoted(dag_id)}/dagRuns/{_quoted(run_id)}", run_id)
-        if run is None:
-            return None
-        return _state_of(run)
+        return None if run is None else _state_of(run)
 
     def ended_runs(self, asked: Sequence[EndsQuery]) -> Mapping[str, EndsFound]:
         """Return all ends since the earliest of the moments. Repeating an end that is recorded already is harmless."""
         found: dict[str, dict[str, EndedRun]] = {one.dag_id: {} for one in asked}
+        path = "/dags/~/dagRuns/list"
         wanted = {
             "dag_ids": sorted(found),
             "states": list(ENDED),
@@ -254,43 +252,32 @@ class RestDagRuns(AirflowDagRuns):
             "order_by": "id",
             "page_limit": PAGE,
         }
-        for offset in count(0, PAGE):
-            answer = self._rest.ask("POST", "/dags/~/dagRuns/list", body={**wanted, "page_offset": offset})
-            page = _required(answer, "/dags/~/dagRuns/list")["dag_runs"]
-            for run in page:
-                found[run["dag_id"]][run["dag_run_id"]] = _state_of(run).to_ended()
-            if len(page) < PAGE:
-                break
+
+        def read(seen: int) -> Any:
+            return self._rest.ask("POST", path, body={**wanted, "page_offset": seen}).required("POST", path)
+
+        for run in chain.from_iterable(pages("dag_runs", read)):
+            found[run["dag_id"]][run["dag_run_id"]] = _state_of(run).to_ended()
         return {dag_id: EndsFound(ends) for dag_id, ends in found.items()}
 
     def count_active(self, dag_id: str, among: frozenset[str]) -> tuple[int, int]:
-        runs = self._pages(f"/dags/{_quoted(dag_id)}/dagRuns", "dag_runs", of=dag_id, state=list(ACTIVE))
+        runs = self._list(f"/dags/{_quoted(dag_id)}/dagRuns", "dag_runs", of=dag_id, state=list(ACTIVE))
         active = {run["dag_run_id"] for run in runs}
         return len(active), len(active & among)
 
     def _found(self, path: str, name: str) -> Any:
         """Return the object at a path; ``None`` if Airflow has nothing of this name."""
         answer = self._rest.ask("GET", path)
-        if answer.reports_missing(name):
-            return None
-        return _required(answer, path)
+        return None if answer.reports_missing(name) else answer.required("GET", path)
 
-    def _pages(self, path: str, key: str, *, of: str | None = None, **params: Any) -> Iterator[Any]:
+    def _list(self, path: str, key: str, *, of: str | None = None, **params: Any) -> Iterator[Any]:
         """:param of: the owner of the list; if Airflow has nothing of this name, the list is empty."""
-        offset = 0
-        while True:
-            answer = self._rest.ask("GET", path, params={"limit": PAGE, "offset": offset, **params})
-            page = [] if of is not None and answer.reports_missing(of) else _required(answer, path)[key]
-            yield from page
-            offset += PAGE
-            if len(page) < PAGE:
-                return
 
+        def read(seen: int) -> Any:
+            answer = self._rest.ask("GET", path, params={"limit": PAGE, "offset": seen, **params})
+            return {key: []} if of is not None and answer.reports_missing(of) else answer.required("GET", path)
 
-def _required(answer: Answer, path: str) -> Any:
-    if not answer.is_ok:
-        raise AirflowRefuses(f"GET {path} was refused: {answer.reason}")
-    return answer.body
+        return chain.from_iterable(pages(key, read))
 
 
 def _state_of(run: Any) -> RunState:

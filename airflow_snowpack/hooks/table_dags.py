@@ -21,18 +21,16 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from itertools import chain, islice, pairwise
 from statistics import median
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 from urllib.parse import parse_qsl, quote, urlsplit
 
 from airflow_snowpack.errors import SnowpackError
+from airflow_snowpack.hooks.api_client import AirflowRest, Answer, pages
 from airflow_snowpack.hooks.errors import AirflowRefuses, AirflowUnreachable
 from airflow_snowpack.humanize import duration
+from airflow_snowpack.iceberg.names import TableName
 from airflow_snowpack.maintenance.writers import DagsOfTables, FailedRun, Producer
-
-if TYPE_CHECKING:
-    from airflow_snowpack.hooks.api_client import AirflowRest, Answer
-    from airflow_snowpack.iceberg.names import TableName
-    from airflow_snowpack.settings import Settings
+from airflow_snowpack.settings import Settings
 
 log = logging.getLogger(__name__)
 
@@ -78,8 +76,6 @@ def read_dags_of_tables(
     :param own_run: the ids of the DAG and the run of the task that asks; it does not count as a writer that runs.
     :param now: the current time; ``None``: read the clock.
     """
-    from airflow_snowpack.hooks.api_client import AirflowRest
-
     if settings.airflow_conn_id is None:
         return DagsOfTables(unknown=NOT_CONFIGURED)
     other = catalog_conn_id if catalog_conn_id != settings.catalog_conn_id else None
@@ -258,7 +254,7 @@ class TableDags:
         """Return a DAG; ``None`` if Airflow has none with this id."""
         path = f"/dags/{quote(dag_id, safe='')}"
         answer = self._request("GET", path)
-        return None if answer.reports_missing(dag_id) else _body(answer, "GET", path)
+        return None if answer.reports_missing(dag_id) else answer.required("GET", path)
 
     def _maintenance(self, dag_ids: list[str]) -> set[Task]:
         """Return the tasks of these DAGs that maintain their tables; entries and decorated functions may write to them."""
@@ -279,16 +275,16 @@ class TableDags:
     def _entries(self, path: str, key: str, **params: Any) -> Iterator[Any]:
         """Yield the entries of a list."""
         return chain.from_iterable(
-            _pages(key, lambda seen: self._ask("GET", path, params={"limit": PAGE, "offset": seen, **params}))
+            pages(key, lambda seen: self._ask("GET", path, params={"limit": PAGE, "offset": seen, **params}))
         )
 
     def _pages_of_runs(self, wanted: Mapping[str, Any]) -> Iterator[list[Any]]:
         """Yield the runs of DAGs, page by page."""
         path = "/dags/~/dagRuns/list"
-        return _pages("dag_runs", lambda seen: self._ask("POST", path, body={**wanted, "page_limit": PAGE, "page_offset": seen}))
+        return pages("dag_runs", lambda seen: self._ask("POST", path, body={**wanted, "page_limit": PAGE, "page_offset": seen}))
 
     def _ask(self, method: str, path: str, **arguments: Any) -> Any:
-        return _body(self._request(method, path, **arguments), method, path)
+        return self._request(method, path, **arguments).required(method, path)
 
     def _request(self, method: str, path: str, **arguments: Any) -> Answer:
         if self._clock() > self._ends:
@@ -296,27 +292,8 @@ class TableDags:
         return self._rest.ask(method, path, **arguments)
 
 
-def _pages(key: str, ask: Callable[[int], Any]) -> Iterator[list[Any]]:
-    """Yield the pages of a list, which may be shorter than requested: Airflow has a limit.
-
-    :param ask: takes how many entries were read, and returns the next answer.
-    """
-    seen = 0
-    while page := (body := ask(seen))[key]:
-        yield page
-        seen += len(page)
-        if seen >= body["total_entries"]:
-            return
-
-
 def _usual(spans: Collection[timedelta]) -> timedelta | None:
     return timedelta(seconds=median(span.total_seconds() for span in spans)) if spans else None
-
-
-def _body(answer: Answer, method: str, path: str) -> Any:
-    if not answer.is_ok:
-        raise AirflowRefuses(f"{method} {path} was refused: {answer.reason}")
-    return answer.body
 
 
 def _filled(found: Mapping[str, tuple[T, ...]]) -> dict[str, tuple[T, ...]]:

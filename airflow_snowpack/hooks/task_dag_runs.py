@@ -11,25 +11,18 @@ not know pools; an Airflow connection for the REST API fills that gap.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import timedelta
 from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from airflow.sdk.exceptions import AirflowRuntimeError, ErrorType
 
-from airflow_snowpack.hooks.dag_runs import ACTIVE, AirflowDagRuns, RunState
+from airflow_snowpack.hooks.dag_runs import ACTIVE, ENDED, NOT_FOUND, AirflowDagRuns, RestDagRuns, RunState
 from airflow_snowpack.hooks.errors import AirflowRefuses, AirflowUnreachable
-from airflow_snowpack.scheduling.airflow_port import EndsFound, NotStarted, Unavailable
+from airflow_snowpack.scheduling.airflow_port import EndsFound, EndsQuery, Launch, NotStarted, Slots, Unavailable
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-    from datetime import timedelta
-
-    from airflow_snowpack.hooks.dag_runs import RestDagRuns
-    from airflow_snowpack.scheduling.airflow_port import EndsQuery, Launch, Slots
-
-NOT_FOUND = 404
 REFUSED = range(400, 500)
-ENDED = ("success", "failed")
 BATCH_SIZE = 100
 """Runs that one step of a search reads."""
 MOMENT = re.compile(r"\d{4}-?\d\d-?\d\dT\d\d:?\d\d:?\d\d")
@@ -106,6 +99,19 @@ def _json(response: Any) -> Mapping[str, Any]:
     return body if isinstance(body, dict) else {}
 
 
+def _find(message: Any, what: str) -> Any:
+    """Return the answer to a message; ``None`` if Airflow itself reports that there is no such object.
+
+    :raises AirflowRefuses: the API server refused.
+    """
+    try:
+        return ask_supervisor(message)
+    except Refused as refused:
+        if refused.is_airflows_own_not_found:
+            return None
+        raise AirflowRefuses(f"it does not report {what}: {refused}") from refused
+
+
 class TaskDagRuns(AirflowDagRuns):
     """DAG runs as the task's supervisor reports them.
 
@@ -130,12 +136,8 @@ class TaskDagRuns(AirflowDagRuns):
     def is_paused(self, dag_id: str) -> bool | None:
         from airflow.sdk.execution_time.comms import GetDag
 
-        try:
-            return bool(ask_supervisor(GetDag(dag_id=dag_id)).is_paused)
-        except Refused as refused:
-            if refused.is_airflows_own_not_found:
-                return None
-            raise AirflowRefuses(f"it does not report the DAG {dag_id}: {refused}") from refused
+        dag = _find(GetDag(dag_id=dag_id), f"the DAG {dag_id}")
+        return None if dag is None else bool(dag.is_paused)
 
     def trigger(self, launch: Launch) -> NotStarted | None:
         from airflow.sdk.execution_time.comms import TriggerDagRun
@@ -152,13 +154,8 @@ class TaskDagRuns(AirflowDagRuns):
     def find(self, dag_id: str, run_id: str) -> RunState | None:
         from airflow.sdk.execution_time.comms import GetDagRun
 
-        try:
-            run = ask_supervisor(GetDagRun(dag_id=dag_id, run_id=run_id))
-        except Refused as refused:
-            if refused.is_airflows_own_not_found:
-                return None
-            raise AirflowRefuses(f"it does not report the run {run_id}: {refused}") from refused
-        return RunState(str(run.state.value), run.end_date, run.start_date)
+        run = _find(GetDagRun(dag_id=dag_id, run_id=run_id), f"the run {run_id}")
+        return None if run is None else RunState(str(run.state.value), run.end_date, run.start_date)
 
     def ended_runs(self, asked: Sequence[EndsQuery]) -> Mapping[str, EndsFound]:
         """Return counts, and the ends that a requested search finds; all ends where the REST API can list them."""

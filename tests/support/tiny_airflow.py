@@ -96,17 +96,18 @@ class TinyAirflow:
             case ["GET", "dags", dag_id, "dagRuns", run_id] if run_id in self.runs:
                 return 200, self.runs[run_id].to_json()
             case ["GET", "dags", dag_id, "dagRuns"]:
-                return 200, {"dag_runs": _page([run.to_json() for run in self.active(dag_id)], query)}
+                runs = [run.to_json() for run in self.active(dag_id)]
+                return 200, {"dag_runs": _page(runs, query), "total_entries": len(runs)}
             case ["POST", "dags", "~", "dagRuns", "list"]:
-                return 200, {"dag_runs": self._ended(body)}
+                ended = self._ended(body)
+                return 200, {"dag_runs": ended[body["page_offset"] :][: body["page_limit"]], "total_entries": len(ended)}
             case ["POST", "dags", dag_id, "dagRuns"] if dag_id in self.dag_ids and self.closed.get(dag_id) in (None, "paused"):
                 return self._start(dag_id, body)
         return 404, {"detail": f"there is nothing at {path}"}
 
     def _ended(self, asked: Any) -> list[dict[str, Any]]:
         ended = [run for run in list(self.runs.values()) if not run.is_active and run.dag_id in asked["dag_ids"]]
-        since = [run.to_json() for run in ended if (run.ended_at or self.clock()).isoformat() >= asked["end_date_gte"]]
-        return since[asked["page_offset"] :][: asked["page_limit"]]
+        return [run.to_json() for run in ended if (run.ended_at or self.clock()).isoformat() >= asked["end_date_gte"]]
 
     def _start(self, dag_id: str, body: Any) -> tuple[int, Any]:
         run_id = body["dag_run_id"]

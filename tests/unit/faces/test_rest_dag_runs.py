@@ -88,7 +88,7 @@ def test_a_dag_whose_runs_airflow_refuses_keeps_no_other_dag_from_being_told(run
     for status in (403, 500):
         answers.by_path = {
             "/dags/secret/dagRuns": (status, {"detail": "not for you"}),
-            "/dags/open/dagRuns": (200, {"dag_runs": [{"dag_run_id": "r1"}]}),
+            "/dags/open/dagRuns": (200, {"dag_runs": [{"dag_run_id": "r1"}], "total_entries": 1}),
         }
         told = runs.dag_runs({"secret": frozenset({"r9"}), "open": NOBODY})
         assert told["open"] == DagRuns(others=1)
