@@ -68,23 +68,24 @@ class Kinds(Generic[D]):
         if isinstance(value, self.base):
             if self[value.kind] is not type(value):
                 raise InvalidSchedule(self.what, type(value).__name__, f"another class has the kind {value.kind!r}")
-            return value if value.kind in self._own else self._verified(value.kind, lambda: value)
+            return self.verified(value)
         if not isinstance(value, Mapping) or len(value) != 1:
             example = "{every: 4h}" if self.what == "trigger" else "{delay: 10m}"
             raise InvalidSchedule(self.what, value, f"it must be one {self.what}: a name with its fields, such as {example}")
         ((kind, fields),) = value.items()
-        found = self[kind]
-        return found.from_fields(fields) if kind in self._own else self._verified(kind, lambda: found.from_fields(fields))
+        return self._verified(kind, lambda: self[kind].from_fields(fields))
 
-    def verified(self, value: D, dag_id: str) -> D:
+    def verified(self, value: D, dag_id: str = "dag") -> D:
         """Return a declaration whose class works for this DAG.
 
         :raises InvalidSchedule: its class is another package's, and fails.
         """
-        return value if value.kind in self._own else self._verified(value.kind, lambda: value, dag_id)
+        return self._verified(value.kind, lambda: value, dag_id)
 
     def _verified(self, kind: str, make: Callable[[], D], dag_id: str = "dag") -> D:
-        """Make a declaration of another package; any fault of its class makes the schedule invalid, and harms no other."""
+        """Make a declaration. A fault of another package's class makes the schedule invalid, and harms no other."""
+        if kind in self._own:
+            return make()
         try:
             value = make()
             value.verify(dag_id)
