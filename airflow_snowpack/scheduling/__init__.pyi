@@ -69,9 +69,8 @@ from .schedule import (
     Timeout as Timeout,
     parse_constraints as parse_constraints,
 )
-from .schedule_writer import Origin as Origin, Waiting as Waiting
 from .scheduler import Scheduler as Scheduler
-from .schedules import Schedules as Schedules, StoredSchedule as StoredSchedule
+from .schedules import Origin as Origin, Schedules as Schedules, StoredSchedule as StoredSchedule, Waiting as Waiting
 from .sources.poller import Poller as Poller
 from .sources.source import (
     Finding as Finding,

@@ -29,8 +29,7 @@ from typing import Any
 from airflow_snowpack.bounded_text import YamlTooLarge, check_yaml
 from airflow_snowpack.scheduling.errors import InvalidSchedule
 from airflow_snowpack.scheduling.schedule import Schedule
-from airflow_snowpack.scheduling.schedule_writer import Origin
-from airflow_snowpack.scheduling.schedules import Schedules, StoredSchedule
+from airflow_snowpack.scheduling.schedules import Origin, Schedules, StoredSchedule, check_probes
 
 YAML = (".yaml", ".yml")
 PYTHON = ".py"
@@ -190,7 +189,7 @@ def plan_sync(schedules: Schedules, declared: Iterable[Schedule], *, update: boo
     if taken := sorted(missing & {one.name for one in every if one.origin is Origin.RUN}):
         raise InvalidSchedule("name", taken[0], "a registered run has it already; rename the schedule, or unregister the run")
     for name in _sorted(missing | differing):
-        schedules.check_probes(wanted[name])
+        check_probes(wanted[name], schedules.probes)
     gone = {name for name, one in stored.items() if one.origin is not Origin.HAND and name not in wanted}
     restarted = {name for name in differing if not _runs_alike(wanted[name], stored[name])}
     discards = sum(schedules.waiting(name).events for name in gone | restarted)

@@ -22,8 +22,7 @@ from airflow_snowpack.scheduling.launches.active_runs import runs_that_count
 from airflow_snowpack.scheduling.pending_runs.gated_runs import GatedRun, waiting_at_gates
 from airflow_snowpack.scheduling.pending_runs.model import OPEN, PendingRun, PendingState, Reason, pending_from
 from airflow_snowpack.scheduling.schedule import Then
-from airflow_snowpack.scheduling.schedule_writer import Origin
-from airflow_snowpack.scheduling.schedules import Schedules, StoredSchedule
+from airflow_snowpack.scheduling.schedules import Origin, Schedules, StoredSchedule
 from airflow_snowpack.scheduling.sources.source import (
     KEYS_PER_STATEMENT,
     Source,

@@ -44,10 +44,10 @@ from airflow_snowpack.scheduling.schedule import (
     read_fields,
     readable,
 )
-from airflow_snowpack.scheduling.schedule_writer import Origin, ScheduleWriter
-from airflow_snowpack.scheduling.schedules import matching
+from airflow_snowpack.scheduling.schedules import Origin, ScheduleWriter, matching
 from airflow_snowpack.scheduling.triggers.clock_triggers import ByHand, Cron
-from airflow_snowpack.store import Actor, IdMaker, Store, new_id
+from airflow_snowpack.store import Actor, Store
+from airflow_snowpack.store.dialect import row_mapper
 from airflow_snowpack.store.tables.schedules import schedule_clocks, schedules
 
 OURS = (RUN_KEY, "snowpack")
@@ -220,12 +220,11 @@ class RegisteredRuns:
         *,
         catalog: str,
         actor: Actor | None = None,
-        make_id: IdMaker = new_id,
         may_start: MayStart | None = None,
     ) -> None:
         self.store = store
         self.actor = actor
-        self._writer = ScheduleWriter(store, catalog=catalog, actor=actor, make_id=make_id, of_runs=True, may_start=may_start)
+        self._writer = ScheduleWriter(store, catalog, actor, of_runs=True, may_start=may_start)
         self.starts = self._writer.starts
 
     def register(self, run: RegisteredRun) -> StoredRun:
@@ -347,22 +346,19 @@ def _with_clock() -> sa.Select[Any]:
     return query.where(schedules.c.origin == Origin.RUN.value)
 
 
-def _stored_from(row: sa.Row[Any]) -> StoredRun:
-    definition = row.definition
-    conf = dict(definition["conf"])
-    kept = conf.pop(RUN_KEY, {}).get("preservation")
-    cron = definition["trigger"].get("cron", {})
-    return StoredRun(
-        name=row.name,
-        dag_id=row.dag_id,
-        conf=conf,
-        cron=cron.get("expression"),
-        tz=cron.get("tz", "UTC"),
-        preservation=None if kept is None else Preservation(kept),
-        enabled=row.enabled,
-        description=definition["description"],
-        created_at=row.created_at,
-        updated_at=row.changed_at,
-        updated_by=row.changed_by,
-        next_run_at=row.next_at,
-    )
+def _preservation_of(row: sa.Row[Any]) -> Preservation | None:
+    kept = row.definition["conf"].get(RUN_KEY, {}).get("preservation")
+    return None if kept is None else Preservation(kept)
+
+
+_stored_from = row_mapper(
+    StoredRun,
+    conf=lambda row: {name: value for name, value in row.definition["conf"].items() if name != RUN_KEY},
+    cron=lambda row: row.definition["trigger"].get("cron", {}).get("expression"),
+    tz=lambda row: row.definition["trigger"].get("cron", {}).get("tz", "UTC"),
+    preservation=_preservation_of,
+    description=lambda row: row.definition["description"],
+    updated_at="changed_at",
+    updated_by="changed_by",
+    next_run_at="next_at",
+)

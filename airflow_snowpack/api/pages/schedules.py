@@ -29,7 +29,7 @@ from airflow_snowpack.scheduling import (
 from airflow_snowpack.scheduling.constraints.constraint import Constraint
 from airflow_snowpack.scheduling.events.event_log import read_backlog
 from airflow_snowpack.scheduling.history import LaunchedRun
-from airflow_snowpack.scheduling.schedule_writer import audit_subject
+from airflow_snowpack.scheduling.schedules import audit_subject
 from airflow_snowpack.scheduling.triggers.trigger import Judgement
 from airflow_snowpack.wire.listing import cut
 from airflow_snowpack.wire.schedule import definition_of, next_check

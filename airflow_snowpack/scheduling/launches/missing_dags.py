@@ -18,8 +18,7 @@ import sqlalchemy as sa
 from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.scheduling.airflow_port import AirflowPort
 from airflow_snowpack.scheduling.retention import KEEP
-from airflow_snowpack.scheduling.schedule_writer import Origin
-from airflow_snowpack.scheduling.schedules import Schedules
+from airflow_snowpack.scheduling.schedules import Origin, Schedules
 from airflow_snowpack.scheduling.sources.source import Found, ProblemKind, dag_source, is_news, read_problems, write_problem
 from airflow_snowpack.store import Store
 from airflow_snowpack.store.tables.schedules import schedules as schedule_rows, source_problems

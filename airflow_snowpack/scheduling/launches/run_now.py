@@ -24,8 +24,7 @@ from airflow_snowpack.scheduling.launches.active_runs import Reservation, Wanted
 from airflow_snowpack.scheduling.pending_runs.model import PendingRun, PendingState, Reason, pending_from, reasons_to_json
 from airflow_snowpack.scheduling.registered_runs import RegisteredRuns, read_given
 from airflow_snowpack.scheduling.schedule import Schedule
-from airflow_snowpack.scheduling.schedule_writer import Origin, audit_subject
-from airflow_snowpack.scheduling.schedules import Schedules
+from airflow_snowpack.scheduling.schedules import Origin, Schedules, audit_subject
 from airflow_snowpack.store import Actor, Store, new_id, write_audit
 from airflow_snowpack.store.tables.schedules import pending_jobs, schedules
 
