@@ -6,6 +6,11 @@ The invariant: **checking and reserving is one step, and a batch decides what it
 transaction has locked its pending runs and the wait keys that their constraints count, reads each fact once, and enters there
 what it decides (:mod:`airflow_snowpack.scheduling.pending_runs.constraint_context`).
 
+A pending run that has expired stays open until it is evaluated, and one whose trigger was satisfied long ago may have expired
+before it was ever evaluated. So **a timeout discards no event that arrived after the expiry, and an event belongs to one pending
+run**: late events move to a new pending run of the schedule, and so do those of unmet triggers with their sums. The events of the
+triggers that satisfied the request stay with it, or the same run would replace it again and again.
+
 Locks are taken in one order: the pending runs and their schedules, of which those that another transaction has locked are left
 out; then the wait keys, the places of the DAGs and the clocks, which are waited for. A transaction stays short: it locks at most
 :data:`LOCK_LIMIT` wait keys and ends at most :data:`DISCARD_LIMIT` pending runs, and leaves the others to the next one.
@@ -14,7 +19,7 @@ out; then the wait keys, the places of the DAGs and the clocks, which are waited
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -25,12 +30,11 @@ from airflow_snowpack.humanize import duration
 from airflow_snowpack.scheduling.airflow_port import Snapshot
 from airflow_snowpack.scheduling.constraints.constraint import RECHECK, counted_keys, dag_wait_key, group_wait_key
 from airflow_snowpack.scheduling.events.clocks import restart_periods
-from airflow_snowpack.scheduling.events.counting import Counted, count_each, listed_events, missing_inputs
+from airflow_snowpack.scheduling.events.counting import Counted, count_all, count_each, listed_events, missing_inputs
 from airflow_snowpack.scheduling.history import line, note, write_lines
 from airflow_snowpack.scheduling.launches.active_runs import Reservation, reserve_runs, run_id_of
 from airflow_snowpack.scheduling.launches.run_ends import LOOK_AGAIN, ended_meanwhile
 from airflow_snowpack.scheduling.pending_runs.constraint_context import Facts, rule_all
-from airflow_snowpack.scheduling.pending_runs.leftovers import expiry, keep_of_expired, keep_unmet
 from airflow_snowpack.scheduling.pending_runs.model import (
     Locked,
     PendingState,
@@ -45,8 +49,9 @@ from airflow_snowpack.scheduling.pending_runs.model import (
 from airflow_snowpack.scheduling.pending_runs.wait_queue import FALLBACK_CHECK_INTERVAL, Fronts, elder_due, wake_next
 from airflow_snowpack.scheduling.schedule import Definitions, LaunchBacklog, Schedule, Then
 from airflow_snowpack.scheduling.triggers.trigger import Judgement
-from airflow_snowpack.store import Store, storable_error
+from airflow_snowpack.store import Store, new_id, storable_error
 from airflow_snowpack.store.dialect import lock_keys
+from airflow_snowpack.store.tables.schedules import events, pending_events, pending_jobs
 
 log = logging.getLogger(__name__)
 
@@ -364,3 +369,71 @@ def _changes(
     """Return the columns of a run that was evaluated."""
     sums = {} if counted is None else counted.to_row()
     return {"reasons": reasons_to_json(reasons), "next_check_at": next_at, "waits_for": waits_for, **sums}
+
+
+def expiry(conn: sa.Connection, pending_id: str, schedule: Schedule, triggered_at: datetime, now: datetime) -> datetime:
+    """Return when a pending run expires: the timeout after its trigger was satisfied.
+
+    After an outage, a poller or a sender records events long after they happened. Where the timeout would have ended before the
+    events that satisfied the trigger were recorded, it begins when they were.
+    """
+    expires_at = triggered_at + schedule.timeout.period
+    if expires_at > now:
+        return expires_at
+    in_time = count_all(conn, pending_id, schedule, before=expires_at)
+    if schedule.trigger.evaluate(in_time.progress, now).satisfied:
+        return expires_at
+    recorded = sa.select(sa.func.max(events.c.recorded_at)).join(pending_events, pending_events.c.event_id == events.c.id)
+    last: datetime | None = conn.execute(recorded.where(pending_events.c.pending_id == pending_id)).scalar()
+    return expires_at if last is None else last + schedule.timeout.period
+
+
+def keep_of_expired(
+    conn: sa.Connection, store: Store, row: sa.Row[Any], schedule: Schedule, counted: Counted, expires_at: datetime
+) -> None:
+    """Leave the late events of a run that this transaction discarded to a new pending run, which is due at once, with what the
+    unmet triggers have collected.
+    """
+    now, mine = store.clock(), pending_events.c.pending_id == row.pending_id
+    late = sa.select(events.c.id).where(events.c.id == pending_events.c.event_id, events.c.recorded_at >= expires_at).exists()
+    if conn.execute(sa.select(sa.literal(1)).where(sa.exists().where(mine, late))).first() is None:
+        keep_unmet(conn, store, row, schedule, counted)
+        return
+    pending_id = _begin(conn, row, created_at=now, next_check_at=now, counted_to=0, progress={}, reasons=[])
+    conn.execute(sa.update(pending_events).where(mine, late).values(pending_id=pending_id))
+    in_time = count_all(conn, row.pending_id, schedule)
+    _move_events(conn, row.pending_id, pending_id, _unmet(schedule, in_time, now))
+
+
+def keep_unmet(conn: sa.Connection, store: Store, row: sa.Row[Any], schedule: Schedule, counted: Counted) -> None:
+    """Begin a new pending run with what the unmet triggers of a discarded one have collected, if that is anything."""
+    now = store.clock()
+    unmet = _unmet(schedule, counted, now)
+    if not unmet:
+        return
+    left = Counted(counted.leaves, {str(number): counted.sums[str(number)] for number in sorted(unmet)}, counted.upto)
+    judgement = schedule.trigger.evaluate(left.progress, now)
+    reason = Reason("trigger", judgement.text, met=False, not_before=judgement.next_at)
+    next_at = now if judgement.satisfied else judgement.next_at
+    pending_id = _begin(conn, row, created_at=now, next_check_at=next_at, reasons=reasons_to_json((reason,)), **left.to_row())
+    _move_events(conn, row.pending_id, pending_id, unmet)
+    note(conn, store, row.schedule, "progress_kept", pending_id, says=judgement.text)
+
+
+def _begin(conn: sa.Connection, row: sa.Row[Any], **values: Any) -> str:
+    """Begin another pending run of the same schedule."""
+    same = {name: getattr(row, name) for name in ("schedule", "generation", "dag_id", "priority")}
+    new = {"pending_id": new_id(), "state": PendingState.TRIGGER.value}
+    conn.execute(sa.insert(pending_jobs).values(**new, **same, **values))
+    return new["pending_id"]
+
+
+def _unmet(schedule: Schedule, counted: Counted, now: datetime) -> set[int]:
+    """The numbers of the leaves that have collected something and did not satisfy the trigger."""
+    spent = set(schedule.trigger.spent(counted.progress, now))
+    return {number for number, leaf in enumerate(counted.leaves) if leaf not in spent and str(number) in counted.sums}
+
+
+def _move_events(conn: sa.Connection, was: str, to: str, leaves: Collection[int]) -> None:
+    theirs = sa.and_(pending_events.c.pending_id == was, pending_events.c.leaf.in_(leaves))
+    conn.execute(sa.update(pending_events).where(theirs).values(pending_id=to))
