@@ -131,9 +131,9 @@ def _place_of(table: Table, snapshot: Snapshot) -> Place:
 
 
 def read_arrivals(table: Table, since: Place) -> Arrivals:
-    """What the main branch got after a place."""
+    """Return what the main branch got after a place; snapshots that were expired before they were read are logged."""
+    name = ".".join((table.catalog.name, *table.name()))
     if _is_of_another(table, since):
-        name = ".".join(table.name())
         log.warning("table_replaced: %s is not the table that was read before; it is read from its beginning", name)
         since = Place(None, 0, None, str(table.metadata.table_uuid), total_records=0)
     snapshots = SnapshotLine(table)
@@ -143,6 +143,8 @@ def read_arrivals(table: Table, since: Place) -> Arrivals:
     arrived = snapshots.published_at(new)
     missing = new[0].sequence_number - since.sequence - 1 if has_gap and new[0].sequence_number and _is_numbered(since) else 0
     unread, expired = _expired_arrivals(table, new[0], arrived[new[0].snapshot_id], since) if missing > 0 else ([], 0)
+    if expired:
+        log.warning("snapshots_expired_unread: %s of %s were expired before they were read", expired, name)
     effects = [(one, read_effect(table, one)) for one in new if not _only_rewrites(one)]
 
     def each(amounts: Iterable[tuple[Snapshot, Gain]]) -> tuple[Arrival, ...]:

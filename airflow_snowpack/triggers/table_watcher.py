@@ -17,30 +17,21 @@ from typing import TYPE_CHECKING, Any
 from airflow.triggers.base import BaseEventTrigger
 from airflow.triggers.shared_stream import SharedStreamProducer
 
-from airflow_snowpack.errors import Kind, SnowpackError
+from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.recurring import Recurring
 from airflow_snowpack.triggers.shared_reads import join_tables, next_round, shared_store
 from airflow_snowpack.triggers.wait_for import DataclassTrigger, event_of
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Hashable, Mapping, Sequence
+    from collections.abc import AsyncIterator, Hashable, Sequence
 
     from airflow.triggers.base import TriggerEvent
     from airflow.triggers.shared_stream import AdvanceItem
-    from pyiceberg.table import Table
 
     from airflow_snowpack.iceberg.arrivals import Arrival
-    from airflow_snowpack.iceberg.names import TableName
     from airflow_snowpack.scheduling.sources.consumer import WatchedTable
 
 log = logging.getLogger(__name__)
-
-
-class NotStored(SnowpackError, kind=Kind.FAILED):
-    """Airflow did not store the event."""
-
-    def __init__(self, table: str) -> None:
-        super().__init__(f"Airflow did not store an arrival in {table} as an event. It is read again.")
 
 
 class ArrivalProducer(SharedStreamProducer):
@@ -53,23 +44,25 @@ class ArrivalProducer(SharedStreamProducer):
         self._store_conn_id = kwargs["store_conn_id"]
         self._catalog_conn_id = kwargs["catalog_conn_id"]
         self._watched: WatchedTable | None = None
-        self._latest: Mapping[TableName, Table] = {}
 
     async def open_stream(self) -> AsyncIterator[tuple[Any, Any]]:
         """Yield arrivals, oldest first."""
         from airflow_snowpack.connections.errors import ConnectionUnreadable
-        from airflow_snowpack.iceberg import CatalogUnreachable
+        from airflow_snowpack.iceberg import CatalogUnreachable, TableName
+        from airflow_snowpack.scheduling.sources.consumer import WatchedTable
+        from airflow_snowpack.setting import catalog_name
 
-        name = self._name()
+        name = TableName.parse(self._table, catalog=catalog_name())
         failing = Recurring(log)
         with ExitStack() as stack:
             read_tables = None
             while True:
                 try:
                     read_tables = read_tables or await join_tables(stack, self._catalog_conn_id, frozenset([name]))
-                    self._latest = await read_tables()
-                    self._watched = self._watched or await self._open(name)
-                    found = await asyncio.to_thread(self._watched.read)
+                    tables = await read_tables()
+                    if self._watched is None:
+                        self._watched = WatchedTable(await shared_store(self._store_conn_id), self._watcher, name)
+                    found = await asyncio.to_thread(self._watched.read, tables[name])
                 except (CatalogUnreachable, ConnectionUnreadable):
                     pass  # one line for all triggers is in the log
                 except SnowpackError as problem:
@@ -83,24 +76,12 @@ class ArrivalProducer(SharedStreamProducer):
     async def advance(self, batch: Sequence[AdvanceItem]) -> None:
         """Move the position past arrivals that Airflow has processed.
 
-        :raises NotStored: Airflow failed to store one of them; all are read again.
+        :raises RuntimeError: Airflow failed to store one of them; all are read again.
         """
         assert self._watched is not None, "it has produced them"
         if not all(item.outcome.is_clean for item in batch):
-            raise NotStored(self._table)
+            raise RuntimeError(f"Airflow did not store an arrival in {self._table} as an event. It is read again.")
         await asyncio.to_thread(self._watched.advance, batch[-1].broker_payload)
-
-    def _name(self) -> TableName:
-        from airflow_snowpack.iceberg.names import TableName
-        from airflow_snowpack.setting import catalog_name
-
-        return TableName.parse(self._table, catalog=catalog_name())
-
-    async def _open(self, name: TableName) -> WatchedTable:
-        from airflow_snowpack.scheduling.sources.consumer import WatchedTable
-
-        store = await shared_store(self._store_conn_id)
-        return WatchedTable(store, self._watcher, name, load=lambda name: self._latest[name])
 
 
 @dataclass(eq=False, repr=False)

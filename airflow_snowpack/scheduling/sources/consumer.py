@@ -13,8 +13,8 @@ history. The store has where it began, and where it first saw a table that its t
 The owner that considered last may look again after its task was retried or cleared, and counts from where it began the first
 time, since its work may not be done. Once another owner has considered, that place is gone.
 
-    watched = WatchedTable(store, "lake/web.views", TableName("lake", "web", "views"), load=hook.load_table)
-    for arrival in watched.read().new:
+    watched = WatchedTable(store, "lake/web.views", TableName("lake", "web", "views"))
+    for arrival in watched.read(hook.load_table(name)).new:
         ...                     # publish it
         watched.advance(arrival.place)  # once the receiver has stored it
 
@@ -23,9 +23,8 @@ The place of a watcher moves only past what was published. After a crash the sam
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -43,9 +42,6 @@ from airflow_snowpack.store.tables.schedules import considered, events
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
-
-log = logging.getLogger(__name__)
-
 
 START = Place(None, 0, None)
 NO_OWNER = ""
@@ -197,10 +193,7 @@ class Consumer:
 
     def _since(self, row: sa.Row[Any], owner: str) -> dict[str, Any]:
         """Return where the counting begins for an owner."""
-        since = dict(row.since if row.owner == owner else row.upto)
-        if "events" not in since:  # earlier releases did not store them
-            since["events"] = self._number_at(datetime.fromisoformat(since["at"]))
-        return since
+        return dict(row.since if row.owner == owner else row.upto)
 
     def _begin_at_heads(self, kept: Kept, tables: Mapping[TableName, Table]) -> sa.Row[Any]:
         """Store the head of each table that this consumer sees for the first time; nothing before it counts.
@@ -307,15 +300,7 @@ def _amounts(found: Collection[Arrival]) -> dict[str, int]:
 
 def place_to_json(place: Place) -> dict[str, Any]:
     """Return a place in the form of the store."""
-    at = None if place.committed_at is None else place.committed_at.isoformat()
-    return {
-        "snapshot_id": place.snapshot_id,
-        "sequence": place.sequence,
-        "committed_at": at,
-        "table": place.table_uuid,
-        "other_heads": list(place.other_heads),
-        "records": place.total_records,
-    }
+    return asdict(place) | {"committed_at": None if place.committed_at is None else place.committed_at.isoformat()}
 
 
 def place_from_json(stored: Mapping[str, Any] | None) -> Place:
@@ -324,39 +309,32 @@ def place_from_json(stored: Mapping[str, Any] | None) -> Place:
         return START
     at = stored["committed_at"]
     moment = None if at is None else datetime.fromisoformat(at)
-    others = tuple(stored.get("other_heads", ()))  # earlier releases stored neither these nor the table and the records
-    return Place(stored["snapshot_id"], stored["sequence"], moment, stored.get("table"), others, stored.get("records"))
+    return Place(**{**stored, "committed_at": moment, "other_heads": tuple(stored["other_heads"])})
 
 
 class WatchedTable:
     """One watcher's place in one table.
 
     :param watcher: the name of the watcher; each has its own place.
-    :param load: opens a table.
     """
 
-    def __init__(self, store: Store, watcher: str, table: TableName, *, load: Callable[[TableName], Table]) -> None:
+    def __init__(self, store: Store, watcher: str, name: TableName) -> None:
         self._store = store
-        self._consumer = f"watcher:{watcher}:{table}"
-        self._name = table
-        self._load = load
+        self._consumer = f"watcher:{watcher}:{name}"
         self._passed: Place | None = None
 
-    def read(self) -> Arrivals:
+    def read(self, table: Table) -> Arrivals:
         """Return what arrived since the last read of this object; the first time, since the stored place.
 
-        A new watcher begins at the table's head. Snapshots that were expired before they were read are logged.
+        A new watcher begins at the table's head.
 
-        :raises TableNotFound, CatalogUnreachable: from the catalog.
+        :param table: as it is now.
         """
-        table = self._load(self._name)
         place = self._passed or self._kept()
         if place is None:
             place = head_of(table)
             self._keep(place, if_new=True)
         found = read_arrivals(table, place)
-        if found.expired:
-            log.warning("snapshots_expired_unread: %s of %s were expired before they were read", found.expired, self._name)
         self._passed = found.head
         return found
 

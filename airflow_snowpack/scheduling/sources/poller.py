@@ -222,8 +222,6 @@ class Poller:
         :param now: the table's row in this round.
         """
         found, row = reading.arrivals, reading.row
-        if found.expired:
-            log.warning("snapshots_expired_unread: %s of %s were expired before they were read", found.expired, name)
 
         def write(conn: sa.Connection) -> int:
             if found.changes:

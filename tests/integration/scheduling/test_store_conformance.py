@@ -614,7 +614,7 @@ class TestTables:
         self, store: Store, lake: CatalogConfig, views: Table
     ) -> None:
         def read() -> list[Any]:
-            return list(WatchedTable(store, "w", name, load=partial(load_table, lake.load())).read().new)
+            return list(WatchedTable(store, "w", name).read(load_table(lake.load(), name)).new)
 
         name = TableName("lake", "web", "page_views")
         self.append(views)
@@ -624,7 +624,7 @@ class TestTables:
         first, second = read()
         assert read() == [first, second]
         for passed, left in ((first, [second]), (second, [])):
-            WatchedTable(store, "w", name, load=partial(load_table, lake.load())).advance(passed.place)
+            WatchedTable(store, "w", name).advance(passed.place)
             assert read() == left
 
     def test_an_owner_who_considers_while_another_first_sees_a_table_is_noticed(

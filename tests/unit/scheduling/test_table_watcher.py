@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
 
 from airflow_snowpack import triggers
-from airflow_snowpack.iceberg import TableName, load_table
+from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.scheduling.sources.consumer import WatchedTable
 from airflow_snowpack.store import Store, open_store
 
@@ -18,7 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from pyiceberg.catalog import Catalog
     from pyiceberg.table import Table
 
 KWARGS = {"table": "db.flights", "watcher": "w", "poll_seconds": 60, "store_conn_id": None, "catalog_conn_id": None}
@@ -39,9 +37,9 @@ def store(sqlite_url: str) -> Iterator[Store]:
 
 
 @pytest.fixture
-def watch(store: Store, catalog: Catalog) -> Callable[[], WatchedTable]:
+def watch(store: Store) -> Callable[[], WatchedTable]:
     """A watcher in a new process."""
-    return lambda: WatchedTable(store, "w", NAME, load=partial(load_table, catalog))
+    return lambda: WatchedTable(store, "w", NAME)
 
 
 def add(table: Table, month: int) -> int:
@@ -72,7 +70,7 @@ def test_it_tells_the_snapshots_that_were_expired_before_they_could_be_read(
     flights: Callable[..., Table], watch: Callable[[], WatchedTable], caplog: pytest.LogCaptureFixture
 ) -> None:
     table = flights(1)
-    assert watch().read().new == ()
+    assert watch().read(table).new == ()
     lost = add(table, 2)
     add(table, 3)
     add(table, 4)
@@ -90,7 +88,7 @@ def test_it_tells_the_snapshots_that_were_expired_before_they_could_be_read(
 
 def test_nothing_is_said_where_nothing_was_lost(flights: Callable[..., Table], watch: Callable[[], WatchedTable]) -> None:
     table = flights(1)
-    watch().read()
+    watch().read(table)
     add(table, 2)
     ((event, _),) = events(watch(), 1)
     assert "expired_before" not in event
