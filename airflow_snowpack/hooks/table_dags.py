@@ -57,7 +57,7 @@ NOT_CONFIGURED = "[snowpack] airflow_conn_id is empty"
 NO_ANSWER = "Airflow's REST API did not answer as expected; see the log"
 
 T = TypeVar("T")
-Task = tuple[str, str]
+TaskKey = tuple[str, str]
 """The ids of a DAG and a task."""
 
 
@@ -91,7 +91,7 @@ def read_dags_of_tables(
 class _Uses:
     """What the assets of the tables name, by the address of the table."""
 
-    writing: defaultdict[str, set[Task]] = field(default_factory=lambda: defaultdict(set))
+    writing: defaultdict[str, set[TaskKey]] = field(default_factory=lambda: defaultdict(set))
     reading: defaultdict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
 
     @property
@@ -256,11 +256,11 @@ class TableDags:
         answer = self._request("GET", path)
         return None if answer.reports_missing(dag_id) else answer.required("GET", path)
 
-    def _maintenance(self, dag_ids: list[str]) -> set[Task]:
+    def _maintenance(self, dag_ids: list[str]) -> set[TaskKey]:
         """Return the tasks of these DAGs that maintain their tables; entries and decorated functions may write to them."""
         if len(dag_ids) > MAX_TASK_LISTS:
             log.warning("All tasks of %d DAGs count as writers, since only %d are read", len(dag_ids), MAX_TASK_LISTS)
-        own: set[Task] = set()
+        own: set[TaskKey] = set()
         for dag_id in dag_ids[:MAX_TASK_LISTS]:
             path = f"/dags/{quote(dag_id, safe='')}/tasks"
             answer = self._request("GET", path)

@@ -95,7 +95,7 @@ Slots = int | FreeSlots | Unavailable | None
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class AirflowSnapshot:
     """The state of Airflow at one moment.
 
     :param dag_runs: by DAG; ``free_slots``: by pool; ``loads``: by probe.

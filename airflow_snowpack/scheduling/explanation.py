@@ -25,8 +25,8 @@ from airflow_snowpack.scheduling.schedule import Then
 from airflow_snowpack.scheduling.schedules import Origin, Schedules, StoredSchedule
 from airflow_snowpack.scheduling.sources.source import (
     KEYS_PER_STATEMENT,
-    Source,
     SourceProblem,
+    TriggerSource,
     blocking,
     dag_source,
     read_problems,
@@ -71,7 +71,7 @@ class Explanation:
     at_gates: tuple[GatedRun, ...] = ()
     deadline: datetime | None = None
     absorbs: bool = False
-    sources: tuple[Source, ...] = ()
+    sources: tuple[TriggerSource, ...] = ()
     scheduler_seen_at: datetime | None = None
     scheduler_is_alive: bool = True
     poller_seen_at: datetime | None = None
@@ -298,7 +298,7 @@ def _on_record(
 
 def _sources(
     one: StoredSchedule, problems: Mapping[str, SourceProblem], read_at: Mapping[str, datetime], catalog: str
-) -> tuple[Source, ...]:
+) -> tuple[TriggerSource, ...]:
     """Return what an enabled schedule listens to, and the DAG that it starts if that does not exist."""
     if one.read is None or not one.enabled:
         return ()
@@ -307,10 +307,10 @@ def _sources(
     if target is None or any((source.kind, source.name) == ("dag", one.dag_id) for source in found):
         return found
     problem = f"the DAG {one.dag_id}, which it starts, does not exist"
-    return (*found, Source("dag", one.dag_id, None, problem, target.confirmed_at))
+    return (*found, TriggerSource("dag", one.dag_id, None, problem, target.confirmed_at))
 
 
-def _source(source: Source) -> Text:
+def _source(source: TriggerSource) -> Text:
     found: list[str | datetime] = [] if source.problem is None else [f"{source.problem[:1].upper()}{source.problem[1:]}"]
     if source.confirmed_at is not None:
         found += [" (found at ", source.confirmed_at, ")."]

@@ -41,7 +41,7 @@ V = TypeVar("V")
 
 log = logging.getLogger(__name__)
 
-Read = Callable[[frozenset[K]], Iterable[tuple[K, "V | Exception"]]]
+ReadBatch = Callable[[frozenset[K]], Iterable[tuple[K, "V | Exception"]]]
 """Yields the value of each key, or why it cannot be read."""
 
 SHORTEST_ROUND_S = 0.01
@@ -56,7 +56,7 @@ class SharedReads(Generic[K, V]):
     :param batches: how many may be read at a time, where some are slow: each may open a connection.
     """
 
-    def __init__(self, read: Read[K, V], what: str, batches: int = 1) -> None:
+    def __init__(self, read: ReadBatch[K, V], what: str, batches: int = 1) -> None:
         self._read = read
         self._what = what
         self._most = batches
@@ -130,7 +130,7 @@ def _retrieve(future: asyncio.Future[Any]) -> None:
 _shared: WeakValueDictionary[tuple[asyncio.AbstractEventLoop, Hashable], SharedReads[Any, Any]] = WeakValueDictionary()
 
 
-def shared_reads(key: Hashable, read: Read[K, V], what: str, batches: int = 1) -> SharedReads[K, V]:
+def shared_reads(key: Hashable, read: ReadBatch[K, V], what: str, batches: int = 1) -> SharedReads[K, V]:
     """Return the reads of this key, the same object for all triggers that use it at the same time.
 
     :param read: see :class:`SharedReads`, also for ``batches``; used by the first of them.

@@ -20,7 +20,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from airflow_snowpack.scheduling.airflow_port import FreeSlots, Snapshot
+from airflow_snowpack.scheduling.airflow_port import AirflowSnapshot, FreeSlots
 from airflow_snowpack.scheduling.constraints.constraint import Constraint, dag_wait_key, group_wait_key, pool_wait_key
 from airflow_snowpack.scheduling.pending_runs.gated_runs import GateState, active_gates, dags_with_gates
 from airflow_snowpack.scheduling.schedule import Schedule
@@ -139,7 +139,7 @@ def held(conn: sa.Connection, key: str, taken_at: datetime, *, but: tuple[str, s
     return int(conn.execute(query).scalar_one())
 
 
-def note_shown(store: Store, snapshot: Snapshot) -> None:
+def note_shown(store: Store, snapshot: AirflowSnapshot) -> None:
     """Mark the runs that a snapshot shows in a pool: their slots are among those that it does not report as free."""
     seen = {pool: free.taken_by for pool, free in snapshot.free_slots.items() if isinstance(free, FreeSlots)}
     for pool, runs in seen.items():

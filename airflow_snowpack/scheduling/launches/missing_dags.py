@@ -19,7 +19,7 @@ from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.scheduling.airflow_port import AirflowPort
 from airflow_snowpack.scheduling.retention import KEEP
 from airflow_snowpack.scheduling.schedules import Origin, Schedules
-from airflow_snowpack.scheduling.sources.source import Found, ProblemKind, dag_source, is_news, read_problems, write_problem
+from airflow_snowpack.scheduling.sources.source import ProblemKind, SourceProblem, dag_source, read_problems, record_problems
 from airflow_snowpack.store import Store
 from airflow_snowpack.store.tables.schedules import schedules as schedule_rows, source_problems
 
@@ -60,15 +60,10 @@ class MissingDags:
 def note_missing(store: Store, airflow: AirflowPort, dag_ids: Collection[str]) -> None:
     """Record which of these DAGs do not exist; the explanations of schedules name them."""
     missing = airflow.missing_dags(dag_ids) if dag_ids else {}
-    found = {dag_source(dag_id): Found(ProblemKind.MISSING) if is_missing else None for dag_id, is_missing in missing.items()}
-    known = store.read(lambda conn: read_problems(conn, found)) if found else {}
-
-    def write(conn: sa.Connection) -> None:
-        for key, problem in found.items():
-            write_problem(conn, store, key, problem, known.get(key))
-
-    if any(is_news(problem, known.get(key), store.clock()) for key, problem in found.items()):
-        store.transact(write)
+    gone = SourceProblem.found(ProblemKind.MISSING, store.clock())
+    found = {dag_source(dag_id): gone if is_missing else None for dag_id, is_missing in missing.items()}
+    if found:
+        record_problems(store, found, store.read(lambda conn: read_problems(conn, found)))
 
 
 def delete_without_dag(schedules: Schedules, *, older_than: timedelta, dry_run: bool = False) -> list[str]:

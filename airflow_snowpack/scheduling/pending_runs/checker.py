@@ -20,7 +20,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from airflow_snowpack.scheduling.airflow_port import AirflowPort, Snapshot
+from airflow_snowpack.scheduling.airflow_port import AirflowPort, AirflowSnapshot
 from airflow_snowpack.scheduling.constraints.constraint import (
     Constraint,
     RequiredFacts,
@@ -106,7 +106,7 @@ class Checker:
             most = min(BATCH_SIZE, max(SMALLEST_BATCH, 2 * len(done)))  # no more are locked than the last transaction came to
         return outcomes
 
-    def _evaluate_batch(self, batch: Sequence[str], snapshot: Snapshot, definitions: Definitions) -> Outcomes:
+    def _evaluate_batch(self, batch: Sequence[str], snapshot: AirflowSnapshot, definitions: Definitions) -> Outcomes:
         """Evaluate these pending runs, or the first ones of them.
 
         An error in the evaluation of one rolls all of them back. So the batch is halved until the one is found and set aside: it

@@ -2,7 +2,7 @@
 rulings of constraints on them.
 
     snapshot = take_snapshot(store, airflow, asked)         # everything at once, and outside of any transaction
-    facts = Facts(conn, snapshot, now)
+    facts = ConstraintFacts(conn, snapshot, now)
     facts.read(schedules)                                   # while the locks on what they count are held: a few statements
     rulings = rule_all(constraints, facts.context(schedule, triggered_at, now))
     facts.reserve("maintain", run_id, constraints)          # what is decided counts for the next run of the batch
@@ -27,7 +27,7 @@ from typing import TypeVar
 import sqlalchemy as sa
 
 from airflow_snowpack.errors import SnowpackError
-from airflow_snowpack.scheduling.airflow_port import NOT_YET, AirflowPort, DagRuns, FreeSlots, Snapshot, Unavailable
+from airflow_snowpack.scheduling.airflow_port import NOT_YET, AirflowPort, AirflowSnapshot, DagRuns, FreeSlots, Unavailable
 from airflow_snowpack.scheduling.constraints.constraint import (
     Constraint,
     ConstraintContext,
@@ -64,7 +64,7 @@ T = TypeVar("T")
 
 def take_snapshot(
     store: Store, airflow: AirflowPort, asked: Sequence[tuple[str, Constraint]], *, at_gate: GatePlace | None = None
-) -> Snapshot:
+) -> AirflowSnapshot:
     """Read the state of Airflow that these constraints require, each with the DAG whose run it is about.
 
     :param at_gate: the run at a gate that asks: in DAGs with a gate, only the ends of runs that passed it matter.
@@ -80,7 +80,7 @@ def take_snapshot(
     loads = airflow.loads(sorted(required.probes)) if required.probes else {}
     unread = _unread(dag_runs)
     groups = (group_wait_key(group) for group, of_group in members.items() if unread.intersection(of_group))
-    snapshot = Snapshot(
+    snapshot = AirflowSnapshot(
         dag_runs=dag_runs,
         free_slots=free_slots,
         loads=loads,
@@ -149,10 +149,10 @@ def _dag_runs(
     return found
 
 
-class Facts:
+class ConstraintFacts:
     """What the store contains about the constraints of some runs, as it changes while they are evaluated."""
 
-    def __init__(self, conn: sa.Connection, snapshot: Snapshot, now: datetime) -> None:
+    def __init__(self, conn: sa.Connection, snapshot: AirflowSnapshot, now: datetime) -> None:
         self.conn = conn
         self.snapshot = snapshot
         self.now = now
@@ -252,7 +252,7 @@ class Facts:
 class RunContext:
     """The facts about one run; a :class:`~airflow_snowpack.scheduling.constraints.constraint.ConstraintContext`."""
 
-    facts: Facts
+    facts: ConstraintFacts
     dag_id: str
     schedule: str
     priority: int

@@ -27,19 +27,19 @@ from typing import Any
 import sqlalchemy as sa
 
 from airflow_snowpack.humanize import duration
-from airflow_snowpack.scheduling.airflow_port import Snapshot
+from airflow_snowpack.scheduling.airflow_port import AirflowSnapshot
 from airflow_snowpack.scheduling.constraints.constraint import RECHECK, counted_keys, dag_wait_key, group_wait_key
 from airflow_snowpack.scheduling.events.clocks import restart_periods
 from airflow_snowpack.scheduling.events.counting import Counted, count_all, count_each, listed_events, missing_inputs
 from airflow_snowpack.scheduling.history import line, note, write_lines
 from airflow_snowpack.scheduling.launches.active_runs import Reservation, reserve_runs, run_id_of
 from airflow_snowpack.scheduling.launches.run_ends import LOOK_AGAIN, ended_meanwhile
-from airflow_snowpack.scheduling.pending_runs.constraint_context import Facts, rule_all
+from airflow_snowpack.scheduling.pending_runs.constraint_context import ConstraintFacts, rule_all
 from airflow_snowpack.scheduling.pending_runs.model import (
     Locked,
     PendingState,
+    PendingWrite,
     Reason,
-    Write,
     lock_batch,
     move,
     reasons_from_json,
@@ -91,17 +91,17 @@ class _Due:
 class Evaluation:
     """Evaluates one batch on a snapshot of Airflow from before its transaction; used once."""
 
-    def __init__(self, store: Store, conn: sa.Connection, snapshot: Snapshot) -> None:
+    def __init__(self, store: Store, conn: sa.Connection, snapshot: AirflowSnapshot) -> None:
         self._store = store
         self._conn = conn
         self._snapshot = snapshot
         self._now = store.clock()
-        self._facts = Facts(conn, snapshot, self._now)
+        self._facts = ConstraintFacts(conn, snapshot, self._now)
         self._fronts = Fronts(conn)
-        self._waiting: list[Write] = []
+        self._waiting: list[PendingWrite] = []
         self._entries: list[dict[str, Any]] = []
         self._started: list[tuple[_Due, str]] = []
-        self._starts: list[Write] = []
+        self._starts: list[PendingWrite] = []
         self._left: set[str] = set()
         self._ended = 0
 
@@ -144,7 +144,7 @@ class Evaluation:
                 asking.append(run.schedule)
             taken.append(run)
         lock_keys(self._conn, keys)
-        self._facts = Facts(self._conn, self._snapshot, self._store.clock())
+        self._facts = ConstraintFacts(self._conn, self._snapshot, self._store.clock())
         self._facts.read(asking)
         return taken
 
@@ -161,7 +161,7 @@ class Evaluation:
         counted, judgement = judged
         if row.triggered_at is None and not judgement.satisfied:
             reason = Reason("trigger", judgement.text, met=False, not_before=judgement.next_at)
-            return self._wait(Write.of(row, **_changes((reason,), judgement.next_at, None, counted)))
+            return self._wait(PendingWrite.of(row, **_changes((reason,), judgement.next_at, None, counted)))
         trigger = Reason("trigger", judgement.text, met=True)
         # Another host's clock may be ahead; what happens later by that clock has happened now.
         triggered_at = row.triggered_at or min(judgement.since or self._now, self._now)
@@ -173,7 +173,7 @@ class Evaluation:
         problem = storable_error(problem)
         log.error("schedule_not_readable: %s: %s", row.schedule, problem)
         reason = Reason("schedule", problem, met=False)
-        return self._wait(Write.of(row, **_changes((reason,), self._now + RECHECK, None, None)))
+        return self._wait(PendingWrite.of(row, **_changes((reason,), self._now + RECHECK, None, None)))
 
     def _constrain(self, due: _Due) -> PendingState:
         """Evaluate the constraints, and reserve the run, let it wait, or discard it."""
@@ -235,9 +235,9 @@ class Evaluation:
         """
         self._note_triggered(due)
         changes = _changes(reasons, next_at, waits_for, due.counted)
-        return self._wait(Write.of(due.row, state=PendingState.CONSTRAINT, **due.moments, **changes))
+        return self._wait(PendingWrite.of(due.row, state=PendingState.CONSTRAINT, **due.moments, **changes))
 
-    def _wait(self, write: Write) -> PendingState:
+    def _wait(self, write: PendingWrite) -> PendingState:
         was, key = write.row.waits_for, write.values["waits_for"]
         self._waiting.append(write)
         self._facts.move(write.row.priority, was, key)
@@ -255,7 +255,7 @@ class Evaluation:
         if was is None:
             self._note_triggered(due)
         changes = _changes(reasons, None, None, due.counted)
-        start = Write.of(row, state=PendingState.LAUNCH, was=was, run_id=run_id, **due.moments, **changes)
+        start = PendingWrite.of(row, state=PendingState.LAUNCH, was=was, run_id=run_id, **due.moments, **changes)
         if row.waits_for is None:
             self._starts.append(start)
         else:  # at once, or it would be due before those behind it
@@ -315,7 +315,7 @@ class Evaluation:
                 one.values["next_check_at"] = self._by(self._now + pause, one.values["expires_at"])
         write_all(self._conn, waiting)
 
-    def _move_in_queues(self, waiting: Iterable[Write]) -> set[str]:
+    def _move_in_queues(self, waiting: Iterable[PendingWrite]) -> set[str]:
         """Enter these runs in their queues, one after the other.
 
         :returns: the ids of those that are at the front of theirs.

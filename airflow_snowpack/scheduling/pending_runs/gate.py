@@ -19,10 +19,10 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from airflow_snowpack.scheduling.airflow_port import AirflowPort, Snapshot
+from airflow_snowpack.scheduling.airflow_port import AirflowPort, AirflowSnapshot
 from airflow_snowpack.scheduling.constraints.constraint import Constraint, RequiredFacts, counted_keys, dag_wait_key
 from airflow_snowpack.scheduling.launches.active_runs import Wanted, reserve_slots
-from airflow_snowpack.scheduling.pending_runs.constraint_context import Facts, GateContext, rule_all, take_snapshot
+from airflow_snowpack.scheduling.pending_runs.constraint_context import ConstraintFacts, GateContext, rule_all, take_snapshot
 from airflow_snowpack.scheduling.pending_runs.gated_runs import (
     GatedRun,
     GatePlace,
@@ -110,13 +110,13 @@ class Gate:
         self._wake_next(conn, row, changes.get("waits_for", row.waits_for))
         return gated_run_from(self._row(conn))
 
-    def _evaluate(self, conn: sa.Connection, snapshot: Snapshot, reopened: Mapping[str, int]) -> GatedRun:
+    def _evaluate(self, conn: sa.Connection, snapshot: AirflowSnapshot, reopened: Mapping[str, int]) -> GatedRun:
         lock_keys(conn, self._counted())
         row = self._row(conn)
         if row.state != GateState.WAITING:
             return gated_run_from(row)  # another try of the same task was faster
         now, run = self._store.clock(), self._run
-        facts = Facts(conn, snapshot, now)
+        facts = ConstraintFacts(conn, snapshot, now)
         facts.read([run])
         context = GateContext(facts, run.dag_id, run.name, run.priority, row.arrived_at, now, self._place, reopened)
         rulings = rule_all(run.constraints, context, reasons_from_json(row.reasons))
@@ -148,7 +148,7 @@ class Gate:
         """Return the wait keys that its passing adds to, and that its constraints count."""
         return {dag_wait_key(self._place.dag_id), *counted_keys(self._place.dag_id, self._run.constraints)}
 
-    def _reopened(self, snapshot: Snapshot) -> dict[str, int]:
+    def _reopened(self, snapshot: AirflowSnapshot) -> dict[str, int]:
         """Count the runs that are active again after they passed and ended: tasks of theirs were cleared, but not the gate."""
         if not snapshot.dag_runs:
             return {}

@@ -156,7 +156,7 @@ class RoundReport:
 
 
 @dataclass(frozen=True, slots=True)
-class Write:
+class PendingWrite:
     """The next state of a pending run whose row the caller has locked.
 
     :param row: as it was read, with the state ``was``.
@@ -169,7 +169,9 @@ class Write:
     values: dict[str, Any]
 
     @classmethod
-    def of(cls, row: sa.Row[Any], *, state: PendingState | None = None, was: PendingState | None = None, **changes: Any) -> Write:
+    def of(
+        cls, row: sa.Row[Any], *, state: PendingState | None = None, was: PendingState | None = None, **changes: Any
+    ) -> PendingWrite:
         """Return the change of a row; columns that are not named stay as they are.
 
         :param was: the state that was written since the row was read.
@@ -184,7 +186,7 @@ class Write:
         return cls(row, before, after, {name: getattr(row, name) for name in WRITTEN} | changes)
 
 
-def write_all(conn: sa.Connection, writes: Sequence[Write]) -> None:
+def write_all(conn: sa.Connection, writes: Sequence[PendingWrite]) -> None:
     """Write the next states of several pending runs in one statement.
 
     :raises WrongTransition: one of them is in another state than when it was read.

@@ -44,7 +44,7 @@ BEAT = timedelta(seconds=30)
 GONE = 5 * BEAT
 """A run at a gate that was not seen for so long has left the queue: its task died, and its row is a remainder."""
 
-Place = tuple[int, datetime, str]
+QueuePlace = tuple[int, datetime, str]
 IN_ORDER = (pending_jobs.c.priority.desc(), pending_jobs.c.created_at, pending_jobs.c.pending_id)
 
 
@@ -56,7 +56,7 @@ class Fronts:
 
     def __init__(self, conn: sa.Connection) -> None:
         self._conn = conn
-        self._known: dict[str, list[Place]] = {}
+        self._known: dict[str, list[QueuePlace]] = {}
 
     def read(self, keys: Iterable[str]) -> None:
         """Read the fronts of these queues that are not known yet, in one statement."""
@@ -87,7 +87,7 @@ class Fronts:
             line.remove(_place(row))
 
 
-def _place(row: sa.Row[Any]) -> Place:
+def _place(row: sa.Row[Any]) -> QueuePlace:
     return -row.priority, row.created_at, row.pending_id
 
 

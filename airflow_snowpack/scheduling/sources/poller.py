@@ -30,12 +30,11 @@ from airflow_snowpack.iceberg.names import TableName
 from airflow_snowpack.recurring import Recurring
 from airflow_snowpack.scheduling.events.event_log import Event, number_in_turn, publish
 from airflow_snowpack.scheduling.sources.source import (
-    Found,
     ProblemKind,
     SourceProblem,
     found_in,
     found_with,
-    is_news,
+    record_problems,
     write_problem,
 )
 from airflow_snowpack.scheduling.triggers.trigger import ALL_CHANGES, TABLES, changes_key, table_key
@@ -87,7 +86,7 @@ class _Reading:
     began_at: datetime
     version: str
     arrivals: Arrivals
-    problem: Found | None
+    problem: SourceProblem | None
 
 
 class Poller:
@@ -168,7 +167,8 @@ class Poller:
         if len(failed) == len(due):
             raise_outage(failed.values())
         self._log_problems(read, failed)
-        return PollReport(len(due), published, {str(name): found_with(problem).problem for name, problem in failed.items()})
+        problems = {str(name): found_with(problem, began_at).problem for name, problem in failed.items()}
+        return PollReport(len(due), published, problems)
 
     def _log_problems(self, read: set[TableName], failed: Mapping[TableName, Exception]) -> None:
         for name in read - failed.keys():
@@ -179,16 +179,10 @@ class Poller:
 
     def _note(self, due: Mapping[TableName, sa.Row[Any]], failed: Mapping[TableName, Exception]) -> None:
         """Record why tables cannot be read, in one transaction; the explanation of a schedule names it."""
-        self._failed_at |= {due[name].listened_to: self._store.clock() for name in failed}
-        found = {name: found_with(problem) for name, problem in failed.items()}
-        news = {name: each for name, each in found.items() if is_news(each, _problem_in(due[name]), self._store.clock())}
-
-        def write(conn: sa.Connection) -> None:
-            for name, each in news.items():
-                write_problem(conn, self._store, table_key(name), each, _problem_in(due[name]))
-
-        if news:
-            self._store.transact(write)
+        now = self._store.clock()
+        self._failed_at |= {due[name].listened_to: now for name in failed}
+        found = {table_key(name): found_with(problem, now) for name, problem in failed.items()}
+        record_problems(self._store, found, {table_key(name): _problem_in(due[name]) for name in failed})
 
     def _due(self) -> dict[TableName, sa.Row[Any]]:
         """Return the due tables, with the place up to which each was read, and since when a schedule listens to it."""
@@ -226,7 +220,7 @@ class Poller:
         def write(conn: sa.Connection) -> int:
             if found.changes:
                 number_in_turn(conn)  # before any row, in the order in which clocks and their recovery lock them
-            write_problem(conn, self._store, table_key(name), reading.problem, _problem_in(now))
+            write_problem(conn, table_key(name), reading.problem, _problem_in(now))
             if not self._move(conn, name, _place_from(row), reading):
                 return 0  # another poller was faster
             happened = [_event(name, arrival, found.new, reading) for arrival in found.new]
@@ -291,7 +285,7 @@ def _read(due: Mapping[TableName, sa.Row[Any]], began_at: datetime, name: TableN
     place = _place_from(row)
     begins_at = None if place is None or row.since - row.read_at < FORGOTTEN_AFTER else place_at(table, row.since)
     arrivals = read_arrivals(table, begins_at or place or Place.at(row.since))
-    return _Reading(row, began_at, table.metadata_location, arrivals, found_in(table))
+    return _Reading(row, began_at, table.metadata_location, arrivals, found_in(table, began_at))
 
 
 def _known_version(row: sa.Row[Any]) -> str | None:

@@ -1,6 +1,6 @@
 """The sources of a schedule: the tables, DAGs and assets that its trigger listens to, when they were read, and their problems.
 
-    write_problem(conn, store, key, Found(ProblemKind.MISSING, "…"), known)     # known: what read_problems returned before
+    record_problems(store, {key: SourceProblem.found(ProblemKind.MISSING, now)}, read_problems(conn, [key]))
     judged = with_problems(trigger, judgement, blocking(trigger, read_problems(conn, keys), catalog))
     findings = check_sources(declared, catalog_name="lake", load_catalog=load, missing_dags={"gone"}, now=now)
 
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Self
 
 import sqlalchemy as sa
 
@@ -53,20 +53,10 @@ class ProblemKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """A problem of a source, as it was just found.
+class SourceProblem:
+    """What is wrong with a source.
 
     :param problem: the error, for people; empty where the kind is enough.
-    """
-
-    kind: ProblemKind
-    problem: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class SourceProblem:
-    """A recorded problem.
-
     :param began_at: when it was first found, and ``confirmed_at``: when it was last confirmed.
     """
 
@@ -75,47 +65,62 @@ class SourceProblem:
     began_at: datetime
     confirmed_at: datetime
 
+    @classmethod
+    def found(cls, kind: ProblemKind, now: datetime, problem: str = "") -> Self:
+        """Return a problem that was just found."""
+        return cls(kind, problem, now, now)
 
-def found_in(table: Table) -> Found | None:
+
+def found_in(table: Table, now: datetime) -> SourceProblem | None:
     """Return what is wrong with a table that could be read."""
-    return Found(ProblemKind.UNPARTITIONED) if table.spec().is_unpartitioned() else None
+    return SourceProblem.found(ProblemKind.UNPARTITIONED, now) if table.spec().is_unpartitioned() else None
 
 
-def found_with(error: Exception) -> Found:
+def found_with(error: Exception, now: datetime) -> SourceProblem:
     """Return the problem of a table from the error of reading it."""
     if isinstance(error, TableNotFound):
-        return Found(ProblemKind.MISSING, str(error))
+        return SourceProblem.found(ProblemKind.MISSING, now, str(error))
     if isinstance(error, SnowpackError):
-        return Found(ProblemKind.UNREADABLE, storable_error(str(error)))
+        return SourceProblem.found(ProblemKind.UNREADABLE, now, storable_error(str(error)))
     first_line = (str(error).splitlines() or [""])[0]  # drivers add the statement and a link below
-    return Found(ProblemKind.UNREADABLE, storable_error(f"{type(error).__name__}: {first_line}")[:320])
+    return SourceProblem.found(ProblemKind.UNREADABLE, now, storable_error(f"{type(error).__name__}: {first_line}")[:320])
 
 
-def is_news(found: Found | None, known: SourceProblem | None, now: datetime) -> bool:
+def is_news(found: SourceProblem | None, known: SourceProblem | None) -> bool:
     """Return whether a finding differs from the record, or the record needs a new time."""
     if found is None or known is None:
         return (found is None) != (known is None)
     if (found.kind, found.problem) != (known.kind, known.problem):
         return True
-    return found.kind is not ProblemKind.UNPARTITIONED and now - known.confirmed_at >= WRITE_EVERY
+    return found.kind is not ProblemKind.UNPARTITIONED and found.confirmed_at - known.confirmed_at >= WRITE_EVERY
 
 
-def write_problem(conn: sa.Connection, store: Store, key: str, found: Found | None, known: SourceProblem | None) -> None:
+def write_problem(conn: sa.Connection, key: str, found: SourceProblem | None, known: SourceProblem | None) -> None:
     """Record the state of a source, if it is news.
 
     :param key: the key of its events for a table, :func:`dag_source` for a DAG.
     :param found: what is wrong; ``None`` when nothing is.
     :param known: the record.
     """
-    now = store.clock()
-    if not is_news(found, known, now):
+    if not is_news(found, known):
         return
     if found is None:
         conn.execute(sa.delete(source_problems).where(source_problems.c.key == key))
         return
-    began_at = known.began_at if known is not None and known.kind is found.kind else now
-    values = {"kind": found.kind.value, "problem": found.problem, "began_at": began_at, "confirmed_at": now}
+    began_at = known.began_at if known is not None and known.kind is found.kind else found.began_at
+    values = {"kind": found.kind.value, "problem": found.problem, "began_at": began_at, "confirmed_at": found.confirmed_at}
     conn.execute(upsert(source_problems, values).values(key=key, **values))
+
+
+def record_problems(store: Store, found: Mapping[str, SourceProblem | None], known: Mapping[str, SourceProblem | None]) -> None:
+    """Record the states of several sources in one transaction, as :func:`write_problem` does; none if nothing is news."""
+
+    def write(conn: sa.Connection) -> None:
+        for key, each in found.items():
+            write_problem(conn, key, each, known.get(key))
+
+    if any(is_news(each, known.get(key)) for key, each in found.items()):
+        store.transact(write)
 
 
 def read_problems(conn: sa.Connection, keys: Iterable[str]) -> dict[str, SourceProblem]:
@@ -136,7 +141,7 @@ def dag_source(dag_id: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class TriggerSource:
     """A table, a DAG or an asset that a schedule listens to.
 
     :param kind: ``table``, ``dag`` or ``asset``.
@@ -200,12 +205,12 @@ def with_problems(trigger: Trigger, judgement: Judgement, blocked: Mapping[Trigg
 
 def sources_of(
     trigger: Trigger, problems: Mapping[str, SourceProblem], read_at: Mapping[str, datetime], catalog: str
-) -> tuple[Source, ...]:
+) -> tuple[TriggerSource, ...]:
     """Return the sources of a trigger, each once, in the order of its leaves.
 
     :param problems: by the key of the source, and ``read_at``: when each table was last read.
     """
-    found: dict[str, Source] = {}
+    found: dict[str, TriggerSource] = {}
     for leaf in trigger.leaves():
         if leaf.source is None:
             continue
@@ -215,7 +220,7 @@ def sources_of(
         problem = problems.get(key)
         text = None if problem is None else problem_of(leaf, problem)
         confirmed_at = None if problem is None or text is None else problem.confirmed_at
-        found[key] = Source(leaf.source.kind, leaf.source.name, read_at.get(key), text, confirmed_at)
+        found[key] = TriggerSource(leaf.source.kind, leaf.source.name, read_at.get(key), text, confirmed_at)
     return tuple(found.values())
 
 
@@ -277,14 +282,15 @@ def check_sources(
     :raises CatalogUnreachable: from ``load_catalog``. A single table that cannot be read in time is a finding.
     """
     wanted = sorted(declared, key=lambda one: one.name)
-    problems = {dag_source(dag_id): SourceProblem(ProblemKind.MISSING, "", now, now) for dag_id in missing_dags}
-    problems |= {asset_key(uri): SourceProblem(ProblemKind.MISSING, "", now, now) for uri in missing_assets}
+    missing = SourceProblem.found(ProblemKind.MISSING, now)
+    problems = dict.fromkeys([*map(dag_source, missing_dags), *map(asset_key, missing_assets)], missing)
     names = sorted({name for one in wanted for name in tables_of(one.trigger, catalog_name)}, key=str)
-    reads = TimedCalls[TableName, Found | None](lambda name: f"The storage of {name.dotted}", limit=READ_LIMIT)
-    for name, result in reads.run(_reads_of(load_catalog, names)):
-        found = found_with(result) if isinstance(result, Exception) else result
+    reads = TimedCalls[TableName, SourceProblem | None](lambda name: f"The storage of {name.dotted}", limit=READ_LIMIT)
+    catalog = load_catalog() if names else None
+    for name, result in reads.run({name: partial(_read, catalog, name, now) for name in names}):
+        found = found_with(result, now) if isinstance(result, Exception) else result
         if found is not None:
-            problems[table_key(name)] = SourceProblem(found.kind, found.problem, now, now)
+            problems[table_key(name)] = found
     findings: list[Finding] = []
     for one in wanted:
         blocked = with_problems(one.trigger, one.trigger.evaluate({}, now), blocking(one.trigger, problems, catalog_name))
@@ -323,12 +329,5 @@ def _named(declared: Iterable[Schedule], kind: str) -> set[str]:
     return {source.name for source in sources if source is not None and source.kind == kind}
 
 
-def _reads_of(load_catalog: Callable[[], Catalog], names: Collection[TableName]) -> dict[TableName, Callable[[], Found | None]]:
-    if not names:
-        return {}
-    catalog = load_catalog()
-    return {name: partial(_read, catalog, name) for name in names}
-
-
-def _read(catalog: Catalog, name: TableName) -> Found | None:
-    return found_in(load_table(catalog, name))
+def _read(catalog: Any, name: TableName, now: datetime) -> SourceProblem | None:
+    return found_in(load_table(catalog, name), now)

@@ -27,7 +27,7 @@ from airflow_snowpack.scheduling import (
     explain,
 )
 from airflow_snowpack.scheduling.airflow_port import NotStarted
-from airflow_snowpack.scheduling.sources.source import Found, ProblemKind, dag_source, write_problem
+from airflow_snowpack.scheduling.sources.source import ProblemKind, SourceProblem, dag_source, write_problem
 from airflow_snowpack.scheduling.triggers.trigger import table_key
 from airflow_snowpack.store.signs_of_life import Role, SignOfLife
 from airflow_snowpack.store.tables.schedules import schedules
@@ -154,17 +154,19 @@ def without_a_poller(scheduler: Any) -> None:
     SignOfLife(scheduler.store, Role.SCHEDULER).beat()
 
 
-def table_is(found: Found) -> Callable[[Any], None]:
+def table_is(kind: ProblemKind, problem: str = "") -> Callable[[Any], None]:
     def write(scheduler: Any) -> None:
         key = table_key(TableName.parse("web.page_views", catalog="lake"))
-        scheduler.store.transact(lambda conn: write_problem(conn, scheduler.store, key, found, None))
+        found = SourceProblem.found(kind, scheduler.clock(), problem)
+        scheduler.store.transact(lambda conn: write_problem(conn, key, found, None))
 
     return write
 
 
 def its_dag_is_gone(scheduler: Any) -> None:
     key = dag_source("maintain")
-    scheduler.store.transact(lambda conn: write_problem(conn, scheduler.store, key, Found(ProblemKind.MISSING), None))
+    found = SourceProblem.found(ProblemKind.MISSING, scheduler.clock())
+    scheduler.store.transact(lambda conn: write_problem(conn, key, found, None))
 
 
 def not_started(reason: str) -> Callable[[Any], None]:
@@ -197,8 +199,8 @@ DOCTOR = "airflow snowpack doctor"
         (unreadable, "airflow snowpack schedules show nightly"),
         (without_a_scheduler, "airflow snowpack scheduler"),
         (without_a_poller, DOCTOR),
-        (table_is(Found(ProblemKind.MISSING)), DOCTOR),
-        (table_is(Found(ProblemKind.UNREADABLE, "it took longer than 30 s")), DOCTOR),
+        (table_is(ProblemKind.MISSING), DOCTOR),
+        (table_is(ProblemKind.UNREADABLE, "it took longer than 30 s"), DOCTOR),
         (its_dag_is_gone, "airflow dags list-import-errors"),
         (not_started("the DAG maintain is paused"), "airflow dags unpause maintain"),
         (not_started("Airflow's API does not answer"), DOCTOR),

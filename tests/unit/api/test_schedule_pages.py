@@ -13,7 +13,7 @@ from schedules_world import PAUSED, Made, make_schedules
 
 from airflow_snowpack.api.pages.schedules import declared
 from airflow_snowpack.scheduling import Delay, Event, Gate, GatePlace, MaxRuns, SinceLastRun, TimeWindow, run_now
-from airflow_snowpack.scheduling.sources.source import Found, ProblemKind, write_problem
+from airflow_snowpack.scheduling.sources.source import ProblemKind, SourceProblem, record_problems
 from airflow_snowpack.store.signs_of_life import Role, SignOfLife
 
 if TYPE_CHECKING:
@@ -81,9 +81,9 @@ def test_a_schedule_shows_how_far_its_trigger_is(get: Any, made: Made) -> None:
 
 def test_a_schedule_shows_its_sources_and_what_is_wrong_with_them(get: Any, made: Made) -> None:
     made.create("joined", {"all_of": [{"commits_added": "web.a"}, {"runs_succeeded": "gone"}]})
-    store, found = made.world.store, Found(ProblemKind.MISSING)
-    for key in ("table:lake.web.a", "dag:gone"):
-        store.transact(lambda conn, key=key: write_problem(conn, store, key, found, None))  # type: ignore[misc]  # mypy takes the default for an argument
+    store = made.world.store
+    found = SourceProblem.found(ProblemKind.MISSING, store.clock())
+    record_problems(store, {"table:lake.web.a": found, "dag:gone": found}, {})
     shown = words(get("/ui/schedules/joined"))
     assert "Its trigger cannot be satisfied at present: the table web.a does not exist; the DAG gone does not exist." in shown
     assert "No scheduler is running" in shown

@@ -9,11 +9,11 @@ import sqlalchemy as sa
 from app_client import AppClient
 from pages_world import SomebodyIs, World
 
-from airflow_snowpack.scheduling.airflow_port import EndsFound, NotStarted, Snapshot
+from airflow_snowpack.scheduling.airflow_port import AirflowSnapshot, EndsFound, NotStarted
 from airflow_snowpack.scheduling.events.event_intake import Subscriber
 from airflow_snowpack.scheduling.launches.launcher import Launcher
 from airflow_snowpack.scheduling.pending_runs.checker import Checker
-from airflow_snowpack.scheduling.sources.source import Found, ProblemKind, write_problem
+from airflow_snowpack.scheduling.sources.source import ProblemKind, SourceProblem, record_problems
 from airflow_snowpack.store import AuditTrail
 from airflow_snowpack.store.tables.schedules import schedules
 
@@ -37,7 +37,7 @@ class Airflow:
     """An Airflow in which nothing runs and whose DAG is paused."""
 
     def dag_runs(self, known: Mapping[str, frozenset[str]]) -> Mapping[str, DagRuns]:
-        return Snapshot().dag_runs
+        return AirflowSnapshot().dag_runs
 
     def ended_runs(self, asked: Sequence[EndsQuery]) -> Mapping[str, EndsFound]:
         return {one.dag_id: EndsFound() for one in asked}
@@ -192,8 +192,7 @@ def test_an_event_counts_and_the_explanation_tells_how_far_it_is(api: AppClient,
 
 def test_an_explanation_has_the_sources_and_the_scheduler(api: AppClient, world: World) -> None:
     api("POST", "/schedules", NIGHTLY | {"trigger": {"all_of": [{"commits_added": "web.a"}, {"runs_succeeded": "gone"}]}})
-    found = Found(ProblemKind.MISSING)
-    world.store.transact(lambda conn: write_problem(conn, world.store, "dag:gone", found, None))
+    record_problems(world.store, {"dag:gone": SourceProblem.found(ProblemKind.MISSING, world.store.clock())}, {})
     explained = api("GET", "/schedules/nightly/explain").json()
     table, dag = explained["sources"]
     assert table == {"kind": "table", "name": "web.a", "read_at": None, "problem": None, "confirmed_at": None}
