@@ -21,6 +21,7 @@ from datetime import timedelta
 from queue import Empty, SimpleQueue
 from typing import Generic, TypeVar
 
+from airflow_snowpack.backoff import backoff
 from airflow_snowpack.errors import Kind, SnowpackError
 from airflow_snowpack.humanize import duration
 
@@ -222,7 +223,7 @@ class TimedCalls(Generic[K, V]):
 
 def pause_after(hangs: int) -> timedelta:
     """Return how long to wait before the next attempt, after so many in a row that exceeded their limit."""
-    return min(FIRST_PAUSE * (1 << min(hangs - 1, 10)), LONGEST_PAUSE)
+    return backoff(FIRST_PAUSE, hangs - 1, LONGEST_PAUSE)
 
 
 class _Batch(Generic[K, V]):

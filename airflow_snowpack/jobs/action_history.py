@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
+from airflow_snowpack.backoff import backoff
 from airflow_snowpack.jobs.model import ActionOutcome, ActionResult, Job, JobStatus
 from airflow_snowpack.store import Store, row_mapper
 from airflow_snowpack.store.tables.jobs import action_records
@@ -67,7 +68,7 @@ class ActionRecord:
         further = self.failures - FAILURES_IN_A_ROW
         if self.last_run_at is None or further < 0:
             return None
-        return self.last_run_at + min(FIRST_PAUSE * (1 << min(further, 3)), LONGEST_PAUSE)
+        return self.last_run_at + backoff(FIRST_PAUSE, further, LONGEST_PAUSE)
 
 
 NEVER_RAN = ActionRecord()

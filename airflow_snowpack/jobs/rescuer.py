@@ -17,6 +17,7 @@ from typing import Any, Protocol
 
 import sqlalchemy as sa
 
+from airflow_snowpack.backoff import backoff
 from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.jobs import statements as do
 from airflow_snowpack.jobs.action_history import records_of_lost
@@ -72,7 +73,7 @@ def rescue(
         for lease in spent:
             _fail(conn, lease, now)
         for lease in left:
-            _requeue(conn, lease, now + backoff(policy, lease.attempt))
+            _requeue(conn, lease, now + backoff(policy.retry_base, lease.attempt, MAX_BACKOFF))
         report = SweepReport(
             requeued=tuple(lease.key for lease in left),
             failed=tuple(lease.key for lease in spent),
@@ -97,11 +98,6 @@ def _delete_expired_keys(store: Store) -> None:
     for _ in range(MAX_KEY_BATCHES):
         if not pruner.step():
             return
-
-
-def backoff(policy: LifecyclePolicy, attempt: int) -> timedelta:
-    """Return how long a job waits after its ``attempt``-th attempt was lost: ``retry_base * 2 ** attempt``, at most a day."""
-    return min(policy.retry_base * (1 << min(attempt, 20)), MAX_BACKOFF)
 
 
 def _jobs_of(conn: sa.Connection, keys: list[str]) -> dict[str, Job]:

@@ -17,11 +17,12 @@ import logging
 import os
 import socket
 from collections.abc import Collection, Iterator, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 import sqlalchemy as sa
 
+from airflow_snowpack.backoff import backoff
 from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.interim.collection.collector_store import (
     KEPT,
@@ -262,7 +263,7 @@ class DueRuns:
                     forget.append(same)
                     continue
                 looks = 0 if run.run_key in changed else run.looks + 1
-                check_at = now + self._pause(looks)
+                check_at = now + backoff(self._policy.first_look, looks - 1, self._policy.longest_look)
                 if idle and row is not None and not row.unkept:  # asleep: nothing but preserved or named tables is left
                     check_at = row.expires_at
                 later.append(same | {"b_check": check_at, "b_looks": looks, "b_now": now})
@@ -274,7 +275,3 @@ class DueRuns:
             return sum(row.tables for row in left.values()), min(next_checks, default=None)
 
         return self._store.transact(write)
-
-    def _pause(self, looks: int) -> timedelta:
-        doubled: timedelta = self._policy.first_look * 2 ** min(max(0, looks - 1), 16)
-        return min(doubled, self._policy.longest_look)

@@ -20,6 +20,7 @@ from typing import Any, TypeVar
 
 import sqlalchemy as sa
 
+from airflow_snowpack.backoff import backoff
 from airflow_snowpack.interim.collection.model import DagRunState, DueRun, States, TableToDrop
 from airflow_snowpack.interim.model import InterimPolicy, TableState
 from airflow_snowpack.interim.rows import (
@@ -193,7 +194,7 @@ class CollectorStore:
 
     def failed(self, table: TableToDrop, error: str) -> None:
         """Record the error, and when to retry."""
-        again = min(self._policy.drop_again * 2 ** min(table.drops - 1, 16), self._policy.longest_look)
+        again = backoff(self._policy.drop_again, table.drops - 1, self._policy.longest_look)
         self.store.execute(FAIL, _fence(table) | {"b_error": storable_error(error), "b_again": self.store.clock() + again})
 
     def _mark(self, conn: sa.Connection, known: Mapping[str, DagRunState]) -> None:

@@ -18,6 +18,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from airflow_snowpack.backoff import backoff
 from airflow_snowpack.runners.images.model import AttemptOutcome, ImagePolicy, ImageState
 from airflow_snowpack.runners.images.rows import ATTEMPT, ATTEMPTS, END_WAITS, IMAGE, IMAGES, KEY, unclaimed
 from airflow_snowpack.store import IdMaker, Store, repeatable, storable
@@ -138,7 +139,7 @@ class ImageAttempts:
         is_last = is_final or attempt.number >= self._policy.max_attempts
         state = ImageState.FAILED if is_last else ImageState.WAITING
         values = {"state": state.value, "finished_at": now, "error": storable(error), "log": storable(text), "digest": None}
-        ended = {**values, **unclaimed(now if is_last else now + self._backoff(attempt.number))}
+        ended = {**values, **unclaimed(now if is_last else now + backoff(self._policy.retry_base, attempt.number, MAX_BACKOFF))}
         return self._end(attempt, AttemptOutcome.FAILED, ended)
 
     def keep_unpushed(self, attempt: ImageAttempt, image_id: str, error: str, text: str) -> bool:
@@ -147,7 +148,7 @@ class ImageAttempts:
         The period between two pushes doubles each time, as that between two attempts.
         """
         now, before = self._store.clock(), self._store.first(UNPUSHED, {"b_key": attempt.key})
-        again = now + self._backoff(1 if before is None else before[0] + 1)
+        again = now + backoff(self._policy.retry_base, 1 if before is None else before[0] + 1, MAX_BACKOFF)
         values = {"state": ImageState.WAITING.value, "attempt_count": IMAGE.attempt_count - 1, "digest": image_id}
         ended = {"finished_at": now, "error": storable(error), "log": storable(text), **unclaimed(again)}
         return self._end(attempt, AttemptOutcome.UNPUSHED, values | ended)
@@ -178,9 +179,6 @@ class ImageAttempts:
         if not is_ended:
             log.warning("writeback_stale_attempt: %s", attempt)
         return is_ended
-
-    def _backoff(self, number: int) -> timedelta:
-        return min(self._policy.retry_base * (1 << min(number, 20)), MAX_BACKOFF)
 
 
 def _loss(row: sa.Row[Any], now: datetime) -> str:

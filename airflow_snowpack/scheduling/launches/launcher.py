@@ -22,6 +22,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from airflow_snowpack.backoff import backoff
 from airflow_snowpack.humanize import duration
 from airflow_snowpack.scheduling.airflow_port import Launch, NotStarted, Starter
 from airflow_snowpack.scheduling.events.clocks import TOLERANCE
@@ -141,7 +142,7 @@ class Launcher:
             log.warning("writeback_stale_attempt: launch %s, attempt %s", launch.run_id, launch.attempt_id)
 
     def _give_back(self, launch: sa.Row[Any], problem: NotStarted) -> None:
-        pause = min(FIRST_PAUSE * (1 << min(launch.attempt_count - 1, 10)), LONGEST_PAUSE)
+        pause = backoff(FIRST_PAUSE, launch.attempt_count - 1, LONGEST_PAUSE)
         visible_at, why = self._store.clock() + pause, storable_error(problem.why)
 
         def write(conn: sa.Connection) -> None:
