@@ -1,6 +1,6 @@
 """Hooks: the store, the Iceberg catalog, the Spark session and the storage of builds that the installation names.
 
-Names load when they are first used, so that a DAG file pays only for what it needs.
+Names load when they are first used: a DAG file pays only for what it needs.
 """
 
 import lazy_loader

@@ -1,6 +1,6 @@
 """Reads and tests Airflow connections, and allows the embedded defaults only where every process sees the same files.
 
-An executor that runs tasks on other hosts gives each host an embedded file of its own, and with it its own locks, jobs and
+An executor that runs tasks on other hosts gives each host its own embedded file, and with it separate locks, jobs and
 tables: two hosts would maintain one table at the same time without noticing.
 """
 
@@ -72,7 +72,7 @@ def _outage(conn_id: str) -> str | None:
 
 
 def _is_in_airflow(conn_id: str) -> bool:
-    """Ask the API server, whose failures Airflow's own secrets backend hides.
+    """Ask the API server, whose failures Airflow's secrets backend hides.
 
     :raises AirflowRuntimeError: it does not answer.
     """
@@ -114,7 +114,7 @@ def remote_executors() -> tuple[str, ...]:
 
 
 def message_of(problem: Exception) -> str:
-    """Return the message of the package's own errors; class and first line of others."""
+    """Return the message of an error of this package; class and first line of any other."""
     if isinstance(problem, SnowpackError):
         return str(problem)
     first = (str(problem).splitlines() or [""])[0]

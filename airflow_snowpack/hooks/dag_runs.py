@@ -48,7 +48,7 @@ IN_A_POOL = ("queued", "running", "deferred")
 PAGE = 100
 CONCURRENT_REQUESTS = 16
 REQUEST_LIMIT = timedelta(seconds=40)
-"""How long all requests about one DAG or pool may take; each has a limit of its own."""
+"""How long all requests about one DAG or pool may take; each request has a limit, too."""
 
 
 @dataclass(frozen=True, slots=True)

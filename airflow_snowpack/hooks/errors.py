@@ -1,4 +1,4 @@
-"""Errors of Airflow's own API, and of other installations."""
+"""Errors of Airflow's API, and of other installations."""
 
 from __future__ import annotations
 

@@ -2,8 +2,8 @@
 
     measure(["yarn"])        # {"yarn": 0.42}
 
-Schedules, requests and gates only name them, so that no code runs that the installation has not registered. Each probe runs in a
-thread of its own with a limit. One that hangs is set aside with a back-off; only what needs its number waits.
+Schedules, requests and gates only name them: no code runs that the installation has not registered. Each probe runs in its own
+thread with a time limit. One that hangs is set aside with a back-off; only what needs its number waits.
 """
 
 from __future__ import annotations

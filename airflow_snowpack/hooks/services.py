@@ -177,7 +177,7 @@ def dag_states(dag_ids: Collection[str]) -> Mapping[str, DagState]:
 
 
 class DagStatesInTime:
-    """Reads the states in a thread, one read at a time, so that pages and probes do not hang with Airflow's database.
+    """Reads the states in a thread, one read at a time: pages and probes do not hang with Airflow's database.
 
     :param timeout: the longest wait of a call; while a read hangs, further calls return at once.
     """

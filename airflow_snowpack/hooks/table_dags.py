@@ -260,7 +260,7 @@ class TableDags:
         """Return the tasks of these DAGs that maintain their tables; entries and decorated functions may write to them."""
         if len(dag_ids) > MAX_TASK_LISTS:
             log.warning("All tasks of %d DAGs count as writers, since only %d are read", len(dag_ids), MAX_TASK_LISTS)
-        own: set[TaskKey] = set()
+        maintaining: set[TaskKey] = set()
         for dag_id in dag_ids[:MAX_TASK_LISTS]:
             path = f"/dags/{quote(dag_id, safe='')}/tasks"
             answer = self._request("GET", path)
@@ -269,8 +269,8 @@ class TableDags:
                 continue
             for task in answer.body["tasks"]:
                 if (task["class_ref"] or {}).get("module_path") in MAINTENANCE:
-                    own.add((dag_id, task["task_id"]))
-        return own
+                    maintaining.add((dag_id, task["task_id"]))
+        return maintaining
 
     def _entries(self, path: str, key: str, **params: Any) -> Iterator[Any]:
         """Yield the entries of a list."""

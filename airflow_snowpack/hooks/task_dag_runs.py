@@ -1,4 +1,4 @@
-"""DAG runs from inside a task, through the Task SDK: the task's own identity in Airflow is enough, no credentials are needed.
+"""DAG runs from inside a task, through the Task SDK: the task's identity in Airflow is enough, no credentials are needed.
 
     TaskDagRuns().start(launch)
     run = ask_supervisor(GetDagRun(dag_id="ingest", run_id="r1"))

@@ -144,7 +144,7 @@ class AirflowPort(Protocol):
 class Launch:
     """A DAG run to start.
 
-    :param run_id: always the same for the same pending run, so that starting it twice is starting it once.
+    :param run_id: the same for each start of the same pending run, which makes a repeated start harmless.
     """
 
     pending_id: str

@@ -1,4 +1,4 @@
-"""Cron expressions of five fields, or of six with the seconds first, in a zone of their own.
+"""Cron expressions of five fields, or of six with the seconds first, in a time zone.
 
     >>> next_tick("0 2 * * *", "America/New_York", datetime(2026, 3, 7, 12, tzinfo=UTC))
     datetime.datetime(2026, 3, 8, 7, 0, tzinfo=datetime.timezone.utc)

@@ -125,7 +125,7 @@ class Declared:
             raise InvalidSchedule(cls.kind, fields, f"a field is missing; it takes {', '.join(known)}") from error
 
     def verify(self, dag_id: str = "dag") -> None:
-        """Call its methods once, so that a faulty class of another package is refused when a declaration is read.
+        """Call its methods once, to refuse a faulty class of another package when a declaration is read.
 
         :param dag_id: the DAG that it is declared for, where that is known.
         """

@@ -13,7 +13,7 @@
 
 The invariant: a registered run that exists is valid, and each of its runs, by its cron or by hand, finds in its conf its name and
 the preservation of its interim tables. It is one row among the schedules, of the origin ``run``, and is changed here alone. A
-disabled one is a suspended schedule, so that no ticks pile up until it is enabled again.
+disabled one is a suspended schedule: no ticks pile up until it is enabled again.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ RETRY_AFTER = timedelta(seconds=5)
 
 
 class Scheduler:
-    """All parts of the scheduler but the poller, which has a thread of its own (:meth:`Poller.worker`).
+    """All parts of the scheduler except the poller, which has its own thread (:meth:`Poller.worker`).
 
     :param name: the name under which it claims launches.
     :param sign: its sign of life; ``None``: of this process.

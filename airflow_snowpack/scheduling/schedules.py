@@ -309,7 +309,7 @@ class ScheduleWriter:
         self._probes = probes
 
     def change(self, work: Callable[[sa.Connection], T]) -> T:
-        """Run a change in a transaction of its own, while no other changes a schedule and no events get numbers.
+        """Run a change in a transaction, while no other changes a schedule and no events get numbers.
 
         :raises DagNotAllowed: the actor may not start the DAG of what is created, changed or resumed; nothing was changed.
         """
@@ -443,7 +443,7 @@ class ScheduleWriter:
             absorbs = schedule.backlog is LaunchBacklog.ONE
             conf = dict(launch.conf if absorbs else close_launch(conn, launch, self._store.clock()))
             why = conf.pop("snowpack")
-            if conf == was.conf:  # a run that was requested with values of its own keeps them
+            if conf == was.conf:  # a run that was requested with other values keeps them
                 changed = {**schedule.conf, "snowpack": why}
                 conn.execute(sa.update(launches).where(launches.c.pending_id == launch.pending_id).values(conf=changed))
 

@@ -72,7 +72,7 @@ class SharedReads(Generic[K, V]):
         """
         futures = {key: self._request(key) for key in keys}
         if self._requested and (self._reading is None or self._reading.done()):
-            # In a context of its own: what it logs belongs to no single trigger.
+            # In a separate context: what it logs belongs to no single trigger.
             self._reading = asyncio.get_running_loop().create_task(self._read_batches(), context=Context())
         return {key: await asyncio.shield(future) for key, future in futures.items()}
 
@@ -236,7 +236,7 @@ class StoreReads:
 def one_by_one(keys: Collection[K], read: Callable[[K], V]) -> dict[K, V | Exception]:
     """Read keys one after the other. An error is the value of its key alone.
 
-    :raises StoreUnreachable, ConnectionUnreadable: the store or Airflow does not answer, so that no other key needs to try.
+    :raises StoreUnreachable, ConnectionUnreadable: the store or Airflow does not answer; no other key is tried.
     """
     from airflow_snowpack.connections.errors import ConnectionUnreadable
     from airflow_snowpack.store import StoreUnreachable

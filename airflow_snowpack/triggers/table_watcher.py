@@ -104,7 +104,7 @@ class TableWatcherTrigger(DataclassTrigger, BaseEventTrigger):
         yield  # makes it an asynchronous generator, as the base class declares it
 
     def shared_stream_key(self) -> Hashable:
-        """Return a key of its own for each watcher of each table, since each has its own position."""
+        """Return a separate key for each watcher of each table, since each has its own position."""
         return ("snowpack", self.store_conn_id, self.catalog_conn_id, self.table, self.watcher)
 
     @classmethod

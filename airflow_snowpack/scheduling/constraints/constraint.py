@@ -94,7 +94,7 @@ class RequiredFacts(NamedTuple):
 
     :param dag_runs: the DAGs whose active runs are counted, and ``groups``: the groups.
     :param successes: the DAGs whose last successful end is read.
-    :param launches_within: how far back the launches of the own schedule are read.
+    :param launches_within: how far back the launches of the run's schedule are read.
     :param pools: the pools whose free slots are read, and ``probes``: the names of the load probes that are called.
     """
 
@@ -202,7 +202,7 @@ class Constraint(Declared):
     def wait_key(self, dag_id: str) -> str | None:
         """Return the key of what runs of this DAG wait for in one queue; ``None`` for a constraint that only time can meet.
 
-        Evaluations of constraints with the same key exclude each other, so that counting and reserving is one step.
+        Evaluations of constraints with the same key exclude each other, which makes counting and reserving one step.
         """
         return None
 

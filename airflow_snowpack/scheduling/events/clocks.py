@@ -135,7 +135,7 @@ class Clocks:
     def _one_at_a_time(
         self, conn: sa.Connection, row: sa.Row[Any], clock: Clock, moments: list[datetime], missed: list[datetime], now: datetime
     ) -> Event | None:
-        """Publish each missed tick for a run of its own: the next one when the run of the one before is launched."""
+        """Publish each missed tick separately: the next one when the run of the one before is launched."""
         if self._is_on_its_way(conn, row):
             _set(conn, row, row.next_at, look_at=now + LAUNCH_RECHECK)
             return None

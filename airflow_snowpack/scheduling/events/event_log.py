@@ -8,7 +8,7 @@ transactions take turns. A cursor that has passed a number therefore never misse
 
     send_event(store, Actor("vera", "api"), "orders_closed", {"records": 900}, source_id="2026-11-21")
 
-The events that users and other systems send have keys of their own (``event:<name>``), so that a sender cannot forge a commit or
+The events that users and other systems send have separate keys (``event:<name>``): a sender cannot forge a commit or
 the end of a run. A ``source_id`` under a name is one event, however often it is sent.
 """
 
@@ -79,7 +79,7 @@ class EventLog:
         :returns: how many were new.
         :raises InvalidEvent: one of them cannot be recorded; then none was.
         """
-        # Each has an id of its own before the first try, so that a repeat whose first try went through adds nothing.
+        # Each gets an id before the first try: a repeat whose first try went through adds nothing.
         batch = [event if event.source_id is not None else replace(event, source_id=f"once:{new_id()}") for event in happened]
         return self._store.transact(lambda conn: publish(conn, self._store, batch))
 
@@ -204,7 +204,7 @@ def send_event(
 ) -> Sent:
     """Record an event that :class:`CustomEvents` of this name count.
 
-    :param source_id: the sender's own id of the event.
+    :param source_id: the sender's id of the event.
     :param at: when it happened, not later than now; ``None`` for now.
     :raises InvalidEvent: a value is not valid.
     """

@@ -181,7 +181,7 @@ def take(conn: sa.Connection, batch_id: str, after: int, upto: int, now: datetim
 
     :param batch_id: a new one for each batch. On Postgres the ids of pending runs are hashes with it, since drawing an id for
         each took a sixth of the time.
-    :param hold_first: lock the pending runs in a statement of its own, before they are read.
+    :param hold_first: lock the pending runs in a separate statement, before they are read.
     :raises StaleBatch: roll back, and try again with ``hold_first``.
     """
     numbers, moment = {"after": after, "upto": upto}, {"now": now}

@@ -214,7 +214,7 @@ def reopen_launch(conn: sa.Connection, store: Store, launch: sa.Row[Any]) -> Non
     """
     conn.execute(sa.update(launches).where(launches.c.pending_id == launch.pending_id).values(absorbs=True))
     for job in _later_jobs(conn, launch):
-        # A launch that was claimed meanwhile, or that another transaction has locked, starts a run of its own.
+        # A launch that was claimed meanwhile, or that another transaction has locked, starts a separate run.
         open_one = sa.and_(launches.c.pending_id == job.pending_id, launches.c.absorbs, launches.c.claimed_at.is_(None))
         free = sa.select(launches.c.pending_id).where(open_one).with_for_update(skip_locked=True)
         if job.state == PendingState.LAUNCH.value and not _withdraw(conn, launches.c.pending_id.in_(free)):

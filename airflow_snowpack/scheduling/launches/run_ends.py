@@ -86,7 +86,7 @@ class RunEnds:
             return 0
 
     def _claim(self, conn: sa.Connection, now: datetime) -> dict[str, sa.Row[Any]]:
-        """Claim DAGs that are due, so that no other process polls them; delete those that no schedule needs any more."""
+        """Claim DAGs that are due, to keep other processes from polling them; delete those that no schedule needs any more."""
         is_named = sa.exists().where(schedule_dags.c.dag_id == run_places.c.dag_id).label("is_named")
         has_open = sa.exists().where(schedule_runs.c.dag_id == run_places.c.dag_id, schedule_runs.c.ended_at.is_(None))
         due = sa.select(run_places, is_named, has_open.label("has_open")).where(run_places.c.look_at <= now)
@@ -200,7 +200,7 @@ class Runs:
         One that ended in one state and was then marked with another by hand has ended twice: each state counts once.
 
         :param state: ``success`` or ``failed``.
-        :param at: the run's own end date, ``began_at``: its own start date, ``None`` for a run that never began.
+        :param at: the end date of the run, ``began_at``: its start date, ``None`` for a run that never began.
         :param seen_at: when Airflow showed the end to a process that polled for it.
         :returns: whether the end was not on record.
         """

@@ -4,7 +4,7 @@
     for report in checker.parts(): ...               # the same, part by part, to start runs in between
 
 It evaluates nothing before the moment that the last evaluation named. The invariant: **checking and reserving is one step.**
-Pending runs are evaluated in batches, each in a transaction of its own, under locks on what their constraints count, and a run
+Pending runs are evaluated in batches, each in one transaction, under locks on what their constraints count, and a run
 counts from the commit on; so two schedules, or two processes, cannot both take the last place.
 
 However many wait, they block no other: what needs no answer of Airflow or of a load probe comes first, then what takes no place

@@ -58,7 +58,7 @@ log = logging.getLogger(__name__)
 LOCK_LIMIT = 256
 """Postgres has room for some thousand locks in all, at its default settings."""
 DISCARD_LIMIT = 50
-"""A pending run that is discarded costs some statements of its own."""
+"""A pending run that is discarded costs a few more statements."""
 
 Outcomes = dict[str, PendingState | None]
 _Judged = tuple[Counted, Judgement]

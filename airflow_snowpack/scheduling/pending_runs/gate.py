@@ -7,7 +7,7 @@
     gate.time_out(GateState.PASSED)          # let it continue all the same
 
 It waits in the same queue as the pending runs of schedules, and is evaluated on the same facts under the same locks, but by its
-own task. The invariant: **counting and passing is one step.** A run is evaluated in a transaction of its own, and counts from
+own task. The invariant: **counting and passing is one step.** A run is evaluated in a transaction for it alone, and counts from
 the commit on; so two runs at their gates, or a run and a launch, cannot both take the last place. To ask again after a retry is
 harmless: a run that has passed has passed, until it has ended.
 """

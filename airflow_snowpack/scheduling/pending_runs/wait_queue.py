@@ -10,7 +10,7 @@ The invariant: **as many are woken as there are places, by priority and then in 
 run that is the first of the queue in any case. A pending run takes no place while another one is due that came before it and
 waits for the same. Whatever leaves a queue, for whatever reason, wakes the next.
 
-A pending run that is woken is evaluated by any scheduler. A run at a gate is evaluated by its own task, so that a gate needs no
+A pending run that is woken is evaluated by any scheduler. A run at a gate is evaluated by its own task: a gate needs no
 scheduler. Because a task may die while it waits, nothing waits for a gate: one that was not seen for :data:`GONE` is not in the
 queue, and the first of the gates that are left is due again after its recheck interval.
 """
@@ -94,7 +94,7 @@ def _place(row: sa.Row[Any]) -> QueuePlace:
 def elder_due(conn: sa.Connection, row: sa.Row[Any], keys: Collection[str], now: datetime) -> str | None:
     """Return the wait key of a pending run that is due and before this one in a queue; ``None`` without one.
 
-    :param keys: the wait keys that its own constraints count.
+    :param keys: the wait keys that its constraints count.
     """
     before = sa.or_(pending_jobs.c.priority > row.priority, pending_jobs.c.created_at < row.created_at)
     query = sa.select(pending_jobs.c.waits_for).where(pending_jobs.c.waits_for.in_(sorted(keys)), is_open)

@@ -118,7 +118,7 @@ class Poller:
         """When this poller last failed to read a table, by the key of the table."""
 
     def worker(self, sign: SignOfLife, pause: timedelta = timedelta(seconds=1)) -> Worker:
-        """Return a worker that polls in a thread of its own, so that a catalog that does not answer delays nothing else.
+        """Return a worker that polls in a separate thread: a catalog that does not answer delays nothing else.
 
         :param sign: reported after each step that succeeded and each table that was read; a thread that hangs reports none.
         :param pause: between two steps.
@@ -269,7 +269,7 @@ def period_of(committed_at: datetime | None, now: datetime, every: timedelta) ->
     """Return the period in which a table is read: a tenth of the time since its last commit, within bounds.
 
     A table with a commit every minute is read as often as possible, one that gets its data once a day up to six times less often.
-    The period is a whole multiple of the shortest one, so that tables stay together in the same rounds.
+    The period is a whole multiple of the shortest one, which keeps tables together in the same rounds.
 
     :param committed_at: when the head of the table was committed; ``None`` for a table without a snapshot.
     :param every: the shortest period; the longest is :data:`LONGEST_PERIOD` times as long.
