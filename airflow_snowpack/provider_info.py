@@ -87,10 +87,9 @@ CONFIG: dict[str, Any] = {
                 example="queued",
             ),
             "action_order": _option(
-                "The order in which the actions of a job run, independent of their order in the request. All five, once each.",
-                default=(
-                    "rewrite_data_files,rewrite_position_delete_files,rewrite_manifests,expire_snapshots,remove_orphan_files"
-                ),
+                "The order in which the actions of a job run, independent of their order in the request: the first five "
+                "of `docs/actions.md`, once each; other actions run last unless it names them. Empty: the order of that page.",
+                default="",
             ),
             "continue_on_error": _option(
                 "Whether a job continues with its next action after one has failed. Later actions build on earlier ones.",

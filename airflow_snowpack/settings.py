@@ -199,9 +199,9 @@ def _policies(text: str) -> str:
 
 
 def _order(text: str) -> tuple[str, ...]:
-    from airflow_snowpack.maintenance.action import parse_order
+    from airflow_snowpack.maintenance.action import DEFAULT_ORDER, parse_order
 
-    return parse_order(text.split(","))
+    return parse_order(text.split(",")) if text else DEFAULT_ORDER
 
 
 def _builder(text: str) -> str:

@@ -7,11 +7,13 @@ test compares them with the rooms' own.
 from __future__ import annotations
 
 from argparse import ArgumentTypeError, BooleanOptionalAction
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow.cli.cli_config import ARG_OUTPUT, ARG_YES, Arg, positive_int
 
-ACTIONS = ("rewrite_data_files", "rewrite_position_delete_files", "rewrite_manifests", "expire_snapshots", "remove_orphan_files")
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 IMAGE_STATES = ("waiting", "building", "ready", "failed")
 INTERIM_STATES = ("writing", "ready", "dropping")
 PRESERVATIONS = ("NONE", "FULL")
@@ -22,6 +24,15 @@ PENDING_STATES = ("pending_trigger", "pending_constraint", "pending_launch")
 STATUSES = ("pending", "running", "completed", "failed", "cancelled")
 
 OUTPUT, YES = ARG_OUTPUT, ARG_YES
+
+
+class _ActionWords:
+    """The names of the actions and ``auto``, read when a command is parsed or completed."""
+
+    def __iter__(self) -> Iterator[str]:
+        from airflow_snowpack.maintenance import action_names
+
+        return iter((*action_names(), "auto"))
 
 
 def arg(*flags: str, **kwargs: Any) -> Arg:
@@ -78,9 +89,9 @@ STORED = arg("--stored", action="store_true", help="Take the properties of the s
 
 # submit
 ACTION = arg(
-    "-a", "--action", action="append", choices=(*ACTIONS, "auto"), metavar="ACTION",
-    help=f"An action to run; may be repeated. Without it, all of:\n{', '.join(ACTIONS)}.\nThey run in the installation's order. "
-    "auto: those that the plan of the table runs",
+    "-a", "--action", action="append", choices=_ActionWords(), metavar="ACTION",
+    help="An action to run; may be repeated. One of:\n%(choices)s.\nWithout it, the first five. They run in the installation's "
+    "order. auto: those that the plan of the table runs",
 )  # fmt: skip
 OPTIONS = arg("--options", metavar="JSON", help="Options of the actions: a JSON object with an object for each action")
 WHERE = arg("--where", metavar="PREDICATE", help='A Spark predicate that narrows the rewrites, such as "month = 3"')

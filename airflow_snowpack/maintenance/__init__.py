@@ -1,4 +1,4 @@
-"""What a job does to a table: the five actions, their options, the plan of a dry run, and the engine that runs them on Spark.
+"""What a job does to a table: the actions, their options, the plan of a dry run, and the engine that runs them on Spark.
 
 Importing this room is cheap: a DAG file takes :class:`Action` from here. What needs Spark, a catalog or the store loads when it
 is first used.

@@ -10,6 +10,8 @@ been published for the system this follows, so it is data; the default is the sp
 from __future__ import annotations
 
 from enum import StrEnum
+from pathlib import Path
+from pkgutil import iter_modules
 from typing import TYPE_CHECKING
 
 from airflow_snowpack.entry_points import entry_points
@@ -20,9 +22,10 @@ if TYPE_CHECKING:
 
 
 class Action(StrEnum):
-    """An action of the package itself; the value is the name of Iceberg's Spark procedure, and of the module with its class.
+    """The actions of a request that names none; the value is the name of Iceberg's Spark procedure.
 
-    Other distributions add actions by an entry point of the group :data:`GROUP`, so functions take and return names.
+    They are not all: each module of ``maintenance/actions/`` is an action, and other distributions add some by an entry point of
+    the group :data:`GROUP`. So functions take and return names.
     """
 
     REWRITE_DATA_FILES = "rewrite_data_files"
@@ -34,12 +37,13 @@ class Action(StrEnum):
 
 DEFAULT_ORDER: tuple[str, ...] = tuple(Action)
 GROUP = "airflow_snowpack.actions"
-OWN: frozenset[str] = frozenset(Action)
+OWN = frozenset(module.name for module in iter_modules([str(Path(__file__).with_name("actions"))]))
+"""The actions of the package itself."""
 
 
 def action_names() -> tuple[str, ...]:
     """Return the names of all actions, in the order in which they run by default."""
-    return (*DEFAULT_ORDER, *sorted(entry_points(GROUP).keys() - OWN))
+    return (*DEFAULT_ORDER, *sorted((OWN | entry_points(GROUP).keys()) - set(DEFAULT_ORDER)))
 
 
 def is_action(name: str) -> bool:
@@ -76,9 +80,9 @@ def in_order(actions: Iterable[str], order: Sequence[str] = ()) -> tuple[str, ..
 def parse_order(names: Iterable[str]) -> tuple[str, ...]:
     """Read the ``action_order`` setting.
 
-    :raises InvalidActionOrder: it does not name each of the package's own actions exactly once, or it names an unknown one.
+    :raises InvalidActionOrder: it does not name each :class:`Action` exactly once, or it names an unknown one.
     """
     given = tuple(name.strip() for name in names)
-    if len(set(given)) != len(given) or not all(map(is_action, given)) or not set(given) >= OWN:
-        raise InvalidActionOrder(given, action_names())
+    if len(set(given)) != len(given) or not all(map(is_action, given)) or not set(given).issuperset(Action):
+        raise InvalidActionOrder(given, DEFAULT_ORDER)
     return given

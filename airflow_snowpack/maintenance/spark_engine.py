@@ -28,7 +28,7 @@ from airflow_snowpack.iceberg import MetadataReader, load_table
 from airflow_snowpack.iceberg.errors import TableNotFound
 from airflow_snowpack.iceberg.table_properties import owner_properties
 from airflow_snowpack.jobs.model import ActionOutcome
-from airflow_snowpack.maintenance.action import OWN, parse_actions
+from airflow_snowpack.maintenance.action import parse_actions
 from airflow_snowpack.maintenance.action_run import ActionRun, ChangeWatch, Effect
 from airflow_snowpack.maintenance.commits import is_conflict, is_refused
 from airflow_snowpack.maintenance.errors import InvalidOption
@@ -220,7 +220,7 @@ class SparkEngine:
     def _without_spark(self, job: Job, action: str, options: ActionOptions, read: Callable[[], MetadataReader]) -> Effect | None:
         """The end of an action that has nothing to do, or no table; ``None`` when Spark has to run."""
         try:
-            if action in OWN and getattr(options, "removal_id", None) is None:
+            if getattr(options, "removal_id", None) is None:
                 options, reason = _of_owner(job, action, read().table)
                 if reason is not None:
                     return forbidden(reason)

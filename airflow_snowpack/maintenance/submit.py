@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from airflow_snowpack.maintenance.options import ActionOptions
 
 
-ALL_ACTIONS: tuple[str, ...] = tuple(action.value for action in Action)
 AUTO = "auto"
 """In place of actions: those that the plan of the table runs, with the options of its policy."""
 

@@ -119,11 +119,12 @@ class RequestsMaintenance(WaitsForTable):
         raise NotImplementedError
 
     def _request(self, hook: SnowpackHook, catalog_id: str) -> MaintenanceRequest:
-        from airflow_snowpack.maintenance.submit import ALL_ACTIONS, MaintenanceRequest
+        from airflow_snowpack.maintenance import DEFAULT_ORDER
+        from airflow_snowpack.maintenance.submit import MaintenanceRequest
 
         return MaintenanceRequest.parse(
             self.table,
-            ALL_ACTIONS if self.actions is None else read_names("actions", self.actions),
+            DEFAULT_ORDER if self.actions is None else read_names("actions", self.actions),
             catalog=hook.settings.catalog_name,
             catalog_id=catalog_id,
             options=read_object("options", self.options),
@@ -150,8 +151,8 @@ class MaintainTableOperator(RequestsMaintenance, QueuesJob):
     killed, marked or cleared while it waits, or exceeds its ``execution_timeout``, its job is cancelled.
 
     :param table: ``database.table``.
-    :param actions: names of actions, in any order: a list, a JSON array, or text with commas; ``None`` for all five. ``"auto"``:
-        those that the plan of the table runs now, with the options of its policy.
+    :param actions: names of actions, in any order: a list, a JSON array, or text with commas; ``None`` for the first five.
+        ``"auto"``: those that the plan of the table runs now, with the options of its policy.
     :param options: per action, a dictionary or a JSON object.
     :param where: a Spark predicate that limits the rewrites, such as ``month = 3``.
     :param only_if_needed: skip, without Spark, each action that has nothing to do by the table's metadata; ``False`` runs all.

@@ -9,7 +9,7 @@ from pydantic import ConfigDict, Field
 
 from airflow_snowpack.humanize import short_id
 from airflow_snowpack.jobs import DEFAULT_PRIORITY, PRIORITIES, ActionResult, Job, JobStatus
-from airflow_snowpack.maintenance import action_names
+from airflow_snowpack.maintenance import Action, action_names
 from airflow_snowpack.maintenance.planning import TablePlan
 from airflow_snowpack.wire.listing import Column, Elapsed, Listing
 from airflow_snowpack.wire.operations import AuditShape
@@ -180,7 +180,7 @@ def status_text(job: Job) -> str:
 
 
 def _actions(job: Job) -> str:
-    return "all" if job.plan is None and len(job.actions) == len(action_names()) else job.work
+    return "all" if job.plan is None and set(job.actions) == set(Action) else job.work
 
 
 def _first_line(error: str | None) -> str:

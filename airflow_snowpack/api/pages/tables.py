@@ -18,8 +18,9 @@ from airflow_snowpack.iceberg import TableHealth, TableName, TableNotFound
 from airflow_snowpack.inventory import Condition, HealthPoint
 from airflow_snowpack.jobs import PRIORITIES, Job, JobFilter, JobStatus, TableExplanation, explain_tables
 from airflow_snowpack.lineage.graph import Lineage, LineageGraph
-from airflow_snowpack.maintenance import Action
+from airflow_snowpack.maintenance import Action, in_order
 from airflow_snowpack.maintenance.fleet import EntryState, PassEntry
+from airflow_snowpack.maintenance.options import usable_actions
 from airflow_snowpack.maintenance.planning import TablePlan
 from airflow_snowpack.maintenance.planning.table_plan import plan_table
 from airflow_snowpack.maintenance.policies import InvalidPolicies, PoliciesNotFound
@@ -71,7 +72,7 @@ def tables(page: Here) -> HTMLResponse:
         stale=state.refreshed_at is not None and (page.now - state.refreshed_at).total_seconds() > STALE_AFTER_S,
         orders=list(ORDERS.items()),
         shown=[(value, label, None) for value, label in SHOWN.items()],
-        actions=services.order,
+        actions=in_order(usable_actions(), services.order),
         priorities=PRIORITIES,
         suggested=suggested,
         did=did,
@@ -139,7 +140,7 @@ def table(page: Here, name: NamedTable) -> HTMLResponse:
         full=FULL,
         did=did,
         ended=ended,
-        actions=services.order,
+        actions=in_order(usable_actions(), services.order),
         priorities=PRIORITIES,
         suggested=suggested,
     )

@@ -18,7 +18,8 @@ from airflow_snowpack.exit_code import ExitCode
 from airflow_snowpack.humanize import short_id
 from airflow_snowpack.iceberg import load_table
 from airflow_snowpack.jobs import JobNotFound, RequestKey, Submission, TableLocked
-from airflow_snowpack.maintenance.submit import ALL_ACTIONS, MaintenanceRequest, check_options, plan_request, refuse_if_draining
+from airflow_snowpack.maintenance import DEFAULT_ORDER
+from airflow_snowpack.maintenance.submit import MaintenanceRequest, check_options, plan_request, refuse_if_draining
 from airflow_snowpack.wire.job import RESULTS
 
 EXAMPLE = '{"expire_snapshots": {"retain_last": 10}}'
@@ -57,7 +58,7 @@ def _read_request(args: Namespace, here: CommandContext) -> MaintenanceRequest:
     refuse_if_draining(here.jobs)
     return MaintenanceRequest.parse(
         args.table,
-        args.action or ALL_ACTIONS,
+        args.action or DEFAULT_ORDER,
         catalog=here.settings.catalog_name,
         catalog_id=here.inventory.catalog_id,
         options=_read_options(args.options),

@@ -11,7 +11,7 @@ from bounded import output_of
 
 from airflow_snowpack.interim.model import TableState
 from airflow_snowpack.jobs import JobStatus
-from airflow_snowpack.maintenance import Action
+from airflow_snowpack.maintenance import action_names
 from airflow_snowpack.provider_info import CONFIG
 from airflow_snowpack.runners.images import ImageState
 from airflow_snowpack.scheduling.pending_runs.model import WAITING
@@ -81,7 +81,7 @@ def test_no_help_text_loses_a_word_to_rich_markup(capsys: pytest.CaptureFixture[
 def test_what_completes_is_what_the_rooms_know() -> None:
     from airflow_snowpack.cli import arguments
 
-    assert tuple(action.value for action in Action) == arguments.ACTIONS
+    assert tuple(arguments.ACTION.kwargs["choices"]) == (*action_names(), "auto")
     assert tuple(status.value for status in JobStatus) == arguments.STATUSES
     assert tuple(state.value for state in WAITING) == arguments.PENDING_STATES
     assert tuple(state.value for state in TableState) == arguments.INTERIM_STATES

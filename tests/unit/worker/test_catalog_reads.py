@@ -19,7 +19,7 @@ from airflow_snowpack.connections.spark import Spark
 from airflow_snowpack.iceberg import CatalogConfig, TableName
 from airflow_snowpack.installation import Installation
 from airflow_snowpack.jobs import JobStatus
-from airflow_snowpack.maintenance.submit import ALL_ACTIONS
+from airflow_snowpack.maintenance import DEFAULT_ORDER
 from airflow_snowpack.settings import Settings
 from airflow_snowpack.store import open_store
 from airflow_snowpack.worker.environment import Environment
@@ -107,14 +107,14 @@ def test_a_worker_opens_one_connection_for_each_job_and_reads_the_metadata_once_
             catalog.create_table(f"db.t{number}", schema=rows.schema).append(rows)
 
     with counted_reads() as reads, counted_connections() as connections:
-        jobs = work(installation, config, count, ALL_ACTIONS)
+        jobs = work(installation, config, count, DEFAULT_ORDER)
 
     assert [job.status for job in jobs] == [JobStatus.COMPLETED] * count
     assert connections.opened == count + 1, "one for each job, and one before the first claim"
     assert connections.at_once == 1
     assert connections.now == set(), "none while it waits"
     lookups = [text for database, text in reads.statements if database == place.database and "metadata_location" in text]
-    assert len(lookups) == len(reads.metadata) == len(ALL_ACTIONS) * count
+    assert len(lookups) == len(reads.metadata) == len(DEFAULT_ORDER) * count
     assert len(reads.manifests) == count
     assert len(set(reads.manifests)) == count
 
@@ -123,7 +123,7 @@ def test_a_worker_leaves_the_jobs_of_a_catalog_that_it_does_not_reach(installati
     with rest_catalog() as server:
         server.tables = {("db",): ["t0"]}
         elsewhere = TableName.parse("db.t1", catalog="lake", catalog_id="another")
-        left = installation.jobs.submit(elsewhere, ALL_ACTIONS)
+        left = installation.jobs.submit(elsewhere, DEFAULT_ORDER)
         work(installation, CatalogConfig.rest("lake", server.url), 1, ("expire_snapshots",))
 
     assert installation.jobs.get(left.job_id).status is JobStatus.PENDING
