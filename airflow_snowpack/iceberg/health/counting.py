@@ -74,7 +74,7 @@ class Counting:
     """
 
     def __init__(self, bounds: HealthBounds, committed_ms: Mapping[int, int]) -> None:
-        self._bounds = bounds
+        self.bounds = bounds
         self._committed_ms = committed_ms
         self._deletes: DeleteIndex | None = None
         self._specs: dict[int, dict[tuple[Any, ...], list[int]]] = {}
@@ -84,11 +84,15 @@ class Counting:
 
     def add_deletes(self, manifest: ManifestFile, file: AvroBlocks) -> None:
         """Count the live entries of a delete manifest."""
-        index = self._deletes = self._deletes or DeleteIndex(self._bounds)
+        self.count_deletes(manifest, DELETE_READER.rows(file))
+
+    def count_deletes(self, manifest: ManifestFile, rows: Iterable[tuple[Any, ...]]) -> None:
+        """Count the live entries of a delete manifest, as :data:`DELETE_READER` returns them."""
+        index = self._deletes = self._deletes or DeleteIndex(self.bounds)
         spec_id, partitions, added_by = manifest.partition_spec_id, self._of_spec(manifest), manifest.added_snapshot_id or 0
         of_manifest = self._of_manifest
         of_manifest.clear()
-        for status, snapshot_id, sequence, values, records, size, content, format_, part, *about in DELETE_READER.rows(file):
+        for status, snapshot_id, sequence, values, records, size, content, format_, part, *about in rows:
             if status == DELETED:
                 continue
             counts, key = of_manifest.get(values), (spec_id, values)
@@ -117,14 +121,18 @@ class Counting:
 
     def add_data(self, manifest: ManifestFile, file: AvroBlocks) -> None:
         """Count the live entries of a data manifest."""
+        reader = DATA_READER if self._deletes is None else MATCHED_DATA_READER
+        self.count_data(manifest, reader.rows(file))
+
+    def count_data(self, manifest: ManifestFile, rows: Iterable[tuple[Any, ...]]) -> None:
+        """Count the live entries of a data manifest, as :data:`MATCHED_DATA_READER` returns them."""
         deletes, committed_ms, sizes = self._deletes, self._committed_ms, self._sizes
         named = deletes.named if deletes is not None else ()
-        low, high = self._bounds.min_file_size_bytes, self._bounds.max_file_size_bytes
+        low, high = self.bounds.min_file_size_bytes, self.bounds.max_file_size_bytes
         spec_id, partitions, added_by = manifest.partition_spec_id, self._of_spec(manifest), manifest.added_snapshot_id or 0
-        reader = DATA_READER if deletes is None else MATCHED_DATA_READER
         of_manifest = self._of_manifest
         of_manifest.clear()
-        for status, snapshot_id, sequence, values, records, size, path in reader.rows(file):
+        for status, snapshot_id, sequence, values, records, size, path in rows:
             if status == DELETED:
                 continue
             counts = of_manifest.get(values)

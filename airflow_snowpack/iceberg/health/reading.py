@@ -15,7 +15,9 @@ from airflow_snowpack.iceberg.catalog import check_refs, unreadable_errors
 from airflow_snowpack.iceberg.errors import TableUnreadable
 from airflow_snowpack.iceberg.health.bounds import HealthBounds, manifest_target
 from airflow_snowpack.iceberg.health.counting import DATA_MANIFESTS, DELETE_MANIFESTS, NEWEST, OWN_DELETES, Counting, total
+from airflow_snowpack.iceberg.health.encoding import COUNTS
 from airflow_snowpack.iceberg.health.expirable import read_expirable_bytes
+from airflow_snowpack.iceberg.health.file_counts import FileCounts
 from airflow_snowpack.iceberg.health.model import (
     MAX_PARTITIONS,
     PartitionHealth,
@@ -73,11 +75,8 @@ def _read_health(table: Table, now: datetime, bounds: HealthBounds) -> TableHeal
     manifests = [] if snapshot is None else read_manifest_list(snapshot, table.io)
     log = read_snapshots(metadata)
     counting = _count(table.io, manifests, bounds, log)
-    partitions = dict(counting.partitions())
-    listed = sorted(partitions, key=lambda key: _improvable(partitions[key], bounds), reverse=True)
-    worst, others = listed[:MAX_PARTITIONS], listed[MAX_PARTITIONS:]
-    counts = total(partitions.values())
-    spec_id = table.spec().spec_id
+    counted = counted_health(table, counting, manifests)
+    counts = FileCounts(**{name: counted[name] for name in COUNTS})
     numbers = numbers_of_summary(table, len(manifests)) or TableNumbers(
         snapshot_id=snapshot.snapshot_id if snapshot else None,
         data_files=counts.data_files,
@@ -90,29 +89,39 @@ def _read_health(table: Table, now: datetime, bounds: HealthBounds) -> TableHeal
         manifests=len(manifests),
     )
     return TableHealth(
-        **asdict(counts),
+        **counted,
         table=".".join(table.name()),
         metadata_location=table.metadata_location,
         table_uuid=str(metadata.table_uuid),
         location=table.location(),
         format_version=table.format_version,
         read_at=now,
-        bounds=bounds,
         totals=numbers,
-        **_manifest_numbers(table, manifests),
         metadata_bytes=_size(table.io.new_input(table.metadata_location)),
         snapshots=log,
         refs=_refs(table),
-        file_sizes=counting.file_sizes(),
-        skew=_skew([each[1] for each in partitions.values()]),
-        partition_count=len(partitions),
-        partitions=_listed(table, worst, partitions, bounds),
-        rest=total(partitions[key] for key in others),
-        outdated=total(each for key, each in partitions.items() if key[0] != spec_id),
         properties={name: value for name, value in owner_properties(table).items() if _is_kept(name)},
         specs={spec.spec_id: _fields(table, spec.spec_id) for spec in table.specs().values()},
-        spec_id=spec_id,
+        spec_id=table.spec().spec_id,
     )
+
+
+def counted_health(table: Table, counting: Counting, manifests: Sequence[ManifestFile]) -> dict[str, Any]:
+    """Return what the health of a table has of its manifests and of the files that were counted in them."""
+    bounds, spec_id, partitions = counting.bounds, table.spec().spec_id, dict(counting.partitions())
+    listed = sorted(partitions, key=lambda key: _improvable(partitions[key], bounds), reverse=True)
+    worst, others = listed[:MAX_PARTITIONS], listed[MAX_PARTITIONS:]
+    return {
+        **asdict(total(partitions.values())),
+        **_manifest_numbers(table, manifests),
+        "bounds": bounds,
+        "file_sizes": counting.file_sizes(),
+        "skew": _skew([each[1] for each in partitions.values()]),
+        "partition_count": len(partitions),
+        "partitions": _listed(table, worst, partitions, bounds),
+        "rest": total(partitions[key] for key in others),
+        "outdated": total(each for key, each in partitions.items() if key[0] != spec_id),
+    }
 
 
 def _count(io: FileIO, manifests: Sequence[ManifestFile], bounds: HealthBounds, log: SnapshotLog) -> Counting:

@@ -1,34 +1,30 @@
-"""The health of a simulated table, with the same counts that :func:`~airflow_snowpack.iceberg.health.read_health` has."""
+"""The health of a simulated table, counted as :func:`~airflow_snowpack.iceberg.health.read_health` counts."""
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from airflow_snowpack.iceberg.health import FileCounts, PartitionHealth, SnapshotLog, TableHealth, TableNumbers
-from airflow_snowpack.iceberg.health.bounds import manifest_target
-from airflow_snowpack.iceberg.health.encoding import COUNTS
-from airflow_snowpack.iceberg.health.model import MAX_PARTITIONS
-from airflow_snowpack.iceberg.health.reading import as_json
-from airflow_snowpack.iceberg.metadata_reader import DeleteKind
-from airflow_snowpack.maintenance.actions.rewrite_data_files import has_many_deletes
+from airflow_snowpack.iceberg.health import SnapshotLog, TableHealth, TableNumbers
+from airflow_snowpack.iceberg.health.counting import NEWEST, Counting
+from airflow_snowpack.iceberg.health.reading import counted_health
+from airflow_snowpack.iceberg.metadata_reader import EQUALITY_DELETES, DeleteKind, LiveDelete
 from airflow_snowpack.maintenance.expiry import MAIN
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
     from datetime import datetime
+
+    from pyiceberg.manifest import ManifestFile
 
     from airflow_snowpack.iceberg.health import HealthBounds
     from airflow_snowpack.iceberg.health.model import Ref
-    from airflow_snowpack.iceberg.metadata_reader import PartitionKey
-    from airflow_snowpack.maintenance.replay.state import SimulatedTable
+    from airflow_snowpack.maintenance.replay.history import File
+    from airflow_snowpack.maintenance.replay.state import SimulatedManifest, SimulatedTable
 
-KINDS = {
-    DeleteKind.POSITION: "position_delete_files",
-    DeleteKind.EQUALITY: "equality_delete_files",
-    DeleteKind.VECTOR: "deletion_vectors",
-}
+LIVE, POSITIONS = 1, 1
+"""The status of a file in a manifest, and the content of a delete file with positions."""
 
 
 def health_of(state: SimulatedTable, real: TableHealth, bounds: HealthBounds, now: datetime) -> TableHealth:
@@ -36,37 +32,20 @@ def health_of(state: SimulatedTable, real: TableHealth, bounds: HealthBounds, no
 
     :param real: the health of the table as it is: it has what a simulation does not change.
     """
-    counts = _count(state, bounds)
-    beside = _counts_beside(state)
-    found = (_partition(state, key, counted, beside[key]) for key, counted in counts.items())
-    partitions = sorted(found, key=lambda each: (-bounds.improvable(each), each.label))
-    spec_id, times = real.spec_id, [each.at for each in state.snapshots]
-    return TableHealth(
-        **_sum(counts.values()),
-        table=real.table,
-        metadata_location=real.metadata_location,
-        table_uuid=real.table_uuid,
-        location=real.location,
-        format_version=real.format_version,
+    manifests = [_as_iceberg(each, each.spec_id) for each in state.manifests.values()]
+    return replace(
+        real,
+        **counted_health(state.table, _count(state, bounds), manifests),
         read_at=now,
-        bounds=bounds,
         totals=_totals(state),
-        **_manifest_numbers(state, spec_id),
-        metadata_bytes=real.metadata_bytes,
+        expirable_bytes=None,
         snapshots=SnapshotLog(
             tuple(each.snapshot_id for each in state.snapshots),
-            tuple(None if place == 0 else state.snapshots[place - 1].snapshot_id for place in range(len(state.snapshots))),
-            tuple(round(at.timestamp() * 1000) for at in times),
+            (None, *(each.snapshot_id for each in state.snapshots[:-1])),
+            tuple(round(each.at.timestamp() * 1000) for each in state.snapshots),
             tuple(each.operation for each in state.snapshots),
         ),
         refs=tuple(_refs(state, real)),
-        partition_count=len(partitions),
-        partitions=tuple(partitions[:MAX_PARTITIONS]),
-        rest=_counts(_sum(_counted(each) for each in partitions[MAX_PARTITIONS:])),
-        outdated=_counts(_sum(counted for key, counted in counts.items() if key[0] != spec_id)),
-        properties=real.properties,
-        specs=real.specs,
-        spec_id=spec_id,
     )
 
 
@@ -79,50 +58,41 @@ def _refs(state: SimulatedTable, real: TableHealth) -> Iterator[Ref]:
             yield ref
 
 
-def _count(state: SimulatedTable, bounds: HealthBounds) -> dict[PartitionKey, Counter[str]]:
-    files, counts = state.files, defaultdict[Any, Counter[str]](Counter)
-    for file in files.data:
-        counted = counts[file.partition_key]
-        counted.update(data_files=1, bytes=file.bytes, records=file.records)
-        if file.bytes < bounds.min_file_size_bytes:
-            counted.update(small_files=1, small_bytes=file.bytes)
-        elif file.bytes > bounds.max_file_size_bytes:
-            counted.update(large_files=1, large_bytes=file.bytes)
-        elif files.deletes and has_many_deletes(file, files.deletes_of(file), bounds):
-            counted.update(with_deletes_files=1, with_deletes_bytes=file.bytes)
-    for delete in files.deletes:
-        counts[delete.partition_key].update({KINDS[delete.kind]: 1, "delete_bytes": delete.bytes})
-    return counts
+def _as_iceberg(manifest: SimulatedManifest, spec_id: int) -> ManifestFile:
+    from pyiceberg.manifest import ManifestContent, ManifestFile
+
+    return ManifestFile.from_args(
+        manifest_length=manifest.bytes,
+        partition_spec_id=spec_id,
+        content=ManifestContent.DATA if manifest.is_data else ManifestContent.DELETES,
+        added_files_count=0,
+        existing_files_count=len(manifest.files),
+    )
 
 
-def _counts_beside(state: SimulatedTable) -> dict[PartitionKey, Counter[str]]:
-    """Count for each partition the manifests with files of it, and the data files with delete files of their own."""
-    counts = defaultdict[Any, Counter[str]](Counter)
-    for manifest in state.manifests.values():
-        kind = "data" if manifest.is_data else "delete"
-        for key in {state.file(each).partition_key for each in manifest.files}:
-            counts[key][f"{kind}_manifests"] += 1
-    for path in {delete.data_file for delete in state.deletes.values()}:
-        if path in state.data:
-            counts[state.data[path].partition_key]["own_deletes_files"] += 1
-    return counts
+def _count(state: SimulatedTable, bounds: HealthBounds) -> Counting:
+    counting = Counting(bounds, {})
+    for manifest in sorted(state.manifests.values(), key=lambda each: each.is_data):
+        # A simulated rewrite leaves files in the partition spec that they had.
+        by_spec: dict[int, list[tuple[Any, ...]]] = defaultdict(list)
+        for file in map(state.file, manifest.files):
+            by_spec[file.spec_id].append(_entry(file))
+        count = counting.count_data if manifest.is_data else counting.count_deletes
+        for spec_id, entries in by_spec.items():
+            count(_as_iceberg(manifest, spec_id), entries)
+    for key, counts in counting.partitions():
+        newest_at = state.newest_at.get(key)
+        counts[NEWEST] = round(newest_at.timestamp() * 1000) if newest_at else 0
+    return counting
 
 
-def _manifest_numbers(state: SimulatedTable, spec_id: int) -> dict[str, Any]:
-    manifests, small = state.manifests.values(), manifest_target(state.table.properties) / 2
-    counts: dict[str, int] = {}
-    for kind in ("data", "delete"):
-        mine = [each for each in manifests if each.is_data is (kind == "data")]
-        counts[f"{kind}_manifests"] = len(mine)
-        counts[f"outdated_{kind}_manifests"] = sum(each.spec_id != spec_id for each in mine)
-        counts[f"empty_{kind}_manifests"] = sum(not each.files for each in mine)
-    counts["small_manifests"] = sum(each.bytes < small for each in manifests if each.files)
-    return {**counts, "manifests_bytes": sum(each.bytes for each in manifests)}
-
-
-def _partition(state: SimulatedTable, key: PartitionKey, counted: Counter[str], beside: Counter[str]) -> PartitionHealth:
-    values, newest_at = tuple(map(as_json, key[1])), state.newest_at.get(key)
-    return PartitionHealth(**counted, **beside, spec_id=key[0], values=values, label=state.label(key), newest_at=newest_at)
+def _entry(file: File) -> tuple[Any, ...]:
+    """Return a file as :class:`Counting` reads it from a manifest."""
+    entry = (LIVE, None, file.sequence, file.partition, file.records, file.bytes)
+    if not isinstance(file, LiveDelete):
+        return *entry, file.path
+    content = EQUALITY_DELETES if file.kind is DeleteKind.EQUALITY else POSITIONS
+    return *entry, content, "PUFFIN" if file.kind is DeleteKind.VECTOR else "PARQUET", None, file.data_file, None, None
 
 
 def _totals(state: SimulatedTable) -> TableNumbers:
@@ -139,18 +109,3 @@ def _totals(state: SimulatedTable) -> TableNumbers:
         snapshots=len(state.snapshots),
         manifests=len(state.manifests),
     )
-
-
-def _counted(partition: PartitionHealth) -> Counter[str]:
-    return Counter({name: getattr(partition, name) for name in COUNTS})
-
-
-def _counts(counted: dict[str, int]) -> FileCounts:
-    return FileCounts(**counted)
-
-
-def _sum(counts: Iterable[Counter[str]]) -> dict[str, Any]:
-    total: Counter[str] = Counter()
-    for each in counts:
-        total.update(each)
-    return dict(total)
