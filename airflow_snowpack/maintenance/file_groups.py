@@ -48,12 +48,9 @@ class SizeBounds:
         """Whether a file is too small or too large."""
         return size < self.low or size > self.high
 
-    def is_worth(self, sizes: Sequence[int]) -> bool:
-        """Whether a group has enough files, or enough content, to come out better than it went in."""
-        several = len(sizes) > 1
-        return (
-            (several and len(sizes) >= self.min_input_files) or (several and sum(sizes) > self.target) or sum(sizes) > self.high
-        )
+    def is_worth(self, files: int, size: int) -> bool:
+        """Whether so many files of this size together have enough content to come out better than they went in."""
+        return size > self.high or (files > 1 and (files >= self.min_input_files or size > self.target))
 
     def outputs(self, size: int) -> int:
         """Into how many files this much content would go."""
@@ -72,12 +69,15 @@ class SizeBounds:
         if self.rewrite_all:
             return self._packed(files)
         packed = self._packed(file for file in files if self.is_off(file.bytes) or needs_it(file))
-        return [group for group in packed if self.is_worth([file.bytes for file in group]) or any(map(needs_it, group))]
+        return [group for group in packed if self._is_worth(group) or any(map(needs_it, group))]
 
     def measured(self, group: Sequence[File]) -> FileGroup[File]:
         """Return a group with its size, and into how many files it would go."""
         total = sum(file.bytes for file in group)
         return FileGroup(tuple(group), total, self.outputs(total))
+
+    def _is_worth(self, group: Sequence[File]) -> bool:
+        return self.is_worth(len(group), sum(file.bytes for file in group))
 
     def _packed(self, files: Iterable[File]) -> list[list[File]]:
         bins: list[list[File]] = []

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from pyiceberg.catalog import Catalog
+    from pyiceberg.table import Table
 
     from airflow_snowpack.iceberg import MetadataReader
     from airflow_snowpack.iceberg.metadata_reader import PartitionKey
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from airflow_snowpack.maintenance.readers import Reader
     from airflow_snowpack.maintenance.removals.of_job import JobRemovals
     from airflow_snowpack.maintenance.replay.state import SimulatedTable
+    from airflow_snowpack.maintenance.writers import TableWriters
 
 log = logging.getLogger(__name__)
 
@@ -56,15 +58,18 @@ class JobOrder(StrEnum):
     NONE = "none"
 
 
-def option(default: Any, read: Reader, procedure_option: str | None = None, *, of_request: bool = False) -> Any:
+def option(
+    default: Any, read: Reader, procedure_option: str | None = None, *, of_request: bool = False, of_table: bool = False
+) -> Any:
     """Return the field of an action's class that holds one of its options.
 
     :param read: turns what a caller gave into the value; it gets no text with a variable for Spark to substitute.
     :param procedure_option: its key in the procedure's ``options`` map, when it goes there.
     :param of_request: it names what one request is about, such as a list to delete, so no policy and no table property has it.
+    :param of_table: it names something of the table, which :meth:`ActionOptions.check_table` looks up before a job is submitted.
     """
-    metadata = {"read": literal(read), "procedure_option": procedure_option, "of_request": of_request}
-    return field(default=default, metadata=metadata)
+    flags = {"of_request": of_request, "of_table": of_table}
+    return field(default=default, metadata={"read": literal(read), "procedure_option": procedure_option, **flags})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,6 +116,13 @@ class ActionOptions:
         :raises InvalidOption: two of them do not go together.
         """
 
+    def check_table(self, table: Table, name: str) -> None:
+        """Check the options that name something of the table.
+
+        :param name: ``database.table``, for the message.
+        :raises InvalidOption: the table does not have it.
+        """
+
     def find(self, facts: Facts) -> Finding:
         """Return what the action would do by the stored health of a table, without I/O: plans choose by it.
 
@@ -118,6 +130,19 @@ class ActionOptions:
         """
         last = facts.record.last_run_at
         return facts.found_by_time("never run" if last is None else f"last run at {timestamp(last)}")
+
+    def protected(
+        self,
+        finding: Finding,
+        facts: Facts,
+        writers: Callable[[], TableWriters] | None,
+        first_removal: Callable[[], bool] | None,
+    ) -> Finding:
+        """Return the finding of a plan that runs the action, with options that protect files; by default as it is.
+
+        :param writers, first_removal: as of :func:`~.planning.table_plan.plan_table`.
+        """
+        return finding
 
     def simulate(self, state: SimulatedTable, now: datetime, partitions: Collection[PartitionKey] | None) -> Estimate:
         """Run the action on a simulated table, and return what it did; by default nothing that is known.
@@ -250,6 +275,11 @@ def option_readers(action: str) -> dict[str, Reader]:
 def policy_readers(action: str) -> dict[str, Reader]:
     """Return the options of an action that policies and table properties may set, as :func:`option_readers`."""
     return {each.name: each.metadata["read"] for each in fields(action_class(action)) if not each.metadata["of_request"]}
+
+
+def table_options(action: str) -> frozenset[str]:
+    """Return the options of an action that can be checked only against the table."""
+    return frozenset(each.name for each in fields(action_class(action)) if each.metadata["of_table"])
 
 
 def parse_all_options(given: Mapping[str, Mapping[str, Any]]) -> dict[str, ActionOptions]:

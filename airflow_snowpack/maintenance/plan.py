@@ -16,19 +16,19 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from airflow_snowpack.iceberg import MetadataReader, TableUnreadable
-from airflow_snowpack.jobs.model import ActionOutcome
+from airflow_snowpack.jobs.action_history import skipped_by
+from airflow_snowpack.jobs.model import ActionOutcome, ActionResult
 from airflow_snowpack.maintenance.action_run import Effect, Planning
 from airflow_snowpack.maintenance.table_defaults import forbidden_reason
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from pyiceberg.table import Table
 
-    from airflow_snowpack.jobs.model import ActionResult
     from airflow_snowpack.maintenance.options import ActionOptions
 
 
@@ -46,6 +46,19 @@ def plan_action(options: ActionOptions, planning: Planning) -> ActionResult:
     except OSError as error:
         raise TableUnreadable(".".join(planning.reader.table.name()), error) from error
     return effect.result(options.action, time.perf_counter() - started)
+
+
+def planned_results(plan: Mapping[str, Any]) -> list[ActionResult]:
+    """Return the results of a dry run of a plan: the plan itself.
+
+    :param plan: as JSON, as a request has it.
+    """
+    return [skipped_by(decision) or _run_by(decision) for decision in plan["decisions"]]
+
+
+def _run_by(decision: Mapping[str, Any]) -> ActionResult:
+    estimated = {f"estimated_{name}": number for name, number in decision["estimate"].items() if number}
+    return ActionResult(decision["action"], ActionOutcome.SUCCEEDED, f"Would run: {decision['evidence']}", 0.0, metrics=estimated)
 
 
 def reader_for(table: Table, options: Iterable[ActionOptions]) -> MetadataReader:

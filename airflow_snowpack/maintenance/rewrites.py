@@ -25,7 +25,7 @@ from airflow_snowpack.iceberg import MetadataReader
 from airflow_snowpack.jobs.model import ActionOutcome
 from airflow_snowpack.maintenance.action_run import Effect, Planning
 from airflow_snowpack.maintenance.commits import failed_commits, is_conflict, is_refused
-from airflow_snowpack.maintenance.options import ActionOptions
+from airflow_snowpack.maintenance.options import ActionOptions, refused
 from airflow_snowpack.maintenance.plan import reader_for
 from airflow_snowpack.spark import SparkFailed, SparkInterrupted
 
@@ -86,6 +86,13 @@ class Rewrite(ActionOptions):
 
     def run(self, run: ActionRun) -> Effect:
         return rewrite(run, self)
+
+
+def check_spec(options: Rewrite, option: str, table: Table, name: str) -> None:
+    """:raises InvalidOption: the table does not have the partition spec that an option names."""
+    spec_id = getattr(options, option)
+    if spec_id is not None and spec_id not in table.specs():
+        raise refused(options, option, f"names {spec_id}, and {name} has no such partition spec")
 
 
 @dataclass(frozen=True, slots=True)

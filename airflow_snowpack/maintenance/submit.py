@@ -19,10 +19,17 @@ from typing import TYPE_CHECKING, Any
 from airflow_snowpack.durations import format_duration
 from airflow_snowpack.iceberg.names import TableName
 from airflow_snowpack.maintenance.action import Action, in_order
-from airflow_snowpack.maintenance.condition import check_condition, has_column
+from airflow_snowpack.maintenance.condition import check_condition
 from airflow_snowpack.maintenance.condition_tokens import UnusableCondition
 from airflow_snowpack.maintenance.errors import InvalidOption, InvalidPredicate, PlanTakesNoOptions
-from airflow_snowpack.maintenance.options import as_given, option_names, parse_all_options, parse_options, refused, usable_actions
+from airflow_snowpack.maintenance.options import (
+    as_given,
+    option_names,
+    parse_all_options,
+    parse_options,
+    table_options,
+    usable_actions,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -32,7 +39,6 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
 
     from airflow_snowpack.jobs import ActionResult, Claim, Job, Jobs
-    from airflow_snowpack.maintenance.options import ActionOptions
 
 
 AUTO = "auto"
@@ -118,7 +124,7 @@ class MaintenanceRequest:
     @property
     def depends_on_table(self) -> bool:
         """Whether an option can be checked only against the table, such as ``where``."""
-        return any(not TABLE_OPTIONS.isdisjoint(given) for given in self.options.values())
+        return any(not table_options(action).isdisjoint(given) for action, given in self.options.items())
 
     @property
     def orphan_age(self) -> timedelta | None:
@@ -320,8 +326,7 @@ def plan_request(jobs: Jobs, catalog: Catalog, request: MaintenanceRequest) -> l
     from airflow_snowpack.iceberg.table_properties import owner_properties
     from airflow_snowpack.inventory import stored_footprints
     from airflow_snowpack.maintenance.action_run import Planning
-    from airflow_snowpack.maintenance.plan import plan_action, reader_for
-    from airflow_snowpack.maintenance.planning.preview import planned_results
+    from airflow_snowpack.maintenance.plan import plan_action, planned_results, reader_for
     from airflow_snowpack.maintenance.table_defaults import options_for
 
     if request.plan is not None:
@@ -380,11 +385,6 @@ def _narrowed(asked: Sequence[str], where: str | None) -> tuple[str, ...]:
     return narrowed
 
 
-SPECS = ("output_spec_id", "spec_id")
-TABLE_OPTIONS = frozenset({"where", "strategy", "sort_order", "zorder_columns", "branch", "snapshot_ids", *SPECS})
-"""The options that can be checked only against the table."""
-
-
 def check_against(table: Table, name: str, options: Mapping[str, Mapping[str, Any]]) -> None:
     """Check the options of each action against the table.
 
@@ -399,42 +399,4 @@ def check_against(table: Table, name: str, options: Mapping[str, Mapping[str, An
                 check_condition(where, table.schema(), table.catalog.name)
             except UnusableCondition as problem:
                 raise InvalidPredicate(action, name, where, str(problem)) from problem
-        _check_order(table, name, parsed)
-        _check_specs(table, name, parsed)
-        _check_snapshots(table, name, parsed)
-
-
-def _check_order(table: Table, name: str, options: ActionOptions) -> None:
-    order = getattr(options, "sort_order", None)
-    named = {
-        "sort_order": [part.split()[0] for part in order.split(",")] if order else [],
-        "zorder_columns": getattr(options, "zorder_columns", ()),
-    }
-    for option, columns in named.items():
-        for column in columns:
-            if not has_column(table.schema(), column):
-                raise refused(options, option, f"names {column!r}, and {name} has no such column")
-    if getattr(options, "strategy", None) == "sort" and not order and table.sort_order().is_unsorted:
-        raise refused(options, "sort_order", f"is needed for strategy 'sort', because {name} has no sort order of its own")
-
-
-def _check_specs(table: Table, name: str, options: ActionOptions) -> None:
-    for option in SPECS:
-        spec_id = getattr(options, option, None)
-        if spec_id is not None and spec_id not in table.specs():
-            raise refused(options, option, f"names {spec_id}, and {name} has no such partition spec")
-
-
-def _check_snapshots(table: Table, name: str, options: ActionOptions) -> None:
-    refs = table.metadata.refs
-    branch = getattr(options, "branch", None)
-    if branch is not None and (branch not in refs or refs[branch].snapshot_ref_type != "branch"):
-        raise refused(options, "branch", f"names {branch!r}, and {name} has no such branch")
-    known = {snapshot.snapshot_id for snapshot in table.metadata.snapshots}
-    heads = {ref.snapshot_id: ref_name for ref_name, ref in refs.items()}
-    for snapshot_id in getattr(options, "snapshot_ids", ()):
-        # Iceberg itself ignores an id that it does not know.
-        if snapshot_id not in known:
-            raise refused(options, "snapshot_ids", f"names {snapshot_id}, and {name} has no such snapshot")
-        if snapshot_id in heads:
-            raise refused(options, "snapshot_ids", f"names {snapshot_id}, which {heads[snapshot_id]!r} of {name} refers to")
+        parsed.check_table(table, name)

@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
     from pyiceberg.table import Table
+    from pyiceberg.table.metadata import TableMetadata
+    from pyiceberg.table.refs import SnapshotRef
 
     from airflow_snowpack.iceberg.health import TableHealth
     from airflow_snowpack.iceberg.metadata_reader import PartitionKey
@@ -82,7 +84,7 @@ class ExpireSnapshots(ActionOptions):
     retain_last: int = option(DEFAULTS[MIN_SNAPSHOTS], whole_number(at_least=1, at_most=2**31 - 1))
     stream_results: bool = option(True, flag)
     max_concurrent_deletes: int | None = option(None, whole_number(at_least=1, at_most=1000))
-    snapshot_ids: tuple[int, ...] = option((), ids, of_request=True)
+    snapshot_ids: tuple[int, ...] = option((), ids, of_request=True, of_table=True)
     clean_expired_metadata: bool | None = option(None, flag)
     equal_schemes: tuple[tuple[str, str], ...] = option((), text_map)
     equal_authorities: tuple[tuple[str, str], ...] = option((), text_map)
@@ -95,6 +97,16 @@ class ExpireSnapshots(ActionOptions):
         by_age = ExpireSnapshots()
         if self.snapshot_ids and (self.max_age, self.retain_last) != (by_age.max_age, by_age.retain_last):
             raise refused(self, "snapshot_ids", "expires exactly these snapshots: leave max_age and retain_last out")
+
+    def check_table(self, table: Table, name: str) -> None:
+        known = {snapshot.snapshot_id for snapshot in table.metadata.snapshots}
+        heads = {ref.snapshot_id: ref_name for ref_name, ref in table.metadata.refs.items()}
+        for snapshot_id in self.snapshot_ids:
+            # Iceberg itself ignores an id that it does not know.
+            if snapshot_id not in known:
+                raise refused(self, "snapshot_ids", f"names {snapshot_id}, and {name} has no such snapshot")
+            if snapshot_id in heads:
+                raise refused(self, "snapshot_ids", f"names {snapshot_id}, which {heads[snapshot_id]!r} of {name} refers to")
 
     def call(self, table: TableName, job_id: str, snapshot_ids: Sequence[int]) -> Call:
         """Return the statement that expires these snapshots, and branches and tags that are past their own age."""
@@ -118,7 +130,7 @@ class ExpireSnapshots(ActionOptions):
         expired = freed = freed_bytes = 0
         if aged_refs or (oldest is not None and oldest < cutoff):
             stored = _Snapshots.of(health, dropped_by_commits(facts), facts.now)
-            expiry = plan_expiry(stored, older_than=cutoff, retain_last=self.retain_last, now=facts.now)
+            expiry = self.expiry(stored, facts.now)
             expired, (freed, freed_bytes) = len(expiry.snapshots), stored.freed({each.snapshot_id for each in expiry.snapshots})
         threshold = facts.thresholds["old_snapshots"]
         at = None if total <= self.retain_last else _when_old(health, cutoff, max(int(threshold) - expired, 1), self.max_age)
@@ -137,32 +149,25 @@ class ExpireSnapshots(ActionOptions):
 
     def simulate(self, state: SimulatedTable, now: datetime, partitions: Collection[PartitionKey] | None) -> Estimate:
         """Expire snapshots by age, and free the files that only they needed. What a branch or a tag names stays."""
-        refs = dict(state.table.metadata.refs)
-        main = refs.pop(MAIN)
-        named = {ref.snapshot_id for ref in refs.values()}
-        # A branch's own settings go before those of the action.
-        most = self.retain_last if main.min_snapshots_to_keep is None else main.min_snapshots_to_keep
-        age = self.max_age if main.max_snapshot_age_ms is None else age_of(main.max_snapshot_age_ms)
-        newest_first = list(reversed(state.snapshots))
-        # The commits of the same pass are older than the expiry, which without a least age takes them too.
-        cutoff = now - age if age else now + timedelta(milliseconds=1)
-        kept = [each for place, each in enumerate(newest_first) if place < most or each.at >= cutoff or each.snapshot_id in named]
-        expired = len(state.snapshots) - len(kept)
-        numbers = sorted(each.number for each in kept)
+        expiry = self.expiry(_Snapshots.simulated(state, now), now)
+        staying = {each.snapshot_id for each in expiry.kept}
+        kept = [each for each in state.snapshots if each.snapshot_id in staying]
+        numbers = [each.number for each in kept]
         needed: list[Dead] = []
         freed: list[Dead] = []
         for file in state.dead:
             place = bisect_left(numbers, file.born)
             (needed if place < len(numbers) and numbers[place] < file.died else freed).append(file)
-        state.expire(list(reversed(kept)), needed)
-        return Estimate(files_removed=len(freed), bytes_freed=sum(each.bytes for each in freed), snapshots_expired=expired)
+        state.expire(kept, needed)
+        size, expired = sum(each.bytes for each in freed), len(expiry.snapshots)
+        return Estimate(files_removed=len(freed), bytes_freed=size, snapshots_expired=expired)
 
     def plan(self, planning: Planning) -> Effect:
         reader = planning.reader
         table = reader.table
         if self.removal_id:
             return refused_plan(f"a list is shown by: airflow snowpack removals show {self.removal_id} --items")
-        expiry = self._expiry(table, planning.now)
+        expiry = self.expiry(table.metadata, planning.now)
         metrics = {
             "expired_snapshots_count": len(expiry.snapshots),
             "kept_snapshots_count": len(expiry.kept),
@@ -180,7 +185,7 @@ class ExpireSnapshots(ActionOptions):
         if self.clean_expired_metadata or self.removal_id:
             return None
         table = read().table
-        expiry = self._expiry(table, now)
+        expiry = self.expiry(table.metadata, now)
         if expiry.snapshots or expiry.refs:
             return None
         metrics = {"expired_snapshots_count": 0, "expired_refs_count": 0, "kept_snapshots_count": len(expiry.kept)}
@@ -208,7 +213,7 @@ class ExpireSnapshots(ActionOptions):
 
         table = run.table()
         refuse_protected(table)
-        expiry, files, size = self._expiry(table, run.now), None, None
+        expiry, files, size = self.expiry(table.metadata, run.now), None, None
         if self.approve_above_files is not None or self.approve_above_bytes is not None:
             reader = MetadataReader(table)
             files = sum(_files_of_expired(reader, expiry).values())
@@ -235,10 +240,11 @@ class ExpireSnapshots(ActionOptions):
         """Return which spellings of places mean the same, for the comparison with other tables."""
         return Equalities(self.equal_schemes, self.equal_authorities)
 
-    def _expiry(self, table: Table, now: datetime) -> Expiry:
+    def expiry(self, metadata: TableMetadata, now: datetime) -> Expiry:
+        """Return which snapshots of a table expire, by the rules of Iceberg."""
         if self.snapshot_ids:
-            return plan_expiry_of(table.metadata, self.snapshot_ids, now=now)
-        return plan_expiry(table.metadata, older_than=now - self.max_age, retain_last=self.retain_last, now=now)
+            return plan_expiry_of(metadata, self.snapshot_ids, now=now)
+        return plan_expiry(metadata, older_than=now - self.max_age, retain_last=self.retain_last, now=now)
 
 
 def _files_of_expired(reader: MetadataReader, expiry: Expiry) -> dict[str, int]:
@@ -270,6 +276,11 @@ def _when_old(health: TableHealth, cutoff: datetime, missing: int, max_age: time
     return moment(young[min(missing, len(young)) - 1]) + max_age if young else None
 
 
+def _just_before(now: datetime) -> int:
+    """Return the time of commits of the same plan: without a least age, the expiry takes them too."""
+    return int(now.timestamp() * 1000) - 1
+
+
 class _Snapshot(NamedTuple):
     snapshot_id: int
     parent_snapshot_id: int | None
@@ -291,7 +302,7 @@ class _Ref(NamedTuple):
 class _Snapshots:
     """The stored snapshots and refs, as ``plan_expiry`` reads them from a table's metadata."""
 
-    refs: dict[str, _Ref]
+    refs: Mapping[str, _Ref | SnapshotRef]
     snapshots: list[_Snapshot]
     by_id: dict[int, _Snapshot]
     properties: Any
@@ -299,7 +310,7 @@ class _Snapshots:
     @classmethod
     def of(cls, health: TableHealth, new: Sequence[tuple[int, int]], now: datetime) -> Any:
         """:param new: what each commit of the same plan drops; the snapshot that is now the newest may then expire."""
-        just_before = int(now.timestamp() * 1000) - 1  # the expiry, which without a least age takes the commits of its plan too
+        just_before = _just_before(now)
         log = health.snapshots
         snapshots = list(map(_Snapshot, log.ids, log.parents, log.committed_ms, log.added or repeat(0), log.dropped or repeat(0)))
         ages = ("max_ref_age_ms", "max_snapshot_age_ms", "min_snapshots_to_keep")
@@ -309,8 +320,15 @@ class _Snapshots:
             refs[MAIN] = refs[MAIN]._replace(snapshot_id=-commit)
         return cls(refs, snapshots, {each.snapshot_id: each for each in snapshots}, health.properties)
 
-    def snapshot_by_id(self, snapshot_id: int) -> _Snapshot | None:
-        return self.by_id.get(snapshot_id)
+    @classmethod
+    def simulated(cls, state: SimulatedTable, now: datetime) -> Any:
+        """Return those of the table of a replay, which has the snapshots of ``main`` alone."""
+        ids, latest = [each.snapshot_id for each in state.snapshots], _just_before(now)
+        committed = [min(round(each.at.timestamp() * 1000), latest) for each in state.snapshots]
+        snapshots = list(map(_Snapshot, ids, (None, *ids), committed))
+        refs = dict(state.table.metadata.refs)
+        refs[MAIN] = refs[MAIN].model_copy(update={"snapshot_id": snapshots[-1].snapshot_id})
+        return cls(refs, snapshots, {each.snapshot_id: each for each in snapshots}, state.table.properties)
 
     def freed(self, expired: set[int]) -> tuple[int, int]:
         """Return how many files only these snapshots need: what the snapshots after them drop, and their manifest lists.

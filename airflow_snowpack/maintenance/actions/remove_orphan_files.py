@@ -18,13 +18,14 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 from os.path import commonprefix
 from typing import TYPE_CHECKING, Any, ClassVar
 from uuid import uuid4
 
+from airflow_snowpack.durations import format_duration
 from airflow_snowpack.humanize import duration as in_words, plural, timestamp
 from airflow_snowpack.iceberg import (
     Equalities,
@@ -36,6 +37,7 @@ from airflow_snowpack.iceberg import (
     is_inside,
     list_storage,
 )
+from airflow_snowpack.iceberg.quarantine import is_moved_cheaply
 from airflow_snowpack.jobs.model import ActionOutcome
 from airflow_snowpack.maintenance.action import Action
 from airflow_snowpack.maintenance.action_run import ActionRun, Effect, Planning
@@ -58,6 +60,7 @@ if TYPE_CHECKING:
     from airflow_snowpack.maintenance.removals.model import Removal, RemovalItem
     from airflow_snowpack.maintenance.removals.of_job import JobRemovals
     from airflow_snowpack.maintenance.removals.orphan_files import ForeignGuard
+    from airflow_snowpack.maintenance.writers import TableWriters
 
 log = logging.getLogger(__name__)
 
@@ -68,6 +71,8 @@ FILE_TOTALS = ("total-data-files", "total-delete-files")
 TRUST_FOOTPRINTS_FOR = timedelta(hours=1)
 """While nothing is deleted, on catalogs that do not list metadata locations."""
 SHORTEST_QUARANTINE, LONGEST_QUARANTINE = timedelta(hours=1), timedelta(days=365)
+FIRST_QUARANTINE = timedelta(days=7)
+"""How long the files of the first removal of a table stay in quarantine."""
 MOST_FILES, MOST_SNAPSHOTS = 10_000, 200
 """Of a table whose storage is listed without Spark."""
 
@@ -136,6 +141,28 @@ class RemoveOrphanFiles(ActionOptions):
         last = facts.record.last_success_at
         never = "never searched for orphan files"
         return facts.found_by_time(never if last is None else f"last searched for orphan files at {timestamp(last)}")
+
+    def protected(
+        self,
+        finding: Finding,
+        facts: Facts,
+        writers: Callable[[], TableWriters] | None,
+        first_removal: Callable[[], bool] | None,
+    ) -> Finding:
+        """Leave files that a run of a writer may still commit, and let a first removal be undone or prevented."""
+        evidence, options = finding.evidence, dict(finding.options)
+        age, why = (self.older_than, "") if writers is None else writers().protected_age(facts.now)
+        if age > self.older_than:
+            evidence, options = f"{evidence}; {why}", {"older_than": format_duration(age)}
+        given = (self.quarantine, self.approve_above_files, self.approve_above_bytes)
+        if first_removal is not None and all(each is None for each in given) and first_removal():
+            if is_moved_cheaply(facts.health.location):
+                evidence += f"; first removal: files stay in quarantine for {in_words(FIRST_QUARANTINE)}"
+                options["quarantine"] = format_duration(FIRST_QUARANTINE)
+            else:
+                evidence += "; first removal: its list waits for an approval"
+                options["approve_above_files"] = 0
+        return replace(finding, evidence=evidence, options=options)
 
     def plan(self, planning: Planning) -> Effect:
         reader, catalog, now = planning.reader, planning.catalog, planning.now

@@ -18,6 +18,7 @@ from airflow_snowpack.iceberg.health.bounds import good_sizes
 from airflow_snowpack.iceberg.table_properties import DEFAULTS, FILE_TARGET
 from airflow_snowpack.maintenance.action import Action
 from airflow_snowpack.maintenance.action_run import Effect, Planning
+from airflow_snowpack.maintenance.condition import has_column
 from airflow_snowpack.maintenance.file_groups import NO_LIMIT, FileGroup, SizeBounds, by_partition, estimate_of, in_commits
 from airflow_snowpack.maintenance.options import JobOrder, option, refused
 from airflow_snowpack.maintenance.plan import planned, select_files, skip
@@ -44,7 +45,7 @@ from airflow_snowpack.maintenance.readers import (
     sort_order,
     whole_number,
 )
-from airflow_snowpack.maintenance.rewrites import Rewrite, Shape, rewrite
+from airflow_snowpack.maintenance.rewrites import Rewrite, Shape, check_spec, rewrite
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -53,7 +54,7 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
 
     from airflow_snowpack.iceberg import LiveDelete, LiveFile, MetadataReader, TableFiles
-    from airflow_snowpack.iceberg.health import FileCounts, HealthBounds, PartitionHealth
+    from airflow_snowpack.iceberg.health import FileCounts, PartitionHealth
     from airflow_snowpack.iceberg.metadata_reader import PartitionKey
     from airflow_snowpack.iceberg.names import TableName
     from airflow_snowpack.maintenance.action_run import ActionRun
@@ -139,10 +140,10 @@ class RewriteDataFiles(Rewrite):
     shape: ClassVar[Shape] = SHAPE
     strict_reports_all: ClassVar[bool] = True
 
-    strategy: Strategy = option(Strategy.BINPACK, one_of(Strategy))
-    sort_order: str | None = option(None, sort_order)
-    zorder_columns: tuple[str, ...] = option((), columns)
-    where: str | None = option(None, predicate)
+    strategy: Strategy = option(Strategy.BINPACK, one_of(Strategy), of_table=True)
+    sort_order: str | None = option(None, sort_order, of_table=True)
+    zorder_columns: tuple[str, ...] = option((), columns, of_table=True)
+    where: str | None = option(None, predicate, of_table=True)
     target_file_size_bytes: int = option(DEFAULTS[FILE_TARGET], whole_number(at_least=1), "target-file-size-bytes")
     min_file_size_bytes: int = option(0, whole_number(at_least=0), "min-file-size-bytes")
     max_file_size_bytes: int = option(0, whole_number(at_least=0), "max-file-size-bytes")
@@ -159,11 +160,11 @@ class RewriteDataFiles(Rewrite):
     remove_dangling_deletes: bool = option(False, flag, "remove-dangling-deletes")
     max_files_to_rewrite: int | None = option(None, whole_number(at_least=1, at_most=2**31 - 1), "max-files-to-rewrite")
     rewrite_job_order: JobOrder | None = option(None, one_of(JobOrder), "rewrite-job-order")
-    branch: str | None = option(None, branch_name)
+    branch: str | None = option(None, branch_name, of_table=True)
     max_file_group_input_files: int | None = option(
         None, whole_number(at_least=1, at_most=NO_LIMIT), "max-file-group-input-files"
     )
-    output_spec_id: int | None = option(None, whole_number(at_least=0, at_most=2**31 - 1), "output-spec-id")
+    output_spec_id: int | None = option(None, whole_number(at_least=0, at_most=2**31 - 1), "output-spec-id", of_table=True)
     use_starting_sequence_number: bool | None = option(None, flag, "use-starting-sequence-number")
     cache_delete_files: bool | None = option(None, flag, "cache-delete-files")
     shuffle_partitions_per_file: int | None = option(
@@ -211,6 +212,18 @@ class RewriteDataFiles(Rewrite):
                 raise refused(self, name, f"needs strategy 'zorder', not {self.strategy.value!r}")
         if self.shuffle_partitions_per_file is not None and self.strategy is Strategy.BINPACK:
             raise refused(self, "shuffle_partitions_per_file", "needs strategy 'sort' or 'zorder', not 'binpack'")
+
+    def check_table(self, table: Table, name: str) -> None:
+        ordered = [part.split()[0] for part in self.sort_order.split(",")] if self.sort_order else []
+        for key, named in (("sort_order", ordered), ("zorder_columns", self.zorder_columns)):
+            for column in named:
+                if not has_column(table.schema(), column):
+                    raise refused(self, key, f"names {column!r}, and {name} has no such column")
+        if self.strategy is Strategy.SORT and not ordered and table.sort_order().is_unsorted:
+            raise refused(self, "sort_order", f"is needed for strategy 'sort', because {name} has no sort order of its own")
+        if self.branch is not None and not _has_branch(table, self.branch):
+            raise refused(self, "branch", f"names {self.branch!r}, and {name} has no such branch")
+        check_spec(self, "output_spec_id", table, name)
 
     def call(self, table: TableName, job_id: str, *, strict: bool = False) -> Call:
         settings = self.procedure_options()
@@ -374,7 +387,7 @@ def _limited(groups: list[list[LiveFile]], most: int | None) -> list[list[LiveFi
     return taken
 
 
-def has_many_deletes(file: LiveFile, deletes: Sequence[LiveDelete], options: RewriteDataFiles | HealthBounds) -> bool:
+def has_many_deletes(file: LiveFile, deletes: Sequence[LiveDelete], options: RewriteDataFiles) -> bool:
     """Return whether a data file is rewritten for its deletes."""
     if len(deletes) >= options.delete_file_threshold:
         return True
@@ -426,13 +439,9 @@ def _share_of(counts: FileCounts, of: PartitionHealth | None, options: RewriteDa
     taken = counts.small_bytes + counts.large_bytes + counts.with_deletes_bytes
     if options.rewrite_all:
         files, taken = counts.data_files, counts.bytes
-    if not files:
-        return None
     bounds = size_bounds(options)
-    several = files > 1 and (files >= options.min_input_files or taken > bounds.target)
-    if not (several or taken > bounds.high or counts.with_deletes_files or options.rewrite_all):
-        return None
-    return Share(of, files, taken, bounds.outputs(taken))
+    forced = options.rewrite_all or counts.with_deletes_files
+    return Share(of, files, taken, bounds.outputs(taken)) if files and (forced or bounds.is_worth(files, taken)) else None
 
 
 def _held(sick: Sequence[Share], facts: Facts) -> list[Share]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
 from airflow_snowpack.humanize import number, plural
@@ -16,11 +16,13 @@ from airflow_snowpack.maintenance.planning.commits import manifests_left
 from airflow_snowpack.maintenance.planning.finding import Estimate, Finding, Rate, Threshold
 from airflow_snowpack.maintenance.procedures import Call, procedure_call
 from airflow_snowpack.maintenance.readers import columns, flag, whole_number
-from airflow_snowpack.maintenance.rewrites import Rewrite, Shape
+from airflow_snowpack.maintenance.rewrites import Rewrite, Shape, check_spec
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
     from datetime import datetime
+
+    from pyiceberg.table import Table
 
     from airflow_snowpack.iceberg import MetadataReader
     from airflow_snowpack.iceberg.metadata_reader import PartitionKey
@@ -55,8 +57,11 @@ class RewriteManifests(Rewrite):
     shape: ClassVar[Shape] = SHAPE
 
     use_caching: bool | None = option(None, flag)
-    spec_id: int | None = option(None, whole_number(at_least=0, at_most=2**31 - 1))
+    spec_id: int | None = option(None, whole_number(at_least=0, at_most=2**31 - 1), of_table=True)
     sort_by: tuple[str, ...] = option((), columns)
+
+    def check_table(self, table: Table, name: str) -> None:
+        check_spec(self, "spec_id", table, name)
 
     def call(self, table: TableName, job_id: str, *, strict: bool = False) -> Call:
         arguments = {"use_caching": self.use_caching, "spec_id": self.spec_id, "sort_by": self.sort_by or None}
@@ -81,15 +86,14 @@ class RewriteManifests(Rewrite):
             why = "; the rewrite of files replaces them" if is_after else "; those of older partition specs stay"
             rest = why if small > 1 and sum(live) < manifests else ""
             return Finding(f"{plural(manifests, 'manifest')}, {number(small)} of them small{rest}", metrics)
-        shares = (health.manifests_bytes * each // sum(kinds) for each in kinds if each > 1)
-        outputs = sum(-(-share // target) for share in shares)
+        work = _combined(((each, health.manifests_bytes * each // sum(kinds)) for each in kinds), target)
         left = min(small, sum(live))
         which = "after the rewrite of files" if is_after else "of the current partition spec"
         rest = f", {number(left)} {which}" if left < small else ""
         return Finding(
             f"{number(small)} of {plural(manifests, 'manifest')} small{rest}; threshold {number(threshold)}",
             metrics,
-            Estimate(sum(each for each in kinds if each > 1), outputs),
+            work,
             left >= threshold,
             commits=1,
         )
@@ -98,21 +102,19 @@ class RewriteManifests(Rewrite):
         """Combine the manifests of the current partition spec into as few as their target size allows."""
         spec_id = state.table.spec().spec_id
         target = manifest_target(state.table.properties)
-        taken = added = size = 0
+        done = Estimate()
         for is_data in (True, False):
             mine = {path: each for path, each in state.manifests.items() if each.is_data is is_data and each.spec_id == spec_id}
             total = sum(each.bytes for each in mine.values())
-            outputs = -(-total // target)
-            if len(mine) <= 1:
-                continue
-            files = [key for each in mine.values() for key in each.files]
-            for path in mine:
-                del state.manifests[path]
-            state.commit(now)
-            for first in range(outputs):
-                state.write_manifest(set(files[first::outputs]), spec_id=spec_id, is_data=is_data, size=total // outputs)
-            taken, added, size = taken + len(mine), added + outputs, size + total
-        return Estimate(taken, added, size)
+            work = _combined([(len(mine), total)], target)
+            if work.files_removed:
+                files = [key for path in mine for key in state.manifests.pop(path).files]
+                state.commit(now)
+                for first in range(work.files_added):
+                    keys, size = set(files[first :: work.files_added]), total // work.files_added
+                    state.write_manifest(keys, spec_id=spec_id, is_data=is_data, size=size)
+                done += replace(work, bytes_rewritten=total)
+        return done
 
     def plan(self, planning: Planning) -> Effect:
         return self._plan(planning.reader)
@@ -135,13 +137,20 @@ class RewriteManifests(Rewrite):
         table = reader.table
         spec_id = table.spec().spec_id if self.spec_id is None else self.spec_id
         manifests = reader.manifests(table.current_snapshot())
-        target = manifest_target(table.properties)
-        taken = added = 0
-        for content in ManifestContent:
-            matching = [each for each in manifests if each.content == content and each.partition_spec_id == spec_id]
-            outputs = -(-sum(each.manifest_length for each in matching) // target)
-            if matching and not (outputs == 1 and len(matching) == 1):
-                taken, added = taken + len(matching), added + outputs
+        of_spec = [each for each in manifests if each.partition_spec_id == spec_id]
+        sizes = [[each.manifest_length for each in of_spec if each.content == content] for content in ManifestContent]
+        work = _combined(((len(each), sum(each)) for each in sizes), manifest_target(table.properties))
+        taken, added = work.files_removed, work.files_added
         metrics = {"rewritten_manifests_count": taken, "added_manifests_count": added}
         message = f"Would rewrite {plural(taken, 'manifest')} into {added:,}" if taken else "Would rewrite no manifests"
         return Effect(ActionOutcome.SUCCEEDED, message, metrics)
+
+
+def _combined(kinds: Iterable[tuple[int, int]], target: int) -> Estimate:
+    """Return what a rewrite does to the manifests of data files and to those of delete files: it leaves a single good one alone.
+
+    :param kinds: of each kind, how many there are and their bytes.
+    """
+    outputs = [(manifests, -(-size // target)) for manifests, size in kinds]
+    rewritten = [each for each in outputs if each[0] and each != (1, 1)]
+    return Estimate(sum(manifests for manifests, _ in rewritten), sum(added for _, added in rewritten))

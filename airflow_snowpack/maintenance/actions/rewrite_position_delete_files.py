@@ -84,7 +84,7 @@ class RewritePositionDeleteFiles(Rewrite):
     rewrites_files: ClassVar[bool] = True
     shape: ClassVar[Shape] = SHAPE
 
-    where: str | None = option(None, predicate)
+    where: str | None = option(None, predicate, of_table=True)
     target_file_size_bytes: int | None = option(None, whole_number(at_least=1), "target-file-size-bytes")
     min_input_files: int = option(5, whole_number(at_least=1, at_most=2**31 - 1), "min-input-files")
     rewrite_all: bool = option(False, flag, "rewrite-all")
@@ -118,8 +118,8 @@ class RewritePositionDeleteFiles(Rewrite):
         if _are_outlived(facts):
             return Finding(f"{_files(health.position_delete_files)}, which the rewrite of all data files drops", metrics)
         every = health.format_version >= WITH_VECTORS or self.rewrite_all
-        least = 1 if every else self.min_input_files
-        enough = [each for each in health.partitions if each.position_delete_files >= least]
+        bounds, having = size_bounds(self, health.properties), [each for each in health.partitions if each.position_delete_files]
+        enough = [each for each in having if every or bounds.is_worth(each.position_delete_files, _bytes(each))]
         sick = [each for each in enough if every or each.position_delete_files > _outputs(each, self, facts)]
         metrics["sick_partitions"] = len(sick)
         if not sick:
@@ -219,15 +219,7 @@ def delete_file_groups(
     :param only: partitions that the predicate may match; ``None`` for all.
     :param group_bytes: the most that goes into one group.
     """
-    target = options.target_file_size_bytes or delete_target(properties)
-    bounds = SizeBounds(
-        target,
-        *good_sizes(target),
-        options.min_input_files,
-        group_bytes,
-        rewrite_all=options.rewrite_all,
-        group_files=options.max_file_group_input_files or NO_LIMIT,
-    )
+    bounds = size_bounds(options, properties, group_bytes)
     considered = [
         delete
         for delete in files.deletes
@@ -235,6 +227,19 @@ def delete_file_groups(
     ]
     partitions = by_partition(considered, lambda delete: delete.partition_key)
     return [bounds.measured(group) for partition in partitions for group in bounds.groups(partition)]
+
+
+def size_bounds(options: RewritePositionDeleteFiles, properties: Mapping[str, str], group_bytes: int = GROUP_BYTES) -> SizeBounds:
+    """Return when these options make a position-delete file, or a group of them, worth rewriting."""
+    target = options.target_file_size_bytes or delete_target(properties)
+    return SizeBounds(
+        target,
+        *good_sizes(target),
+        options.min_input_files,
+        group_bytes,
+        rewrite_all=options.rewrite_all,
+        group_files=options.max_file_group_input_files or NO_LIMIT,
+    )
 
 
 def _are_outlived(facts: Facts) -> bool:
@@ -286,7 +291,7 @@ def _outputs(partition: PartitionHealth, options: RewritePositionDeleteFiles, fa
     """Return how many delete files a rewrite leaves: by default, Spark writes one for each data file, and none for files that
     are gone."""
     properties = facts.health.properties
-    by_size = -(-_bytes(partition) // (options.target_file_size_bytes or delete_target(properties)))
+    by_size = -(-_bytes(partition) // size_bounds(options, properties).target)
     by_partition = value_of(properties, DELETE_GRANULARITY) == "partition"
     return max(by_size, 1 if by_partition else _own_left(partition, facts), 1) if _left(partition, facts) else 0
 

@@ -10,15 +10,13 @@ from typing import TYPE_CHECKING
 
 from airflow_snowpack.humanize import number, plural, size
 from airflow_snowpack.maintenance.action import Action
+from airflow_snowpack.maintenance.options import rewrites_files
 from airflow_snowpack.maintenance.planning import Estimate
 
 if TYPE_CHECKING:
     from datetime import datetime
 
     from airflow_snowpack.iceberg.health import ScorePart, TableHealth
-
-REWRITES_OF_FILES = (Action.REWRITE_DATA_FILES, Action.REWRITE_POSITION_DELETE_FILES)
-"""Their estimates count files of the current snapshot, which every query plans over."""
 
 
 class State(StrEnum):
@@ -50,8 +48,8 @@ class TableAssessment:
     :param health: ``None`` for a table that cannot be read.
     :param score: from 0 (sick) to 100 (healthy); ``None`` without health.
     :param parts: of the score.
-    :param needs: the actions that the policy would run, as if it never had windows, limits or exclusions; never
-        ``remove_orphan_files``, since no metadata shows orphan files.
+    :param needs: the actions that the policy would run, as if it never had windows, limits or exclusions; none
+        whose need no metadata shows, such as ``remove_orphan_files``.
     :param blockers: what keeps maintenance from running, or from all of its effect; one sentence each, without a full stop.
     :param problem: why the table cannot be read; ``None`` when it can.
     """
@@ -90,8 +88,8 @@ class TableAssessment:
 
     @cached_property
     def files_saved(self) -> int:
-        """By how many the files become fewer."""
-        found = (need.estimate for need in self.needs if need.action in REWRITES_OF_FILES)
+        """By how many the files of the current snapshot, which every query plans over, become fewer."""
+        found = (need.estimate for need in self.needs if rewrites_files([need.action]))
         return max(sum(each.files_removed - each.files_added for each in found), 0)
 
     @property

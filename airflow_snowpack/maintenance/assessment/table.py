@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from airflow_snowpack.humanize import timestamp
 from airflow_snowpack.iceberg.health import score
-from airflow_snowpack.maintenance.action import Action
 from airflow_snowpack.maintenance.assessment.model import ActionNeed, TableAssessment
 from airflow_snowpack.maintenance.planning import Cause, Estimate, plan_table
 
@@ -37,7 +36,7 @@ def assess_health(health: TableHealth, policy: TablePolicy, *, now: datetime) ->
     needs = tuple(
         ActionNeed(each.action, each.evidence, each.estimate or Estimate())
         for each in plan.decisions
-        if each.runs and each.action != Action.REMOVE_ORPHAN_FILES
+        if each.runs and plan.findings[each.action].work != Estimate()
     )
     return TableAssessment(
         table=policy.table.dotted,

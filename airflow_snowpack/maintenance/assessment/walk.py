@@ -20,7 +20,6 @@ from airflow_snowpack.maintenance.actions.expire_snapshots import ExpireSnapshot
 from airflow_snowpack.maintenance.assessment.locations import shared_locations
 from airflow_snowpack.maintenance.assessment.model import Assessment, TableAssessment, ranked
 from airflow_snowpack.maintenance.assessment.table import assess_health
-from airflow_snowpack.maintenance.expiry import plan_expiry
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -151,5 +150,4 @@ def _expired(table: Table, policy: TablePolicy, now: datetime) -> tuple[int, ...
     assert isinstance(options, ExpireSnapshots)
     if Action.EXPIRE_SNAPSHOTS in policy.forbidden:
         return None
-    expiry = plan_expiry(table.metadata, older_than=now - options.max_age, retain_last=options.retain_last, now=now)
-    return tuple(snapshot.snapshot_id for snapshot in expiry.snapshots) or None
+    return tuple(snapshot.snapshot_id for snapshot in options.expiry(table.metadata, now).snapshots) or None

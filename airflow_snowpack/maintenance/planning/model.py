@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from airflow_snowpack.maintenance.action import in_order
-from airflow_snowpack.maintenance.planning.finding import Cause, Estimate
+from airflow_snowpack.maintenance.planning.finding import Cause, Estimate, Finding
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -86,6 +86,7 @@ class TablePlan:
     :param decisions: one per action, in the installation's order of actions.
     :param score: of the health that the plan was made from, 0 to 100.
     :param table_uuid: of the table that was planned. Its job does nothing to another table of this name.
+    :param findings: of the actions that run, by the name of the action; its JSON does not have them.
     """
 
     table: TableName
@@ -94,6 +95,7 @@ class TablePlan:
     decisions: tuple[Decision, ...]
     score: int
     table_uuid: str | None = None
+    findings: Mapping[str, Finding] = field(default_factory=dict, compare=False)
 
     @property
     def actions(self) -> tuple[str, ...]:

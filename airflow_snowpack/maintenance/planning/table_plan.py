@@ -13,34 +13,29 @@ from datetime import timedelta
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from airflow_snowpack.durations import format_duration
 from airflow_snowpack.humanize import duration, timestamp
 from airflow_snowpack.iceberg.health import score
-from airflow_snowpack.iceberg.quarantine import is_moved_cheaply
 from airflow_snowpack.jobs.action_history import ActionHistory
-from airflow_snowpack.maintenance.action import Action, in_order
-from airflow_snowpack.maintenance.actions.remove_orphan_files import RemoveOrphanFiles
+from airflow_snowpack.maintenance.action import in_order
 from airflow_snowpack.maintenance.errors import InvalidOption
 from airflow_snowpack.maintenance.options import parse_options
-from airflow_snowpack.maintenance.planning.costs import with_cost
 from airflow_snowpack.maintenance.planning.finding import Cause, Facts
 from airflow_snowpack.maintenance.planning.model import Decision, TablePlan, Verdict
 from airflow_snowpack.maintenance.table_defaults import LEFT_TO_TABLE, table_defaults
 from airflow_snowpack.maintenance.writers import CLEAR
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
     from datetime import datetime
 
     from airflow_snowpack.iceberg.health import TableHealth
-    from airflow_snowpack.jobs.action_history import ActionRecord
     from airflow_snowpack.maintenance.planning.finding import Estimate, Finding
     from airflow_snowpack.maintenance.policies import ActionPolicy, TablePolicy
     from airflow_snowpack.maintenance.writers import TableWriters
 
 NO_HISTORY = ActionHistory()
-FIRST_QUARANTINE = timedelta(days=7)
-"""How long the files of the first removal of a table stay in quarantine."""
+SESSION_GB = 4.0
+"""Until an outcome shows more: the memory of the Spark session, in GB."""
 SHRINKING_STEPS = 4
 """How often the bytes of a rewrite are reduced until it fits; its duration is not quite in proportion to its bytes."""
 
@@ -85,29 +80,23 @@ def plan_table(
     running: dict[str, Finding] = {}
     begins_after = timedelta()
     for action in _in_order(tuple(policy.actions), tuple(order)):
-        facts = facts_of(health, policy, action, now, history.of(action), running)
-        case = Case(policy, policy.actions[action], facts, requested)
+        own = policy.actions[action]
+        limits = own.thresholds, own.deadline, policy.max_rewrite_bytes
+        facts = Facts(health, now, policy.table.catalog, *limits, history.of(action), running)
+        case = Case(policy, own, facts, requested)
         decision = _blocked(case)
         if decision is None:
-            finding, decision = _decide(case, case.own.options.find(facts), writers, begins_after, first_removal)
+            finding, decision = _decide(case, own.options.find(facts), writers, begins_after, first_removal)
             if decision.estimate is not None:
                 running[action] = finding
                 begins_after += timedelta(seconds=decision.estimate.seconds)
         decisions.append(decision)
     location, points = health.metadata_location, score(health).total
-    return TablePlan(policy.table, location, now, tuple(decisions), points, health.table_uuid)
+    return TablePlan(policy.table, location, now, tuple(decisions), points, health.table_uuid, running)
 
 
 _in_order = lru_cache(maxsize=16)(in_order)
 """The tables of a fleet have the same actions."""
-
-
-def facts_of(
-    health: TableHealth, policy: TablePolicy, action: str, now: datetime, record: ActionRecord, before: Mapping[str, Finding]
-) -> Facts:
-    """Return what an action judges the table by; see :class:`Facts`."""
-    own = policy.actions[action]
-    return Facts(health, now, policy.table.catalog, own.thresholds, own.deadline, policy.max_rewrite_bytes, record, before)
 
 
 def _blocked(case: Case) -> Decision | None:
@@ -137,7 +126,7 @@ def _decide(
     if refusal is not None:
         return finding, refusal
     assert finding.work is not None
-    estimate, clearance = with_cost(case.own.options, finding.work, case.facts.record), CLEAR
+    estimate, clearance = _with_cost(case, finding.work), CLEAR
     if writers is not None and case.own.options.rewrites_files and not case.facts.overdue:
         clearance = writers().clear(begins_after + timedelta(seconds=estimate.seconds), case.facts.now)
         if clearance.within is not None:
@@ -145,10 +134,7 @@ def _decide(
             if smaller is None:
                 return finding, _skipped(case, finding, Cause.PRODUCER, clearance.until, clearance.reason)
             finding, estimate = smaller
-    if writers is not None and case.own.action == Action.REMOVE_ORPHAN_FILES:
-        finding = _sparing(case, finding, writers())
-    if first_removal is not None and case.own.action == Action.REMOVE_ORPHAN_FILES:
-        finding = _undoable(case, finding, first_removal)
+    finding = case.own.options.protected(finding, case.facts, writers, first_removal)
     evidence = finding.evidence
     if not finding.needed:
         evidence += "; overdue: the deadline is " + duration(case.own.deadline or timedelta())
@@ -160,30 +146,6 @@ def _decide(
         case.own.action, Verdict.RUN, cause, evidence, finding.metrics, estimate, options, reconsider_at=clearance.until
     )
     return finding, decision
-
-
-def _sparing(case: Case, finding: Finding, writers: TableWriters) -> Finding:
-    """Return the finding without orphan files that a run of a writer may still commit."""
-    assert isinstance(case.own.options, RemoveOrphanFiles)
-    age, why = writers.protected_age(case.facts.now)
-    if age <= case.own.options.older_than:
-        return finding
-    return replace(finding, evidence=f"{finding.evidence}; {why}", options={"older_than": format_duration(age)})
-
-
-def _undoable(case: Case, finding: Finding, first_removal: Callable[[], bool]) -> Finding:
-    """Return the finding with an option by which a first removal can be undone or prevented, unless the policy has one."""
-    options = case.own.options
-    assert isinstance(options, RemoveOrphanFiles)
-    given = (options.quarantine, options.approve_above_files, options.approve_above_bytes)
-    if any(each is not None for each in given) or not first_removal():
-        return finding
-    if is_moved_cheaply(case.facts.health.location):
-        why, first = f"first removal: files stay in quarantine for {duration(FIRST_QUARANTINE)}", "quarantine"
-        option: object = format_duration(FIRST_QUARANTINE)
-    else:
-        why, first, option = "first removal: its list waits for an approval", "approve_above_files", 0
-    return replace(finding, evidence=f"{finding.evidence}; {why}", options={**finding.options, first: option})
 
 
 def _refused(case: Case, finding: Finding) -> Decision | None:
@@ -207,6 +169,16 @@ def _refused(case: Case, finding: Finding) -> Decision | None:
     return None
 
 
+def _with_cost(case: Case, work: Estimate) -> Estimate:
+    """Return the estimate with its duration and its GB·h by the action's rate, corrected by what earlier runs took."""
+    options, record = case.own.options, case.facts.record
+    if not options.rewrites_files:  # otherwise a factor would only repeat what a concurrent writer changed the last time
+        work = replace(work, files_removed=round(work.files_removed * record.files_factor))
+    seconds = options.rate.seconds(work)
+    gb_hours = seconds * SESSION_GB / 3600 * record.cost_factor
+    return replace(work, seconds=round(seconds * record.seconds_factor, 3), gb_hours=round(gb_hours, 6))
+
+
 def _smaller(case: Case, estimate: Estimate, within: timedelta) -> tuple[Finding, Estimate] | None:
     """Return a part of the work that takes no longer than this; ``None``: no part does."""
     limit = estimate.bytes_rewritten
@@ -217,7 +189,7 @@ def _smaller(case: Case, estimate: Estimate, within: timedelta) -> tuple[Finding
         finding = case.own.options.find(replace(case.facts, max_rewrite_bytes=limit))
         if finding.work is None:
             return None
-        estimate = with_cost(case.own.options, finding.work, case.facts.record)
+        estimate = _with_cost(case, finding.work)
         if estimate.seconds <= within.total_seconds():
             return finding, estimate
     return None

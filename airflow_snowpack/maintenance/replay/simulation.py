@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from airflow_snowpack.iceberg.health import read_health
 from airflow_snowpack.jobs.action_history import ActionHistory, ActionRecord
 from airflow_snowpack.maintenance.planning import plan_table
-from airflow_snowpack.maintenance.planning.table_plan import facts_of
 from airflow_snowpack.maintenance.replay.health import health_of
 from airflow_snowpack.maintenance.replay.model import Outcome, Point, SimulatedRun
 from airflow_snowpack.maintenance.replay.state import SimulatedTable
@@ -95,15 +94,10 @@ class _Simulation:
     def _pass(self, now: datetime) -> Iterator[SimulatedRun]:
         health, history = health_of(self._state, self._real, self._policy.bounds, now), ActionHistory(dict(self._records))
         plan = plan_table(health, self._policy, now=now, history=history)
-        found: dict[str, Finding] = {}
-        for decision in plan.decisions:
-            if not decision.runs:
-                continue
-            action, record = decision.action, history.of(decision.action)
-            facts = facts_of(health, self._policy, action, now, record, found)
-            found[action] = self._policy.actions[action].options.find(facts)
+        for action, finding in plan.findings.items():
+            decision, record = plan.of(action), history.of(action)
             options = options_for(action, decision.options, health.properties, by_plan=True)
-            done = options.simulate(self._state, now, self._partitions(found[action]))
+            done = options.simulate(self._state, now, self._partitions(finding))
             self._records[action] = replace(record, last_run_at=now, last_success_at=now, runs=record.runs + 1)
             yield SimulatedRun(now, action, decision.evidence, done)
 
