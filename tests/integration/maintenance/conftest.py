@@ -12,7 +12,7 @@ import pytest
 from running_jobs import running_job
 
 from airflow_snowpack.iceberg import TableName
-from airflow_snowpack.maintenance import Action, SparkEngine
+from airflow_snowpack.maintenance import DEFAULT_ORDER, SparkEngine
 from airflow_snowpack.maintenance.removals.records import Removals
 from airflow_snowpack.store import open_store
 
@@ -48,7 +48,8 @@ def job_for(removals: Removals) -> Callable[..., Job]:
     """
 
     def make(table: TableName, **given: Mapping[str, Any]) -> Job:
-        options = {action.value: {"only_if_needed": False, **given.get(action.value, {})} for action in Action}
+        actions = dict.fromkeys((*DEFAULT_ORDER, *given))
+        options = {action: {"only_if_needed": False, **given.get(action, {})} for action in actions}
         return running_job(removals.store, table, options)
 
     return make

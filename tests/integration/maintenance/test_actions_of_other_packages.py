@@ -51,10 +51,10 @@ from airflow_snowpack.maintenance.readers import columns
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ComputeTableStats(ActionOptions):
+class Analyze(ActionOptions):
     """Write the number of distinct values of columns for Spark's planner."""
 
-    action: ClassVar[str] = "compute_table_stats"
+    action: ClassVar[str] = "analyze"
     thresholds: ClassVar[dict[str, Threshold]] = {"snapshots": Threshold(3, "Snapshots of the table.")}
     rate: ClassVar[Rate] = Rate(7.0)
     deletes_files: ClassVar[bool] = False
@@ -69,7 +69,7 @@ class ComputeTableStats(ActionOptions):
         return Effect(ActionOutcome.SUCCEEDED, "Would write statistics", {"columns_count": len(self.of)})
 
     def run(self, run):
-        (row,) = run.call(procedure_call(run.name, self.action, run.job_id, {"columns": self.of or None}))
+        (row,) = run.call(procedure_call(run.name, "compute_table_stats", run.job_id, {"columns": self.of or None}))
         return Effect(ActionOutcome.SUCCEEDED, "Wrote statistics", {"statistics_files_count": 1 if row["statistics_file"] else 0})
 '''
 
@@ -83,9 +83,9 @@ def other_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[N
     (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: acme-airflow\nVersion: 1.0\n")
     points = """\
         [airflow_snowpack.actions]
-        compute_table_stats = acme_airflow:ComputeTableStats
+        analyze = acme_airflow:Analyze
         gone = acme_airflow:Gone
-        renamed = acme_airflow:ComputeTableStats
+        renamed = acme_airflow:Analyze
     """
     (installed / "entry_points.txt").write_text(textwrap.dedent(points))
     monkeypatch.syspath_prepend(str(tmp_path))
@@ -98,14 +98,14 @@ def test_an_action_of_another_package_is_planned_and_run_like_our_own(
     engine: SparkEngine, job_for: Callable[..., Job], rewritable: Callable[..., TableName], catalog: Catalog
 ) -> None:
     name = rewritable(deletes=0)
-    options = parse_options("compute_table_stats", {"of": "id"})
+    options = parse_options("analyze", {"of": "id"})
 
     table = catalog.load_table(name.identifier)
     planned = plan_action(options, Planning(reader_for(table, [options]), catalog, datetime.now(UTC)))
-    result = engine.run(job_for(name, compute_table_stats={"of": "id"}), "compute_table_stats")
+    result = engine.run(job_for(name, analyze={"of": "id"}), "analyze")
 
     assert (planned.action, planned.message, planned.metrics) == (
-        "compute_table_stats",
+        "analyze",
         "Would write statistics",
         {"columns_count": 1},
     )
@@ -121,28 +121,29 @@ def test_a_policy_sets_its_thresholds_and_a_plan_decides_by_its_own_rule(
     table, now = catalog.load_table(one_commit.identifier), datetime.now(UTC)
     written = {"enabled": True, "thresholds": {"snapshots": most}, "options": {"of": ["id"]}}
     expiring = {"options": {"max_age": "0s", "retain_last": 1}}
-    policy = Policies([Rule("**", actions={"compute_table_stats": written, "expire_snapshots": expiring})]).of(one_commit, {})
-    order = ("compute_table_stats", *Action)  # so that the expiry takes its commit into account
+    policy = Policies([Rule("**", actions={"analyze": written, "expire_snapshots": expiring})]).of(one_commit, {})
+    order = ("analyze", *Action)  # so that the expiry takes its commit into account
 
-    decision = plan_table(read_health(table, now=now, bounds=policy.bounds), policy, now=now, order=order).of(
-        "compute_table_stats"
-    )
+    decision = plan_table(read_health(table, now=now, bounds=policy.bounds), policy, now=now, order=order).of("analyze")
 
     assert (decision.verdict.value, decision.evidence, decision.metrics) == (verdict, "1 snapshots", {"snapshots": 1})
     assert decision.estimate is None or decision.estimate.seconds == 7
-    assert "snapshots" in policies_schema()["$defs"]["compute_table_stats"]["properties"]["thresholds"]["properties"]
+    assert "snapshots" in policies_schema()["$defs"]["analyze"]["properties"]["thresholds"]["properties"]
 
 
 @pytest.mark.usefixtures("other_package")
 def test_a_request_may_name_it_and_it_runs_after_our_own() -> None:
+    from airflow_snowpack.cli.arguments import ACTION
+
     request = MaintenanceRequest.parse(
-        "db.t", ["compute_table_stats", "expire_snapshots"], catalog="lake", options={"compute_table_stats": {"of": ["a"]}}
+        "db.t", ["analyze", "expire_snapshots"], catalog="lake", options={"analyze": {"of": ["a"]}}
     )
 
-    assert request.actions == ("expire_snapshots", "compute_table_stats")
-    assert request.options == {"compute_table_stats": {"of": ["a"]}}
-    assert in_order(["expire_snapshots", "compute_table_stats"], ["compute_table_stats", *Action])[0] == "compute_table_stats"
+    assert request.actions == ("expire_snapshots", "analyze")
+    assert request.options == {"analyze": {"of": ["a"]}}
+    assert in_order(["expire_snapshots", "analyze"], ["analyze", *Action])[0] == "analyze"
     assert action_names()[: len(Action)] == tuple(Action)
+    assert "analyze" in ACTION.kwargs["choices"], "the command line takes it, too"
 
 
 @pytest.mark.usefixtures("other_package")
@@ -161,10 +162,10 @@ def test_an_entry_point_that_cannot_be_used_keeps_no_other_action_from_being_req
     with pytest.raises(InvalidOption, match="narrows only rewrite_data_files and rewrite_position_delete_files"):
         MaintenanceRequest.parse("db.t", ["expire_snapshots"], catalog="lake", where="month = 3")
     described = SubmitBody.model_json_schema()["properties"]["options"]["properties"]
-    assert {"compute_table_stats", "expire_snapshots"} <= described.keys()
+    assert {"analyze", "expire_snapshots"} <= described.keys()
     assert "gone" not in described
 
 
 def test_without_that_package_its_action_is_unknown() -> None:
-    with pytest.raises(UnknownAction, match="compute_table_stats"):
-        action_class("compute_table_stats")
+    with pytest.raises(UnknownAction, match="analyze"):
+        action_class("analyze")

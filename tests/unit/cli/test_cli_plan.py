@@ -15,6 +15,7 @@ from table_zoo import Zoo
 from airflow_snowpack import hooks
 from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.iceberg.health import SpecField
+from airflow_snowpack.maintenance import action_names
 from airflow_snowpack.maintenance.planning.where import where_of
 from airflow_snowpack.maintenance.policies import Policies
 
@@ -103,7 +104,7 @@ class TestPage:
 
         first, *rows = [line for line in shown.splitlines() if "=+=" not in line]
         assert printed.startswith(first.rpartition(" score ")[0])
-        assert len(rows) == 6
+        assert len(rows) == 1 + len(action_names())
         for row in rows:
             cells = [cell.strip() for cell in row.split("|")[:3]]
             assert any(cells == [cell.strip() for cell in line.split("|")[:3]] for line in printed.splitlines()), cells

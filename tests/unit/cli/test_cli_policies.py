@@ -11,7 +11,7 @@ import pytest
 
 from airflow_snowpack import hooks
 from airflow_snowpack.humanize import duration, size
-from airflow_snowpack.maintenance.action import Action
+from airflow_snowpack.maintenance.action import OWN
 from airflow_snowpack.maintenance.options import action_class
 from airflow_snowpack.maintenance.policies import Policies, policies_schema
 from airflow_snowpack.maintenance.policies.definitions import (
@@ -186,7 +186,7 @@ class TestPage:
 
     def test_its_tables_are_those_of_the_code(self) -> None:
         rows = dict(re.findall(r"^\| `([\w.]+)` \| (.*) \|$", PAGE, re.MULTILINE))
-        classes = [action_class(action) for action in Action]
+        classes = [action_class(action) for action in OWN]
         thresholds = {f"{each.action}.{name}": found for each in classes for name, found in each.thresholds.items()}
         assert {name: rows.get(name) for name in thresholds} == {
             name: f"{each.default} | {each.doc}" for name, each in thresholds.items()

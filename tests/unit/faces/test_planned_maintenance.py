@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from airflow_snowpack import hooks, operators
+from airflow_snowpack.maintenance import action_names
 from airflow_snowpack.maintenance.writers import DagsOfTables, Producer
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ def test_a_healthy_table_is_left_alone_without_a_jvm_and_the_job_shows_why(
     assert outcome.state == "success", outcome.error
     assert spark_sessions == []
     (job,) = jobs.list()
-    assert [result.outcome for result in job.results] == ["skipped"] * 5
+    assert [(result.action, result.outcome) for result in job.results] == [(name, "skipped") for name in action_names()]
     assert job.results[0].message == SKIPPED + "6 of 6 files below 384.0 MiB; threshold 100"
     assert outcome.xcom["before"] == outcome.xcom["after"]
 
@@ -57,7 +58,8 @@ def test_a_dry_run_is_the_plan(run_operator: Runner, jobs: Jobs, flights: TableN
     assert all(message.startswith(SKIPPED) for message in messages[1:])
     (job,) = jobs.list()
     assert job.plan is not None
-    assert [decision["verdict"] for decision in job.plan["decisions"]] == ["run", "skip", "skip", "skip", "skip"]
+    verdicts = {decision["action"]: decision["verdict"] for decision in job.plan["decisions"]}
+    assert verdicts == dict.fromkeys(action_names(), "skip") | {"rewrite_data_files": "run"}
 
 
 def test_a_submitted_plan_has_the_options_of_the_policy(run_operator: Runner, jobs: Jobs, flights: TableName) -> None:

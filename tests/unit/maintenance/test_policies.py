@@ -15,9 +15,9 @@ from airflow_snowpack.maintenance.policies.patterns import Pattern
 
 
 class TestWithoutRules:
-    def test_every_action_of_the_package_that_metadata_can_judge_is_enabled(self) -> None:
+    def test_every_action_that_a_table_suffers_without_and_that_metadata_can_judge_is_enabled(self) -> None:
         enabled = {action: each.enabled for action, each in policy().actions.items()}
-        assert enabled == dict.fromkeys(action_names(), True) | {"remove_orphan_files": False}
+        assert enabled == dict.fromkeys(action_names(), True) | {"remove_orphan_files": False, "compute_table_stats": False}
 
     def test_an_action_runs_every_six_hours_at_most_and_without_a_deadline(self) -> None:
         compaction = policy().actions["rewrite_data_files"]

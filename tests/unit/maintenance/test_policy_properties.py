@@ -8,6 +8,7 @@ import pytest
 from made_policies import PAGE_VIEWS, policy
 
 from airflow_snowpack.daily_window import DailyWindow
+from airflow_snowpack.maintenance.action import action_names
 from airflow_snowpack.maintenance.policies import Policies, Rule
 
 
@@ -105,7 +106,7 @@ class TestProperties:
         ],
     )
     def test_a_faulty_property_that_limits_an_action_disables_it(self, name: str, text: str, action: str) -> None:
-        on = Rule("**", actions={"remove_orphan_files": {"enabled": True}})
+        on = Rule("**", actions={name: {"enabled": True} for name in action_names()})
         merged = Policies([on]).of(PAGE_VIEWS, {name: text})
         assert merged.skip is None
         assert [each for each in merged.actions if not merged.actions[each].enabled] == [action]

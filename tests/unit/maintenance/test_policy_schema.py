@@ -83,7 +83,7 @@ def test_both_refuse_an_invalid_file(schema: Draft202012Validator, text: str) ->
     assert not is_allowed(schema, text)
 
 
-OF_REQUEST = {"removal_id", "snapshot_ids", "restore", "restore_files"}
+OF_REQUEST = {"snapshot_id", "removal_id", "snapshot_ids", "restore", "restore_files"}
 """What names a list, snapshots or files of one moment. Nightly, it would undo or repeat what a person decided once."""
 
 

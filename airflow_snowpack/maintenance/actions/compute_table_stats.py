@@ -1,0 +1,106 @@
+"""Compute statistics of a table's columns.
+
+Iceberg reads the columns with Spark and keeps a sketch of each one's distinct values in a Puffin file, which the table's metadata
+names for one snapshot.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from airflow_snowpack.humanize import number, plural, timestamp
+from airflow_snowpack.jobs.model import ActionOutcome
+from airflow_snowpack.maintenance.action_run import Effect, Planning
+from airflow_snowpack.maintenance.options import ActionOptions, option, refused
+from airflow_snowpack.maintenance.plan import skip
+from airflow_snowpack.maintenance.planning.finding import Estimate, Finding, Rate, Threshold
+from airflow_snowpack.maintenance.procedures import Call, procedure_call
+from airflow_snowpack.maintenance.readers import columns, whole_number
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from datetime import datetime
+
+    from pyiceberg.table import Table
+
+    from airflow_snowpack.iceberg import MetadataReader
+    from airflow_snowpack.iceberg.names import TableName
+    from airflow_snowpack.maintenance.action_run import ActionRun
+    from airflow_snowpack.maintenance.planning.finding import Facts
+
+WRITTEN = "statistics_files_count"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComputeTableStats(ActionOptions):
+    """Count the distinct values of columns, by which query engines order joins.
+
+    :param snapshot_id: of this snapshot; without it, of the current one.
+    :param columns: of these; without it, of all columns that are neither structs, lists nor maps.
+    """
+
+    action: ClassVar[str] = "compute_table_stats"
+    thresholds: ClassVar[Mapping[str, Threshold]] = {
+        "commits": Threshold(20, "Commits of writers since statistics were last computed."),
+    }
+    rate: ClassVar[Rate] = Rate(10.0)
+    deletes_files: ClassVar[bool] = False
+
+    snapshot_id: int | None = option(None, whole_number(at_least=1, at_most=2**63 - 1), of_request=True, of_table=True)
+    columns: tuple[str, ...] = option((), columns, of_table=True)
+
+    def check_table(self, table: Table, name: str) -> None:
+        if self.snapshot_id is not None and table.snapshot_by_id(self.snapshot_id) is None:
+            raise refused(self, "snapshot_id", f"names {self.snapshot_id}, and {name} has no such snapshot")
+        schema = table.schema()
+        for column in self.columns:
+            # As Iceberg does it: the case of letters counts, also where Spark ignores it.
+            if column not in schema.column_names or not schema.find_type(column).is_primitive:
+                problem = f"names {column!r}, and {name} has no such column, or it is a struct, a list or a map"
+                raise refused(self, "columns", problem)
+
+    def call(self, table: TableName, job_id: str) -> Call:
+        """Return the procedure's statement."""
+        return procedure_call(table, self.action, job_id, {"snapshot_id": self.snapshot_id, "columns": self.columns or None})
+
+    def find(self, facts: Facts) -> Finding:
+        """Return whether enough was committed since the last success; rewrites, which change no row, do not count."""
+        last, log, threshold = facts.record.last_success_at, facts.health.snapshots, facts.thresholds["commits"]
+        commits = sum(
+            operation != "replace" and (last is None or at > last.timestamp() * 1000)
+            for at, operation in zip(log.committed_ms, log.operations, strict=True)
+        )
+        since = "never computed" if last is None else f"last computed at {timestamp(last)}"
+        evidence = f"{plural(commits, 'commit')}; statistics were {since}; threshold {number(threshold)}"
+        needed = commits >= threshold or last is None
+        return Finding(evidence, {"commits": commits}, Estimate() if commits else None, needed)
+
+    def plan(self, planning: Planning) -> Effect:
+        nothing = self._nothing_missing(planning.reader.table)
+        message = f"no statistics: {nothing}" if nothing else f"statistics of {self._of_columns}"
+        return Effect(ActionOutcome.SUCCEEDED, f"Would compute {message}", {WRITTEN: 0 if nothing else 1})
+
+    def nothing_to_do(self, read: Callable[[], MetadataReader], *, now: datetime) -> Effect | None:
+        nothing = self._nothing_missing(read().table)
+        return skip(nothing, {WRITTEN: 0}) if nothing else None
+
+    def run(self, run: ActionRun) -> Effect:
+        run.session.catalog.refreshTable(run.name.quoted)
+        written = len(run.call(self.call(run.name, run.job_id)))
+        message = f"Computed statistics of {self._of_columns}" if written else "Computed no statistics: the table has no snapshot"
+        return Effect(ActionOutcome.SUCCEEDED, message, {WRITTEN: written})
+
+    @property
+    def _of_columns(self) -> str:
+        return plural(len(self.columns), "column") if self.columns else "all columns"
+
+    def _nothing_missing(self, table: Table) -> str | None:
+        """Return why there is nothing to compute, as a part of a sentence; ``None`` if there is."""
+        snapshot = table.current_snapshot() if self.snapshot_id is None else table.snapshot_by_id(self.snapshot_id)
+        if snapshot is None:
+            return "the table has no snapshot"
+        of_snapshot = [each for each in table.metadata.statistics if each.snapshot_id == snapshot.snapshot_id]
+        known = {field for each in of_snapshot for blob in each.blob_metadata for field in blob.fields}
+        asked = {table.schema().find_field(column).field_id for column in self.columns}
+        return f"snapshot {snapshot.snapshot_id} has statistics" if known and asked <= known else None
