@@ -71,9 +71,8 @@ class BuildStorageHook(BaseHook):
         """
         from airflow_snowpack.builds.layout import check_dataset
 
-        folder = self.settings.home / "builds"
-        if self.settings.builds_url == str(folder):
-            refuse_on_remote_executor("builds_url", "builds", folder, SHARED_STORAGE)
+        if has_default_builds(self.settings):
+            refuse_on_remote_executor("builds_url", "builds", self.settings.builds_url, SHARED_STORAGE)
         return f"{self.settings.builds_url.rstrip('/')}/{check_dataset(dataset)}"
 
     def options(self, url: str) -> Mapping[str, Any]:
@@ -104,6 +103,11 @@ class BuildStorageHook(BaseHook):
     def get_conn(self) -> Storage:
         """Open the storage at ``[snowpack] builds_url``, under Airflow's usual name."""
         return self.storage(self.settings.builds_url)
+
+
+def has_default_builds(settings: Settings) -> bool:
+    """Return whether builds without a URL go to the local folder that is the default."""
+    return settings.builds_url == str(settings.home / "builds")
 
 
 def _mask(options: Mapping[str, Any]) -> None:

@@ -87,7 +87,7 @@ def _is_in_airflow(conn_id: str) -> bool:
     return False
 
 
-def refuse_on_remote_executor(setting: str, what: str, place: Path, instead: str = SHARED_DATABASE) -> None:
+def refuse_on_remote_executor(setting: str, what: str, place: Path | str, instead: str = SHARED_DATABASE) -> None:
     """Refuse a default file or folder of this host if tasks may run on other hosts.
 
     :param setting: the option of ``[snowpack]`` to set instead.

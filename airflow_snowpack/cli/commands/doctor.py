@@ -21,6 +21,7 @@ from airflow_snowpack.cli.context import ends_cleanly
 from airflow_snowpack.cli.output import is_for_people, log_to_stderr, print_list
 from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.exit_code import ExitCode
+from airflow_snowpack.hooks.build_storage import has_default_builds
 from airflow_snowpack.hooks.connections import TEST_TIMEOUT, message_of, read_connection, remote_executors
 from airflow_snowpack.hooks.iceberg_catalog import IcebergCatalogHook
 from airflow_snowpack.hooks.iceberg_spark import IcebergSparkHook
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 
 MOST_SKEW = timedelta(seconds=5)
 SWEEP_OVERDUE = timedelta(hours=1)
+MOST_DATASETS = 1_000
 PLUGIN = "snowpack"
 TRIAL = b"written by airflow snowpack doctor"
 
@@ -144,6 +146,31 @@ def store_place(examined: Examined) -> Finding:
         advice = "Name a Postgres in [snowpack] store_conn_id, so that they share jobs and locks."
         return Finding(Verdict.WRONG, f"{where} is a file, and Airflow runs on {', '.join(hosts)}.", advice)
     return Finding(Verdict.OK, f"The store is {where}.")
+
+
+def local_paths(examined: Examined) -> Finding:
+    """Every host of the executor reaches the catalog's file, the warehouse and the builds."""
+    from airflow_snowpack.iceberg import CatalogKind
+
+    if not (remote := remote_executors()):
+        return Finding(Verdict.SKIPPED, "The executor runs every task on this host.")
+    settings = examined.store_hook.settings
+    places = {} if has_default_builds(settings) else {"[snowpack] builds_url": settings.builds_url}
+    with suppress(SnowpackError):  # an embedded catalog is refused, see catalog_answers
+        config = examined.catalog.config
+        places |= {"the catalog": config.address} if config.kind is CatalogKind.SQLITE else {}
+        places |= {"the warehouse": config.warehouse or ""}
+    with suppress(SnowpackError):  # see store_schema
+        datasets = examined.store_hook.builds().datasets(limit=MOST_DATASETS).items
+        places |= {f"the build {each.dataset}": each.url for each in datasets}
+    local = {f"{what} ({place})" for what, place in places.items() if place.startswith(("/", "file:"))}
+    builds = " Builds without a url are refused until [snowpack] builds_url is set." if has_default_builds(settings) else ""
+    entries = f"Each host may have its own [snowpack] runner_folder ({settings.runner_folder}), except for the runner kubernetes."
+    if not local:
+        return Finding(Verdict.OK, f"Hosts share no local path.{builds} {entries}")
+    message = f"{', '.join(remote)} runs tasks on other hosts, and these paths are local: {_few(local)}.{builds} {entries}"
+    advice = "Use object storage and a Postgres or REST catalog, or mount each path on every host."
+    return Finding(Verdict.WARNING, message, advice)
 
 
 def store_schema(examined: Examined) -> Finding:
@@ -312,8 +339,8 @@ def queue_moves(examined: Examined) -> Finding:
 
 
 CHECKS: tuple[Callable[[Examined], Finding], ...] = (
-    settings, store_place, store_schema, clock_skew, catalog_answers, warehouse_writable, spark_installed, spark_sees_catalog,
-    plugin_loaded, airflow_api, same_store, same_catalog, background_roles, tables_readable, queue_moves,
+    settings, store_place, local_paths, store_schema, clock_skew, catalog_answers, warehouse_writable, spark_installed,
+    spark_sees_catalog, plugin_loaded, airflow_api, same_store, same_catalog, background_roles, tables_readable, queue_moves,
 )  # fmt: skip
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from airflow_snowpack.builds.registry.runs import BuildRegistry
 from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.store.signs_of_life import Role, SignOfLife
 
@@ -86,6 +87,41 @@ def test_embedded_defaults_under_a_remote_executor_are_wrong(snowpack: Run, monk
     assert code == 1
     assert found["store place"]["verdict"] == "warning", "the store has a connection, whose file may be shared"
     assert "[snowpack] catalog_conn_id is not set" in found["catalog answers"]["message"]
+
+
+def test_each_local_path_that_the_hosts_of_a_remote_executor_would_share_is_listed(
+    snowpack: Run, jobs: Jobs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert findings(snowpack)[1]["local paths"]["verdict"] == "skipped"
+    monkeypatch.setenv("AIRFLOW__CORE__EXECUTOR", "CeleryExecutor")
+    catalog = {"conn_type": "sqlite", "host": f"{tmp_path}/c.db", "extra": {"warehouse": f"file://{tmp_path}/lake"}}
+    monkeypatch.setenv("AIRFLOW_CONN_LAKE", json.dumps(catalog))
+    monkeypatch.setenv("AIRFLOW__SNOWPACK__RUNNER_FOLDER", "/mnt/entries")
+    registry = BuildRegistry(jobs.store)
+    for dataset, url in (("near", f"{tmp_path}/near"), ("far", "s3://lake/far")):
+        registry.begin(dataset, url, as_of=jobs.store.clock(), num_shards=1)
+
+    embedded = findings(snowpack)[1]["local paths"]
+    assert embedded["verdict"] == "warning"
+    assert f"these paths are local: the build near ({tmp_path}/near). Builds without a url are refused" in embedded["message"]
+    monkeypatch.setenv("AIRFLOW__SNOWPACK__BUILDS_URL", "/mnt/builds")
+    message = findings(snowpack, "--catalog-conn-id", "lake")[1]["local paths"]["message"]
+    for path in (
+        "[snowpack] builds_url (/mnt/builds)",
+        f"the catalog ({tmp_path}/c.db)",
+        f"the warehouse (file://{tmp_path}/lake)",
+    ):
+        assert path in message
+    assert "[snowpack] runner_folder (/mnt/entries), except for the runner kubernetes" in message
+    assert "s3://" not in message
+
+
+def test_an_installation_whose_hosts_share_no_local_path_has_no_finding(snowpack: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AIRFLOW__CORE__EXECUTOR", "CeleryExecutor")
+    catalog = {"conn_type": "http", "host": "http://127.0.0.1:1", "extra": {"warehouse": "prod"}}
+    monkeypatch.setenv("AIRFLOW_CONN_LAKE", json.dumps(catalog))
+    found = findings(snowpack, "--catalog-conn-id", "lake")[1]["local paths"]
+    assert (found["verdict"], "Hosts share no local path." in found["message"]) == ("ok", True)
 
 
 def test_a_warehouse_that_cannot_be_written_to_is_wrong(snowpack: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
