@@ -75,6 +75,15 @@ def write_attempt(
     return result
 
 
+def damage_shard(storage: Storage, run_id: str) -> str:
+    """Change one byte of the first shard's file, so that its size stays; return the path."""
+    path = next(each.path for each in storage.objects(f"data/{run_id}/shard=00000/") if not each.path.endswith(layout.RECORD))
+    data = storage.read(path)
+    storage.delete(path)
+    storage.write(path, data[:-1] + bytes([data[-1] ^ 1]))
+    return path
+
+
 def manifest_of(handle: RunHandle, shards: tuple[ShardAttemptResult, ...]) -> Manifest:
     return Manifest(
         dataset=handle.dataset,

@@ -14,12 +14,13 @@ import httpx
 import pytest
 from bounded import PATIENCE_S
 from builds_world import FAILED, FIRST, SECOND, SELECTED, THIRD, WRITING, Built, make_builds
-from built_runs import DAY, MIDNIGHT, current_run
+from built_runs import DAY, MIDNIGHT, current_run, damage_shard
 from pages_world import SomebodyIs, World, app_of
 
 from airflow_snowpack.api import User
 from airflow_snowpack.builds import layout
 from airflow_snowpack.builds.errors import StorageFailed
+from airflow_snowpack.builds.registry.model import RunStatus
 from airflow_snowpack.builds.storage import Storage
 from airflow_snowpack.store import AuditTrail
 from airflow_snowpack.wire.build import CleanupShape, DatasetRunsShape, DatasetsShape, PublishOutcomeShape, RunSeenShape
@@ -156,6 +157,15 @@ def test_a_run_whose_winners_are_selected_is_published_once(ask: Ask, made: Buil
     assert (outcome["moved"], current_run(made.storage)) == (True, SELECTED)
     assert ok(ask("POST", f"/builds/flights/runs/{SELECTED}/publish")) == outcome
     assert changes(world) == [("vera", "api", "publish_build", "build:flights")]
+
+
+def test_a_run_with_a_damaged_shard_is_not_published_if_checksums_are_verified(ask: Ask, made: Built, world: World) -> None:
+    path = damage_shard(made.storage, SELECTED)
+    publish = f"/builds/flights/runs/{SELECTED}/publish?verify="
+    assert path in refused(ask("POST", f"{publish}checksums"), 409, "manifest_damaged")
+    assert (current_run(made.storage), made.registry.run("flights", SELECTED).status) == (SECOND, RunStatus.FAILED)
+    assert changes(world) == []
+    assert ask("POST", f"{publish}all").status_code == 422
 
 
 def test_what_has_failed_or_is_being_written_is_not_published(ask: Ask, made: Built) -> None:

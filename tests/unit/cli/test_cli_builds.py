@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from builds_world import FAILED, FIRST, SECOND, SELECTED, THIRD, WRITING, Built, make_builds
-from built_runs import MIDNIGHT, current_run
+from built_runs import MIDNIGHT, current_run, damage_shard
 from published_builds import publish_build
 
+from airflow_snowpack.builds.registry.model import RunStatus
 from airflow_snowpack.builds.registry.runs import BuildRegistry
 from airflow_snowpack.builds.storage import Storage
 from airflow_snowpack.store import AuditTrail
@@ -84,6 +85,13 @@ def test_a_selected_run_is_published_and_one_that_is_being_written_is_not(snowpa
     assert said.json == PublishOutcomeShape.encode(made.outcome(SELECTED))
     assert current_run(made.storage) == SELECTED
     assert changes(jobs) == [("ann", "cli", "publish_build", "build:flights")]
+
+
+def test_a_run_with_a_damaged_shard_is_not_published_if_checksums_are_verified(snowpack: Run, made: Built, jobs: Jobs) -> None:
+    path = damage_shard(made.storage, SELECTED)
+    said = snowpack("builds", "publish", "flights", SELECTED, "--verify", "checksums")
+    assert (said.code, f"{path} cannot be used" in said.err, current_run(made.storage)) == (1, True, SECOND)
+    assert (made.registry.run("flights", SELECTED).status, changes(jobs)) == (RunStatus.FAILED, [])
 
 
 def test_cleanup_lists_what_it_would_delete_and_then_deletes_it(snowpack: Run, made: Built, jobs: Jobs) -> None:

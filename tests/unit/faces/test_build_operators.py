@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 import sqlalchemy as sa
+from built_runs import damage_shard
 from published_builds import publish_build
 
 from airflow_snowpack import hooks, operators
+from airflow_snowpack.builds.build import Build
 from airflow_snowpack.builds.read.reader import SnapshotReader
 from airflow_snowpack.builds.registry.dataset_lock import DatasetLock
 from airflow_snowpack.builds.registry.model import RunStatus
@@ -24,7 +26,8 @@ if TYPE_CHECKING:
 
     from airflow.sdk import BaseOperator, Context
 
-    from airflow_snowpack.builds.registry.model import PublishOutcome
+    from airflow_snowpack.builds.model import Manifest
+    from airflow_snowpack.builds.registry.model import PublishOutcome, RunHandle
     from airflow_snowpack.builds.registry.runs import BuildRegistry
     from airflow_snowpack.iceberg import TableName
     from tests.unit.faces.conftest import Outcome, Runner
@@ -263,6 +266,28 @@ def test_a_publication_that_lost_the_datasets_lock_is_tried_again(
     assert "Another attempt has taken over the dataset features" in str(lost.error)
     builds.store.transact(lambda conn: conn.execute(sa.update(build_datasets).values(claimed_at=None)))
     assert run_operator(handed(publish, selected), try_number=2).xcom["moved"]
+
+
+def test_a_damaged_shard_is_refused_by_each_operator_that_verifies_checksums(
+    run_operator: Runner, builds: BuildRegistry, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    storage, publish_build_of = Storage(folder), Build.publish
+    write, select, publish = steps()
+    selected = run_operator(handed(select, run_operator(write)))
+    path = damage_shard(storage, selected.xcom["run_id"])
+    publish.verify = "checksums"
+    refused = run_operator(handed(publish, selected))
+    assert f"{path} cannot be used" in str(refused.error)
+    assert builds.run("features", selected.xcom["run_id"]).status is RunStatus.FAILED
+
+    def damaged_before(build: Build, handle: RunHandle, manifest: Manifest, **how: Any) -> PublishOutcome:
+        damage_shard(storage, handle.run_id)
+        return publish_build_of(build, handle, manifest, **how)
+
+    monkeypatch.setattr(Build, "publish", damaged_before)
+    assert "shard=00000" in str(run_operator(build(verify="checksums")).error)
+    assert builds.dataset("features").current_run is None
+    assert run_operator(build()).state == "success", "its size is right"
 
 
 def test_a_shard_without_an_attempt_is_named(run_operator: Runner, folder: Path) -> None:
