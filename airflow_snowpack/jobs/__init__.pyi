@@ -39,6 +39,6 @@ from .model import (
     TableLock as TableLock,
 )
 from .priority import DEFAULT_PRIORITY as DEFAULT_PRIORITY, PRIORITIES as PRIORITIES, check_priority as check_priority
-from .recent import RecentJob as RecentJob
+from .recent import RecentJob as RecentJob, shown_status as shown_status
 from .rescuer import Orphans as Orphans
 from .worker import JobWorker as JobWorker

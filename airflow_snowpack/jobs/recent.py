@@ -41,6 +41,11 @@ def is_withdrawn(job: Job | RecentJob) -> bool:
     return job.status is JobStatus.CANCELLED and job.cancelled_by is None and job.error not in (None, CANCELLED)
 
 
+def shown_status(job: Job | RecentJob) -> str:
+    """Return the status for people: ``withdrawn`` for a job that a pass has cancelled."""
+    return "withdrawn" if is_withdrawn(job) else job.status.value
+
+
 _recent = row_mapper(RecentJob, {"status": JobStatus, "results": results_from_json}, table=table_from)
 J = jobs.c
 COLUMNS = (

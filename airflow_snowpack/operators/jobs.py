@@ -118,13 +118,13 @@ def require_completed(job: Job) -> Job:
     :raises AirflowException: it failed; the message is the error of its action.
     :raises AirflowFailException: a retry would fail again, or undo a cancel.
     """
-    from airflow_snowpack.jobs import JobStatus
+    from airflow_snowpack.jobs import JobStatus, shown_status
 
     if job.status is JobStatus.COMPLETED:
         return job
     final = job.status is JobStatus.CANCELLED or any(result.final for result in job.results)
     failure = AirflowFailException if final else AirflowException
-    raise failure(f"The maintenance of {job.table} ended as {job.status} (job {job.job_id}): {job.error}")
+    raise failure(f"The maintenance of {job.table} ended as {shown_status(job)} (job {job.job_id}): {job.error}")
 
 
 def replaced(stale: StaleAttempt) -> AirflowException:

@@ -42,7 +42,7 @@ class MaintenanceJobSensor(WaitingSensor):
 
     def poke(self, context: Context) -> PokeReturnValue:
         """Read the job."""
-        from airflow_snowpack.jobs import JobStatus, explain
+        from airflow_snowpack.jobs import JobStatus, explain, shown_status
         from airflow_snowpack.operators.jobs import job_report
 
         with self.installation() as hook:
@@ -52,7 +52,7 @@ class MaintenanceJobSensor(WaitingSensor):
         show_job(self, context, job.job_id)
         if job.status in (JobStatus.FAILED, JobStatus.CANCELLED):
             raise AirflowFailException(
-                f"The job {job.job_id} on {job.table} ended as {job.status}: {job.error or 'no reason was given'}"
+                f"The job {job.job_id} on {job.table} ended as {shown_status(job)}: {job.error or 'no reason was given'}"
             )
         return PokeReturnValue(is_done=job.status.is_terminal, xcom_value=job_report(job) if job.status.is_terminal else None)
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import ConfigDict, Field
 
 from airflow_snowpack.humanize import short_id
-from airflow_snowpack.jobs import DEFAULT_PRIORITY, PRIORITIES, ActionResult, Job, JobStatus
+from airflow_snowpack.jobs import DEFAULT_PRIORITY, PRIORITIES, ActionResult, Job, JobStatus, shown_status
 from airflow_snowpack.maintenance import Action, action_names
 from airflow_snowpack.maintenance.planning import TablePlan
 from airflow_snowpack.wire.listing import Column, Elapsed, Listing
@@ -176,7 +176,7 @@ class BatchShape(Shape):
 
 def status_text(job: Job) -> str:
     """Return the status of a job for people."""
-    return f"{job.status}{' (dry run)' if job.dry_run else ''}"
+    return f"{shown_status(job)}{' (dry run)' if job.dry_run else ''}"
 
 
 def _actions(job: Job) -> str:

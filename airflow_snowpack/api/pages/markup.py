@@ -16,6 +16,7 @@ from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined, Te
 from markupsafe import Markup
 
 from airflow_snowpack import humanize
+from airflow_snowpack.jobs import shown_status
 from airflow_snowpack.wire.tone import tone_of
 
 CODE = re.compile("`([^`]+)`")
@@ -38,6 +39,7 @@ def environment(*packages: str) -> Environment:
         "sentence": sentence,
         "plain_action": plain_action,
         "tone": tone_of,
+        "shown_status": shown_status,
     }
     return made
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from airflow_snowpack.humanize import duration, plural
-from airflow_snowpack.jobs import HistoryEntry, Job, JobStatus
+from airflow_snowpack.jobs import HistoryEntry, Job, JobStatus, shown_status
 
 FULL = 1000
 LEAST = 4
@@ -189,4 +189,4 @@ def _missing(job: Job, recorded: Sequence[Step]) -> Iterable[Step]:
     if job.started_at is not None and not job.dry_run and not titles & {"Claimed", "Taken over"}:
         yield Step(job.started_at, "Started", "", "running")
     if job.completed_at is not None and not job.dry_run and job.status.value.capitalize() not in titles:
-        yield Step(job.completed_at, job.status.value.capitalize(), job.error or "", job.status.value)
+        yield Step(job.completed_at, shown_status(job).capitalize(), job.error or "", job.status.value)

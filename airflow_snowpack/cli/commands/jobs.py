@@ -133,7 +133,7 @@ def _change(args: Namespace, here: CommandContext, question: str | None, change:
 
 
 def _named(jobs: list[Job]) -> str:
-    some = ", ".join(f"{short_id(job.job_id)} ({job.table.dotted}, {job.status})" for job in jobs[:5])
+    some = ", ".join(f"{short_id(job.job_id)} ({job.table.dotted}, {status_text(job)})" for job in jobs[:5])
     more = f" and {len(jobs) - 5} more" if len(jobs) > 5 else ""
     return f"job{'s' if len(jobs) > 1 else ''} {some}{more}"
 

@@ -154,12 +154,14 @@ class Watch:
         return "" if place is None or place.claimed_at is None else f" Its lease ends {ago(place.visible_at, now)}."
 
     def _print_end(self, job: Job) -> None:
+        from airflow_snowpack.jobs import shown_status
+
         at = clock_time(job.completed_at or self._jobs.store.clock())
         for result in job.results:
             if result.action not in self._actions:
                 self._line.write(f"{at}  {_result_line(result)}")
         took = f" after {_whole_seconds(job.completed_at - job.started_at)}" if job.completed_at and job.started_at else ""
-        self._line.write(f"{at}  {job.status}{took}" + (f": {job.error}" if job.error else ""))
+        self._line.write(f"{at}  {shown_status(job)}{took}" + (f": {job.error}" if job.error else ""))
 
 
 def _since(job: Job, now: datetime) -> str:

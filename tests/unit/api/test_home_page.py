@@ -12,6 +12,7 @@ from page_reading import HOSTILE, Browser, words
 from pages_world import SomebodyIs, World, compacted, did
 
 from airflow_snowpack.jobs import ActionOutcome
+from airflow_snowpack.jobs.withdrawal import withdraw
 from airflow_snowpack.maintenance import Action
 from airflow_snowpack.maintenance.fleet.budget import Budget
 
@@ -40,6 +41,27 @@ def test_the_home_page_says_what_happened_and_links_to_it(world: World, browser:
     assert '<a class="tile" href="#failures"' in page
     assert 'id="failures"' in page
     assert "No pass yet." in said
+
+
+def test_jobs_that_a_pass_withdrew_are_named_so_on_every_page(world: World, browser: Browser) -> None:
+    keep(world, TABLES[2], sick_health(partitions=2, small=4_000))
+    withdrawn = [world.submit(dotted) for dotted in TABLES[2:]]
+    world.jobs.cancel(world.submit(TABLES[0]).job_id, actor=world.actor())
+    ids = [job.job_id for job in withdrawn]
+    world.store.transact(lambda conn: withdraw(conn, ids, "The time of the pass was over.", world.clock()))
+
+    home = words(browser.text("/ui/"))
+    assert "1 job, none failed, 2 withdrawn, no table sick, 1 table fair, 3 tables not read yet." in home
+    assert "1 job ended, 2 withdrawn" in home
+    assert "0 tables still sick, 1 fair, 3 not read yet" in home
+    listed = browser.text("/ui/jobs?status=cancelled")
+    assert "Cancelled or withdrawn 3" in words(listed)
+    assert sorted(re.findall(r'badge-cancelled">(\w+)<', listed)) == ["cancelled", "withdrawn", "withdrawn"]
+    page = browser.text(f"/ui/jobs/{ids[0]}")
+    assert "<h2>Withdrawn</h2>" in page
+    assert "The time of the pass was over. The next pass plans the table again." in words(page)
+    assert "Cancelled" not in page
+    assert browser.get(f"/jobs/{ids[0]}").json()["status"] == "cancelled"
 
 
 def test_a_group_of_failures_is_run_again_with_the_jobs_that_no_newer_job_has_replaced(world: World, browser: Browser) -> None:

@@ -15,6 +15,7 @@ from airflow_snowpack import hooks
 from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.jobs import ActionOutcome, ActionResult, JobStatus
 from airflow_snowpack.jobs.action_history import skipped_by_plan
+from airflow_snowpack.jobs.withdrawal import withdraw
 from airflow_snowpack.maintenance.planning.table_plan import plan_table
 from airflow_snowpack.maintenance.policies import Policies
 from airflow_snowpack.store import AuditTrail
@@ -176,6 +177,18 @@ def test_a_list_has_short_ids_and_relative_times_for_people(snowpack: Run, jobs:
     assert cells[:4] == [job.job_id[:12], "demo.flights", "pending", "expire_snapshots"]
     assert re.fullmatch(r"just now|\d+ s ago", cells[4])
     assert "\x1b" not in line
+
+
+def test_a_job_that_a_pass_withdrew_is_called_so_for_people_and_cancelled_for_programs(
+    snowpack: Run, jobs: Jobs, flights: TableName
+) -> None:
+    job_id = jobs.submit(flights, ["expire_snapshots"]).job_id
+    jobs.store.transact(lambda conn: withdraw(conn, [job_id], "The time of the pass was over.", jobs.store.clock()))
+
+    assert "| withdrawn |" in re.sub(" +", " ", snowpack("jobs", "list", "--status", "cancelled").out)
+    assert "withdrawn: The time of the pass was over." in snowpack("jobs", "watch", job_id).out
+    assert "withdrawn" in snowpack("jobs", "show", job_id).out
+    assert [job["status"] for job in snowpack("jobs", "list", "-o", "json").json] == ["cancelled"]
 
 
 def test_a_list_is_json_and_yaml_with_numbers_nulls_and_nested_results(snowpack: Run, jobs: Jobs, flights: TableName) -> None:
