@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import time
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,7 @@ from hypothesis import Phase, given, settings
 from random_examples import UNHURRIED
 
 from airflow_snowpack.iceberg import TableName
-from airflow_snowpack.interim.errors import UnwritableFrame
+from airflow_snowpack.interim.errors import UnfitForm, UnwritableFrame
 from airflow_snowpack.interim.forms import Form, in_form
 from airflow_snowpack.interim.frames.tables import read_as_arrow, read_on_spark, write_table
 from airflow_snowpack.interim.names import Producer
@@ -71,3 +72,17 @@ def test_everybody_reads_what_spark_wrote(made: MadeRows, spark: SparkSession, c
     read = read_as_arrow(ref, catalog)
     for reader in (Form.ARROW, Form.PANDAS, Form.POLARS):
         assert values_in(in_form(read, reader), made.rows.schema) == expected, reader
+
+
+@pytest.mark.parametrize("writer", WRITERS)
+@pytest.mark.parametrize("value", [time(12), [time(12)], {"at": time(12)}], ids=["column", "list", "struct"])
+def test_times_of_day_that_others_wrote_are_refused_for_spark_with_the_way_out(
+    writer: str, value: object, spark: SparkSession, catalog: Catalog
+) -> None:
+    rows = pa.table({"id": [1, 2], "at": [value, value]})
+    ref = written(WRITERS[writer](rows), catalog)
+
+    for read in (ref, ref.select("id")):
+        with pytest.raises(UnfitForm, match=r"a column has times of day, which Spark cannot read\. Annotate .* with pa\.Table"):
+            read_on_spark(read, spark)
+    assert read_as_arrow(ref, catalog)["id"].to_pylist() == [1, 2]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import duckdb
@@ -18,7 +17,7 @@ from airflow_snowpack.interim.errors import UnfitForm, UnreadableView, Unwritabl
 from airflow_snowpack.interim.forms import Form, FrameKind, as_arrow, frame_kind, in_form
 from airflow_snowpack.interim.frames.data_files import rows_of
 from airflow_snowpack.interim.frames.iceberg_types import in_iceberg_types
-from airflow_snowpack.interim.frames.tables import query_of, read_as_arrow, read_on_spark, write_table
+from airflow_snowpack.interim.frames.tables import query_of, read_as_arrow, write_table
 from airflow_snowpack.interim.names import Producer
 from airflow_snowpack.interim.refs import TableRef
 
@@ -212,22 +211,6 @@ def test_an_extension_type_that_arrow_does_not_know_is_refused_at_any_depth() ->
     for field, path in ((unknown, "shape"), (pa.field("c", pa.list_(pa.struct([unknown]))), r"c\.element\.shape")):
         with pytest.raises(UnwritableFrame, match=rf"the column {path}: .*extension type geoarrow\.wkb\. Cast it"):
             in_iceberg_types(pa.schema([field]).empty_table())
-
-
-def test_times_of_day_are_refused_where_spark_reads_them_with_the_way_out(flights: TableRef) -> None:
-    class Session:
-        """Spark, as far as it analyses a query of a table with a column of Iceberg's type ``time``."""
-
-        conf = SimpleNamespace(set=lambda *_: None)
-
-        def sql(self, query: str) -> None:
-            from pyspark.errors import PySparkException
-
-            raise PySparkException("java.lang.UnsupportedOperationException: Spark does not support time fields")
-
-    session: Any = Session()
-    with pytest.raises(UnfitForm, match=r"a column has times of day, which Spark cannot read\. Annotate .* with pa\.Table"):
-        read_on_spark(flights, session)
 
 
 def test_without_spark_a_view_is_ordered_then_limited_and_then_loses_its_columns(catalog: Catalog, flights: TableRef) -> None:
