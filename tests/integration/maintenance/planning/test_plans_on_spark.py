@@ -12,10 +12,10 @@ from health_world import policy
 
 from airflow_snowpack.iceberg import MetadataReader, TableName
 from airflow_snowpack.iceberg.health import read_health, score
-from airflow_snowpack.jobs import Jobs
+from airflow_snowpack.jobs import Jobs, Outcome
 from airflow_snowpack.maintenance.planning import plan_table
 from airflow_snowpack.store import open_store
-from benchmarks.estimates import BYTES_OFF, FILES_OFF, make_older, make_streamed, make_table, name_of, off, run_plan
+from benchmarks.estimates import BYTES_OFF, FILES_OFF, Compared, make_older, make_streamed, make_table, name_of, off, run_plan
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -135,6 +135,33 @@ def test_estimates_are_what_spark_does_and_the_cost_is_corrected(
     assert off([each for each in found if each.action == EXPIRE], "files_removed") <= EXPIRY_OFF
     assert off(found, "snapshots_expired") == 0
     assert all(record.runs == 1 and record.cost_factor != 1 for record in records.values())
+
+
+@pytest.mark.parametrize("retain_last", [1, 4])
+def test_the_expiry_after_a_rewrite_in_the_same_plan_removes_as_many_files_as_estimated(
+    retain_last: int,
+    fragmented: Callable[..., TableName],
+    catalog: Catalog,
+    engine: SparkEngine,
+    job_for: Callable[..., Job],
+) -> None:
+    name = fragmented(commits=7, parts=3)
+    make_older(catalog, name)
+    expiring = {"options": {"retain_last": retain_last}, "thresholds": {"old_snapshots": 1}}
+    now = datetime.now(UTC)
+
+    health = read_health(catalog.load_table(name.identifier), now=now)
+    plan = plan_table(health, policy({DATA: ANY_FILE, EXPIRE: expiring}), now=now)
+    request = plan.request()
+    assert {DATA, EXPIRE} <= set(request.actions)
+    job, found = job_for(name, **request.options), list[Compared]()
+    for action in request.actions:
+        result, estimate = engine.run(job, action), plan.of(action).estimate
+        if estimate is not None:
+            found.append(Compared(str(name), action, estimate, Outcome.of(result)))
+
+    assert off(found, "snapshots_expired") == 0
+    assert off([each for each in found if each.action == EXPIRE], "files_removed") <= EXPIRY_OFF, found
 
 
 @pytest.mark.parametrize(("merged_from", "empty"), [("11", 9), ("10", 0)])
