@@ -1,16 +1,18 @@
 """The API as people reach it: uvicorn on a free port of 127.0.0.1, in a thread of the test or in a process of its own.
 
 ``lake_folder`` is a catalog with a few tables that no test changes; ``serve_app`` serves an app and gives a client for it. A test
-that takes ``api`` runs once on each database, on one server for all of them, whose store is empty again for each.
+that takes ``api`` runs once on each database, on one server for all of them, whose store is empty again for each. ``open_page``
+opens an app in a headless Chromium; without one (Debian: ``apt-get install chromium``) its tests are skipped and say so.
 """
 
 from __future__ import annotations
 
 import contextlib
+import shutil
 import threading
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import httpx
@@ -32,11 +34,18 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from fastapi import FastAPI
+    from pages_world import World
+    from playwright.sync_api import Browser, ConsoleMessage, Page
     from starlette.types import ASGIApp
 
     Serve = Callable[[ASGIApp], httpx.Client]
 
 PLAIN_TABLES = 40
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+ARGUMENTS = (
+    "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking --disable-component-update "
+    "--disable-sync"
+)
 
 
 @pytest.fixture(scope="session")
@@ -71,6 +80,59 @@ def serve_app() -> Iterator[Serve]:
             return stack.enter_context(httpx.Client(base_url=url, headers=headers, timeout=PATIENCE_S, verify=False))
 
         yield serve
+
+
+@pytest.fixture
+def world(tmp_path: Path, sqlite_url: str) -> Iterator[World]:
+    """What the pages are about."""
+    from pages_world import open_world
+
+    opened = open_world(tmp_path, url=sqlite_url)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Browser]:
+    """A browser for the tests of a file; while it is there, Playwright's event loop runs in this thread."""
+    if CHROMIUM is None:
+        pytest.skip("NO CHROMIUM HERE: nobody looked at the pages. Install it.")
+    from playwright.sync_api import expect, sync_playwright
+
+    with sync_playwright() as playwright:
+        expect.set_options(timeout=PATIENCE_S * 1000)
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS.split())
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def open_page(chromium: Browser, serve_app: Serve) -> Iterator[Callable[..., Page]]:
+    """Open an app in a window: ``open_page(app, color_scheme="dark")``.
+
+    A script or a dialog that runs fails the test, and so does an error of the console that does not have the text ``allowed``.
+    """
+    wrong: list[str] = []
+    with contextlib.ExitStack() as stack:
+
+        def open_one(app: ASGIApp, *, allowed: str | None = None, **options: Any) -> Page:
+            context = chromium.new_context(base_url=str(serve_app(app).base_url), **options)
+            stack.callback(context.close)
+            page = context.new_page()
+            page.set_default_timeout(PATIENCE_S * 1000)
+
+            def listen(message: ConsoleMessage) -> None:
+                if message.type == "error" and (allowed is None or allowed not in message.text):
+                    wrong.append(message.text)
+
+            page.on("console", listen)
+            page.on("pageerror", lambda error: wrong.append(str(error)))
+            # One that stayed open would stop the page.
+            page.on("dialog", lambda dialog: (wrong.append(f"dialog: {dialog.message}"), dialog.dismiss()))
+            return page
+
+        yield open_one
+    assert wrong == []
 
 
 @dataclass(frozen=True)

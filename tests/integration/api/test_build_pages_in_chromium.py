@@ -2,37 +2,21 @@
 
 from __future__ import annotations
 
-import shutil
 from typing import TYPE_CHECKING
 
 import pytest
-from bounded import PATIENCE_S
 from builds_world import FIRST, SECOND, THIRD, WRITING, Built, make_builds
 from built_runs import current_run
-from pages_world import SomebodyIs, World, app_of, open_world
+from pages_world import SomebodyIs, World, app_of
 
 from airflow_snowpack.builds import layout
 from airflow_snowpack.store import AuditTrail
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
 
-    import httpx
     from playwright.sync_api import Page
-    from starlette.types import ASGIApp
-
-    Serve = Callable[[ASGIApp], httpx.Client]
-
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="NO CHROMIUM HERE: nobody looked at the pages. Install it.")
-
-
-@pytest.fixture
-def world(tmp_path: Path, sqlite_url: str) -> Iterator[World]:
-    opened = open_world(tmp_path, url=sqlite_url)
-    yield opened
-    opened.close()
 
 
 @pytest.fixture
@@ -41,27 +25,13 @@ def made(world: World, tmp_path: Path) -> Built:
 
 
 @pytest.fixture
-def page(world: World, made: Built, serve_app: Serve) -> Iterator[Page]:
-    """A window at the app; whatever the page's own rules forbid fails the test."""
-    from playwright.sync_api import sync_playwright
-
-    client = serve_app(app_of(world, SomebodyIs("vera")))
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
-        opened = browser.new_context(base_url=str(client.base_url)).new_page()
-        opened.set_default_timeout(PATIENCE_S * 1000)
-        wrong: list[str] = []
-        opened.on("pageerror", lambda error: wrong.append(str(error)))
-        opened.on("console", lambda message: wrong.append(message.text) if message.type == "error" else None)
-        yield opened
-        browser.close()
-    assert [text for text in wrong if "404 (Not Found)" not in text] == []
+def page(world: World, made: Built, open_page: Callable[..., Page]) -> Page:
+    return open_page(app_of(world, SomebodyIs("vera")), allowed="404 (Not Found)")
 
 
 def test_builds_are_found_by_keys_served_and_cleaned_up(page: Page, made: Built, world: World) -> None:
     from playwright.sync_api import expect
 
-    expect.set_options(timeout=PATIENCE_S * 1000)
     page.goto("/ui/")
     page.keyboard.press("g")
     page.keyboard.press("b")
@@ -97,7 +67,6 @@ def test_builds_are_found_by_keys_served_and_cleaned_up(page: Page, made: Built,
 def test_what_cannot_be_published_is_refused_with_its_reason(page: Page, made: Built) -> None:
     from playwright.sync_api import expect
 
-    expect.set_options(timeout=PATIENCE_S * 1000)
     page.goto(f"/ui/builds/flights/runs/{WRITING}")
     page.get_by_role("button", name="Publish…").click()
     page.get_by_role("button", name="Publish", exact=True).click()

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import shutil
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
 import pytest
-from bounded import PATIENCE_S
 from contrast import CONTRAST
 from interim_world import HOSTILE, MadeInterim, handed_on, holder, make_interim
 from made_images import ImageMaker, MadeImages, make_images
-from pages_world import SomebodyIs, World, app_of, open_world
+from pages_world import SomebodyIs, World, app_of
 from planned_removals import plan_removal
 from schedules_world import register_runs
 
@@ -21,35 +19,9 @@ from airflow_snowpack.scheduling import RegisteredRun
 from airflow_snowpack.store import Actor, AuditTrail
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
+    from collections.abc import Callable
 
-    import httpx
-    from playwright.sync_api import Browser, Page
-    from starlette.types import ASGIApp
-
-    Serve = Callable[[ASGIApp], httpx.Client]
-
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="NO CHROMIUM HERE: nobody looked at the pages. Install it.")
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Browser]:
-    from playwright.sync_api import expect, sync_playwright
-
-    with sync_playwright() as playwright:
-        expect.set_options(timeout=PATIENCE_S * 1000)
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
-        yield browser
-        browser.close()
-
-
-@pytest.fixture
-def world(tmp_path: Path, sqlite_url: str) -> Iterator[World]:
-    opened = open_world(tmp_path, url=sqlite_url)
-    yield opened
-    opened.close()
+    from playwright.sync_api import Page
 
 
 @pytest.fixture
@@ -67,19 +39,8 @@ def runs(world: World) -> None:
 
 
 @pytest.fixture
-def page(world: World, chromium: Browser, serve_app: Serve) -> Iterator[Page]:
-    """A window at the app; a script that runs, and whatever the console has to say, fails the test."""
-    client = serve_app(app_of(world, SomebodyIs("vera")))
-    context = chromium.new_context(base_url=str(client.base_url), color_scheme="dark", reduced_motion="reduce")
-    opened = context.new_page()
-    opened.set_default_timeout(PATIENCE_S * 1000)
-    wrong: list[str] = []
-    opened.on("pageerror", lambda error: wrong.append(str(error)))
-    opened.on("console", lambda message: wrong.append(message.text) if message.type == "error" else None)
-    opened.on("dialog", lambda dialog: (wrong.append(f"dialog: {dialog.message}"), dialog.dismiss()))
-    yield opened
-    context.close()
-    assert wrong == []
+def page(world: World, open_page: Callable[..., Page]) -> Page:
+    return open_page(app_of(world, SomebodyIs("vera")), color_scheme="dark", reduced_motion="reduce")
 
 
 def press(page: Page, *keys: str) -> None:

@@ -1,18 +1,13 @@
-"""The pages in a real browser: headless Chromium against the app under uvicorn.
-
-Without Chromium (Debian: ``apt-get install chromium``) every test here is skipped and says so.
-"""
+"""The pages in a real browser: headless Chromium against the app under uvicorn."""
 
 from __future__ import annotations
 
 import re
-import shutil
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from bounded import PATIENCE_S
 from contrast import CONTRAST
 from health_pages_world import keep
 from made_health import sick_health
@@ -26,17 +21,11 @@ from airflow_snowpack.store import AuditTrail
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    import httpx
-    from playwright.sync_api import Browser, Page
+    from playwright.sync_api import Page
     from starlette.types import ASGIApp
 
-    Serve = Callable[[ASGIApp], httpx.Client]
-
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-ARGUMENTS = (
-    "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking --disable-component-update "
-    "--disable-sync"
-)
+REFUSED = "Failed to load resource"
+"""What the console says of each answer that is not a success."""
 MANY_KEYS = 100
 UNREADABLE_LABELS = """() => [...document.querySelectorAll('.chart')].flatMap((chart) => {
   const labels = [...chart.querySelectorAll('.axis')].filter((each) => each.textContent);
@@ -50,18 +39,6 @@ TABLES = ("analytics.page_views", "analytics.sessions", "payments.refunds")
 HOSTILE = "<script>window.hacked = 1</script>\"'><img src=x onerror='window.hacked = 2'>"
 # What Airflow 3.3 puts around a plugin's page: no navigation of the top, no windows, no alerts.
 SANDBOX = "allow-scripts allow-same-origin allow-forms allow-downloads"
-
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="NO CHROMIUM HERE: nobody looked at the pages. Install it.")
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Browser]:
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS.split())
-        yield browser
-        browser.close()
 
 
 @pytest.fixture
@@ -78,20 +55,8 @@ def auth() -> SomebodyIs:
 
 
 @pytest.fixture
-def page(world: World, auth: SomebodyIs, chromium: Browser, serve_app: Serve) -> Iterator[Page]:
-    """A window at the app; a page that its own rules forbid something fails the test."""
-    client = serve_app(app_of(world, auth))
-    context = chromium.new_context(base_url=str(client.base_url), viewport={"width": 1280, "height": 800})
-    opened = context.new_page()
-    opened.set_default_timeout(PATIENCE_S * 1000)
-    wrong: list[str] = []
-    opened.on("pageerror", lambda error: wrong.append(str(error)))
-    opened.on("console", lambda message: wrong.append(message.text) if "Security Policy" in message.text else None)
-    # One that stayed open would stop the page.
-    opened.on("dialog", lambda dialog: (wrong.append(f"dialog: {dialog.message}"), dialog.dismiss()))
-    yield opened
-    context.close()
-    assert wrong == []
+def page(world: World, auth: SomebodyIs, open_page: Callable[..., Page]) -> Page:
+    return open_page(app_of(world, auth), allowed=REFUSED, viewport={"width": 1280, "height": 800})
 
 
 def refresh(page: Page) -> None:
@@ -611,13 +576,11 @@ def test_all_text_stands_out_from_its_background_in_light_and_dark(world: World,
 
 
 def test_inside_of_airflow_the_page_follows_its_colours_its_links_lead_out_and_its_address_is_told(
-    world: World, auth: SomebodyIs, chromium: Browser, serve_app: Serve
+    world: World, auth: SomebodyIs, open_page: Callable[..., Page]
 ) -> None:
     job = world.submit("analytics.page_views", owner="nightly/run-1/compact")
     auth.probes_are_open = False
-    client = serve_app(framed(app_of(world, auth)))
-    context = chromium.new_context(base_url=str(client.base_url), color_scheme="light")
-    page = context.new_page()
+    page = open_page(framed(app_of(world, auth)), allowed=REFUSED, color_scheme="light")
     page.goto("/browse")
     frame = page.frame_locator("iframe")
     frame.locator("tr[data-key]").wait_for()
@@ -632,16 +595,13 @@ def test_inside_of_airflow_the_page_follows_its_colours_its_links_lead_out_and_i
     frame.locator(f"a[href='/snowpack/ui/jobs/{job.job_id}']").click()
     frame.get_by_role("link", name="Task in Airflow").click()
     page.wait_for_url("**/dags/nightly/runs/run-1/tasks/compact")
-    context.close()
 
 
-def test_a_person_signs_in_to_the_pages_that_are_served_alone(world: World, chromium: Browser, serve_app: Serve) -> None:
+def test_a_person_signs_in_to_the_pages_that_are_served_alone(world: World, open_page: Callable[..., Page]) -> None:
     from airflow_snowpack.api import TokenAuth
 
     job = world.submit("analytics.page_views")
-    client = serve_app(app_of(world, TokenAuth("a-token-of-some-length")))
-    context = chromium.new_context(base_url=str(client.base_url))
-    page = context.new_page()
+    page = open_page(app_of(world, TokenAuth("a-token-of-some-length")), allowed=REFUSED)
     page.goto(f"/ui/jobs/{job.job_id}")
     page.get_by_label("Token").fill("not the token")
     page.keyboard.press("Enter")
@@ -654,7 +614,6 @@ def test_a_person_signs_in_to_the_pages_that_are_served_alone(world: World, chro
     page.get_by_text("Re-run the job if the table still needs maintenance.").wait_for()
     page.get_by_role("button", name="Sign out").click()
     page.get_by_role("heading", name="Authentication required").wait_for()
-    context.close()
 
 
 def test_text_that_does_not_stand_out_would_be_found(world: World, page: Page) -> None:

@@ -2,35 +2,19 @@
 
 from __future__ import annotations
 
-import shutil
 from typing import TYPE_CHECKING
 
 import pytest
 from bounded import PATIENCE_S
-from pages_world import SomebodyIs, World, app_of, open_world
+from pages_world import SomebodyIs, World, app_of
 from schedules_world import Made, make_schedules
 
 from airflow_snowpack.store import AuditTrail
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
+    from collections.abc import Callable
 
-    import httpx
     from playwright.sync_api import Page
-    from starlette.types import ASGIApp
-
-    Serve = Callable[[ASGIApp], httpx.Client]
-
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="NO CHROMIUM HERE: nobody looked at the pages. Install it.")
-
-
-@pytest.fixture
-def world(tmp_path: Path, sqlite_url: str) -> Iterator[World]:
-    opened = open_world(tmp_path, url=sqlite_url)
-    yield opened
-    opened.close()
 
 
 @pytest.fixture
@@ -39,21 +23,8 @@ def made(world: World) -> Made:
 
 
 @pytest.fixture
-def page(world: World, made: Made, serve_app: Serve) -> Iterator[Page]:
-    """A window at the app; whatever the page's own rules forbid fails the test."""
-    from playwright.sync_api import sync_playwright
-
-    client = serve_app(app_of(world, SomebodyIs("vera")))
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
-        opened = browser.new_context(base_url=str(client.base_url)).new_page()
-        opened.set_default_timeout(PATIENCE_S * 1000)
-        wrong: list[str] = []
-        opened.on("pageerror", lambda error: wrong.append(str(error)))
-        opened.on("console", lambda message: wrong.append(message.text) if message.type == "error" else None)
-        yield opened
-        browser.close()
-    assert wrong == []
+def page(world: World, made: Made, open_page: Callable[..., Page]) -> Page:
+    return open_page(app_of(world, SomebodyIs("vera")))
 
 
 def test_a_schedule_is_suspended_resumed_and_run_from_the_list(page: Page, made: Made, world: World) -> None:
