@@ -20,7 +20,7 @@ from tests.support import effort
 
 NOW = datetime(2026, 11, 23, 2, tzinfo=UTC)
 NIGHT = timedelta(days=1)
-FLEETS = effort.rounds(10_000, soak=100_000)
+FLEETS = effort.rounds(2_000, soak=100_000)
 
 
 def candidate(name: str, **values: object) -> Candidate:
