@@ -196,31 +196,6 @@ def test_a_table_that_moves_before_its_orphans_are_listed_takes_no_files_of_its_
     catalog.drop_table(guest)
 
 
-def test_a_table_in_the_place_that_another_has_left_removes_none_of_its_files(
-    engine: SparkEngine,
-    job_for: Callable[..., Job],
-    fragmented: Callable[..., TableName],
-    content_of: Callable[[TableName], Any],
-    catalog: Catalog,
-    spark: SparkSession,
-) -> None:
-    moved = fragmented(commits=2, deletes=0)
-    place = folder_of(catalog, moved)
-    spark.sql(f"ALTER TABLE {moved.quoted} SET LOCATION 'file:{place}_moved'")
-    spark.sql(f"INSERT INTO {moved.quoted} VALUES (1000, 0, 'n')")
-    guest = TableName(moved.catalog, moved.database, f"{moved.table}_guest")
-    spark.sql(f"CREATE TABLE {guest.quoted} (id BIGINT) USING iceberg LOCATION 'file:{place}'")
-    before = content_of(moved)
-    for path in place.rglob("*.*"):
-        backdate(path)
-    stray = stray_file(place, "stray.parquet")
-
-    result = engine.run(job_for(guest), Action.REMOVE_ORPHAN_FILES)
-
-    assert (result.message, stray.exists()) == ("Removed 1 orphan file", False)
-    assert content_of(moved) == before
-
-
 def test_a_view_in_the_place_that_a_renamed_table_keeps_is_not_deleted(
     engine: SparkEngine,
     job_for: Callable[..., Job],
@@ -244,25 +219,3 @@ def test_a_view_in_the_place_that_a_renamed_table_keeps_is_not_deleted(
     assert (result.message, stray.exists()) == ("Removed 1 orphan file", False)
     assert spark.table(view.quoted).collect() == before
     spark.sql(f"DROP VIEW {view.quoted}")
-
-
-def test_an_expiry_deletes_no_file_of_a_second_registration(
-    engine: SparkEngine,
-    job_for: Callable[..., Job],
-    fragmented: Callable[..., TableName],
-    content_of: Callable[[TableName], Any],
-    catalog: Catalog,
-    spark: SparkSession,
-) -> None:
-    first = fragmented(commits=2, deletes=0)
-    twin = TableName(first.catalog, first.database, f"{first.table}_twin")
-    catalog.register_table(twin.identifier, catalog.load_table(first.identifier).metadata_location)
-    before = content_of(twin)
-    spark.sql(f"INSERT OVERWRITE {first.quoted} VALUES (1, 0, 'n')")
-    spark.sql(f"INSERT OVERWRITE {first.quoted} VALUES (2, 0, 'n')")
-
-    result = engine.run(job_for(first, expire_snapshots={"max_age": "0s", "retain_last": 1}), Action.EXPIRE_SNAPSHOTS)
-
-    assert result.metrics["expired_snapshots_count"] == 1, "only the one that the second registration does not have"
-    assert result.metrics["left_out_snapshots_count"] == 2
-    assert content_of(twin) == before

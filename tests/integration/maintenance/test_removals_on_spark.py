@@ -198,20 +198,6 @@ def test_a_table_that_came_to_lie_inside_stops_the_whole_removal(
     assert lake_jobs.removals.get(removal.removal_id).state is RemovalState.FAILED
 
 
-def test_a_list_within_the_limit_is_kept_and_deleted_at_once(
-    lake_jobs: Lake, new_table: Callable[..., TableName], append: Callable[..., None]
-) -> None:
-    table = new_table("id BIGINT")
-    append(table, id=[1])
-    stray = lake_jobs.stray(table, "stray.parquet")
-
-    removal = lake_jobs.planned(table, approve_above_files=1, approve_above_bytes=5)
-
-    assert (removal.state, removal.deleted_count, removal.decided_by) == (RemovalState.DELETED, 1, None)
-    assert not stray.exists()
-    assert lake_jobs.outcomes(removal) == {"stray.parquet": (ItemOutcome.DELETED, None)}
-
-
 def test_exactly_the_approved_snapshots_are_expired_unless_a_tag_needs_one_now(
     lake_jobs: Lake, new_table: Callable[..., TableName], append: Callable[..., None], catalog: Catalog, spark: SparkSession
 ) -> None:
@@ -385,13 +371,14 @@ def test_what_a_killed_attempt_had_begun_to_expire_counts_as_expired_and_the_res
     assert (done.state, done.deleted_count, done.gone_count) == (RemovalState.DELETED, 2, 0)
 
 
-def test_a_list_that_needs_no_approval_is_deleted_to_its_end_by_the_next_attempt_at_its_job(
+def test_a_list_within_the_limits_is_deleted_at_once_and_to_its_end_by_the_next_attempt_at_its_job(
     lake_jobs: Lake, new_table: Callable[..., TableName], append: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = new_table("id BIGINT")
     append(table, id=[1])
     stray = lake_jobs.stray(table, "stray.parquet")
-    jobs, options = lake_jobs.installation.jobs, {"remove_orphan_files": {"approve_above_files": 9}}
+    limits = {"approve_above_files": 1, "approve_above_bytes": 5}
+    jobs, options = lake_jobs.installation.jobs, {"remove_orphan_files": limits}
     job = jobs.submit(table, ["remove_orphan_files"], options=options, owner="a task")
     claim = jobs.claim("w", job_id=job.job_id)
     assert claim is not None
@@ -403,37 +390,12 @@ def test_a_list_that_needs_no_approval_is_deleted_to_its_end_by_the_next_attempt
 
     assert ended.results[0].message == "Removed 1 orphan file"
     assert later.exists(), "it was not in the list"
-    assert [each.state for each in lake_jobs.removals.planned_by(job.job_id)] == [RemovalState.DELETED]
+    (removal,) = lake_jobs.removals.planned_by(job.job_id)
+    assert (removal.state, removal.deleted_count, removal.decided_by) == (RemovalState.DELETED, 1, None)
+    assert lake_jobs.outcomes(removal) == {"stray.parquet": (ItemOutcome.DELETED, None)}
 
 
-@pytest.mark.parametrize(
-    ("later", "state", "why"),
-    [
-        (timedelta(days=-30), RemovalState.FAILED, "is behind the plan"),
-        (timedelta(days=30), RemovalState.APPROVED, "Cannot remove orphan files with an interval less than 24 hours"),
-    ],
-)
-def test_a_worker_whose_clock_is_wrong_deletes_nothing(
-    lake_jobs: Lake,
-    new_table: Callable[..., TableName],
-    append: Callable[..., None],
-    later: timedelta,
-    state: RemovalState,
-    why: str,
-) -> None:
-    table = new_table("id BIGINT")
-    append(table, id=[1])
-    stray = lake_jobs.stray(table, "stray.parquet")
-    removal = lake_jobs.approved(table)
-
-    job = lake_jobs.delete(removal, later=later)
-
-    assert why in str(job.error)
-    assert stray.exists()
-    assert lake_jobs.removals.get(removal.removal_id).state is state
-
-
-def test_a_list_is_deleted_by_a_job_of_its_own_table_alone(
+def test_an_approved_list_is_not_deleted_by_a_job_of_another_table_or_a_worker_whose_clock_is_wrong(
     lake_jobs: Lake, new_table: Callable[..., TableName], append: Callable[..., None]
 ) -> None:
     table, other = new_table("id BIGINT"), new_table("id BIGINT")
@@ -441,8 +403,15 @@ def test_a_list_is_deleted_by_a_job_of_its_own_table_alone(
     stray = lake_jobs.stray(table, "stray.parquet")
     removal = lake_jobs.approved(table)
 
-    job = lake_jobs.run(other, Action.REMOVE_ORPHAN_FILES, removal_id=removal.removal_id)
+    def refused(job: Job, why: str, state: RemovalState) -> None:
+        assert why in str(job.error)
+        assert stray.exists()
+        assert lake_jobs.removals.get(removal.removal_id).state is state
 
-    assert f"is a list of orphans of {table.dotted}, and this job is of {other.dotted}" in str(job.error)
-    assert stray.exists()
-    assert lake_jobs.removals.get(removal.removal_id).state is RemovalState.APPROVED
+    of_other = lake_jobs.run(other, Action.REMOVE_ORPHAN_FILES, removal_id=removal.removal_id)
+    whose = f"is a list of orphans of {table.dotted}, and this job is of {other.dotted}"
+    refused(of_other, whose, RemovalState.APPROVED)
+    ahead = lake_jobs.delete(removal, later=timedelta(days=30))
+    refused(ahead, "Cannot remove orphan files with an interval less than 24 hours", RemovalState.APPROVED)
+    behind = lake_jobs.delete(removal, later=timedelta(days=-30))
+    refused(behind, "is behind the plan", RemovalState.FAILED)
