@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import shutil
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -18,13 +19,29 @@ from airflow_snowpack.store import open_store
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
-    from pathlib import Path
 
     from pyiceberg.catalog import Catalog
     from pyiceberg.table import Table
     from pyspark.sql import SparkSession
 
     from airflow_snowpack.jobs.model import Job
+
+
+@pytest.fixture(autouse=True)
+def no_tables_left(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Drop what a test adds to the catalog of the session, because each removal and each expiry reads all of its tables."""
+    if "spark" not in request.fixturenames:
+        yield
+        return
+    catalog: Catalog = request.getfixturevalue("catalog")
+    before = tables_in(catalog)
+    yield
+    for identifier in tables_in(catalog) - before:
+        catalog.drop_table(identifier)
+
+
+def tables_in(catalog: Catalog) -> set[tuple[str, ...]]:
+    return {identifier for namespace in catalog.list_namespaces() for identifier in catalog.list_tables(namespace)}
 
 
 @pytest.fixture(scope="session")
@@ -98,19 +115,35 @@ def slow_to_rewrite(
 
 
 @pytest.fixture(scope="session")
-def fragmented(spark: SparkSession, new_table: Callable[..., TableName], append: Callable[..., None]) -> Callable[..., TableName]:
+def first_made() -> dict[tuple[tuple[str, Any], ...], tuple[str, Path]]:
+    """What :func:`fragmented` has made: the metadata file of each kind of table, and a copy of its folder."""
+    return {}
+
+
+@pytest.fixture
+def fragmented(
+    spark: SparkSession,
+    catalog: Catalog,
+    new_table: Callable[..., TableName],
+    append: Callable[..., None],
+    first_made: dict[tuple[tuple[str, Any], ...], tuple[str, Path]],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Callable[..., TableName]:
     """A partitioned merge-on-read table of many small commits, some rows of which were deleted again.
 
-    PyIceberg makes the appends, or Spark with ``inserted_by_spark``; the deletes are always Spark's.
+    PyIceberg makes the appends, or Spark with ``inserted_by_spark``; the deletes are always Spark's. Tables that are made alike
+    have one folder, which is as the first of them was each time: one of a kind for each test.
     """
 
-    def insert(name: TableName, first: int, rows: int, parts: int) -> None:
-        source = f"range({first}, {first + rows}, 1, 1)"
-        spark.sql(f"INSERT INTO {name.quoted} SELECT id, id % {parts}, concat('n', id) FROM {source}")
+    of_this_test = set[tuple[tuple[str, Any], ...]]()
 
     def append_rows(name: TableName, first: int, rows: int, parts: int) -> None:
         ids = range(first, first + rows)
         append(name, id=ids, part=[number % parts for number in ids], note=[f"n{number}" for number in ids])
+
+    def insert(name: TableName, first: int, rows: int, parts: int) -> None:
+        source = f"range({first}, {first + rows}, 1, 1)"
+        spark.sql(f"INSERT INTO {name.quoted} SELECT id, id % {parts}, concat('n', id) FROM {source}")
 
     def make(
         commits: int = 6, parts: int = 2, deletes: int = 2, rows: int = 40, inserted_by_spark: bool = False, **properties: str
@@ -122,30 +155,28 @@ def fragmented(spark: SparkSession, new_table: Callable[..., TableName], append:
             spark.sql(f"DELETE FROM {name.quoted} WHERE id % 10 = {number}")
         return name
 
-    return make
-
-
-@pytest.fixture(scope="session")
-def rewritable(catalog: Catalog, fragmented: Callable[..., TableName]) -> Callable[..., TableName]:
-    """A table as ``fragmented`` makes it, for tests that delete no files: all that are made alike share their files.
-
-    The first one is made and never changed; each test gets a table of its own that begins with the same metadata.
-    """
-    made: dict[tuple[tuple[str, Any], ...], TableName] = {}
-
-    def make(**arguments: Any) -> TableName:
-        key = tuple(sorted(arguments.items()))
-        if key not in made:
-            made[key] = fragmented(**arguments)
-        first = made[key]
-        name = TableName(first.catalog, first.database, f"t_{uuid4().hex[:12]}")
-        catalog.register_table(name.identifier, catalog.load_table(first.identifier).metadata_location)
+    def copy(**arguments: Any) -> TableName:
+        kind = tuple(sorted(arguments.items()))
+        assert kind not in of_this_test, "another table has the folder"
+        of_this_test.add(kind)
+        if kind not in first_made:
+            table = catalog.load_table(make(**arguments).identifier)
+            kept = tmp_path_factory.mktemp("fragmented") / "table"
+            shutil.copytree(table.location().removeprefix("file:"), kept)
+            catalog.drop_table(table.name())
+            first_made[kind] = table.metadata_location, kept
+        metadata_file, kept = first_made[kind]
+        folder = Path(metadata_file.removeprefix("file:")).parents[1]
+        shutil.rmtree(folder)
+        shutil.copytree(kept, folder)
+        name = TableName(catalog.name, "db", f"t_{uuid4().hex[:12]}")
+        catalog.register_table(name.identifier, metadata_file)
         return name
 
-    return make
+    return copy
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture
 def one_commit(fragmented: Callable[..., TableName]) -> TableName:
-    """A table of one commit, shared by the tests of what must not change a table."""
+    """A table of one commit, for the tests of what must not change a table."""
     return fragmented(commits=1, deletes=0)

@@ -93,11 +93,11 @@ def test_a_table_that_needs_nothing_gets_nothing(
 def test_groups_that_come_out_even_in_fewer_commits_are_not_mistaken_for_failures(
     engine: SparkEngine,
     job_for: Callable[..., Job],
-    rewritable: Callable[..., TableName],
+    fragmented: Callable[..., TableName],
     spark: SparkSession,
     catalog: Catalog,
 ) -> None:
-    name = rewritable(commits=2, parts=5, deletes=0)
+    name = fragmented(commits=2, parts=5, deletes=0)
     options = RewriteDataFiles(min_input_files=2, partial_progress_max_commits=4)
     run = ActionRun(
         job_for(name).job_id, name, Action.REWRITE_DATA_FILES, spark, SparkWork(), catalog, datetime.now(UTC), tries=1
@@ -117,9 +117,9 @@ def test_an_empty_table_without_a_snapshot_is_fine(
 
 
 def test_where_rewrites_only_the_partition_that_it_names(
-    engine: SparkEngine, job_for: Callable[..., Job], rewritable: Callable[..., TableName], spark: SparkSession
+    engine: SparkEngine, job_for: Callable[..., Job], fragmented: Callable[..., TableName], spark: SparkSession
 ) -> None:
-    name = rewritable(deletes=0)
+    name = fragmented(deletes=0)
     other = {file["file_path"] for file in data_files(spark, name) if file["part"] == 1}
 
     result = engine.run(job_for(name, rewrite_data_files={"where": "part = 0"}), Action.REWRITE_DATA_FILES)
@@ -139,12 +139,12 @@ def test_where_rewrites_only_the_partition_that_it_names(
 def test_rows_can_be_laid_out_anew(
     engine: SparkEngine,
     job_for: Callable[..., Job],
-    rewritable: Callable[..., TableName],
+    fragmented: Callable[..., TableName],
     content_of: Callable[[TableName], Any],
     spark: SparkSession,
     options: dict[str, Any],
 ) -> None:
-    name = rewritable(deletes=1)
+    name = fragmented(deletes=1)
     before = content_of(name)
     result = engine.run(job_for(name, rewrite_data_files=options), Action.REWRITE_DATA_FILES)
     assert result.message == "Compacted 12 files into 2"
@@ -241,11 +241,11 @@ def test_a_table_whose_owner_wants_it_globally_sorted_is_compacted_to_its_target
 def test_our_commits_carry_the_job_and_those_of_others_do_not(
     engine: SparkEngine,
     job_for: Callable[..., Job],
-    rewritable: Callable[..., TableName],
+    fragmented: Callable[..., TableName],
     spark: SparkSession,
     table_of: Callable[[TableName], Table],
 ) -> None:
-    name = rewritable(deletes=0)
+    name = fragmented(deletes=0)
     job = job_for(name)
     engine.run(job, Action.REWRITE_DATA_FILES)
     spark.sql(f"INSERT INTO {name.quoted} VALUES (1, 1, 'later')")

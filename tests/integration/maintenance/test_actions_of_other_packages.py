@@ -95,9 +95,9 @@ def other_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[N
 
 @pytest.mark.usefixtures("other_package")
 def test_an_action_of_another_package_is_planned_and_run_like_our_own(
-    engine: SparkEngine, job_for: Callable[..., Job], rewritable: Callable[..., TableName], catalog: Catalog
+    engine: SparkEngine, job_for: Callable[..., Job], fragmented: Callable[..., TableName], catalog: Catalog
 ) -> None:
-    name = rewritable(deletes=0)
+    name = fragmented(deletes=0)
     options = parse_options("analyze", {"of": "id"})
 
     table = catalog.load_table(name.identifier)

@@ -122,11 +122,11 @@ def test_metadata_that_another_commit_has_replaced_is_a_conflict_whatever_the_ca
 def test_manifests_that_a_writer_has_replaced_meanwhile_are_rewritten_in_another_try(
     engine: SparkEngine,
     job_for: Callable[..., Job],
-    rewritable: Callable[..., TableName],
+    fragmented: Callable[..., TableName],
     table_of: Callable[[TableName], Table],
     meanwhile: Callable[..., Any],
 ) -> None:
-    name = rewritable(commits=3, deletes=0)
+    name = fragmented(commits=3, deletes=0)
     with meanwhile(lambda: table_of(name).delete("part = 1")):
         result = engine.run(job_for(name), Action.REWRITE_MANIFESTS)
 
@@ -138,12 +138,12 @@ def test_manifests_that_a_writer_has_replaced_meanwhile_are_rewritten_in_another
 def test_an_append_meanwhile_costs_nothing(
     engine: SparkEngine,
     job_for: Callable[..., Job],
-    rewritable: Callable[..., TableName],
+    fragmented: Callable[..., TableName],
     table_of: Callable[[TableName], Table],
     spark: SparkSession,
     meanwhile: Callable[..., Any],
 ) -> None:
-    name = rewritable(commits=3, parts=1, deletes=0)
+    name = fragmented(commits=3, parts=1, deletes=0)
     with meanwhile(lambda: table_of(name).append(ROWS)):
         result = engine.run(job_for(name, rewrite_data_files=COMPACT), Action.REWRITE_DATA_FILES)
     assert result.outcome is ActionOutcome.SUCCEEDED
@@ -156,13 +156,13 @@ def test_without_another_try_a_lost_rewrite_is_a_conflict_and_the_writer_wins(
     spark: SparkSession,
     catalog: Catalog,
     job_for: Callable[..., Job],
-    rewritable: Callable[..., TableName],
+    fragmented: Callable[..., TableName],
     table_of: Callable[[TableName], Table],
     meanwhile: Callable[..., Any],
     partial_progress: bool,
 ) -> None:
     engine = SparkEngine(lambda: spark, lambda: catalog, tries=1)
-    name = rewritable(commits=3, parts=1, deletes=0)
+    name = fragmented(commits=3, parts=1, deletes=0)
     options = {**COMPACT, "partial_progress": partial_progress}
     with meanwhile(lambda: table_of(name).overwrite(ROWS)):
         result = engine.run(job_for(name, rewrite_data_files=options), Action.REWRITE_DATA_FILES)
@@ -179,12 +179,12 @@ def test_without_another_try_a_lost_rewrite_is_a_conflict_and_the_writer_wins(
 def test_another_try_works_with_what_the_writer_left(
     engine: SparkEngine,
     job_for: Callable[..., Job],
-    rewritable: Callable[..., TableName],
+    fragmented: Callable[..., TableName],
     table_of: Callable[[TableName], Table],
     spark: SparkSession,
     meanwhile: Callable[..., Any],
 ) -> None:
-    name = rewritable(commits=3, parts=1, deletes=0)
+    name = fragmented(commits=3, parts=1, deletes=0)
 
     def replace_everything() -> None:
         table_of(name).overwrite(ROWS)
@@ -202,12 +202,12 @@ def test_another_try_works_with_what_the_writer_left(
 def test_a_rewrite_whose_rest_a_writer_has_replaced_ends_instead_of_trying_again(
     engine: SparkEngine,
     job_for: Callable[..., Job],
-    rewritable: Callable[..., TableName],
+    fragmented: Callable[..., TableName],
     table_of: Callable[[TableName], Table],
     spark: SparkSession,
     meanwhile: Callable[..., Any],
 ) -> None:
-    name = rewritable(commits=3, parts=1, deletes=0)
+    name = fragmented(commits=3, parts=1, deletes=0)
     with meanwhile(lambda: table_of(name).overwrite(ROWS)):
         job = job_for(name, rewrite_data_files={**COMPACT, "only_if_needed": True})
         result = engine.run(job, Action.REWRITE_DATA_FILES)
@@ -225,11 +225,11 @@ def test_a_rewrite_whose_rest_a_writer_has_replaced_ends_instead_of_trying_again
 def test_a_rewrite_that_lost_nothing_does_not_claim_that_a_writer_replaced_any_of_it(
     engine: SparkEngine,
     job_for: Callable[..., Job],
-    rewritable: Callable[..., TableName],
+    fragmented: Callable[..., TableName],
     table_of: Callable[[TableName], Table],
     meanwhile: Callable[..., Any],
 ) -> None:
-    name = rewritable(commits=3, deletes=0)
+    name = fragmented(commits=3, deletes=0)
     with meanwhile(lambda: table_of(name).delete("part = 1")):
         job = job_for(name, rewrite_data_files={**COMPACT, "where": "part = 0", "only_if_needed": True})
         result = engine.run(job, Action.REWRITE_DATA_FILES)
@@ -246,12 +246,12 @@ def test_what_other_partitions_had_committed_counts_when_one_is_lost(
     spark: SparkSession,
     catalog: Catalog,
     job_for: Callable[..., Job],
-    rewritable: Callable[..., TableName],
+    fragmented: Callable[..., TableName],
     table_of: Callable[[TableName], Table],
     meanwhile: Callable[..., Any],
 ) -> None:
     engine = SparkEngine(lambda: spark, lambda: catalog, tries=1)
-    name = rewritable(commits=3, deletes=0)
+    name = fragmented(commits=3, deletes=0)
     with meanwhile(lambda: table_of(name).delete("part = 0")):
         result = engine.run(job_for(name, rewrite_data_files=COMPACT), Action.REWRITE_DATA_FILES)
     assert result.outcome is ActionOutcome.PARTIAL
@@ -287,11 +287,11 @@ def test_file_groups_whose_commits_drop_the_same_delete_file_are_compacted_or_re
 
 
 def test_a_commit_that_loses_to_other_commits_of_the_same_rewrite_is_reported(
-    spark: SparkSession, catalog: Catalog, job_for: Callable[..., Job], rewritable: Callable[..., TableName], table_of: Any
+    spark: SparkSession, catalog: Catalog, job_for: Callable[..., Job], fragmented: Callable[..., TableName], table_of: Any
 ) -> None:
     """Groups of files commit at the same time. Without retries of Iceberg's own, most of these commits fail."""
     engine = SparkEngine(lambda: spark, lambda: catalog, tries=1)
-    name = rewritable(commits=2, parts=8, deletes=0)
+    name = fragmented(commits=2, parts=8, deletes=0)
     with table_of(name).transaction() as change:
         change.set_properties({"commit.retry.num-retries": "0"})
 

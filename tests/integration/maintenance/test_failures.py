@@ -98,11 +98,11 @@ def test_a_missing_table_is_named(engine: SparkEngine, job_for: Callable[..., Jo
 def test_a_table_that_is_dropped_meanwhile_fails_the_action_and_nothing_else(
     engine: SparkEngine,
     job_for: Callable[..., Job],
-    rewritable: Callable[..., TableName],
+    fragmented: Callable[..., TableName],
     catalog: Catalog,
     meanwhile: Callable[..., Any],
 ) -> None:
-    name = rewritable(commits=3, parts=1, deletes=0)
+    name = fragmented(commits=3, parts=1, deletes=0)
     job = job_for(name, rewrite_data_files={"min_input_files": 2, "partial_progress": False})
     with meanwhile(lambda: catalog.drop_table(name.identifier)):
         result = engine.run(job, Action.REWRITE_DATA_FILES)

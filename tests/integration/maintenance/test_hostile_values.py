@@ -64,8 +64,8 @@ def test_a_predicate_finds_the_value_that_it_means(
     assert engine.run(job_for(noted, rewrite_data_files=options), Action.REWRITE_DATA_FILES).message == "Compacted 2 files into 1"
 
 
-def test_the_comment_cannot_be_left_either(rewritable: Callable[..., TableName], spark: SparkSession) -> None:
-    name = rewritable(commits=2, deletes=0)
+def test_the_comment_cannot_be_left_either(fragmented: Callable[..., TableName], spark: SparkSession) -> None:
+    name = fragmented(commits=2, deletes=0)
     call = RewriteManifests().call(name, '*/ DROP TABLE x /* ${spark.app.name} " /* :table')
     row = spark.sql(call.sql, args=dict(call.args)).collect()[0]
     assert row["rewritten_manifests_count"] == 2
@@ -107,9 +107,9 @@ def test_a_job_that_was_stored_with_a_variable_in_its_predicate_reveals_nothing(
 
 @pytest.mark.parametrize("variable", ["${env.HOME}", "${user.home}"])
 def test_a_table_property_reads_no_variable_of_the_process(
-    engine: SparkEngine, job_for: Callable[..., Job], rewritable: Callable[..., TableName], spark: SparkSession, variable: str
+    engine: SparkEngine, job_for: Callable[..., Job], fragmented: Callable[..., TableName], spark: SparkSession, variable: str
 ) -> None:
-    name = rewritable(commits=2, deletes=0)
+    name = fragmented(commits=2, deletes=0)
     spark.sql(f"ALTER TABLE {name.quoted} SET TBLPROPERTIES ('comment' = '{variable}')")
     spark.sql(f"ALTER TABLE {name.quoted} SET TBLPROPERTIES ('write.parquet.compression-level' = '{variable}')")
     result = engine.run(job_for(name, rewrite_data_files={"min_input_files": 2}), Action.REWRITE_DATA_FILES)

@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 def test_an_interrupted_rewrite_leaves_the_table_as_it_was(
     engine: SparkEngine,
     job_for: Callable[..., Job],
-    rewritable: Callable[..., TableName],
+    fragmented: Callable[..., TableName],
     content_of: Callable[[TableName], Any],
     table_of: Callable[[TableName], Table],
     meanwhile: Callable[..., Any],
     partial_progress: bool,
 ) -> None:
-    name = rewritable(commits=3, parts=3 if partial_progress else 1, deletes=0)
+    name = fragmented(commits=3, parts=3 if partial_progress else 1, deletes=0)
     before, head = content_of(name), table_of(name).metadata.current_snapshot_id
     options = {
         "min_input_files": 2,
@@ -52,11 +52,11 @@ def test_an_interrupted_rewrite_leaves_the_table_as_it_was(
 def test_what_was_committed_before_the_interrupt_stays_and_is_told(
     engine: SparkEngine,
     job_for: Callable[..., Job],
-    rewritable: Callable[..., TableName],
+    fragmented: Callable[..., TableName],
     content_of: Callable[[TableName], Any],
     meanwhile: Callable[..., Any],
 ) -> None:
-    name = rewritable(commits=3, parts=3, deletes=0)
+    name = fragmented(commits=3, parts=3, deletes=0)
     before = content_of(name)
     options = {"min_input_files": 2, "max_concurrent_file_group_rewrites": 1}
 
@@ -83,9 +83,9 @@ def test_an_interrupt_before_the_start_starts_nothing(
 
 
 def test_after_an_interrupt_the_next_action_does_not_run(
-    engine: SparkEngine, job_for: Callable[..., Job], rewritable: Callable[..., TableName], table_of: Callable[[TableName], Table]
+    engine: SparkEngine, job_for: Callable[..., Job], fragmented: Callable[..., TableName], table_of: Callable[[TableName], Table]
 ) -> None:
-    name = rewritable(commits=5, deletes=0)
+    name = fragmented(commits=5, deletes=0)
     job = job_for(name, expire_snapshots={"max_age": "PT0S", "retain_last": 1})
     head = table_of(name).metadata.current_snapshot_id
     engine.interrupt()
@@ -95,10 +95,10 @@ def test_after_an_interrupt_the_next_action_does_not_run(
 
 
 def test_an_interrupt_while_no_spark_job_is_active_is_not_lost(
-    spark: SparkSession, catalog: Catalog, job_for: Callable[..., Job], rewritable: Callable[..., TableName]
+    spark: SparkSession, catalog: Catalog, job_for: Callable[..., Job], fragmented: Callable[..., TableName]
 ) -> None:
     engine = SparkEngine(lambda: spark, lambda: interrupting(engine, catalog))
-    name = rewritable(commits=5, deletes=0)
+    name = fragmented(commits=5, deletes=0)
     # The engine connects to the catalog before it calls the procedure, when Spark has nothing to do.
     result = engine.run(job_for(name), Action.REWRITE_DATA_FILES)
     assert result.outcome is ActionOutcome.INTERRUPTED

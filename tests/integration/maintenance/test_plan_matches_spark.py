@@ -65,15 +65,15 @@ def without(metrics: Metrics, *names: str) -> Metrics:
     ],
     ids=str,
 )
-def test_data_files(rewritable: Callable[..., TableName], both: Both, options: dict[str, Any]) -> None:
-    planned, done = both(rewritable(), Action.REWRITE_DATA_FILES, **options)
+def test_data_files(fragmented: Callable[..., TableName], both: Both, options: dict[str, Any]) -> None:
+    planned, done = both(fragmented(), Action.REWRITE_DATA_FILES, **options)
 
     assert planned == done
 
 
-def test_data_files_in_groups_of_limited_size(rewritable: Callable[..., TableName], both: Both) -> None:
+def test_data_files_in_groups_of_limited_size(fragmented: Callable[..., TableName], both: Both) -> None:
     """All files are rewritten: Spark does not promise an order, so which files share a group could decide which are rewritten."""
-    name = rewritable()
+    name = fragmented()
 
     # One commit: of several, Iceberg would leave out one that the catalog refuses for a moment, and not count its files.
     options = {"max_file_group_size_bytes": 3000, "rewrite_all": True, "partial_progress": False}
@@ -85,9 +85,9 @@ def test_data_files_in_groups_of_limited_size(rewritable: Callable[..., TableNam
 
 @pytest.mark.parametrize("granularity", ["file", "partition"])
 def test_data_files_whose_deletes_are_about_one_file_or_a_partition(
-    rewritable: Callable[..., TableName], both: Both, granularity: str
+    fragmented: Callable[..., TableName], both: Both, granularity: str
 ) -> None:
-    name = rewritable(deletes=1, **{"write.delete.granularity": granularity})
+    name = fragmented(deletes=1, **{"write.delete.granularity": granularity})
 
     planned, done = both(name, Action.REWRITE_DATA_FILES, min_input_files=100, delete_file_threshold=1)
 
@@ -95,8 +95,8 @@ def test_data_files_whose_deletes_are_about_one_file_or_a_partition(
     assert planned["rewritten_data_files_count"] > 0
 
 
-def test_data_files_with_deletion_vectors(rewritable: Callable[..., TableName], both: Both, catalog: Catalog) -> None:
-    name = rewritable(inserted_by_spark=True, **{"format-version": "3"})
+def test_data_files_with_deletion_vectors(fragmented: Callable[..., TableName], both: Both, catalog: Catalog) -> None:
+    name = fragmented(inserted_by_spark=True, **{"format-version": "3"})
     health = read_health(catalog.load_table(name.identifier), now=datetime.now(UTC))
     assert (health.deletion_vectors > 0, health.position_delete_files) == (True, 0)
 
@@ -105,8 +105,8 @@ def test_data_files_with_deletion_vectors(rewritable: Callable[..., TableName], 
     assert planned == done
 
 
-def test_data_files_of_two_partition_specs(rewritable: Callable[..., TableName], both: Both, spark: SparkSession) -> None:
-    name = rewritable(commits=3, deletes=0)
+def test_data_files_of_two_partition_specs(fragmented: Callable[..., TableName], both: Both, spark: SparkSession) -> None:
+    name = fragmented(commits=3, deletes=0)
     spark.sql(f"ALTER TABLE {name.quoted} DROP PARTITION FIELD part")
     spark.sql(f"INSERT INTO {name.quoted} VALUES (1, 1, 'after')")
 
@@ -118,34 +118,34 @@ def test_data_files_of_two_partition_specs(rewritable: Callable[..., TableName],
 @pytest.mark.parametrize("granularity", ["file", "Partition"])
 @pytest.mark.parametrize("options", [{}, {"rewrite_all": True}, {"where": "part = 0"}, {"min_input_files": 100}], ids=str)
 def test_position_delete_files(
-    rewritable: Callable[..., TableName], both: Both, granularity: str, options: dict[str, Any]
+    fragmented: Callable[..., TableName], both: Both, granularity: str, options: dict[str, Any]
 ) -> None:
-    name = rewritable(deletes=6, **{"write.delete.granularity": granularity})
+    name = fragmented(deletes=6, **{"write.delete.granularity": granularity})
 
     planned, done = both(name, Action.REWRITE_POSITION_DELETE_FILES, **options)
 
     assert without(planned, "added_bytes_count") == without(done, "added_bytes_count")
 
 
-def test_position_delete_files_of_a_table_with_vectors(rewritable: Callable[..., TableName], both: Both) -> None:
-    planned, done = both(rewritable(inserted_by_spark=True, **{"format-version": "3"}), Action.REWRITE_POSITION_DELETE_FILES)
+def test_position_delete_files_of_a_table_with_vectors(fragmented: Callable[..., TableName], both: Both) -> None:
+    planned, done = both(fragmented(inserted_by_spark=True, **{"format-version": "3"}), Action.REWRITE_POSITION_DELETE_FILES)
 
     assert planned == done
 
 
 @pytest.mark.parametrize("target", [None, 9000])
-def test_manifests(rewritable: Callable[..., TableName], both: Both, target: int | None) -> None:
+def test_manifests(fragmented: Callable[..., TableName], both: Both, target: int | None) -> None:
     properties = {"commit.manifest.target-size-bytes": str(target)} if target else {}
 
-    planned, done = both(rewritable(**properties), Action.REWRITE_MANIFESTS)
+    planned, done = both(fragmented(**properties), Action.REWRITE_MANIFESTS)
 
     assert planned["rewritten_manifests_count"] == done["rewritten_manifests_count"]
     if target is None:
         assert planned == done
 
 
-def test_a_single_manifest(rewritable: Callable[..., TableName], both: Both) -> None:
-    planned, done = both(rewritable(commits=1, deletes=0), Action.REWRITE_MANIFESTS)
+def test_a_single_manifest(fragmented: Callable[..., TableName], both: Both) -> None:
+    planned, done = both(fragmented(commits=1, deletes=0), Action.REWRITE_MANIFESTS)
 
     assert planned == done
 
@@ -217,9 +217,9 @@ def test_orphans_after_everything_else(fragmented: Callable[..., TableName], bot
 
 
 def test_numbers_and_health_are_those_that_spark_sees(
-    rewritable: Callable[..., TableName], spark: SparkSession, catalog: Catalog
+    fragmented: Callable[..., TableName], spark: SparkSession, catalog: Catalog
 ) -> None:
-    name = rewritable(deletes=3)
+    name = fragmented(deletes=3)
     health = read_health(catalog.load_table(name.identifier), now=datetime.now(UTC))
 
     def seen(sql: str) -> int:

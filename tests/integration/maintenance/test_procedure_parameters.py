@@ -95,11 +95,11 @@ def test_every_setting_of_a_rewrite_is_an_option_or_is_left_out_on_purpose(spark
 def test_a_rewrite_stops_at_so_many_files_as_its_dry_run_says(
     engine: SparkEngine,
     job_for: Callable[..., Job],
-    rewritable: Callable[..., TableName],
+    fragmented: Callable[..., TableName],
     table_of: Callable[[TableName], Table],
     catalog: Catalog,
 ) -> None:
-    name = rewritable(commits=6, parts=1, deletes=0)
+    name = fragmented(commits=6, parts=1, deletes=0)
     said = {"min_input_files": 2, "max_files_to_rewrite": 4, "rewrite_job_order": "bytes-asc"}
     options = parse_options(Action.REWRITE_DATA_FILES, said)
     planned = plan_action(options, Planning(reader_for(table_of(name), [options]), catalog, datetime.now(UTC)))
@@ -112,11 +112,11 @@ def test_a_rewrite_stops_at_so_many_files_as_its_dry_run_says(
 def test_a_rewrite_of_a_branch_commits_to_the_branch_alone(
     engine: SparkEngine,
     job_for: Callable[..., Job],
-    rewritable: Callable[..., TableName],
+    fragmented: Callable[..., TableName],
     table_of: Callable[[TableName], Table],
     spark: SparkSession,
 ) -> None:
-    name = rewritable(commits=3, parts=1, deletes=0)
+    name = fragmented(commits=3, parts=1, deletes=0)
     main = table_of(name).current_snapshot()
     spark.sql(f"ALTER TABLE {name.quoted} CREATE BRANCH audit")
     said = {"min_input_files": 2, "branch": "audit"}

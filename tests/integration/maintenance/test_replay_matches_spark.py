@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 import pytest
 from table_zoo import append, commit_times
@@ -57,7 +58,7 @@ def new(zoo: Zoo) -> Callable[[], TableName]:
     from pyiceberg.types import LongType
 
     def make(**properties: str) -> TableName:
-        name = zoo.named(f"replayed_{len(zoo.catalog.list_tables('zoo'))}")
+        name = zoo.named(f"replayed_{uuid4().hex[:8]}")
         zoo.create(name.table, LongType(), IdentityTransform(), **{"write.delete.mode": "merge-on-read", **properties})
         return name
 

@@ -65,7 +65,7 @@ def key_of(label: str, values: Sequence[Any]) -> tuple[Any, ...]:
 def test_a_predicate_selects_exactly_the_files_of_its_partitions(
     zoo: Zoo, selected: Callable[[TableName, str], set[str]], kind: str
 ) -> None:
-    name = zoo.shared(kind)
+    name = zoo.new(kind)
     table = zoo.load(name)
     health, files = read_health(table, now=datetime.now(UTC)), by_partition(table)
     fields = health.specs[health.spec_id]
@@ -83,7 +83,7 @@ def test_a_predicate_selects_exactly_the_files_of_its_partitions(
 def test_a_predicate_of_two_hundred_partitions_with_several_fields_is_one_for_spark(
     zoo: Zoo, selected: Callable[[TableName, str], set[str]]
 ) -> None:
-    name = zoo.shared("two_fields")
+    name = zoo.new("two_fields")
     table = zoo.load(name)
     health, files = read_health(table, now=datetime.now(UTC)), by_partition(table)
     one = next(each for each in health.partitions if None not in each.values)
