@@ -46,7 +46,9 @@ SECRET_AND_RESTART = """
     from airflow_snowpack.spark import SparkConfig, SparkDied, SparkWork, local_session
 
     config = SparkConfig(conf={"spark.hadoop.fs.s3a.secret.key": "hunter2", "spark.cleaner.ttl.note": "true"})
+    signal.signal(signal.SIGINT, lambda number, frame: print("handled"))
     session = local_session(config)
+    signal.raise_signal(signal.SIGINT)
     context = session.sparkContext
     jvm = int(context._jvm.java.lang.ProcessHandle.current().pid())
     command = Path(f"/proc/{jvm}/cmdline").read_text()
@@ -82,19 +84,23 @@ SECRET_AND_RESTART = """
 
 @pytest.fixture(scope="module")
 def printed(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    """What a process printed that started Spark with a secret, killed its JVM, started another and killed that."""
+    """What a process printed that handles SIGINT, started Spark with a secret, killed its JVM, and started and killed another."""
     command = [sys.executable, "-c", dedent(SECRET_AND_RESTART), str(tmp_path_factory.mktemp("lake"))]
     done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     return done.stdout.splitlines()
 
 
+def test_a_session_keeps_the_processs_own_handler_of_sigint(printed: list[str]) -> None:
+    assert printed[0] == "handled"
+
+
 def test_a_secret_setting_reaches_hadoop_and_is_not_on_the_jvms_command_line(printed: list[str]) -> None:
-    assert printed[:2] == ["False True", "hunter2"]
+    assert printed[1:3] == ["False True", "hunter2"]
 
 
 def test_a_jvm_that_died_is_replaced_by_the_next_session(printed: list[str]) -> None:
-    assert printed[3] == "True 5"
+    assert printed[4] == "True 5"
 
 
 DIED = (
@@ -105,27 +111,11 @@ DIED = (
 
 
 def test_a_jvm_that_dies_in_a_call_is_reported_with_how_it_ended(printed: list[str]) -> None:
-    assert printed[2] == DIED
+    assert printed[3] == DIED
 
 
 def test_a_jvm_that_dies_before_the_first_call_of_an_action_is_reported_with_how_it_ended(printed: list[str]) -> None:
-    rewrite, manifests = printed[4:]
+    rewrite, manifests = printed[5:]
     assert rewrite == f"failed | Failed before anything was done | {DIED}"
     assert manifests.startswith("failed | Failed")
     assert manifests.endswith(DIED)
-
-
-KEEPS_THE_HANDLER = """
-    import signal
-    from airflow_snowpack.spark import SparkConfig, local_session
-
-    signal.signal(signal.SIGINT, lambda number, frame: print("handled"))
-    local_session(SparkConfig())
-    signal.raise_signal(signal.SIGINT)
-"""
-
-
-def test_a_session_keeps_the_processs_own_handler_of_sigint() -> None:
-    command = [sys.executable, "-c", dedent(KEEPS_THE_HANDLER)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=True)
-    assert done.stdout.strip() == "handled"
