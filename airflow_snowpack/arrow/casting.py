@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import compute, types
 
-from airflow_snowpack.arrow.nesting import inner_fields
+from airflow_snowpack.arrow.nesting import elements_of, inner_fields
 
 # Arrow's casts to all other types are safe by themselves.
 CHECKED = (types.is_temporal, types.is_decimal, types.is_integer, types.is_floating, types.is_boolean)
@@ -143,7 +143,7 @@ def _struct(array: Any, kind: Any, by_name: bool) -> pa.Array:
 def _list(array: Any, kind: Any, by_name: bool) -> pa.Array:
     if not types.is_nested(array.type) or types.is_struct(array.type) or types.is_map(array.type):
         raise DoesNotFit(f"{array.type} is not {kind}")
-    elements, is_large = cast(array.flatten(), kind.value_field, by_name=by_name), types.is_large_list(kind)
+    elements, is_large = cast(elements_of(array), kind.value_field, by_name=by_name), types.is_large_list(kind)
     make = pa.LargeListArray if is_large else pa.ListArray
     return make.from_arrays(_offsets(array, is_large), elements, type=kind, mask=_nulls(array))
 

@@ -1,6 +1,7 @@
 """The fields inside of a nested type, in the same way for structs, maps and lists.
 
 inner_fields(pa.map_(pa.string(), pa.int64()))                                # the key's and the value's
+elements_of(pa.array([[1, 2], None, [3]]))                                    # [1, 2, 3]
 with_inner_fields(pa.list_(pa.int8()), [pa.field("item", pa.int64())])        # list<item: int64>
 """
 
@@ -10,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
-from pyarrow import types
+from pyarrow import compute, types
 
 EXTENSION = b"ARROW:extension:name"
 """The key of a field's metadata under which Arrow names an extension type that it does not know."""
@@ -23,6 +24,13 @@ def inner_fields(kind: Any) -> list[pa.Field]:
     if types.is_map(kind):
         return [kind.key_field, kind.item_field]
     return [kind.value_field] if types.is_nested(kind) and hasattr(kind, "value_field") else []
+
+
+def elements_of(lists: Any) -> Any:
+    """Return the elements of all lists in one array."""
+    if not compute.sum(compute.list_value_length(lists)).as_py():
+        return lists.values[:0]  # where nothing is left, Arrow makes no array of an extension type
+    return lists.flatten()
 
 
 def with_inner_fields(kind: Any, fields: Sequence[pa.Field]) -> pa.DataType:

@@ -8,19 +8,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from answering_airflow import RunTold, answering_airflow
 
 from airflow_snowpack.airflow.task_ref import TaskRef
-from airflow_snowpack.hooks.api_client import AirflowRest
-from airflow_snowpack.hooks.run_states import RestRunStates
 from airflow_snowpack.interim.model import TaskAttempt
 from airflow_snowpack.operators.entries.identity import EntryIdentity
-from airflow_snowpack.operators.entries.isolated_runner import IsolatedRunner, open_runner
-from airflow_snowpack.operators.entries.left_running import remove_left_running
-from airflow_snowpack.operators.entries.place import Place
 from airflow_snowpack.runners.invocation import Invocation, Line
+
+if TYPE_CHECKING:
+    from airflow_snowpack.operators.entries.isolated_runner import IsolatedRunner
 
 STARTED = datetime(2026, 3, 1, 12, tzinfo=UTC)
 RUN_ID = "scheduled__2026-03-01T00:00:00+00:00"
@@ -47,6 +45,9 @@ def docker_runner(image: str, of: EntryIdentity, options: Mapping[str, Any], roo
 
     :param root: the folder of the exchange folders; ``None`` for one that ends with this process.
     """
+    from airflow_snowpack.operators.entries.isolated_runner import IsolatedRunner, open_runner
+    from airflow_snowpack.operators.entries.place import Place
+
     context: Any = {}
     runner = open_runner("docker", Place(image, of, options, context, root or Path(ROOT.name)))
     assert isinstance(runner, IsolatedRunner)
@@ -55,6 +56,10 @@ def docker_runner(image: str, of: EntryIdentity, options: Mapping[str, Any], roo
 
 def swept(root: Path, state: str | None, store_id: str = "store-1") -> list[str]:
     """Sweep what tasks have left running, with an Airflow in which ``score[2]`` is in this state; return the tasks."""
+    from airflow_snowpack.hooks.api_client import AirflowRest
+    from airflow_snowpack.hooks.run_states import RestRunStates
+    from airflow_snowpack.operators.entries.left_running import remove_left_running
+
     runs = {("flights", RUN_ID): RunTold("running", {"score": {2: state}})}
     with answering_airflow(runs) as address, AirflowRest(address, token="t") as rest:
         return [str(task) for task in remove_left_running(root, store_id, RestRunStates(rest))]

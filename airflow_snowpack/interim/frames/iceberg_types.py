@@ -22,7 +22,7 @@ import pyarrow as pa
 from pyarrow import compute, types
 
 from airflow_snowpack.arrow.casting import cast
-from airflow_snowpack.arrow.nesting import EXTENSION, inner_fields, with_inner_fields
+from airflow_snowpack.arrow.nesting import EXTENSION, elements_of, inner_fields, with_inner_fields
 from airflow_snowpack.interim.errors import UnwritableFrame
 from airflow_snowpack.interim.frames.schemas import refuse_names
 
@@ -104,7 +104,7 @@ def _inside(array: Any) -> list[tuple[str, Any]]:
         return [(field.name, part) for field, part in zip(array.type, array.flatten(), strict=True)]
     if types.is_map(array.type):
         return [("key", array.keys), ("value", array.items)]
-    return [("element", array.flatten())]
+    return [("element", elements_of(array))]
 
 
 def time_zones(schema: pa.Schema) -> dict[str, str]:

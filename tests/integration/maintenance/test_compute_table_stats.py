@@ -42,12 +42,12 @@ def preview(table: Table, catalog: Catalog, **options: Any) -> str:
 
 
 def test_it_writes_a_statistics_file_that_the_metadata_names_once_for_each_snapshot(
-    rewritable: Callable[..., TableName],
+    fragmented: Callable[..., TableName],
     compute: Callable[..., ActionResult],
     catalog: Catalog,
     append: Callable[..., None],
 ) -> None:
-    name = rewritable(deletes=0)
+    name = fragmented(deletes=0)
     table = catalog.load_table(name.identifier)
     assert preview(table, catalog) == "Would compute statistics of all columns"
 
@@ -79,10 +79,10 @@ def test_a_table_without_a_snapshot_is_skipped(new_table: Callable[..., TableNam
     ("options", "problem"), [({"columns": ["nope"]}, "has no such column"), ({"snapshot_id": 7}, "no such snapshot")]
 )
 def test_a_column_and_a_snapshot_that_the_table_does_not_have_are_refused(
-    rewritable: Callable[..., TableName], table_of: Callable[[TableName], Table], options: dict[str, Any], problem: str
+    fragmented: Callable[..., TableName], table_of: Callable[[TableName], Table], options: dict[str, Any], problem: str
 ) -> None:
     with pytest.raises(InvalidOption, match=problem):
-        check_against(table_of(rewritable()), "db.t", {ACTION: options})
+        check_against(table_of(fragmented()), "db.t", {ACTION: options})
 
 
 def found(last: datetime | None, *operations: str) -> Finding:

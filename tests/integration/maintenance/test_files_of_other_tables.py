@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from airflow_snowpack.maintenance.action_run import Effect
 
-CATALOGS = rounds(20, soak=1000)
+CATALOGS = rounds(50, soak=1000)
 LATER = datetime.now(UTC) + timedelta(days=30)
 """All that a test has written is old enough by then."""
 OPTIONS: dict[str, Any] = {

@@ -84,6 +84,17 @@ def test_a_table_without_rows_arrives_in_every_form(
     in_form(read, form)
 
 
+@pytest.mark.parametrize(
+    "kind", [pa.list_(pa.list_(pa.uuid())), pa.large_list(pa.list_(pa.uuid())), pa.list_(pa.map_(pa.string(), pa.uuid()))]
+)
+def test_rows_without_any_element_of_an_extension_type_are_kept(
+    kind: pa.DataType, catalog: Catalog, written: Callable[[Any], TableRef]
+) -> None:
+    rows = pa.table({"id": [1, 2], "c": pa.nulls(2, kind)})
+
+    assert read_as_arrow(written(rows), catalog).to_pylist() == rows.to_pylist()
+
+
 def test_a_view_keeps_nulls_too(catalog: Catalog, written: Callable[[Any], TableRef]) -> None:
     rows = pa.table({"id": [1, 2, 3], "items": pa.array([None, [], [{"sku": "x"}]], pa.list_(SKU))})
     ref = written(rows)
