@@ -2,14 +2,15 @@
 
 A test counts what it injects with ``record_property("faults", n)`` (kills, cut connections, stopped servers) and
 ``record_property("steps", n)`` (steps of a random walk, requests). Each failed test is a violation. What a test has measured is
-reported as it is: ``record_property("measured", "500 tasks wait: 0 slots in use")``.
+reported as it is, ``record_property("measured", "500 tasks wait: 0 slots in use")``, and counts are added up for all cases of a
+test: ``record_property("measured", {"removed": 3})``.
 """
 
 from __future__ import annotations
 
 import os
 import subprocess
-from collections import Counter
+from collections import Counter, defaultdict
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -52,9 +53,15 @@ def soak_lines(reports: Iterable[pytest.TestReport]) -> list[str]:
 
 
 def measured_lines(reports: Iterable[pytest.TestReport]) -> list[str]:
-    """Return what tests have measured, one line for each."""
+    """Return what tests have measured: each text, and the counts of each test."""
     ended = [report for report in reports if report.when == "teardown" and promise_of(report.nodeid) is not None]
-    return [f"- {what}" for report in ended for name, what in report.user_properties if name == "measured"]
+    found = [(report.nodeid, what) for report in ended for name, what in report.user_properties if name == "measured"]
+    counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    for nodeid, what in found:
+        if isinstance(what, dict):
+            counts[nodeid.partition("[")[0].rpartition("::")[2]].update(what)
+    sums = [f"{test}: {', '.join(f'{number:,} {what}' for what, number in sorted(of.items()))}" for test, of in counts.items()]
+    return [f"- {what}" for what in [*(what for _, what in found if isinstance(what, str)), *sums]]
 
 
 def _line(promise: Promise, counted: Counter[str], violations: int) -> str:
