@@ -144,12 +144,14 @@ def test_a_soak_report_adds_up_faults_steps_and_violations_for_each_promise() ->
 
 def test_a_soak_report_has_what_the_tests_of_a_promise_have_measured() -> None:
     def report(file: str, when: str) -> pytest.TestReport:
-        measured = [("faults", 3), ("measured", f"{when}: 5 tasks wait")]
+        measured = [("faults", 3), ("measured", f"{when}: 5 tasks wait"), ("measured", {"lakes": 10})]
         return pytest.TestReport(f"tests/{file}::test", ("", None, ""), {}, "passed", None, when, user_properties=measured)  # type: ignore[arg-type]
 
     of_a_promise, other = PROMISES[5].tests[0], "unit/setup/test_run_reports.py"
     reports = [report(of_a_promise, "call"), report(of_a_promise, "teardown"), report(other, "teardown")]
-    assert measured_lines(reports) == ["- teardown: 5 tasks wait"]
+    wait = "- teardown: 5 tasks wait"
+    assert measured_lines(reports) == [wait, "- test: 10 lakes"]
+    assert measured_lines([*reports, *reports]) == [wait, wait, "- test: 20 lakes"]
 
 
 def test_only_a_soak_run_has_the_tests_that_are_too_long_for_any_other() -> None:
