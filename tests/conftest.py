@@ -18,22 +18,18 @@ import sqlite3
 import tempfile
 import threading
 import time
+from collections.abc import Iterator
 from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from databases import databases_of
 from effort import SOAK
-from postgres_server import new_database, running_server
+from postgres_server import PostgresServer, new_database, running_server
 from shared_compilation import share_compiled_statements
 from sqlalchemy.engine import make_url
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from postgres_server import PostgresServer
 
 # Before any test imports Airflow, as it reads its configuration once: unit-test mode, no example DAGs, and a home that is not
 # the developer's: no setting or connection of his reaches a test. Airflow's own processes get ``airflow_environment`` instead.

@@ -10,10 +10,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from typing import Self
+from typing import Any, Self
 
 # Neither the id of a DAG nor that of a task contains a slash; the id of a run may.
 REFERENCE = re.compile(

@@ -13,20 +13,18 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import sqlalchemy as sa
 
 from airflow_snowpack.humanize import SHORTEST_AGO, one_unit, plural
 from airflow_snowpack.jobs.statements import draining
 from airflow_snowpack.scheduling.triggers.trigger import TABLES
+from airflow_snowpack.store import Store
 from airflow_snowpack.store.signs_of_life import GONE_AFTER, Role, Sign, read_signs
 from airflow_snowpack.store.tables.interim import interim_tables
 from airflow_snowpack.store.tables.jobs import job_queue, jobs, table_locks
 from airflow_snowpack.store.tables.schedules import launches, schedule_triggers
-
-if TYPE_CHECKING:
-    from airflow_snowpack.store import Store
 
 SHOWN = (Role.WORKER, Role.SWEEPER, Role.SCHEDULER, Role.POLLER, Role.COLLECTOR)
 RECENT = timedelta(hours=24)

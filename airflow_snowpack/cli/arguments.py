@@ -7,12 +7,10 @@ test compares them with the rooms' own.
 from __future__ import annotations
 
 from argparse import ArgumentTypeError, BooleanOptionalAction
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 from airflow.cli.cli_config import ARG_OUTPUT, ARG_YES, Arg, positive_int
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 IMAGE_STATES = ("waiting", "building", "ready", "failed")
 INTERIM_STATES = ("writing", "ready", "dropping")

@@ -20,6 +20,7 @@ from datetime import datetime, timedelta
 from functools import cached_property, wraps
 from typing import TYPE_CHECKING
 
+from airflow_snowpack.builds.manager import BuildManager
 from airflow_snowpack.cli.errors import NoAirflow
 from airflow_snowpack.cli.values import find
 from airflow_snowpack.errors import SnowpackError
@@ -44,8 +45,6 @@ from airflow_snowpack.store.signs_of_life import Role
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
-
-    from airflow_snowpack.builds.manager import BuildManager
 
 
 VIA = "cli"

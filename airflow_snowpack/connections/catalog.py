@@ -8,17 +8,14 @@ have ``warehouse``, ``token``, ``properties`` (for both engines) and ``spark_pro
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlsplit
 
+from airflow_snowpack.connections.connection import Connection
 from airflow_snowpack.connections.errors import IncompleteConnection, UnsuitableConnection, UnusableAddress, UnusableExtra
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from airflow_snowpack.connections.connection import Connection
-    from airflow_snowpack.iceberg import CatalogConfig
+from airflow_snowpack.iceberg import CatalogConfig
 
 PURPOSE = "the Iceberg catalog"
 CONNECTION_TYPES = ("snowpack_catalog", "iceberg", "http", "postgres", "sqlite")

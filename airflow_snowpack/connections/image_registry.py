@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from airflow_snowpack.connections.connection import Connection
 from airflow_snowpack.connections.errors import IncompleteConnection, UnsuitableConnection
-
-if TYPE_CHECKING:
-    from airflow_snowpack.connections.connection import Connection
-    from airflow_snowpack.runners.images.target import Registry
+from airflow_snowpack.runners.images.target import Registry
 
 PURPOSE = "the registry of images"
 CONNECTION_TYPES = ("docker",)

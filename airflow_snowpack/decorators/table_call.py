@@ -9,23 +9,19 @@ Values without references and rows are not touched. Spark is started only for a 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from typing import TYPE_CHECKING, Any
 
 from airflow_snowpack.decorators.parameters import SESSION, Parameters
 from airflow_snowpack.interim.errors import UnusableOutput
 from airflow_snowpack.interim.forms import Form, as_arrow, frame_kind, in_form, is_reader
+from airflow_snowpack.interim.handover import Handover
 from airflow_snowpack.interim.names import DEFAULT_OUTPUT
-from airflow_snowpack.interim.refs import find_refs, is_ref, read_ref, replace_refs
+from airflow_snowpack.interim.refs import Ref, find_refs, is_ref, read_ref, replace_refs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from pyspark.sql import SparkSession
-
-    from airflow_snowpack.interim.handover import Handover
-    from airflow_snowpack.interim.refs import Ref
 
 
 class TableCall:

@@ -15,7 +15,6 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, Self
 
 from airflow_snowpack.connections.errors import IncompleteConnection
-from airflow_snowpack.hooks.connections import read_connection
 from airflow_snowpack.hooks.errors import AirflowRefuses, AirflowUnreachable
 from airflow_snowpack.redaction import public_address, redacted
 
@@ -102,6 +101,8 @@ class AirflowRest:
     @classmethod
     def from_connection(cls, conn_id: str) -> Self:
         """:raises ConnectionNotFound, IncompleteConnection: from the Airflow connection."""
+        from airflow_snowpack.hooks.connections import read_connection  # which loads Airflow
+
         connection = read_connection(conn_id, PURPOSE)
         token = connection.extra_dejson.get("token")
         if not connection.host:

@@ -9,10 +9,8 @@ calling a function for each of them costs more than decoding it.
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
+from typing import Any
 
 INTEGERS = ("int", "long")
 LENGTHS = {"boolean": 1, "float": 4, "double": 8}

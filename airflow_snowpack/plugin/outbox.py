@@ -17,12 +17,11 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from airflow_snowpack.store import Store
+from airflow_snowpack.store import Store
 
-    Write = Callable[[Store], Any]
+Write = Callable[[Store], Any]
 
 log = logging.getLogger(__name__)
 

@@ -18,10 +18,11 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import sqlalchemy as sa
 
+from airflow_snowpack.iceberg.names import TableName
 from airflow_snowpack.scheduling.constraints.constraint import RequiredFacts
 from airflow_snowpack.scheduling.errors import (
     DiscardsEvents,
@@ -56,9 +57,6 @@ from airflow_snowpack.store.tables.schedules import (
     schedules,
     table_places,
 )
-
-if TYPE_CHECKING:
-    from airflow_snowpack.iceberg.names import TableName
 
 T = TypeVar("T")
 

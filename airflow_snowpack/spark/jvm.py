@@ -16,19 +16,15 @@ import os
 import re
 import signal
 from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from subprocess import TimeoutExpired
+from subprocess import Popen, TimeoutExpired
 from threading import Lock, Thread
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from airflow_snowpack.spark.config import explain_download
 from airflow_snowpack.spark.errors import SparkUnavailable
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-    from subprocess import Popen
-
-    from airflow_snowpack.spark.java import Java
+from airflow_snowpack.spark.java import Java
 
 log = logging.getLogger(__name__)
 

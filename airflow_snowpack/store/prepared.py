@@ -11,12 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import sqlalchemy as sa
 
-if TYPE_CHECKING:
-    from airflow_snowpack.store.pg_prepared import PgPrepared
+from airflow_snowpack.store.pg_prepared import PgPrepared
 
 FEW = 4
 """Rows of which each may be a round trip; more of them go together, through the driver's pipeline."""

@@ -6,23 +6,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import pytest
 from held_jobs import held_jobs
+from table_zoo import Zoo
 
 from airflow_snowpack.iceberg import CatalogConfig, TableName
 from airflow_snowpack.spark import SparkConfig, local_session
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from contextlib import AbstractContextManager
-
     from pyiceberg.catalog import Catalog
     from pyspark.sql import SparkSession
-    from table_zoo import Zoo
 
 DATABASE = "db"
 

@@ -16,14 +16,12 @@ import os
 import signal
 import subprocess
 import threading
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from effort import SOAK
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-    from pathlib import Path
 
 # A soak run keeps one process alive for all of its rounds.
 PATIENCE_S = 6 * 3600.0 if SOAK else 240.0

@@ -10,29 +10,25 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import sqlalchemy as sa
 from built_runs import DAY, MIDNIGHT, begun, built, write_attempt
 
+from airflow_snowpack.builds.model import Manifest
 from airflow_snowpack.builds.publish import outcome_of, publish, rollback
-from airflow_snowpack.builds.registry.model import BuildPolicy
+from airflow_snowpack.builds.registry.model import BuildPolicy, PublishOutcome, RunHandle
 from airflow_snowpack.builds.registry.runs import BuildRegistry
 from airflow_snowpack.builds.storage import Storage
 from airflow_snowpack.builds.write.selection import keep_selection
 from airflow_snowpack.store import Store, upgrade_schema, utc_now
 from airflow_snowpack.store.opening import open_engine
 from airflow_snowpack.store.tables.builds import build_datasets, build_publications, build_runs
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from airflow_snowpack.builds.model import Manifest
-    from airflow_snowpack.builds.registry.model import PublishOutcome, RunHandle
 
 FOLDER = tempfile.TemporaryDirectory(prefix="snowpack-builds-")
 TABLES = (build_datasets, build_runs, build_publications)

@@ -10,7 +10,6 @@ from __future__ import annotations
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
@@ -21,13 +20,11 @@ from airflow_snowpack.builds.json_format import checksum_of, read_manifest, to_j
 from airflow_snowpack.builds.model import CleanupPhase, KeyType, Manifest, ShardAttemptResult, ShardFormat, Sharding
 from airflow_snowpack.builds.pointer import read_pointer
 from airflow_snowpack.builds.publish import publish
+from airflow_snowpack.builds.registry.model import RunHandle
+from airflow_snowpack.builds.registry.runs import BuildRegistry
+from airflow_snowpack.builds.storage import Storage
 from airflow_snowpack.builds.write.selection import read_attempts, select_winners
 from airflow_snowpack.store.tables.builds import build_runs
-
-if TYPE_CHECKING:
-    from airflow_snowpack.builds.registry.model import RunHandle
-    from airflow_snowpack.builds.registry.runs import BuildRegistry
-    from airflow_snowpack.builds.storage import Storage
 
 MIDNIGHT = datetime(2026, 1, 1, tzinfo=UTC)
 DAY = timedelta(days=1)

@@ -7,16 +7,14 @@ said.code, said.json, said.err
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
+import pytest
 
-    import pytest
-
-    Run = Callable[..., "Said"]
+Run = Callable[..., "Said"]
 
 
 @dataclass(frozen=True)

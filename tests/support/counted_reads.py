@@ -9,15 +9,13 @@ assert reads.of_catalog == 1
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from unittest import mock
 
 import sqlalchemy as sa
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 @dataclass

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import sqlalchemy as sa
 from bounded import PATIENCE_S
 
 from airflow_snowpack.store import Store, open_store, utc_now
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 
 class Crew:

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+import pytest
 from effort import SOAK
-
-if TYPE_CHECKING:
-    import pytest
 
 
 def databases_of(metafunc: pytest.Metafunc) -> tuple[str, ...]:

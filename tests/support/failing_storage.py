@@ -7,15 +7,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import fsspec
 from pyarrow import fs
 
 from airflow_snowpack.builds.storage import Storage
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 Fails = Callable[[str, str], None]
 """Is told of each call, by its name and path, and raises what the call is to fail with."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -24,14 +25,11 @@ from airflow_snowpack.maintenance.fleet.passes import FleetPasses
 from airflow_snowpack.maintenance.fleet.planner import FleetPlanner
 from airflow_snowpack.maintenance.fleet.progress import PassWork
 from airflow_snowpack.maintenance.policies import Policies, Rule
+from airflow_snowpack.maintenance.writers import DagsOfTables
+from airflow_snowpack.store import Store
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from pyiceberg.catalog import Catalog
-
-    from airflow_snowpack.maintenance.writers import DagsOfTables
-    from airflow_snowpack.store import Store
 
 SCHEMA = Schema(NestedField(1, "id", LongType()), NestedField(2, "note", StringType()))
 SMALL = {

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import sqlalchemy as sa
 
 from airflow_snowpack.scheduling.retention import KEEP, retained
+from airflow_snowpack.store import Store
 from airflow_snowpack.store.retention import BATCH_SIZE, Pruner
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from airflow_snowpack.store import Store
 
 
 def forget_old(store: Store, *, batch_size: int = BATCH_SIZE) -> int:

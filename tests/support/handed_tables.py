@@ -7,7 +7,8 @@ assert left_behind() == []
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
@@ -15,11 +16,7 @@ from airflow_snowpack import hooks
 from airflow_snowpack.interim import read_ref
 from airflow_snowpack.interim.frames.tables import read_as_arrow
 from airflow_snowpack.settings import Settings
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.unit.faces.conftest import Runner
+from tests.unit.faces.conftest import Runner
 
 NUMBERS = pa.table({"number": [1, 2, 3]})
 

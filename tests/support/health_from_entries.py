@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Any
 
-from airflow_snowpack.iceberg import DeleteKind, HealthBounds, LiveDelete, LiveFile, MetadataReader, TableFiles
+from airflow_snowpack.iceberg import (
+    DeleteKind,
+    FileCounts,
+    HealthBounds,
+    LiveDelete,
+    LiveFile,
+    MetadataReader,
+    TableFiles,
+    TableHealth,
+)
 from airflow_snowpack.iceberg.avro_values import number
 from airflow_snowpack.iceberg.health.reading import as_json
 from airflow_snowpack.iceberg.metadata_reader import DELETE_PATH_FIELD, REFERENCED_DATA_FILE, partition_label
@@ -13,8 +22,6 @@ from airflow_snowpack.iceberg.metadata_reader import DELETE_PATH_FIELD, REFERENC
 if TYPE_CHECKING:
     from pyiceberg.manifest import DataFile, ManifestEntry, ManifestFile
     from pyiceberg.table import Table
-
-    from airflow_snowpack.iceberg import FileCounts, TableHealth
 
 Place = tuple[int, str, str]
 KINDS = {

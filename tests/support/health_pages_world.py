@@ -7,19 +7,13 @@ make_month(world)
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import timedelta
-from typing import TYPE_CHECKING
+from datetime import datetime, timedelta
 
 from made_health import MIB, made_health, made_partition, sick_health
+from pages_world import World
 
+from airflow_snowpack.iceberg import TableHealth
 from airflow_snowpack.iceberg.health import HealthBounds, SnapshotLog, SpecField
-
-if TYPE_CHECKING:
-    from datetime import datetime
-
-    from pages_world import World
-
-    from airflow_snowpack.iceberg import TableHealth
 
 DAYS = 30
 

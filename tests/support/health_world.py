@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.iceberg.health import (
@@ -20,9 +21,6 @@ from airflow_snowpack.iceberg.health import (
 from airflow_snowpack.maintenance.action import Action
 from airflow_snowpack.maintenance.options import parse_options
 from airflow_snowpack.maintenance.policies import ActionPolicy, TablePolicy
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
 
 NOW = datetime(2026, 11, 23, 3, 0, tzinfo=UTC)
 TABLE = TableName("lake", "db", "events")

@@ -12,6 +12,7 @@ active and runs no task before the slots are free, however small its table is an
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from threading import Event
 from time import monotonic, sleep
@@ -21,8 +22,6 @@ from uuid import uuid4
 from bounded import PATIENCE_S, Beside
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from pyspark.sql import SparkSession
 
 POLL_INTERVAL_S = 0.01

@@ -9,13 +9,10 @@ A text is the last constant of words before the call of an exception's construct
 from __future__ import annotations
 
 import re
+from collections.abc import Collection, Iterator
+from pathlib import Path
 from struct import unpack_from
-from typing import TYPE_CHECKING
 from zipfile import ZipFile
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
-    from pathlib import Path
 
 ICEBERG = "org/apache/iceberg/"
 WORDS = re.compile(r"\w+.* .*\w")

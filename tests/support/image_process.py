@@ -21,7 +21,8 @@ from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from itertools import count
 from multiprocessing import get_context
-from typing import TYPE_CHECKING, Any
+from threading import Barrier
+from typing import Any
 
 import sqlalchemy as sa
 from bounded import PATIENCE_S
@@ -29,13 +30,8 @@ from heard_statements import hear_direct
 from image_world import REGISTRY, NotedBuilder
 
 from airflow_snowpack.runners.images import ImageBuild, ImageBuilds, ImageTarget, Ready
-from airflow_snowpack.runners.images.builders import Builder
+from airflow_snowpack.runners.images.builders import Builder, BuildJob
 from airflow_snowpack.store import open_store
-
-if TYPE_CHECKING:
-    from threading import Barrier
-
-    from airflow_snowpack.runners.images.builders import BuildJob
 
 
 class Slow(Builder):

@@ -10,13 +10,10 @@ from __future__ import annotations
 import base64
 import hashlib
 import threading
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import TYPE_CHECKING
 from urllib.parse import parse_qs, urlsplit
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 
 class ImageRegistry(ThreadingHTTPServer):

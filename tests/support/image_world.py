@@ -10,16 +10,12 @@ from __future__ import annotations
 
 import os
 import subprocess
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
+from pathlib import Path
 
+from airflow_snowpack.runners.images.builders import BuildJob
+from airflow_snowpack.runners.images.commands import Commands
 from airflow_snowpack.runners.images.target import Registry
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from pathlib import Path
-
-    from airflow_snowpack.runners.images.builders import BuildJob
-    from airflow_snowpack.runners.images.commands import Commands
 
 REGISTRY = Registry("registry.example.com", "team/images", "ci", "hunter2-of-the-registry")
 DIGEST = f"sha256:{'d' * 64}"

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from contextlib import closing
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from airflow_snowpack import hooks
-from airflow_snowpack.iceberg import CatalogConfig
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from airflow_snowpack.iceberg import TableName
-    from airflow_snowpack.jobs import Jobs
+from airflow_snowpack.iceberg import CatalogConfig, TableName
+from airflow_snowpack.jobs import Jobs
 
 TABLE = "demo.flights"
 

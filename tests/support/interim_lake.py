@@ -9,30 +9,25 @@ lake.collect(reported).dropped
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from airflow_snowpack.airflow.task_ref import TaskRef
 from airflow_snowpack.iceberg import CatalogConfig
 from airflow_snowpack.interim.collection.collector import Collector
-from airflow_snowpack.interim.collection.model import DagRunState, RunPhase
-from airflow_snowpack.interim.model import UNKNOWN, OutputOptions, TaskAttempt
+from airflow_snowpack.interim.collection.model import Collected, DagRunState, RunPhase, RunQuery
+from airflow_snowpack.interim.model import UNKNOWN, OutputOptions, TaskAttempt, Writing
 from airflow_snowpack.interim.names import Scope
-from airflow_snowpack.interim.registry import Output, find_named
+from airflow_snowpack.interim.refs import TableRef
+from airflow_snowpack.interim.registry import InterimRegistry, Output, find_named
 from airflow_snowpack.interim.rows import ref_from
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-    from pathlib import Path
-
     from pyiceberg.catalog import Catalog
-
-    from airflow_snowpack.interim.collection.model import Collected, RunQuery
-    from airflow_snowpack.interim.model import Writing
-    from airflow_snowpack.interim.refs import TableRef
-    from airflow_snowpack.interim.registry import InterimRegistry
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 DAG, RUN = "flights", "manual__1"

@@ -10,17 +10,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING
 
 from airflow_snowpack.airflow.task_ref import TaskRef
 from airflow_snowpack.interim.model import InterimPolicy, OutputOptions, TaskAttempt
 from airflow_snowpack.interim.names import Scope
+from airflow_snowpack.interim.refs import TableRef
 from airflow_snowpack.interim.registry import InterimRegistry, Output
 from airflow_snowpack.preservation import Preservation
-
-if TYPE_CHECKING:
-    from airflow_snowpack.interim.refs import TableRef
-    from airflow_snowpack.store import Store
+from airflow_snowpack.store import Store
 
 DAG, RUN = "flights", "manual__2026-11-21T06:00:00+00:00"
 HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>"

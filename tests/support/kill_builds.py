@@ -11,9 +11,10 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import sqlalchemy as sa
 from built_runs import DATASET, DAY, MIDNIGHT, begun, selected, write_attempt
@@ -25,9 +26,6 @@ from airflow_snowpack.builds.publish import publish, rollback
 from airflow_snowpack.builds.registry.runs import BuildRegistry
 from airflow_snowpack.builds.storage import Storage
 from airflow_snowpack.store import open_store
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 
 def every_step(registry: BuildRegistry, storage: Storage, day: int) -> None:

@@ -12,8 +12,9 @@ import json
 import os
 import signal
 import sys
+from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyiceberg.io.pyarrow  # noqa: F401
 from airflow.sdk import DAG, task
@@ -27,9 +28,6 @@ from airflow_snowpack.operators.entries.docker_container import FollowedClient
 from airflow_snowpack.operators.entries.kubernetes_pod import EntryPod
 from airflow_snowpack.runners.exchange import Exchange
 from tests.unit.faces.conftest import Runner, Supervisor
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 ANSWER = "answer:"
 

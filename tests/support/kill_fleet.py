@@ -10,11 +10,12 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import sqlalchemy as sa
 from fleet_lake import FleetLake
@@ -23,15 +24,11 @@ from scripted_engine import ScriptedEngine
 
 from airflow_snowpack.iceberg import CatalogConfig
 from airflow_snowpack.jobs import JobWorker
+from airflow_snowpack.jobs.model import Engine
 from airflow_snowpack.maintenance.fleet import Budget
 from airflow_snowpack.maintenance.fleet.fleet import COMMAND
+from airflow_snowpack.maintenance.fleet.report import PassReport
 from airflow_snowpack.store import open_store
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from airflow_snowpack.jobs.model import Engine
-    from airflow_snowpack.maintenance.fleet.report import PassReport
 
 BUDGET = Budget(tables=3)
 

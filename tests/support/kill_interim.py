@@ -11,10 +11,11 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import pyiceberg.io.pyarrow  # noqa: F401  (loaded before the forks, so that no child pays for it)
 import sqlalchemy as sa
@@ -28,9 +29,6 @@ from airflow_snowpack.interim.names import Scope
 from airflow_snowpack.interim.registry import InterimRegistry, Output
 from airflow_snowpack.store import Store, utc_now
 from airflow_snowpack.store.opening import open_engine
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 
 class ShiftedClock:

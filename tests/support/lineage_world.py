@@ -9,17 +9,12 @@ flights.planes ┘               └─ interim.by_carrier ──┘        ⟲ 
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import timedelta
-from typing import TYPE_CHECKING
+from datetime import datetime, timedelta
 
 from airflow_snowpack.airflow.task_ref import TaskRef
 from airflow_snowpack.lineage.operation import DatasetAt, Operation, OperationKind, TableAt
 from airflow_snowpack.lineage.operations import note_operation
-
-if TYPE_CHECKING:
-    from datetime import datetime
-
-    from airflow_snowpack.store import Store
+from airflow_snowpack.store import Store
 
 RAW, PLANES = TableAt("lake.flights.raw", 101), TableAt("lake.flights.planes", 102)
 CLEAN = TableAt("lake.interim.clean", 103)

@@ -8,26 +8,19 @@ Everything was written by the registry's own statements; no builder ran.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING
 
 from image_world import NotedBuilder
 
-from airflow_snowpack.runners.images import Building, ImageBuild, ImageBuilds, ImagePolicy, ImageTarget, Registry
-from airflow_snowpack.runners.images.attempts import ImageAttempts
+from airflow_snowpack.runners.images import Building, ImageBuild, ImageBuilds, ImagePolicy, ImageRecord, ImageTarget, Registry
+from airflow_snowpack.runners.images.attempts import ImageAttempt, ImageAttempts
 from airflow_snowpack.runners.images.key import image_key
 from airflow_snowpack.runners.images.rows import requested
-from airflow_snowpack.store import new_id
+from airflow_snowpack.store import Store, new_id
 from airflow_snowpack.store.dialect import insert
 from airflow_snowpack.store.tables.images import image_builds
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from airflow_snowpack.runners.images import ImageRecord
-    from airflow_snowpack.runners.images.attempts import ImageAttempt
-    from airflow_snowpack.store import Store
 
 HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>"
 COMMIT, FAILED_COMMIT = "4b825dc642cb6eb9a060e54bf8d69288fbee4904", "5b5fa1ce" * 5

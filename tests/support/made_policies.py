@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from textwrap import dedent
-from typing import TYPE_CHECKING
 
 from airflow_snowpack.iceberg.names import TableName
 from airflow_snowpack.maintenance.policies import Policies, Rule, TablePolicy
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 PAGE_VIEWS = TableName("lake", "analytics", "page_views")
 

@@ -16,12 +16,10 @@ before it knows them, or a single one, which does not begin before there is a se
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import pytest
 from xdist.scheduler import LoadScopeScheduling
-
-if TYPE_CHECKING:
-    import pytest
 
 SPARK_FOLDERS = {"spark", "maintenance", "faces"}
 # Files that do not use the session of the ``spark`` fixture: they use no Spark, or start JVMs of their own.

@@ -13,10 +13,8 @@ import threading
 import time
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from pages_world import World
+from pages_world import World
 
 ARGUMENTS = "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking --disable-sync"
 WIDTH, HEIGHT = 1280, 800

@@ -9,6 +9,7 @@ Everything in it was written by the domain's own calls, with a clock that was mo
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import cache
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from airflow_snowpack.api import Services, User
-from airflow_snowpack.api.auth import any_dag
+from airflow_snowpack.api.auth import Auth, any_dag
 from airflow_snowpack.api.services import LOCK_WAIT
 from airflow_snowpack.iceberg import CatalogConfig, TableName
 from airflow_snowpack.installation import Installation
@@ -28,12 +29,8 @@ from airflow_snowpack.store import Actor, Store, open_store, utc_now
 from airflow_snowpack.store.signs_of_life import Role, SignOfLife
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
     from fastapi import FastAPI, Request
     from pyiceberg.catalog import Catalog
-
-    from airflow_snowpack.api.auth import Auth
 
 CATALOG = "lake"
 FOLDER = tempfile.TemporaryDirectory(prefix="snowpack-pages-")

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 from threading import Event
-from typing import TYPE_CHECKING
 
 from bounded import PATIENCE_S
 
 from airflow_snowpack.hooks.dag_runs import AirflowDagRuns, RunState
-from airflow_snowpack.scheduling.airflow_port import NOT_YET
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from airflow_snowpack.scheduling.airflow_port import EndsFound, EndsQuery, Launch, NotStarted, Slots, Unavailable
+from airflow_snowpack.scheduling.airflow_port import NOT_YET, EndsFound, EndsQuery, Launch, NotStarted, Slots, Unavailable
 
 PROBES = {"load": "stuck", "time": "well"}
 """Registered probes, by whether they hang."""

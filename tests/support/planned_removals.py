@@ -4,17 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import timedelta
-from typing import TYPE_CHECKING
 from uuid import uuid4
 
+from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.jobs import Jobs
 from airflow_snowpack.maintenance.removals.model import VALID_FOR, ItemOutcome, Removal, RemovalItem, RemovalKind, RemovalState
 from airflow_snowpack.maintenance.removals.records import Removals
-from airflow_snowpack.store import Actor
-
-if TYPE_CHECKING:
-    from airflow_snowpack.iceberg import TableName
-    from airflow_snowpack.store import Store
+from airflow_snowpack.store import Actor, Store
 
 STRANGE = 's3://lake/orders/data/<script>alert("1")</script>, "a"\nb=c.parquet'
 

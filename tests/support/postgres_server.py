@@ -9,17 +9,14 @@ import os
 import signal
 import tempfile
 import uuid
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import psycopg
 from bounded import PATIENCE_S
 from free_port import free_port
 from sqlalchemy.engine import URL, make_url
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 TEMPORARY = tempfile.gettempdir()
 """As the tests begin: a test may set a folder whose path is too long for the server's socket."""

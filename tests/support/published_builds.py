@@ -5,23 +5,19 @@ publish_build(registry, Storage(url), "features", as_of=DAY, rows={"a": 1, "b": 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_snowpack.builds.model import KeyType, Manifest, ShardFormat, Sharding
 from airflow_snowpack.builds.publish import publish
+from airflow_snowpack.builds.registry.model import PublishOutcome
+from airflow_snowpack.builds.registry.runs import BuildRegistry
 from airflow_snowpack.builds.sharding import Placing
+from airflow_snowpack.builds.storage import Storage
 from airflow_snowpack.builds.write.attempt import AttemptPlace, ShardPlan, write_attempt
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from airflow_snowpack.builds.registry.model import PublishOutcome
-    from airflow_snowpack.builds.registry.runs import BuildRegistry
-    from airflow_snowpack.builds.storage import Storage
 
 
 def publish_build(

@@ -10,29 +10,26 @@ whatever it is given. ``expire_snapshots`` commits with PyIceberg, and deletes t
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from running_jobs import running_job
 
-from airflow_snowpack.iceberg import MetadataReader, TableName
+from airflow_snowpack.iceberg import FootprintMemory, MetadataReader, TableName
 from airflow_snowpack.iceberg.locations import normalise
 from airflow_snowpack.maintenance.action_run import ActionRun
 from airflow_snowpack.maintenance.expiry import Expiry, only_of_expired
+from airflow_snowpack.maintenance.procedures import Call
 from airflow_snowpack.maintenance.removals.of_job import JobRemovals
+from airflow_snowpack.maintenance.removals.records import Removals
 from airflow_snowpack.spark import SparkWork
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from datetime import datetime
-
     from pyiceberg.catalog import Catalog
     from pyiceberg.table import Table
-
-    from airflow_snowpack.iceberg import FootprintMemory
-    from airflow_snowpack.maintenance.procedures import Call
-    from airflow_snowpack.maintenance.removals.records import Removals
 
 
 @dataclass

@@ -7,16 +7,14 @@ assert scans(store, sent, ["pending_jobs", "schedules"]) == []
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Collection, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import sqlalchemy as sa
 from heard_statements import direct_heard
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
-
-    from airflow_snowpack.store import Store
+from airflow_snowpack.store import Store
 
 Sent = tuple[str, Any]
 PLACEHOLDER = re.compile(r"%\((\w+)\)s")

@@ -10,16 +10,14 @@ import json
 import sys
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
-from typing import TYPE_CHECKING, Any
+from threading import Barrier
+from typing import Any
 
 from bounded import PATIENCE_S
 
 from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.jobs import JobAlreadyFinished, Jobs, JobStatus, TableLocked
 from airflow_snowpack.store import Actor, open_store
-
-if TYPE_CHECKING:
-    from threading import Barrier
 
 
 def submit(jobs: Jobs, table: str) -> Any:

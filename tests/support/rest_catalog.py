@@ -9,13 +9,11 @@ from __future__ import annotations
 
 import json
 import threading
+from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 LEVELS = "\x1f"
 METADATA_FILE = "00000-9c12d441-03fe-4693-9a96-a0705ddf69c1.metadata.json"

@@ -6,6 +6,7 @@ python tests/support/route_permissions.py        # writes the table in docs/secu
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -16,8 +17,6 @@ from airflow_snowpack.api.routes.service import _open_to_probes
 from airflow_snowpack.api.services import actor_of, services_of, starting_actor_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from fastapi.dependencies.models import Dependant
 
 PAGE = Path(__file__).parents[2] / "docs" / "security.md"

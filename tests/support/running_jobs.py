@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 from uuid import uuid4
 
 import sqlalchemy as sa
 
+from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.jobs.model import Job, JobStatus
 from airflow_snowpack.jobs.rows import job_parameters
 from airflow_snowpack.maintenance import Action
+from airflow_snowpack.store import Store
 from airflow_snowpack.store.tables.jobs import jobs
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from airflow_snowpack.iceberg import TableName
-    from airflow_snowpack.store import Store
 
 
 def running_job(store: Store, table: TableName, options: Mapping[str, Mapping[str, Any]]) -> Job:

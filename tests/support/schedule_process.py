@@ -26,12 +26,14 @@ import struct
 import sys
 import time
 import traceback
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 from airflow_snowpack.errors import SnowpackError
+from airflow_snowpack.hooks.dag_runs import RestDagRuns
 from airflow_snowpack.iceberg import CatalogConfig
 from airflow_snowpack.iceberg.broker import Broker
 from airflow_snowpack.scheduling import EventIntake, Poller, Scheduler, send_event
@@ -39,12 +41,6 @@ from airflow_snowpack.scheduling.launches.launcher import Launcher
 from airflow_snowpack.scheduling.pending_runs.checker import Checker
 from airflow_snowpack.store import Actor, Store, open_store, utc_now
 from airflow_snowpack.store.signs_of_life import Role, SignOfLife
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-    from datetime import datetime
-
-    from airflow_snowpack.hooks.dag_runs import RestDagRuns
 
 PARTS = ("intake", "checker", "launcher", "poller", "rounds-1", "rounds-2", "sender")
 IDLE_S = 0.002

@@ -8,11 +8,13 @@ Everything was written by the domain's own calls; only Airflow is not there.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import sqlalchemy as sa
+from pages_world import World
 
 from airflow_snowpack.scheduling import (
     CustomEvents,
@@ -31,7 +33,7 @@ from airflow_snowpack.scheduling import (
     parse_trigger,
     send_event,
 )
-from airflow_snowpack.scheduling.airflow_port import DagRuns, EndsFound, NotStarted
+from airflow_snowpack.scheduling.airflow_port import DagRuns, EndsFound, EndsQuery, Launch, NotStarted
 from airflow_snowpack.scheduling.events.clocks import Clocks
 from airflow_snowpack.scheduling.events.event_intake import Subscriber
 from airflow_snowpack.scheduling.launches.launcher import Launcher
@@ -39,13 +41,6 @@ from airflow_snowpack.scheduling.pending_runs.checker import Checker
 from airflow_snowpack.store import Actor, utc_now
 from airflow_snowpack.store.signs_of_life import Role, SignOfLife
 from airflow_snowpack.store.tables.schedules import schedules
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from pages_world import World
-
-    from airflow_snowpack.scheduling.airflow_port import EndsQuery, Launch
 
 VIEWS = "table:lake.analytics.page_views"
 PAUSED = "the DAG maintain_paused is paused"

@@ -7,12 +7,10 @@ from __future__ import annotations
 
 import threading
 import time
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Callable, Mapping
+from typing import Literal
 
 from airflow_snowpack.jobs import ActionOutcome, ActionResult, Job
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
 
 Step = Literal["succeed", "skip", "fail", "raise", "block"]
 PATIENCE_S = 120.0

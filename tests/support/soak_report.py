@@ -11,16 +11,12 @@ from __future__ import annotations
 import os
 import subprocess
 from collections import Counter, defaultdict
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+import pytest
 from promises import PROMISES, Promise, promise_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    import pytest
 
 REPOSITORY = Path(__file__).parents[2]
 REPORT = REPOSITORY / "benchmarks" / "SOAK.md"

@@ -10,8 +10,10 @@ lake.check(before)
 from __future__ import annotations
 
 import os
+import random
 import shutil
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -23,13 +25,10 @@ import sqlalchemy as sa
 from airflow_snowpack.iceberg import CatalogConfig, TableName
 
 if TYPE_CHECKING:
-    import random
-    from collections.abc import Callable
-
     from pyiceberg.catalog.sql import SqlCatalog
     from pyiceberg.table import Table
 
-    Contents = dict[tuple[str, str], dict[int, list[int]]]
+Contents = dict[tuple[str, str], dict[int, list[int]]]
 
 SCHEMA = pa.schema([("id", pa.int64())])
 OLD = 20 * 24 * 3600

@@ -16,15 +16,13 @@ import random
 import threading
 import time
 from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from datetime import datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-    from datetime import datetime
 
 ACTIVE = "running"
 SLOWEST_ANSWER_S = 0.03

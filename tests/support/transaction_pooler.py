@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import struct
 import threading
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -19,8 +20,6 @@ from bounded import PATIENCE_S
 from sqlalchemy.engine import make_url
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from sqlalchemy.engine import URL
 
 SESSIONS = 3

@@ -11,17 +11,16 @@ from __future__ import annotations
 import asyncio
 import importlib
 import json
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import psycopg
 from sqlalchemy.engine import make_url
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
-
     from airflow.triggers.base import BaseTrigger
 
-    Tasks = list[asyncio.Task[dict[str, Any]]]
+Tasks = list[asyncio.Task[dict[str, Any]]]
 
 
 class TriggerRounds:

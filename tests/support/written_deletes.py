@@ -9,6 +9,7 @@ A table without partitions, or one partition of a table.
 from __future__ import annotations
 
 import uuid
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -28,8 +29,6 @@ from pyiceberg.typedef import Record
 from pyiceberg.types import IntegerType, ListType, StructType
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from pyiceberg.partitioning import PartitionSpec
     from pyiceberg.table import Table
     from pyiceberg.typedef import TableVersion

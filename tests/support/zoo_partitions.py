@@ -9,7 +9,7 @@ import datetime as dt
 import math
 from collections.abc import Iterable, Sequence
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 from pyiceberg.partitioning import PartitionField, PartitionSpec
@@ -39,10 +39,7 @@ from pyiceberg.types import (
     TimestampType,
     TimestamptzType,
 )
-from zoo import DECLARED, Declared, append, kind, kind_of_spark
-
-if TYPE_CHECKING:
-    from zoo import Kind, Zoo
+from zoo import DECLARED, Declared, Kind, Zoo, append, kind, kind_of_spark
 
 UTC = dt.UTC
 DATES = [None, dt.date(1969, 12, 31), dt.date(1970, 1, 1), dt.date(2024, 2, 29), dt.date(2024, 2, 29)]

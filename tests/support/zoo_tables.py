@@ -5,18 +5,15 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import LongType
 from written_deletes import commit_equality_delete, commit_position_delete
-from zoo import append, data_files, kind, kind_of_spark, read_metadata, replace_metadata, unreadable_kind
+from zoo import Zoo, append, data_files, kind, kind_of_spark, read_metadata, replace_metadata, unreadable_kind
 
-if TYPE_CHECKING:
-    from zoo import Zoo
-
-    from airflow_snowpack.iceberg import TableName
+from airflow_snowpack.iceberg import TableName
 
 UTC = dt.UTC
 

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import httpx
 import jwt
@@ -19,14 +20,10 @@ from route_permissions import START, route_permissions
 from scripted_engine import eventually
 
 from airflow_snowpack.api import TokenAuth, build_app
+from airflow_snowpack.iceberg import TableName
+from airflow_snowpack.jobs import Jobs
 from airflow_snowpack.store import AuditTrail
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from airflow_snowpack.iceberg import TableName
-    from airflow_snowpack.jobs import Jobs
-    from tests.system.conftest import RunningAirflow
+from tests.system.conftest import RunningAirflow
 
 READERS, EDITORS = ("vic", "uma"), ("olga", "admin")
 ADMINS_ONLY = "payroll"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -12,17 +13,14 @@ from pyiceberg.schema import Schema
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import LongType, NestedField
 
+from airflow_snowpack.iceberg import TableName
+from airflow_snowpack.jobs import Jobs
 from airflow_snowpack.store.tables.schedules import considered
+from tests.system.conftest import RunningAirflow
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from pyiceberg.catalog import Catalog
     from pyiceberg.table import Table
-
-    from airflow_snowpack.iceberg import TableName
-    from airflow_snowpack.jobs import Jobs
-    from tests.system.conftest import RunningAirflow
 
 PER_PART = PartitionSpec(PartitionField(source_id=1, field_id=1000, transform=IdentityTransform(), name="part"))
 COLUMNS = Schema(NestedField(1, "part", LongType()))

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Callable, Iterator
 from datetime import date
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -17,13 +19,8 @@ from airflow_snowpack.builds.registry.model import (
     RunStatus,
 )
 from airflow_snowpack.builds.registry.runs import BuildRegistry
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from airflow_snowpack.jobs import Jobs
-    from tests.system.conftest import AirflowHome, Run, RunningAirflow
+from airflow_snowpack.jobs import Jobs
+from tests.system.conftest import AirflowHome, Run, RunningAirflow
 
 DAILY = "system_daily_build"
 

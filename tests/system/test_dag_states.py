@@ -5,12 +5,13 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
 from uuid import uuid4
 
 import pytest
 from bounded import PATIENCE_S
 
+from airflow_snowpack.jobs import Jobs
 from airflow_snowpack.scheduling import (
     AssetEvents,
     CustomEvents,
@@ -22,12 +23,7 @@ from airflow_snowpack.scheduling import (
     Schedules,
     explain,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from airflow_snowpack.jobs import Jobs
-    from tests.system.conftest import AirflowHome, RunningAirflow
+from tests.system.conftest import AirflowHome, RunningAirflow
 
 TARGET = "system_scheduled_late"
 

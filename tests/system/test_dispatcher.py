@@ -6,6 +6,7 @@ The scenarios that wait for a period begin together, before the first test, and 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -19,6 +20,7 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import LongType, NestedField
 
 from airflow_snowpack.iceberg import TableName
+from airflow_snowpack.jobs import Jobs
 from airflow_snowpack.scheduling import (
     CommitsAdded,
     CustomEvents,
@@ -35,15 +37,10 @@ from airflow_snowpack.scheduling import (
     explain,
     run_registered,
 )
-from tests.system.conftest import Run
+from tests.system.conftest import Run, RunningAirflow
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from pyiceberg.catalog import Catalog
-
-    from airflow_snowpack.jobs import Jobs
-    from tests.system.conftest import RunningAirflow
 
 PER_PART = PartitionSpec(PartitionField(source_id=1, field_id=1000, transform=IdentityTransform(), name="part"))
 COLUMNS = Schema(NestedField(1, "part", LongType()), NestedField(2, "value", LongType()))

@@ -14,8 +14,9 @@ import sys
 import threading
 import time
 from collections import Counter
+from collections.abc import Callable, Iterator
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import uuid4
 
 import httpx
@@ -26,17 +27,12 @@ from bounded import PATIENCE_S, Beside
 from effort import rounds, seed
 from titled_process import process_titled
 
+from airflow_snowpack.jobs import Jobs
 from airflow_snowpack.scheduling import CustomEvents, Event, EventLog, Schedule, Schedules
 from airflow_snowpack.scheduling.triggers.trigger import custom_key
-from airflow_snowpack.store import StoreUnreachable
+from airflow_snowpack.store import Store, StoreUnreachable
 from airflow_snowpack.store.tables.schedules import events, launches, pending_events, pending_jobs
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from airflow_snowpack.jobs import Jobs
-    from airflow_snowpack.store import Store
-    from tests.system.conftest import RunningAirflow
+from tests.system.conftest import RunningAirflow
 
 ROUNDS = rounds(3, soak=40)
 SEED = seed(11)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import psutil
@@ -10,15 +12,11 @@ from titled_process import gone, process_titled
 
 from airflow_snowpack.interim.model import TableState
 from airflow_snowpack.interim.registry import InterimRegistry
+from airflow_snowpack.jobs import Jobs
+from tests.system.conftest import AirflowHome, RunningAirflow
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
     from pyiceberg.catalog import Catalog
-
-    from airflow_snowpack.jobs import Jobs
-    from tests.system.conftest import AirflowHome, RunningAirflow
 
 
 def test_a_task_process_that_is_killed_while_its_entry_runs_leaves_nothing_and_the_retry_counts(

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
 from interim_world import handed_on, holder
 
 from airflow_snowpack.interim.registry import InterimRegistry
+from airflow_snowpack.jobs import Jobs
+from tests.system.conftest import RunningAirflow
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from pyiceberg.catalog import Catalog
-
-    from airflow_snowpack.jobs import Jobs
-    from tests.system.conftest import RunningAirflow
 
 COLLECTOR = "/dags/snowpack_interim_collector"
 

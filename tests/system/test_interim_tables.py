@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import psutil
@@ -19,14 +21,10 @@ from airflow_snowpack.interim import InterimRegistry
 from airflow_snowpack.interim.collection.collector import Collector
 from airflow_snowpack.interim.model import TableState
 from airflow_snowpack.store import open_store
+from tests.system.conftest import AirflowHome, Run, RunningAirflow
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
     from pyiceberg.catalog import Catalog
-
-    from tests.system.conftest import AirflowHome, Run, RunningAirflow
 
 NAMESPACE = "snowpack_interim"
 KILLS, CLEARS, PAUSED = "system_interim_kills", "system_interim_clears", "system_interim_paused"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -13,16 +14,12 @@ import pyarrow as pa
 import pytest
 from titled_process import gone
 
-from airflow_snowpack.jobs import Job, JobStatus
+from airflow_snowpack.iceberg import TableName
+from airflow_snowpack.jobs import Job, Jobs, JobStatus
+from tests.system.conftest import Run, RunningAirflow
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from pyiceberg.table import Table
-
-    from airflow_snowpack.iceberg import TableName
-    from airflow_snowpack.jobs import Jobs
-    from tests.system.conftest import Run, RunningAirflow
 
 ROWS = 500_000
 

@@ -13,6 +13,7 @@ import os
 import re
 import sys
 import time
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -24,21 +25,16 @@ import pyarrow as pa
 import pytest
 import sqlalchemy as sa
 from bounded import started
-from postgres_server import new_database, running_server
+from postgres_server import PostgresServer, new_database, running_server
 
 from airflow_snowpack.jobs import Jobs, JobStatus
 from airflow_snowpack.store import Store, open_store, upgrade_schema
 from airflow_snowpack.store.opening import open_engine
 from airflow_snowpack.store.tables.jobs import job_queue
-from tests.system.conftest import AirflowHome, RunningAirflow, embedded_catalog
+from tests.system.conftest import AirflowHome, Run, RunningAirflow, embedded_catalog
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from postgres_server import PostgresServer
     from sqlalchemy.engine import URL
-
-    from tests.system.conftest import Run
 
 TASKS, FEW = int(os.environ.get("SNOWPACK_WAITING_TASKS", "500")), 5
 SLOTS, CONNECTIONS, WORKERS = 4, 100, 2

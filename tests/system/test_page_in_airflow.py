@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
 from bounded import PATIENCE_S
 
+from airflow_snowpack.iceberg import TableName
+from airflow_snowpack.jobs import Jobs
+from tests.system.conftest import Run, RunningAirflow
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from playwright.sync_api import Page
-
-    from airflow_snowpack.iceberg import TableName
-    from airflow_snowpack.jobs import Jobs
-    from tests.system.conftest import Run, RunningAirflow
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 

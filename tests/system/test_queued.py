@@ -5,19 +5,15 @@ All runs begin together, before the first test.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
 
+from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.jobs import ActionOutcome, ActionResult, Job, Jobs, JobStatus
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from airflow_snowpack.iceberg import TableName
-    from tests.system.conftest import Run, RunningAirflow
+from tests.system.conftest import Run, RunningAirflow
 
 DONE = ActionResult("rewrite_manifests", ActionOutcome.SUCCEEDED, "Rewrote 3 manifests", 0.1)
 

@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
 
+from airflow_snowpack.iceberg import TableName
+from airflow_snowpack.jobs import Jobs
 from airflow_snowpack.maintenance.removals.model import RemovalState
 from airflow_snowpack.maintenance.removals.records import Removals
+from tests.system.conftest import Run, RunningAirflow
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from pyiceberg.table import Table
-
-    from airflow_snowpack.iceberg import TableName
-    from airflow_snowpack.jobs import Jobs
-    from tests.system.conftest import Run, RunningAirflow
 
 DAG = "snowpack_remove_orphans"
 WEEK = 7 * 24 * 3600

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
 
+from airflow_snowpack.hooks.dag_runs import RestDagRuns
+from airflow_snowpack.iceberg import TableName
+from airflow_snowpack.jobs import Jobs
 from airflow_snowpack.scheduling import EventLog, Runs
 from airflow_snowpack.scheduling.airflow_port import EndsQuery, FreeSlots
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from airflow_snowpack.hooks.dag_runs import RestDagRuns
-    from airflow_snowpack.iceberg import TableName
-    from airflow_snowpack.jobs import Jobs
-    from tests.system.conftest import RunningAirflow
+from tests.system.conftest import RunningAirflow
 
 
 @pytest.fixture

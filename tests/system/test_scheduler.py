@@ -6,6 +6,7 @@ All runs begin together, before the first test.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -17,16 +18,12 @@ from pyiceberg.schema import Schema
 from pyiceberg.transforms import DayTransform
 from pyiceberg.types import DateType, LongType, NestedField
 
-from airflow_snowpack.jobs import JobStatus
+from airflow_snowpack.iceberg import TableName
+from airflow_snowpack.jobs import Jobs, JobStatus
+from tests.system.conftest import Run, RunningAirflow
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from pyiceberg.table import Table
-
-    from airflow_snowpack.iceberg import TableName
-    from airflow_snowpack.jobs import Jobs
-    from tests.system.conftest import Run, RunningAirflow
 
 DAYS = [date(2013, 7, day) for day in range(1, 6)]
 LAST_BACKFILLED = DAYS[2]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -11,9 +12,6 @@ from airflow_snowpack.durations import parse_duration
 from airflow_snowpack.maintenance.policies.definitions import size, windows
 from airflow_snowpack.operators.arguments import UnreadableArgument, read_number
 from airflow_snowpack.sizes import parse_bytes
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 pytestmark = pytest.mark.one_database
 THREE = "\N{FULLWIDTH DIGIT THREE}"

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 import yaml
@@ -30,9 +31,6 @@ from airflow_snowpack.scheduling import InvalidSchedule, parse_schedules
 from airflow_snowpack.scheduling.constraints.capacity_constraints import parse_probe
 from airflow_snowpack.scheduling.cron import parse_cron, parse_zone
 from airflow_snowpack.sizes import parse_bytes
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 def laughing(first: str, again: Callable[[str], str], levels: int) -> str:

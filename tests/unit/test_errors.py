@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 import airflow_snowpack
 from airflow_snowpack.errors import Kind, SnowpackError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 PAGE = Path(__file__).parents[2] / "docs" / "errors.md"
 RUNS_WHEN_IMPORTED = ("airflow_snowpack.store.migrations", "airflow_snowpack.__main__")

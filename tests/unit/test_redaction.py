@@ -8,19 +8,17 @@ import json
 import logging
 import os
 import threading
+from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from airflow_snowpack import redaction
 from airflow_snowpack.redaction import public_address, redacted
 from airflow_snowpack.worker.environment import Environment
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 pytestmark = pytest.mark.one_database
 SECRETS = ("hunter22", "tok-en", "n3xt")

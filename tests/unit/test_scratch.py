@@ -7,15 +7,12 @@ import subprocess
 import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from bounded import started
 
 from airflow_snowpack.scratch import LOCK, PREFIX, scratch_folder
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 HOLDER = """
 from airflow_snowpack.scratch import scratch_folder

@@ -33,6 +33,7 @@ from airflow_snowpack.builds.model import Sharding
 from airflow_snowpack.builds.sharding import BUCKETS, Placing, bucket_of, key_type_of
 from airflow_snowpack.builds.storage import Storage
 from airflow_snowpack.builds.write.attempt import AttemptPlace, ShardPlan, check_key, write_attempt
+from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.literal import check_literal
 from airflow_snowpack.spark import SparkFailed, SparkWork, without_substitution
 from airflow_snowpack.spark.plan_tables import tables_read
@@ -40,8 +41,6 @@ from airflow_snowpack.spark.session import spare_archives
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
-
-    from airflow_snowpack.iceberg import TableName
 
 T = TypeVar("T")
 

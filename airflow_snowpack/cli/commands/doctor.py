@@ -9,12 +9,13 @@ the warehouse that is written and deleted again.
 
 from __future__ import annotations
 
+from argparse import Namespace
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from functools import cached_property
-from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from airflow_snowpack.cli.context import ends_cleanly
@@ -30,16 +31,10 @@ from airflow_snowpack.hooks.store import SnowpackHook
 from airflow_snowpack.humanize import plural
 from airflow_snowpack.iceberg.errors import catalog_label
 from airflow_snowpack.redaction import public_address, redacted
+from airflow_snowpack.store import Store
+from airflow_snowpack.store.signs_of_life import Sign
 from airflow_snowpack.timed_calls import call_with_timeout
 from airflow_snowpack.wire.listing import Column, Listing
-
-if TYPE_CHECKING:
-    from argparse import Namespace
-    from collections.abc import Callable, Iterator
-
-    from airflow_snowpack.store import Store
-    from airflow_snowpack.store.signs_of_life import Sign
-
 
 MOST_SKEW = timedelta(seconds=5)
 SWEEP_OVERDUE = timedelta(hours=1)

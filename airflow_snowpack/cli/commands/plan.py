@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from argparse import Namespace
+from datetime import datetime
 
 from airflow_snowpack.cli.changes import each
 from airflow_snowpack.cli.context import ends_cleanly, open_context
 from airflow_snowpack.cli.output import DATA, print_data, print_rows
+from airflow_snowpack.exit_code import ExitCode
+from airflow_snowpack.maintenance.planning import TablePlan
 from airflow_snowpack.wire.plan import DECISIONS, PLANS
-
-if TYPE_CHECKING:
-    from argparse import Namespace
-    from datetime import datetime
-
-    from airflow_snowpack.exit_code import ExitCode
-    from airflow_snowpack.maintenance.planning import TablePlan
 
 
 @ends_cleanly

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
+from argparse import Namespace
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from airflow_snowpack.cli.context import ends_cleanly, open_context
+from airflow_snowpack.cli.context import CommandContext, ends_cleanly, open_context
 from airflow_snowpack.cli.output import DATA, filled, is_for_people, note, print_data, print_one, print_rows, printable
 from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.exit_code import ExitCode
 from airflow_snowpack.humanize import plural
-
-if TYPE_CHECKING:
-    from argparse import Namespace
-    from collections.abc import Iterator
-
-    from airflow_snowpack.cli.context import CommandContext
-    from airflow_snowpack.iceberg import TableName
-    from airflow_snowpack.maintenance.policies import Policies, TableFacts
+from airflow_snowpack.iceberg import TableName
+from airflow_snowpack.maintenance.policies import Policies, TableFacts
 
 PARALLEL_READS = 8
 """Tables that are read from the catalog at once."""

@@ -24,6 +24,7 @@ from airflow_snowpack.iceberg.catalog import connection_errors, unreadable_error
 from airflow_snowpack.iceberg.errors import CatalogUnreachable
 from airflow_snowpack.iceberg.locations import SCHEME, normalise, storage_path
 from airflow_snowpack.iceberg.table_properties import STORE
+from airflow_snowpack.interim.collection.collector_store import CollectorStore
 from airflow_snowpack.interim.collection.model import TableToDrop
 from airflow_snowpack.interim.errors import DropFailed
 from airflow_snowpack.interim.names import is_ours
@@ -31,8 +32,6 @@ from airflow_snowpack.interim.names import is_ours
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
     from pyiceberg.table import Table
-
-    from airflow_snowpack.interim.collection.collector_store import CollectorStore
 
 OpenCatalog = Callable[[str], "Catalog"]
 MISSING = "The catalog {catalog!r} no longer had it. Any files that are left were not touched."

@@ -6,28 +6,24 @@ names for one snapshot.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING, ClassVar
 
 from airflow_snowpack.humanize import number, plural, timestamp
+from airflow_snowpack.iceberg import MetadataReader
+from airflow_snowpack.iceberg.names import TableName
 from airflow_snowpack.jobs.model import ActionOutcome
-from airflow_snowpack.maintenance.action_run import Effect, Planning
+from airflow_snowpack.maintenance.action_run import ActionRun, Effect, Planning
 from airflow_snowpack.maintenance.options import ActionOptions, option, refused
 from airflow_snowpack.maintenance.plan import skip
-from airflow_snowpack.maintenance.planning.finding import Estimate, Finding, Rate, Threshold
+from airflow_snowpack.maintenance.planning.finding import Estimate, Facts, Finding, Rate, Threshold
 from airflow_snowpack.maintenance.procedures import Call, procedure_call
 from airflow_snowpack.maintenance.readers import columns, whole_number
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from datetime import datetime
-
     from pyiceberg.table import Table
-
-    from airflow_snowpack.iceberg import MetadataReader
-    from airflow_snowpack.iceberg.names import TableName
-    from airflow_snowpack.maintenance.action_run import ActionRun
-    from airflow_snowpack.maintenance.planning.finding import Facts
 
 WRITTEN = "statistics_files_count"
 

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
+from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from airflow_snowpack.humanize import number, plural
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from datetime import datetime, timedelta
-
-    from airflow_snowpack.iceberg.health import PartitionHealth, TableHealth
-    from airflow_snowpack.jobs.action_history import ActionRecord
+from airflow_snowpack.iceberg.health import PartitionHealth, TableHealth
+from airflow_snowpack.jobs.action_history import ActionRecord
 
 
 class Cause(StrEnum):

@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from airflow_snowpack.durations import format_duration
 from airflow_snowpack.humanize import duration, size
 from airflow_snowpack.maintenance.options import defaults
-
-if TYPE_CHECKING:
-    from airflow_snowpack.maintenance.policies.model import ActionPolicy, Origin, TablePolicy
+from airflow_snowpack.maintenance.policies.model import ActionPolicy, Origin, TablePolicy
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from airflow_snowpack.errors import Kind, SnowpackError
 from airflow_snowpack.humanize import timestamp
-
-if TYPE_CHECKING:
-    from airflow_snowpack.iceberg.names import TableName
-    from airflow_snowpack.maintenance.removals.model import Removal
+from airflow_snowpack.iceberg.names import TableName
+from airflow_snowpack.maintenance.removals.model import Removal
 
 
 class RemovalError(SnowpackError, kind=Kind.FAILED):

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from airflow_snowpack.durations import parse_duration
 from airflow_snowpack.humanize import plural, size
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from airflow_snowpack.iceberg.names import TableName
+from airflow_snowpack.iceberg.names import TableName
 
 VALID_FOR = timedelta(days=7)
 """From the plan of a removal until it can no longer be approved or run."""

@@ -11,7 +11,9 @@ import contextlib
 import shutil
 import threading
 import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -22,7 +24,9 @@ import uvicorn
 from api_process import TOKEN, build
 from bounded import PATIENCE_S
 from databases import databases_of
+from pages_world import World
 from sqlalchemy.engine import make_url
+from starlette.types import ASGIApp
 
 from airflow_snowpack.iceberg import CatalogConfig
 from airflow_snowpack.store import Store, upgrade_schema
@@ -30,15 +34,10 @@ from airflow_snowpack.store.opening import open_engine
 from airflow_snowpack.store.schema import metadata
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
     from fastapi import FastAPI
-    from pages_world import World
     from playwright.sync_api import Browser, ConsoleMessage, Page
-    from starlette.types import ASGIApp
 
-    Serve = Callable[[ASGIApp], httpx.Client]
+Serve = Callable[[ASGIApp], httpx.Client]
 
 PLAIN_TABLES = 40
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import httpx
 import pytest
 from api_process import TOKEN
 from bounded import PATIENCE_S
@@ -24,7 +25,6 @@ from airflow_snowpack.interim.registry import InterimRegistry
 from airflow_snowpack.preservation import Preservation
 
 if TYPE_CHECKING:
-    import httpx
     from fastapi import FastAPI
 
 PAGE = Path("docs/api.md").read_text()

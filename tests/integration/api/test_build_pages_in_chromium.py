@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,9 +15,6 @@ from airflow_snowpack.builds import layout
 from airflow_snowpack.store import AuditTrail
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
     from playwright.sync_api import Page
 
 

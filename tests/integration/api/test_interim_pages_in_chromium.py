@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
@@ -19,8 +20,6 @@ from airflow_snowpack.scheduling import RegisteredRun
 from airflow_snowpack.store import Actor, AuditTrail
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from playwright.sync_api import Page
 
 

@@ -10,8 +10,9 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import httpx
 import pytest
@@ -24,10 +25,6 @@ from airflow_snowpack.iceberg import CatalogConfig
 from airflow_snowpack.inventory import Inventory
 from airflow_snowpack.store import Store, upgrade_schema
 from airflow_snowpack.store.opening import open_engine
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
 
 pytestmark = pytest.mark.both_in_soak
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -9,9 +11,6 @@ from lineage_world import make_lineage
 from pages_world import SomebodyIs, World, app_of, open_world
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
     from playwright.sync_api import Page
 
 

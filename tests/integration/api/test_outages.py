@@ -6,15 +6,18 @@ import socket
 import sqlite3
 import threading
 import time
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from shutil import copytree
 from typing import TYPE_CHECKING, Any
 
+import httpx
 import pytest
 from api_process import TOKEN, build
 from bounded import PATIENCE_S
+from postgres_server import PostgresServer
 
 from airflow_snowpack.api import Services, TokenAuth, build_app
 from airflow_snowpack.iceberg import CatalogConfig
@@ -25,11 +28,7 @@ from airflow_snowpack.store import Deadlines, Store, open_store, upgrade_schema
 from airflow_snowpack.store.opening import open_engine
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    import httpx
     from fastapi import FastAPI
-    from postgres_server import PostgresServer
 
 ONE_ACTION = {"actions": ["expire_snapshots"]}
 LIMIT = PATIENCE_S  # the app says 4.5, and without its limits the answer would never come; the rest is for a busy machine

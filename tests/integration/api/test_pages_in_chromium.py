@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,16 +14,14 @@ from health_pages_world import keep
 from made_health import sick_health
 from pages_world import SomebodyIs, World, app_of, compacted, did, expired, open_world
 from schedules_world import build_schedules
+from starlette.types import ASGIApp
 
 from airflow_snowpack.jobs import ActionOutcome, JobFilter, JobStatus
 from airflow_snowpack.maintenance import Action
 from airflow_snowpack.store import AuditTrail
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from playwright.sync_api import Page
-    from starlette.types import ASGIApp
 
 REFUSED = "Failed to load resource"
 """What the console says of each answer that is not a success."""

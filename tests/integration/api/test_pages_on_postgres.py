@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
+import httpx
 import pytest
 from pages_world import SomebodyIs, app_of, compacted, expired, open_world
+from starlette.types import ASGIApp
 
 from airflow_snowpack.store import Store, upgrade_schema
 from airflow_snowpack.store.opening import open_engine
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    import httpx
-    from starlette.types import ASGIApp
-
-    Serve = Callable[[ASGIApp], httpx.Client]
+Serve = Callable[[ASGIApp], httpx.Client]
 
 TABLES = ("analytics.page_views", "analytics.sessions", "payments.refunds")
 AWKWARD = "%00%ed%a0%80%25_%27%22%5c"

@@ -11,13 +11,12 @@ import httpx
 import pytest
 from bounded import Beside
 
+from airflow_snowpack.api import Services
 from airflow_snowpack.iceberg import CatalogConfig
 from airflow_snowpack.jobs import ActionOutcome, ActionResult, JobStatus
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
-
-    from airflow_snowpack.api import Services
 
 ONE_ACTION = {"actions": ["expire_snapshots"]}
 DONE = ActionResult("expire_snapshots", ActionOutcome.SUCCEEDED, "Expired 28 snapshots", 5.1, metrics={"snapshots": 28})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,8 +13,6 @@ from schedules_world import Made, make_schedules
 from airflow_snowpack.store import AuditTrail
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from playwright.sync_api import Page
 
 

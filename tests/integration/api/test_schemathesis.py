@@ -10,10 +10,13 @@ Schemathesis takes a second of CPU to import, so the functions that use it impor
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, urlsplit
 
+import httpx
 import pytest
 from api_process import TOKEN
 from effort import rounds
@@ -29,10 +32,6 @@ from airflow_snowpack.interim.registry import InterimRegistry
 from airflow_snowpack.preservation import Preservation
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    import httpx
     from fastapi import FastAPI
     from schemathesis import APIOperation, Case
 

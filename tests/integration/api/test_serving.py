@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import httpx
@@ -18,8 +19,6 @@ from prometheus_client.parser import text_string_to_metric_families
 from airflow_snowpack.api.middleware import CONTENT_POLICY
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from fastapi import FastAPI
 
 ONE_ACTION = {"actions": ["expire_snapshots"]}

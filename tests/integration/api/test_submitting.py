@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
+import httpx
 import pytest
 
 from airflow_snowpack.iceberg import CatalogConfig
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    import httpx
     from fastapi import FastAPI
 
 SUBMIT = "/tables/analytics/page_views/maintenance"

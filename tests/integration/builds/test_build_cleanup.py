@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
-from datetime import timedelta
-from typing import TYPE_CHECKING
+from datetime import datetime, timedelta
+from pathlib import Path
 
 import pytest
 from built_runs import (
@@ -37,13 +37,8 @@ from airflow_snowpack.builds.model import (
 from airflow_snowpack.builds.publish import publish, rollback
 from airflow_snowpack.builds.registry.model import BuildRun
 from airflow_snowpack.builds.registry.retention import CleanupRuns
+from airflow_snowpack.builds.registry.runs import BuildRegistry
 from airflow_snowpack.builds.storage import Deleted, Storage
-
-if TYPE_CHECKING:
-    from datetime import datetime
-    from pathlib import Path
-
-    from airflow_snowpack.builds.registry.runs import BuildRegistry
 
 
 def paths(actions: list[CleanupAction]) -> list[str]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from itertools import count
-from typing import TYPE_CHECKING
+from typing import Any
 
 import pytest
 from built_runs import (
@@ -20,7 +22,7 @@ from built_runs import (
     write_attempt,
 )
 from gcs_server import gcs_server
-from s3_server import s3_server
+from s3_server import Request, s3_server
 
 from airflow_snowpack.builds.cleanup import cleanup
 from airflow_snowpack.builds.model import Retention
@@ -28,13 +30,6 @@ from airflow_snowpack.builds.publish import publish, rollback
 from airflow_snowpack.builds.registry.runs import BuildRegistry
 from airflow_snowpack.builds.storage import Storage
 from airflow_snowpack.store import open_store
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from contextlib import AbstractContextManager
-    from typing import Any
-
-    from s3_server import Request
 
 RETENTION = Retention(keep_runs=2)
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 import shutil
 import sys
 import tempfile
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import timedelta
+from datetime import datetime, timedelta
 from itertools import count
 from pathlib import Path
 from subprocess import PIPE
-from typing import TYPE_CHECKING
 
 import kill_builds
 import pytest
@@ -43,10 +43,6 @@ from airflow_snowpack.builds.registry.runs import BuildRegistry
 from airflow_snowpack.builds.storage import Storage
 from airflow_snowpack.store import Store, utc_now
 from airflow_snowpack.store.opening import open_engine
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from datetime import datetime
 
 pytestmark = pytest.mark.both_in_soak
 

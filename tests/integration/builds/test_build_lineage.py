@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import pytest
 from built_runs import DATASET, DAY, MIDNIGHT, built
 
 from airflow_snowpack.airflow.task_ref import TaskRef
 from airflow_snowpack.builds.publish import publish, rollback
+from airflow_snowpack.builds.registry.runs import BuildRegistry
+from airflow_snowpack.builds.storage import Storage
 from airflow_snowpack.lineage.graph import Direction, Lineage
 from airflow_snowpack.lineage.operation import DatasetAt, OperationKind, TableAt
 from airflow_snowpack.lineage.operations import OperationLog
-
-if TYPE_CHECKING:
-    from airflow_snowpack.builds.registry.runs import BuildRegistry
-    from airflow_snowpack.builds.storage import Storage
-    from airflow_snowpack.store import Store
+from airflow_snowpack.store import Store
 
 SOURCES = (
     {"table": "lake.flights.departures", "snapshot_id": 42},

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, TypeVar
+from pathlib import Path
+from typing import TypeVar
 
 import pytest
 from built_runs import DATASET, DAY, MIDNIGHT, MovedClock, begun, built, current_run, folders, published
 from failing_storage import every_third, failing_storage
+from postgres_server import PostgresServer
 from pyarrow import fs
 from s3_server import BUCKET, s3_server
 
@@ -25,12 +28,6 @@ from airflow_snowpack.builds.registry.runs import BuildRegistry
 from airflow_snowpack.builds.storage import Storage
 from airflow_snowpack.store import Store, StoreUnreachable, upgrade_schema
 from airflow_snowpack.store.opening import open_engine
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from postgres_server import PostgresServer
 
 KEEP_ONE = Retention(keep_runs=1)
 T = TypeVar("T")

@@ -9,10 +9,10 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections import Counter
+from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from built_runs import (
     DATASET,
@@ -34,6 +34,7 @@ from effort import SOAK, rounds
 from hypothesis import settings, strategies as st
 from hypothesis.stateful import (
     Bundle,
+    MultipleResults,
     RuleBasedStateMachine,
     consumes,
     invariant,
@@ -57,6 +58,7 @@ from airflow_snowpack.builds.registry.model import (
     BuildPolicy,
     BuildRun,
     PublicationKind,
+    RunHandle,
     RunStatus,
 )
 from airflow_snowpack.builds.registry.runs import BuildRegistry
@@ -64,14 +66,7 @@ from airflow_snowpack.builds.storage import Deleted, Storage
 from airflow_snowpack.store import Store
 from airflow_snowpack.store.opening import open_engine
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from hypothesis.stateful import MultipleResults
-
-    from airflow_snowpack.builds.registry.model import RunHandle
-
-    Ready = tuple[RunHandle, Manifest]
+Ready = tuple[RunHandle, Manifest]
 
 EXAMPLES = rounds(10, soak=400)
 STEPS = 30

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from built_runs import DATASET, DAY, MIDNIGHT, begun, built, current_run, manifest_of, published, selected, write_attempt
@@ -26,10 +27,6 @@ from airflow_snowpack.builds.registry.model import RunStatus
 from airflow_snowpack.builds.registry.runs import BuildRegistry
 from airflow_snowpack.builds.storage import Storage
 from airflow_snowpack.builds.write.selection import keep_selection, kept_selection
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
 
 pytestmark = pytest.mark.one_database
 

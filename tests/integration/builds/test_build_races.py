@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
 
 from bounded import PATIENCE_S
 from built_runs import DATASET, DAY, MIDNIGHT, begun, built, current_run, folders, unknown_folders
@@ -18,10 +17,8 @@ from airflow_snowpack.builds.pointer import read_pointer
 from airflow_snowpack.builds.publish import publish
 from airflow_snowpack.builds.registry.model import BuildPolicy, RunStatus
 from airflow_snowpack.builds.registry.runs import BuildRegistry
-
-if TYPE_CHECKING:
-    from airflow_snowpack.builds.storage import Storage
-    from airflow_snowpack.store import Store
+from airflow_snowpack.builds.storage import Storage
+from airflow_snowpack.store import Store
 
 BUILDERS = 4
 BUILDS_EACH = rounds(3, soak=30)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
+from built_runs import MovedClock
 from published_builds import publish_build
 from query_plans import scans, sent_by
 
@@ -13,15 +13,10 @@ from airflow_snowpack.builds.cleanup import Retention, cleanup
 from airflow_snowpack.builds.publish import rollback
 from airflow_snowpack.builds.registry.retention import KINDS
 from airflow_snowpack.builds.registry.runs import BuildRegistry
+from airflow_snowpack.builds.storage import Storage
+from airflow_snowpack.store import Store
 from airflow_snowpack.store.retention import Pruner
 from airflow_snowpack.store.tables.builds import build_publications, build_runs
-
-if TYPE_CHECKING:
-    from built_runs import MovedClock
-
-    from airflow_snowpack.builds.registry.runs import BuildRegistry
-    from airflow_snowpack.builds.storage import Storage
-    from airflow_snowpack.store import Store
 
 DAY = datetime(2026, 1, 1, tzinfo=UTC)
 

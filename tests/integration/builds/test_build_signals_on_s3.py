@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from s3_server import s3_server
 
 from airflow_snowpack.builds import layout
 from airflow_snowpack.builds.storage import Storage
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 class Terminated(Exception):

@@ -10,9 +10,9 @@ import json
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import psutil
 import pyarrow as pa
@@ -25,9 +25,6 @@ from airflow_snowpack.builds.layout import RECORD
 from airflow_snowpack.builds.model import KeyType, ShardAttemptResult, hash_shard
 from airflow_snowpack.builds.storage import Storage
 from airflow_snowpack.builds.write.selection import read_attempts, select_winners
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 ROWS, SHARDS = 2000, 4
 PATIENCE_S = 200.0

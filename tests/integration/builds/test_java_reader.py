@@ -7,11 +7,12 @@ import json
 import shutil
 import sqlite3
 import subprocess
+from collections.abc import Callable
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import format_vectors
 import pyarrow as pa
@@ -24,10 +25,7 @@ from airflow_snowpack.builds.read.reader import SnapshotReader
 from airflow_snowpack.builds.storage import Storage
 from airflow_snowpack.spark.java import find_java
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    Java = Callable[..., subprocess.CompletedProcess[str]]
+Java = Callable[..., subprocess.CompletedProcess[str]]
 
 DOCS = Path(__file__).parents[3] / "docs"
 VECTORS = DOCS / "build-format-vectors.json"

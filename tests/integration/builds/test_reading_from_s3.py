@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
+from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
@@ -17,9 +17,6 @@ from airflow_snowpack.builds.errors import NothingPublished
 from airflow_snowpack.builds.model import ShardFormat, Sharding
 from airflow_snowpack.builds.read.reader import SnapshotReader
 from airflow_snowpack.builds.storage import Storage
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 URL = "s3://lake/builds/flights"
 KEYS = list(range(300))

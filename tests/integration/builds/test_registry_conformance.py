@@ -7,7 +7,7 @@ other files of this folder.
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from built_runs import (
@@ -39,11 +39,8 @@ from airflow_snowpack.builds.publish import publish, rollback
 from airflow_snowpack.builds.registry.model import BuildPolicy, PublicationKind, RunStatus
 from airflow_snowpack.builds.registry.runs import BuildRegistry
 from airflow_snowpack.builds.storage import Storage
-from airflow_snowpack.store import Actor, AuditTrail
+from airflow_snowpack.store import Actor, AuditTrail, Store
 from airflow_snowpack.store.paging import Page
-
-if TYPE_CHECKING:
-    from airflow_snowpack.store import Store
 
 
 def paths(actions: list[CleanupAction]) -> list[str]:

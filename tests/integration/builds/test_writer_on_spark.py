@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import sqlite3
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,14 +25,11 @@ from airflow_snowpack.builds.storage import Storage
 from airflow_snowpack.builds.write.attempt import file_checksum
 from airflow_snowpack.builds.write.selection import read_attempts, select_winners
 from airflow_snowpack.builds.write.spark_source import SparkSource, arrow_schema_of
+from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.spark import SparkInterrupted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from pyspark.sql import DataFrame, SparkSession
-
-    from airflow_snowpack.iceberg import TableName
 
 
 @pytest.fixture

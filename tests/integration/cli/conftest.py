@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from command_line import command_line, settle
+from command_line import Run, command_line, settle
 
 from airflow_snowpack import hooks
+from airflow_snowpack.iceberg import CatalogConfig, TableName
+from airflow_snowpack.jobs import Jobs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from command_line import Run
     from pyspark.sql import SparkSession
-
-    from airflow_snowpack.iceberg import CatalogConfig, TableName
-    from airflow_snowpack.jobs import Jobs
 
 
 @pytest.fixture

@@ -10,10 +10,10 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from bounded import PATIENCE_S as LONGEST_S, started
@@ -23,9 +23,6 @@ from scripted_engine import PATIENCE_S, eventually
 from airflow_snowpack.iceberg import CatalogConfig, TableName
 from airflow_snowpack.jobs import Jobs, JobStatus
 from airflow_snowpack.store import open_store
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 SUPPORT = Path(__file__).parents[2] / "support"
 CLI_MODULES = str(SUPPORT / "cli_modules.py")

@@ -5,19 +5,15 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 import sqlalchemy as sa
 from app_client import AppClient
-from command_line import command_line, settle
+from command_line import Run, command_line, settle
 
 from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.jobs import Jobs, JobStatus, LifecyclePolicy
 from airflow_snowpack.store import AuditTrail
-
-if TYPE_CHECKING:
-    from command_line import Run
 
 FLIGHTS = TableName("lake", "demo", "flights")
 

@@ -6,6 +6,7 @@ import importlib.util
 import signal
 import sys
 import uuid
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,13 +14,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from airflow_snowpack import hooks
+from airflow_snowpack.iceberg import CatalogConfig, TableName
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from pyspark.sql import SparkSession
-
-    from airflow_snowpack.iceberg import CatalogConfig, TableName
 
 # The runner of operators is written once, beside the unit tests; a folder of tests is no package that it could be imported from.
 _shared = importlib.util.spec_from_file_location("shared_faces", Path(__file__).parents[2] / "unit" / "faces" / "conftest.py")

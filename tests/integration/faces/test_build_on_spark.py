@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,19 +15,14 @@ from s3_server import BUCKET, s3_server
 from airflow_snowpack import hooks, operators
 from airflow_snowpack.builds.errors import StaleBuild
 from airflow_snowpack.builds.read.reader import SnapshotReader
-from airflow_snowpack.builds.registry.model import RunStatus
+from airflow_snowpack.builds.registry.model import BuildRun, RunStatus
+from airflow_snowpack.builds.registry.runs import BuildRegistry
 from airflow_snowpack.builds.storage import Storage
+from airflow_snowpack.iceberg import TableName
+from tests.unit.faces.conftest import Runner
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
     from pyspark.sql import DataFrame, SparkSession
-
-    from airflow_snowpack.builds.registry.model import BuildRun
-    from airflow_snowpack.builds.registry.runs import BuildRegistry
-    from airflow_snowpack.iceberg import TableName
-    from tests.unit.faces.conftest import Runner
 
 
 @pytest.fixture

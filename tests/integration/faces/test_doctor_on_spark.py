@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def test_spark_sees_the_catalog_and_the_warehouse_of_the_installation(installation: Path) -> None:

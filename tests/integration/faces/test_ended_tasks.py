@@ -6,8 +6,9 @@ Airflow is a real HTTP server that answers as its REST API does; the store is re
 from __future__ import annotations
 
 import socket
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from answering_airflow import RunTold, answering_airflow
@@ -16,20 +17,14 @@ from made_plans import made_plan
 from airflow_snowpack.hooks.ended_tasks import sweep
 from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.installation import Installation
-from airflow_snowpack.interim.collection.model import DagRunState, RunPhase
-from airflow_snowpack.jobs import JobStatus
+from airflow_snowpack.interim.collection.model import DagRunState, RunPhase, RunQuery
+from airflow_snowpack.jobs import Job, JobStatus, SweepReport
 from airflow_snowpack.maintenance.fleet import Budget, EntryState, Pass, PassEntry
 from airflow_snowpack.maintenance.fleet.model import PassState, Planning
 from airflow_snowpack.maintenance.fleet.progress import PassWork
 from airflow_snowpack.scheduling import Gate, GatePlace, MaxConcurrent
 from airflow_snowpack.scheduling.pending_runs.gated_runs import waiting_at_gates
 from airflow_snowpack.store import open_store
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from airflow_snowpack.interim.collection.model import RunQuery
-    from airflow_snowpack.jobs import Job, SweepReport
 
 GONE = None
 """A run that was deleted, with its DAG or alone."""

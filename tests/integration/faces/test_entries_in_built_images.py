@@ -12,9 +12,10 @@ import shutil
 import sys
 import tempfile
 import uuid
+from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from image_registry import ImageRegistry, digest_of, running_registry
@@ -24,14 +25,9 @@ from podman_engine import PodmanEngine
 from trigger_rounds import first_event, trigger_of
 
 from airflow_snowpack import hooks, operators
-from airflow_snowpack.runners.images import Building, ImageBuild, ImageBuilds, ImagePolicy, ImageState
+from airflow_snowpack.runners.images import Building, ImageBuild, ImageBuilds, ImagePolicy, ImageRecord, ImageState
 from airflow_snowpack.settings import Settings
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from airflow_snowpack.runners.images import ImageRecord
-    from tests.unit.faces.conftest import Outcome, Runner
+from tests.unit.faces.conftest import Outcome, Runner
 
 DOCKERFILE = "FROM scratch\nCOPY greeting /app/\n"
 SHOW = "print(open('/app/greeting').read())"

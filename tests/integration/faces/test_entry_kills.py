@@ -11,10 +11,11 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import psutil
 import pytest
@@ -29,12 +30,7 @@ from podman_engine import PodmanEngine
 from airflow_snowpack import hooks
 from airflow_snowpack.interim.collection.collector import Collector
 from airflow_snowpack.interim.collection.model import RunPhase
-from airflow_snowpack.interim.model import TableState
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from airflow_snowpack.interim.model import InterimTable
+from airflow_snowpack.interim.model import InterimTable, TableState
 
 REPOSITORY = Path(__file__).parents[3]
 PATIENCE_S = 120

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
-from airflow.sdk.exceptions import TaskDeferred
 from bounded import Beside
 from entry_world import RUN_ID, SECRET, Lines, identity, invocation, python, swept
 from kubernetes_api import KubernetesApi
@@ -35,14 +34,15 @@ from airflow_snowpack.operators.entries.errors import (
     PodOutOfTime,
     UnknownRunnerOption,
 )
-from airflow_snowpack.operators.entries.isolated_runner import IsolatedRunner, open_runner
-from airflow_snowpack.operators.entries.place import Place
 from airflow_snowpack.runners.errors import EntryCancelled, EntryNotStarted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from airflow.sdk.exceptions import TaskDeferred
+
     from airflow_snowpack.operators.entries.identity import EntryIdentity
+    from airflow_snowpack.operators.entries.isolated_runner import IsolatedRunner
     from airflow_snowpack.runners.invocation import Invocation
 
 MANIFESTS = Path(__file__).parents[3] / "docker" / "kubernetes"
@@ -85,6 +85,9 @@ class Cluster:
         self.template = folder / "template.yaml"
 
     def runner(self, of: EntryIdentity | None = None, *, time_limit: timedelta | None = None, **options: Any) -> IsolatedRunner:
+        from airflow_snowpack.operators.entries.isolated_runner import IsolatedRunner, open_runner
+        from airflow_snowpack.operators.entries.place import Place
+
         of = of or identity()
         chosen = {name: value for name, value in {**self.options, **options}.items() if value is not ...}
         runner = open_runner("kubernetes", Place(IMAGE, of, chosen, context(of), self.root, time_limit))
@@ -93,6 +96,8 @@ class Cluster:
 
     def deferred(self, run: Invocation, of: EntryIdentity | None = None, *, time_limit: timedelta | None = None) -> TaskDeferred:
         """Run the entry in a task that waits in the triggerer."""
+        from airflow.sdk.exceptions import TaskDeferred
+
         with pytest.raises(TaskDeferred) as deferred:
             self.runner(of, time_limit=time_limit, deferrable=True).run(run, Lines())
         return deferred.value

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from airflow_snowpack import hooks, operators
 from airflow_snowpack.airflow.task_ref import TaskRef
+from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.lineage.graph import Direction, Lineage
 from airflow_snowpack.lineage.operation import DatasetAt, OperationKind, TableAt
+from tests.unit.faces.conftest import Runner
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
     from pyiceberg.catalog import Catalog
     from pyspark.sql import DataFrame, SparkSession
-
-    from airflow_snowpack.iceberg import TableName
-    from tests.unit.faces.conftest import Runner
 
 SMALL = {"rewrite_data_files": {"min_input_files": 2, "rewrite_all": True}}
 

@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+import pytest
+
 from airflow_snowpack import operators
-from airflow_snowpack.jobs import JobStatus, StaleAttempt
+from airflow_snowpack.iceberg import TableName
+from airflow_snowpack.jobs import Job, Jobs, JobStatus, StaleAttempt
+from tests.unit.faces.conftest import Runner
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from contextlib import AbstractContextManager
-
-    import pytest
     from pyiceberg.catalog import Catalog
     from pyiceberg.table import Table
     from pyspark.sql import SparkSession
-
-    from airflow_snowpack.iceberg import TableName
-    from airflow_snowpack.jobs import Job, Jobs
-    from tests.unit.faces.conftest import Runner
 
 REWRITE = ["rewrite_data_files"]
 SMALL = {"rewrite_data_files": {"min_input_files": 2, "rewrite_all": True}}

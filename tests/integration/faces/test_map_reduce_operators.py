@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from airflow_snowpack import hooks, operators
+from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.interim.frames.tables import read_on_spark
 from airflow_snowpack.interim.map_reduce.errors import FunctionFailed
 from airflow_snowpack.interim.refs import read_ref
+from tests.unit.faces.conftest import Outcome, Runner
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
     import pyarrow as pa
     from pyspark.sql import SparkSession
-
-    from airflow_snowpack.iceberg import TableName
-    from tests.unit.faces.conftest import Outcome, Runner
 
 Row = dict[str, Any]
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
@@ -11,19 +13,14 @@ from bounded import PATIENCE_S, Beside
 from scripted_engine import eventually
 
 from airflow_snowpack import hooks
-from airflow_snowpack.interim import TableRef, ViewRef, read_ref
+from airflow_snowpack.interim import InterimRegistry, TableRef, ViewRef, read_ref
 from airflow_snowpack.interim.frames.tables import read_as_arrow
 from airflow_snowpack.interim.model import TableState
+from tests.unit.faces.conftest import Outcome, Runner
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
     from pyiceberg.catalog import Catalog
     from pyspark.sql import DataFrame, SparkSession
-
-    from airflow_snowpack.interim import InterimRegistry
-    from tests.unit.faces.conftest import Outcome, Runner
 
 
 @pytest.fixture

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from airflow_snowpack.iceberg.arrivals import EXPIRED, Place, head_of, read_arrivals
+from airflow_snowpack.iceberg import TableName
+from airflow_snowpack.iceberg.arrivals import EXPIRED, Arrival, Place, head_of, read_arrivals
 from airflow_snowpack.iceberg.catalog import load_table
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from pyiceberg.catalog import Catalog
     from pyspark.sql import SparkSession
-
-    from airflow_snowpack.iceberg import TableName
-    from airflow_snowpack.iceberg.arrivals import Arrival
 
 MODES = "write.delete.mode", "write.update.mode", "write.merge.mode"
 MERGE = """

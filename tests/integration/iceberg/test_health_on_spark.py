@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
 import pytest
 from health_from_entries import check_counts
-from table_zoo import KINDS_OF_SPARK
+from table_zoo import KINDS_OF_SPARK, Zoo
 
 from airflow_snowpack.iceberg import HealthBounds, read_health
 from airflow_snowpack.iceberg.health.encoding import decode, encode
-
-if TYPE_CHECKING:
-    from table_zoo import Zoo
 
 NOW = datetime(2026, 11, 23, 3, 0, tzinfo=UTC)
 

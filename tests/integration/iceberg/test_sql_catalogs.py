@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from threading import Barrier
-from typing import TYPE_CHECKING
 
 import pytest
 from pyiceberg.schema import Schema
@@ -12,9 +12,6 @@ from pyiceberg.types import LongType, NestedField
 from sqlalchemy.engine import make_url
 
 from airflow_snowpack.iceberg import CatalogConfig, CatalogUnreachable, TableName, load_table, location_conflicts
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 AT_ONCE = 8
 

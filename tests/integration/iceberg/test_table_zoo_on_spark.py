@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from table_zoo import Zoo
 
 from airflow_snowpack.iceberg import MetadataReader
 from airflow_snowpack.iceberg.metadata_reader import DeleteKind
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-    from table_zoo import Zoo
 
 
 def ids(spark: SparkSession, zoo: Zoo, kind: str) -> list[int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,8 +13,6 @@ from airflow_snowpack.store import Store
 from airflow_snowpack.store.opening import open_engine
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from pyiceberg.catalog import Catalog
 
 

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import sqlite3
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from interim_lake import DAG, RUN, ReportedRuns
+from interim_lake import DAG, RUN, InterimLake, MovedClock, ReportedRuns
 
 from airflow_snowpack.airflow.task_ref import TaskRef
 from airflow_snowpack.interim.rows import run_key, touch
+from airflow_snowpack.store import Store
 from airflow_snowpack.store.tables.interim import interim_pins
-
-if TYPE_CHECKING:
-    from interim_lake import InterimLake, MovedClock
-
-    from airflow_snowpack.store import Store
 
 FILL = """INSERT INTO interim_pins (table_id, run_key, task_id)
     WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < :tasks - 1) SELECT :key, :key, 'task' || i FROM n"""

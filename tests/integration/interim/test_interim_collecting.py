@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING
 
 import pytest
-from interim_lake import RUN, ReportedRuns, holder
+from interim_lake import RUN, InterimLake, ReportedRuns, holder
 
+from airflow_snowpack.interim.collection.model import DagRunState, RunQuery
 from airflow_snowpack.interim.errors import InterimTableGone
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from interim_lake import InterimLake
-
-    from airflow_snowpack.interim.collection.model import DagRunState, RunQuery
 
 
 @pytest.mark.one_database

@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import timedelta
-from typing import TYPE_CHECKING
 
 import pytest
 import sqlalchemy as sa
 from heard_statements import direct_heard
-from interim_lake import holder
+from interim_lake import InterimLake, MovedClock, ReportedRuns, holder
 
 from airflow_snowpack.interim.registry import Output
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from interim_lake import InterimLake, MovedClock, ReportedRuns
-
-    from airflow_snowpack.store import Store
+from airflow_snowpack.store import Store
 
 
 @pytest.fixture

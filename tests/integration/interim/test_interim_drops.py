@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlparse
 
 import pytest
-from interim_lake import InterimLake, new_catalog
+from interim_lake import InterimLake, MovedClock, ReportedRuns, new_catalog
 from pyiceberg.catalog.sql import SqlCatalog
 
 from airflow_snowpack.errors import SnowpackError
@@ -21,9 +22,6 @@ from airflow_snowpack.interim.ownership import claim
 from airflow_snowpack.interim.registry import Output
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from interim_lake import MovedClock, ReportedRuns
     from pyiceberg.catalog import Catalog
     from pyiceberg.typedef import Identifier
 

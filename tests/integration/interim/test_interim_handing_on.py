@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import timedelta
-from typing import TYPE_CHECKING, TypeVar
+from pathlib import Path
+from typing import TypeVar
 
 import pytest
 import sqlalchemy as sa
-from interim_lake import LAKE, InterimLake, holder, new_catalog, table_named
+from interim_lake import LAKE, InterimLake, MovedClock, ReportedRuns, holder, new_catalog, table_named
 
 from airflow_snowpack.interim.errors import InvalidInterimTable, StaleInterimAttempt
 from airflow_snowpack.interim.handover import Handover
-from airflow_snowpack.interim.model import OutputOptions, TableState
+from airflow_snowpack.interim.model import OutputOptions, TableState, Writing
 from airflow_snowpack.interim.names import Scope, is_ours
 from airflow_snowpack.interim.registry import InterimRegistry, Output
 from airflow_snowpack.lineage.graph import Direction, Lineage
@@ -19,14 +21,6 @@ from airflow_snowpack.lineage.operation import TableAt
 from airflow_snowpack.lineage.operations import OperationLog
 from airflow_snowpack.store import Store
 from airflow_snowpack.store.tables.interim import interim_slots
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from interim_lake import MovedClock, ReportedRuns
-
-    from airflow_snowpack.interim.model import Writing
 
 T = TypeVar("T")
 

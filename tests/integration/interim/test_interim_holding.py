@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import timedelta
-from typing import TYPE_CHECKING
 
 import pytest
-from interim_lake import LAKE, RUN, holder, table_named
+from interim_lake import LAKE, RUN, InterimLake, MovedClock, ReportedRuns, holder, table_named
 
 from airflow_snowpack.interim.errors import InterimTableInUse, InvalidInterimRef
 from airflow_snowpack.interim.explanation import explain
@@ -15,9 +14,6 @@ from airflow_snowpack.interim.handover import Handover
 from airflow_snowpack.interim.names import Scope
 from airflow_snowpack.interim.registry import Output
 from airflow_snowpack.preservation import Preservation
-
-if TYPE_CHECKING:
-    from interim_lake import InterimLake, MovedClock, ReportedRuns
 
 
 @pytest.mark.one_database

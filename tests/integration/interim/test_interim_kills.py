@@ -9,11 +9,11 @@ from __future__ import annotations
 import shutil
 import sys
 import tempfile
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 from subprocess import PIPE
-from typing import TYPE_CHECKING
 
 import kill_interim
 import pytest
@@ -28,9 +28,6 @@ from airflow_snowpack.interim.ownership import claim
 from airflow_snowpack.interim.registry import InterimRegistry
 from airflow_snowpack.store import Store
 from airflow_snowpack.store.opening import open_engine
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 pytestmark = pytest.mark.both_in_soak
 

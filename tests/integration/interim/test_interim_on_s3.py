@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import Any
 
 from interim_lake import InterimLake, MovedClock, ReportedRuns
 from pyiceberg.catalog.sql import SqlCatalog
@@ -15,10 +16,6 @@ from airflow_snowpack.interim.collection.sweeper import sweep
 from airflow_snowpack.interim.ownership import claim
 from airflow_snowpack.interim.registry import InterimRegistry
 from airflow_snowpack.store import open_store
-
-if TYPE_CHECKING:
-    from pathlib import Path
-    from typing import Any
 
 NAMESPACE = "s3://lake/warehouse/snowpack_interim"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -21,18 +22,14 @@ from airflow_snowpack.interim.errors import ForeignNamespace, UnmarkedNamespace
 from airflow_snowpack.interim.frames.tables import write_table
 from airflow_snowpack.interim.model import InterimPolicy, OutputOptions, TableState
 from airflow_snowpack.interim.ownership import adopt, claim, ownership_of
+from airflow_snowpack.interim.refs import TableRef
 from airflow_snowpack.interim.registry import InterimRegistry, Output
 from airflow_snowpack.preservation import Preservation
-from airflow_snowpack.store import Actor, open_store
+from airflow_snowpack.store import Actor, Store, open_store
 from airflow_snowpack.store.tables.interim import interim_tables
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from pyiceberg.catalog import Catalog
-
-    from airflow_snowpack.interim.refs import TableRef
-    from airflow_snowpack.store import Store
 
 VERA = Actor("vera", via="cli")
 NAMESPACE = "snowpack_interim"

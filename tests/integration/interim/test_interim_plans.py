@@ -7,21 +7,19 @@ from typing import TYPE_CHECKING
 
 import pytest
 import sqlalchemy as sa
-from interim_lake import DAG, holder
+from interim_lake import DAG, InterimLake, MovedClock, ReportedRuns, holder
 from query_plans import scans, sent_by
 
 from airflow_snowpack.iceberg.errors import CatalogUnreachable
 from airflow_snowpack.interim.collection.collector import Collector
 from airflow_snowpack.interim.names import Scope
 from airflow_snowpack.interim.registry import Output
+from airflow_snowpack.store import Store
 from airflow_snowpack.store.dialect import UtcDateTime
 from airflow_snowpack.store.tables.interim import interim_tables
 
 if TYPE_CHECKING:
-    from interim_lake import InterimLake, MovedClock, ReportedRuns
     from pyiceberg.catalog import Catalog
-
-    from airflow_snowpack.store import Store
 
 MANY, RUNS, DUE = 10_000, 2_000, 8
 TABLES = ["interim_tables", "interim_pins", "interim_refs", "interim_names", "interim_runs", "interim_slots"]

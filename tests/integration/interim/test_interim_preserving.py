@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import TYPE_CHECKING
 
 import pytest
-from interim_lake import table_named
+from interim_lake import InterimLake, ReportedRuns, table_named
 
 from airflow_snowpack.preservation import Preservation
-
-if TYPE_CHECKING:
-    from interim_lake import InterimLake, ReportedRuns
 
 DAY = timedelta(days=1)
 

@@ -2,29 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from threading import Barrier
-from typing import TYPE_CHECKING
+from typing import Any
 
 import pytest
 from bounded import PATIENCE_S
 from effort import rounds
-from interim_lake import ReportedRuns, holder, table_named
+from interim_lake import InterimLake, MovedClock, ReportedRuns, holder, table_named
 
-from airflow_snowpack.interim.collection.model import RunPhase
+from airflow_snowpack.interim.collection.model import DagRunState, RunPhase, RunQuery
 from airflow_snowpack.interim.errors import InterimTableGone, StaleInterimAttempt
 from airflow_snowpack.interim.names import Scope
+from airflow_snowpack.interim.refs import TableRef
 from airflow_snowpack.interim.registry import Output
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-    from typing import Any
-
-    from interim_lake import InterimLake, MovedClock
-
-    from airflow_snowpack.interim.collection.model import DagRunState, RunQuery
-    from airflow_snowpack.interim.refs import TableRef
 
 ROUNDS = rounds(3, soak=100)
 

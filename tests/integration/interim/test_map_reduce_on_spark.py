@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+from collections.abc import Callable, Iterator
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
+from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.interim import map_partitions, map_rows, reduce_rows
 from airflow_snowpack.interim.errors import InvalidInterimTable
 from airflow_snowpack.interim.map_reduce.errors import FunctionFailed, InvalidColumns, InvalidReduction, function_failure
@@ -20,11 +22,7 @@ from airflow_snowpack.interim.refs import TableRef
 from airflow_snowpack.spark import SparkFailed, SparkInterrupted, SparkWork
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from pyspark.sql import DataFrame, SparkSession
-
-    from airflow_snowpack.iceberg import TableName
 
 PAGE = Path(__file__).parents[3] / "docs" / "map-reduce.md"
 Row = dict[str, Any]

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from pathlib import Path
 from subprocess import PIPE
 from typing import TYPE_CHECKING
 
@@ -28,19 +30,14 @@ from airflow_snowpack.iceberg import CatalogConfig
 from airflow_snowpack.interim import Handover, InterimRegistry, sweep
 from airflow_snowpack.interim.collection.dropping import folder_of_namespace
 from airflow_snowpack.interim.frames.tables import read_as_arrow, write_table
+from airflow_snowpack.interim.refs import TableRef
 from airflow_snowpack.interim.registry import Output
-from airflow_snowpack.spark import local_session
+from airflow_snowpack.spark import SparkConfig, local_session
 from airflow_snowpack.store import Store
 from airflow_snowpack.store.opening import open_engine
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
     from pyspark.sql import SparkSession
-
-    from airflow_snowpack.interim.refs import TableRef
-    from airflow_snowpack.spark import SparkConfig
 
 ROUNDS = rounds(1, soak=20)
 NAMESPACE = "snowpack_interim"

@@ -7,10 +7,9 @@ files of this folder.
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import TYPE_CHECKING
 
 import pytest
-from interim_lake import DAG, RUN, holder, table_named
+from interim_lake import DAG, RUN, InterimLake, MovedClock, ReportedRuns, holder, table_named
 
 from airflow_snowpack.interim.collection import collector_store
 from airflow_snowpack.interim.collection.model import RunPhase
@@ -22,9 +21,6 @@ from airflow_snowpack.interim.registry import Output, audit_subject
 from airflow_snowpack.lineage.operations import OperationLog
 from airflow_snowpack.preservation import Preservation
 from airflow_snowpack.store import Actor, AuditTrail
-
-if TYPE_CHECKING:
-    from interim_lake import InterimLake, MovedClock, ReportedRuns
 
 DAY = timedelta(days=1)
 

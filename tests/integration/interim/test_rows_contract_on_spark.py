@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import time
 from itertools import count
 from typing import TYPE_CHECKING, Any
@@ -22,8 +23,6 @@ from airflow_snowpack.interim.names import Producer
 from airflow_snowpack.interim.refs import TableRef
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from pyiceberg.catalog import Catalog
     from pyspark.sql import SparkSession
 

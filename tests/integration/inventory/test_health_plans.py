@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import pytest
 import sqlalchemy as sa
@@ -12,13 +12,8 @@ from query_plans import scans, sent_by
 
 from airflow_snowpack.iceberg import HealthBounds, TableName
 from airflow_snowpack.installation import Installation
-from airflow_snowpack.store import open_store
+from airflow_snowpack.store import Store, open_store
 from airflow_snowpack.store.tables.health import table_health, table_health_history
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from airflow_snowpack.store import Store
 
 MANY = 10_000
 NUMBERS = f"WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {MANY})"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import shutil
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -20,6 +21,7 @@ from airflow_snowpack.iceberg import CatalogConfig, HealthBounds, TableName, Tab
 from airflow_snowpack.iceberg.health import score
 from airflow_snowpack.iceberg.health.encoding import decode, encode
 from airflow_snowpack.installation import Installation, retained_rows
+from airflow_snowpack.inventory import HealthRecords
 from airflow_snowpack.maintenance.fleet.model import PlannedTable
 from airflow_snowpack.maintenance.fleet.passes import FleetPasses
 from airflow_snowpack.maintenance.policies import PoliciesFile
@@ -28,11 +30,7 @@ from airflow_snowpack.store.retention import Pruner
 from airflow_snowpack.store.tables.health import table_health, table_health_history
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from pyiceberg.table import Table
-
-    from airflow_snowpack.inventory import HealthRecords
 
 TABLE = TableName("lake", "db", "flights")
 DAY = timedelta(days=1)

@@ -6,8 +6,10 @@ Every operation of the inventory runs on both databases here. What only the cata
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from threading import Barrier
 from typing import TYPE_CHECKING
 
@@ -23,9 +25,6 @@ from airflow_snowpack.store import Store, StoreUnreachable, open_store
 from airflow_snowpack.store.tables.jobs import inventory_tables
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
     from pyiceberg.catalog import Catalog
 
 WAIT_S = PATIENCE_S

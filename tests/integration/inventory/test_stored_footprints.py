@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,12 +22,10 @@ from airflow_snowpack.store import Actor, Store, StoreUnreachable, open_store
 from airflow_snowpack.store.tables.jobs import table_locations
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from pyiceberg.catalog import Catalog
     from pyiceberg.table import Table
 
-    Conflicts = Callable[..., tuple[LocationConflict, ...]]
+Conflicts = Callable[..., tuple[LocationConflict, ...]]
 
 NOW = datetime(2026, 11, 21, 22, 0, tzinfo=UTC)
 CATALOG_ID = "a1b2c3d4e5f6"

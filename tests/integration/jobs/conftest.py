@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from airflow_snowpack.iceberg import TableName
-from airflow_snowpack.jobs import Jobs, TableLocks
+from airflow_snowpack.jobs import Jobs, Submission, TableLocks
 from airflow_snowpack.store import Actor, AuditTrail, Store, open_store
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from airflow_snowpack.jobs import Submission
-
 
 VERA = Actor("vera", via="api")
 ACTIONS = ["rewrite_data_files", "expire_snapshots"]

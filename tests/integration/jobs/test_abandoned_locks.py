@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.jobs import Jobs, TableLocked, TableLocks
 
 if TYPE_CHECKING:
     from conftest import MovedClock
-
-    from airflow_snowpack.iceberg import TableName
 
 HOUR = timedelta(hours=1)
 

@@ -10,13 +10,11 @@ import pytest
 import sqlalchemy as sa
 
 from airflow_snowpack.iceberg import TableName
-from airflow_snowpack.jobs import ActionHistory, ActionOutcome, ActionRecord, ActionResult, Attempt, Jobs, JobStatus
+from airflow_snowpack.jobs import ActionHistory, ActionOutcome, ActionRecord, ActionResult, Attempt, Job, Jobs, JobStatus
 from airflow_snowpack.store.tables.jobs import action_records
 
 if TYPE_CHECKING:
     from conftest import MovedClock
-
-    from airflow_snowpack.jobs import Job
 
 DATA, SNAPSHOTS = "rewrite_data_files", "expire_snapshots"
 ESTIMATE = {"gb_hours": 0.1, "seconds": 60.0, "files_removed": 100}

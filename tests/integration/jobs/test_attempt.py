@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -11,15 +12,12 @@ import pytest
 from scripted_engine import PATIENCE_S, ScriptedEngine
 from sqlalchemy.exc import OperationalError
 
+from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.jobs import Attempt, Claim, Jobs, JobStatus, LeaseRanOut, LifecyclePolicy, StaleAttempt, TableLocks
 from airflow_snowpack.store import Store, StoreUnreachable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from conftest import MovedClock
-
-    from airflow_snowpack.iceberg import TableName
 
 QUICK = LifecyclePolicy(fence_check=timedelta(milliseconds=20))
 ACTIONS = ["rewrite_data_files", "expire_snapshots", "rewrite_manifests"]

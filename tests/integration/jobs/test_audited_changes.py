@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from threading import Barrier
@@ -11,6 +12,7 @@ import pytest
 import sqlalchemy as sa
 from scripted_engine import PATIENCE_S
 
+from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.jobs import (
     ActionOutcome,
     ActionResult,
@@ -23,17 +25,12 @@ from airflow_snowpack.jobs import (
     TableLocked,
     TableLocks,
 )
-from airflow_snowpack.store import Actor, AuditTrail
+from airflow_snowpack.store import Actor, AuditTrail, Store
 from airflow_snowpack.store.schema import audit_trail
 from airflow_snowpack.store.tables.jobs import job_queue, jobs as jobs_table, table_locks
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from conftest import MovedClock
-
-    from airflow_snowpack.iceberg import TableName
-    from airflow_snowpack.store import Store
 
 VERA = Actor("vera", via="api")
 ACTIONS = ["rewrite_data_files", "expire_snapshots"]

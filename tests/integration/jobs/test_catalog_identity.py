@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from datetime import timedelta
-from typing import TYPE_CHECKING
 
 import pytest
 from scripted_engine import ScriptedEngine
@@ -23,11 +22,8 @@ from airflow_snowpack.jobs import (
 )
 from airflow_snowpack.jobs.history import record_change
 from airflow_snowpack.lineage.operations import OperationLog
-from airflow_snowpack.store import Actor
-
-if TYPE_CHECKING:
-    from airflow_snowpack.store import Store
-    from tests.integration.jobs.conftest import MovedClock
+from airflow_snowpack.store import Actor, Store
+from tests.integration.jobs.conftest import MovedClock
 
 A, B = "aaaaaaaaaaaa", "bbbbbbbbbbbb"
 ACTIONS = ["expire_snapshots"]

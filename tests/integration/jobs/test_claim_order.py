@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from datetime import timedelta
+from collections.abc import Callable
+from datetime import datetime, timedelta
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
@@ -18,16 +19,11 @@ from airflow_snowpack.jobs import Claim, InvalidPriority, Job, Jobs, JobStatus, 
 from airflow_snowpack.jobs.claim_order import RESCAN
 from airflow_snowpack.jobs.idempotency import RequestKey
 from airflow_snowpack.jobs.withdrawal import postpone, withdraw
-from airflow_snowpack.store import open_store
+from airflow_snowpack.store import Store, open_store
 from airflow_snowpack.store.tables.jobs import job_queue, jobs as jobs_table, table_locks
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from datetime import datetime
-
     from conftest import MovedClock
-
-    from airflow_snowpack.store import Store
 
 FRESH = count(1)
 

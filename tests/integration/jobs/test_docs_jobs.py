@@ -6,13 +6,11 @@ import re
 from dataclasses import asdict
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from airflow_snowpack.jobs import LifecyclePolicy
 from airflow_snowpack.jobs.model import TRANSITIONS
-
-if TYPE_CHECKING:
-    from airflow_snowpack.store import Store
+from airflow_snowpack.store import Store
 
 PAGE = Path(__file__).parents[3] / "docs" / "jobs.md"
 

@@ -9,13 +9,20 @@ from typing import TYPE_CHECKING
 import pytest
 
 from airflow_snowpack.iceberg import TableName
-from airflow_snowpack.jobs import ActionOutcome, ActionResult, Jobs, JobStatus, TableLocks, explain, explain_tables
+from airflow_snowpack.jobs import (
+    ActionOutcome,
+    ActionResult,
+    Jobs,
+    JobStatus,
+    TableExplanation,
+    TableLocks,
+    explain,
+    explain_tables,
+)
 from airflow_snowpack.jobs.withdrawal import withdraw
 
 if TYPE_CHECKING:
     from conftest import MovedClock
-
-    from airflow_snowpack.jobs import TableExplanation
 
 ACTIONS = ["rewrite_data_files", "expire_snapshots"]
 DONE = ActionResult("rewrite_data_files", ActionOutcome.SUCCEEDED, "Compacted 87 files into 12", 1.5, metrics={"files": 87})

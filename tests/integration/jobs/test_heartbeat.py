@@ -4,26 +4,23 @@ from __future__ import annotations
 
 import sqlite3
 import threading
+from collections.abc import Callable
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from postgres_server import new_database
+from postgres_server import PostgresServer, new_database
 from scripted_engine import PATIENCE_S, eventually
 from sqlalchemy.exc import OperationalError
 
+from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.jobs import Claim, Jobs, LifecyclePolicy, TableLocks
 from airflow_snowpack.jobs.attempt import keep_claim
 from airflow_snowpack.store import Store, StoreUnreachable, upgrade_schema
 from airflow_snowpack.store.opening import open_engine
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from conftest import MovedClock
-    from postgres_server import PostgresServer
-
-    from airflow_snowpack.iceberg import TableName
 
 MOMENT = timedelta(milliseconds=20)
 QUICK = LifecyclePolicy(heartbeat=MOMENT, fence_check=MOMENT)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 import sys
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from threading import Barrier
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 import race_process
@@ -16,17 +17,11 @@ import sqlalchemy as sa
 from bounded import output_of
 from scripted_engine import PATIENCE_S
 
-from airflow_snowpack.jobs import InvalidKey, Jobs, KeyUsedBefore, RequestKey, TableLocked
-from airflow_snowpack.store import Actor
+from airflow_snowpack.iceberg import TableName
+from airflow_snowpack.jobs import InvalidKey, Jobs, KeyUsedBefore, RequestKey, Submission, TableLocked
+from airflow_snowpack.store import Actor, Store
 from airflow_snowpack.store.schema import audit_trail
 from airflow_snowpack.store.tables.jobs import idempotency_keys, job_queue, jobs as jobs_table
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from airflow_snowpack.iceberg import TableName
-    from airflow_snowpack.jobs import Submission
-    from airflow_snowpack.store import Store
 
 ACTIONS = ["rewrite_data_files", "expire_snapshots"]
 VERA = Actor("vera", via="api")

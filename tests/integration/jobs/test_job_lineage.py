@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import pytest
 from scripted_engine import ScriptedEngine
 
 from airflow_snowpack.airflow.task_ref import TaskRef
-from airflow_snowpack.jobs import Attempt, Jobs, JobStatus
+from airflow_snowpack.iceberg import TableName
+from airflow_snowpack.jobs import ActionResult, Attempt, Job, Jobs, JobStatus
 from airflow_snowpack.jobs.model import TableChange
 from airflow_snowpack.lineage.operation import OperationKind, TableAt
 from airflow_snowpack.lineage.operations import OperationLog
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from airflow_snowpack.iceberg import TableName
-    from airflow_snowpack.jobs import ActionResult, Job
-    from airflow_snowpack.store import Store
+from airflow_snowpack.store import Store
 
 LOCATION = "s3://lake/page_views"
 

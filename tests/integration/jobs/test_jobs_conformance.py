@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import threading
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from itertools import count
@@ -37,6 +38,7 @@ from airflow_snowpack.jobs import (
     NotTheOwner,
     QueueState,
     RequestKey,
+    Submission,
     TableLocked,
     TableLocks,
     WorkStillRunning,
@@ -46,17 +48,12 @@ from airflow_snowpack.jobs.history import record_change
 from airflow_snowpack.jobs.idempotency import KEPT
 from airflow_snowpack.jobs.model import TableChange
 from airflow_snowpack.lineage.operations import OperationLog
-from airflow_snowpack.store import Actor, AuditTrail
+from airflow_snowpack.store import Actor, AuditTrail, Store
 from airflow_snowpack.store.schema import audit_trail
 from airflow_snowpack.store.tables.jobs import idempotency_keys, job_history, job_queue, jobs as jobs_table, table_locks
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from conftest import MovedClock
-
-    from airflow_snowpack.jobs import Submission
-    from airflow_snowpack.store import Store
 
 VERA = Actor("vera", via="api")
 ACTIONS = ["rewrite_data_files", "expire_snapshots"]

@@ -8,10 +8,11 @@ from __future__ import annotations
 import random
 import re
 import sys
-from datetime import timedelta
+from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta
 from itertools import count
 from subprocess import PIPE
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import kill_process
 import pytest
@@ -23,10 +24,6 @@ from scripted_engine import ScriptedEngine, eventually
 from airflow_snowpack.jobs import Jobs, JobStatus, JobWorker, LifecyclePolicy
 from airflow_snowpack.store import Actor, AuditTrail, Store, open_store, utc_now
 from airflow_snowpack.store.tables.jobs import idempotency_keys, job_queue, jobs as jobs_table, table_locks
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from datetime import datetime
 
 pytestmark = pytest.mark.both_in_soak
 

@@ -6,9 +6,10 @@ from __future__ import annotations
 
 import re
 import shutil
+from collections.abc import Iterator
 from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
@@ -22,9 +23,6 @@ from airflow_snowpack.jobs import Job, JobCounts, JobFilter, Jobs, JobStatus, li
 from airflow_snowpack.jobs.listing import NEWEST_FIRST, last_examined, page_query, read_latest
 from airflow_snowpack.store import Store, open_store
 from airflow_snowpack.store.tables.jobs import jobs as jobs_table
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 FINISHED, RARE = 4_000, 3
 MOMENT = datetime(2026, 11, 21, 22, 0, tzinfo=UTC)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.jobs import (
     ActionOutcome,
     ActionResult,
@@ -22,8 +23,6 @@ from airflow_snowpack.jobs import (
 
 if TYPE_CHECKING:
     from conftest import MovedClock
-
-    from airflow_snowpack.iceberg import TableName
 
 ACTIONS = ["rewrite_data_files", "expire_snapshots"]
 DONE = ActionResult("rewrite_data_files", ActionOutcome.SUCCEEDED, "Compacted 87 files into 12", 1.5, metrics={"files": 87})

@@ -6,9 +6,9 @@ import random
 import signal
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import busy_worker
 import pytest
@@ -21,9 +21,6 @@ from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.jobs import Jobs, JobStatus
 from airflow_snowpack.store import open_store
 from airflow_snowpack.store.tables.jobs import job_queue
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 pytestmark = pytest.mark.both_in_soak
 

@@ -7,6 +7,7 @@ each database.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from itertools import count
@@ -32,14 +33,11 @@ from airflow_snowpack.jobs import (
     TableLocked,
 )
 from airflow_snowpack.jobs.model import TRANSITIONS
+from airflow_snowpack.store import Store
 from airflow_snowpack.store.tables.jobs import job_history, job_queue, jobs as jobs_table, switches, table_locks
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from conftest import MovedClock
-
-    from airflow_snowpack.store import Store
 
 pytestmark = pytest.mark.both_in_soak
 

@@ -5,6 +5,7 @@ The server is one of the test's own; ``tests/integration/spark/test_connect_orph
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 from scripted_engine import ScriptedEngine
 
+from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.jobs import (
     ActionOutcome,
     Attempt,
@@ -27,15 +29,10 @@ from airflow_snowpack.jobs import (
 )
 from airflow_snowpack.jobs.rescuer import BATCH_SIZE
 from airflow_snowpack.spark import SparkUnavailable
-from airflow_snowpack.store import Actor
+from airflow_snowpack.store import Actor, Store
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from conftest import MovedClock
-
-    from airflow_snowpack.iceberg import TableName
-    from airflow_snowpack.store import Store
 
 ACTIONS = ["rewrite_data_files", "expire_snapshots"]
 QUICK = LifecyclePolicy(fence_check=timedelta(milliseconds=10))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
@@ -15,9 +16,6 @@ from airflow_snowpack.jobs import Jobs, statements as do, steps_postgres as step
 from airflow_snowpack.store import Leases, Store, open_store
 from airflow_snowpack.store.opening import open_engine
 from airflow_snowpack.store.pg_prepared import PgPrepared
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 FINISHED, WAITING, BEATS = 20_000, 2_000, 300
 

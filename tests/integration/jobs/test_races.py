@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import sqlite3
 import sys
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from threading import Barrier
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 import race_process
@@ -21,9 +22,6 @@ from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.jobs import Job, JobAlreadyFinished, JobNotFound, Jobs, JobStatus, TableLocked
 from airflow_snowpack.store import Store, open_store
 from airflow_snowpack.store.tables.jobs import job_queue
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
 
 pytestmark = pytest.mark.both_in_soak
 

@@ -12,7 +12,7 @@ from forgetting import Killed, killed_at
 from query_plans import scans, sent_by
 
 from airflow_snowpack.iceberg import TableName
-from airflow_snowpack.jobs import Jobs, JobStatus
+from airflow_snowpack.jobs import Job, Jobs, JobStatus
 from airflow_snowpack.jobs.retention import KINDS
 from airflow_snowpack.store import Actor, AuditTrail, Store, write_audit
 from airflow_snowpack.store.audit import AUDIT_TRAIL
@@ -21,8 +21,6 @@ from airflow_snowpack.store.tables.jobs import job_history, jobs as jobs_table
 
 if TYPE_CHECKING:
     from conftest import MovedClock
-
-    from airflow_snowpack.jobs import Job
 
 ACTIONS = ["expire_snapshots"]
 HALF_A_YEAR = timedelta(days=180)

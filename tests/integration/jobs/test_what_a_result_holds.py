@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+import pytest
 from scripted_engine import ScriptedEngine
 
+from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.jobs import ActionOutcome, ActionResult, Jobs, JobStatus, JobWorker
-
-if TYPE_CHECKING:
-    import pytest
-
-    from airflow_snowpack.iceberg import TableName
 
 
 def test_a_job_ends_although_its_error_has_characters_that_a_database_refuses(jobs: Jobs, table: TableName) -> None:

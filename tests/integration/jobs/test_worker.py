@@ -7,9 +7,9 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 import sqlalchemy as sa
@@ -17,15 +17,10 @@ import worker_process
 from bounded import PATIENCE_S as SAFETY_LIMIT_S, Beside, started
 from scripted_engine import PATIENCE_S, ScriptedEngine
 
+from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.jobs import Claim, Jobs, JobStatus, JobWorker
-from airflow_snowpack.store import open_store
+from airflow_snowpack.store import Store, open_store
 from airflow_snowpack.store.tables.jobs import job_queue
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from airflow_snowpack.iceberg import TableName
-    from airflow_snowpack.store import Store
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import shutil
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,18 +14,15 @@ import pytest
 from running_jobs import running_job
 
 from airflow_snowpack.iceberg import TableName
+from airflow_snowpack.jobs.model import Job
 from airflow_snowpack.maintenance import DEFAULT_ORDER, SparkEngine
 from airflow_snowpack.maintenance.removals.records import Removals
 from airflow_snowpack.store import open_store
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
     from pyiceberg.catalog import Catalog
     from pyiceberg.table import Table
     from pyspark.sql import SparkSession
-
-    from airflow_snowpack.jobs.model import Job
 
 
 @pytest.fixture(autouse=True)

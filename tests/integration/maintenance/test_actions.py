@@ -3,27 +3,24 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from airflow_snowpack.jobs.model import ActionOutcome, TableChange
+from airflow_snowpack.iceberg import TableName
+from airflow_snowpack.jobs.model import ActionOutcome, Job, TableChange
 from airflow_snowpack.maintenance import Action, RewriteDataFiles, SparkEngine
 from airflow_snowpack.maintenance.action_run import ActionRun
+from airflow_snowpack.maintenance.removals.records import Removals
 from airflow_snowpack.maintenance.rewrites import _try
 from airflow_snowpack.spark import SparkWork
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from pyiceberg.catalog import Catalog
     from pyiceberg.table import Table
     from pyspark.sql import SparkSession
-
-    from airflow_snowpack.iceberg import TableName
-    from airflow_snowpack.jobs.model import Job
-    from airflow_snowpack.maintenance.removals.records import Removals
 
 
 def data_files(spark: SparkSession, name: TableName) -> list[Any]:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import sys
 import textwrap
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.iceberg.health import read_health
-from airflow_snowpack.jobs.model import ActionOutcome
+from airflow_snowpack.jobs.model import ActionOutcome, Job
 from airflow_snowpack.maintenance import (
     Action,
     InvalidOption,
@@ -30,13 +33,7 @@ from airflow_snowpack.maintenance.policies import Policies, Rule, policies_schem
 from airflow_snowpack.maintenance.submit import MaintenanceRequest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
     from pyiceberg.catalog import Catalog
-
-    from airflow_snowpack.iceberg import TableName
-    from airflow_snowpack.jobs.model import Job
 
 CODE = '''
 from dataclasses import dataclass

@@ -2,31 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from health_world import NOW, health
 
-from airflow_snowpack.iceberg import MetadataReader
+from airflow_snowpack.iceberg import MetadataReader, TableName
 from airflow_snowpack.iceberg.health import SnapshotLog
 from airflow_snowpack.jobs.action_history import ActionRecord
-from airflow_snowpack.jobs.model import ActionOutcome
+from airflow_snowpack.jobs.model import ActionOutcome, ActionResult, Job
 from airflow_snowpack.maintenance import InvalidOption, Planning, SparkEngine, in_order, parse_options, plan_action
 from airflow_snowpack.maintenance.actions.compute_table_stats import ComputeTableStats
-from airflow_snowpack.maintenance.planning import Facts
+from airflow_snowpack.maintenance.planning import Facts, Finding
 from airflow_snowpack.maintenance.submit import check_against
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any
-
     from pyiceberg.catalog import Catalog
     from pyiceberg.table import Table
-
-    from airflow_snowpack.iceberg import TableName
-    from airflow_snowpack.jobs.model import ActionResult, Job
-    from airflow_snowpack.maintenance.planning import Finding
 
 ACTION = "compute_table_stats"
 

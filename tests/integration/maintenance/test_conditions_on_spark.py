@@ -17,13 +17,11 @@ from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.maintenance.condition import check_condition
 from airflow_snowpack.maintenance.condition_functions import ALLOWED, OF_ICEBERG
 from airflow_snowpack.maintenance.condition_tokens import UnusableCondition
-from airflow_snowpack.maintenance.condition_values import problem_of
+from airflow_snowpack.maintenance.condition_values import Kind, problem_of
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
     from pyspark.sql import SparkSession
-
-    from airflow_snowpack.maintenance.condition_values import Kind
 
 DECIDED_BY_US = ("subquery", "not allowed", "RLIKE", "REGEXP", "a pattern", "a comment", "a cast", "more than", "Spark names")
 """Spark runs some of these in a query: where Iceberg cannot choose files by them, or until they are too large."""

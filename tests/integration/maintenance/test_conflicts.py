@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -9,21 +10,17 @@ import pyarrow as pa
 import pytest
 from iceberg_texts import thrown_texts
 
-from airflow_snowpack.jobs.model import ActionOutcome
+from airflow_snowpack.iceberg import TableName
+from airflow_snowpack.jobs.model import ActionOutcome, Job
 from airflow_snowpack.maintenance import Action, SparkEngine
 from airflow_snowpack.maintenance.commits import is_conflict
 from airflow_snowpack.spark import SparkFailed
 from airflow_snowpack.spark.errors import JavaCause
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from pyiceberg.catalog import Catalog
     from pyiceberg.table import Table
     from pyspark.sql import SparkSession
-
-    from airflow_snowpack.iceberg import TableName
-    from airflow_snowpack.jobs.model import Job
 
 ROWS = pa.table(
     {"id": [1, 2], "part": [0, 0], "note": ["new", "new"]},

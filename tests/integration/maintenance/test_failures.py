@@ -4,24 +4,21 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+from collections.abc import Callable, Iterator
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from airflow_snowpack.iceberg import CatalogConfig, TableName
-from airflow_snowpack.jobs.model import ActionOutcome
+from airflow_snowpack.jobs.model import ActionOutcome, Job
 from airflow_snowpack.maintenance import Action, InvalidOption, SparkEngine, UnknownAction
 from airflow_snowpack.spark import SparkUnavailable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
     from pyiceberg.catalog import Catalog
     from pyspark.sql import SparkSession
-
-    from airflow_snowpack.jobs.model import Job
 
 
 @pytest.mark.parametrize(

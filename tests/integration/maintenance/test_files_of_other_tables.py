@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -16,18 +18,14 @@ from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.iceberg import ForeignFiles, TableUnreadable
 from airflow_snowpack.inventory import stored_footprints
 from airflow_snowpack.maintenance import Action, ExpireSnapshots, RemoveOrphanFiles
+from airflow_snowpack.maintenance.action_run import Effect
 from airflow_snowpack.maintenance.removals.errors import RemovalRefused
 from airflow_snowpack.maintenance.removals.model import ItemOutcome
 from airflow_snowpack.maintenance.removals.records import Removals
 from airflow_snowpack.store import open_store
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
     from pyiceberg.table import Table
-
-    from airflow_snowpack.maintenance.action_run import Effect
 
 CATALOGS = rounds(50, soak=1000)
 LATER = datetime.now(UTC) + timedelta(days=30)

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
 
+from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.jobs import Jobs, JobStatus, JobWorker
-from airflow_snowpack.jobs.model import ActionOutcome
+from airflow_snowpack.jobs.model import ActionOutcome, Job
 from airflow_snowpack.maintenance import Action, RewriteManifests, SparkEngine
+from airflow_snowpack.maintenance.removals.records import Removals
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from pyiceberg.catalog import Catalog
     from pyspark.sql import SparkSession
-
-    from airflow_snowpack.iceberg import TableName
-    from airflow_snowpack.jobs.model import Job
-    from airflow_snowpack.maintenance.removals.records import Removals
 
 ATTEMPTS = [
     "'; DROP TABLE {table}; --",

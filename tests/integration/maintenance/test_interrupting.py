@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from airflow_snowpack.jobs.model import ActionOutcome
+from airflow_snowpack.iceberg import TableName
+from airflow_snowpack.jobs.model import ActionOutcome, Job
 from airflow_snowpack.maintenance import Action, SparkEngine
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from pyiceberg.catalog import Catalog
     from pyiceberg.table import Table
     from pyspark.sql import SparkSession
-
-    from airflow_snowpack.iceberg import TableName
-    from airflow_snowpack.jobs.model import Job
 
 
 @pytest.mark.parametrize("partial_progress", [False, True])

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlparse
@@ -10,20 +12,15 @@ from urllib.parse import urlparse
 import pytest
 
 from airflow_snowpack.iceberg import TableName
-from airflow_snowpack.jobs.model import ActionOutcome
+from airflow_snowpack.jobs.model import ActionOutcome, Job
 from airflow_snowpack.maintenance import Action, RemoveOrphanFiles, SparkEngine
 from airflow_snowpack.maintenance.procedures import Call
 from airflow_snowpack.maintenance.removals.model import ItemOutcome
+from airflow_snowpack.maintenance.removals.records import Removals
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from contextlib import AbstractContextManager
-
     from pyiceberg.catalog import Catalog
     from pyspark.sql import SparkSession
-
-    from airflow_snowpack.jobs.model import Job
-    from airflow_snowpack.maintenance.removals.records import Removals
 
 FOUR_DAYS = 4 * 24 * 3600
 

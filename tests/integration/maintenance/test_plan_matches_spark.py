@@ -3,28 +3,25 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from airflow_snowpack.iceberg import MetadataReader, read_health, read_numbers
+from airflow_snowpack.iceberg import MetadataReader, TableName, read_health, read_numbers
+from airflow_snowpack.jobs.model import Job
 from airflow_snowpack.maintenance import Action, Planning, SparkEngine, parse_options, plan_action
 from airflow_snowpack.maintenance.plan import reader_for
+from airflow_snowpack.maintenance.removals.records import Removals
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from pyiceberg.catalog import Catalog
     from pyspark.sql import SparkSession
 
-    from airflow_snowpack.iceberg import TableName
-    from airflow_snowpack.jobs.model import Job
-    from airflow_snowpack.maintenance.removals.records import Removals
-
-    Metrics = dict[str, int | float]
-    Both = Callable[..., tuple[Metrics, Metrics]]
+Metrics = dict[str, int | float]
+Both = Callable[..., tuple[Metrics, Metrics]]
 
 
 @pytest.fixture

@@ -5,27 +5,24 @@ Also the options at work that came after the first release.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import fields
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from airflow_snowpack.jobs.model import ActionOutcome
+from airflow_snowpack.iceberg import TableName
+from airflow_snowpack.jobs.model import ActionOutcome, Job
 from airflow_snowpack.maintenance import Action, SparkEngine, action_class
 from airflow_snowpack.maintenance.action_run import Planning
 from airflow_snowpack.maintenance.options import parse_options
 from airflow_snowpack.maintenance.plan import plan_action, reader_for
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from pyiceberg.catalog import Catalog
     from pyiceberg.table import Table
     from pyspark.sql import SparkSession
-
-    from airflow_snowpack.iceberg import TableName
-    from airflow_snowpack.jobs.model import Job
 
 SET_BY_US = {
     Action.REWRITE_DATA_FILES: {"table", "options"},

@@ -39,11 +39,11 @@ from airflow_snowpack.installation import Installation, retained_rows
 from airflow_snowpack.jobs import Jobs
 from airflow_snowpack.jobs.model import ActionOutcome
 from airflow_snowpack.maintenance import Action, SparkEngine
-from airflow_snowpack.maintenance.action_run import ActionRun
+from airflow_snowpack.maintenance.action_run import ActionRun, Effect
 from airflow_snowpack.maintenance.options import parse_options
 from airflow_snowpack.maintenance.removals import orphan_files
 from airflow_snowpack.maintenance.removals.errors import NothingInQuarantine, RemovalNotPossible
-from airflow_snowpack.maintenance.removals.model import ItemOutcome, RemovalItem, RemovalKind, RemovalState
+from airflow_snowpack.maintenance.removals.model import ItemOutcome, Removal, RemovalItem, RemovalKind, RemovalState
 from airflow_snowpack.maintenance.removals.of_job import JobRemovals
 from airflow_snowpack.maintenance.removals.orphan_files import ForeignGuard, OrphanFiles
 from airflow_snowpack.maintenance.removals.quarantine import (
@@ -61,16 +61,12 @@ from airflow_snowpack.maintenance.removals.request import restore_table_request
 from airflow_snowpack.maintenance.removals.running import carry_out
 from airflow_snowpack.maintenance.submit import MaintenanceRequest
 from airflow_snowpack.spark import SparkInterrupted, SparkWork
-from airflow_snowpack.store import Actor, AuditTrail, open_store
+from airflow_snowpack.store import Actor, AuditTrail, Store, open_store
 from airflow_snowpack.store.retention import Pruner
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
     from pyspark.sql import SparkSession
-
-    from airflow_snowpack.maintenance.action_run import Effect
-    from airflow_snowpack.maintenance.removals.model import Removal
-    from airflow_snowpack.store import Store
 
 TABLE = TableName("lake", "db", "orders", "0f0f0f0f0f0f")
 WEEK = timedelta(days=7)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -15,7 +15,7 @@ from built_runs import MovedClock
 
 from airflow_snowpack.iceberg import CatalogConfig, TableName
 from airflow_snowpack.installation import Installation, retained_rows
-from airflow_snowpack.jobs import Jobs
+from airflow_snowpack.jobs import Claim, Jobs
 from airflow_snowpack.maintenance.action_run import ActionRun
 from airflow_snowpack.maintenance.options import parse_options
 from airflow_snowpack.maintenance.removals.errors import RemovalNotFound, RemovalNotPossible, RemovalRefused, RemovalTakenOver
@@ -32,16 +32,11 @@ from airflow_snowpack.maintenance.removals.records import Removals
 from airflow_snowpack.maintenance.removals.running import carry_out
 from airflow_snowpack.maintenance.removals.snapshots import Snapshots, planned_snapshots
 from airflow_snowpack.spark import SparkWork
-from airflow_snowpack.store import Actor, AuditTrail, open_store
+from airflow_snowpack.store import Actor, AuditTrail, Store, open_store
 from airflow_snowpack.store.retention import Pruner
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from pyiceberg.table import Table
-
-    from airflow_snowpack.jobs import Claim
-    from airflow_snowpack.store import Store
 
 NOW = datetime(2026, 11, 23, 3, 0, tzinfo=UTC)
 TABLE = TableName("lake", "db", "orders", "0f0f0f0f0f0f")

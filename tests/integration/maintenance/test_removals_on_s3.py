@@ -7,7 +7,9 @@ tests have no JAR of Iceberg for AWS.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
@@ -30,9 +32,6 @@ from airflow_snowpack.spark import SparkWork
 from airflow_snowpack.store import Actor, open_store
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from pathlib import Path
-
     from pyiceberg.table import Table
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -14,22 +15,17 @@ import pytest
 from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.iceberg.quarantine import FOLDER
 from airflow_snowpack.installation import Installation
-from airflow_snowpack.jobs import Attempt, JobStatus
+from airflow_snowpack.jobs import Attempt, Claim, Job, JobStatus
 from airflow_snowpack.maintenance import Action, SparkEngine
-from airflow_snowpack.maintenance.removals.model import ItemOutcome, RemovalState
+from airflow_snowpack.maintenance.removals.model import ItemOutcome, Removal, RemovalState
 from airflow_snowpack.maintenance.removals.orphan_files import NAMED_NOW, REPLACED
 from airflow_snowpack.maintenance.removals.records import Removals
 from airflow_snowpack.maintenance.removals.snapshots import NEEDED_NOW
 from airflow_snowpack.store import Actor, open_store
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
     from pyiceberg.catalog import Catalog
     from pyspark.sql import SparkSession
-
-    from airflow_snowpack.jobs import Claim, Job
-    from airflow_snowpack.maintenance.removals.model import Removal
 
 pytestmark = pytest.mark.one_database
 VERA = Actor("vera", "page")

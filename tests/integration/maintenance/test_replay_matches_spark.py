@@ -2,29 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import pytest
-from table_zoo import append, commit_times
+from table_zoo import Zoo, append, commit_times
 
+from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.iceberg.health import read_health
+from airflow_snowpack.jobs.model import Job
+from airflow_snowpack.maintenance import SparkEngine
 from airflow_snowpack.maintenance.planning import Estimate, plan_table
-from airflow_snowpack.maintenance.policies import Policies, Rule
+from airflow_snowpack.maintenance.policies import Policies, Rule, TablePolicy
 from airflow_snowpack.maintenance.replay import read_history, recorded, simulate
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
     from pyiceberg.table import Table
     from pyspark.sql import SparkSession
-    from table_zoo import Zoo
-
-    from airflow_snowpack.iceberg import TableName
-    from airflow_snowpack.jobs.model import Job
-    from airflow_snowpack.maintenance import SparkEngine
-    from airflow_snowpack.maintenance.policies import TablePolicy
 
 BEGIN = datetime(2026, 11, 1, tzinfo=UTC)
 DAY = timedelta(days=1)

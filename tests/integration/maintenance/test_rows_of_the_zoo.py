@@ -6,26 +6,21 @@ reads each time. Rows are compared as text, because no NaN equals another. ``mak
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import pytest
 from effort import SOAK
-from table_zoo import KINDS, KINDS_OF_SPARK, rows
+from table_zoo import KINDS, KINDS_OF_SPARK, Zoo, rows
 
-from airflow_snowpack.jobs.model import ActionOutcome
-from airflow_snowpack.maintenance import Action
+from airflow_snowpack.iceberg import TableName
+from airflow_snowpack.jobs.model import ActionOutcome, Job
+from airflow_snowpack.maintenance import Action, SparkEngine
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from pyspark.sql import SparkSession
-    from table_zoo import Zoo
 
-    from airflow_snowpack.iceberg import TableName
-    from airflow_snowpack.jobs.model import Job
-    from airflow_snowpack.maintenance import SparkEngine
-
-    At = dict[int, list[str]]
+At = dict[int, list[str]]
 
 FEW = (
     "all_transforms",

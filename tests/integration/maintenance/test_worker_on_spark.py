@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -16,6 +17,7 @@ import pytest
 from bounded import PATIENCE_S, started
 from kill_interim import ShiftedClock
 
+from airflow_snowpack.iceberg import CatalogConfig, TableName
 from airflow_snowpack.jobs import Jobs, JobStatus, JobWorker, LifecyclePolicy
 from airflow_snowpack.maintenance import SparkEngine
 from airflow_snowpack.maintenance.removals import records
@@ -24,13 +26,9 @@ from airflow_snowpack.maintenance.removals.request import request_of
 from airflow_snowpack.store import Actor, open_store
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from pyiceberg.catalog import Catalog
     from pyiceberg.table import Table
     from pyspark.sql import SparkSession
-
-    from airflow_snowpack.iceberg import CatalogConfig, TableName
 
 SCRIPT = Path(__file__).parents[2] / "support" / "spark_worker.py"
 LEASE = timedelta(minutes=1)

@@ -5,38 +5,38 @@ Airflow is replaced at its outermost edge: what runs there, and the call that st
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
 
 from airflow_snowpack.hooks.load_probes import measure
 from airflow_snowpack.iceberg import TableName
-from airflow_snowpack.scheduling import Event, EventLog, MaxConcurrent, Runs, Schedule, Schedules
-from airflow_snowpack.scheduling.airflow_port import DagRuns, EndsFound, NotStarted, Unavailable
+from airflow_snowpack.scheduling import Event, EventLog, MaxConcurrent, PendingRun, Runs, Schedule, Schedules
+from airflow_snowpack.scheduling.airflow_port import (
+    DagRuns,
+    EndedRun,
+    EndsFound,
+    EndsQuery,
+    Launch,
+    NotStarted,
+    Slots,
+    Unavailable,
+)
+from airflow_snowpack.scheduling.constraints.constraint import Constraint
 from airflow_snowpack.scheduling.events.clocks import Clocks
 from airflow_snowpack.scheduling.events.event_intake import Subscriber
-from airflow_snowpack.scheduling.history import read_history
+from airflow_snowpack.scheduling.history import ScheduleEntry, read_history
 from airflow_snowpack.scheduling.launches.launcher import Launcher
 from airflow_snowpack.scheduling.pending_runs.checker import Checker
-from airflow_snowpack.scheduling.pending_runs.model import pending_from
-from airflow_snowpack.scheduling.triggers.trigger import custom_key, table_key
+from airflow_snowpack.scheduling.pending_runs.model import RoundReport, pending_from
+from airflow_snowpack.scheduling.triggers.trigger import Trigger, custom_key, table_key
 from airflow_snowpack.store import Actor, AuditTrail, Store, open_store
 from airflow_snowpack.store.signs_of_life import Role, SignOfLife
 from airflow_snowpack.store.tables.schedules import pending_jobs
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
-    from airflow_snowpack.scheduling import PendingRun
-    from airflow_snowpack.scheduling.airflow_port import EndedRun, EndsQuery, Launch, Slots
-    from airflow_snowpack.scheduling.constraints.constraint import Constraint
-    from airflow_snowpack.scheduling.history import ScheduleEntry
-    from airflow_snowpack.scheduling.pending_runs.model import RoundReport
-    from airflow_snowpack.scheduling.triggers.trigger import Trigger
-
 
 PROBES = {"load": "cluster_probe:load", "time": "time:time", "broken": "operator:eq", "licenses": "acme_airflow:used_licenses"}
 """The load probes of the installation."""

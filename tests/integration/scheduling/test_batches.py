@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from query_plans import scans, sent_by
@@ -13,17 +14,13 @@ from airflow_snowpack.scheduling import (
     Delay,
     MaxConcurrent,
     MaxRuns,
+    PendingRun,
     PoolSlots,
     SinceLastRun,
 )
+from airflow_snowpack.scheduling.constraints.constraint import Constraint
 from airflow_snowpack.scheduling.pending_runs import checker, evaluation
 from airflow_snowpack.store import open_store
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from airflow_snowpack.scheduling import PendingRun
-    from airflow_snowpack.scheduling.constraints.constraint import Constraint
 
 TABLES = ["events", "schedules", "pending_jobs", "pending_events", "schedule_runs", "launches"]
 MANY = 80

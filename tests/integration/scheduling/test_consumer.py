@@ -4,21 +4,17 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, NoReturn
+from pathlib import Path
+from typing import Any, NoReturn
 
 import pyarrow as pa
 import pytest
 
-from airflow_snowpack.iceberg import CatalogConfig, TableNotFound, load_table
+from airflow_snowpack.iceberg import CatalogConfig, TableName, TableNotFound, load_table
 from airflow_snowpack.scheduling import CommitsAdded, Cron, CustomEvents, Every, RecordsAdded
 from airflow_snowpack.scheduling.sources.consumer import Consumer
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from airflow_snowpack.iceberg import TableName
-    from airflow_snowpack.scheduling.triggers.trigger import Trigger
-    from airflow_snowpack.store import Store
+from airflow_snowpack.scheduling.triggers.trigger import Trigger
+from airflow_snowpack.store import Store
 
 pytestmark = pytest.mark.one_database
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
@@ -31,15 +32,11 @@ from airflow_snowpack.scheduling import (
     gate_is_due,
 )
 from airflow_snowpack.scheduling.airflow_port import EndedRun
+from airflow_snowpack.scheduling.constraints.constraint import Constraint
 from airflow_snowpack.scheduling.pending_runs.checker import Checker
 from airflow_snowpack.scheduling.pending_runs.gated_runs import read_gate
 from airflow_snowpack.store import open_store
 from airflow_snowpack.store.tables.schedules import slot_holds
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from airflow_snowpack.scheduling.constraints.constraint import Constraint
 
 TURNS = rounds(4, soak=200)
 WAITING, PASSED, SKIPPED = GateState.WAITING, GateState.PASSED, GateState.SKIPPED

@@ -6,7 +6,8 @@ import subprocess
 import sys
 import textwrap
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,9 +24,6 @@ from airflow_snowpack.scheduling import (
     explain,
     parse_schedules,
 )
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 CODE = '''
 from datetime import timedelta

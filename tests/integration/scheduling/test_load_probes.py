@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Iterator
 from datetime import timedelta
+from pathlib import Path
 from threading import Event
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
@@ -18,10 +20,6 @@ from airflow_snowpack.scheduling import ClusterLoad, CustomEvents, InvalidSchedu
 from airflow_snowpack.scheduling.airflow_port import Unavailable
 from airflow_snowpack.store.tables.schedules import schedules
 from airflow_snowpack.timed_calls import TimedCalls
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 GO = CustomEvents("go")
 CODE = "snowpack_evil:abort"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
@@ -17,8 +18,6 @@ from airflow_snowpack.store import Store, open_store
 from airflow_snowpack.store.tables.schedules import pending_events
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from conftest import Scheduler
 
 GO = CustomEvents("go")

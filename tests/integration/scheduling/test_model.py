@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from effort import rounds
@@ -12,9 +13,6 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 
 from airflow_snowpack.scheduling import Cron, CustomEvents, Delay, PoolSlots, Schedule, Timeout, TimeWindow, run_now
 from airflow_snowpack.scheduling.airflow_port import NotStarted
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 pytestmark = pytest.mark.both_in_soak
 

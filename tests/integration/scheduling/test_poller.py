@@ -17,12 +17,11 @@ from airflow_snowpack.iceberg.broker import Broker
 from airflow_snowpack.scheduling import CommitsAdded, EventLog, Poller, RecordsAdded, Schedule, explain
 from airflow_snowpack.scheduling.sources.poller import period_of
 from airflow_snowpack.scheduling.sources.source import read_table_lag
+from airflow_snowpack.store import Store
 from airflow_snowpack.store.tables.schedules import table_places
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
-
-    from airflow_snowpack.store import Store
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import random
 import threading
 from collections import Counter
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
@@ -27,6 +27,7 @@ from airflow_snowpack.scheduling import (
     Schedules,
     SinceLastRun,
 )
+from airflow_snowpack.scheduling.airflow_port import Launch
 from airflow_snowpack.scheduling.events.clocks import Clocks
 from airflow_snowpack.scheduling.events.event_intake import Subscriber
 from airflow_snowpack.scheduling.events.event_log import publish
@@ -35,9 +36,6 @@ from airflow_snowpack.scheduling.pending_runs.checker import Checker
 from airflow_snowpack.scheduling.triggers.trigger import custom_key
 from airflow_snowpack.store import Store, utc_now
 from airflow_snowpack.store.tables.schedules import pending_events, pending_jobs, schedule_history
-
-if TYPE_CHECKING:
-    from airflow_snowpack.scheduling.airflow_port import Launch
 
 pytestmark = pytest.mark.both_in_soak
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from airflow_snowpack.scheduling import CustomEvents, MaxConcurrent, SinceLastRun
-
-if TYPE_CHECKING:
-    from airflow_snowpack.scheduling.constraints.constraint import Constraint
+from airflow_snowpack.scheduling.constraints.constraint import Constraint
 
 pytestmark = pytest.mark.one_database
 

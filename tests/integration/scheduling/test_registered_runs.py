@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from bounded import PATIENCE_S
@@ -26,6 +26,7 @@ from airflow_snowpack.scheduling import (
     RunNotFound,
     Schedule,
     Schedules,
+    StoredRun,
     explain,
     plan_sync,
     read_history,
@@ -33,13 +34,9 @@ from airflow_snowpack.scheduling import (
     run_registered,
     sync,
 )
-from airflow_snowpack.scheduling.airflow_port import NotStarted
+from airflow_snowpack.scheduling.airflow_port import Launch, NotStarted
 from airflow_snowpack.scheduling.launches.launcher import Launcher
 from airflow_snowpack.store import Actor, AuditTrail
-
-if TYPE_CHECKING:
-    from airflow_snowpack.scheduling import StoredRun
-    from airflow_snowpack.scheduling.airflow_port import Launch
 
 VERA = Actor("vera", "cli")
 DAILY = {"dag_id": "make_features", "cron": "0 13 * * *"}

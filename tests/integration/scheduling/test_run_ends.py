@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from forgetting import forget_old
@@ -20,14 +21,9 @@ from airflow_snowpack.scheduling import (
     ends_are_due,
     read_runs,
 )
-from airflow_snowpack.scheduling.airflow_port import EndedRun, EndsFound
+from airflow_snowpack.scheduling.airflow_port import EndedRun, EndsFound, EndsQuery
 from airflow_snowpack.scheduling.launches.run_ends import RunEnds
 from airflow_snowpack.store.tables.schedules import run_places
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from airflow_snowpack.scheduling.airflow_port import EndsQuery
 
 GO = CustomEvents("go")
 NONE = {"success": 0, "failed": 0}

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from partly_stuck_airflow import PartlyStuck
 
 from airflow_snowpack.hooks.errors import AirflowUnreachable
 from airflow_snowpack.scheduling import ClusterLoad, CustomEvents, MaxConcurrent, PoolSlots, Scheduler, Timeout, explain
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from partly_stuck_airflow import PartlyStuck
-
 
 GO, LATER = CustomEvents("go"), CustomEvents("later")
 ROUNDS = 1_000

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from threading import Event
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import pyarrow as pa
 import pytest
@@ -29,12 +30,8 @@ from airflow_snowpack.scheduling import (
 )
 from airflow_snowpack.scheduling.launches.run_ends import RunEnds
 from airflow_snowpack.scheduling.sources.source import read_unreadable_tables
+from airflow_snowpack.store import Store
 from airflow_snowpack.wire.schedule import ExplanationShape
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from airflow_snowpack.store import Store
 
 
 @pytest.fixture

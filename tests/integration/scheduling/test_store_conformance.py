@@ -22,6 +22,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import product
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -68,15 +69,11 @@ from airflow_snowpack.scheduling.events.event_log import read_backlog
 from airflow_snowpack.scheduling.pending_runs.model import move
 from airflow_snowpack.scheduling.sources.consumer import Consumer, WatchedTable, read_places
 from airflow_snowpack.scheduling.triggers.trigger import custom_key, table_key
-from airflow_snowpack.store import Actor
+from airflow_snowpack.store import Actor, Store
 from airflow_snowpack.store.tables.schedules import pending_jobs, schedules
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from pyiceberg.table import Table
-
-    from airflow_snowpack.store import Store
 
 GO = CustomEvents("go")
 RUNS_OF_MAINTAIN = RunsSucceeded("maintain")

@@ -6,14 +6,11 @@ Ten times the jobs and tables show a walk over all of them as clearly as a year 
 from __future__ import annotations
 
 import shutil
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from benchmarks.year import Counted
+from benchmarks.year import Counted
 
 pytestmark = pytest.mark.one_database
 

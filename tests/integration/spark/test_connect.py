@@ -5,18 +5,15 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Callable, Iterator
 from subprocess import PIPE
 from textwrap import dedent
-from typing import TYPE_CHECKING
 
 import connect_scripts
 import pytest
 from bounded import started
 
 from airflow_snowpack.spark.java import find_java
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 LONGEST_S = 600.0
 

@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
@@ -34,8 +35,6 @@ from airflow_snowpack.spark.java import find_java
 from airflow_snowpack.store import open_store
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from pyiceberg.catalog import Catalog
 
 SERVER = Path(__file__).parents[2] / "support" / "connect_server.py"

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.spark.plan_tables import tables_read
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from pyiceberg.catalog import Catalog
     from pyspark.sql import SparkSession
-
-    from airflow_snowpack.iceberg import TableName
 
 
 def test_a_query_reads_its_tables_at_the_snapshots_that_it_was_planned_on(

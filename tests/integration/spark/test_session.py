@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,8 +13,6 @@ from airflow_snowpack.spark import SparkConfig, SparkUnavailable, SubstitutionRe
 from airflow_snowpack.spark.config import SUBSTITUTION
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from pyspark.sql import SparkSession
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Callable
 from threading import main_thread
 from time import monotonic, sleep
 from typing import TYPE_CHECKING
@@ -14,8 +15,6 @@ from py4j.protocol import Py4JError
 from airflow_snowpack.spark import SparkFailed, SparkInterrupted, SparkWork
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from pyspark.sql import SparkSession
 
 ENDLESS = "SELECT count(*) FROM range(0, 1000000000000, 1, 2) WHERE sqrt(id) % 2 = 0"

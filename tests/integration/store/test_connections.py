@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import os
 import threading
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
@@ -21,9 +22,6 @@ from airflow_snowpack.store import Deadlines, Store, connections as pool, open_s
 from airflow_snowpack.store.keep_alive import KeepAlive
 from airflow_snowpack.worker.__main__ import open_installation
 from airflow_snowpack.worker.environment import Environment
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 OPEN = sa.text("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()")
 TASKS = 6

@@ -6,26 +6,21 @@ import json
 import sqlite3
 import threading
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import timedelta
 from threading import Barrier
-from typing import TYPE_CHECKING
 
 import pytest
 import sqlalchemy as sa
-from postgres_server import running_server
+from postgres_server import PostgresServer, running_server
 from scripted_engine import PATIENCE_S, eventually
 
 from airflow_snowpack import hooks
 from airflow_snowpack.store import Deadlines, Store, StoreTooSlow, StoreUnreachable, open_store
 from airflow_snowpack.store.deadlines import Outage
 from airflow_snowpack.store.opening import open_engine
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from postgres_server import PostgresServer
 
 PROMISED_S = 5.0
 """What a server that answers people promises, whatever hangs. No test measures it: a busy machine would not keep to it."""

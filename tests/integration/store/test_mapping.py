@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING
 
 import pytest
 import sqlalchemy as sa
 
 from airflow_snowpack.store import Store, row_mapper, upsert
 from airflow_snowpack.store.opening import open_engine
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 flags = sa.Table(
     "flags",

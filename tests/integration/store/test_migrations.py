@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
@@ -16,10 +18,6 @@ from airflow_snowpack.store.migrate import current_revision
 from airflow_snowpack.store.opening import open_engine
 from airflow_snowpack.store.schema import REVISION
 from airflow_snowpack.store.tables.jobs import job_history, job_queue, jobs as jobs_table, switches, table_locks
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 NOW = datetime(2026, 11, 21, 22, 0, tzinfo=UTC)
 FILLED = (jobs_table, job_queue, table_locks, job_history, switches)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Iterator
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
 import pytest
 import sqlalchemy as sa
@@ -17,9 +17,6 @@ from airflow_snowpack.store import Store
 from airflow_snowpack.store.dialect import UtcDateTime
 from airflow_snowpack.store.opening import open_engine
 from airflow_snowpack.store.pg_prepared import PgPrepared
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 KINDS = {
     "words": sa.Text(),

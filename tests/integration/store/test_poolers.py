@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
@@ -17,9 +18,6 @@ from airflow_snowpack.store.dialect import UtcDateTime
 from airflow_snowpack.store.migrate import upgrade_schema
 from airflow_snowpack.store.opening import open_engine
 from airflow_snowpack.store.prepared import Prepared
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 LEFT_BEHIND = """
 SELECT count(*) FROM pg_settings

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import pytest
 import sqlalchemy as sa
@@ -12,9 +12,6 @@ from sqlalchemy.exc import IntegrityError
 from airflow_snowpack.store import Store
 from airflow_snowpack.store.opening import open_engine
 from airflow_snowpack.store.prepared import FEW, Prepared
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 PLACES = sa.Table("places", sa.MetaData(), sa.Column("code", sa.Text, primary_key=True), sa.Column("visits", sa.Integer))
 ADD = Prepared(sa.insert(PLACES))

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
 
 import pytest
 import sqlalchemy as sa
 
 from airflow_snowpack.store import Store, open_store
 from airflow_snowpack.store.signs_of_life import MAX_INSTANCES, Role, Sign, SignOfLife, last_seen, read_signs
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 NOW = datetime(2026, 11, 21, 22, 0, tzinfo=UTC)
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 from query_plans import scans, sent_by
@@ -11,9 +11,6 @@ from query_plans import scans, sent_by
 from airflow_snowpack.store import Store, open_store
 from airflow_snowpack.store.size import read_size
 from airflow_snowpack.store.tables.jobs import job_history, jobs
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 ROWS = 500
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import socket
 import sqlite3
 import time
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta, timezone
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import psycopg
 import pytest
@@ -19,10 +20,6 @@ from airflow_snowpack.store.dialect import UtcDateTime
 from airflow_snowpack.store.errors import StoreDiskFull, StoreFileReplaced
 from airflow_snowpack.store.opening import open_engine
 from airflow_snowpack.store.retry import TRIES, is_transient
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 notes = sa.Table("notes", sa.MetaData(), sa.Column("text", sa.Text), sa.Column("at", UtcDateTime))
 

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import json
 import shlex
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -21,19 +23,15 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import LongType, NestedField
 
 from airflow_snowpack.iceberg import TableName
+from airflow_snowpack.jobs import Jobs
 from airflow_snowpack.scheduling import PartitionsAdded
 from airflow_snowpack.scheduling.sources.consumer import Consumer
 from examples.demo.tables import make_tables
 from tests.system.conftest import AirflowHome, create_table, embedded_catalog, embedded_config, embedded_jobs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
     from pyiceberg.catalog import Catalog
     from pyiceberg.table import Table
-
-    from airflow_snowpack.jobs import Jobs
 
 QUEUED = ("demo.airports", "demo.planes")
 BY_PART = PartitionSpec(PartitionField(source_id=1, field_id=1000, transform=IdentityTransform(), name="part"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -13,23 +14,18 @@ from getting_started import GETTING_STARTED, REPOSITORY
 from airflow_snowpack.builds.read.reader import SnapshotReader
 from airflow_snowpack.builds.registry.model import RunStatus
 from airflow_snowpack.builds.registry.runs import BuildRegistry
+from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.interim import InterimRegistry
-from airflow_snowpack.jobs import ActionOutcome, JobStatus
+from airflow_snowpack.jobs import ActionOutcome, Jobs, JobStatus
 from airflow_snowpack.maintenance.fleet import PassState
 from airflow_snowpack.maintenance.fleet.passes import FleetPasses
 from airflow_snowpack.scheduling import GateState
 from airflow_snowpack.store.tables.schedules import gated_runs
-from tests.system.dags_test.conftest import QUEUED
+from tests.system.conftest import AirflowHome
+from tests.system.dags_test.conftest import QUEUED, Examples
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from pyiceberg.table import Table
-
-    from airflow_snowpack.iceberg import TableName
-    from airflow_snowpack.jobs import Jobs
-    from tests.system.conftest import AirflowHome
-    from tests.system.dags_test.conftest import Examples
 
 
 def test_the_first_dags_of_readme_and_of_getting_started_maintain_the_table_that_make_airflow_made(

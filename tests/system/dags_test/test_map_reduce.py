@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import pyarrow.compute as pc
@@ -11,13 +12,10 @@ import sqlalchemy as sa
 
 from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.interim.map_reduce.layers import Layers
+from tests.system.conftest import AirflowHome
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from pyiceberg.table import Table
-
-    from tests.system.conftest import AirflowHome
 
 TABLE = TableName("lake", "demo", "flights")
 

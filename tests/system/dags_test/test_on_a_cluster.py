@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,13 +21,10 @@ from airflow_snowpack.spark.java import find_java
 from airflow_snowpack.store import Store, open_store, upgrade_schema
 from airflow_snowpack.store.opening import open_engine
 from airflow_snowpack.store.tables.interim import interim_tables
+from tests.system.conftest import AirflowHome
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
     from sqlalchemy.engine import URL
-
-    from tests.system.conftest import AirflowHome
 
 DAG = "system_anywhere"
 SERVER = Path(__file__).parents[2] / "support" / "connect_server.py"

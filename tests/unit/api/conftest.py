@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from page_reading import Browser
+from pages_world import SomebodyIs, World
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
     from fastapi import FastAPI
-    from page_reading import Browser
-    from pages_world import SomebodyIs, World
 
 
 def _no_services() -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import httpx
@@ -18,17 +20,13 @@ from airflow_snowpack.api.pages.charts import MOST_BARS, skew_chart
 from airflow_snowpack.builds import layout
 from airflow_snowpack.builds.json_format import read_attempt
 from airflow_snowpack.builds.manager import skew
+from airflow_snowpack.builds.model import ShardAttemptResult
 from airflow_snowpack.builds.publish import publish
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
     from fastapi import FastAPI
 
-    from airflow_snowpack.builds.model import ShardAttemptResult
-
-    Get = Callable[..., httpx.Response]
+Get = Callable[..., httpx.Response]
 
 PAGES = ("/ui/builds", "/ui/builds/flights", "/ui/builds/flights?plan=yes", f"/ui/builds/flights/runs/{THIRD}")
 

@@ -6,8 +6,10 @@ import asyncio
 import json
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import httpx
@@ -26,12 +28,9 @@ from airflow_snowpack.store import AuditTrail
 from airflow_snowpack.wire.build import CleanupShape, DatasetRunsShape, DatasetsShape, PublishOutcomeShape, RunSeenShape
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
     from fastapi import FastAPI
 
-    Ask = Callable[..., httpx.Response]
+Ask = Callable[..., httpx.Response]
 
 
 @pytest.fixture

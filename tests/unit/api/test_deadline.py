@@ -6,20 +6,17 @@ import asyncio
 import threading
 from dataclasses import replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import httpx
 import pytest
 from bounded import PATIENCE_S
+from pages_world import World
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from airflow_snowpack.api.middleware import Deadline
+from airflow_snowpack.api.services import Services
 from airflow_snowpack.humanize import duration
-
-if TYPE_CHECKING:
-    from pages_world import World
-    from starlette.types import ASGIApp, Message, Receive, Scope, Send
-
-    from airflow_snowpack.api.services import Services
 
 SHORT, LONG = timedelta(milliseconds=50), timedelta(minutes=5)
 

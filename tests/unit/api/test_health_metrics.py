@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import sqlalchemy as sa
 from health_pages_world import keep
 from made_health import made_health, sick_health
@@ -13,9 +11,6 @@ from prometheus_client.parser import text_string_to_metric_families
 from airflow_snowpack.api.metrics import Metrics
 from airflow_snowpack.maintenance.fleet.budget import Budget
 from airflow_snowpack.maintenance.fleet.model import Planning
-
-if TYPE_CHECKING:
-    pass
 
 TABLES = ("analytics.page_views", "analytics.sessions", "payments.refunds")
 

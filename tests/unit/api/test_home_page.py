@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import re
 from datetime import timedelta
-from typing import TYPE_CHECKING
 
 from health_pages_world import keep
 from made_health import made_health, sick_health
 from page_reading import HOSTILE, Browser, words
 from pages_world import SomebodyIs, World, compacted, did
 
-from airflow_snowpack.jobs import ActionOutcome
+from airflow_snowpack.jobs import ActionOutcome, Job
 from airflow_snowpack.jobs.withdrawal import withdraw
 from airflow_snowpack.maintenance import Action
 from airflow_snowpack.maintenance.fleet.budget import Budget
-
-if TYPE_CHECKING:
-    from airflow_snowpack.jobs import Job
 
 TABLES = ("analytics.page_views", "analytics.sessions", "payments.refunds", "payments.transactions")
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from app_client import AppClient
+from pages_world import World
 from route_permissions import route_permissions
 
 from airflow_snowpack.bounded_text import MAX_DEPTH, is_too_deep
@@ -15,7 +16,6 @@ from airflow_snowpack.scheduling import Every, InvalidSchedule, Schedule, Schedu
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
-    from pages_world import World
 
 SHOWN = ("/schedules", "/runs", "/events", "/pending", "/audit")
 NIGHTLY = '"name": "nightly", "dag_id": "d", "trigger": {"every": "4h"}'

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+import httpx
 import pytest
 from app_client import AppClient
 from made_images import HOLDER, LOG, WAITING, MadeImages, make_images
@@ -16,7 +17,6 @@ from airflow_snowpack.store import AuditTrail
 from airflow_snowpack.wire.image import ImageDetailShape, ImagesShape
 
 if TYPE_CHECKING:
-    import httpx
     from fastapi import FastAPI
 
 pytestmark = pytest.mark.one_database

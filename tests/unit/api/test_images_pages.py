@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from html import unescape
 from typing import TYPE_CHECKING
 
+import httpx
 import pytest
 from app_client import AppClient
 from made_images import ERROR, HOLDER, HOSTILE, SCORE, WAITING, ImageMaker, MadeImages, make_images
@@ -14,12 +16,9 @@ from pages_world import SomebodyIs, World
 from airflow_snowpack.api import User
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    import httpx
     from fastapi import FastAPI
 
-    Get = Callable[[str], httpx.Response]
+Get = Callable[[str], httpx.Response]
 
 pytestmark = pytest.mark.one_database
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import httpx
@@ -17,11 +18,9 @@ from airflow_snowpack.store import AuditTrail
 from airflow_snowpack.wire.interim import InterimTableShape, InterimTablesShape
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from fastapi import FastAPI
 
-    Ask = Callable[..., httpx.Response]
+Ask = Callable[..., httpx.Response]
 
 
 @pytest.fixture

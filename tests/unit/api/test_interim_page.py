@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import httpx
@@ -14,11 +15,9 @@ from pages_world import SomebodyIs, World
 from airflow_snowpack.api import User
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from fastapi import FastAPI
 
-    Get = Callable[..., httpx.Response]
+Get = Callable[..., httpx.Response]
 
 
 @pytest.fixture

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 import httpx
@@ -13,10 +15,6 @@ from lineage_world import BUILT, JOB, REPORT, make_lineage
 from pages_world import SomebodyIs, app_of, open_world
 
 from airflow_snowpack.wire.lineage import LineageShape, OperationsShape
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
 
 
 @pytest.fixture

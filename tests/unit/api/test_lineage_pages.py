@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import Callable, Iterator
 from datetime import timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
@@ -21,12 +23,9 @@ from airflow_snowpack.lineage.operation import Operation, OperationKind, TableAt
 from airflow_snowpack.lineage.operations import note_operation
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
     from fastapi import FastAPI
 
-    Get = Callable[[str], httpx.Response]
+Get = Callable[[str], httpx.Response]
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import threading
 from datetime import timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 import httpx
@@ -22,8 +23,6 @@ from airflow_snowpack.store import StoreTooSlow, StoreUnreachable
 from airflow_snowpack.store.tables.jobs import inventory_refreshes, job_queue, jobs
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from fastapi import FastAPI
 
 TABLES = ("analytics.page_views", "analytics.sessions", "payments.refunds")

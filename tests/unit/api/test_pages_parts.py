@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
 
 import pytest
 from pages_world import World, compacted, did
@@ -18,9 +17,6 @@ from airflow_snowpack.api.pages.timeline import spans, steps
 from airflow_snowpack.humanize import Text
 from airflow_snowpack.jobs import JobStatus, QueueSample
 from airflow_snowpack.maintenance import Action
-
-if TYPE_CHECKING:
-    pass
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 MINUS = "−"  # noqa: RUF001 - a real minus sign

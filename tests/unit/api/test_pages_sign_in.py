@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import AsyncIterator, Iterator
 from html import unescape
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from pages_world import SomebodyIs, World, app_of, open_world
@@ -13,10 +14,6 @@ from starlette.responses import Response
 from airflow_snowpack.api import TokenAuth
 from airflow_snowpack.api.auth import COOKIE
 from airflow_snowpack.api.parameters import MAX_BODY
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
-    from pathlib import Path
 
 TOKEN = "a-token-of-some-length"
 OWN = {"Sec-Fetch-Site": "same-origin"}

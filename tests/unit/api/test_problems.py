@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import httpx
 import psycopg
 import pytest
 from sqlalchemy.exc import OperationalError, TimeoutError as PoolTimeout
+from starlette.types import Receive, Scope, Send
 
 from airflow_snowpack.api import Forbidden, NotAuthenticated, Services
 from airflow_snowpack.api.middleware import Edge
@@ -23,9 +24,6 @@ from airflow_snowpack.iceberg import CatalogUnreachable, InvalidTableName, Table
 from airflow_snowpack.jobs import DrainModeOn, DrainState, JobNotFound
 from airflow_snowpack.maintenance import NoActions, UnknownAction
 from airflow_snowpack.store import InvalidCursor, SchemaOutOfDate, StoreTooSlow, StoreUnreachable
-
-if TYPE_CHECKING:
-    from starlette.types import Receive, Scope, Send
 
 REFUSED = (
     'connection failed: connection to server at "10.0.0.7", port 5432 failed: Connection refused\n'

@@ -10,6 +10,7 @@ from html import unescape
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
+import httpx
 import pytest
 from app_client import AppClient
 from pages_world import SomebodyIs, World
@@ -18,15 +19,13 @@ from planned_removals import STRANGE, plan_removal, quarantine_removal
 from airflow_snowpack.api import User
 from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.jobs import Jobs
+from airflow_snowpack.maintenance.removals.model import Removal
 from airflow_snowpack.maintenance.removals.records import Removals
 from airflow_snowpack.store import AuditTrail
 from airflow_snowpack.wire.removal import RemovalItemsShape, RemovalsShape
 
 if TYPE_CHECKING:
-    import httpx
     from fastapi import FastAPI
-
-    from airflow_snowpack.maintenance.removals.model import Removal
 
 pytestmark = pytest.mark.one_database
 ORDERS = TableName("lake", "db", "orders")

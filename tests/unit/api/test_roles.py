@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from html import unescape
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -19,9 +21,6 @@ from airflow_snowpack.store.tables.interim import interim_tables
 from airflow_snowpack.wire.operations import ReadyShape
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
-    from pathlib import Path
-
     from fastapi import FastAPI
 
 pytestmark = pytest.mark.one_database

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
+import httpx
 import pytest
 from app_client import AppClient
 from pages_world import SomebodyIs, World
@@ -16,7 +17,6 @@ from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.scheduling import Every, RegisteredRun, RegisteredRuns, Schedule, Schedules
 
 if TYPE_CHECKING:
-    import httpx
     from fastapi import FastAPI
 
 NAMES = {"name": "nightly", "run": "features"}

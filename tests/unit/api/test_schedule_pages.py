@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import httpx
@@ -17,8 +18,6 @@ from airflow_snowpack.scheduling.sources.source import ProblemKind, SourceProble
 from airflow_snowpack.store.signs_of_life import Role, SignOfLife
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from fastapi import FastAPI
 
 HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -9,7 +10,7 @@ import sqlalchemy as sa
 from app_client import AppClient
 from pages_world import SomebodyIs, World
 
-from airflow_snowpack.scheduling.airflow_port import AirflowSnapshot, EndsFound, NotStarted
+from airflow_snowpack.scheduling.airflow_port import AirflowSnapshot, DagRuns, EndsFound, EndsQuery, Launch, NotStarted
 from airflow_snowpack.scheduling.events.event_intake import Subscriber
 from airflow_snowpack.scheduling.launches.launcher import Launcher
 from airflow_snowpack.scheduling.pending_runs.checker import Checker
@@ -18,11 +19,7 @@ from airflow_snowpack.store import AuditTrail
 from airflow_snowpack.store.tables.schedules import schedules
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
     from fastapi import FastAPI
-
-    from airflow_snowpack.scheduling.airflow_port import DagRuns, EndsQuery, Launch
 
 NIGHTLY: dict[str, Any] = {
     "name": "nightly",

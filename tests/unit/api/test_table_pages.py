@@ -7,7 +7,8 @@ import threading
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
-from typing import TYPE_CHECKING, NoReturn
+from pathlib import Path
+from typing import NoReturn
 
 import pytest
 import sqlalchemy as sa
@@ -24,10 +25,6 @@ from airflow_snowpack.maintenance.fleet import Budget, EntryState, PassEntry
 from airflow_snowpack.maintenance.fleet.model import Planning
 from airflow_snowpack.maintenance.planning.table_plan import plan_table
 from airflow_snowpack.maintenance.policies import Policies
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
 
 TABLES = ("analytics.page_views", "analytics.sessions", "payments.refunds", "payments.transactions")
 PAGE = "/ui/tables/analytics/page_views"

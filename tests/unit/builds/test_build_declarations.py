@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -16,10 +18,6 @@ from airflow_snowpack.builds.storage import Storage
 from airflow_snowpack.builds.write.attempt import ShardPlan
 from airflow_snowpack.builds.write.rows_source import RowsSource
 from airflow_snowpack.builds.write.spark_source import SparkSource
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 HALF_A_PAIR = "\ud800"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from built_runs import write_attempt
@@ -18,9 +18,6 @@ from airflow_snowpack.builds.json_format import checksum_of, to_json
 from airflow_snowpack.builds.model import ShardAttemptResult
 from airflow_snowpack.builds.storage import Storage
 from airflow_snowpack.builds.write.selection import read_attempts, select_winners, winner_sort_key
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 INT64_MAX = 2**63 - 1

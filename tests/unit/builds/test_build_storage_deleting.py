@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from failing_storage import failing_storage
 
 from airflow_snowpack.builds.errors import StorageFailed
 from airflow_snowpack.builds.storage import Deleted, Storage
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def filled(folder: Path) -> Storage:

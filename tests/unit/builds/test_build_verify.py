@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import datetime
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -17,9 +18,6 @@ from airflow_snowpack.builds.pointer import manifest_at
 from airflow_snowpack.builds.read.verify import verify
 from airflow_snowpack.builds.storage import Storage
 from airflow_snowpack.builds.write.attempt import AttemptPlace, ShardPlan, write_attempt
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 ROWS = pa.table(
     {

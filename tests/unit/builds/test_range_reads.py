@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -22,10 +24,6 @@ from airflow_snowpack.builds.pointer import find_manifest
 from airflow_snowpack.builds.read.ranged_file import RangedFile
 from airflow_snowpack.builds.read.reader import SnapshotReader
 from airflow_snowpack.builds.storage import Storage
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 IDS = list(range(0, 60_000, 3))
 ROWS = pa.table({"id": IDS, "name": [Random(key).randbytes(60).hex() for key in IDS]})

@@ -4,17 +4,12 @@ from __future__ import annotations
 
 import logging
 import os
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
-from command_line import command_line, settle
+from command_line import Said, command_line, settle
 from installed_lake import flights as flights, identified as identified, jobs as jobs, six_files as six_files
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from command_line import Said
 
 
 @pytest.fixture

@@ -4,20 +4,15 @@ from __future__ import annotations
 
 from argparse import Namespace
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
+from command_line import Run
 
+from airflow_snowpack.builds.registry.runs import BuildRegistry
 from airflow_snowpack.cli.errors import NoToken, WeakToken
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from command_line import Run
-
-    from airflow_snowpack.builds.registry.runs import BuildRegistry
-    from airflow_snowpack.interim.registry import InterimRegistry
-    from airflow_snowpack.jobs import Jobs
+from airflow_snowpack.interim.registry import InterimRegistry
+from airflow_snowpack.jobs import Jobs
 
 TOKEN = "0123456789abcdef"
 

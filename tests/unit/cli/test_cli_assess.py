@@ -10,16 +10,13 @@ from contextlib import closing
 from datetime import UTC, datetime
 from html.parser import HTMLParser
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
+from command_line import Run
 from pseudo_terminal import PseudoTerminal
 from table_zoo import Zoo, append, commit_times
 
 from airflow_snowpack import hooks
-
-if TYPE_CHECKING:
-    from command_line import Run
 
 PAGE = (Path(__file__).parents[3] / "docs" / "assess.md").read_text()
 LONG_AGO = datetime(2026, 1, 1, tzinfo=UTC)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 from builds_world import FAILED, FIRST, SECOND, SELECTED, THIRD, WRITING, Built, make_builds
@@ -12,16 +14,11 @@ from published_builds import publish_build
 from airflow_snowpack.builds.registry.model import RunStatus
 from airflow_snowpack.builds.registry.runs import BuildRegistry
 from airflow_snowpack.builds.storage import Storage
+from airflow_snowpack.jobs import Jobs
 from airflow_snowpack.store import AuditTrail
 from airflow_snowpack.wire.build import PublishOutcomeShape
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from airflow_snowpack.jobs import Jobs
-
-    Run = Callable[..., Any]
+Run = Callable[..., Any]
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import pytest
 from bounded import output_of
@@ -15,9 +15,6 @@ from airflow_snowpack.maintenance import action_names
 from airflow_snowpack.provider_info import CONFIG
 from airflow_snowpack.runners.images import ImageState
 from airflow_snowpack.scheduling.pending_runs.model import WAITING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 def leaves(

@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
+from command_line import Run
 
-from airflow_snowpack.jobs import ActionOutcome, ActionResult, JobStatus
+from airflow_snowpack.iceberg import TableName
+from airflow_snowpack.jobs import ActionOutcome, ActionResult, Jobs, JobStatus
 from airflow_snowpack.maintenance import Action
-
-if TYPE_CHECKING:
-    from command_line import Run
-
-    from airflow_snowpack.iceberg import TableName
-    from airflow_snowpack.jobs import Jobs
 
 pytestmark = pytest.mark.one_database
 

@@ -6,9 +6,9 @@ import re
 import shlex
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
+from command_line import Run
 from interim_world import handed_on, holder
 from published_builds import publish_build
 from scripted_engine import ScriptedEngine
@@ -19,12 +19,8 @@ from airflow_snowpack.builds.storage import Storage
 from airflow_snowpack.exit_code import ExitCode
 from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.interim.registry import InterimRegistry
+from airflow_snowpack.jobs import Jobs
 from airflow_snowpack.preservation import Preservation
-
-if TYPE_CHECKING:
-    from command_line import Run
-
-    from airflow_snowpack.jobs import Jobs
 
 PAGE = (Path(__file__).parents[3] / "docs" / "cli.md").read_text()
 LINE = re.compile(r"(?:(?P<name>\w+)=\$\()?airflow snowpack (?P<command>.*?)(?: \| jq -r \.job_id\))?(?: > \S+)?")

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
+from command_line import Run
 
 from airflow_snowpack.builds.registry.runs import BuildRegistry
 from airflow_snowpack.iceberg import TableName
+from airflow_snowpack.jobs import Jobs
 from airflow_snowpack.store.signs_of_life import Role, SignOfLife
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from command_line import Run
-
-    from airflow_snowpack.jobs import Jobs
 
 pytestmark = pytest.mark.one_database
 

@@ -5,18 +5,14 @@ from __future__ import annotations
 import getpass
 import os
 from argparse import Namespace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
+from command_line import Run
 
 from airflow_snowpack.builds.errors import PointerMoved
 from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.exit_code import ExitCode, code_of, common_code
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from command_line import Run
 
 
 @pytest.fixture

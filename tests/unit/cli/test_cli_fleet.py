@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
+from command_line import Run
 from made_plans import made_plan
 
-from airflow_snowpack.jobs import ActionOutcome, ActionResult, JobStatus
-from airflow_snowpack.maintenance.fleet import Budget, EntryState, PassEntry
+from airflow_snowpack.iceberg import TableName
+from airflow_snowpack.jobs import ActionOutcome, ActionResult, Jobs, JobStatus
+from airflow_snowpack.maintenance.fleet import Budget, EntryState, Pass, PassEntry
 from airflow_snowpack.maintenance.fleet.model import Planning
 from airflow_snowpack.maintenance.fleet.passes import FleetPasses
 from airflow_snowpack.maintenance.fleet.progress import PassWork
 from airflow_snowpack.maintenance.planning import Estimate, TablePlan
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from command_line import Run
-
-    from airflow_snowpack.iceberg import TableName
-    from airflow_snowpack.jobs import Jobs
-    from airflow_snowpack.maintenance.fleet import Pass
 
 pytestmark = pytest.mark.one_database
 

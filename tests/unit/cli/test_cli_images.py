@@ -5,25 +5,20 @@ from __future__ import annotations
 import os
 import re
 import signal
+from collections.abc import Callable
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
+from command_line import Run
 from image_world import NotedBuilder, Repository
 from made_images import COMMIT, HOLDER, LOG, SCORE, WAITING, ImageMaker, MadeImages, make_images
 
 from airflow_snowpack import installation
+from airflow_snowpack.jobs import Jobs
 from airflow_snowpack.runners.images import ImageBuild, ImageRecord, ImageRecords, ImageState, registry
+from airflow_snowpack.runners.images.builders import BuildJob
 from airflow_snowpack.store import AuditTrail
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from command_line import Run
-
-    from airflow_snowpack.jobs import Jobs
-    from airflow_snowpack.runners.images.builders import BuildJob
 
 pytestmark = pytest.mark.one_database
 

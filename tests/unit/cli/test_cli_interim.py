@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterator
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from answering_airflow import RunTold, answering_airflow
@@ -13,18 +15,13 @@ from interim_world import DAG, RUN, MadeInterim, handed_on, holder, make_interim
 from airflow_snowpack import hooks
 from airflow_snowpack.interim.model import TableState
 from airflow_snowpack.interim.ownership import claim
+from airflow_snowpack.interim.refs import TableRef
 from airflow_snowpack.interim.registry import InterimRegistry
+from airflow_snowpack.jobs import Jobs
 from airflow_snowpack.store import AuditTrail
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from airflow_snowpack.interim.refs import TableRef
-    from airflow_snowpack.jobs import Jobs
-
-    Run = Callable[..., Any]
-    Runs = dict[tuple[str, str], RunTold]
+Run = Callable[..., Any]
+Runs = dict[tuple[str, str], RunTold]
 
 LATER = timedelta(minutes=2)
 

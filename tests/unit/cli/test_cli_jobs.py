@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
 import pytest
 import yaml
+from command_line import Run
 from made_health import sick_health
 
 from airflow_snowpack import hooks
 from airflow_snowpack.iceberg import TableName
-from airflow_snowpack.jobs import ActionOutcome, ActionResult, JobStatus
+from airflow_snowpack.jobs import ActionOutcome, ActionResult, Jobs, JobStatus
 from airflow_snowpack.jobs.action_history import skipped_by_plan
 from airflow_snowpack.jobs.withdrawal import withdraw
 from airflow_snowpack.maintenance.planning.table_plan import plan_table
@@ -21,13 +22,6 @@ from airflow_snowpack.maintenance.policies import Policies
 from airflow_snowpack.store import AuditTrail
 from airflow_snowpack.wire.job import JobShape
 from airflow_snowpack.wire.shape import plain
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from command_line import Run
-
-    from airflow_snowpack.jobs import Jobs
 
 CLICKS = TableName("lake", "demo", "clicks")
 

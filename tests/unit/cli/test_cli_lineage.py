@@ -4,22 +4,17 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
+from command_line import Run
 from lineage_world import make_lineage
 
 from airflow_snowpack.builds.registry.runs import BuildRegistry
 from airflow_snowpack.builds.storage import Storage
+from airflow_snowpack.jobs import Jobs
 from airflow_snowpack.lineage.operation import DatasetAt, Operation, OperationKind, TableAt
 from airflow_snowpack.lineage.operations import note_operation
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from command_line import Run
-
-    from airflow_snowpack.jobs import Jobs
 
 
 @pytest.fixture(autouse=True)

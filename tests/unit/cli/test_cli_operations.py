@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
+from command_line import Run
 from counted_reads import counted_reads
 
 from airflow_snowpack.iceberg import TableName
@@ -16,12 +18,6 @@ from airflow_snowpack.settings import Settings
 from airflow_snowpack.store import AuditTrail
 from airflow_snowpack.wire.operations import LockShape
 from airflow_snowpack.wire.table import TableShape
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from command_line import Run
 
 CLICKS = TableName("lake", "demo", "clicks")
 

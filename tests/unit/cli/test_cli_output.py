@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import pytest
+from command_line import Run
 from pseudo_terminal import PseudoTerminal
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from command_line import Run
-
-    from airflow_snowpack.iceberg import TableName
-    from airflow_snowpack.jobs import Jobs
+from airflow_snowpack.iceberg import TableName
+from airflow_snowpack.jobs import Jobs
 
 
 @pytest.fixture

@@ -7,22 +7,19 @@ import re
 import shlex
 from datetime import date
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from command_line import Run
 from table_zoo import Zoo
 
 from airflow_snowpack import hooks
 from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.iceberg.health import SpecField
+from airflow_snowpack.jobs import Jobs
 from airflow_snowpack.maintenance import action_names
 from airflow_snowpack.maintenance.planning.where import where_of
 from airflow_snowpack.maintenance.policies import Policies
-
-if TYPE_CHECKING:
-    from command_line import Run
-
-    from airflow_snowpack.jobs import Jobs
 
 PAGE = (Path(__file__).parents[3] / "docs" / "plans.md").read_text()
 EVIDENCE = "6 of 6 files below 384.0 MiB; threshold 100"

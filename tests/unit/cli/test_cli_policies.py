@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
+from command_line import Run
 
 from airflow_snowpack import hooks
 from airflow_snowpack.humanize import duration, size
+from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.maintenance.action import OWN
 from airflow_snowpack.maintenance.options import action_class
 from airflow_snowpack.maintenance.policies import Policies, policies_schema
@@ -22,11 +23,6 @@ from airflow_snowpack.maintenance.policies.definitions import (
 )
 from airflow_snowpack.maintenance.policies.model import MAX_REWRITE_BYTES
 from airflow_snowpack.maintenance.policies.properties import known_properties
-
-if TYPE_CHECKING:
-    from command_line import Run
-
-    from airflow_snowpack.iceberg import TableName
 
 REPOSITORY = Path(__file__).parents[3]
 PAGE = (REPOSITORY / "docs" / "policies.md").read_text()

@@ -5,20 +5,15 @@ from __future__ import annotations
 import re
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
+from command_line import Run
 from planned_removals import STRANGE, plan_removal, quarantine_removal
 
-from airflow_snowpack.maintenance.removals.model import RemovalState
+from airflow_snowpack.iceberg import TableName
+from airflow_snowpack.jobs import Jobs
+from airflow_snowpack.maintenance.removals.model import Removal, RemovalState
 from airflow_snowpack.store import AuditTrail
-
-if TYPE_CHECKING:
-    from command_line import Run
-
-    from airflow_snowpack.iceberg import TableName
-    from airflow_snowpack.jobs import Jobs
-    from airflow_snowpack.maintenance.removals.model import Removal
 
 pytestmark = pytest.mark.one_database
 

@@ -6,15 +6,12 @@ import re
 import shlex
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
+from command_line import Run
 from table_zoo import Zoo, append, commit_times
 
 from airflow_snowpack import hooks
-
-if TYPE_CHECKING:
-    from command_line import Run
 
 PAGE = (Path(__file__).parents[3] / "docs" / "replay.md").read_text()
 POLICY = """

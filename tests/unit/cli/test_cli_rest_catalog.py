@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
+from command_line import Run
 from rest_catalog import FakeRestCatalog, rest_catalog
 
 from airflow_snowpack.exit_code import ExitCode
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from command_line import Run
 
 COMMANDS = pytest.mark.parametrize("command", [("tables", "assess"), ("policies", "replay")], ids=" ".join)
 

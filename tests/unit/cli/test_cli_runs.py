@@ -4,23 +4,20 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
+from airflow_snowpack.jobs import Jobs
 from airflow_snowpack.preservation import Preservation
 from airflow_snowpack.scheduling import RegisteredRuns, Schedules
 from airflow_snowpack.store import AuditTrail
 from airflow_snowpack.store.tables.schedules import launches
 from airflow_snowpack.wire.run import RegisteredRunShape
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from airflow_snowpack.jobs import Jobs
-
-    Run = Callable[..., Any]
+Run = Callable[..., Any]
 
 PAGE = (Path(__file__).parents[3] / "docs" / "registered-runs.md").read_text()
 FEATURES = ("features", "--dag", "make_features")

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
 from airflow_snowpack import hooks
 from airflow_snowpack.iceberg import TableName
+from airflow_snowpack.jobs import Jobs
 from airflow_snowpack.scheduling import CommitsAdded, PartitionsAdded, RunsSucceeded, Schedule
 from airflow_snowpack.scheduling.sources.source import check_sources
 from airflow_snowpack.store.signs_of_life import Role, SignOfLife
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from airflow_snowpack.jobs import Jobs
-
-    Run = Callable[..., Any]
+Run = Callable[..., Any]
 
 DAG_FILE = """
 from airflow.sdk import DAG

@@ -4,25 +4,22 @@ from __future__ import annotations
 
 import io
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
 import yaml
 
+from airflow_snowpack.jobs import Jobs
 from airflow_snowpack.scheduling import Schedules
 from airflow_snowpack.scheduling.events.event_intake import Subscriber
 from airflow_snowpack.store import AuditTrail
 from airflow_snowpack.store.tables.schedules import schedules as schedule_rows
 from airflow_snowpack.wire.schedule import ScheduleShape
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from airflow_snowpack.jobs import Jobs
-
-    Run = Callable[..., Any]
+Run = Callable[..., Any]
 
 NIGHTLY: dict[str, Any] = {
     "name": "nightly",

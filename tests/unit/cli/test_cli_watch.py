@@ -6,21 +6,15 @@ The world moves in the pauses between two looks, so that nothing here waits.
 from __future__ import annotations
 
 import io
+from collections.abc import Callable
 from datetime import timedelta
-from typing import TYPE_CHECKING
 
 import pytest
+from command_line import Run
 from pseudo_terminal import PseudoTerminal
 
-from airflow_snowpack.jobs import ActionOutcome, ActionResult, JobStatus
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from command_line import Run
-
-    from airflow_snowpack.iceberg import TableName
-    from airflow_snowpack.jobs import Claim, Job, Jobs
+from airflow_snowpack.iceberg import TableName
+from airflow_snowpack.jobs import ActionOutcome, ActionResult, Claim, Job, Jobs, JobStatus
 
 ACTIONS = ["rewrite_data_files", "expire_snapshots"]
 

@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import pytest
+from command_line import Run
 from scripted_engine import ScriptedEngine
 
-from airflow_snowpack.jobs import JobStatus
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from command_line import Run
-
-    from airflow_snowpack.iceberg import TableName
-    from airflow_snowpack.jobs import Job, Jobs
+from airflow_snowpack.iceberg import TableName
+from airflow_snowpack.jobs import Job, Jobs, JobStatus
 
 
 @pytest.fixture

@@ -8,21 +8,17 @@ import shlex
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
+from command_line import Run
 from image_world import NotedBuilder, Repository
 from made_images import make_images
 
+from airflow_snowpack.jobs import Jobs
 from airflow_snowpack.runners.images import ImageBuild, ImageState, errors, registry
+from airflow_snowpack.runners.images.builders import BuildJob
 from airflow_snowpack.runners.images.explanation import explain
 from airflow_snowpack.runners.images.target import BUILDERS
-
-if TYPE_CHECKING:
-    from command_line import Run
-
-    from airflow_snowpack.jobs import Jobs
-    from airflow_snowpack.runners.images.builders import BuildJob
 
 pytestmark = pytest.mark.one_database
 PAGE = (Path(__file__).parents[3] / "docs" / "images.md").read_text()

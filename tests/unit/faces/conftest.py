@@ -9,8 +9,10 @@ from __future__ import annotations
 import json
 import shutil
 import uuid
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -18,15 +20,10 @@ import structlog
 from installed_lake import flights as flights, identified as identified, jobs as jobs, six_files as six_files
 from trigger_rounds import TriggerRounds, as_connection
 
-from airflow_snowpack.store import open_store
+from airflow_snowpack.store import Store, open_store
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
     from airflow.sdk import BaseOperator
-
-    from airflow_snowpack.store import Store
 
 
 @pytest.fixture

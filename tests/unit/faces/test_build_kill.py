@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from airflow_snowpack import hooks, operators
 from airflow_snowpack.builds.build import Build
-from airflow_snowpack.builds.registry.model import RunStatus
+from airflow_snowpack.builds.registry.model import RunHandle, RunStatus
 from airflow_snowpack.builds.storage import Storage
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from airflow_snowpack.builds.registry.model import RunHandle
 
 
 @pytest.fixture

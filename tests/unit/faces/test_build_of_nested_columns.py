@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -12,13 +13,10 @@ from airflow_snowpack import hooks, operators
 from airflow_snowpack.builds.read.reader import SnapshotReader
 from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.interim.frames.tables import write_table
+from tests.unit.faces.conftest import Runner
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from pyiceberg.table import Table
-
-    from tests.unit.faces.conftest import Runner
 
 ITEMS = pa.table({"id": [1, 2, 3], "items": pa.array([None, [], [{"sku": "x"}]], pa.list_(pa.struct({"sku": pa.string()})))})
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
+from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
@@ -14,23 +16,18 @@ from published_builds import publish_build
 
 from airflow_snowpack import hooks, operators
 from airflow_snowpack.builds.build import Build
+from airflow_snowpack.builds.model import Manifest
 from airflow_snowpack.builds.read.reader import SnapshotReader
 from airflow_snowpack.builds.registry.dataset_lock import DatasetLock
-from airflow_snowpack.builds.registry.model import RunStatus
+from airflow_snowpack.builds.registry.model import PublishOutcome, RunHandle, RunStatus
+from airflow_snowpack.builds.registry.runs import BuildRegistry
 from airflow_snowpack.builds.storage import Storage
+from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.store.tables.builds import build_datasets
+from tests.unit.faces.conftest import Outcome, Runner
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
     from airflow.sdk import BaseOperator, Context
-
-    from airflow_snowpack.builds.model import Manifest
-    from airflow_snowpack.builds.registry.model import PublishOutcome, RunHandle
-    from airflow_snowpack.builds.registry.runs import BuildRegistry
-    from airflow_snowpack.iceberg import TableName
-    from tests.unit.faces.conftest import Outcome, Runner
 
 NIGHT = [datetime(2026, 1, day, tzinfo=UTC) for day in range(1, 5)]
 ROWS = [{"user": f"u{number}", "clicks": number} for number in range(20)]

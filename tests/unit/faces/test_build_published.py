@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from bounded import PATIENCE_S
@@ -14,15 +16,10 @@ from airflow_snowpack import hooks, sensors, triggers
 from airflow_snowpack.builds.errors import InvalidBuild
 from airflow_snowpack.builds.publish import rollback
 from airflow_snowpack.builds.registry.current_build import WantedBuild, current_build
+from airflow_snowpack.builds.registry.model import PublishOutcome
+from airflow_snowpack.builds.registry.runs import BuildRegistry
 from airflow_snowpack.builds.storage import Storage
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from airflow_snowpack.builds.registry.model import PublishOutcome
-    from airflow_snowpack.builds.registry.runs import BuildRegistry
-    from tests.unit.faces.conftest import Runner
+from tests.unit.faces.conftest import Runner
 
 NIGHT = [datetime(2026, 1, day, tzinfo=UTC) for day in range(1, 5)]
 

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
+import pytest
 from image_world import NotedBuilder, Repository
 
 from airflow_snowpack import hooks, operators
 from airflow_snowpack.runners.images import ImageBuild, ImageBuilds, ImageRecord, registry
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    import pytest
-
-    from tests.unit.faces.conftest import Runner
+from tests.unit.faces.conftest import Runner
 
 
 def test_a_task_waits_for_an_image_that_is_forgotten_in_this_moment(

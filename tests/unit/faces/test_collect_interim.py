@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from interim_world import DAG, handed_on, holder
@@ -12,14 +13,10 @@ from airflow_snowpack import hooks, operators
 from airflow_snowpack.iceberg.table_properties import STORE
 from airflow_snowpack.interim.ownership import claim
 from airflow_snowpack.interim.registry import InterimRegistry
+from airflow_snowpack.jobs import Jobs
 from airflow_snowpack.preservation import Preservation
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from airflow_snowpack.jobs import Jobs
-
-    Collect = Callable[..., Any]
+Collect = Callable[..., Any]
 
 STRANGER = "flights_clean_0123456789ab4cde8f01"
 

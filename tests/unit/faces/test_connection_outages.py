@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from trigger_rounds import TriggerRounds
 
 from airflow_snowpack import hooks, triggers
 from airflow_snowpack.connections.errors import ConnectionNotFound, ConnectionUnreadable
+from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.jobs import Jobs, JobStatus
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
     from airflow.triggers.base import BaseTrigger
-    from trigger_rounds import TriggerRounds
-
-    from airflow_snowpack.iceberg import TableName
 
 LONG = "9999-01-01T00:00:00+00:00"
 

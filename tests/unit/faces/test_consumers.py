@@ -8,11 +8,10 @@ import pyarrow as pa
 import pytest
 
 from airflow_snowpack import hooks
+from tests.unit.faces.conftest import Runner
 
 if TYPE_CHECKING:
     from airflow.sdk import DAG
-
-    from tests.unit.faces.conftest import Runner
 
 
 @pytest.fixture

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import json
 import threading
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from airflow_snowpack.hooks.errors import AirflowUnreachable
 from airflow_snowpack.hooks.table_dags import NO_ANSWER, NOT_CONFIGURED, TableDags, read_dags_of_tables
 from airflow_snowpack.settings import Settings
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 @pytest.fixture

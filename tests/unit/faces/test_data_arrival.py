@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -10,17 +11,14 @@ import sqlalchemy as sa
 from counted_reads import counted_reads
 
 from airflow_snowpack import hooks, sensors
+from airflow_snowpack.iceberg import TableName
+from airflow_snowpack.jobs import Jobs
 from airflow_snowpack.scheduling import CommitsAdded, Every, PartitionsAdded, RecordsAdded
 from airflow_snowpack.scheduling.sources.consumer import NO_OWNER
 from airflow_snowpack.store.tables.schedules import considered
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from conftest import Runner
-
-    from airflow_snowpack.iceberg import TableName
-    from airflow_snowpack.jobs import Jobs
 
 
 def add(table: TableName, commits: int = 1) -> None:

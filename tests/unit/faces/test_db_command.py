@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import json
 from argparse import Namespace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 ARGUMENTS = Namespace(store_conn_id=None)
 

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from airflow_snowpack import hooks
 from examples.demo.tables import main
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 pytestmark = pytest.mark.one_database
 

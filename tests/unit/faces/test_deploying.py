@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from airflow_snowpack import hooks
 from airflow_snowpack.scheduling import Schedules
 from airflow_snowpack.store import open_store
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 DECLARED = "schedules: [{name: nightly, dag_id: maintain, trigger: {every: 4h}}]\n"
 

@@ -5,14 +5,12 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from airflow_snowpack import operators
-
-if TYPE_CHECKING:
-    from tests.unit.faces.conftest import Runner
+from tests.unit.faces.conftest import Runner
 
 PAGE = (Path(__file__).parents[3] / "docs" / "builds.md").read_text()
 

@@ -6,7 +6,7 @@ import linecache
 import re
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -14,9 +14,7 @@ from handed_tables import handed, rows
 
 from airflow_snowpack.runners.environment import KNOBS
 from airflow_snowpack.runners.output_lines import MAX_LINE_BYTES
-
-if TYPE_CHECKING:
-    from tests.unit.faces.conftest import Runner
+from tests.unit.faces.conftest import Runner
 
 PAGE = (Path(__file__).parents[3] / "docs" / "entries.md").read_text()
 FLIGHTS = pa.table({"carrier": ["AA", "AA", "UA"], "delay": [5.0, 15.0, -3.0], "distance": [1, 2, 3]})

@@ -6,16 +6,14 @@ import re
 from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 
 from airflow_snowpack import hooks
 from airflow_snowpack.interim import TableRef
 from airflow_snowpack.preservation import Preservation
-
-if TYPE_CHECKING:
-    from tests.unit.faces.conftest import Runner
+from tests.unit.faces.conftest import Runner
 
 PAGE = (Path(__file__).parents[3] / "docs" / "interim-tables.md").read_text()
 

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from airflow_snowpack import hooks, operators
 from airflow_snowpack.connections.errors import EmbeddedNotShared
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.unit.faces.conftest import Runner
+from tests.unit.faces.conftest import Runner
 
 pytestmark = pytest.mark.one_database
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -12,9 +13,6 @@ from airflow_snowpack import operators
 from airflow_snowpack.operators.entries.arguments import SET_BY_THE_TASK
 from airflow_snowpack.operators.entries.errors import InvalidRunnerOption
 from airflow_snowpack.runners.errors import InvalidEntry
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 SECRET = "s3cret-value"
 SHELL: dict[str, Any] = {"runner": "subprocess", "command": ["true"]}

@@ -16,7 +16,6 @@ import pytest
 from airflow_snowpack import hooks, operators
 from airflow_snowpack.interim import read_ref
 from airflow_snowpack.interim.frames.tables import read_as_arrow
-from airflow_snowpack.operators.entries.isolated_runner import RunnerNotInstalled, open_runner
 from airflow_snowpack.settings import Settings
 
 if TYPE_CHECKING:
@@ -211,6 +210,8 @@ def test_the_lineage_names_the_tables_that_an_entry_received_and_returned(
     ],
 )
 def test_a_missing_provider_names_the_extra(runner: str, provider: str, driver: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    from airflow_snowpack.operators.entries.isolated_runner import RunnerNotInstalled, open_runner
+
     monkeypatch.setitem(sys.modules, provider, None)
     monkeypatch.delitem(sys.modules, f"airflow_snowpack.operators.entries.{driver}", raising=False)
     place: Any = None  # it is not read before the provider is

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
+
+import pytest
 
 from airflow_snowpack import operators
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    import pytest
-
-    from tests.unit.faces.conftest import Runner
+from tests.unit.faces.conftest import Runner
 
 SECRET = "a-very-secret-value"
 

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from openlineage_events import extracted
 from scripted_engine import ScriptedEngine
 
 from airflow_snowpack import hooks, operators
-from airflow_snowpack.jobs import JobStatus
+from airflow_snowpack.iceberg import TableName
+from airflow_snowpack.jobs import Jobs, JobStatus
 from airflow_snowpack.maintenance.fleet import Budget, PassState
 from airflow_snowpack.maintenance.fleet.model import Planning
-
-if TYPE_CHECKING:
-    from airflow_snowpack.iceberg import TableName
-    from airflow_snowpack.jobs import Jobs
-    from tests.unit.faces.conftest import Runner
+from tests.unit.faces.conftest import Runner
 
 POLICIES = """
 rules:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from airflow_snowpack.decorators.function_source import source_of
 from airflow_snowpack.runners.errors import InvalidEntry
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 DAG_FILE = '''
 from somewhere import pa, task, traced

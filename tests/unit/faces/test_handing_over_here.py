@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from airflow_snowpack import hooks
 from airflow_snowpack.iceberg.table_properties import STORE
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.unit.faces.conftest import Outcome, Runner
+from tests.unit.faces.conftest import Outcome, Runner
 
 
 def run(run_operator: Runner, **arguments: Any) -> Outcome:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -11,8 +12,6 @@ from airflow_snowpack.connections.errors import IncompleteConnection, Unsuitable
 from airflow_snowpack.iceberg.errors import CatalogUnreachable
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from airflow.sdk import Connection
 
 

@@ -4,25 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import Any
 
 import pytest
 from counted_reads import counted_reads
 from made_images import ImageMaker
-from trigger_rounds import connections, while_waiting
+from trigger_rounds import Tasks, TriggerRounds, connections, while_waiting
 
 from airflow_snowpack import triggers
+from airflow_snowpack.jobs import Jobs
 from airflow_snowpack.runners.images import ImagePolicy
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from typing import Any
-
-    from trigger_rounds import Tasks, TriggerRounds
-
-    from airflow_snowpack.jobs import Jobs
-    from airflow_snowpack.store import Store
+from airflow_snowpack.store import Store
 
 LONG, EXPIRED = timedelta(hours=1), timedelta(0)
 

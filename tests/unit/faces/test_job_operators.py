@@ -10,14 +10,12 @@ import pytest
 
 from airflow_snowpack import operators, sensors
 from airflow_snowpack.iceberg import TableName
-from airflow_snowpack.jobs import JobStatus
+from airflow_snowpack.jobs import Claim, Job, Jobs, JobStatus
 from airflow_snowpack.store import AuditTrail
+from tests.unit.faces.conftest import Runner
 
 if TYPE_CHECKING:
     from airflow.sdk import Asset, Context
-
-    from airflow_snowpack.jobs import Claim, Job, Jobs
-    from tests.unit.faces.conftest import Runner
 
 
 def submit(**arguments: Any) -> operators.SubmitMaintenanceOperator:

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
 from airflow_snowpack import operators
-from airflow_snowpack.jobs import ActionOutcome, ActionResult, Attempt, JobStatus
-
-if TYPE_CHECKING:
-    from airflow_snowpack.iceberg import TableName
-    from airflow_snowpack.jobs import Job, Jobs
+from airflow_snowpack.iceberg import TableName
+from airflow_snowpack.jobs import ActionOutcome, ActionResult, Attempt, Job, Jobs, JobStatus
 
 
 class IdleEngine:

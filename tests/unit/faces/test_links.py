@@ -8,15 +8,13 @@ import pytest
 import structlog
 
 from airflow_snowpack import operators, sensors
+from airflow_snowpack.connections.spark import Spark
 from airflow_snowpack.iceberg import TableName
-from airflow_snowpack.jobs import JobStatus
+from airflow_snowpack.jobs import Jobs, JobStatus
+from tests.unit.faces.conftest import Runner
 
 if TYPE_CHECKING:
     from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
-
-    from airflow_snowpack.connections.spark import Spark
-    from airflow_snowpack.jobs import Jobs
-    from tests.unit.faces.conftest import Runner
 
 KEY = "_link_MaintenanceJobLink"
 

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import timedelta
-from typing import TYPE_CHECKING
 
 import pytest
 
 from airflow_snowpack import operators, sensors
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from airflow_snowpack.iceberg import TableName
-    from airflow_snowpack.jobs import Jobs
-    from tests.unit.faces.conftest import Runner
+from airflow_snowpack.iceberg import TableName
+from airflow_snowpack.jobs import Jobs
+from tests.unit.faces.conftest import Runner
 
 HOUR = timedelta(hours=1)
 

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from http_stand_in import StandIn, StandInHandler
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 class _Handler(StandInHandler):

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from made_health import made_health
@@ -16,20 +17,15 @@ from openlineage_events import extracted, sent
 
 from airflow_snowpack import hooks, operators
 from airflow_snowpack.airflow.task_ref import TaskRef
+from airflow_snowpack.iceberg import TableHealth, TableName
 from airflow_snowpack.iceberg.health import score
 from airflow_snowpack.inventory import HealthRecords
-from airflow_snowpack.jobs import ActionOutcome, ActionResult, JobStatus
+from airflow_snowpack.jobs import ActionOutcome, ActionResult, Job, Jobs, JobStatus
 from airflow_snowpack.lineage.operation import DatasetAt, Operation, OperationKind, TableAt
 from airflow_snowpack.lineage.operations import note_operation
 from airflow_snowpack.maintenance.planning import Planner
 from airflow_snowpack.maintenance.policies import Policies
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from airflow_snowpack.iceberg import TableHealth, TableName
-    from airflow_snowpack.jobs import Job, Jobs
-    from tests.unit.faces.conftest import Runner
+from tests.unit.faces.conftest import Runner
 
 NOW = datetime.now(UTC)
 TASK = TaskRef("shop", "manual__1", "work", 3, 2)

@@ -4,19 +4,14 @@ from __future__ import annotations
 
 import json
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from airflow_snowpack import hooks, operators, sensors
-from airflow_snowpack.jobs import JobStatus
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from airflow_snowpack.iceberg import TableName
-    from airflow_snowpack.jobs import Job, Jobs
-    from tests.unit.faces.conftest import Runner
+from airflow_snowpack.iceberg import TableName
+from airflow_snowpack.jobs import Job, Jobs, JobStatus
+from tests.unit.faces.conftest import Runner
 
 OTHER = "other_lake"
 

@@ -9,13 +9,10 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from bounded import output_of
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 DAG_FILE = """
 from airflow.sdk import DAG, task

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from pathlib import Path
 from textwrap import dedent
 from typing import TYPE_CHECKING, Any
 
@@ -16,8 +17,6 @@ from airflow_snowpack.maintenance.policies import InvalidPolicies, PoliciesNotFo
 from airflow_snowpack.store import StoreError
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from airflow.sdk import DAG
 
 DAG_FILE = "from airflow_snowpack.per_table_dags import per_table_dags\nper_table_dags({arguments})\n"

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from airflow_snowpack import hooks, operators
+from airflow_snowpack.iceberg import TableName
+from airflow_snowpack.jobs import Jobs
 from airflow_snowpack.maintenance import action_names
 from airflow_snowpack.maintenance.writers import DagsOfTables, Producer
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from conftest import Runner
-
-    from airflow_snowpack.iceberg import TableName
-    from airflow_snowpack.jobs import Jobs
 
 SKIPPED = "Skipped by the plan: "
 

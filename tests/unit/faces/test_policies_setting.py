@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -12,9 +12,6 @@ from airflow_snowpack import hooks
 from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.maintenance.policies import InvalidPolicies, Policies, PoliciesFile, PoliciesNotFound
 from airflow_snowpack.settings import InvalidSetting, Settings
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 TABLE = TableName("lake", "demo", "flights")
 

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from airflow_snowpack import hooks, operators, triggers
 from airflow_snowpack.iceberg import TableName
-from airflow_snowpack.jobs import ActionOutcome, ActionResult, JobStatus, JobWorker
+from airflow_snowpack.jobs import ActionOutcome, ActionResult, Job, Jobs, JobStatus, JobWorker
 from airflow_snowpack.jobs.model import TableChange
 from airflow_snowpack.store import StoreUnreachable
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from airflow_snowpack.jobs import Job, Jobs
-    from tests.unit.faces.conftest import Outcome, Runner
+from tests.unit.faces.conftest import Outcome, Runner
 
 OWNER = "guard/run1/maintain"
 LINK = "_link_MaintenanceJobLink"

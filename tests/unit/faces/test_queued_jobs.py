@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Callable
 from dataclasses import replace
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
@@ -14,15 +15,10 @@ from bounded import PATIENCE_S
 from scripted_engine import ScriptedEngine, eventually
 
 from airflow_snowpack import operators, sensors
-from airflow_snowpack.jobs import JobStatus
+from airflow_snowpack.iceberg import TableName
+from airflow_snowpack.jobs import Claim, Job, Jobs, JobStatus
 from airflow_snowpack.jobs.claims import Claims
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from airflow_snowpack.iceberg import TableName
-    from airflow_snowpack.jobs import Claim, Job, Jobs
-    from tests.unit.faces.conftest import Runner
+from tests.unit.faces.conftest import Runner
 
 ACTIONS = ["rewrite_manifests", "expire_snapshots"]
 

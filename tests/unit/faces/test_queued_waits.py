@@ -8,27 +8,22 @@ from __future__ import annotations
 import asyncio
 import itertools
 import threading
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import pytest
 from counted_reads import counted_reads
-from trigger_rounds import connections
+from trigger_rounds import TriggerRounds, connections
 
 from airflow_snowpack import triggers
 from airflow_snowpack.airflow.task_ref import TaskRef
 from airflow_snowpack.iceberg import TableName
-from airflow_snowpack.jobs import Jobs, JobStatus
-from airflow_snowpack.store import StoreUnreachable
+from airflow_snowpack.jobs import Claim, Jobs, JobStatus
+from airflow_snowpack.store import Store, StoreUnreachable
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
     from airflow.jobs.triggerer_job_runner import TriggerRunner
-    from trigger_rounds import TriggerRounds
-
-    from airflow_snowpack.jobs import Claim
-    from airflow_snowpack.store import Store
 
 LIMIT_S = 300
 

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import json
 import threading
+from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
+from airflow_snowpack.hooks.dag_runs import RestDagRuns
 from airflow_snowpack.hooks.errors import AirflowUnreachable
 from airflow_snowpack.scheduling.airflow_port import DagRuns, Unavailable
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from airflow_snowpack.hooks.dag_runs import RestDagRuns
 
 NOBODY: frozenset[str] = frozenset()
 

@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from airflow_snowpack import sensors
+from airflow_snowpack.jobs import Jobs
 from airflow_snowpack.scheduling import Delay, GatePlace, InvalidSchedule, MaxConcurrent, Runs, TimeWindow
 from airflow_snowpack.scheduling.pending_runs.gated_runs import read_gate
 
 if TYPE_CHECKING:
     from conftest import Outcome, Runner
-
-    from airflow_snowpack.jobs import Jobs
 
 LATER, PAST = "2999-01-01T00:00:00+00:00", "2026-01-01T00:00:00+00:00"
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
 import polars as pl
@@ -14,16 +15,11 @@ import pytest
 from handed_tables import NUMBERS, handed, left_behind, rows
 
 from airflow_snowpack import hooks, operators
-from airflow_snowpack.interim import TableRef, read_ref
+from airflow_snowpack.interim import InterimRegistry, TableRef, read_ref
 from airflow_snowpack.interim.model import TableState
 from airflow_snowpack.interim.refs import named_table
 from airflow_snowpack.settings import Settings
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from airflow_snowpack.interim import InterimRegistry
-    from tests.unit.faces.conftest import Outcome, Runner
+from tests.unit.faces.conftest import Outcome, Runner
 
 COPY = """
 import os, sys, pyarrow.parquet as pq

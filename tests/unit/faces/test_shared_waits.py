@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
+from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import psycopg
@@ -14,7 +16,7 @@ from bounded import PATIENCE_S
 from counted_reads import counted_reads
 from scripted_engine import eventually
 from sqlalchemy.engine import make_url
-from trigger_rounds import as_connection, connections, while_waiting
+from trigger_rounds import Tasks, TriggerRounds, as_connection, connections, while_waiting
 
 from airflow_snowpack import triggers
 from airflow_snowpack.iceberg import CatalogConfig, TableName
@@ -26,12 +28,8 @@ from airflow_snowpack.store import Store, utc_now
 from airflow_snowpack.store.tables.schedules import considered
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
     from airflow.triggers.base import BaseTrigger
     from pyiceberg.catalog import Catalog
-    from trigger_rounds import Tasks, TriggerRounds
 
 LONG = "9999-01-01T00:00:00+00:00"
 TABLES = ("a", "b", "c")

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Collection
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from airflow_snowpack import operators
 from airflow_snowpack.api.roles import DagState
+from airflow_snowpack.jobs import Jobs
 from airflow_snowpack.store.signs_of_life import read_signs
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
-
-    from airflow_snowpack.jobs import Jobs
-    from tests.unit.faces.conftest import Runner
+from tests.unit.faces.conftest import Runner
 
 pytestmark = pytest.mark.one_database
 NOW = datetime(2026, 11, 21, 18, 30, tzinfo=UTC)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import duckdb
 import pandas as pd
@@ -15,16 +16,11 @@ import pytest
 from handed_tables import NUMBERS, rows
 
 from airflow_snowpack import hooks
-from airflow_snowpack.interim import TableRef, ViewRef, read_ref
+from airflow_snowpack.interim import InterimRegistry, TableRef, ViewRef, read_ref
 from airflow_snowpack.interim.model import TableState
 from airflow_snowpack.interim.refs import named_table
 from airflow_snowpack.preservation import Preservation
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from airflow_snowpack.interim import InterimRegistry
-    from tests.unit.faces.conftest import Outcome, Runner
+from tests.unit.faces.conftest import Outcome, Runner
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -11,8 +12,6 @@ from airflow_snowpack.hooks.errors import AirflowUnreachable
 from airflow_snowpack.scheduling.airflow_port import DagRuns, EndedRun, EndsFound, EndsQuery, Launch, NotStarted, Unavailable
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from airflow.sdk.exceptions import AirflowRuntimeError
 
 AT = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)

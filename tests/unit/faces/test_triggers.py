@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from datetime import timedelta
+from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -12,19 +13,15 @@ import pytest
 from bounded import PATIENCE_S
 
 from airflow_snowpack import hooks, triggers
+from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.jobs import Jobs, JobStatus
 from airflow_snowpack.scheduling import Gate, GatePlace, GateState, MaxConcurrent, Runs
 from airflow_snowpack.scheduling.airflow_port import DagRuns
-from airflow_snowpack.store import StoreTooSlow, StoreUnreachable, open_store
+from airflow_snowpack.store import Store, StoreTooSlow, StoreUnreachable, open_store
 from airflow_snowpack.triggers import shared_reads
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from airflow.triggers.base import BaseTrigger
-
-    from airflow_snowpack.iceberg import TableName
-    from airflow_snowpack.store import Store
 
 
 LONG = "9999-01-01T00:00:00+00:00"

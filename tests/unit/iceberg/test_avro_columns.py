@@ -6,9 +6,10 @@ import io
 import json
 import random
 import zlib
+from collections.abc import Callable
 from decimal import Decimal
 from functools import reduce
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 from uuid import UUID
 
 import pytest
@@ -20,10 +21,7 @@ from airflow_snowpack.iceberg.avro_source import source_of
 from airflow_snowpack.iceberg.avro_tails import FEWEST_LEARNED, FEWEST_ROWS, LONGEST, MOST_LEARNED, AvroTail
 from airflow_snowpack.iceberg.read_once import KeptFile
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    Write = Callable[[BinaryEncoder], None]
+Write = Callable[[BinaryEncoder], None]
 
 SYNC = b"0123456789abcdef"
 LOCATION = "s3://lake/m.avro"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
 from threading import Barrier, Event, Semaphore, current_thread
@@ -26,8 +27,6 @@ from airflow_snowpack.iceberg.broker import CATALOG_LIMIT, KEEP_CATALOG, Broker,
 from airflow_snowpack.timed_calls import CONCURRENT_CALLS, NoAnswer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from pyiceberg.catalog import Catalog
     from pyiceberg.table import Table
 

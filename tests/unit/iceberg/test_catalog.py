@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from bounded import output_of
@@ -20,9 +20,6 @@ from airflow_snowpack.iceberg import (
     TableUnreadable,
     load_table,
 )
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 SCHEMA = Schema(NestedField(1, "id", LongType(), required=False))
 

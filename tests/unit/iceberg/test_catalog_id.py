@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from airflow_snowpack.iceberg import CatalogConfig, TableName
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def rest(uri: str = "https://catalog.example/iceberg", name: str = "lake", **more: str) -> str:

@@ -6,7 +6,9 @@ And a file is opened by every character of its path.
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -20,9 +22,6 @@ from airflow_snowpack.iceberg.broker import Broker
 from airflow_snowpack.iceberg.guarded_catalogs import LiteralFileIO
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
     from pyiceberg.table import Table
 
 SCHEMA = Schema(NestedField(1, "id", LongType(), required=False))

@@ -4,19 +4,15 @@ tests."""
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
 import pytest
 from counted_reads import counted_reads
 from health_from_entries import check_counts
-from table_zoo import KINDS, UNREADABLE_KINDS
+from table_zoo import KINDS, UNREADABLE_KINDS, Zoo
 
 from airflow_snowpack.iceberg import HealthBounds, TableUnreadable, load_table, read_health
 from airflow_snowpack.iceberg.health import score
 from airflow_snowpack.iceberg.health.encoding import decode, encode
-
-if TYPE_CHECKING:
-    from table_zoo import Zoo
 
 NOW = datetime(2026, 11, 23, 3, 0, tzinfo=UTC)
 

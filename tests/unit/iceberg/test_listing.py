@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,9 +16,6 @@ from airflow_snowpack.iceberg import CatalogConfig, CatalogUnreachable, TableNam
 from airflow_snowpack.inventory.inventory import NAMES, LeftOut, list_tables
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
     from pyiceberg.catalog import Catalog
 
 SCHEMA = Schema(NestedField(1, "id", LongType(), required=False))

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
 
 import pytest
-from table_zoo import KINDS, UNREADABLE_KINDS, rows, with_snapshots
+from table_zoo import KINDS, UNREADABLE_KINDS, Zoo, rows, with_snapshots
 
 from airflow_snowpack.iceberg import MetadataReader
-
-if TYPE_CHECKING:
-    from table_zoo import Zoo
 
 
 def test_a_shared_table_is_made_once(zoo: Zoo) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -14,10 +16,6 @@ from airflow_snowpack.interim.errors import UnwritableFrame
 from airflow_snowpack.interim.frames.iceberg_types import in_iceberg_types
 from airflow_snowpack.interim.frames.schemas import RESERVED, refuse_types, spark_types
 from airflow_snowpack.interim.frames.tables import write_table
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 DAY = datetime(2026, 1, 1)  # noqa: DTZ001 - a local time
 OF_NANOSECONDS = pa.timestamp("ns")

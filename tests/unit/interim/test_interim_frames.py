@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -22,8 +23,6 @@ from airflow_snowpack.interim.names import Producer
 from airflow_snowpack.interim.refs import TableRef
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from pyiceberg.catalog import Catalog
 
 FLIGHTS = {"id": [1, 2, 3, 4], "origin": ["JFK", "LGA", "JFK", None], "delay": [30, None, 5, 90]}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import pytest
 from bounded import PATIENCE_S
@@ -14,9 +14,6 @@ from airflow_snowpack.interim.handover import Heartbeat
 from airflow_snowpack.interim.model import InterimPolicy, Reading, Writing
 from airflow_snowpack.interim.registry import InterimRegistry, Output
 from airflow_snowpack.store import Store, open_store
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 POLICY = InterimPolicy()
 ATTEMPT = holder("clean")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
@@ -22,8 +23,6 @@ from airflow_snowpack.interim.names import Producer
 from airflow_snowpack.interim.refs import TableRef
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from pyiceberg.catalog import Catalog
 
 NAME = TableName("lake", "snowpack_interim", "t")

@@ -5,6 +5,7 @@ Arrow, pandas and Polars are each the writer and the reader; Spark is in ``integ
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 from itertools import count
 from pathlib import Path
@@ -28,8 +29,6 @@ from airflow_snowpack.interim.names import Producer
 from airflow_snowpack.interim.refs import TableRef
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from pyiceberg.catalog import Catalog
 
 NUMBERS = count()

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from edited_metadata import edited_metadata
 from made_health import made_health
-from table_zoo import KINDS, UNREADABLE_KINDS
+from table_zoo import KINDS, UNREADABLE_KINDS, Zoo
 
 from airflow_snowpack.iceberg.errors import CatalogUnreachable
 from airflow_snowpack.maintenance.assessment import ResumeFile, UnusableResumeFile, Walk
@@ -18,11 +20,7 @@ from airflow_snowpack.maintenance.planning import Estimate
 from airflow_snowpack.maintenance.policies import Policies, Rule
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
     from pyiceberg.catalog import Catalog
-    from table_zoo import Zoo
 
 
 EAGER = Policies(

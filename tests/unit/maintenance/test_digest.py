@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
@@ -12,16 +13,10 @@ from made_health import made_health, sick_health
 from pages_world import World, compacted, did, expired, open_world
 
 from airflow_snowpack.inventory import TableScores
-from airflow_snowpack.jobs import ActionOutcome, JobStatus
+from airflow_snowpack.jobs import ActionOutcome, Job, JobStatus
 from airflow_snowpack.jobs.withdrawal import withdraw
 from airflow_snowpack.maintenance import Action, digest as module
 from airflow_snowpack.maintenance.digest import Digest, group_failures, read_digest
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from airflow_snowpack.jobs import Job
 
 TABLES = ("analytics.page_views", "analytics.sessions", "payments.refunds", "payments.transactions")
 OUT_OF_MEMORY = (

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from dataclasses import FrozenInstanceError
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from made_policies import PAGE_VIEWS, loaded, policy
 
 from airflow_snowpack.maintenance.policies import InvalidPolicies, Policies, PoliciesNotFound, Rule
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 class TestFiles:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from pyiceberg.schema import Schema
@@ -16,9 +17,6 @@ from airflow_snowpack.interim.frames.tables import TABLE_PROPERTIES
 from airflow_snowpack.maintenance.action import action_names
 from airflow_snowpack.maintenance.policies import Policies, PolicyFinding, Problem, Rule, TableFacts, lint
 from airflow_snowpack.maintenance.policies.reading import read_rules
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 NOW = datetime(2026, 7, 1, 12, tzinfo=UTC)
 SCHEMA = Schema(NestedField(1, "month", LongType()), NestedField(2, "carrier", StringType()))

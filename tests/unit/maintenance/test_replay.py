@@ -2,29 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, fields
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from pyiceberg.table.update import RemoveSnapshotRefUpdate
-from table_zoo import KINDS, append, commit_times, data_files
+from table_zoo import KINDS, Zoo, append, commit_times, data_files
 from written_deletes import commit_position_delete
 
 from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.iceberg.health import FileCounts, read_health
-from airflow_snowpack.maintenance.policies import Policies, Rule
+from airflow_snowpack.maintenance.policies import Policies, Rule, TablePolicy
 from airflow_snowpack.maintenance.replay import NoHistory, passes, read_history, recorded, replay_tables, simulate
 from airflow_snowpack.maintenance.replay.health import health_of
 from airflow_snowpack.maintenance.replay.state import SimulatedTable
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from pyiceberg.table import Table
-    from table_zoo import Zoo
-
-    from airflow_snowpack.maintenance.policies import TablePolicy
 
 NOW = datetime(2026, 11, 20, tzinfo=UTC)
 DAY = timedelta(days=1)

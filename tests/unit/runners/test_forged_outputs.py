@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 from hypothesis import example, given, strategies as st
@@ -16,9 +17,6 @@ from random_examples import UNHURRIED
 
 from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.runners import Exchange, Exchanges, ModuleEntry, ShellEntry
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 FLIGHTS = pa.table({"delay": [1, 2]})
 HOSTILE = ["../secret", "/etc/passwd", "a\0b", "a" * 300, "a" * 5000, "\ud800", "\udcff", "", ".", "..", "a/b", "a\nb", "link"]

@@ -6,15 +6,12 @@ import importlib
 import os
 import subprocess
 import sys
+from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING
 
 import pytest
 
 from airflow_snowpack.scheduling import InvalidSchedule, collect, deployment
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 PYTHON = """
 from airflow_snowpack.scheduling import CommitsAdded, Schedule

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -14,9 +16,6 @@ from airflow_snowpack.scheduling.sources.consumer import WatchedTable
 from airflow_snowpack.store import Store, open_store
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
     from pyiceberg.table import Table
 
 KWARGS = {"table": "db.flights", "watcher": "w", "poll_seconds": 60, "store_conn_id": None, "catalog_conn_id": None}

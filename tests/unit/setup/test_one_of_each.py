@@ -6,15 +6,12 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from bounded import PATIENCE_S
 from one_of_each import SYSTEM_FOLDERS, scope_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 SUPPORT = Path(__file__).parents[2] / "support"
 TESTS = """

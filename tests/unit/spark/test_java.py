@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from bounded import output_of
 
 from airflow_snowpack.spark import SparkUnavailable
 from airflow_snowpack.spark.java import find_java, java_version, launcher_home
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 
 @pytest.fixture

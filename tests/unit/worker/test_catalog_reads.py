@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -18,18 +20,12 @@ from sqlalchemy.engine import make_url
 from airflow_snowpack.connections.spark import Spark
 from airflow_snowpack.iceberg import CatalogConfig, TableName
 from airflow_snowpack.installation import Installation
-from airflow_snowpack.jobs import JobStatus
+from airflow_snowpack.jobs import Job, JobStatus
 from airflow_snowpack.maintenance import DEFAULT_ORDER
 from airflow_snowpack.settings import Settings
 from airflow_snowpack.store import open_store
 from airflow_snowpack.worker.environment import Environment
 from airflow_snowpack.worker.process import run_worker
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from airflow_snowpack.jobs import Job
 
 JOBS = pytest.mark.parametrize("count", [1, 12])
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -13,9 +13,6 @@ from airflow_snowpack.connections.errors import ConnectionNotFound
 from airflow_snowpack.setting import InvalidSetting
 from airflow_snowpack.settings import Settings
 from airflow_snowpack.worker.environment import Environment, InvalidConnection, UnreadableConfig, parse_connection
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 FIELDS = ("conn_type", "host", "login", "password", "schema", "port", "extra_dejson")
 

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from counted_reads import counted_reads
@@ -16,16 +16,13 @@ from scripted_engine import PATIENCE_S, ScriptedEngine, eventually
 from airflow_snowpack.iceberg import CatalogConfig
 from airflow_snowpack.jobs import ActionOutcome, DrainModeOn, Jobs, JobStatus, JobWorker, LifecyclePolicy
 from airflow_snowpack.jobs.explanation import explain
-from airflow_snowpack.maintenance.fleet import Budget, EntryState
+from airflow_snowpack.maintenance.fleet import Budget, EntryState, Pass
+from airflow_snowpack.maintenance.fleet.drain import Drain
 from airflow_snowpack.maintenance.fleet.errors import PassNotPlanned, PassOfOtherCatalog
 from airflow_snowpack.maintenance.fleet.progress import OVERSPENT, RECORDED_AHEAD
 from airflow_snowpack.maintenance.policies import Policies, Rule
-
-if TYPE_CHECKING:
-    from airflow_snowpack.maintenance.fleet import Pass
-    from airflow_snowpack.maintenance.fleet.drain import Drain
-    from airflow_snowpack.store import Store
-    from tests.integration.maintenance.fleet.conftest import MovedClock
+from airflow_snowpack.store import Store
+from tests.integration.maintenance.fleet.conftest import MovedClock
 
 TABLES = 3
 WATCHFUL = LifecyclePolicy(fence_check=timedelta(milliseconds=20), lease=timedelta(days=1))

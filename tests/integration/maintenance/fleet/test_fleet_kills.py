@@ -8,9 +8,10 @@ from __future__ import annotations
 import random
 import sys
 from collections import Counter
+from collections.abc import Callable, Iterator
 from datetime import timedelta
+from pathlib import Path
 from subprocess import PIPE
-from typing import TYPE_CHECKING
 
 import kill_fleet
 import pytest
@@ -25,10 +26,6 @@ from airflow_snowpack.jobs import JobStatus, LifecyclePolicy
 from airflow_snowpack.maintenance.fleet import EntryState, PassState
 from airflow_snowpack.store import open_store
 from airflow_snowpack.store.tables.jobs import job_queue, table_locks
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
 
 pytestmark = pytest.mark.both_in_soak
 

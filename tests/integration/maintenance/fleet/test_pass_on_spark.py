@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -11,21 +12,18 @@ from counted_reads import counted_reads
 from fleet_lake import FleetLake
 from held_jobs import held_jobs
 
+from airflow_snowpack.iceberg import CatalogConfig
 from airflow_snowpack.jobs import Jobs, JobStatus, JobWorker, LifecyclePolicy
 from airflow_snowpack.maintenance import SparkEngine
 from airflow_snowpack.maintenance.fleet import Budget, EntryState, Pass, PassState
 from airflow_snowpack.maintenance.fleet.progress import OUT_OF_TIME
 from airflow_snowpack.maintenance.planning import Estimate
 from airflow_snowpack.maintenance.removals.records import Removals
+from airflow_snowpack.store import Store
+from tests.integration.maintenance.fleet.conftest import MovedClock
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from pyspark.sql import SparkSession
-
-    from airflow_snowpack.iceberg import CatalogConfig
-    from airflow_snowpack.store import Store
-    from tests.integration.maintenance.fleet.conftest import MovedClock
 
 pytestmark = pytest.mark.one_database
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
-from typing import TYPE_CHECKING
 
 import pytest
 from made_plans import made_plan
@@ -15,9 +14,7 @@ from airflow_snowpack.maintenance.fleet.errors import PassNotFound, PassTakenOve
 from airflow_snowpack.maintenance.fleet.model import PlannedTable, Planning
 from airflow_snowpack.maintenance.fleet.passes import FleetPasses
 from airflow_snowpack.maintenance.planning import Estimate
-
-if TYPE_CHECKING:
-    from tests.integration.maintenance.fleet.conftest import MovedClock
+from tests.integration.maintenance.fleet.conftest import MovedClock
 
 BUDGET = Budget(gb_hours=10, tables=5)
 OWNER = "snowpack_maintain_fleet/scheduled__2026-11-23/plan"

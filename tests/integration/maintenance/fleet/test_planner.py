@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
@@ -21,13 +22,9 @@ from airflow_snowpack.jobs.action_history import ActionHistory, ActionRecord
 from airflow_snowpack.maintenance.fleet import Budget, EntryState, Pass
 from airflow_snowpack.maintenance.policies import Policies, Rule
 from airflow_snowpack.maintenance.writers import DagsOfTables
+from airflow_snowpack.store import Store
 from airflow_snowpack.store.tables.removals import removals
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from airflow_snowpack.store import Store
-    from tests.integration.maintenance.fleet.conftest import MovedClock
+from tests.integration.maintenance.fleet.conftest import MovedClock
 
 
 @pytest.fixture

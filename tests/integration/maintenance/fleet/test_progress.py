@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from counted_reads import counted_reads
@@ -28,11 +28,9 @@ from airflow_snowpack.maintenance.fleet.progress import (
 )
 from airflow_snowpack.maintenance.fleet.report import PassReport
 from airflow_snowpack.maintenance.planning import Estimate
+from airflow_snowpack.store import Store
+from tests.integration.maintenance.fleet.conftest import MovedClock
 from tests.support import effort
-
-if TYPE_CHECKING:
-    from airflow_snowpack.store import Store
-    from tests.integration.maintenance.fleet.conftest import MovedClock
 
 HOUR = Estimate(files_removed=11, bytes_rewritten=1_000, gb_hours=4.0, seconds=3_600.0)
 

@@ -2,33 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
 import pytest
 from health_world import policy
+from table_zoo import Zoo
 
 from airflow_snowpack.iceberg import MetadataReader, TableName
 from airflow_snowpack.iceberg.health import read_health, score
 from airflow_snowpack.jobs import Jobs, Outcome
+from airflow_snowpack.jobs.model import Job
+from airflow_snowpack.maintenance import SparkEngine
 from airflow_snowpack.maintenance.planning import plan_table
 from airflow_snowpack.store import open_store
 from benchmarks.estimates import BYTES_OFF, FILES_OFF, Compared, make_older, make_streamed, make_table, name_of, off, run_plan
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
     from conftest import Content
     from pyiceberg.catalog import Catalog
     from pyiceberg.table import Table
     from pyspark.sql import SparkSession
-    from table_zoo import Zoo
-
-    from airflow_snowpack.jobs.model import Job
-    from airflow_snowpack.maintenance import SparkEngine
 
 DATABASE = "db"
 DATA = "rewrite_data_files"

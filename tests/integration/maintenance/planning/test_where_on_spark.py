@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from table_zoo import KINDS, KINDS_OF_SPARK
+from table_zoo import KINDS, KINDS_OF_SPARK, Zoo
 
 from airflow_snowpack.iceberg import MetadataReader, TableName
 from airflow_snowpack.iceberg.health import read_health
@@ -14,11 +15,8 @@ from airflow_snowpack.iceberg.metadata_reader import partition_label
 from airflow_snowpack.maintenance.planning.where import where_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from pyiceberg.table import Table
     from pyspark.sql import SparkSession
-    from table_zoo import Zoo
 
 WITH_FUNCTIONS = ("bucket_of_string", "bucket_of_timestamp", "year_of_date", "month_of_timestamp", "day_of_date", "two_fields")
 NAMED = ("identity_of_", "truncate_of_", "hour_of_", "nan_")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from built_runs import MovedClock
@@ -11,10 +12,6 @@ from image_world import REGISTRY, NotedBuilder, Repository
 from airflow_snowpack.runners.images import ImageBuilds, ImageTarget
 from airflow_snowpack.store import Store
 from airflow_snowpack.store.opening import open_engine
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 
 @pytest.fixture(autouse=True)

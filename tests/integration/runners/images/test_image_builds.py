@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import threading
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
 from bounded import PATIENCE_S
-from image_world import DIGEST, REGISTRY, NotedBuilder
+from built_runs import MovedClock
+from image_world import DIGEST, REGISTRY, NotedBuilder, Repository
 from query_plans import scans, sent_by
 
 from airflow_snowpack.runners.images import (
@@ -26,21 +27,13 @@ from airflow_snowpack.runners.images import (
     Ready,
     RevisionNotFound,
 )
+from airflow_snowpack.runners.images.builders import BuildJob
 from airflow_snowpack.runners.images.commands import CommandFailed
 from airflow_snowpack.runners.images.explanation import explain
 from airflow_snowpack.runners.images.model import AttemptOutcome
 from airflow_snowpack.runners.images.rows import KINDS, NEWEST_FIRST
-from airflow_snowpack.store import Actor, AuditTrail, InvalidCursor
+from airflow_snowpack.store import Actor, AuditTrail, InvalidCursor, Store
 from airflow_snowpack.store.retention import Pruner
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from built_runs import MovedClock
-    from image_world import Repository
-
-    from airflow_snowpack.runners.images.builders import BuildJob
-    from airflow_snowpack.store import Store
 
 DOCKERFILE = {"Dockerfile": "FROM scratch\n", "score.py": "print(1)\n"}
 MINUTE, DAY = timedelta(minutes=1), timedelta(days=1)

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import sqlalchemy as sa
 from made_images import ImageMaker
 from query_plans import scans, sent_by
 
-from airflow_snowpack.store import Actor
+from airflow_snowpack.store import Actor, Store
 from airflow_snowpack.store.tables.images import image_builds
-
-if TYPE_CHECKING:
-    from airflow_snowpack.store import Store
 
 MANY = 10_000
 TABLES = ["image_builds", "image_waits", "image_attempts"]

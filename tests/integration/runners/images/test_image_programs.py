@@ -5,19 +5,14 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from image_registry import digest_of, running_registry
+from image_world import Repository
 
 from airflow_snowpack.runners.images import Building, ImageBuild, ImageBuilds, ImageTarget, Ready, Registry
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from image_world import Repository
-
-    from airflow_snowpack.store import Store
+from airflow_snowpack.store import Store
 
 pytestmark = pytest.mark.one_database
 DOCKERFILE = "FROM scratch\nARG GREETING\nCOPY score.py /app/\nLABEL greeting=$GREETING\n"

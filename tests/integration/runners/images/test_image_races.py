@@ -11,19 +11,15 @@ import subprocess
 import sys
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import psutil
 import pytest
 from bounded import PATIENCE_S, output_of, started
 from effort import rounds
-from image_world import DIGEST, REGISTRY, NotedBuilder
+from image_world import DIGEST, REGISTRY, NotedBuilder, Repository
 
 from airflow_snowpack.runners.images import Building, ImageBuild, ImageBuilds, ImageTarget, Ready
 from airflow_snowpack.store import open_store, utc_now
-
-if TYPE_CHECKING:
-    from image_world import Repository
 
 pytestmark = pytest.mark.both_in_soak
 

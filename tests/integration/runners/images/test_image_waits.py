@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import TYPE_CHECKING
 
 import pytest
 import sqlalchemy as sa
+from built_runs import MovedClock
 from made_images import ImageMaker
 
 from airflow_snowpack.runners.images import ImagePolicy
 from airflow_snowpack.runners.images.explanation import explain
+from airflow_snowpack.store import Store
 from airflow_snowpack.store.retention import Pruner
 from airflow_snowpack.store.tables.images import image_attempts, image_waits
-
-if TYPE_CHECKING:
-    from built_runs import MovedClock
-
-    from airflow_snowpack.store import Store
 
 TASKS = [f"flights/r{number}/score" for number in range(1, 31)]
 

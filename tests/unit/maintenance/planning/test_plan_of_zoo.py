@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
 
 import pytest
 from health_world import policy
-from table_zoo import KINDS
+from table_zoo import KINDS, Zoo
 
 from airflow_snowpack.iceberg import MetadataReader
 from airflow_snowpack.iceberg.health import read_health
@@ -16,9 +15,6 @@ from airflow_snowpack.maintenance.condition import check_condition
 from airflow_snowpack.maintenance.plan import plan_action
 from airflow_snowpack.maintenance.planning import plan_table
 from airflow_snowpack.maintenance.planning.where import NotSelectable, where_of
-
-if TYPE_CHECKING:
-    from table_zoo import Zoo
 
 DATA, SNAPSHOTS = "rewrite_data_files", "expire_snapshots"
 LATER = timedelta(hours=2)

@@ -8,7 +8,8 @@ import os
 import stat
 import sys
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,9 +17,6 @@ from airflow_snowpack.runners.images import BuilderUnavailable, ImageBuild, Imag
 from airflow_snowpack.runners.images.builders import Builder, BuildJob, Docker
 from airflow_snowpack.runners.images.commands import CommandFailed, Commands
 from airflow_snowpack.runners.images.key import image_key
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 IMAGE_ID = f"sha256:{'1' * 64}"
 DIGEST = f"sha256:{'2' * 64}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from image_world import Repository
@@ -13,9 +13,6 @@ from airflow_snowpack.runners.images import ImageBuild, RepositoryUnavailable, R
 from airflow_snowpack.runners.images.commands import Commands
 from airflow_snowpack.runners.images.errors import BuilderUnavailable
 from airflow_snowpack.runners.images.git import check_out, resolve
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 FILES = {"Dockerfile": "FROM scratch\n", "app/score.py": "print('é')\r\n"}
 
