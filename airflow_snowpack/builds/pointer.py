@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import MutableMapping
+from typing import TYPE_CHECKING
 
 from airflow_snowpack.builds import layout
 from airflow_snowpack.builds.errors import (
@@ -29,8 +30,10 @@ from airflow_snowpack.builds.errors import (
 )
 from airflow_snowpack.builds.json_format import read_current, read_manifest, to_json
 from airflow_snowpack.builds.model import Current, Manifest, is_newer
-from airflow_snowpack.builds.registry.dataset_lock import DatasetLock
 from airflow_snowpack.builds.storage import Storage
+
+if TYPE_CHECKING:  # readers need neither the registry nor its database
+    from airflow_snowpack.builds.registry.dataset_lock import DatasetLock
 
 log = logging.getLogger(__name__)
 
