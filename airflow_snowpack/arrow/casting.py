@@ -48,7 +48,7 @@ def cast(array: Any, field: pa.Field, *, by_name: bool = False) -> pa.Array:
     :param by_name: match the fields of structs by their names, and not by their places; a field that is missing is null.
     :raises pyarrow.ArrowException: a value does not fit, is null where the field is required, or the shapes differ.
     """
-    made = _as_type(_plain(array), field.type, by_name)
+    made = _as_type(array, field.type, by_name)
     if made.null_count and not field.nullable:
         raise DoesNotFit(f"{field.name} must not be null", FILL)
     return made
@@ -65,15 +65,20 @@ def _plain(array: Any) -> Any:
 
 def _as_type(array: Any, kind: pa.DataType, by_name: bool) -> Any:
     own = array.type
-    if own.equals(kind) and not inner_fields(kind):
+    if own.equals(kind) and not inner_fields(kind) and not (types.is_dictionary(own) and array.dictionary.null_count):
         return array
+    array = _plain(array)
+    own = array.type
     if types.is_null(own):
         return pa.nulls(len(array), kind)
     if isinstance(own, pa.BaseExtensionType):
         storage = array.storage.cast(pa.bool_()) if isinstance(own, pa.Bool8Type) else array.storage
-        return _as_type(_plain(storage), kind, by_name)
+        return _as_type(storage, kind, by_name)
     if isinstance(kind, pa.BaseExtensionType):
         return pa.ExtensionArray.from_storage(kind, _as_type(array, kind.storage_type, by_name))
+    if types.is_dictionary(kind):
+        # Arrow itself encodes only text and bytes.
+        return _as_type(array, kind.value_type, by_name).dictionary_encode().cast(kind)
     if types.is_struct(kind):
         return _struct(array, kind, by_name)
     if types.is_map(kind):
@@ -133,7 +138,7 @@ def _struct(array: Any, kind: Any, by_name: bool) -> pa.Array:
         children = [named[field.name] if field.name in named else pa.nulls(len(array)) for field in kind]
     made = []
     for field, child in zip(kind, children, strict=True):
-        made.append(_as_type(_plain(child), field.type, by_name))
+        made.append(_as_type(child, field.type, by_name))
         # A null struct has no fields that could be null.
         if not field.nullable and made[-1].null_count > array.null_count:
             raise DoesNotFit(f"{field.name} must not be null", FILL)

@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+from pyarrow import types
 
 from airflow_snowpack.arrow.casting import DoesNotFit, cast
 from airflow_snowpack.arrow.rows import Misfit, RowBatches, rows_of
@@ -179,6 +180,25 @@ def test_a_column_that_comes_back_is_cast(values: pa.Array, kind: pa.DataType) -
     made = cast(values, pa.field("c", kind), by_name=True)
     assert made.type == kind
     assert made.to_pylist() == values.to_pylist()
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [pa.dictionary(pa.int32(), WHOLE), pa.dictionary(pa.int8(), WHOLE), pa.struct([("in", pa.dictionary(pa.int32(), WHOLE))])],
+)
+def test_a_dictionary_of_numbers_stays_one(kind: pa.DataType) -> None:
+    """Arrow itself encodes only text and bytes."""
+    codes = pa.array([7, None, 7], WHOLE).dictionary_encode()
+    values = codes if types.is_dictionary(kind) else pa.StructArray.from_arrays([codes], ["in"])
+    made = cast(values.slice(1), pa.field("c", kind))
+    assert made.type == kind
+    assert made.to_pylist() == values.to_pylist()[1:]
+
+
+def test_a_null_among_the_values_of_a_dictionary_is_one() -> None:
+    codes = pa.DictionaryArray.from_arrays(pa.array([0, 1]), pa.array([7, None], WHOLE))
+    with pytest.raises(DoesNotFit, match="must not be null"):
+        cast(codes, pa.field("c", codes.type, nullable=False))
 
 
 def test_the_beginnings_of_days_are_dates() -> None:
