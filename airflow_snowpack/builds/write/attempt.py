@@ -210,7 +210,9 @@ def _gathered(batches: Iterable[pa.RecordBatch], plan: ShardPlan) -> Iterator[pa
     count = 0
     for batch in batches:
         if batch.schema != plan.schema:
-            batch = cast_batch(batch, plan.schema)
+            if batch.schema.names != plan.schema.names:
+                raise InvalidBuild("rows", batch.schema.names, f"the columns of the shard are {', '.join(plan.schema.names)}")
+            batch = cast_batch(batch, plan.schema, by_name=True)
         while len(batch):
             part = batch.slice(0, plan.batch_size - count)
             pending.append(part)

@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyarrow import fs
 
-from airflow_snowpack.builds.errors import InvalidRowKey, StorageFailed
+from airflow_snowpack.builds.errors import InvalidBuild, InvalidRowKey, StorageFailed
 from airflow_snowpack.builds.json_format import read_attempt
 from airflow_snowpack.builds.storage import Storage
 from airflow_snowpack.builds.write.attempt import AttemptPlace, ShardPlan, file_checksum, write_attempt
@@ -68,6 +69,16 @@ def test_an_attempt_that_fails_leaves_no_record(tmp_path: Path) -> None:
     with pytest.raises(InvalidRowKey):
         write_attempt(storage, AttemptPlace("r1", 3, 0, "31", 31), PLAN, rows(5, 1))
     assert list(storage.objects("data/")) == []
+
+
+def test_columns_in_another_order_are_not_taken_for_each_other(tmp_path: Path) -> None:
+    plan = ShardPlan(pa.schema([("id", pa.int64()), ("leg", pa.struct([("to", pa.string()), ("from", pa.string())]))]), "id")
+    place, leg = AttemptPlace("r1", 0, 0, "31", 31), {"from": "EWR", "to": "IAH"}
+    with pytest.raises(InvalidBuild, match="the columns of the shard are id, leg"):
+        write_attempt(Storage(tmp_path), place, plan, [pa.RecordBatch.from_pylist([{"leg": leg, "id": 1}])])
+    result = write_attempt(Storage(tmp_path), place, plan, [pa.RecordBatch.from_pylist([{"id": 1, "leg": leg}])])
+    assert result.url is not None
+    assert pq.read_table(tmp_path / result.url).to_pylist() == [{"id": 1, "leg": leg}]
 
 
 def test_a_storage_that_fails_every_third_call_gets_the_whole_attempt(tmp_path: Path) -> None:
