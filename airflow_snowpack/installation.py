@@ -16,28 +16,29 @@ from datetime import timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from airflow_snowpack.builds.registry.runs import BuildRegistry
 from airflow_snowpack.errors import Kind, SnowpackError
-from airflow_snowpack.iceberg import TableHealth, TableName
-from airflow_snowpack.interim.registry import InterimRegistry
-from airflow_snowpack.inventory import HealthRecords
-from airflow_snowpack.jobs import Jobs, TableLocks
-from airflow_snowpack.jobs.model import LifecyclePolicy
-from airflow_snowpack.jobs.rescuer import Orphans
-from airflow_snowpack.maintenance.fleet.passes import FleetPasses
-from airflow_snowpack.maintenance.planning import Planner
-from airflow_snowpack.maintenance.policies import Policies, PoliciesFile
-from airflow_snowpack.maintenance.removals.records import Removals
-from airflow_snowpack.runners.images.records import ImageRecords
-from airflow_snowpack.runners.images.registry import ImageBuilds
-from airflow_snowpack.runners.images.target import ImageTarget
-from airflow_snowpack.scheduling import RegisteredRuns, Schedules
-from airflow_snowpack.scheduling.permission import MayStart
-from airflow_snowpack.store import Actor, Store
-from airflow_snowpack.store.retention import Kind as RowKind
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # a worker needs neither the libraries of builds nor those of schedules
     from pyiceberg.table import Table
+
+    from airflow_snowpack.builds.registry.runs import BuildRegistry
+    from airflow_snowpack.iceberg import TableHealth, TableName
+    from airflow_snowpack.interim.registry import InterimRegistry
+    from airflow_snowpack.inventory import HealthRecords
+    from airflow_snowpack.jobs import Jobs, TableLocks
+    from airflow_snowpack.jobs.model import LifecyclePolicy
+    from airflow_snowpack.jobs.rescuer import Orphans
+    from airflow_snowpack.maintenance.fleet.passes import FleetPasses
+    from airflow_snowpack.maintenance.planning import Planner
+    from airflow_snowpack.maintenance.policies import Policies, PoliciesFile
+    from airflow_snowpack.maintenance.removals.records import Removals
+    from airflow_snowpack.runners.images.records import ImageRecords
+    from airflow_snowpack.runners.images.registry import ImageBuilds
+    from airflow_snowpack.runners.images.target import ImageTarget
+    from airflow_snowpack.scheduling import RegisteredRuns, Schedules
+    from airflow_snowpack.scheduling.permission import MayStart
+    from airflow_snowpack.store import Actor, Store
+    from airflow_snowpack.store.retention import Kind as RowKind
 
 SHORTEST_RETENTION = timedelta(days=7)
 """A task that waits for a job may be days late, as after a weekend without a triggerer, and must still find the finished job."""

@@ -18,7 +18,8 @@ WITHOUT_AIRFLOW = """
 import sys
 class Refused:
     def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] == "airflow":
+        # What the package requires and the dependency group ``worker`` does not have.
+        if name.partition(".")[0] in {"airflow", "apsw", "cronsim", "fastapi", "jinja2", "prometheus_client", "xxhash", "yaml"}:
             raise AssertionError(f"the worker imports {name}")
 sys.meta_path.insert(0, Refused())
 from airflow_snowpack.worker.__main__ import main
