@@ -96,14 +96,22 @@ def read_notes(root: Path, store_id: str) -> Iterator[Note]:
     """
     for file in sorted(root.glob(f"{NOTE}*")):
         try:
-            note = json.loads(file.read_text())
-        except (OSError, ValueError):  # it was just removed, or is just being written
+            found = _read(file, root)
+        except (OSError, LookupError, TypeError, ValueError):  # just removed, just being written, or of another version
             continue
-        task, is_here = TaskRef.parse(note["task"]), note["runner"] != "docker" or note["host"] == socket.gethostname()
-        if task is not None and note["store"] == store_id and is_here:
-            attempt_id, tried, started = note["attempt"]
-            identity = EntryIdentity(TaskAttempt(task, attempt_id, tried, datetime.fromisoformat(started)), store_id)
-            yield Note(note["runner"], note["event"], Place("", identity, note["options"], {}, root))
+        if found is not None and found.place.identity.store_id == store_id:
+            yield found
+
+
+def _read(file: Path, root: Path) -> Note | None:
+    """Return the note in a file; ``None``: it is of containers of another host, or names no task."""
+    note = json.loads(file.read_text())
+    task, is_here = TaskRef.parse(note["task"]), note["runner"] != "docker" or note["host"] == socket.gethostname()
+    if task is None or not is_here:
+        return None
+    attempt_id, tried, started = note["attempt"]
+    identity = EntryIdentity(TaskAttempt(task, attempt_id, tried, datetime.fromisoformat(started)), note["store"])
+    return Note(note["runner"], note["event"], Place("", identity, note["options"], {}, root))
 
 
 def ended_with(code: int) -> int:
