@@ -30,7 +30,7 @@ class _ActionWords:
     def __iter__(self) -> Iterator[str]:
         from airflow_snowpack.maintenance import action_names
 
-        return iter((*action_names(), "auto"))
+        return iter((*map(str, action_names()), "auto"))  # argparse shows the choices by repr()
 
 
 def arg(*flags: str, **kwargs: Any) -> Arg:

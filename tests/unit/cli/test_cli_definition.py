@@ -79,6 +79,7 @@ def test_what_completes_is_what_the_rooms_know() -> None:
     from airflow_snowpack.cli import arguments
 
     assert tuple(arguments.ACTION.kwargs["choices"]) == (*action_names(), "auto")
+    assert {type(word) for word in arguments.ACTION.kwargs["choices"]} == {str}, "argparse shows wrong choices with their repr()"
     assert tuple(status.value for status in JobStatus) == arguments.STATUSES
     assert tuple(state.value for state in WAITING) == arguments.PENDING_STATES
     assert tuple(state.value for state in TableState) == arguments.INTERIM_STATES
