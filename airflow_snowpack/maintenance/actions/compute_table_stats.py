@@ -98,5 +98,8 @@ class ComputeTableStats(ActionOptions):
             return "the table has no snapshot"
         of_snapshot = [each for each in table.metadata.statistics if each.snapshot_id == snapshot.snapshot_id]
         known = {field for each in of_snapshot for blob in each.blob_metadata for field in blob.fields}
-        asked = {table.schema().find_field(column).field_id for column in self.columns}
+        schema = table.schemas().get(snapshot.schema_id, table.schema())
+        asked = {table.schema().find_field(column).field_id for column in self.columns} or {
+            column.field_id for column in schema.fields if column.field_type.is_primitive
+        }
         return f"snapshot {snapshot.snapshot_id} has statistics" if known and asked <= known else None
