@@ -68,7 +68,7 @@ def _read(written: dict[str, Any], source: Source, only_tables: bool) -> list[Ru
 
 def _read_default(written: object, source: Source, only_tables: bool) -> Rule:
     if isinstance(written, dict):
-        for key in written.keys() & {"tables", "exclude"}:
+        for key in (key for key in written if key in ("tables", "exclude")):
             source.below(key).refuse(f"'default' is for every table; move {key!r} to a rule.")
         written = {**written, "tables": EVERYTHING}
     rule = Rule.from_file(written, source, only_tables=only_tables)

@@ -109,6 +109,8 @@ class TestFiles:
             ("rules: {tables: a.*}\n", "policies.yaml:1: 'rules' must be a list"),
             ("rules:\n  - a.*\n", "policies.yaml:2: A rule must be a mapping with the key 'tables', not 'a.*'"),
             ("default:\n  tables: a.*\n", "policies.yaml:2: 'default' is for every table; move 'tables' to a rule."),
+            ("default:\n  tables: a.*\n  exclude: b.*\n", "policies.yaml:2: 'default' is for every table; move 'tables'"),
+            ("default:\n  exclude: b.*\n  tables: a.*\n", "policies.yaml:2: 'default' is for every table; move 'exclude'"),
             ("rules: &a\n  - *a\n", "policies.yaml:2: This file cannot be read: the alias *a refers to a value that"),
             ("rules:\n  - !!python/object:os.x {}\n", "policies.yaml:2: "),
             ("rules: \x07\n", "policies.yaml: This is not valid YAML: "),
