@@ -12,7 +12,6 @@ are masked in logs before they are used, and an address never contains one.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -20,13 +19,16 @@ from urllib.parse import urlsplit
 from airflow.sdk import BaseHook
 from airflow.sdk.log import mask_secret
 
-from airflow_snowpack.builds.storage import Storage
 from airflow_snowpack.connections.errors import IncompleteConnection, UnsuitableConnection, UnusableExtra
 from airflow_snowpack.hooks.connections import read_connection, refuse_on_remote_executor
 from airflow_snowpack.settings import Settings
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from airflow.sdk import Connection
+
+    from airflow_snowpack.builds.storage import Storage
 
 SECRET_NAMES = ("key", "secret", "token", "password", "credential", "connection_string")
 PURPOSE = "the object storage of builds"

@@ -31,13 +31,14 @@ from airflow_snowpack.hooks.connections import (
     read_connection,
     refuse_on_remote_executor,
 )
-from airflow_snowpack.iceberg import CatalogConfig, TableName
 from airflow_snowpack.settings import Settings
 from airflow_snowpack.timed_calls import call_with_timeout
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
     from pyiceberg.table import Table
+
+    from airflow_snowpack.iceberg import CatalogConfig, TableName
 
 UNUSABLE = (
     *(ConnectionNotFound, ConnectionUnreadable, EmbeddedNotShared, UnsuitableConnection, IncompleteConnection),

@@ -8,7 +8,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -17,11 +16,14 @@ from airflow.sdk import BaseHook
 from airflow_snowpack.connections.spark import PURPOSE, Spark
 from airflow_snowpack.hooks.connections import read_connection
 from airflow_snowpack.hooks.iceberg_catalog import IcebergCatalogHook
-from airflow_snowpack.settings import Settings
-from airflow_snowpack.spark import ConnectServer, SparkConfig
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pyspark.sql import SparkSession
+
+    from airflow_snowpack.settings import Settings
+    from airflow_snowpack.spark import ConnectServer, SparkConfig
 
 
 class IcebergSparkHook(BaseHook):

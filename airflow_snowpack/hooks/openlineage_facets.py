@@ -10,20 +10,23 @@ output. This module needs OpenLineage's client. The invariant: an event has a bo
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from attrs import define
 from openlineage.client.facet_v2 import InputDatasetFacet, OutputDatasetFacet, RunFacet
 
 from airflow_snowpack import __version__
-from airflow_snowpack.hooks.store import SnowpackHook
-from airflow_snowpack.inventory import HealthRecord
-from airflow_snowpack.jobs import ActionResult, Job
 from airflow_snowpack.jobs.action_history import Outcome
-from airflow_snowpack.maintenance.planning import Decision
 from airflow_snowpack.wire.job import plan_of
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
+    from airflow_snowpack.hooks.store import SnowpackHook
+    from airflow_snowpack.inventory import HealthRecord
+    from airflow_snowpack.jobs import ActionResult, Job
+    from airflow_snowpack.maintenance.planning import Decision
 
 PRODUCER = f"pkg:pypi/airflow-snowpack@{__version__}"
 HEALTH, MAINTENANCE = "snowpack_health", "snowpack_maintenance"

@@ -18,8 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from airflow_snowpack.api.roles import DagState, DagStates
-from airflow_snowpack.api.services import Services
+from airflow_snowpack.api.roles import DagState
 from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.hooks.api_client import AirflowRest
 from airflow_snowpack.hooks.build_storage import BuildStorageHook
@@ -29,7 +28,6 @@ from airflow_snowpack.hooks.iceberg_catalog import IcebergCatalogHook, reach_cat
 from airflow_snowpack.hooks.store import SnowpackHook
 from airflow_snowpack.hooks.task_dag_runs import TaskDagRuns
 from airflow_snowpack.iceberg.broker import Broker
-from airflow_snowpack.interim.collection.collector import Collector
 from airflow_snowpack.interim.collection.model import RunStates
 from airflow_snowpack.scheduling import (
     InvalidSchedule,
@@ -51,6 +49,10 @@ from airflow_snowpack.timed_calls import NoAnswer, TimedCalls
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
+
+    from airflow_snowpack.api.roles import DagStates
+    from airflow_snowpack.api.services import Services
+    from airflow_snowpack.interim.collection.collector import Collector
 
 log = logging.getLogger(__name__)
 

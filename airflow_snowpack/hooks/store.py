@@ -9,30 +9,32 @@ when it is first used and closed with the hook.
 
 from __future__ import annotations
 
-from datetime import timedelta
 from functools import cached_property
-from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from airflow.sdk import BaseHook
 
-from airflow_snowpack.builds.registry.runs import BuildRegistry
 from airflow_snowpack.connections.store import PURPOSE, store_url
 from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.hooks.connections import public_message, read_connection, refuse_on_remote_executor
-from airflow_snowpack.installation import Installation
-from airflow_snowpack.interim.registry import InterimRegistry
-from airflow_snowpack.jobs import Jobs, TableLocks
-from airflow_snowpack.maintenance.policies import Policies, PoliciesFile
 from airflow_snowpack.redaction import remember_secrets
-from airflow_snowpack.runners.images.target import ImageTarget
 from airflow_snowpack.settings import Settings
-from airflow_snowpack.store import Deadlines, Store
 
 if TYPE_CHECKING:
+    from datetime import timedelta
+    from pathlib import Path
+    from types import TracebackType
+
     from airflow.sdk import Connection
     from sqlalchemy.engine import URL
+
+    from airflow_snowpack.builds.registry.runs import BuildRegistry
+    from airflow_snowpack.installation import Installation
+    from airflow_snowpack.interim.registry import InterimRegistry
+    from airflow_snowpack.jobs import Jobs, TableLocks
+    from airflow_snowpack.maintenance.policies import Policies, PoliciesFile
+    from airflow_snowpack.runners.images.target import ImageTarget
+    from airflow_snowpack.store import Deadlines, Store
 
 
 class SnowpackHook(BaseHook):

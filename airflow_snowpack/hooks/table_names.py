@@ -12,12 +12,15 @@ import json
 import logging
 import os
 import time
-from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.setting import AirflowOptions, catalog_name, home_folder, read_setting
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 log = logging.getLogger(__name__)
 

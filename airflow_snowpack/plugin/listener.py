@@ -13,13 +13,14 @@ import logging
 import threading
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from airflow.listeners import hookimpl
 
-from airflow_snowpack.plugin.outbox import Outbox
-from airflow_snowpack.store import Store
+if TYPE_CHECKING:
+    from airflow_snowpack.plugin.outbox import Outbox
+    from airflow_snowpack.store import Store
 
 log = logging.getLogger(__name__)
 

@@ -17,11 +17,12 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from airflow_snowpack.store import Store
+if TYPE_CHECKING:
+    from airflow_snowpack.store import Store
 
-Write = Callable[[Store], Any]
+    Write = Callable[[Store], Any]
 
 log = logging.getLogger(__name__)
 

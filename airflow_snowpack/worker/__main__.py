@@ -11,21 +11,25 @@ import argparse
 import logging
 import os
 import sys
-from collections.abc import Sequence
 from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from airflow_snowpack.connections import catalog as of_catalog, spark as of_spark, store as of_store
-from airflow_snowpack.connections.connection import Connection
 from airflow_snowpack.durations import parse_duration
 from airflow_snowpack.errors import Kind, SnowpackError
 from airflow_snowpack.exit_code import ExitCode, code_of
-from airflow_snowpack.installation import Installation
 from airflow_snowpack.provider_info import SECTION
 from airflow_snowpack.settings import Settings
 from airflow_snowpack.worker.environment import Environment
 from airflow_snowpack.worker.process import check_poll, exits_on_signal, run_worker
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from airflow_snowpack.connections.connection import Connection
+    from airflow_snowpack.installation import Installation
 
 
 class ConnectionNotSet(SnowpackError, kind=Kind.MISCONFIGURED):

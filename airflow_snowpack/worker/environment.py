@@ -14,18 +14,20 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
 from configparser import ConfigParser, Error, InterpolationError
 from dataclasses import dataclass, field
 from os.path import expanduser
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 from airflow_snowpack.connections.errors import ConnectionNotFound
 from airflow_snowpack.errors import Kind, SnowpackError
 from airflow_snowpack.provider_info import SECTION
 from airflow_snowpack.redaction import remember_secrets
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 CONNECTIONS = "connections"
 EXTRA = "__extra__"

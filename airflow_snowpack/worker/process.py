@@ -11,20 +11,22 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
-from datetime import timedelta
 from functools import partial
-from types import FrameType
 from typing import TYPE_CHECKING
 
-from airflow_snowpack.connections.spark import Spark
 from airflow_snowpack.iceberg.errors import catalog_label
-from airflow_snowpack.installation import Installation
-from airflow_snowpack.jobs import Engine
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from datetime import timedelta
+    from types import FrameType
+
     from pyiceberg.catalog import Catalog
+
+    from airflow_snowpack.connections.spark import Spark
+    from airflow_snowpack.installation import Installation
+    from airflow_snowpack.jobs import Engine
 
 log = logging.getLogger(__name__)
 
