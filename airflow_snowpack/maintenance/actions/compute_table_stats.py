@@ -98,7 +98,7 @@ class ComputeTableStats(ActionOptions):
             return "the table has no snapshot"
         of_snapshot = [each for each in table.metadata.statistics if each.snapshot_id == snapshot.snapshot_id]
         known = {field for each in of_snapshot for blob in each.blob_metadata for field in blob.fields}
-        schema = table.schemas().get(snapshot.schema_id, table.schema())
+        schema = table.schema() if snapshot.schema_id is None else table.schemas()[snapshot.schema_id]
         asked = {table.schema().find_field(column).field_id for column in self.columns} or {
             column.field_id for column in schema.fields if column.field_type.is_primitive
         }
