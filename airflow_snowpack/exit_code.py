@@ -7,8 +7,12 @@ not, and 3 reports the job and not the command.
 from __future__ import annotations
 
 from enum import IntEnum
+from typing import TYPE_CHECKING
 
-from airflow_snowpack.errors import Kind, SnowpackError
+from airflow_snowpack.errors import Kind
+
+if TYPE_CHECKING:
+    from airflow_snowpack.errors import SnowpackError
 
 
 class ExitCode(IntEnum):

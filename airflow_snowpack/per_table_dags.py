@@ -11,17 +11,20 @@ tables need nothing.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import DAG, get_parsing_context
 
 from airflow_snowpack.iceberg.errors import InvalidTableName
 from airflow_snowpack.iceberg.names import TableName
-from airflow_snowpack.maintenance.policies import Policies
 from airflow_snowpack.operators.maintain import MaintainTableOperator
 from airflow_snowpack.setting import catalog_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from airflow_snowpack.maintenance.policies import Policies
 
 TAGS = ("snowpack", "maintenance")
 CONFIGURED = ("max_active_tasks", "max_consecutive_failed_dag_runs", "disable_bundle_versioning")

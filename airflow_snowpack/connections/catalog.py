@@ -8,14 +8,17 @@ have ``warehouse``, ``token``, ``properties`` (for both engines) and ``spark_pro
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from airflow_snowpack.connections.connection import Connection
 from airflow_snowpack.connections.errors import IncompleteConnection, UnsuitableConnection, UnusableAddress, UnusableExtra
-from airflow_snowpack.iceberg import CatalogConfig
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from airflow_snowpack.connections.connection import Connection
+    from airflow_snowpack.iceberg import CatalogConfig
 
 PURPOSE = "the Iceberg catalog"
 CONNECTION_TYPES = ("snowpack_catalog", "iceberg", "http", "postgres", "sqlite")

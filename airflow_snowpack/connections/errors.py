@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from airflow_snowpack.errors import Kind, SnowpackError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
 
 WITH_AIRFLOW = "Create it with `airflow connections add` or as AIRFLOW_CONN_… in the environment, or correct the id."
 

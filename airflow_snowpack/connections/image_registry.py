@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from airflow_snowpack.connections.connection import Connection
+from typing import TYPE_CHECKING
+
 from airflow_snowpack.connections.errors import IncompleteConnection, UnsuitableConnection
-from airflow_snowpack.runners.images.target import Registry
+
+if TYPE_CHECKING:
+    from airflow_snowpack.connections.connection import Connection
+    from airflow_snowpack.runners.images.target import Registry
 
 PURPOSE = "the registry of images"
 CONNECTION_TYPES = ("docker",)

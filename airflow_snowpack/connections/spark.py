@@ -6,21 +6,23 @@ the driver is the calling process), a ``spark_connect`` connection a Spark Conne
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from airflow_snowpack.connections.connection import Connection, ReadConnection
 from airflow_snowpack.connections.errors import IncompleteConnection, UnsuitableConnection
-from airflow_snowpack.iceberg import CatalogConfig
-from airflow_snowpack.settings import Settings
-from airflow_snowpack.spark import ConnectServer, SparkConfig
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
     from pyspark.sql import SparkSession
+
+    from airflow_snowpack.connections.connection import Connection, ReadConnection
+    from airflow_snowpack.iceberg import CatalogConfig
+    from airflow_snowpack.settings import Settings
+    from airflow_snowpack.spark import ConnectServer, SparkConfig
 
 PURPOSE = "Spark"
 WAIT = timedelta(seconds=30)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from airflow_snowpack.connections.connection import Connection
 from airflow_snowpack.connections.errors import IncompleteConnection, UnsuitableConnection, UnusableExtra
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import URL
+
+    from airflow_snowpack.connections.connection import Connection
 
 PURPOSE = "the Snowpack store"
 NOT_FOR_THE_DRIVER = frozenset(

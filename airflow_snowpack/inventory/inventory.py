@@ -14,7 +14,7 @@ namespaces that the catalog refuses, are logged and reported as left out: no req
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -32,6 +32,8 @@ from airflow_snowpack.store.tables.jobs import inventory_refreshes, inventory_ta
 from airflow_snowpack.store.worker import Worker
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from pyiceberg.catalog import Catalog
 
 log = logging.getLogger(__name__)

@@ -3,26 +3,30 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from airflow_snowpack.errors import SnowpackError
-from airflow_snowpack.iceberg import FootprintMemory, MetadataReader, load_table
-from airflow_snowpack.iceberg.names import TableName
+from airflow_snowpack.iceberg import load_table
 from airflow_snowpack.jobs.model import ActionOutcome, ActionResult, TableChange
 from airflow_snowpack.maintenance.action import Action
 from airflow_snowpack.maintenance.commits import CommitTrail, exhausted, stamped
-from airflow_snowpack.maintenance.procedures import Call
-from airflow_snowpack.maintenance.removals.of_job import JobRemovals
-from airflow_snowpack.spark import CatalogNotConfigured, SparkFailed, SparkWork
+from airflow_snowpack.spark import CatalogNotConfigured, SparkFailed
 from airflow_snowpack.spark.work import is_connect
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from datetime import datetime
+
     from pyiceberg.catalog import Catalog
     from pyiceberg.table import Table
     from pyspark.sql import DataFrame, SparkSession
+
+    from airflow_snowpack.iceberg import FootprintMemory, MetadataReader
+    from airflow_snowpack.iceberg.names import TableName
+    from airflow_snowpack.maintenance.procedures import Call
+    from airflow_snowpack.maintenance.removals.of_job import JobRemovals
+    from airflow_snowpack.spark import SparkWork
 
 
 log = logging.getLogger(__name__)

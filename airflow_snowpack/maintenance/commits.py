@@ -17,18 +17,20 @@ it, and a retry works with the files that exist now.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from airflow_snowpack.spark import SparkFailed
 from airflow_snowpack.spark.work import is_connect
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from pyiceberg.table import Table
     from pyiceberg.table.snapshots import Snapshot
     from pyspark.sql import SparkSession
+
+    from airflow_snowpack.spark import SparkFailed
 
 
 JOB_ID = "snowpack.job-id"

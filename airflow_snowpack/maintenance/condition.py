@@ -15,7 +15,6 @@ that the column cannot be compared with, or no truth value. One exception: Spark
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -33,11 +32,15 @@ from airflow_snowpack.maintenance.condition_functions import (
     WITH_UNIT,
 )
 from airflow_snowpack.maintenance.condition_tokens import TokenReader, UnusableCondition
-from airflow_snowpack.maintenance.condition_values import MOMENTS, NUMBERS, Kind, problem_of, problem_of_number
+from airflow_snowpack.maintenance.condition_values import MOMENTS, NUMBERS, problem_of, problem_of_number
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from pyiceberg.schema import Schema
     from pyiceberg.types import IcebergType
+
+    from airflow_snowpack.maintenance.condition_values import Kind
 
 
 COMPARABLE = (NUMBERS, MOMENTS, frozenset({"truth"}))

@@ -10,7 +10,10 @@ together; and it takes no code, no regular expression and no address. So ``refle
 
 from __future__ import annotations
 
-from airflow_snowpack.maintenance.condition_values import Kind
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from airflow_snowpack.maintenance.condition_values import Kind
 
 OF_ICEBERG = frozenset({"bucket", "truncate", "years", "months", "days", "hours"})
 """Functions of a catalog, ``lake.system.days(at)``: Iceberg selects partitions by them."""

@@ -10,19 +10,21 @@ no branch or tag leads to is kept while it is young. A branch or tag other than 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from airflow_snowpack.iceberg import LiveDelete, LiveFile, MetadataReader
 from airflow_snowpack.iceberg.table_properties import MAX_REF_AGE, value_of
 
 if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping
+
     from pyiceberg.manifest import ManifestFile
     from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.table.refs import SnapshotRef
     from pyiceberg.table.snapshots import Snapshot
+
+    from airflow_snowpack.iceberg import LiveDelete, LiveFile, MetadataReader
 
 MAIN = "main"
 LONG_AGO = datetime(1970, 1, 2, tzinfo=UTC)

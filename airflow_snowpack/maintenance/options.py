@@ -14,10 +14,9 @@ Options survive JSON, because the store keeps them with the job. Ages are durati
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, fields
-from datetime import datetime, timedelta
+from datetime import timedelta
 from enum import StrEnum
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -25,20 +24,26 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from airflow_snowpack.durations import format_duration
 from airflow_snowpack.entry_points import entry_points
 from airflow_snowpack.humanize import timestamp
-from airflow_snowpack.iceberg import MetadataReader
-from airflow_snowpack.iceberg.metadata_reader import PartitionKey
 from airflow_snowpack.maintenance.action import GROUP, OWN, action_names
-from airflow_snowpack.maintenance.action_run import ActionRun, Effect, Planning
 from airflow_snowpack.maintenance.errors import InvalidOption, UnknownAction, UnusableAction
-from airflow_snowpack.maintenance.planning.finding import Estimate, Facts, Finding, Rate, Threshold
-from airflow_snowpack.maintenance.readers import Reader, flag, literal
-from airflow_snowpack.maintenance.removals.of_job import JobRemovals
-from airflow_snowpack.maintenance.replay.state import SimulatedTable
-from airflow_snowpack.maintenance.writers import TableWriters
+from airflow_snowpack.maintenance.planning.finding import Estimate, Rate
+from airflow_snowpack.maintenance.readers import flag, literal
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Mapping
+    from datetime import datetime
+
     from pyiceberg.catalog import Catalog
     from pyiceberg.table import Table
+
+    from airflow_snowpack.iceberg import MetadataReader
+    from airflow_snowpack.iceberg.metadata_reader import PartitionKey
+    from airflow_snowpack.maintenance.action_run import ActionRun, Effect, Planning
+    from airflow_snowpack.maintenance.planning.finding import Facts, Finding, Threshold
+    from airflow_snowpack.maintenance.readers import Reader
+    from airflow_snowpack.maintenance.removals.of_job import JobRemovals
+    from airflow_snowpack.maintenance.replay.state import SimulatedTable
+    from airflow_snowpack.maintenance.writers import TableWriters
 
 log = logging.getLogger(__name__)
 

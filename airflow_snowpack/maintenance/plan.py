@@ -15,7 +15,6 @@ error here, because Spark may well run it.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -23,11 +22,14 @@ from airflow_snowpack.iceberg import MetadataReader, TableUnreadable
 from airflow_snowpack.jobs.action_history import skipped_by
 from airflow_snowpack.jobs.model import ActionOutcome, ActionResult
 from airflow_snowpack.maintenance.action_run import Effect, Planning
-from airflow_snowpack.maintenance.options import ActionOptions
 from airflow_snowpack.maintenance.table_defaults import forbidden_reason
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
     from pyiceberg.table import Table
+
+    from airflow_snowpack.maintenance.options import ActionOptions
 
 
 def plan_action(options: ActionOptions, planning: Planning) -> ActionResult:

@@ -11,12 +11,14 @@ the origin of a statement, written so that nothing in it can end the comment or 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from airflow_snowpack.iceberg.names import TableName
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from airflow_snowpack.iceberg.names import TableName
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,17 +14,19 @@ sentence ("must be at least 1, not 0"). Columns that come out of :func:`columns`
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
 from datetime import timedelta
-from enum import StrEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow_snowpack.durations import parse_duration
 from airflow_snowpack.humanize import duration as in_words
 from airflow_snowpack.iceberg.table_properties import LONGEST_AGE
 from airflow_snowpack.literal import check_literal
 
-Reader = Callable[[object], Any]
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from enum import StrEnum
+
+    Reader = Callable[[object], Any]
 
 COLUMN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*")
 SORT_FIELD = re.compile(

@@ -12,15 +12,12 @@ installation reports that first.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from airflow_snowpack.durations import format_duration
 from airflow_snowpack.iceberg.names import TableName
-from airflow_snowpack.jobs import ActionResult, Claim, Job, Jobs
 from airflow_snowpack.maintenance.action import Action, in_order
 from airflow_snowpack.maintenance.condition import check_condition
 from airflow_snowpack.maintenance.condition_tokens import UnusableCondition
@@ -35,8 +32,13 @@ from airflow_snowpack.maintenance.options import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from datetime import timedelta
+
     from pyiceberg.catalog import Catalog
     from pyiceberg.table import Table
+
+    from airflow_snowpack.jobs import ActionResult, Claim, Job, Jobs
 
 
 AUTO = "auto"

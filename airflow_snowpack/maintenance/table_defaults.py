@@ -12,16 +12,21 @@ the action is forbidden, with the property as the reason, instead of failing eac
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow_snowpack.iceberg import table_properties as iceberg
 from airflow_snowpack.literal import VARIABLE
 from airflow_snowpack.maintenance.action import Action
 from airflow_snowpack.maintenance.errors import InvalidOption
-from airflow_snowpack.maintenance.options import ActionOptions, option_names, parse_options
+from airflow_snowpack.maintenance.options import option_names, parse_options
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from airflow_snowpack.maintenance.options import ActionOptions
 
 DATA, DELETES = Action.REWRITE_DATA_FILES.value, Action.REWRITE_POSITION_DELETE_FILES.value
 MANIFESTS = Action.REWRITE_MANIFESTS.value

@@ -18,9 +18,12 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
 
 from airflow_snowpack.humanize import duration, timestamp
-from airflow_snowpack.iceberg.names import TableName
+
+if TYPE_CHECKING:
+    from airflow_snowpack.iceberg.names import TableName
 
 SHORTEST_WINDOW = timedelta(minutes=2)
 """A rewrite of a part is not worth starting in less time than this."""

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.bases.decorator import determine_kwargs
 
-from airflow_snowpack.builds.build_spec import BuildSource
-from airflow_snowpack.builds.write.rows_source import RowsSource
-from airflow_snowpack.builds.write.spark_source import SparkSource
 from airflow_snowpack.operators.arguments import read_object
-from airflow_snowpack.operators.build_base import TakesBuildArguments
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from airflow.sdk import Context
     from pyiceberg.table import DataScan
     from pyspark.sql import SparkSession
+
+    from airflow_snowpack.builds.build_spec import BuildSource
+    from airflow_snowpack.builds.write.rows_source import RowsSource
+    from airflow_snowpack.builds.write.spark_source import SparkSource
+    from airflow_snowpack.operators.build_base import TakesBuildArguments
 
 
 def source_of(operator: TakesBuildArguments, context: Context) -> BuildSource:

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -32,7 +31,6 @@ from airflow_snowpack.iceberg import (
     Equalities,
     ForeignFiles,
     LocationOutsideTable,
-    MetadataReader,
     QuarantineNotPossible,
     TableName,
     find_orphans,
@@ -45,18 +43,24 @@ from airflow_snowpack.maintenance.action import Action
 from airflow_snowpack.maintenance.action_run import ActionRun, Effect, Planning
 from airflow_snowpack.maintenance.options import ActionOptions, option, refused
 from airflow_snowpack.maintenance.plan import refused_plan, skip
-from airflow_snowpack.maintenance.planning.finding import Facts, Finding, Rate
+from airflow_snowpack.maintenance.planning.finding import Rate
 from airflow_snowpack.maintenance.procedures import Call, procedure_call
 from airflow_snowpack.maintenance.readers import duration, flag, one_of, paths, text, text_map, whole_number
-from airflow_snowpack.maintenance.removals.model import Removal, RemovalItem, RemovalKind
-from airflow_snowpack.maintenance.removals.of_job import JobRemovals
+from airflow_snowpack.maintenance.removals.model import RemovalKind
 from airflow_snowpack.maintenance.removals.options import ORPHAN_AGE_FLOOR, check_removal_options, planned_with
-from airflow_snowpack.maintenance.removals.orphan_files import ForeignGuard
-from airflow_snowpack.maintenance.writers import TableWriters
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
     from pyiceberg.catalog import Catalog
     from pyiceberg.table import Table
+
+    from airflow_snowpack.iceberg import MetadataReader
+    from airflow_snowpack.maintenance.planning.finding import Facts, Finding
+    from airflow_snowpack.maintenance.removals.model import Removal, RemovalItem
+    from airflow_snowpack.maintenance.removals.of_job import JobRemovals
+    from airflow_snowpack.maintenance.removals.orphan_files import ForeignGuard
+    from airflow_snowpack.maintenance.writers import TableWriters
 
 log = logging.getLogger(__name__)
 

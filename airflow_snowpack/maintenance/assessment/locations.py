@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
-from airflow_snowpack.iceberg.health import TableHealth
 from airflow_snowpack.iceberg.locations import LOCATION_PROPERTIES, normalise
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from airflow_snowpack.iceberg.health import TableHealth
 
 
 def shared_locations(found: Sequence[TableHealth]) -> dict[str, tuple[str, ...]]:

@@ -13,11 +13,14 @@ from __future__ import annotations
 
 import json
 import threading
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from airflow_snowpack.errors import Kind, SnowpackError
 from airflow_snowpack.iceberg.health import HealthBounds, TableHealth
 from airflow_snowpack.iceberg.health.encoding import FORMAT, decode, encode
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 class UnusableResumeFile(SnowpackError, kind=Kind.INVALID):

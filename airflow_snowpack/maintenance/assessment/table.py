@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
-from datetime import datetime
+from typing import TYPE_CHECKING
 
 from airflow_snowpack.humanize import timestamp
-from airflow_snowpack.iceberg.health import TableHealth, score
+from airflow_snowpack.iceberg.health import score
 from airflow_snowpack.maintenance.assessment.model import ActionNeed, TableAssessment
-from airflow_snowpack.maintenance.planning import Cause, Estimate, TablePlan, plan_table
-from airflow_snowpack.maintenance.policies import TablePolicy
+from airflow_snowpack.maintenance.planning import Cause, Estimate, plan_table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from datetime import datetime
+
+    from airflow_snowpack.iceberg.health import TableHealth
+    from airflow_snowpack.maintenance.planning import TablePlan
+    from airflow_snowpack.maintenance.policies import TablePolicy
 
 NO_LIMIT = 2**62
 BLOCKING = (Cause.UNSUPPORTED, Cause.PROTECTED)

@@ -20,16 +20,18 @@ from typing import TYPE_CHECKING
 
 from airflow_snowpack.humanize import duration
 from airflow_snowpack.iceberg import TableNotFound, TableUnreadable, load_table
-from airflow_snowpack.jobs import Claim, Job, Jobs, JobStatus, JobWorker
 from airflow_snowpack.maintenance.errors import InvalidOption, InvalidPredicate
-from airflow_snowpack.maintenance.fleet.holds import Hold
-from airflow_snowpack.maintenance.fleet.model import EntryState, Pass, PassEntry
-from airflow_snowpack.maintenance.fleet.progress import JobUsage, PassWork
+from airflow_snowpack.maintenance.fleet.model import EntryState
 from airflow_snowpack.maintenance.submit import check_against
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
     from pyiceberg.table import Table
+
+    from airflow_snowpack.jobs import Claim, Job, Jobs, JobStatus, JobWorker
+    from airflow_snowpack.maintenance.fleet.holds import Hold
+    from airflow_snowpack.maintenance.fleet.model import Pass, PassEntry
+    from airflow_snowpack.maintenance.fleet.progress import JobUsage, PassWork
 
 log = logging.getLogger(__name__)
 

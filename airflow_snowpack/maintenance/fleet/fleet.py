@@ -12,29 +12,34 @@ passes that the same DAG or a killed command has left open, so that no table sta
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.humanize import plural
-from airflow_snowpack.jobs import Jobs
-from airflow_snowpack.maintenance.fleet.budget import Budget
 from airflow_snowpack.maintenance.fleet.drain import Drain
 from airflow_snowpack.maintenance.fleet.errors import PassNotPlanned, PassOfOtherCatalog
 from airflow_snowpack.maintenance.fleet.model import EntryState, Pass, PassEntry, Planning
-from airflow_snowpack.maintenance.fleet.passes import BEAT, PASS_LEASE, FleetPasses
-from airflow_snowpack.maintenance.fleet.planner import FleetPlanner
-from airflow_snowpack.maintenance.fleet.progress import NOT_SUBMITTED, PassWork
+from airflow_snowpack.maintenance.fleet.passes import BEAT, PASS_LEASE
+from airflow_snowpack.maintenance.fleet.progress import NOT_SUBMITTED
 from airflow_snowpack.maintenance.fleet.ranking import workers_worth
-from airflow_snowpack.maintenance.fleet.report import PassReport
 from airflow_snowpack.maintenance.submit import refuse_if_draining
-from airflow_snowpack.maintenance.writers import DagsOfTables
 from airflow_snowpack.store.keep_alive import KeepAlive
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from datetime import datetime
+
     from pyiceberg.catalog import Catalog
+
+    from airflow_snowpack.jobs import Jobs
+    from airflow_snowpack.maintenance.fleet.budget import Budget
+    from airflow_snowpack.maintenance.fleet.passes import FleetPasses
+    from airflow_snowpack.maintenance.fleet.planner import FleetPlanner
+    from airflow_snowpack.maintenance.fleet.progress import PassWork
+    from airflow_snowpack.maintenance.fleet.report import PassReport
+    from airflow_snowpack.maintenance.writers import DagsOfTables
 
 log = logging.getLogger(__name__)
 

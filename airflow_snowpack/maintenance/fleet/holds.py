@@ -11,15 +11,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
 
 from airflow_snowpack.humanize import duration, timestamp
-from airflow_snowpack.iceberg.names import TableName
-from airflow_snowpack.maintenance.fleet.model import PassEntry
 from airflow_snowpack.maintenance.options import rewrites_files
 from airflow_snowpack.maintenance.planning.finding import Cause
-from airflow_snowpack.maintenance.planning.model import TablePlan
-from airflow_snowpack.maintenance.policies import TablePolicy
-from airflow_snowpack.maintenance.writers import LONGEST_RUN, RECHECK_INTERVAL, DagsOfTables, TableWriters
+from airflow_snowpack.maintenance.writers import LONGEST_RUN, RECHECK_INTERVAL
+
+if TYPE_CHECKING:
+    from airflow_snowpack.iceberg.names import TableName
+    from airflow_snowpack.maintenance.fleet.model import PassEntry
+    from airflow_snowpack.maintenance.planning.model import TablePlan
+    from airflow_snowpack.maintenance.policies import TablePolicy
+    from airflow_snowpack.maintenance.writers import DagsOfTables, TableWriters
 
 HELD = frozenset({Cause.QUIET, Cause.WRITING, Cause.PRODUCER, Cause.FAILING})
 """Why an action waits although the table needs it."""

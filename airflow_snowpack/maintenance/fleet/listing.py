@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
 from contextlib import closing
+from typing import TYPE_CHECKING
 
-from airflow_snowpack.iceberg import CatalogConfig
-from airflow_snowpack.iceberg.broker import Broker
 from airflow_snowpack.iceberg.errors import InvalidTableName
 from airflow_snowpack.iceberg.names import TableName
-from airflow_snowpack.inventory.inventory import LeftOut, list_tables, log_left_out
+from airflow_snowpack.inventory.inventory import list_tables, log_left_out
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from airflow_snowpack.iceberg import CatalogConfig
+    from airflow_snowpack.iceberg.broker import Broker
+    from airflow_snowpack.inventory.inventory import LeftOut
 
 log = logging.getLogger(__name__)
 

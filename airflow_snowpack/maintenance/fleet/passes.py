@@ -13,11 +13,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
-from airflow_snowpack.iceberg.names import TableName
 from airflow_snowpack.maintenance.fleet.budget import Budget
 from airflow_snowpack.maintenance.fleet.errors import PassNotFound, PassTakenOver
 from airflow_snowpack.maintenance.fleet.model import EntryState, Pass, PassEntry, PassState, PlannedTable, Planning
@@ -34,6 +33,9 @@ from airflow_snowpack.maintenance.fleet.rows import (
 )
 from airflow_snowpack.store import IdMaker, Page, Store, insert, new_id, repeatable, storable, upsert
 from airflow_snowpack.store.tables.fleet import fleet_entries, fleet_passes, fleet_tables
+
+if TYPE_CHECKING:
+    from airflow_snowpack.iceberg.names import TableName
 
 PAGE_SIZE = 100
 OPEN = PASS.ended_at.is_(None)

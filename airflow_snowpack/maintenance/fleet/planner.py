@@ -21,26 +21,30 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from airflow_snowpack import __version__
-from airflow_snowpack.iceberg.broker import Broker, is_same_file, raise_outage
+from airflow_snowpack.iceberg.broker import is_same_file, raise_outage
 from airflow_snowpack.iceberg.errors import CatalogUnreachable, TableNotFound
 from airflow_snowpack.iceberg.health import TableHealth, read_health
 from airflow_snowpack.iceberg.names import TableName
 from airflow_snowpack.iceberg.table_properties import owner_properties
-from airflow_snowpack.inventory.health_records import HealthRecords
 from airflow_snowpack.jobs.action_history import ActionHistory
-from airflow_snowpack.maintenance.fleet.holds import Hold, held_reason, hold_of, waits_for_producers, writers_after
+from airflow_snowpack.maintenance.fleet.holds import held_reason, hold_of, waits_for_producers, writers_after
 from airflow_snowpack.maintenance.fleet.model import EntryState, Pass, PassEntry, PlannedTable, Planning
 from airflow_snowpack.maintenance.fleet.passes import BEAT, PASS_LEASE, FleetPasses
 from airflow_snowpack.maintenance.fleet.ranking import Candidate, candidate_of, rank, select
-from airflow_snowpack.maintenance.planning import TablePlan
 from airflow_snowpack.maintenance.planning.table_plan import plan_table
-from airflow_snowpack.maintenance.policies import Policies
 from airflow_snowpack.maintenance.removals.records import Removals
-from airflow_snowpack.maintenance.writers import DagsOfTables, RecentDags
+from airflow_snowpack.maintenance.writers import RecentDags
 from airflow_snowpack.store.keep_alive import KeepAlive
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
+
+    from airflow_snowpack.iceberg.broker import Broker
+    from airflow_snowpack.inventory.health_records import HealthRecords
+    from airflow_snowpack.maintenance.fleet.holds import Hold
+    from airflow_snowpack.maintenance.planning import TablePlan
+    from airflow_snowpack.maintenance.policies import Policies
+    from airflow_snowpack.maintenance.writers import DagsOfTables
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")

@@ -21,11 +21,11 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 from math import inf
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
-from airflow_snowpack.jobs import Job, Jobs, JobStatus, TableLocked
+from airflow_snowpack.jobs import JobStatus, TableLocked
 from airflow_snowpack.jobs.action_history import Outcome
 from airflow_snowpack.jobs.model import TERMINAL
 from airflow_snowpack.jobs.rows import job_from
@@ -37,10 +37,13 @@ from airflow_snowpack.maintenance.fleet.passes import FleetPasses
 from airflow_snowpack.maintenance.fleet.report import PassReport
 from airflow_snowpack.maintenance.fleet.rows import BY_PLACE, ENTRY, TABLE, entry_from
 from airflow_snowpack.maintenance.planning.model import TablePlan
-from airflow_snowpack.maintenance.writers import DagsOfTables
 from airflow_snowpack.store import storable_error
 from airflow_snowpack.store.tables.fleet import fleet_entries, fleet_tables
 from airflow_snowpack.store.tables.jobs import job_queue, jobs as job_rows
+
+if TYPE_CHECKING:
+    from airflow_snowpack.jobs import Job, Jobs
+    from airflow_snowpack.maintenance.writers import DagsOfTables
 
 NOT_SUBMITTED = "Its job was not submitted before the pass ended."
 NOT_CLAIMED = "No worker claimed its job before the pass ended."

@@ -20,14 +20,17 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
+from typing import TYPE_CHECKING
 
 from airflow_snowpack.humanize import duration, plural, size
-from airflow_snowpack.iceberg.names import TableName
-from airflow_snowpack.jobs.action_history import ActionHistory
 from airflow_snowpack.maintenance.fleet.budget import Budget
 from airflow_snowpack.maintenance.planning.finding import Estimate
-from airflow_snowpack.maintenance.planning.model import TablePlan
-from airflow_snowpack.maintenance.policies import TablePolicy
+
+if TYPE_CHECKING:
+    from airflow_snowpack.iceberg.names import TableName
+    from airflow_snowpack.jobs.action_history import ActionHistory
+    from airflow_snowpack.maintenance.planning.model import TablePlan
+    from airflow_snowpack.maintenance.policies import TablePolicy
 
 LEAST_GB_HOURS = 0.001
 """What each table costs at least in the ranking: its job has to be claimed, and its metadata read."""

@@ -12,14 +12,16 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from airflow_snowpack.humanize import duration, join, number, plural, sentence, size
-from airflow_snowpack.iceberg.names import TableName
 from airflow_snowpack.maintenance.fleet.model import EntryState, Pass, PassEntry
 from airflow_snowpack.maintenance.options import rewrites_files
 from airflow_snowpack.maintenance.planning.finding import Estimate
-from airflow_snowpack.maintenance.writers import DagsOfTables
+
+if TYPE_CHECKING:
+    from airflow_snowpack.iceberg.names import TableName
+    from airflow_snowpack.maintenance.writers import DagsOfTables
 
 MAX_LISTED = 50
 """How many tables of each outcome a report lists by name; the numbers count all of them."""

@@ -8,13 +8,18 @@ last commit has emptied, and one for each commit.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
-from airflow_snowpack.iceberg.health import FileCounts, PartitionHealth, TableHealth
 from airflow_snowpack.iceberg.health.bounds import manifest_target
 from airflow_snowpack.iceberg.table_properties import MANIFEST_MERGE, MERGED_FROM, value_of
 from airflow_snowpack.maintenance.action import Action
-from airflow_snowpack.maintenance.planning.finding import Facts, Finding
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from airflow_snowpack.iceberg.health import FileCounts, PartitionHealth, TableHealth
+    from airflow_snowpack.maintenance.planning.finding import Facts, Finding
 
 KINDS: Mapping[str, str] = {Action.REWRITE_DATA_FILES: "data", Action.REWRITE_POSITION_DELETE_FILES: "delete"}
 """What the manifests that a rewrite changes have."""

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow_snowpack.humanize import number, plural
-from airflow_snowpack.iceberg.health import PartitionHealth, TableHealth
-from airflow_snowpack.jobs.action_history import ActionRecord
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from datetime import datetime, timedelta
+
+    from airflow_snowpack.iceberg.health import PartitionHealth, TableHealth
+    from airflow_snowpack.jobs.action_history import ActionRecord
 
 
 class Cause(StrEnum):

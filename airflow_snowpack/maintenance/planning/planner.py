@@ -7,21 +7,23 @@ request = planner.planned(request, load_table(catalog, name))       # of one who
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from airflow_snowpack.iceberg.names import TableName
 from airflow_snowpack.iceberg.table_properties import owner_properties
-from airflow_snowpack.inventory import HealthRecords
-from airflow_snowpack.jobs import Jobs
-from airflow_snowpack.maintenance.planning.model import TablePlan
 from airflow_snowpack.maintenance.planning.table_plan import plan_table
-from airflow_snowpack.maintenance.policies import Policies
-from airflow_snowpack.maintenance.submit import MaintenanceRequest
-from airflow_snowpack.maintenance.writers import TableWriters
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from pyiceberg.table import Table
+
+    from airflow_snowpack.iceberg.names import TableName
+    from airflow_snowpack.inventory import HealthRecords
+    from airflow_snowpack.jobs import Jobs
+    from airflow_snowpack.maintenance.planning.model import TablePlan
+    from airflow_snowpack.maintenance.policies import Policies
+    from airflow_snowpack.maintenance.submit import MaintenanceRequest
+    from airflow_snowpack.maintenance.writers import TableWriters
 
 
 class Planner:

@@ -6,16 +6,20 @@ Rules and table properties are kept flat: one value for each dotted path, such a
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow_snowpack.daily_window import DailyWindow, check_zone, parse_minute
 from airflow_snowpack.maintenance.options import action_class, policy_readers
 from airflow_snowpack.maintenance.policies.model import Origin
-from airflow_snowpack.maintenance.readers import Reader, described, duration, flag, literal, text, whole_number
+from airflow_snowpack.maintenance.readers import described, duration, flag, literal, text, whole_number
 from airflow_snowpack.sizes import parse_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from airflow_snowpack.maintenance.readers import Reader
 
 WINDOW = re.compile(r"([0-9][0-9]:[0-9][0-9]) *- *([0-9][0-9]:[0-9][0-9])(?: +([A-Za-z0-9_+/-]+))?")
 WINDOW_SCHEMA = {

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 from airflow_snowpack.errors import Kind, SnowpackError
 from airflow_snowpack.humanize import plural
 
-Place = tuple[str | int, ...]
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    Place = tuple[str | int, ...]
 
 SHOWN_FAULTS = 20
 

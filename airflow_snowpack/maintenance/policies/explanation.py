@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow_snowpack.durations import format_duration
 from airflow_snowpack.humanize import duration, size
 from airflow_snowpack.maintenance.options import defaults
-from airflow_snowpack.maintenance.policies.model import ActionPolicy, Origin, TablePolicy
+
+if TYPE_CHECKING:
+    from airflow_snowpack.maintenance.policies.model import ActionPolicy, Origin, TablePolicy
 
 
 @dataclass(frozen=True, slots=True)

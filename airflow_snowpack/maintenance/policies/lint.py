@@ -7,25 +7,28 @@ the tables.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
 from functools import cache
 from typing import TYPE_CHECKING
 
 from airflow_snowpack.humanize import plural
-from airflow_snowpack.iceberg.names import TableName
 from airflow_snowpack.maintenance.condition import check_condition
 from airflow_snowpack.maintenance.condition_tokens import UnusableCondition
 from airflow_snowpack.maintenance.policies.definitions import nearest
 from airflow_snowpack.maintenance.policies.errors import PolicyFinding, Problem
-from airflow_snowpack.maintenance.policies.model import Origin, Quiet, TablePolicy
-from airflow_snowpack.maintenance.policies.policies import Policies
+from airflow_snowpack.maintenance.policies.model import Quiet
 from airflow_snowpack.maintenance.policies.properties import is_relevant, known_properties
-from airflow_snowpack.maintenance.policies.rule import Rule
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+    from datetime import datetime
+
     from pyiceberg.schema import Schema
+
+    from airflow_snowpack.iceberg.names import TableName
+    from airflow_snowpack.maintenance.policies.model import Origin, TablePolicy
+    from airflow_snowpack.maintenance.policies.policies import Policies
+    from airflow_snowpack.maintenance.policies.rule import Rule
 
 MOST_SIMILAR = 0.85
 """From here on, the name of a foreign property is taken for a spelling mistake."""

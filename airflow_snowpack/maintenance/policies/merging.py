@@ -10,16 +10,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow_snowpack.humanize import join
 from airflow_snowpack.maintenance.errors import InvalidOption
-from airflow_snowpack.maintenance.options import ActionOptions, action_class, parse_options, policy_readers, usable_actions
+from airflow_snowpack.maintenance.options import action_class, parse_options, policy_readers, usable_actions
 from airflow_snowpack.maintenance.policies.definitions import DEFAULT_CADENCE, Given
 from airflow_snowpack.maintenance.policies.model import DEFAULT, ActionPolicy, Origin, TableProblem
 from airflow_snowpack.maintenance.policies.properties import FromProperties, read_properties
-from airflow_snowpack.maintenance.policies.rule import Rule
-from airflow_snowpack.maintenance.table_defaults import OF_TABLE_ALONE, PropertyProblem, TableDefaults, fitting_options
+from airflow_snowpack.maintenance.table_defaults import OF_TABLE_ALONE, TableDefaults, fitting_options
+
+if TYPE_CHECKING:
+    from airflow_snowpack.maintenance.options import ActionOptions
+    from airflow_snowpack.maintenance.policies.rule import Rule
+    from airflow_snowpack.maintenance.table_defaults import PropertyProblem
 
 
 @dataclass(slots=True)

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from datetime import datetime, timedelta
-from typing import Any
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
 
-from airflow_snowpack.daily_window import DailyWindow
 from airflow_snowpack.humanize import timestamp
-from airflow_snowpack.iceberg.health.bounds import HealthBounds
-from airflow_snowpack.iceberg.names import TableName
 from airflow_snowpack.maintenance.action import Action
-from airflow_snowpack.maintenance.options import ActionOptions
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from datetime import datetime
+
+    from airflow_snowpack.daily_window import DailyWindow
+    from airflow_snowpack.iceberg.health.bounds import HealthBounds
+    from airflow_snowpack.iceberg.names import TableName
+    from airflow_snowpack.maintenance.options import ActionOptions
 
 MAX_REWRITE_BYTES = 10 * 1024**3
 """By default, the bytes that one plan of a table rewrites at most."""

@@ -11,20 +11,23 @@ combination, not for each table.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from airflow_snowpack.iceberg.names import TableName
 from airflow_snowpack.maintenance.policies.errors import InvalidPolicies, PoliciesNotFound, fault
 from airflow_snowpack.maintenance.policies.merging import Merged, add_properties, merge_rules
 from airflow_snowpack.maintenance.policies.model import TablePolicy
 from airflow_snowpack.maintenance.policies.properties import is_relevant
-from airflow_snowpack.maintenance.policies.rule import Rule
 from airflow_snowpack.maintenance.table_defaults import relevant, table_defaults
 
-_Properties = frozenset[tuple[str, str]]
-_Entry = tuple[Callable[[str], object], tuple[int, int, int], int]
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from airflow_snowpack.iceberg.names import TableName
+    from airflow_snowpack.maintenance.policies.rule import Rule
+
+    _Properties = frozenset[tuple[str, str]]
+    _Entry = tuple[Callable[[str], object], tuple[int, int, int], int]
 
 PYTHON_NAME = "policies"
 LEAST_SPECIFIC = (-1, 0, 0)

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import cache
+from typing import TYPE_CHECKING
 
 from airflow_snowpack.iceberg.table_properties import INTERIM, STORE, TIME_ZONES
 from airflow_snowpack.maintenance.action import Action, action_names
@@ -29,7 +30,10 @@ from airflow_snowpack.maintenance.policies.definitions import (
     threshold,
 )
 from airflow_snowpack.maintenance.policies.model import Origin, TableProblem
-from airflow_snowpack.maintenance.readers import Reader, flag, whole_number
+from airflow_snowpack.maintenance.readers import flag, whole_number
+
+if TYPE_CHECKING:
+    from airflow_snowpack.maintenance.readers import Reader
 
 PREFIX = "snowpack."
 HARD_SKIP = "compaction_skip"

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
-from datetime import datetime, timedelta
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, TypedDict
 
-from airflow_snowpack.daily_window import DailyWindow
 from airflow_snowpack.maintenance.action import action_names, is_action
 from airflow_snowpack.maintenance.errors import UnusableAction
 from airflow_snowpack.maintenance.policies.definitions import (
@@ -23,6 +21,13 @@ from airflow_snowpack.maintenance.policies.definitions import (
 from airflow_snowpack.maintenance.policies.errors import InvalidPolicies, Source
 from airflow_snowpack.maintenance.policies.model import Origin
 from airflow_snowpack.maintenance.policies.patterns import Pattern
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime, timedelta
+    from typing import Unpack
+
+    from airflow_snowpack.daily_window import DailyWindow
 
 
 class RuleValues(TypedDict, total=False):

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from airflow_snowpack.errors import Kind, SnowpackError
 from airflow_snowpack.humanize import timestamp
-from airflow_snowpack.iceberg.names import TableName
-from airflow_snowpack.maintenance.removals.model import Removal
+
+if TYPE_CHECKING:
+    from airflow_snowpack.iceberg.names import TableName
+    from airflow_snowpack.maintenance.removals.model import Removal
 
 
 class RemovalError(SnowpackError, kind=Kind.FAILED):

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow_snowpack.durations import parse_duration
 from airflow_snowpack.humanize import plural, size
-from airflow_snowpack.iceberg.names import TableName
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from airflow_snowpack.iceberg.names import TableName
 
 VALID_FOR = timedelta(days=7)
 """From the plan of a removal until it can no longer be approved or run."""

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from airflow_snowpack.jobs.model import Job
 from airflow_snowpack.maintenance.removals.errors import RemovalOfAnotherTable
-from airflow_snowpack.maintenance.removals.model import VALID_FOR, Removal, RemovalItem, RemovalKind, RemovalState
-from airflow_snowpack.maintenance.removals.records import Removals
+from airflow_snowpack.maintenance.removals.model import VALID_FOR, Removal, RemovalKind, RemovalState
 from airflow_snowpack.store import new_id
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
     from pyiceberg.table import Table
+
+    from airflow_snowpack.jobs.model import Job
+    from airflow_snowpack.maintenance.removals.model import RemovalItem
+    from airflow_snowpack.maintenance.removals.records import Removals
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
 from dataclasses import fields
 from datetime import timedelta
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from airflow_snowpack.maintenance.options import ActionOptions, option_names, parse_options, refused
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
 
 Options = TypeVar("Options", bound=ActionOptions)
 ORPHAN_AGE_FLOOR = timedelta(hours=24)

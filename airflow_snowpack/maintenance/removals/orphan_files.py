@@ -6,26 +6,30 @@ of its table names it now, if no other table names it, and if no other table has
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from airflow_snowpack.iceberg import Equalities, ForeignFiles, MetadataReader, StoredFile, TableUnreadable, stat_files
+from airflow_snowpack.iceberg import Equalities, ForeignFiles, MetadataReader, TableUnreadable, stat_files
 from airflow_snowpack.iceberg.catalog import unreadable_errors
 from airflow_snowpack.iceberg.locations import NOTHING_DECIDED, Spelling, is_inside, leads_elsewhere, parent, place_of
 from airflow_snowpack.iceberg.quarantine import FOLDER
-from airflow_snowpack.maintenance.action_run import ActionRun
 from airflow_snowpack.maintenance.removals.errors import RemovalRefused
-from airflow_snowpack.maintenance.removals.model import ItemOutcome, Removal, RemovalItem, RemovalKind
+from airflow_snowpack.maintenance.removals.model import ItemOutcome, RemovalItem, RemovalKind
 from airflow_snowpack.maintenance.removals.options import ORPHAN_AGE_FLOOR
 from airflow_snowpack.maintenance.removals.quarantine import check_means, held_before, quarantine_of, take_away
 from airflow_snowpack.maintenance.removals.running import removals_of
 
 if TYPE_CHECKING:
+    from collections import Counter
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+    from datetime import datetime
+
     from pyiceberg.table import Table
+
+    from airflow_snowpack.iceberg import StoredFile
+    from airflow_snowpack.maintenance.action_run import ActionRun
+    from airflow_snowpack.maintenance.removals.model import Removal
 
 BATCH_PARTS = 20
 STATS_PER_CALL = 1_000

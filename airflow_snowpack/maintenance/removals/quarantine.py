@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
@@ -20,19 +19,24 @@ from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.humanize import plural
 from airflow_snowpack.iceberg import QuarantineNotPossible, StoredFile, load_table
 from airflow_snowpack.iceberg.locations import normalise
-from airflow_snowpack.iceberg.names import TableName
-from airflow_snowpack.iceberg.quarantine import Means, NotTaken, Quarantine, means_of, open_quarantine
+from airflow_snowpack.iceberg.quarantine import Means, NotTaken, means_of, open_quarantine
 from airflow_snowpack.jobs.model import ActionOutcome
 from airflow_snowpack.maintenance.action_run import Effect
 from airflow_snowpack.maintenance.removals.errors import NothingInQuarantine, RemovalRefused
-from airflow_snowpack.maintenance.removals.model import COUNTED, ItemOutcome, Removal, RemovalItem
-from airflow_snowpack.maintenance.removals.of_job import JobRemovals
+from airflow_snowpack.maintenance.removals.model import COUNTED, ItemOutcome
 from airflow_snowpack.maintenance.removals.options import ALL
 from airflow_snowpack.store import Actor
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping, Sequence
+
     from pyiceberg.catalog import Catalog
     from pyiceberg.table import Table
+
+    from airflow_snowpack.iceberg.names import TableName
+    from airflow_snowpack.iceberg.quarantine import Quarantine
+    from airflow_snowpack.maintenance.removals.model import Removal, RemovalItem
+    from airflow_snowpack.maintenance.removals.of_job import JobRemovals
 
 log = logging.getLogger(__name__)
 

@@ -11,16 +11,13 @@ began a removal writes outcomes: each of its writes names the fence of its job's
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
 from functools import partial
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
-from airflow_snowpack.iceberg.names import TableName
 from airflow_snowpack.jobs.model import JobStatus
 from airflow_snowpack.maintenance.removals.errors import (
     NothingInQuarantine,
@@ -28,7 +25,7 @@ from airflow_snowpack.maintenance.removals.errors import (
     RemovalNotPossible,
     RemovalTakenOver,
 )
-from airflow_snowpack.maintenance.removals.model import COUNTED, ItemOutcome, Removal, RemovalItem, RemovalKind, RemovalState
+from airflow_snowpack.maintenance.removals.model import COUNTED, ItemOutcome, RemovalKind, RemovalState
 from airflow_snowpack.maintenance.removals.rows import (
     ABANDONED,
     BY_KEY,
@@ -45,10 +42,18 @@ from airflow_snowpack.maintenance.removals.rows import (
     removal_from,
     unpack,
 )
-from airflow_snowpack.store import Actor, Page, Store, storable, storable_error, upsert, write_audit
+from airflow_snowpack.store import Page, storable, storable_error, upsert, write_audit
 from airflow_snowpack.store.dialect import UtcDateTime
 from airflow_snowpack.store.tables.jobs import jobs
 from airflow_snowpack.store.tables.removals import removal_parts, removals
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+    from datetime import datetime
+
+    from airflow_snowpack.iceberg.names import TableName
+    from airflow_snowpack.maintenance.removals.model import Removal, RemovalItem
+    from airflow_snowpack.store import Actor, Store
 
 PAGE_SIZE = 100
 SUPERSEDED = "a newer plan replaces it: removal {}"

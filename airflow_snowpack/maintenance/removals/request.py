@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from airflow_snowpack.iceberg.names import TableName
 from airflow_snowpack.maintenance.action import Action
 from airflow_snowpack.maintenance.removals.errors import NothingInQuarantine, RemovalNotPossible
-from airflow_snowpack.maintenance.removals.model import Removal, RemovalKind, RemovalState
+from airflow_snowpack.maintenance.removals.model import RemovalKind, RemovalState
 from airflow_snowpack.maintenance.removals.options import ALL
-from airflow_snowpack.maintenance.removals.records import Removals
 from airflow_snowpack.maintenance.submit import MaintenanceRequest
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from airflow_snowpack.iceberg.names import TableName
+    from airflow_snowpack.maintenance.removals.model import Removal
+    from airflow_snowpack.maintenance.removals.records import Removals
 
 ACTIONS = {RemovalKind.ORPHANS: Action.REMOVE_ORPHAN_FILES, RemovalKind.SNAPSHOTS: Action.EXPIRE_SNAPSHOTS}
 

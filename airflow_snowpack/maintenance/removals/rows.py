@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
@@ -18,6 +17,9 @@ from airflow_snowpack.store.dialect import UtcDateTime
 from airflow_snowpack.store.retention import Kind
 from airflow_snowpack.store.tables.jobs import jobs
 from airflow_snowpack.store.tables.removals import removal_parts, removals
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 PART_SIZE = 1_000
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

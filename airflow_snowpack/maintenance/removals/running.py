@@ -11,7 +11,6 @@ The invariant: only items of the list are deleted, each after a guard of this at
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from itertools import islice
@@ -21,7 +20,7 @@ from airflow_snowpack.humanize import plural, size, timestamp
 from airflow_snowpack.iceberg import TableNotFound
 from airflow_snowpack.iceberg.table_properties import GC_ENABLED, allows_deletes
 from airflow_snowpack.jobs.model import ActionOutcome
-from airflow_snowpack.maintenance.action_run import REMOVED, ActionRun, Effect
+from airflow_snowpack.maintenance.action_run import REMOVED, Effect
 from airflow_snowpack.maintenance.removals.errors import (
     RemovalNotFound,
     RemovalNotPossible,
@@ -31,12 +30,18 @@ from airflow_snowpack.maintenance.removals.errors import (
     RemovalTakenOver,
     state_of,
 )
-from airflow_snowpack.maintenance.removals.model import COUNTED, ItemOutcome, Removal, RemovalItem, RemovalKind, RemovalState
-from airflow_snowpack.maintenance.removals.of_job import JobRemovals, is_done
+from airflow_snowpack.maintenance.removals.model import COUNTED, ItemOutcome, RemovalKind, RemovalState
+from airflow_snowpack.maintenance.removals.of_job import is_done
 from airflow_snowpack.spark import SparkInterrupted
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
     from pyiceberg.table import Table
+
+    from airflow_snowpack.maintenance.action_run import ActionRun
+    from airflow_snowpack.maintenance.removals.model import Removal, RemovalItem
+    from airflow_snowpack.maintenance.removals.of_job import JobRemovals
 
 CLOCK_SKEW = timedelta(minutes=5)
 """How far the clock of a worker may be behind the one that a removal was planned by."""

@@ -8,7 +8,6 @@ the plan never goes.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -17,16 +16,20 @@ from airflow_snowpack.iceberg import Equalities, ForeignFiles, MetadataReader, T
 from airflow_snowpack.iceberg.catalog import unreadable_errors
 from airflow_snowpack.iceberg.locations import NOTHING_DECIDED
 from airflow_snowpack.iceberg.table_properties import is_number, retention_of
-from airflow_snowpack.maintenance.action_run import ActionRun
 from airflow_snowpack.maintenance.expiry import KEEP_ALL, LONG_AGO, Expiry, only_of_expired, plan_expiry
 from airflow_snowpack.maintenance.removals.errors import RemovalRefused
-from airflow_snowpack.maintenance.removals.model import ItemOutcome, Removal, RemovalItem, RemovalKind
+from airflow_snowpack.maintenance.removals.model import ItemOutcome, RemovalItem, RemovalKind
 from airflow_snowpack.maintenance.removals.running import removals_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+
     from pyiceberg.table import Table
     from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.table.snapshots import Snapshot
+
+    from airflow_snowpack.maintenance.action_run import ActionRun
+    from airflow_snowpack.maintenance.removals.model import Removal
 
 GUARDED_BY = frozenset({"expired_refs", "committed_before"})
 """What a plan adds to the options of its action; a list that another version of this package has planned may lack it."""

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
 from dataclasses import replace
-from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from airflow_snowpack.iceberg.health import HealthBounds, SnapshotLog, TableHealth, TableNumbers
+from airflow_snowpack.iceberg.health import SnapshotLog, TableHealth, TableNumbers
 from airflow_snowpack.iceberg.health.counting import NEWEST, Counting
-from airflow_snowpack.iceberg.health.model import Ref
 from airflow_snowpack.iceberg.health.reading import counted_health
 from airflow_snowpack.iceberg.metadata_reader import EQUALITY_DELETES, DeleteKind, LiveDelete
 from airflow_snowpack.maintenance.expiry import MAIN
-from airflow_snowpack.maintenance.replay.history import File
-from airflow_snowpack.maintenance.replay.state import SimulatedManifest, SimulatedTable
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from datetime import datetime
+
     from pyiceberg.manifest import ManifestFile
+
+    from airflow_snowpack.iceberg.health import HealthBounds
+    from airflow_snowpack.iceberg.health.model import Ref
+    from airflow_snowpack.maintenance.replay.history import File
+    from airflow_snowpack.maintenance.replay.state import SimulatedManifest, SimulatedTable
 
 LIVE, POSITIONS = 1, 1
 """The status of a file in a manifest, and the content of a delete file with positions."""

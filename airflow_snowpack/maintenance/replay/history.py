@@ -6,7 +6,6 @@ of its parent, so that it does not matter which engine wrote it, or how.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import pairwise
@@ -17,6 +16,8 @@ from airflow_snowpack.iceberg.health.model import moment
 from airflow_snowpack.iceberg.metadata_reader import LiveDelete, LiveFile, read_entries
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from pyiceberg.manifest import ManifestFile
     from pyiceberg.table import Table
     from pyiceberg.table.snapshots import Snapshot

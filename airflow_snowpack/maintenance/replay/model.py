@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from datetime import datetime
 from functools import cached_property
+from typing import TYPE_CHECKING
 
-from airflow_snowpack.maintenance.planning.finding import Estimate
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from datetime import datetime
+
+    from airflow_snowpack.maintenance.planning.finding import Estimate
 
 
 @dataclass(frozen=True, slots=True)

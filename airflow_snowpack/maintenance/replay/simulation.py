@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
-from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
 
-from airflow_snowpack.iceberg.health import TableHealth, read_health
-from airflow_snowpack.iceberg.metadata_reader import PartitionKey
+from airflow_snowpack.iceberg.health import read_health
 from airflow_snowpack.jobs.action_history import ActionHistory, ActionRecord
 from airflow_snowpack.maintenance.planning import plan_table
-from airflow_snowpack.maintenance.planning.finding import Finding
-from airflow_snowpack.maintenance.policies import TablePolicy
 from airflow_snowpack.maintenance.replay.health import health_of
-from airflow_snowpack.maintenance.replay.history import TableHistory
 from airflow_snowpack.maintenance.replay.model import Outcome, Point, SimulatedRun
 from airflow_snowpack.maintenance.replay.state import SimulatedTable
 from airflow_snowpack.maintenance.table_defaults import options_for
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Sequence
+    from datetime import datetime, timedelta
+
+    from airflow_snowpack.iceberg.health import TableHealth
+    from airflow_snowpack.iceberg.metadata_reader import PartitionKey
+    from airflow_snowpack.maintenance.planning.finding import Finding
+    from airflow_snowpack.maintenance.policies import TablePolicy
+    from airflow_snowpack.maintenance.replay.history import TableHistory
 
 
 def passes(since: datetime, until: datetime, every: timedelta) -> tuple[datetime, ...]:

@@ -7,14 +7,20 @@ compacted, by the simulation or in the recorded history, what it removes are sha
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
 from itertools import count
+from typing import TYPE_CHECKING
 
-from airflow_snowpack.iceberg.metadata_reader import DeleteKind, LiveDelete, LiveFile, PartitionKey, TableFiles, partition_label
-from airflow_snowpack.maintenance.replay.history import Commit, File, Key, TableHistory, key_of
+from airflow_snowpack.iceberg.metadata_reader import DeleteKind, LiveDelete, LiveFile, TableFiles, partition_label
+from airflow_snowpack.maintenance.replay.history import key_of
 from airflow_snowpack.maintenance.replay.model import Point
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from datetime import datetime
+
+    from airflow_snowpack.iceberg.metadata_reader import PartitionKey
+    from airflow_snowpack.maintenance.replay.history import Commit, File, Key, TableHistory
 
 GONE = 1e-6
 """Less of a source than this is a rounding error."""

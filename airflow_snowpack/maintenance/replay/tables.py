@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.humanize import sentence
-from airflow_snowpack.iceberg import TableName, load_table
+from airflow_snowpack.iceberg import load_table
 from airflow_snowpack.iceberg.catalog import unreadable_errors
 from airflow_snowpack.iceberg.errors import CatalogUnreachable, TableUnreadable
 from airflow_snowpack.iceberg.health import read_health
 from airflow_snowpack.iceberg.table_properties import owner_properties
-from airflow_snowpack.maintenance.policies import Policies
 from airflow_snowpack.maintenance.replay.history import read_history
 from airflow_snowpack.maintenance.replay.model import Replay, TableReplay
 from airflow_snowpack.maintenance.replay.simulation import passes, recorded, simulate
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from datetime import datetime, timedelta
+
     from pyiceberg.catalog import Catalog
+
+    from airflow_snowpack.iceberg import TableName
+    from airflow_snowpack.maintenance.policies import Policies
 
 
 def replay_tables(

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NoReturn
 
-from airflow_snowpack.operators.base import UsesStore, owner_of
-from airflow_snowpack.runners.images import Building, ImageBuild, ImageBuilds
+from airflow_snowpack.operators.base import owner_of
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
+
+    from airflow_snowpack.operators.base import UsesStore
+    from airflow_snowpack.runners.images import Building, ImageBuild, ImageBuilds
 
 
 class BuiltImage:

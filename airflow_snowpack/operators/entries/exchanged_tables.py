@@ -12,17 +12,24 @@ get any through a later task: by the name of a table, which that task would look
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from itertools import chain, count
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow_snowpack.interim.errors import UnusableOutput
-from airflow_snowpack.interim.handover import Handover
 from airflow_snowpack.interim.names import DEFAULT_OUTPUT
-from airflow_snowpack.interim.refs import Ref, TableRef, is_named, is_ref, read_ref, replace_refs
-from airflow_snowpack.runners.entry import Entry, InputTable, ModuleEntry, ShellEntry
+from airflow_snowpack.interim.refs import TableRef, is_named, is_ref, read_ref, replace_refs
+from airflow_snowpack.runners.entry import InputTable, ModuleEntry, ShellEntry
 from airflow_snowpack.runners.errors import InvalidEntry, UnusableResult
-from airflow_snowpack.runners.exchange import EntryResult, Exchange, OutputTable
+from airflow_snowpack.runners.exchange import OutputTable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from airflow_snowpack.interim.handover import Handover
+    from airflow_snowpack.interim.refs import Ref
+    from airflow_snowpack.runners.entry import Entry
+    from airflow_snowpack.runners.exchange import EntryResult, Exchange
 
 UNUSABLE_IN_A_NAME = re.compile(r"[^A-Za-z0-9_-]")
 

@@ -10,10 +10,13 @@ Labels are public: everybody who may list containers or pods reads them. They co
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from airflow_snowpack.interim.model import TaskAttempt
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from airflow_snowpack.interim.model import TaskAttempt
 
 PREFIX = "airflow_snowpack."
 TASK_INSTANCE = f"{PREFIX}task_instance"

@@ -52,7 +52,7 @@ def test_jobs_that_a_pass_withdrew_are_named_so_on_every_page(world: World, brow
     assert "0 tables still sick, 1 fair, 3 not read yet" in home
     listed = browser.text("/ui/jobs?status=cancelled")
     assert "Cancelled or withdrawn 3" in words(listed)
-    assert sorted(re.findall(r'badge-cancelled">(\w+)<', listed)) == ["cancelled", "withdrawn", "withdrawn"]
+    assert sorted(re.findall(r'tone-neutral">(\w+)<', listed)) == ["cancelled", "withdrawn", "withdrawn"]
     page = browser.text(f"/ui/jobs/{ids[0]}")
     assert "<h2>Withdrawn</h2>" in page
     assert "The time of the pass was over. The next pass plans the table again." in words(page)
