@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -26,6 +25,8 @@ from airflow_snowpack.iceberg.avro_tails import FEWEST_ROWS, AvroTail
 from airflow_snowpack.iceberg.avro_values import as_uuid, decimal, double, number, single
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
     from pyiceberg.avro.decoder import BinaryDecoder
     from pyiceberg.io import InputFile
 

@@ -9,8 +9,10 @@ calling a function for each of them costs more than decoding it.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator
 
 INTEGERS = ("int", "long")
 LENGTHS = {"boolean": 1, "float": 4, "double": 8}

@@ -48,10 +48,9 @@ if TYPE_CHECKING:
     from pyiceberg.catalog.sql import SqlCatalog
     from pyiceberg.table import Table
 
+    Known = Mapping[TableName, str | None]
+    Settled = dict[TableName, Exception | None]
     Changed = dict[TableName, Callable[[], Table | None]]
-
-Known = Mapping[TableName, str | None]
-Settled = dict[TableName, Exception | None]
 
 T = TypeVar("T")
 

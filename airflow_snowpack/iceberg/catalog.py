@@ -16,23 +16,26 @@ import hashlib
 import json
 import os
 import posixpath
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import timedelta
 from enum import StrEnum
-from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote, urlsplit
 
 from airflow_snowpack.iceberg.errors import CatalogUnreachable, InvalidCatalogName, TableNotFound, TableUnreadable
 from airflow_snowpack.iceberg.locations import normalise
-from airflow_snowpack.iceberg.names import LEVEL, TableName
+from airflow_snowpack.iceberg.names import LEVEL
 from airflow_snowpack.redaction import public_address
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from datetime import timedelta
+    from pathlib import Path
+
     from pyiceberg.catalog import Catalog
     from pyiceberg.catalog.rest import RestCatalog
     from pyiceberg.table import Table
+
+    from airflow_snowpack.iceberg.names import TableName
 
 SQLITE_JDBC = "org.xerial:sqlite-jdbc:3.54.1.0"
 POSTGRES_JDBC = "org.postgresql:postgresql:42.7.14"

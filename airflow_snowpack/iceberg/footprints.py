@@ -23,7 +23,6 @@ import logging
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from airflow_snowpack.iceberg.avro_columns import AvroColumns, read_blocks
@@ -39,9 +38,10 @@ from airflow_snowpack.iceberg.locations import (
     relation_of_places,
 )
 from airflow_snowpack.iceberg.metadata_reader import DELETED, PATH, STATUS, read_manifest_list
-from airflow_snowpack.iceberg.names import TableName
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from pyiceberg.catalog import Catalog
     from pyiceberg.catalog.sql import SqlCatalog
     from pyiceberg.io import FileIO
@@ -50,6 +50,8 @@ if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.table.snapshots import Snapshot
     from pyiceberg.typedef import Identifier
+
+    from airflow_snowpack.iceberg.names import TableName
 
 log = logging.getLogger(__name__)
 

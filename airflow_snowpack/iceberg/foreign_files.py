@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
 from typing import TYPE_CHECKING
 
 from airflow_snowpack.iceberg.catalog import load_table, unreadable_errors
@@ -36,11 +35,14 @@ from airflow_snowpack.iceberg.locations import (
     relation_of_places,
 )
 from airflow_snowpack.iceberg.metadata_reader import MetadataReader
-from airflow_snowpack.iceberg.names import TableName
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from pyiceberg.catalog import Catalog
     from pyiceberg.table import Table
+
+    from airflow_snowpack.iceberg.names import TableName
 
 LIES = {
     Relation.SAME: "at the same location",

@@ -10,7 +10,6 @@ They also open files in folders such as ``t#1``, which to PyIceberg is ``t``.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -24,6 +23,8 @@ from pyiceberg.view import View  # noqa: TID253 - imported only by the function 
 from airflow_snowpack.iceberg.locations import storage_path
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from pyiceberg.catalog.rest import TableResponse, ViewResponse
     from pyiceberg.catalog.sql import IcebergTables
     from pyiceberg.io import FileIO

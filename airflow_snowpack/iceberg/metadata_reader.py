@@ -12,7 +12,6 @@ local disk), and a data file never. What is kept of a manifest is what plans nee
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
@@ -24,13 +23,15 @@ from airflow_snowpack.iceberg.catalog import check_refs, connection_errors, unre
 from airflow_snowpack.iceberg.locations import normalise
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
     from pyiceberg.io import FileIO
     from pyiceberg.manifest import ManifestFile
     from pyiceberg.table import Table
     from pyiceberg.table.snapshots import Snapshot
 
-PartitionKey = tuple[int, tuple[Any, ...]]
-Place = tuple[str, int, int, int, tuple[Any, ...], int]
+    PartitionKey = tuple[int, tuple[Any, ...]]
+    Place = tuple[str, int, int, int, tuple[Any, ...], int]
 
 # Field ids of the Iceberg specification, of manifests and of position-delete files.
 STATUS, SNAPSHOT_ID, SEQUENCE, PATH, FORMAT, PARTITION, RECORDS, BYTES = 0, 1, 3, 100, 101, 102, 103, 104

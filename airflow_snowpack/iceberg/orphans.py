@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -24,6 +23,8 @@ from airflow_snowpack.iceberg.locations import is_inside, normalise, storage_pat
 from airflow_snowpack.iceberg.metadata_reader import MetadataReader
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
     from pyarrow.fs import FileInfo
     from pyiceberg.io.pyarrow import PyArrowFileIO
     from pyiceberg.table import Table

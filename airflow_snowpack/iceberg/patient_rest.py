@@ -5,13 +5,16 @@ The limit is for the connection and then for each wait for data from the server,
 
 from __future__ import annotations
 
-from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from requests import PreparedRequest, Response, Session
 from requests.adapters import HTTPAdapter
 
 from airflow_snowpack.iceberg.guarded_catalogs import GuardedRestCatalog
+
+if TYPE_CHECKING:
+    from datetime import timedelta
+
+    from requests import PreparedRequest, Response, Session
 
 
 class PatientAdapter(HTTPAdapter):

@@ -17,7 +17,6 @@ from __future__ import annotations
 import os
 import posixpath
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
@@ -27,10 +26,14 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_snowpack.iceberg.errors import QuarantineNotPossible
 from airflow_snowpack.iceberg.locations import ONE_STORE, SCHEME
-from airflow_snowpack.iceberg.orphans import StoredFile, inner_path
+from airflow_snowpack.iceberg.orphans import inner_path
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
     from pyarrow.fs import FileSystem
+
+    from airflow_snowpack.iceberg.orphans import StoredFile
 
 FOLDER = "_snowpack_quarantine"
 """Its name begins with ``_``, so that Iceberg does not list it."""

@@ -14,11 +14,13 @@ holds; except that a table whose retention cannot be read keeps all of its snaps
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pyiceberg.table import Table
 
 GC_ENABLED = "gc.enabled"

@@ -15,15 +15,17 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from itertools import islice
 from math import isfinite
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
 from airflow_snowpack.backoff import backoff
-from airflow_snowpack.iceberg.names import TableName
 from airflow_snowpack.jobs.model import ActionOutcome, ActionResult, Job, JobStatus
 from airflow_snowpack.store import Store, row_mapper
 from airflow_snowpack.store.tables.jobs import action_records
+
+if TYPE_CHECKING:
+    from airflow_snowpack.iceberg.names import TableName
 
 LEAST_RATIO, MOST_RATIO = 0.05, 20.0
 """One outcome moves a factor by no more, such as that of a run on a machine that was asleep."""

@@ -14,7 +14,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
@@ -28,11 +28,14 @@ from airflow_snowpack.jobs.model import ActionResult, Claim, Job, JobStatus, Lif
 from airflow_snowpack.jobs.queries import JobReader
 from airflow_snowpack.jobs.rescuer import Orphans
 from airflow_snowpack.jobs.rows import job_from, queue_of, results_to_json
-from airflow_snowpack.jobs.steps_postgres import PostgresSteps
-from airflow_snowpack.jobs.steps_sqlite import SqliteSteps, keep_records
+from airflow_snowpack.jobs.steps_sqlite import keep_records
 from airflow_snowpack.store import IdMaker, Store, new_id, repeatable, storable_error
-from airflow_snowpack.store.store import Work
 from airflow_snowpack.store.tables.jobs import job_queue, jobs, table_locks
+
+if TYPE_CHECKING:
+    from airflow_snowpack.jobs.steps_postgres import PostgresSteps
+    from airflow_snowpack.jobs.steps_sqlite import SqliteSteps
+    from airflow_snowpack.store.store import Work
 
 log = logging.getLogger(__name__)
 Take = Callable[[sa.Connection, Mapping[str, Any]], "sa.Row[Any] | None"]

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from airflow_snowpack.iceberg.names import TableName
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from airflow_snowpack.iceberg.names import TableName
 
 
 class JobStatus(StrEnum):

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
-from airflow_snowpack.iceberg.names import TableName
 from airflow_snowpack.jobs.listing import IS_LIVE, NEWEST_FIRST
 from airflow_snowpack.jobs.model import CANCELLED, ActionResult, Job, JobStatus
 from airflow_snowpack.jobs.rows import results_from_json, table_from
-from airflow_snowpack.store import Store, row_mapper
+from airflow_snowpack.store import row_mapper
 from airflow_snowpack.store.tables.jobs import job_queue, jobs
+
+if TYPE_CHECKING:
+    from airflow_snowpack.iceberg.names import TableName
+    from airflow_snowpack.store import Store
 
 LONGEST_WAIT = timedelta(days=1)
 """A job that ended is not found if it was submitted longer than this before the period."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import atexit
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -27,6 +27,8 @@ from airflow_snowpack.spark.errors import OrphanStillRunning, SparkUnavailable
 from airflow_snowpack.spark.session import without_substitution
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from pyspark.sql import SparkSession
     from pyspark.sql.connect.client import SparkConnectClient
 

@@ -16,15 +16,19 @@ import os
 import re
 import signal
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from subprocess import Popen, TimeoutExpired
+from subprocess import TimeoutExpired
 from threading import Lock, Thread
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from airflow_snowpack.spark.config import explain_download
 from airflow_snowpack.spark.errors import SparkUnavailable
-from airflow_snowpack.spark.java import Java
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from subprocess import Popen
+
+    from airflow_snowpack.spark.java import Java
 
 log = logging.getLogger(__name__)
 

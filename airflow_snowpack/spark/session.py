@@ -16,20 +16,23 @@ import os
 import re
 import signal
 import sys
-from collections.abc import Mapping
 from dataclasses import dataclass
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 from zipimport import zipimporter
 
-from airflow_snowpack.spark.config import CATALOG_PREFIX, ICEBERG_EXTENSIONS, SUBSTITUTION, SparkConfig, check_jars, check_pyspark
+from airflow_snowpack.spark.config import CATALOG_PREFIX, ICEBERG_EXTENSIONS, SUBSTITUTION, check_jars, check_pyspark
 from airflow_snowpack.spark.errors import SparkUnavailable
 from airflow_snowpack.spark.java import find_java
 from airflow_snowpack.spark.jvm import JvmLog, start_jvm
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
+
+    from airflow_snowpack.spark.config import SparkConfig
 
 log = logging.getLogger(__name__)
 

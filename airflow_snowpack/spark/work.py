@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import uuid4
@@ -30,6 +29,8 @@ from airflow_snowpack.spark.errors import JavaCause, SparkDied, SparkFailed, Spa
 from airflow_snowpack.spark.jvm import has_ended, why_gone
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pyspark.sql import SparkSession
 
 log = logging.getLogger(__name__)

@@ -11,11 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
-from airflow_snowpack.store.pg_prepared import PgPrepared
+if TYPE_CHECKING:
+    from airflow_snowpack.store.pg_prepared import PgPrepared
 
 FEW = 4
 """Rows of which each may be a round trip; more of them go together, through the driver's pipeline."""

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from airflow_snowpack.iceberg.health.file_counts import FileCounts
 from airflow_snowpack.iceberg.table_properties import DEFAULTS, DELETE_TARGET, FILE_TARGET, MANIFEST_TARGET, value_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from airflow_snowpack.iceberg.health.file_counts import FileCounts
 
 MIN_SIZE_SHARE = 0.75
 MAX_SIZE_SHARE = 1.8

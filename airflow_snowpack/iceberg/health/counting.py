@@ -14,8 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from operator import add
 from typing import TYPE_CHECKING, Any
 
-from airflow_snowpack.iceberg.avro_columns import AvroBlocks, AvroColumns
-from airflow_snowpack.iceberg.health.bounds import HealthBounds
+from airflow_snowpack.iceberg.avro_columns import AvroColumns
 from airflow_snowpack.iceberg.health.deletes import DeleteIndex
 from airflow_snowpack.iceberg.health.encoding import COUNTS
 from airflow_snowpack.iceberg.health.file_counts import FileCounts
@@ -34,13 +33,16 @@ from airflow_snowpack.iceberg.metadata_reader import (
     SNAPSHOT_ID,
     STATUS,
     DeleteKind,
-    PartitionKey,
     kind_of,
     only_data_file,
 )
 
 if TYPE_CHECKING:
     from pyiceberg.manifest import ManifestFile
+
+    from airflow_snowpack.iceberg.avro_columns import AvroBlocks
+    from airflow_snowpack.iceberg.health.bounds import HealthBounds
+    from airflow_snowpack.iceberg.metadata_reader import PartitionKey
 
 LEFT_OUT = -1
 COLUMNS = (STATUS, SNAPSHOT_ID, SEQUENCE, PARTITION, RECORDS, BYTES)

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Collection
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from airflow_snowpack.iceberg.health.bounds import HealthBounds
-from airflow_snowpack.iceberg.metadata_reader import PartitionKey
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from airflow_snowpack.iceberg.health.bounds import HealthBounds
+    from airflow_snowpack.iceberg.metadata_reader import PartitionKey
 
 RECORDS_BITS = 44
 """Of a number that holds how many delete files a data file has, and below them how many rows they delete."""

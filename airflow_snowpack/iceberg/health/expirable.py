@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING
 
 from airflow_snowpack.iceberg.avro_columns import AvroColumns, read_blocks
 from airflow_snowpack.iceberg.metadata_reader import BYTES, DELETED, PATH, STATUS, read_manifest_list
 
 if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
+
     from pyiceberg.io import FileIO
     from pyiceberg.manifest import ManifestFile
     from pyiceberg.table import Table

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, overload
 
-from airflow_snowpack.iceberg.health.bounds import HealthBounds
 from airflow_snowpack.iceberg.health.file_counts import FileCounts
-from airflow_snowpack.iceberg.health.numbers import TableNumbers
+
+if TYPE_CHECKING:
+    from airflow_snowpack.iceberg.health.bounds import HealthBounds
+    from airflow_snowpack.iceberg.health.numbers import TableNumbers
 
 MAX_PARTITIONS = 200
 """How many partitions the health of a table lists; the others are summed up."""

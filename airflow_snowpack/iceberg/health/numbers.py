@@ -8,14 +8,17 @@ Each commit writes the totals into the summary of its snapshot, so one manifest 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from airflow_snowpack.iceberg.metadata_reader import DeleteKind, MetadataReader, TableFiles
+from airflow_snowpack.iceberg.metadata_reader import DeleteKind, MetadataReader
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from pyiceberg.table import Table
+
+    from airflow_snowpack.iceberg.metadata_reader import TableFiles
 
 SUMMARY_KEYS = {
     "data_files": "total-data-files",

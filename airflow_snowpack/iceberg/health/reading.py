@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, replace
-from datetime import datetime
 from decimal import Decimal
 from math import isfinite
 from typing import TYPE_CHECKING, Any
@@ -24,21 +22,26 @@ from airflow_snowpack.iceberg.health.model import (
     MAX_PARTITIONS,
     PartitionHealth,
     Ref,
-    SnapshotLog,
     SpecField,
     TableHealth,
     moment,
 )
 from airflow_snowpack.iceberg.health.numbers import TableNumbers, numbers_of_summary
 from airflow_snowpack.iceberg.health.snapshots import read_snapshots
-from airflow_snowpack.iceberg.metadata_reader import PartitionKey, partition_label, read_manifest_list
+from airflow_snowpack.iceberg.metadata_reader import partition_label, read_manifest_list
 from airflow_snowpack.iceberg.table_properties import SORT_ORDER, owner_properties
 
 if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator, Sequence
+    from datetime import datetime
+
     from pyiceberg.io import FileIO, InputFile
     from pyiceberg.manifest import ManifestFile
     from pyiceberg.schema import Schema
     from pyiceberg.table import Table
+
+    from airflow_snowpack.iceberg.health.model import SnapshotLog
+    from airflow_snowpack.iceberg.metadata_reader import PartitionKey
 
 READERS = 4
 """How many manifests are fetched from the storage at once, if they have no more than :data:`READ_AHEAD_BYTES` together."""

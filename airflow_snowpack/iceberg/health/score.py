@@ -10,14 +10,11 @@ needed to lose all points of a part.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import datetime
+from typing import TYPE_CHECKING
 
 from airflow_snowpack.humanize import duration, number, plural, size
 from airflow_snowpack.iceberg.health.bounds import manifest_target
-from airflow_snowpack.iceberg.health.file_counts import FileCounts
-from airflow_snowpack.iceberg.health.model import TableHealth
 from airflow_snowpack.iceberg.table_properties import (
     DEFAULTS,
     MAX_SNAPSHOT_AGE,
@@ -26,6 +23,13 @@ from airflow_snowpack.iceberg.table_properties import (
     keeps_all_snapshots,
     value_of,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from datetime import datetime
+
+    from airflow_snowpack.iceberg.health.file_counts import FileCounts
+    from airflow_snowpack.iceberg.health.model import TableHealth
 
 FILE_SIZES, DELETES, MANIFESTS, SNAPSHOTS = 45, 25, 15, 15
 """What each part of the score is worth."""

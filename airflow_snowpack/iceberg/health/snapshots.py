@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from airflow_snowpack.iceberg.health.model import SnapshotLog
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from pyiceberg.table.metadata import TableMetadata
 
 ADDED = ("added-data-files", "added-delete-files", "added-dvs")
