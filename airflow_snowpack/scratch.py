@@ -79,5 +79,6 @@ def _remove(folder: Path) -> None:
         for name in folders:
             path = Path(root) / name
             if not path.is_symlink():
-                path.chmod(0o700)
+                with suppress(OSError):  # of another user
+                    path.chmod(0o700)
     shutil.rmtree(folder, ignore_errors=True)

@@ -15,7 +15,7 @@ import socket
 import sys
 from argparse import Namespace
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from datetime import datetime, timedelta
 from functools import cached_property, wraps
 from typing import TYPE_CHECKING
@@ -53,11 +53,20 @@ LOCK_WAIT = timedelta(seconds=10)
 
 
 class CommandContext:
-    """The installation's services for one command."""
+    """The installation's services for one command, each opened when it is first needed: wrong arguments are found before.
 
-    def __init__(self, hook: SnowpackHook, catalog_conn_id: str | None) -> None:
-        self._hook = hook
-        self.catalog_hook = IcebergCatalogHook(catalog_conn_id)
+    :param closing: closes their connections.
+    """
+
+    def __init__(self, args: Namespace, closing: ExitStack) -> None:
+        self._args, self._closing = args, closing
+        self.catalog_hook = IcebergCatalogHook(getattr(args, "catalog_conn_id", None))
+
+    @cached_property
+    def _hook(self) -> SnowpackHook:
+        deadlines = Deadlines.within(Settings.load().request_timeout)
+        hook = SnowpackHook(self._args.store_conn_id, deadlines=deadlines, lock_wait=LOCK_WAIT)
+        return self._closing.enter_context(hook)
 
     @property
     def settings(self) -> Settings:
@@ -98,8 +107,6 @@ class CommandContext:
 
         :param storage_conn_id: of the storage; ``None`` for the setting.
         """
-        from airflow_snowpack.builds.manager import BuildManager
-
         return BuildManager(self._hook.builds(), BuildStorageHook(storage_conn_id).storage)
 
     @property
@@ -158,9 +165,8 @@ def open_context(args: Namespace) -> Iterator[CommandContext]:
 
     A store that does not answer is an error within ``[snowpack] request_timeout``.
     """
-    deadlines = Deadlines.within(Settings.load().request_timeout)
-    with SnowpackHook(args.store_conn_id, deadlines=deadlines, lock_wait=LOCK_WAIT) as hook:
-        yield CommandContext(hook, getattr(args, "catalog_conn_id", None))
+    with ExitStack() as closing:
+        yield CommandContext(args, closing)
 
 
 def airflow_rest(args: Namespace, settings: Settings, wanted: str) -> AirflowRest:

@@ -92,7 +92,11 @@ class ComputeTableStats(ActionOptions):
         return plural(len(self.columns), "column") if self.columns else "all columns"
 
     def _nothing_missing(self, table: Table) -> str | None:
-        """Return why there is nothing to compute, as a part of a sentence; ``None`` if there is."""
+        """Return why there is nothing to compute, as a part of a sentence; ``None`` if there is.
+
+        :raises InvalidOption: the table has lost a column that a policy or an earlier request names.
+        """
+        self.check_table(table, ".".join(table.name()[-2:]))
         snapshot = table.current_snapshot() if self.snapshot_id is None else table.snapshot_by_id(self.snapshot_id)
         if snapshot is None:
             return "the table has no snapshot"

@@ -27,13 +27,13 @@ def remove_left_running(root: Path, store_id: str, states: RunStates) -> list[Ta
     :param root: the setting ``runner_folder``.
     :param store_id: of this installation; others may share the folder.
     """
-    notes = {note.place.identity.attempt.task: note for note in read_notes(root, store_id)}
+    notes = [(note.place.identity.attempt.task, note) for note in read_notes(root, store_id)]
     try:
-        tasks = TaskStates(notes, states)
+        tasks = TaskStates({task for task, _ in notes}, states)
     except AirflowUnreachable as problem:
         log.warning("What ended tasks have left running stays until the next sweep: %s", problem)
         return []
-    return [task for task, note in notes.items() if tasks.end_of(task) is not None and _remove(task, note)]
+    return [task for task, note in notes if tasks.end_of(task) is not None and _remove(task, note)]
 
 
 def _remove(task: TaskRef, note: Note) -> bool:

@@ -95,7 +95,7 @@ def world(tmp_path: Path, sqlite_url: str) -> Iterator[World]:
 def chromium() -> Iterator[Browser]:
     """A browser for the tests of a file; while it is there, Playwright's event loop runs in this thread."""
     if CHROMIUM is None:
-        pytest.skip("NO CHROMIUM HERE: nobody looked at the pages. Install it.")
+        pytest.skip("Chromium is not installed, so the pages were not tested in a browser.")
     from playwright.sync_api import expect, sync_playwright
 
     with sync_playwright() as playwright:
