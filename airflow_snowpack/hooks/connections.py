@@ -9,9 +9,9 @@ from __future__ import annotations
 import os
 import re
 from datetime import timedelta
-from pathlib import Path
+from typing import TYPE_CHECKING
 
-from airflow.sdk import BaseHook, Connection
+from airflow.sdk import BaseHook
 from airflow.sdk.exceptions import (
     AirflowNotFoundException,
     AirflowRuntimeError,
@@ -22,6 +22,11 @@ from airflow.sdk.exceptions import (
 from airflow_snowpack.connections.errors import SHARED_DATABASE, ConnectionNotFound, ConnectionUnreadable, EmbeddedNotShared
 from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.redaction import redacted, remember_secrets
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from airflow.sdk import Connection
 
 LOCAL_EXECUTORS = frozenset({"LocalExecutor", "SequentialExecutor", "DebugExecutor"})
 KUBERNETES_POD = "AIRFLOW_IS_K8S_EXECUTOR_POD"

@@ -10,15 +10,18 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from functools import partial
 from importlib import import_module
+from typing import TYPE_CHECKING
 
 from airflow_snowpack.redaction import redacted
 from airflow_snowpack.scheduling.airflow_port import NOT_YET, Unavailable
 from airflow_snowpack.settings import Settings
 from airflow_snowpack.timed_calls import NoAnswer, TimedCalls
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
 
 log = logging.getLogger(__name__)
 

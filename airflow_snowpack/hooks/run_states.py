@@ -12,18 +12,23 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from airflow_snowpack.airflow.task_ref import TaskRef
-from airflow_snowpack.hooks.api_client import AirflowRest, Answer
+from airflow_snowpack.hooks.api_client import AirflowRest
 from airflow_snowpack.hooks.errors import AirflowUnreachable
 from airflow_snowpack.hooks.task_dag_runs import Refused, ask_supervisor
-from airflow_snowpack.interim.collection.model import DagRunState, RunPhase, RunQuery
+from airflow_snowpack.interim.collection.model import DagRunState, RunPhase
 
-Key = tuple[str, str]
-States = dict[int, str | None]
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping, Sequence
+
+    from airflow_snowpack.airflow.task_ref import TaskRef
+    from airflow_snowpack.hooks.api_client import Answer
+    from airflow_snowpack.interim.collection.model import RunQuery
+
+    Key = tuple[str, str]
+    States = dict[int, str | None]
 
 log = logging.getLogger(__name__)
 

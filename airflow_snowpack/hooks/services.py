@@ -12,7 +12,8 @@ store is down recovers without a restart. A page or a probe neither fails nor ha
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Mapping
+import threading
+from concurrent.futures import Future, TimeoutError as TooSlow
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -20,39 +21,26 @@ from typing import TYPE_CHECKING
 
 from airflow_snowpack.api.roles import DagState
 from airflow_snowpack.errors import SnowpackError
-from airflow_snowpack.hooks.api_client import AirflowRest
 from airflow_snowpack.hooks.build_storage import BuildStorageHook
-from airflow_snowpack.hooks.dag_runs import AirflowDagRuns, RestDagRuns
 from airflow_snowpack.hooks.errors import OtherCatalog
 from airflow_snowpack.hooks.iceberg_catalog import IcebergCatalogHook, reach_catalog, read_catalog_id
 from airflow_snowpack.hooks.store import SnowpackHook
-from airflow_snowpack.hooks.task_dag_runs import TaskDagRuns
-from airflow_snowpack.iceberg.broker import Broker
-from airflow_snowpack.interim.collection.model import RunStates
-from airflow_snowpack.scheduling import (
-    InvalidSchedule,
-    KeptByRun,
-    Origin,
-    Poller,
-    ScheduleExists,
-    ScheduleNotFound,
-    Schedules,
-    SyncReport,
-    collect,
-    sync,
-)
 from airflow_snowpack.settings import InvalidSetting, Settings
-from airflow_snowpack.store import Deadlines, Store
-from airflow_snowpack.store.deadlines import REQUEST_TIMEOUT
-from airflow_snowpack.store.signs_of_life import BEAT, Role, SignOfLife
-from airflow_snowpack.timed_calls import NoAnswer, TimedCalls
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping
+
     from pyiceberg.catalog import Catalog
 
     from airflow_snowpack.api.roles import DagStates
     from airflow_snowpack.api.services import Services
+    from airflow_snowpack.hooks.dag_runs import AirflowDagRuns
+    from airflow_snowpack.iceberg.broker import Broker
     from airflow_snowpack.interim.collection.collector import Collector
+    from airflow_snowpack.interim.collection.model import RunStates
+    from airflow_snowpack.scheduling import Poller, Schedules, SyncReport
+    from airflow_snowpack.store import Store
+    from airflow_snowpack.store.signs_of_life import Role, SignOfLife
 
 log = logging.getLogger(__name__)
 
@@ -74,6 +62,8 @@ def sign_of_process(
     :param period: the time between two signs; ``None`` for a process that runs all the time.
     :param instance: the name; ``None`` for host and process id.
     """
+    from airflow_snowpack.store.signs_of_life import BEAT, SignOfLife
+
     detail = {} if catalog is None else catalog_facts(catalog)
     sign = SignOfLife(store, role, instance, period=period or BEAT, detail=detail)
     sign.beat()
@@ -120,6 +110,8 @@ def catalog_opener(catalog_hook: IcebergCatalogHook) -> Callable[[str], Catalog]
 
 def request_timeout() -> timedelta:
     """Return how long a request may take; the default if the setting is invalid, which :func:`open_services` reports."""
+    from airflow_snowpack.store.deadlines import REQUEST_TIMEOUT
+
     try:
         return Settings.load().request_timeout
     except InvalidSetting:
@@ -138,6 +130,8 @@ def open_services(
     from airflow_snowpack.api.roles import no_dag_states
     from airflow_snowpack.api.services import LOCK_WAIT, Services
     from airflow_snowpack.inventory import Inventory
+    from airflow_snowpack.store import Deadlines
+    from airflow_snowpack.store.signs_of_life import Role
 
     settings = Settings.load()
     patience = Deadlines.within(settings.request_timeout)
@@ -184,21 +178,33 @@ class DagStatesInTime:
 
     def __init__(self, read: DagStates = dag_states, timeout: timedelta = DAG_STATES_TIMEOUT) -> None:
         self._read = read
-        self._timeout = timeout
-        self._reads = TimedCalls[str, Mapping[str, DagState]](limit=timeout)
+        self._timeout_s = timeout.total_seconds()
+        self._reading: Future[Mapping[str, DagState]] | None = None
 
     def __call__(self, dag_ids: Collection[str]) -> Mapping[str, DagState]:
-        for _, states in self._reads.run({"Airflow's database": partial(self._read, dag_ids)}, patience=self._timeout):
-            if isinstance(states, NoAnswer):
-                break
-            if isinstance(states, Exception):
-                raise states
-            return states
-        return {}
+        if self._reading is not None and not self._reading.done():
+            return {}
+        reading: Future[Mapping[str, DagState]] = Future()
+        self._reading = reading
+        # A daemon thread does not keep the process alive while the database hangs.
+        threading.Thread(target=self._answer, args=(reading, dag_ids), name="snowpack-dag-states", daemon=True).start()
+        try:
+            return reading.result(self._timeout_s)
+        except TooSlow:
+            return {}
+
+    def _answer(self, reading: Future[Mapping[str, DagState]], dag_ids: Collection[str]) -> None:
+        try:
+            reading.set_result(self._read(dag_ids))
+        except BaseException as problem:
+            reading.set_exception(problem)
+            raise
 
 
 def open_poller(store: Store, settings: Settings, broker: Broker) -> Poller:
     """Return the poller of the tables that schedules wait for."""
+    from airflow_snowpack.scheduling import Poller
+
     return Poller(store, catalog_name=settings.catalog_name, broker=broker, every=settings.table_poll, patience=POLLER_PATIENCE)
 
 
@@ -208,6 +214,10 @@ def runs_for_a_task(settings: Settings, airflow_conn_id: str | None = None, pati
     :param airflow_conn_id: of the REST API; ``None`` for the installation's.
     :param patience: see :class:`.AirflowDagRuns`.
     """
+    from airflow_snowpack.hooks.api_client import AirflowRest
+    from airflow_snowpack.hooks.dag_runs import RestDagRuns
+    from airflow_snowpack.hooks.task_dag_runs import TaskDagRuns
+
     conn_id = airflow_conn_id or settings.airflow_conn_id
     rest = None if conn_id is None else RestDagRuns(AirflowRest.from_connection(conn_id), patience)
     return TaskDagRuns(rest, patience)
@@ -220,6 +230,16 @@ def deploy(store: Store, settings: Settings, root: Path, *, by: str | None = Non
     :returns: the changes; ``None`` if the files are invalid, which is logged, or another process deploys them. If there are no
         files at all, but schedules from files, the folder is considered missing and nothing changes.
     """
+    from airflow_snowpack.scheduling import (
+        InvalidSchedule,
+        KeptByRun,
+        ScheduleExists,
+        ScheduleNotFound,
+        Schedules,
+        collect,
+        sync,
+    )
+
     try:
         declared = collect(root, settings.schedule_files)
         schedules = Schedules(store, catalog=settings.catalog_name, probes=settings.load_probes)
@@ -244,4 +264,6 @@ def deploy(store: Store, settings: Settings, root: Path, *, by: str | None = Non
 
 
 def _of_files(schedules: Schedules) -> list[str]:
+    from airflow_snowpack.scheduling import Origin
+
     return [one.name for one in schedules.list(limit=1_000_000) if one.origin in (Origin.FILE, Origin.EDITED)]

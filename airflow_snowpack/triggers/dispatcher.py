@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
 
-from airflow.triggers.base import TriggerEvent
-
-from airflow_snowpack.connections.errors import ConnectionUnreadable
 from airflow_snowpack.errors import SnowpackError
-from airflow_snowpack.hooks.services import open_poller
 from airflow_snowpack.recurring import Recurring
-from airflow_snowpack.scheduling import EventIntake, ends_are_due, work_is_due
-from airflow_snowpack.settings import Settings
-from airflow_snowpack.store import Store, StoreTooSlow, StoreUnreachable, utc_now
-from airflow_snowpack.store.signs_of_life import Role, SignOfLife
-from airflow_snowpack.store.worker import Worker
 from airflow_snowpack.triggers.shared_reads import join_broker, shared_store
 from airflow_snowpack.triggers.wait_for import DataclassTrigger, Settling, event_of
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from airflow.triggers.base import TriggerEvent
+
+    from airflow_snowpack.store import Store
+    from airflow_snowpack.store.signs_of_life import Role, SignOfLife
+    from airflow_snowpack.store.worker import Worker
 
 log = logging.getLogger(__name__)
 
@@ -67,6 +67,9 @@ class DispatcherTrigger(DataclassTrigger):
         self._stop_polling()
 
     async def _wait(self, settling: Settling) -> str:
+        from airflow_snowpack.connections.errors import ConnectionUnreadable
+        from airflow_snowpack.store import StoreTooSlow, StoreUnreachable, utc_now
+
         until = datetime.fromisoformat(self.until)
         problem = Recurring(log)
         while utc_now() < until:
@@ -85,9 +88,13 @@ class DispatcherTrigger(DataclassTrigger):
         return "over"
 
     async def _start_polling(self, store: Store) -> None:
+        from airflow_snowpack.hooks.services import open_poller
+        from airflow_snowpack.settings import Settings
+        from airflow_snowpack.store.signs_of_life import BEAT, Role
+
         if self._polling is None:
             broker = await join_broker(self._connections, self.catalog_conn_id)
-            sign = self._sign_of(store, Role.POLLER)
+            sign = self._sign_of(store, Role.POLLER, BEAT)
             self._polling = open_poller(store, Settings.load(), broker).worker(sign)
             self._polling.start()
 
@@ -99,10 +106,15 @@ class DispatcherTrigger(DataclassTrigger):
 
     def _process_events(self, store: Store) -> bool:
         """Process events once, and return whether something is due that needs Airflow."""
+        from airflow_snowpack.scheduling import EventIntake, ends_are_due, work_is_due
+        from airflow_snowpack.store.signs_of_life import BEAT, Role
+
         if self._sign is None:
-            self._sign = self._sign_of(store, Role.SCHEDULER)
+            self._sign = self._sign_of(store, Role.SCHEDULER, BEAT)
         EventIntake(store, self._sign).step()
         return work_is_due(store) or ends_are_due(store)
 
-    def _sign_of(self, store: Store, role: Role) -> SignOfLife:
-        return SignOfLife(store, role, f"{self.of_dag}.{self.of_task}", detail={"dag": self.of_dag})
+    def _sign_of(self, store: Store, role: Role, period: timedelta) -> SignOfLife:
+        from airflow_snowpack.store.signs_of_life import SignOfLife
+
+        return SignOfLife(store, role, f"{self.of_dag}.{self.of_task}", period=period, detail={"dag": self.of_dag})

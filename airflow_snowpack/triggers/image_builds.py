@@ -11,11 +11,13 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from airflow_snowpack.runners.images import Building, Failed, ImageRecords, Ready
-from airflow_snowpack.store import Store
 from airflow_snowpack.triggers.wait_for import WaitFor
+
+if TYPE_CHECKING:
+    from airflow_snowpack.runners.images import Building, Failed, Ready
+    from airflow_snowpack.store import Store
 
 READY, FAILED, FREE, FORGOTTEN = "ready", "failed", "free", "forgotten"
 RESUME_ANOTHER_AFTER_S = 60.0
@@ -47,6 +49,8 @@ class ImageBuildTrigger(WaitFor):
 
 def _read_states(store: Store, waiting: frozenset[ImageBuildTrigger]) -> dict[ImageBuildTrigger, str | None]:
     """Return the state of each trigger's image, ``None`` for those that wait on."""
+    from airflow_snowpack.runners.images import ImageRecords
+
     by_key: defaultdict[str, list[ImageBuildTrigger]] = defaultdict(list)
     for each in waiting:
         by_key[each.key].append(each)
@@ -60,6 +64,8 @@ def _read_states(store: Store, waiting: frozenset[ImageBuildTrigger]) -> dict[Im
 
 
 def _state_of(image: Ready | Building | Failed | None) -> str | None:
+    from airflow_snowpack.runners.images import Building, Ready
+
     match image:
         case Building():
             return None
@@ -70,6 +76,8 @@ def _state_of(image: Ready | Building | Failed | None) -> str | None:
 
 
 def _is_free(image: Ready | Building | Failed | None) -> bool:
+    from airflow_snowpack.runners.images import Building
+
     return isinstance(image, Building) and image.is_free
 
 

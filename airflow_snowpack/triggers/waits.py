@@ -10,25 +10,19 @@ from datetime import datetime, timedelta
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from airflow_snowpack.airflow.task_ref import TaskRef
-from airflow_snowpack.builds.registry.current_build import WantedBuild, current_builds
-from airflow_snowpack.connections.errors import ConnectionUnreadable
-from airflow_snowpack.hooks.run_states import TaskRunStates
-from airflow_snowpack.iceberg import TableName
-from airflow_snowpack.jobs import JobAlreadyFinished, JobNotFound, JobRunsInTask, Jobs, JobStatus, TableLock, TableLocks
-from airflow_snowpack.jobs.queries import JobReader
 from airflow_snowpack.recurring import Recurring
-from airflow_snowpack.scheduling import GatePlace, gate_is_due, parse_trigger
-from airflow_snowpack.scheduling.sources.consumer import Consumer, Kept, Look, Places, read_places
-from airflow_snowpack.scheduling.sources.source import tables_of
-from airflow_snowpack.setting import catalog_name
-from airflow_snowpack.store import Store, StoreTooSlow, StoreUnreachable, utc_now
 from airflow_snowpack.timed_calls import TimedCalls
 from airflow_snowpack.triggers.shared_reads import SharedReads, join_tables, next_round, one_by_one, shared_reads
 from airflow_snowpack.triggers.wait_for import WaitFor
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
+
+    from airflow_snowpack.airflow.task_ref import TaskRef
+    from airflow_snowpack.iceberg import TableName
+    from airflow_snowpack.jobs import JobNotFound, JobStatus, TableLock
+    from airflow_snowpack.scheduling.sources.consumer import Consumer, Kept, Look, Places
+    from airflow_snowpack.store import Store
 
 log = logging.getLogger(__name__)
 
@@ -78,6 +72,8 @@ class MaintenanceJobTrigger(WaitFor):
             await self._cancel(owner)
 
     async def _is_deferred(self) -> bool:
+        from airflow_snowpack.airflow.task_ref import TaskRef
+
         if self.task_instance is None:
             return False
         task = TaskRef.of(self.task_instance)
@@ -90,6 +86,9 @@ class MaintenanceJobTrigger(WaitFor):
         return states[task] == "deferred"
 
     async def _cancel(self, owner: str) -> None:
+        from airflow_snowpack.connections.errors import ConnectionUnreadable
+        from airflow_snowpack.store import StoreTooSlow, StoreUnreachable
+
         failing = Recurring(log)
         while True:
             try:
@@ -135,6 +134,8 @@ class TableLockTrigger(WaitFor):
 
     async def ask(self) -> dict[str, Any] | None:
         """Return whether the table is free, if it is."""
+        from airflow_snowpack.iceberg import TableName
+
         name = TableName.parse(self.table, catalog=self.catalog, catalog_id=self.catalog_id)
         lock = await self.store.get(_read_locks, name)
         self._holder = None if lock is None else lock.holder
@@ -161,6 +162,8 @@ class BuildPublishedTrigger(WaitFor):
 
     async def ask(self) -> dict[str, Any] | None:
         """Return the number of the publication that is recent enough."""
+        from airflow_snowpack.builds.registry.current_build import WantedBuild, current_builds
+
         awaited = WantedBuild(self.dataset, datetime.fromisoformat(self.as_of) if self.as_of else None, self.newer_than)
         served = await self.store.get(current_builds, self.dataset)
         if served is not None and awaited.is_met(served):
@@ -202,6 +205,8 @@ class RunConstraintTrigger(WaitFor):
         return CALLED if await self.store.get(_called, self) else None
 
     async def _at(self, named: datetime) -> dict[str, Any] | None:
+        from airflow_snowpack.store import utc_now
+
         while (left := min(self.remaining_s(), (named - utc_now()).total_seconds())) > 0:
             await asyncio.sleep(min(CLOCK_CHECK_S, left))
         return CALLED if self.remaining_s() > 0 else None
@@ -245,12 +250,20 @@ class DataArrivalTrigger(WaitFor):
 
     def read_place(self, store: Store, places: Places) -> tuple[Consumer, Kept]:
         """Return the consumer, which remembers what it has read of its tables, and its position."""
+        from airflow_snowpack.scheduling import parse_trigger
+        from airflow_snowpack.scheduling.sources.consumer import Consumer
+        from airflow_snowpack.setting import catalog_name
+
         if self._reading is None or self._reading.store is not store:
             trigger, began_at = parse_trigger(self.awaited), datetime.fromisoformat(self.began_at)
             self._reading = Consumer(store, self.consumer, trigger, catalog_name=catalog_name(), began_at=began_at)
         return self._reading, self._reading.read(self.owner, places)
 
     async def _join_tables(self) -> Callable[[], Awaitable[Mapping[TableName, Table]]]:
+        from airflow_snowpack.scheduling import parse_trigger
+        from airflow_snowpack.scheduling.sources.source import tables_of
+        from airflow_snowpack.setting import catalog_name
+
         tables = tables_of(parse_trigger(self.awaited), catalog_name())
         return await join_tables(self.connections, self.catalog_conn_id, frozenset(tables))
 
@@ -269,14 +282,20 @@ class _Count:
 
 
 def _read_statuses(store: Store, job_ids: frozenset[str]) -> dict[str, JobStatus | JobNotFound]:
+    from airflow_snowpack.jobs.queries import JobReader
+
     return JobReader(store).statuses(job_ids)
 
 
 def _read_depths(store: Store, catalog_ids: frozenset[str]) -> dict[str, int]:
+    from airflow_snowpack.jobs.queries import JobReader
+
     return JobReader(store).queue_depths(catalog_ids)
 
 
 def _cancel_jobs(store: Store, jobs_of: frozenset[tuple[str, str]]) -> dict[tuple[str, str], str | Exception]:
+    from airflow_snowpack.jobs import JobAlreadyFinished, JobNotFound, JobRunsInTask, Jobs
+
     jobs = Jobs(store)
 
     def cancel(job_of: tuple[str, str]) -> str:
@@ -294,14 +313,20 @@ def _cancel_jobs(store: Store, jobs_of: frozenset[tuple[str, str]]) -> dict[tupl
 
 
 def _read_task_states(tasks: frozenset[TaskRef]) -> Iterable[tuple[TaskRef, str | None]]:
+    from airflow_snowpack.hooks.run_states import TaskRunStates
+
     return TaskRunStates().of_tasks(tasks).items()
 
 
 def _read_locks(store: Store, tables: frozenset[TableName]) -> dict[TableName, TableLock | None]:
+    from airflow_snowpack.jobs import TableLocks
+
     return TableLocks(store).blocking_each(tables)
 
 
 def _called(store: Store, triggers: frozenset[RunConstraintTrigger]) -> dict[RunConstraintTrigger, bool | Exception]:
+    from airflow_snowpack.scheduling import GatePlace, gate_is_due
+
     def is_called(run: RunConstraintTrigger) -> bool:
         return gate_is_due(store, GatePlace(run.dag_id, run.run_id, run.task_key), timedelta(seconds=run.recheck_seconds))
 
@@ -311,6 +336,8 @@ def _called(store: Store, triggers: frozenset[RunConstraintTrigger]) -> dict[Run
 def _read_places(
     store: Store, triggers: frozenset[DataArrivalTrigger]
 ) -> dict[DataArrivalTrigger, tuple[Consumer, Kept] | Exception]:
+    from airflow_snowpack.scheduling.sources.consumer import read_places
+
     places = read_places(store, {trigger.consumer for trigger in triggers})
     return one_by_one(triggers, lambda trigger: trigger.read_place(store, places))
 
