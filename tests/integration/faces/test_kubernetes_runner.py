@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 
     from airflow_snowpack.operators.entries.identity import EntryIdentity
     from airflow_snowpack.operators.entries.isolated_runner import IsolatedRunner
+    from airflow_snowpack.operators.entries.place import Place
     from airflow_snowpack.runners.invocation import Invocation
 
 MANIFESTS = Path(__file__).parents[3] / "docker" / "kubernetes"
@@ -84,13 +85,16 @@ class Cluster:
         self.options = api.options(folder, TEMPLATE) | {"deferrable": False}
         self.template = folder / "template.yaml"
 
-    def runner(self, of: EntryIdentity | None = None, *, time_limit: timedelta | None = None, **options: Any) -> IsolatedRunner:
-        from airflow_snowpack.operators.entries.isolated_runner import IsolatedRunner, open_runner
+    def place(self, of: EntryIdentity, time_limit: timedelta | None = None, **options: Any) -> Place:
         from airflow_snowpack.operators.entries.place import Place
 
-        of = of or identity()
         chosen = {name: value for name, value in {**self.options, **options}.items() if value is not ...}
-        runner = open_runner("kubernetes", Place(IMAGE, of, chosen, context(of), self.root, time_limit))
+        return Place(IMAGE, of, chosen, context(of), self.root, time_limit)
+
+    def runner(self, of: EntryIdentity | None = None, *, time_limit: timedelta | None = None, **options: Any) -> IsolatedRunner:
+        from airflow_snowpack.operators.entries.isolated_runner import IsolatedRunner, open_runner
+
+        runner = open_runner("kubernetes", self.place(of or identity(), time_limit, **options))
         assert isinstance(runner, IsolatedRunner)
         return runner
 
@@ -499,6 +503,13 @@ def test_the_sweep_deletes_the_pod_of_a_task_that_ended_before_a_triggerer_ran_i
 
     assert (cluster.api.pods == {}) is has_ended
     assert swept(cluster.root, "failed") == ([] if has_ended else [f"flights/{RUN_ID}/score[2]"])
+
+
+def test_one_sweep_removes_what_all_attempts_of_a_task_have_left(cluster: Cluster) -> None:
+    for attempt in ("0196-a", "0196-b"):
+        cluster.place(identity(attempt)).write_note("kubernetes", {"namespace": "lake"})
+    assert len(swept(cluster.root, "failed")) == 2
+    assert swept(cluster.root, "failed") == []
 
 
 def test_a_pod_that_cannot_be_deleted_is_left_to_the_next_sweep(cluster: Cluster) -> None:
