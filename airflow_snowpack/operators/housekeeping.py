@@ -54,11 +54,11 @@ class SweepOperator(UsesStore):
 
         with self.installation() as hook:
             report = sweep(hook.installation, TaskRunStates())
-            if not report.paused:
-                remove_left_running(hook.settings.runner_folder, hook.store().identity, TaskRunStates())
             sign_of_task(hook.store(), Role.SWEEPER, context).beat()
             for folder in Exchanges(hook.settings.runner_folder).sweep():
                 self.log.info("Removed the exchange folder %s, which a killed task has left", folder)
+            if not report.paused:  # last, as what it asks may not answer
+                remove_left_running(hook.settings.runner_folder, hook.store().identity, TaskRunStates())
         if report.paused:
             self.log.info("Drain mode is on: nothing was swept")
         return {

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from answering_airflow import RunTold, answering_airflow
+from bounded import PATIENCE_S
 
 from airflow_snowpack.airflow.task_ref import TaskRef
 from airflow_snowpack.interim.model import TaskAttempt
@@ -20,6 +21,7 @@ from airflow_snowpack.runners.invocation import Invocation, Line
 if TYPE_CHECKING:
     from airflow_snowpack.operators.entries.isolated_runner import IsolatedRunner
 
+PATIENCE = timedelta(seconds=PATIENCE_S)
 STARTED = datetime(2026, 3, 1, 12, tzinfo=UTC)
 RUN_ID = "scheduled__2026-03-01T00:00:00+00:00"
 ROOT = tempfile.TemporaryDirectory(prefix="entries-")
@@ -54,7 +56,7 @@ def docker_runner(image: str, of: EntryIdentity, options: Mapping[str, Any], roo
     return runner
 
 
-def swept(root: Path, state: str | None, store_id: str = "store-1") -> list[str]:
+def swept(root: Path, state: str | None, store_id: str = "store-1", limit: timedelta = PATIENCE) -> list[str]:
     """Sweep what tasks have left running, with an Airflow in which ``score[2]`` is in this state; return the tasks."""
     from airflow_snowpack.hooks.api_client import AirflowRest
     from airflow_snowpack.hooks.run_states import RestRunStates
@@ -62,7 +64,7 @@ def swept(root: Path, state: str | None, store_id: str = "store-1") -> list[str]
 
     runs = {("flights", RUN_ID): RunTold("running", {"score": {2: state}})}
     with answering_airflow(runs) as address, AirflowRest(address, token="t") as rest:
-        return [str(task) for task in remove_left_running(root, store_id, RestRunStates(rest))]
+        return [str(task) for task in remove_left_running(root, store_id, RestRunStates(rest), limit)]
 
 
 def python(code: str, *arguments: str) -> tuple[str, ...]:

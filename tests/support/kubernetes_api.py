@@ -71,6 +71,7 @@ class KubernetesApi(StandIn):
     :ivar waiting: why containers wait instead of running.
     :ivar watched: whether the events of a pod are watched.
     :ivar refused: the message of the answer 403 to all requests.
+    :ivar answers: while it is not set, no request is answered.
     :ivar refuses: the status and the message of the answer to each request for an object of this kind.
     """
 
@@ -88,6 +89,8 @@ class KubernetesApi(StandIn):
         self.refused: str | None = None
         self.refuses: dict[str, tuple[int, str]] = {}
         self.watched = threading.Event()
+        self.answers = threading.Event()
+        self.answers.set()
         super().__init__(_Handler)
 
     @property
@@ -207,6 +210,7 @@ class _Handler(StandInHandler):
 
     def answer(self) -> None:
         self.service.requests.append((self.command, self.path))
+        self.service.answers.wait()
         self.body = json.loads(self.content) if self.content else {}
         assert self.headers["Authorization"] == "Bearer worker-token"
         route = ROUTE.fullmatch(self.url.path)

@@ -512,6 +512,16 @@ def test_one_sweep_removes_what_all_attempts_of_a_task_have_left(cluster: Cluste
     assert swept(cluster.root, "failed") == []
 
 
+def test_a_cluster_that_does_not_answer_ends_no_sweep_and_is_tried_again(cluster: Cluster) -> None:
+    cluster.deferred(cluster.run_of(*python(WAIT)))
+    cluster.api.answers.clear()
+    try:
+        assert swept(cluster.root, "failed", limit=timedelta(milliseconds=200)) == []
+    finally:
+        cluster.api.answers.set()
+    assert len(swept(cluster.root, "failed")) == 1
+
+
 def test_a_pod_that_cannot_be_deleted_is_left_to_the_next_sweep(cluster: Cluster) -> None:
     cluster.deferred(cluster.run_of(*python(WAIT)))
     cluster.api.refused = 'pods is forbidden: User "worker" cannot list resource "pods"'
