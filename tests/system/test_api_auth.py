@@ -81,9 +81,14 @@ class Caller:
         asked = {"params": route.query, "headers": headers} | body | more
         until = time.monotonic() + PATIENCE_S
         # Where the machine is busy, the catalog or the store may take too long, and the answer is to come back later.
-        while (answer := self.client.request(route.method, route.path, **asked)).status_code == 503 and "too_slow" in answer.text:
+        while is_too_slow(answer := self.client.request(route.method, route.path, **asked)):
             assert time.monotonic() < until, answer.text
         return answer
+
+
+def is_too_slow(answer: httpx.Response) -> bool:
+    """Whether JSON or a page says that there was no answer in time."""
+    return answer.status_code == 503 and ("too_slow" in answer.text or "<title>No answer" in answer.text)
 
 
 @pytest.fixture(scope="module")

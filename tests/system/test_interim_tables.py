@@ -174,14 +174,15 @@ def test_what_an_orphan_writes_late_reaches_nobody_and_is_dropped(
 ) -> None:
     """First, before any pass: a clock that is hours ahead would take the orphan for dead before its table is there."""
     run, orphan = stories.runs["orphaned"], stories.orphan
-    airflow.until(lambda: airflow.task(run, "use")["try_number"] == 2, "the retry has begun")
-    airflow.task_becomes(run, "use", "success")
+    airflow.until(lambda: airflow.task(run, "use")["try_number"] >= 2, "the retry has begun")
+    # Where the machine is busy, Airflow may give up on a retry as well.
+    used = airflow.task_becomes(run, "use", "success")["try_number"]
     assert orphan.is_running()
     stories.go_on("orphaned")
     airflow.until(lambda: not orphan.is_running() or orphan.status() == psutil.STATUS_ZOMBIE, "the orphan leaves")
 
     assert airflow.ended(run) == "success"
-    assert airflow.result(run, "check") == [{"story": "orphaned", "try": 2}]
+    assert airflow.result(run, "check") == [{"story": "orphaned", "try": used}]
     collecting.nothing_left_of(run)
     collecting.gone()
 
