@@ -38,7 +38,7 @@ if TYPE_CHECKING:  # a worker needs neither the libraries of builds nor those of
     from airflow_snowpack.scheduling import RegisteredRuns, Schedules
     from airflow_snowpack.scheduling.permission import MayStart
     from airflow_snowpack.store import Actor, Store
-    from airflow_snowpack.store.retention import Kind as RowKind
+    from airflow_snowpack.store.retention import RetainedRows
 
 SHORTEST_RETENTION = timedelta(days=7)
 """A task that waits for a job may be days late, as after a weekend without a triggerer, and must still find the finished job."""
@@ -242,7 +242,7 @@ class Installation:
             self.store.close()
 
 
-def retained_rows(store: Store) -> tuple[RowKind, ...]:
+def retained_rows(store: Store) -> tuple[RetainedRows, ...]:
     """Return all kinds of rows that are deleted when they are old, each before those that it refers to."""
     from airflow_snowpack.builds.registry.retention import KINDS as OF_BUILDS
     from airflow_snowpack.inventory.health_records import KINDS as OF_HEALTH

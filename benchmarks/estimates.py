@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from airflow_snowpack.iceberg import TableName
-    from airflow_snowpack.jobs import Jobs, Outcome
+    from airflow_snowpack.jobs import ActionFigures, Jobs
     from airflow_snowpack.maintenance.planning import Estimate
 
 TABLES = 24
@@ -58,7 +58,7 @@ class Compared:
     table: str
     action: str
     estimate: Estimate
-    outcome: Outcome
+    outcome: ActionFigures
 
 
 def name_of(seed: int) -> str:
@@ -118,7 +118,7 @@ def make_older(catalog: Catalog, name: TableName) -> None:
 def run_plan(spark: SparkSession, catalog: Catalog, jobs: Jobs, name: TableName) -> Iterator[Compared]:
     """Plan the table and run the plan."""
     from airflow_snowpack.inventory import HealthRecords
-    from airflow_snowpack.jobs import Attempt, Outcome
+    from airflow_snowpack.jobs import ActionFigures, Attempt
     from airflow_snowpack.maintenance import SparkEngine
     from airflow_snowpack.maintenance.planning import Planner
     from airflow_snowpack.maintenance.removals.records import Removals
@@ -132,7 +132,7 @@ def run_plan(spark: SparkSession, catalog: Catalog, jobs: Jobs, name: TableName)
         estimate = plan.of(result.action).estimate
         if estimate is not None:
             assert result.success, result
-            yield Compared(str(name), result.action, estimate, Outcome.of(result))
+            yield Compared(str(name), result.action, estimate, ActionFigures.of(result))
 
 
 def _policies() -> Any:

@@ -101,12 +101,12 @@ def _by_hand(df: DataFrame, session: SparkSession) -> None:
 
 
 def _handed_over(df: DataFrame, session: SparkSession, registry: InterimRegistry, catalog: Catalog) -> None:
-    from airflow_snowpack.interim import Handover
+    from airflow_snowpack.interim import TableHandover
 
     run_id = uuid4().hex
-    with Handover(registry, lambda: catalog, _holder(run_id, "clean"), catalog_name="lake", consumers=["report"]) as clean:
+    with TableHandover(registry, lambda: catalog, _holder(run_id, "clean"), catalog_name="lake", consumers=["report"]) as clean:
         ref = clean.run(session, lambda: clean.give(df))
-    with Handover(registry, lambda: catalog, _holder(run_id, "report"), catalog_name="lake", consumers=[]) as report:
+    with TableHandover(registry, lambda: catalog, _holder(run_id, "report"), catalog_name="lake", consumers=[]) as report:
         report.run(session, lambda: report.read(ref, session).write.format("noop").mode("overwrite").save())
 
 

@@ -115,7 +115,7 @@ def _make(session: Any, table: Any) -> None:
 def _bare(session: Any, table: Any) -> None:
     """What somebody would write by hand, in the same order and with the same arguments."""
     from airflow_snowpack.maintenance import Action, ExpireSnapshots, RemoveOrphanFiles, in_order, parse_options
-    from airflow_snowpack.maintenance.procedures import Call
+    from airflow_snowpack.maintenance.procedures import ProcedureCall
     from airflow_snowpack.maintenance.rewrites import Rewrite
 
     job_id, now = "bare", datetime.now(UTC)
@@ -128,7 +128,7 @@ def _bare(session: Any, table: Any) -> None:
                 call = options.call(table, job_id, now=now)
             case RemoveOrphanFiles():
                 plan = options.planning_call(table, job_id, now=now, prefix_listing=False)
-                call = Call(plan.sql.replace("dry_run => :dry_run", "dry_run => false"), _without_dry_run(plan.args))
+                call = ProcedureCall(plan.sql.replace("dry_run => :dry_run", "dry_run => false"), _without_dry_run(plan.args))
             case _:
                 raise AssertionError(f"no call for {options!r}")
         session.sql(call.sql, args=dict(call.args)).collect()

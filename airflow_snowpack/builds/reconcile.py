@@ -50,7 +50,7 @@ class Fix(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class RegistryDifference:
     """How registry and pointer differ.
 
     :param pointer_number: the number of the pointer in the storage; 0 for none.
@@ -65,7 +65,7 @@ class Finding:
     stored: StoredManifest | None = None
 
 
-def compare(registry: BuildRegistry, storage: Storage, dataset: str) -> Finding:
+def compare(registry: BuildRegistry, storage: Storage, dataset: str) -> RegistryDifference:
     """Compare registry and pointer, without a write.
 
     :raises DatasetNotFound: no build of this name was ever begun.
@@ -79,17 +79,17 @@ def compare(registry: BuildRegistry, storage: Storage, dataset: str) -> Finding:
     if ahead is not None and unconfirmed is not None and pointer == pointer_of(unconfirmed):
         ahead = unconfirmed  # the registry knows more of it than the pointer shows
     if ahead is not None and (stored := _readable(registry, storage, ahead)) is not None:
-        return Finding(Fix.ADOPT, state, number, ahead, stored)
+        return RegistryDifference(Fix.ADOPT, state, number, ahead, stored)
     if unconfirmed is not None and is_newer(unconfirmed.number, number):
         stored = _completable(registry, storage, unconfirmed)
         if stored is not None:
-            return Finding(Fix.COMPLETE, state, number, unconfirmed, stored)
+            return RegistryDifference(Fix.COMPLETE, state, number, unconfirmed, stored)
     current = state.current
     if current is None or pointer == pointer_of(current):
-        return Finding(Fix.NOTHING, state, number, current)
+        return RegistryDifference(Fix.NOTHING, state, number, current)
     if ahead is None:
-        return Finding(Fix.WRITE_AGAIN, state, number, current)
-    return Finding(Fix.REPAIR, state, number, current, _readable(registry, storage, current))
+        return RegistryDifference(Fix.WRITE_AGAIN, state, number, current)
+    return RegistryDifference(Fix.REPAIR, state, number, current, _readable(registry, storage, current))
 
 
 def reconcile(registry: BuildRegistry, storage: Storage, lock: DatasetLock) -> PublicationState:

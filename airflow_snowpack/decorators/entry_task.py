@@ -21,14 +21,14 @@ from airflow_snowpack.decorators.function_source import check_function, source_o
 from airflow_snowpack.decorators.parameters import SESSION, Parameters
 from airflow_snowpack.interim.forms import Form
 from airflow_snowpack.operators.entries.arguments import check_place, check_python, is_known, shell_entry
-from airflow_snowpack.operators.entries.base import Prepared, RunsEntry
+from airflow_snowpack.operators.entries.base import PreparedEntry, RunsEntry
 from airflow_snowpack.runners.entry import ModuleEntry, check_environment
 from airflow_snowpack.runners.errors import InvalidEntry
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from airflow_snowpack.interim.handover import Handover
+    from airflow_snowpack.interim.handover import TableHandover
 
 PASSED_ON = frozenset(
     {
@@ -62,7 +62,7 @@ class EntryDecoratedOperator(DecoratedOperator, RunsEntry):
         self.command = command
         self.outputs = outputs
 
-    def prepared(self, context: Context, handover: Handover) -> Prepared:
+    def prepared(self, context: Context, handover: TableHandover) -> PreparedEntry:
         """Return the function, or the command, with its arguments."""
         from airflow_snowpack.interim.refs import find_refs
         from airflow_snowpack.operators.entries.exchanged_tables import input_ref
@@ -73,10 +73,10 @@ class EntryDecoratedOperator(DecoratedOperator, RunsEntry):
         if self.command is not None:
             given = parameters.bind(tuple(args), kwargs).arguments
             tables = {name: handover.recorded(input_ref(name, value)) for name, value in given.items()}
-            return Prepared(shell_entry(self.command, self.outputs), inputs=tables)
+            return PreparedEntry(shell_entry(self.command, self.outputs), inputs=tables)
         kwargs |= self._from_context(context, parameters.signature, len(args), kwargs)
         entry = ModuleEntry(self.python_callable.__name__, source_of(self.python_callable))
-        return Prepared(entry, args, kwargs, names=parameters.positional(len(args)), forms=forms_of(parameters))
+        return PreparedEntry(entry, args, kwargs, names=parameters.positional(len(args)), forms=forms_of(parameters))
 
     def _from_context(
         self, context: Context, signature: inspect.Signature, positions: int, given: Mapping[str, Any]

@@ -39,7 +39,7 @@ FRAMES = frozenset({"DataFrame", "LazyFrame", "RecordBatch", "RecordBatchReader"
 class UnknownForm(TypeError):
     """A parameter is annotated with rows in a form that tables do not arrive in, or in an unknown form."""
 
-    def __init__(self, function: Callable[..., Any], parameter: str, annotation: Any, named: Named) -> None:
+    def __init__(self, function: Callable[..., Any], parameter: str, annotation: Any, named: NamedClass) -> None:
         whose = f"that is {named.module}.{named.name}" if named.module else f"no single import defines {named.name}"
         super().__init__(
             f"The parameter {parameter!r} of {function.__name__} is annotated {annotation!r:.200}, and {whose}. A table arrives "
@@ -139,7 +139,7 @@ def _form(name: str, annotation: Any, function: Callable[..., Any]) -> Form:
     return next((form for form in (Form.REFERENCE, *IN_MEMORY) if form in known), Form.SPARK)
 
 
-def _form_of(named: Named, parameter: str, annotation: Any, function: Callable[..., Any]) -> Form:
+def _form_of(named: NamedClass, parameter: str, annotation: Any, function: Callable[..., Any]) -> Form:
     module = named.module or ""
     if named.name in REFERENCES:
         return Form.REFERENCE
@@ -152,7 +152,7 @@ def _form_of(named: Named, parameter: str, annotation: Any, function: Callable[.
     return Form.SPARK
 
 
-class Named(NamedTuple):
+class NamedClass(NamedTuple):
     """A class that an annotation names.
 
     :ivar module: ``None`` when it is unknown.
@@ -162,7 +162,7 @@ class Named(NamedTuple):
     name: str
 
 
-def named_classes(annotation: Any, function: Callable[..., Any]) -> Iterator[Named]:
+def named_classes(annotation: Any, function: Callable[..., Any]) -> Iterator[NamedClass]:
     """Yield all classes in an annotation of this function, at any depth."""
     if isinstance(annotation, typing.ForwardRef):
         annotation = annotation.__forward_arg__
@@ -176,10 +176,10 @@ def named_classes(annotation: Any, function: Callable[..., Any]) -> Iterator[Nam
     for each in inner[:1] if origin is typing.Annotated else inner:
         yield from named_classes(each, function)
     if isinstance(annotation, type):
-        yield Named(annotation.__module__, annotation.__name__)
+        yield NamedClass(annotation.__module__, annotation.__name__)
 
 
-def _in_text(text: str, function: Callable[..., Any]) -> Iterator[Named]:
+def _in_text(text: str, function: Callable[..., Any]) -> Iterator[NamedClass]:
     try:
         tree = ast.parse(text.strip(), mode="eval").body
     except SyntaxError:
@@ -187,7 +187,7 @@ def _in_text(text: str, function: Callable[..., Any]) -> Iterator[Named]:
     yield from _in_tree(tree, function)
 
 
-def _in_tree(tree: ast.AST, function: Callable[..., Any]) -> Iterator[Named]:
+def _in_tree(tree: ast.AST, function: Callable[..., Any]) -> Iterator[NamedClass]:
     inside = list(ast.iter_child_nodes(tree))
     match tree:
         case ast.Name() | ast.Attribute():
@@ -207,7 +207,7 @@ def _in_tree(tree: ast.AST, function: Callable[..., Any]) -> Iterator[Named]:
         yield from _in_tree(each, function)
 
 
-def _of_path(path: str, function: Callable[..., Any]) -> Iterator[Named]:
+def _of_path(path: str, function: Callable[..., Any]) -> Iterator[NamedClass]:
     """Resolve a dotted name."""
     try:
         found = eval(path, getattr(function, "__globals__", {}))
@@ -219,13 +219,13 @@ def _of_path(path: str, function: Callable[..., Any]) -> Iterator[Named]:
             yield from named_classes(found, function)
 
 
-def _imported(path: str, function: Callable[..., Any]) -> Named:
+def _imported(path: str, function: Callable[..., Any]) -> NamedClass:
     first, _, rest = path.partition(".")
     whole = _full_name(first, function)
     if whole is None:
-        return Named(None, path.rpartition(".")[2])
+        return NamedClass(None, path.rpartition(".")[2])
     module, _, name = f"{whole}.{rest}".rstrip(".").rpartition(".")
-    return Named(module, name)
+    return NamedClass(module, name)
 
 
 def _full_name(name: str, function: Callable[..., Any]) -> str | None:

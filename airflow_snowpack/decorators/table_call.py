@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_snowpack.decorators.parameters import SESSION, Parameters
 from airflow_snowpack.interim.errors import UnusableOutput
 from airflow_snowpack.interim.forms import Form, as_arrow, frame_kind, in_form, is_reader
-from airflow_snowpack.interim.handover import Handover
+from airflow_snowpack.interim.handover import TableHandover
 from airflow_snowpack.interim.names import DEFAULT_OUTPUT
 from airflow_snowpack.interim.refs import Ref, find_refs, is_ref, read_ref, replace_refs
 
@@ -30,7 +30,7 @@ class TableCall:
     :param session: starts Spark.
     """
 
-    def __init__(self, handover: Handover, function: Callable[..., Any], session: Callable[[], SparkSession]) -> None:
+    def __init__(self, handover: TableHandover, function: Callable[..., Any], session: Callable[[], SparkSession]) -> None:
         self._handover = handover
         self._parameters = Parameters.of(function)
         self._start = session

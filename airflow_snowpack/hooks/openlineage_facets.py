@@ -17,7 +17,7 @@ from attrs import define
 from openlineage.client.facet_v2 import InputDatasetFacet, OutputDatasetFacet, RunFacet
 
 from airflow_snowpack import __version__
-from airflow_snowpack.jobs.action_history import Outcome
+from airflow_snowpack.jobs.action_history import ActionFigures
 from airflow_snowpack.wire.job import plan_of
 
 if TYPE_CHECKING:
@@ -155,7 +155,7 @@ def _action(name: str, decision: Decision | None, result: ActionResult | None) -
         action |= {"verdict": decision.verdict.value, "cause": decision.cause.value, "evidence": decision.evidence[:MAX_TEXT]}
         action |= {"estimate": _camel(decision.estimate.to_json())} if decision.estimate else {}
     if result is not None:
-        done = _camel(asdict(Outcome.of(result)))
+        done = _camel(asdict(ActionFigures.of(result)))
         action |= {"outcome": result.outcome.value, "message": result.message[:MAX_TEXT], "result": done}
     return action
 

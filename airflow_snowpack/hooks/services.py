@@ -264,6 +264,6 @@ def deploy(store: Store, settings: Settings, root: Path, *, by: str | None = Non
 
 
 def _of_files(schedules: Schedules) -> list[str]:
-    from airflow_snowpack.scheduling import Origin
+    from airflow_snowpack.scheduling import ScheduleOrigin
 
-    return [one.name for one in schedules.list(limit=1_000_000) if one.origin in (Origin.FILE, Origin.EDITED)]
+    return [one.name for one in schedules.list(limit=1_000_000) if one.origin in (ScheduleOrigin.FILE, ScheduleOrigin.EDITED)]

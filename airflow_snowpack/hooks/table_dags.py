@@ -29,7 +29,7 @@ from airflow_snowpack.hooks.api_client import AirflowRest, Answer, pages
 from airflow_snowpack.hooks.errors import AirflowRefuses, AirflowUnreachable
 from airflow_snowpack.humanize import duration
 from airflow_snowpack.iceberg.names import TableName
-from airflow_snowpack.maintenance.writers import DagsOfTables, FailedRun, Producer
+from airflow_snowpack.maintenance.writers import DagsOfTables, FailedRun, WritingDag
 from airflow_snowpack.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -117,11 +117,11 @@ class _Runs:
     durations: Mapping[str, list[timedelta]]
     failed: Mapping[str, list[FailedRun]]
 
-    def producer(self, dag_id: str, running_since: datetime | None, next_due: datetime | None) -> Producer:
+    def producer(self, dag_id: str, running_since: datetime | None, next_due: datetime | None) -> WritingDag:
         """Return a DAG with what its runs usually take."""
         starts, durations = sorted(self.starts.get(dag_id, ())), self.durations.get(dag_id)
         gaps = [later - earlier for earlier, later in pairwise(starts)] if len(starts) >= LEAST_STARTS else []
-        return Producer(dag_id, running_since, next_due, _usual(durations or ()), _usual(gaps))
+        return WritingDag(dag_id, running_since, next_due, _usual(durations or ()), _usual(gaps))
 
 
 class TableDags:

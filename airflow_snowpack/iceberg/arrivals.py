@@ -40,7 +40,7 @@ MAX_OTHER_HEADS = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class HistoryPlace:
     """A place in a table's history: everything up to this snapshot has been considered.
 
     :param snapshot_id: ``None`` for a table without a snapshot, and where the snapshot was expired unread.
@@ -58,7 +58,7 @@ class Place:
     total_records: int | None = None
 
     @classmethod
-    def at(cls, moment: datetime) -> Place:
+    def at(cls, moment: datetime) -> HistoryPlace:
         """Return the place of a table at this moment, by the clocks of its writers."""
         return cls(None, 0, moment)
 
@@ -86,7 +86,7 @@ class Arrival:
     partition_count: int
     table_uuid: str
     arrived_at: datetime
-    place: Place
+    place: HistoryPlace
 
     def to_amounts(self) -> dict[str, int]:
         return {"partitions": self.partition_count, "files": self.files, "records": self.records, "bytes": self.bytes}
@@ -104,24 +104,24 @@ class Arrivals:
     new: tuple[Arrival, ...]
     changes: tuple[Arrival, ...]
     expired: int
-    head: Place
+    head: HistoryPlace
 
 
-def head_of(table: Table) -> Place:
+def head_of(table: Table) -> HistoryPlace:
     """Return the place of the table's main branch now."""
     snapshot = table.current_snapshot()
-    return Place(None, 0, None, str(table.metadata.table_uuid)) if snapshot is None else _place_of(table, snapshot)
+    return HistoryPlace(None, 0, None, str(table.metadata.table_uuid)) if snapshot is None else _place_of(table, snapshot)
 
 
-def place_at(table: Table, moment: datetime) -> Place | None:
+def place_at(table: Table, moment: datetime) -> HistoryPlace | None:
     """Return the place of the table's main branch at a moment, by its own log; ``None`` when that snapshot has expired."""
     head = SnapshotLine(table).head_before(moment)
     snapshot = None if head is None else table.snapshot_by_id(head)
     return None if snapshot is None else _place_of(table, snapshot)
 
 
-def _place_of(table: Table, snapshot: Snapshot) -> Place:
-    return Place(
+def _place_of(table: Table, snapshot: Snapshot) -> HistoryPlace:
+    return HistoryPlace(
         snapshot.snapshot_id,
         snapshot.sequence_number or 0,
         _moment(snapshot.timestamp_ms),
@@ -130,12 +130,12 @@ def _place_of(table: Table, snapshot: Snapshot) -> Place:
     )
 
 
-def read_arrivals(table: Table, since: Place) -> Arrivals:
+def read_arrivals(table: Table, since: HistoryPlace) -> Arrivals:
     """Return what the main branch got after a place; snapshots that were expired before they were read are logged."""
     name = ".".join((table.catalog.name, *table.name()))
     if _is_of_another(table, since):
         log.warning("table_replaced: %s is not the table that was read before; it is read from its beginning", name)
-        since = Place(None, 0, None, str(table.metadata.table_uuid), total_records=0)
+        since = HistoryPlace(None, 0, None, str(table.metadata.table_uuid), total_records=0)
     snapshots = SnapshotLine(table)
     since = _known(table, snapshots, since)
     new, has_gap = snapshots.after(_read_before(since), lambda snapshot: _is_after(snapshot, since))
@@ -159,7 +159,7 @@ def read_arrivals(table: Table, since: Place) -> Arrivals:
     )
 
 
-def _known(table: Table, snapshots: SnapshotLine, since: Place) -> Place:
+def _known(table: Table, snapshots: SnapshotLine, since: HistoryPlace) -> HistoryPlace:
     """Return the place completed from the table: for a moment, the snapshot of the main branch at that moment."""
     head = since.snapshot_id
     if head is None and since.committed_at is not None and not since.sequence:
@@ -170,12 +170,12 @@ def _known(table: Table, snapshots: SnapshotLine, since: Place) -> Place:
     return replace(_place_of(table, snapshot), other_heads=since.other_heads)
 
 
-def _is_numbered(since: Place) -> bool:
+def _is_numbered(since: HistoryPlace) -> bool:
     """Whether sequence numbers show what came after a place: after a snapshot of format version 2, or after an empty table."""
     return since.sequence > 0 or (since.snapshot_id is None and since.committed_at is None and since.table_uuid is not None)
 
 
-def _expired_arrivals(table: Table, oldest: Snapshot, arrived_at: datetime, since: Place) -> tuple[list[Arrival], int]:
+def _expired_arrivals(table: Table, oldest: Snapshot, arrived_at: datetime, since: HistoryPlace) -> tuple[list[Arrival], int]:
     """Return what came between a place and the oldest snapshot that is left after it, and how many commits wrote data there."""
     before = records_before(oldest)
     gained = None if before is None or since.total_records is None else before - since.total_records
@@ -183,17 +183,17 @@ def _expired_arrivals(table: Table, oldest: Snapshot, arrived_at: datetime, sinc
     commits = read_expired_gains(table, oldest, since.sequence, gained)
     for expired in [commit for commit in commits if commit.gain.records]:
         total = None if total is None else total + expired.gain.records
-        place = Place(None, expired.sequence, None, uuid, since.other_heads, total)
+        place = HistoryPlace(None, expired.sequence, None, uuid, since.other_heads, total)
         found.append(_arrival(place, expired.gain, expired.snapshot_id, _moment(oldest.timestamp_ms), EXPIRED, arrived_at))
     return found, len(commits)
 
 
-def _read_before(since: Place) -> list[int]:
+def _read_before(since: HistoryPlace) -> list[int]:
     """The snapshots that a place names as considered."""
     return [*([] if since.snapshot_id is None else [since.snapshot_id]), *since.other_heads]
 
 
-def _move(snapshots: SnapshotLine, since: Place, head: Place) -> Place:
+def _move(snapshots: SnapshotLine, since: HistoryPlace, head: HistoryPlace) -> HistoryPlace:
     """The next place: at the head, where the snapshots that a rollback left behind stay considered."""
     if head.snapshot_id is None:
         return since if since.snapshot_id is not None and head.table_uuid == since.table_uuid else head
@@ -202,7 +202,7 @@ def _move(snapshots: SnapshotLine, since: Place, head: Place) -> Place:
     return replace(head, other_heads=tuple(others[:MAX_OTHER_HEADS]))
 
 
-def _is_of_another(table: Table, place: Place) -> bool:
+def _is_of_another(table: Table, place: HistoryPlace) -> bool:
     """Whether the place is one in a table of this name that was dropped.
 
     The snapshot is checked too, since a table of format version 1 may come without an identity, and gets one at each load.
@@ -212,7 +212,7 @@ def _is_of_another(table: Table, place: Place) -> bool:
     return place.snapshot_id is None or table.snapshot_by_id(place.snapshot_id) is None
 
 
-def _is_after(snapshot: Snapshot, since: Place) -> bool:
+def _is_after(snapshot: Snapshot, since: HistoryPlace) -> bool:
     if snapshot.snapshot_id == since.snapshot_id:
         return False
     if snapshot.sequence_number and since.sequence:
@@ -235,7 +235,7 @@ def _arrival_of(table: Table, snapshot: Snapshot, gain: Gain, arrived_at: dateti
 
 
 def _arrival(
-    place: Place, gain: Gain, snapshot_id: int | None, committed_at: datetime, operation: str, arrived_at: datetime
+    place: HistoryPlace, gain: Gain, snapshot_id: int | None, committed_at: datetime, operation: str, arrived_at: datetime
 ) -> Arrival:
     return Arrival(
         snapshot_id=snapshot_id,

@@ -31,8 +31,8 @@ from airflow_snowpack.iceberg.errors import CatalogUnreachable
 from airflow_snowpack.iceberg.locations import (
     LOCATION_PROPERTIES,
     UNIQUE_FILE,
-    Place,
     Relation,
+    StoragePlace,
     parent,
     place_of,
     relation_of_places,
@@ -464,7 +464,7 @@ def _roots(folders: Iterable[str], present: Sequence[str]) -> tuple[str, ...]:
     return tuple(kept)
 
 
-def _is_in(place: Place, others: Sequence[Place]) -> bool:
+def _is_in(place: StoragePlace, others: Sequence[StoragePlace]) -> bool:
     return any(relation_of_places(place, other) in (Relation.SAME, Relation.INSIDE) for other in others)
 
 

@@ -28,9 +28,9 @@ from airflow_snowpack.iceberg.footprints import (
 from airflow_snowpack.iceberg.locations import (
     NOTHING_DECIDED,
     Equalities,
-    Place,
     Relation,
     Spelling,
+    StoragePlace,
     place_of,
     relation_of_places,
 )
@@ -151,7 +151,7 @@ class ForeignFiles:
             found |= {path: other.label for path, place in spelled.items() if place in named and path not in found}
         return found
 
-    def _conflicts(self, other: OtherTable, mine: Place) -> Iterator[LocationConflict]:
+    def _conflicts(self, other: OtherTable, mine: StoragePlace) -> Iterator[LocationConflict]:
         footprint = other.footprint
         if footprint is None or not (other.is_current or other.catalog):
             yield LocationConflict(other.label, "", None, other.catalog)
@@ -164,7 +164,7 @@ class ForeignFiles:
             if relation_of_places(self._place(location), mine) is Relation.UNDECIDED:
                 yield LocationConflict(other.label, location, Relation.UNDECIDED, other.catalog)
 
-    def _unknown(self, other: OtherTable, mine: Sequence[Place]) -> Iterator[LocationConflict]:
+    def _unknown(self, other: OtherTable, mine: Sequence[StoragePlace]) -> Iterator[LocationConflict]:
         footprint = other.footprint
         if other.is_view or (footprint is None and other.is_missing):
             return  # a view names no files of tables; and of a table without metadata no snapshot can be read
@@ -180,11 +180,11 @@ class ForeignFiles:
         mine = [self._place(place) for place in places]
         return [other for other in self.others if other.footprint is not None and self._touches(other.footprint, mine)]
 
-    def _touches(self, footprint: Footprint, mine: Sequence[Place]) -> bool:
+    def _touches(self, footprint: Footprint, mine: Sequence[StoragePlace]) -> bool:
         theirs = [self._place(location) for location in footprint.places]
         return any(relation_of_places(first, second) is not None for first in theirs for second in mine)
 
-    def _place(self, location: str) -> Place:
+    def _place(self, location: str) -> StoragePlace:
         return place_of(location, self.equal)
 
     def _files_of(self, other: OtherTable) -> frozenset[str]:

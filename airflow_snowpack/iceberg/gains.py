@@ -69,7 +69,7 @@ class Gain:
 
 
 @dataclass(frozen=True, slots=True)
-class Effect:
+class SnapshotEffect:
     """What a snapshot did to its table.
 
     :ivar gained: what the table has more of.
@@ -140,10 +140,10 @@ def _with_new_rows(fresh: Gain | None, file: DataFile) -> Gain | None:
 
 
 _lock = threading.Lock()
-_known: OrderedDict[tuple[str, int, str], Future[Effect]] = OrderedDict()
+_known: OrderedDict[tuple[str, int, str], Future[SnapshotEffect]] = OrderedDict()
 
 
-def read_effect(table: Table, snapshot: Snapshot) -> Effect:
+def read_effect(table: Table, snapshot: Snapshot) -> SnapshotEffect:
     """Return what a snapshot did; it is shared, and not to be changed.
 
     A snapshot and its list of manifests never change, so the effects that were read last are kept: in one process, many may count
@@ -166,7 +166,7 @@ def read_effect(table: Table, snapshot: Snapshot) -> Effect:
     return effect.result()
 
 
-def _read_effect(table: Table, snapshot: Snapshot) -> Effect:
+def _read_effect(table: Table, snapshot: Snapshot) -> SnapshotEffect:
     changes: dict[str, _Change] = {}
     added_specs: set[int] = set()
     removed_specs: set[int] = set()
@@ -180,7 +180,7 @@ def _read_effect(table: Table, snapshot: Snapshot) -> Effect:
     if not (removed_specs <= added_specs or replaces or has_lineage):
         # What was rewritten may have moved to the partitions of another spec, so only the sums can be compared.
         gained = _total(change.balance for change in changes.values()).net(gained.partitions)
-    return Effect(gained, _total(change.change() for change in changes.values()))
+    return SnapshotEffect(gained, _total(change.change() for change in changes.values()))
 
 
 def _total(gains: Iterable[Gain]) -> Gain:

@@ -81,7 +81,7 @@ def _meaning(pairs: Iterable[tuple[str, str]], name: str) -> str | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class StoragePlace:
     """A folder or a file in one spelling.
 
     :param scheme: such as ``s3``; ``file`` also for a path without a scheme, which is local or in Hadoop's default file system.
@@ -111,7 +111,7 @@ def normalise(location: str) -> str:
     return f"{scheme}://{authority}{path}"
 
 
-def place_of(location: str, equal: Equalities = NOTHING_DECIDED) -> Place:
+def place_of(location: str, equal: Equalities = NOTHING_DECIDED) -> StoragePlace:
     """Return the place that a location means; symbolic links of a local one are followed."""
     match = SCHEME.fullmatch(location)
     scheme, authority, path = _split(location)
@@ -121,7 +121,7 @@ def place_of(location: str, equal: Equalities = NOTHING_DECIDED) -> Place:
         authority, path = "", os.path.realpath(path or "/").rstrip("/")
     meant = equal.authority(authority)
     decided, authority = meant is not None, authority if meant is None else meant
-    return Place(means, authority, path, match is not None, scheme not in STORES, decided, listed is not None)
+    return StoragePlace(means, authority, path, match is not None, scheme not in STORES, decided, listed is not None)
 
 
 def _split(location: str) -> tuple[str, str, str]:
@@ -160,7 +160,7 @@ def relation_of(first: str, second: str) -> Relation | None:
     return relation_of_places(place_of(first), place_of(second))
 
 
-def relation_of_places(first: Place, second: Place) -> Relation | None:
+def relation_of_places(first: StoragePlace, second: StoragePlace) -> Relation | None:
     """Return where the first lies, seen from the second; ``None`` if neither contains the other."""
     relation = _relation_of_paths(first.path, second.path)
     if (first.scheme, first.authority) == (second.scheme, second.authority):
@@ -177,7 +177,7 @@ def _relation_of_paths(first: str, second: str) -> Relation | None:
     return Relation.AROUND if second.startswith(f"{first}/") else None
 
 
-def _may_be_one_store(first: Place, second: Place) -> bool:
+def _may_be_one_store(first: StoragePlace, second: StoragePlace) -> bool:
     """Whether two file systems that are spelled differently may be the same one."""
     schemes, authorities = {first.scheme, second.scheme}, {first.authority, second.authority}
     if len(schemes) > 1 and first.scheme_decided and second.scheme_decided:

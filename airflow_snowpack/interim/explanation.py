@@ -29,7 +29,7 @@ class Outlook(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Explanation:
+class InterimExplanation:
     """What happens to a table, and why, in full sentences; for a table that stays, each of them is sufficient."""
 
     outlook: Outlook
@@ -41,30 +41,30 @@ class Explanation:
         return Text(*[part for reason in self.reasons for part in (" ", *reason.parts)][1:])
 
 
-def explain(table: InterimTable, now: datetime) -> Explanation:
+def explain(table: InterimTable, now: datetime) -> InterimExplanation:
     """Explain the state of a table."""
     if table.state is TableState.DROPPING:
         tries = plural(table.drops, "attempt")
         failed = f"The collector has failed to drop it in {tries} and retries. The last error: {table.error}"
-        return Explanation(Outlook.GOES, (Text("The collector is dropping it." if table.error is None else failed),))
+        return InterimExplanation(Outlook.GOES, (Text("The collector is dropping it." if table.error is None else failed),))
     if table.state is TableState.WRITING:
         return _writing(table, now)
     is_past = table.expires_at is not None and table.expires_at <= now
     found = (_needed(table), _read(table), None if is_past else _preserved(table), _named(table, is_past))
     if reasons := tuple(reason for reason in found if reason):
-        return Explanation(Outlook.STAYS, reasons)
-    return Explanation(Outlook.GOES, (Text("No task needs it any more: the collector drops it at its next pass."),))
+        return InterimExplanation(Outlook.STAYS, reasons)
+    return InterimExplanation(Outlook.GOES, (Text("No task needs it any more: the collector drops it at its next pass."),))
 
 
-def _writing(table: InterimTable, now: datetime) -> Explanation:
+def _writing(table: InterimTable, now: datetime) -> InterimExplanation:
     this_try = f"try {table.try_number} of {table.producer.task}"
     if table.lease_until is None:
         superseded = f"Another attempt writes this output now; the collector drops the table of {this_try}."
-        return Explanation(Outlook.GOES, (Text(superseded),))
+        return InterimExplanation(Outlook.GOES, (Text(superseded),))
     if table.lease_until > now:
-        return Explanation(Outlook.STAYS, (Text(f"It is being written by {this_try}."),))
+        return InterimExplanation(Outlook.STAYS, (Text(f"It is being written by {this_try}."),))
     silent = f"It was being written by {this_try}, whose lease has expired. The collector drops it when Airflow reports that "
-    return Explanation(Outlook.STAYS, (Text(f"{silent}this try has ended."),))
+    return InterimExplanation(Outlook.STAYS, (Text(f"{silent}this try has ended."),))
 
 
 def _needed(table: InterimTable) -> Text | None:

@@ -47,7 +47,7 @@ MAX_OUTPUT_NAME = 250
 T = TypeVar("T")
 
 
-class Handover:
+class TableHandover:
     """The inputs and outputs of one attempt.
 
     :param open_catalog: loads the catalog when it is needed; a task without tables needs none.

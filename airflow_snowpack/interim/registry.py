@@ -77,7 +77,7 @@ from airflow_snowpack.preservation import Preservation
 from airflow_snowpack.store import Actor, IdMaker, Store, new_id, repeatable, storable, write_audit
 from airflow_snowpack.store.dialect import insert, row_mapper, upsert
 from airflow_snowpack.store.paging import Keyset, Page
-from airflow_snowpack.store.prepared import Prepared
+from airflow_snowpack.store.prepared import PreparedStatement
 from airflow_snowpack.store.tables.interim import (
     interim_names,
     interim_pins,
@@ -117,25 +117,25 @@ def _take_slot() -> Any:
     return taken.returning(SLOT.table_id)
 
 
-TAKE_SLOT = Prepared(_take_slot())
-SUPERSEDE = Prepared(
+TAKE_SLOT = PreparedStatement(_take_slot())
+SUPERSEDE = PreparedStatement(
     sa.update(interim_tables)
     .where(*(TABLE[name] == sa.bindparam(f"b_{name}") for name in SLOT_KEY), WRITING, TABLE.attempt_id.is_not(None))
     .values(FREED)
 )
 """Move the fence of whatever earlier attempts are writing in this slot; the end of their lease stays on record."""
-ADD_TABLE = Prepared(sa.insert(interim_tables))
+ADD_TABLE = PreparedStatement(sa.insert(interim_tables))
 
 FENCED = sa.and_(TABLE.table_id == sa.bindparam("b_table"), TABLE.attempt_id == sa.bindparam("b_attempt"), WRITING)
 COMMITTED = ("ready_at", "snapshot_id", "rows", "location", "expires_at", "visible_at")
 READY_WITH = {name: sa.bindparam(f"b_{name}", type_=TABLE[name].type) for name in COMMITTED}
-COMMIT = Prepared(sa.update(interim_tables).where(FENCED).values(FREED | {"state": TableState.READY.value} | READY_WITH))
+COMMIT = PreparedStatement(sa.update(interim_tables).where(FENCED).values(FREED | {"state": TableState.READY.value} | READY_WITH))
 """Fenced: an attempt that was superseded, or that a collector declared dead, matches no row."""
 DROP_NOW = FREED | {"state": TableState.DROPPING.value, "visible_at": moment("b_now")}
 ABANDON = sa.update(interim_tables).where(FENCED).values(DROP_NOW)
-POINT = Prepared(upsert(interim_names, ["table_id", "moved_at"]))
+POINT = PreparedStatement(upsert(interim_names, ["table_id", "moved_at"]))
 """Move the name to this table; the last commit wins."""
-NAMED_BEFORE = Prepared(
+NAMED_BEFORE = PreparedStatement(
     sa.select(TABLE.run_key)
     .join(interim_names, NAME.table_id == TABLE.table_id)
     .where(NAME.name == sa.bindparam("b_name"), NAME.run_key == sa.bindparam("b_run_key"))
@@ -164,12 +164,12 @@ def _keep_pins(these: sa.ColumnElement[bool]) -> sa.Update:
     return sa.update(interim_pins).where(these, consumer).values(asked_by=sa.null())
 
 
-LOCK_READY_TABLE = Prepared(_lock_ready(TABLE.table_id == sa.bindparam("b_table")))
+LOCK_READY_TABLE = PreparedStatement(_lock_ready(TABLE.table_id == sa.bindparam("b_table")))
 LOCK_READY = _lock_ready(TABLE.table_id.in_(ids()))
-KEEP_PIN = Prepared(_keep_pins(PIN.table_id == sa.bindparam("b_table")))
+KEEP_PIN = PreparedStatement(_keep_pins(PIN.table_id == sa.bindparam("b_table")))
 KEEP_PINS = _keep_pins(PIN.table_id.in_(ids()))
-ADD_REFS = Prepared(sa.insert(interim_refs))
-RELEASE_READING = Prepared(sa.delete(interim_refs).where(REF.reading_id == sa.bindparam("b_reading")))
+ADD_REFS = PreparedStatement(sa.insert(interim_refs))
+RELEASE_READING = PreparedStatement(sa.delete(interim_refs).where(REF.reading_id == sa.bindparam("b_reading")))
 READ_BY = REFERENCE.join(interim_refs, REF.table_id == TABLE.table_id).where(REF.reading_id == sa.bindparam("b_reading"))
 """Finds the effect of a transaction whose answer was lost: no other process can have drawn the id."""
 

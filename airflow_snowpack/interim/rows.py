@@ -23,7 +23,7 @@ from airflow_snowpack.interim.names import Producer, Scope
 from airflow_snowpack.interim.refs import TableRef
 from airflow_snowpack.store import Leases, storable
 from airflow_snowpack.store.dialect import UtcDateTime, insert, upsert
-from airflow_snowpack.store.prepared import Prepared
+from airflow_snowpack.store.prepared import PreparedStatement
 from airflow_snowpack.store.tables.interim import (
     interim_names,
     interim_pins,
@@ -78,11 +78,11 @@ def _nudge(these: sa.ColumnElement[bool]) -> sa.Update:
     return sa.update(interim_runs).where(these, SOONER).values(check_at=LOOK_AT, looks=0, touches=RUN.touches + 1)
 
 
-TOUCH = Prepared(_touch())
+TOUCH = PreparedStatement(_touch())
 """Create the run, or lock it; it is due at that time, or earlier if it was due earlier."""
-NUDGE = Prepared(_nudge(RUN.run_key == sa.bindparam("b_run_key")))
+NUDGE = PreparedStatement(_nudge(RUN.run_key == sa.bindparam("b_run_key")))
 NUDGE_ALL = _nudge(RUN.run_key.in_(ids("b_run_keys")))
-ADD_PINS = Prepared(upsert(interim_pins, ["asked_by"]))
+ADD_PINS = PreparedStatement(upsert(interim_pins, ["asked_by"]))
 """A pin that exists is kept, and a collector's mark on it is erased: the consumer needs the table again."""
 
 

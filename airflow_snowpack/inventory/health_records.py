@@ -25,7 +25,7 @@ from airflow_snowpack.iceberg.health import HealthBounds, Score, TableHealth, re
 from airflow_snowpack.iceberg.health.encoding import FORMAT, decode, encode
 from airflow_snowpack.iceberg.locations import UNIQUE_FILE
 from airflow_snowpack.store import row_mapper, storable, storable_error, upsert
-from airflow_snowpack.store.retention import Kind
+from airflow_snowpack.store.retention import RetainedRows
 from airflow_snowpack.store.tables.fleet import fleet_tables
 from airflow_snowpack.store.tables.health import table_health, table_health_history
 
@@ -37,14 +37,14 @@ if TYPE_CHECKING:
 
 THIN_AFTER = timedelta(days=30)
 PLANNED = sa.select(fleet_tables.c.table_key).where(fleet_tables.c.table_key == table_health.c.table_key).scalar_subquery()
-CURRENT = Kind(
+CURRENT = RetainedRows(
     table_health,
     age=table_health.c.read_at,
     order=(table_health.c.read_at, table_health.c.table_key),
     # A pass over the fleet does not read a table again that has not changed, however long ago it was read.
     unneeded=PLANNED.is_(None),
 )
-HISTORY = Kind(
+HISTORY = RetainedRows(
     table_health_history,
     age=table_health_history.c.read_at,
     order=(table_health_history.c.read_at, table_health_history.c.table_key),

@@ -26,7 +26,7 @@ from airflow_snowpack.iceberg.catalog import connection_errors, load_table
 from airflow_snowpack.iceberg.errors import CatalogUnreachable, InvalidTableName, WrongCatalog
 from airflow_snowpack.iceberg.names import LEVEL, MAX_LENGTH, TableName
 from airflow_snowpack.store import Store, StoreError, insert, storable, storable_error, upsert
-from airflow_snowpack.store.prepared import Prepared
+from airflow_snowpack.store.prepared import PreparedStatement
 from airflow_snowpack.store.signs_of_life import SignOfLife
 from airflow_snowpack.store.tables.jobs import inventory_refreshes, inventory_tables
 from airflow_snowpack.store.worker import Worker
@@ -46,7 +46,7 @@ Namespace = tuple[str, ...]
 NAMES = "Each part of a name must start with a letter or an underscore and go on with letters, digits, underscores and hyphens"
 TOO_LONG = f"A name has {MAX_LENGTH} characters at most, with its catalog"
 
-HAS = Prepared(
+HAS = PreparedStatement(
     sa.select(inventory_tables.c.table_key).where(inventory_tables.c.table_key == sa.bindparam("b_key", type_=sa.Text))
 )
 """Asked by each submission."""

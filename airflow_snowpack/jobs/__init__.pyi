@@ -1,4 +1,4 @@
-from .action_history import ActionHistory as ActionHistory, ActionRecord as ActionRecord, Outcome as Outcome
+from .action_history import ActionFigures as ActionFigures, ActionHistory as ActionHistory, ActionRecord as ActionRecord
 from .attempt import Attempt as Attempt
 from .errors import (
     DrainModeOn as DrainModeOn,

@@ -86,7 +86,7 @@ class ActionHistory:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class ActionFigures:
     """What an action did, in the terms of an estimate.
 
     :param gb_hours: ``None`` where the memory of the session is not known.
@@ -100,7 +100,7 @@ class Outcome:
     seconds: float
 
     @classmethod
-    def of(cls, result: ActionResult) -> Outcome:
+    def of(cls, result: ActionResult) -> ActionFigures:
         """Read the outcome from the metrics of Iceberg's procedures."""
         numbers = {name: value for name, value in result.metrics.items() if isfinite(value)}
         removed = (name for name in numbers if name in REMOVED or name.startswith("deleted_"))
@@ -200,7 +200,7 @@ def _ratios(result: ActionResult, estimate: Mapping[str, float]) -> dict[str, fl
     left = any(result.metrics.get(listed, 0) > result.metrics.get(deleted, 0) for listed, deleted in LISTED.items())
     if left or result.outcome is not ActionOutcome.SUCCEEDED:
         return {}
-    outcome, ratios = Outcome.of(result), {}
+    outcome, ratios = ActionFigures.of(result), {}
     for name in ("gb_hours", "seconds", "files_removed"):
         value = getattr(outcome, name)
         if value is not None and isfinite(value) and estimate[name] > 0:

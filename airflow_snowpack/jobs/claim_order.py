@@ -40,7 +40,7 @@ FRONT = 0
 ORDER = (job_queue.c.rank, job_queue.c.turn, job_queue.c.enqueued_at)
 
 
-class Place(NamedTuple):
+class QueuePosition(NamedTuple):
     """A place in the queue of one catalog."""
 
     rank: int
@@ -48,7 +48,7 @@ class Place(NamedTuple):
     enqueued_at: datetime
 
     @classmethod
-    def of(cls, row: Any) -> Place:
+    def of(cls, row: Any) -> QueuePosition:
         """Return the place of a row, or of another value with these attributes."""
         return cls(row.rank, row.turn, row.enqueued_at)
 
@@ -58,7 +58,7 @@ class Place(NamedTuple):
         return {"b_rank": self.rank, "b_turn": self.turn, "b_enqueued_at": self.enqueued_at}
 
 
-START = Place(-(2**31), FRONT, EVER)
+START = QueuePosition(-(2**31), FRONT, EVER)
 """Before every job."""
 
 _turn = sa.bindparam("b_turn", type_=sa.BigInteger)
@@ -140,12 +140,12 @@ class ClaimCursor:
         self._start = START
         self._reset_at = EVER
 
-    def start(self, now: datetime) -> Place:
+    def start(self, now: datetime) -> QueuePosition:
         if not timedelta(0) <= now - self._reset_at < RESCAN:  # a clock may be set back
             self._start, self._reset_at = START, now
         return self._start
 
-    def found(self, place: Place) -> None:
+    def found(self, place: QueuePosition) -> None:
         """A claim took the row at this place."""
         self._start = max(self._start, place)
 

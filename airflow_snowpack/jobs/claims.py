@@ -20,7 +20,7 @@ import sqlalchemy as sa
 
 from airflow_snowpack.jobs import statements as do
 from airflow_snowpack.jobs.action_history import records_of, skipped_by_plan
-from airflow_snowpack.jobs.claim_order import ORDER, ClaimCursor, Place, close_gaps, is_in_turn
+from airflow_snowpack.jobs.claim_order import ORDER, ClaimCursor, QueuePosition, close_gaps, is_in_turn
 from airflow_snowpack.jobs.errors import JobAlreadyFinished, JobNotFound, NotTheOwner, WorkStillRunning
 from airflow_snowpack.jobs.listing import IS_LIVE
 from airflow_snowpack.jobs.locks import TableLocks
@@ -82,7 +82,7 @@ class Claims(JobReader):
             values = self._claim_values(worker_id, now, catalog_id=catalog_id)
             row = self._step(self._taking(self._steps.claim_next, values))
             if row is not None:
-                self._cursor.found(Place.of(row))
+                self._cursor.found(QueuePosition.of(row))
                 return self._claimed(row, worker_id, values)
             if not self._cursor.exhausted(now):
                 return None

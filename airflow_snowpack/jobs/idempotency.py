@@ -21,11 +21,11 @@ from airflow_snowpack.jobs.errors import InvalidKey, KeyUsedBefore
 from airflow_snowpack.jobs.model import Job
 from airflow_snowpack.jobs.priority import DEFAULT_PRIORITY
 from airflow_snowpack.store import Actor, upsert
-from airflow_snowpack.store.retention import Kind
+from airflow_snowpack.store.retention import RetainedRows
 from airflow_snowpack.store.tables.jobs import idempotency_keys, jobs
 
 KEPT = timedelta(days=1)
-KEYS = Kind(
+KEYS = RetainedRows(
     idempotency_keys,
     age=idempotency_keys.c.at,
     order=(idempotency_keys.c.at, idempotency_keys.c.actor, idempotency_keys.c.key),

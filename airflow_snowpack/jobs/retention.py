@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from airflow_snowpack.jobs.idempotency import KEPT
 from airflow_snowpack.jobs.model import JobStatus
 from airflow_snowpack.jobs.statements import LOCK_KEY
-from airflow_snowpack.store.retention import BEFORE, Kind
+from airflow_snowpack.store.retention import BEFORE, RetainedRows
 from airflow_snowpack.store.tables.jobs import action_records, job_history, job_queue, jobs, table_locks
 
 ENDED = tuple(status.value for status in JobStatus if status.is_terminal)
@@ -50,8 +50,8 @@ over = sa.and_(
 )
 
 
-def _jobs(which: sa.ColumnElement[bool], unneeded: sa.ColumnElement[bool]) -> Kind:
-    return Kind(
+def _jobs(which: sa.ColumnElement[bool], unneeded: sa.ColumnElement[bool]) -> RetainedRows:
+    return RetainedRows(
         jobs,
         age=jobs.c.submitted_at,
         order=(jobs.c.submitted_at, jobs.c.job_id),
@@ -66,5 +66,7 @@ KINDS = (
     _jobs(jobs.c.deleted_at.is_(None), sa.and_(over, successor.is_not(None))),
     _jobs(jobs.c.deleted_at.is_not(None), over),
     # Of a table that nothing has maintained for so long.
-    Kind(action_records, age=action_records.c.last_run_at, order=(action_records.c.last_run_at, action_records.c.table_key)),
+    RetainedRows(
+        action_records, age=action_records.c.last_run_at, order=(action_records.c.last_run_at, action_records.c.table_key)
+    ),
 )

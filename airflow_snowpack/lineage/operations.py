@@ -28,8 +28,8 @@ from airflow_snowpack.lineage.operation import DatasetAt, Operation, OperationKi
 from airflow_snowpack.store.dialect import insert, row_mapper, storable
 from airflow_snowpack.store.errors import StoreError
 from airflow_snowpack.store.paging import Keyset, Page
-from airflow_snowpack.store.prepared import Prepared
-from airflow_snowpack.store.retention import Kind, age_limit, prune_batch
+from airflow_snowpack.store.prepared import PreparedStatement
+from airflow_snowpack.store.retention import RetainedRows, age_limit, prune_batch
 from airflow_snowpack.store.retry import is_transient
 from airflow_snowpack.store.store import Store
 from airflow_snowpack.store.tables.lineage import operation_edges, operation_tables, operations
@@ -57,9 +57,9 @@ def _add_edges() -> Any:
     )
 
 
-ADD_OPERATION = Prepared(insert(operations).on_conflict_do_nothing().returning(operations.c.operation_id))
-ADD_TABLES = Prepared(sa.insert(operation_tables))
-ADD_EDGES = Prepared(_add_edges())
+ADD_OPERATION = PreparedStatement(insert(operations).on_conflict_do_nothing().returning(operations.c.operation_id))
+ADD_TABLES = PreparedStatement(sa.insert(operation_tables))
+ADD_EDGES = PreparedStatement(_add_edges())
 
 
 def note_operation(store: Store, operation: Operation) -> bool:
@@ -287,13 +287,13 @@ def chunks(values: list[str]) -> list[list[str]]:
 
 
 KEEP = timedelta(days=90)
-OPERATIONS = Kind(
+OPERATIONS = RetainedRows(
     operations,
     age=operations.c.at,
     order=(operations.c.at, operations.c.operation_id),
     belongings=(operation_tables.c.operation_id,),
 )
-EDGES = Kind(
+EDGES = RetainedRows(
     operation_edges,
     age=operation_edges.c.last_at,
     order=(operation_edges.c.last_at, operation_edges.c.source, operation_edges.c.target),

@@ -6,7 +6,7 @@ from .action import (
     parse_actions as parse_actions,
     parse_order as parse_order,
 )
-from .action_run import ActionRun as ActionRun, Effect as Effect, Planning as Planning
+from .action_run import ActionEffect as ActionEffect, ActionRun as ActionRun, PlanningContext as PlanningContext
 from .actions.expire_snapshots import ExpireSnapshots as ExpireSnapshots
 from .actions.remove_orphan_files import RemoveOrphanFiles as RemoveOrphanFiles
 from .actions.rewrite_data_files import RewriteDataFiles as RewriteDataFiles, Strategy as Strategy

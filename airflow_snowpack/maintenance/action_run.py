@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from airflow_snowpack.iceberg import FootprintMemory, MetadataReader
     from airflow_snowpack.iceberg.names import TableName
-    from airflow_snowpack.maintenance.procedures import Call
+    from airflow_snowpack.maintenance.procedures import ProcedureCall
     from airflow_snowpack.maintenance.removals.of_job import JobRemovals
     from airflow_snowpack.spark import SparkWork
 
@@ -72,7 +72,7 @@ class ActionRun:
         """
         return CommitTrail(None if is_connect(self.session) else self.job_id, branch=branch).start(table)
 
-    def call(self, call: Call) -> list[dict[str, Any]]:
+    def call(self, call: ProcedureCall) -> list[dict[str, Any]]:
         """Run the procedure; the answer is its rows.
 
         :raises SparkInterrupted: the engine was interrupted.
@@ -80,7 +80,7 @@ class ActionRun:
         """
         return [row.asDict() for row in self.frame(call).collect()]
 
-    def frame(self, call: Call) -> DataFrame:
+    def frame(self, call: ProcedureCall) -> DataFrame:
         """Run the procedure; the answer is its rows, in Spark. A ``CALL`` runs at once and not when its rows are read."""
         return self.work.run(self.session, lambda: self._stamped(call))
 
@@ -88,7 +88,7 @@ class ActionRun:
         """How many Spark jobs the calls have run so far, where that can be known."""
         return self.work.jobs_run(self.session)
 
-    def _stamped(self, call: Call) -> DataFrame:
+    def _stamped(self, call: ProcedureCall) -> DataFrame:
         with stamped(self.session, job_id=self.job_id, action=self.action):
             return self.session.sql(call.sql, args=dict(call.args))
 
@@ -101,7 +101,7 @@ class ActionRun:
 
 
 @dataclass(frozen=True, slots=True)
-class Planning:
+class PlanningContext:
     """What an action is planned from.
 
     :param reader: of the table, shared by the plans of several actions. It keeps bytes if an option of any has a ``where``.
@@ -117,7 +117,7 @@ class Planning:
 
 
 @dataclass(frozen=True, slots=True)
-class Effect:
+class ActionEffect:
     """What an action did to the table.
 
     :param message: for people.
@@ -159,7 +159,7 @@ class ChangeWatch:
         self._run, self._trail, self._snapshots = run, run.trail(table, branch), snapshot_ids(table)
         return table
 
-    def change(self, effect: Effect) -> TableChange | None:
+    def change(self, effect: ActionEffect) -> TableChange | None:
         """What the action changed; ``None`` when it changed nothing, never began, or that is unknown."""
         if self._run is None or self._trail is None:
             return None

@@ -17,10 +17,10 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from airflow_snowpack.humanize import number, plural, size
-from airflow_snowpack.jobs.action_history import Outcome
+from airflow_snowpack.jobs.action_history import ActionFigures
 from airflow_snowpack.jobs.model import JobStatus
 from airflow_snowpack.jobs.recent import is_withdrawn
-from airflow_snowpack.maintenance.fleet.report import Group, cause_of
+from airflow_snowpack.maintenance.fleet.report import ReportGroup, cause_of
 
 if TYPE_CHECKING:
     from airflow_snowpack.inventory import ScoreCounts, TableScores
@@ -42,7 +42,7 @@ class FailureGroup:
     :param locked: of these, the tables that another job or process has locked.
     """
 
-    group: Group
+    group: ReportGroup
     to_rerun: tuple[str, ...]
     locked: tuple[str, ...] = ()
 
@@ -143,7 +143,7 @@ def digest_of(
     over = [job for job in found if job.status.is_terminal]
     every = [job for job in over if not is_withdrawn(job)]
     ended, beyond = every[:MOST_JOBS], {job.job_id for job in every[MOST_JOBS:]}
-    outcomes = [Outcome.of(result) for job in over if job.job_id not in beyond for result in job.results]
+    outcomes = [ActionFigures.of(result) for job in over if job.job_id not in beyond for result in job.results]
     by_status = {status: sum(job.status is status for job in ended) for status in JobStatus if status.is_terminal}
     return Digest(
         since,
@@ -180,7 +180,7 @@ def _group(cause: str, members: Sequence[tuple[RecentJob, bool]], locked: set[st
     tables = dict.fromkeys(job.table.dotted for job, _ in members)
     newest = [job for job, is_newest in members if is_newest]
     return FailureGroup(
-        Group(cause, members[0][0].error or "", tuple(tables), tuple(job.job_id for job, _ in members)),
+        ReportGroup(cause, members[0][0].error or "", tuple(tables), tuple(job.job_id for job, _ in members)),
         tuple(job.job_id for job in newest),
         tuple(job.table.dotted for job in newest if job.table.lock_key in locked),
     )

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from airflow_snowpack.iceberg import MetadataReader
     from airflow_snowpack.iceberg.metadata_reader import PartitionKey
-    from airflow_snowpack.maintenance.action_run import ActionRun, Effect, Planning
+    from airflow_snowpack.maintenance.action_run import ActionEffect, ActionRun, PlanningContext
     from airflow_snowpack.maintenance.planning.finding import Facts, Finding, Threshold
     from airflow_snowpack.maintenance.readers import Reader
     from airflow_snowpack.maintenance.removals.of_job import JobRemovals
@@ -151,7 +151,7 @@ class ActionOptions:
         """
         return Estimate()
 
-    def plan(self, planning: Planning) -> Effect:
+    def plan(self, planning: PlanningContext) -> ActionEffect:
         """Return what the action would do, computed from metadata: it writes nothing and opens no data file.
 
         :raises OSError: a file that the metadata names cannot be read.
@@ -160,7 +160,7 @@ class ActionOptions:
 
     def without_spark(
         self, removals: JobRemovals | None, catalog: Callable[[], Catalog], stopped: Callable[[], bool]
-    ) -> Effect | None:
+    ) -> ActionEffect | None:
         """Do what needs neither Spark nor the table's metadata, before anything else; return what ends the action with it.
 
         :param removals: the lists of the job's table; ``None``: the engine has no store for them.
@@ -169,7 +169,7 @@ class ActionOptions:
         """
         return None
 
-    def nothing_to_do(self, read: Callable[[], MetadataReader], *, now: datetime) -> Effect | None:
+    def nothing_to_do(self, read: Callable[[], MetadataReader], *, now: datetime) -> ActionEffect | None:
         """Return what shows that the action has nothing to do, so that Spark need not start; ``None`` when it may have something.
 
         It errs towards Spark: an effect means that the action would find nothing, whatever a ``where`` selects.
@@ -180,7 +180,7 @@ class ActionOptions:
         """
         return None
 
-    def run(self, run: ActionRun) -> Effect:
+    def run(self, run: ActionRun) -> ActionEffect:
         """Run the action on Spark.
 
         :raises SparkInterrupted, SparkFailed: from Spark.

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_snowpack.iceberg import MetadataReader, TableUnreadable
 from airflow_snowpack.jobs.action_history import skipped_by
 from airflow_snowpack.jobs.model import ActionOutcome, ActionResult
-from airflow_snowpack.maintenance.action_run import Effect, Planning
+from airflow_snowpack.maintenance.action_run import ActionEffect, PlanningContext
 from airflow_snowpack.maintenance.table_defaults import forbidden_reason
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from airflow_snowpack.maintenance.options import ActionOptions
 
 
-def plan_action(options: ActionOptions, planning: Planning) -> ActionResult:
+def plan_action(options: ActionOptions, planning: PlanningContext) -> ActionResult:
     """Return what the action would do to the table as it was loaded.
 
     An action that would be refused is a failed result with the reason; one that the table's properties forbid is skipped.
@@ -66,32 +66,32 @@ def reader_for(table: Table, options: Iterable[ActionOptions]) -> MetadataReader
     return MetadataReader(table, keep_bytes=any(getattr(each, "where", None) for each in options))
 
 
-def planned(message: str, metrics: dict[str, int], selection: Selection) -> Effect:
+def planned(message: str, metrics: dict[str, int], selection: Selection) -> ActionEffect:
     """Return the plan of an action that a ``where`` may narrow."""
     note = f"; {selection.problem}, so this counts the whole table" if selection.problem else ""
-    return Effect(ActionOutcome.SUCCEEDED, message + note, metrics)
+    return ActionEffect(ActionOutcome.SUCCEEDED, message + note, metrics)
 
 
-def refused_plan(reason: str, conflicts: int = 0) -> Effect:
+def refused_plan(reason: str, conflicts: int = 0) -> ActionEffect:
     """Return the plan of an action that would be refused."""
     metrics = {"location_conflicts_count": conflicts} if conflicts else {}
-    return Effect(ActionOutcome.FAILED, f"Would be refused: {reason}", metrics, reason)
+    return ActionEffect(ActionOutcome.FAILED, f"Would be refused: {reason}", metrics, reason)
 
 
-def skip(evidence: str, metrics: dict[str, int]) -> Effect:
+def skip(evidence: str, metrics: dict[str, int]) -> ActionEffect:
     """Return the result of an action that has nothing to do.
 
     :param evidence: the numbers that show it, as a part of a sentence.
     """
-    return Effect(ActionOutcome.SKIPPED, f"Nothing to do: {evidence}", metrics)
+    return ActionEffect(ActionOutcome.SKIPPED, f"Nothing to do: {evidence}", metrics)
 
 
-def forbidden(reason: str) -> Effect:
+def forbidden(reason: str) -> ActionEffect:
     """Return the result of an action that a property of the table forbids.
 
     :param reason: as a part of a sentence.
     """
-    return Effect(ActionOutcome.SKIPPED, f"Skipped: {reason}")
+    return ActionEffect(ActionOutcome.SKIPPED, f"Skipped: {reason}")
 
 
 @dataclass(frozen=True, slots=True)

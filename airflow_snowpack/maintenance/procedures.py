@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class ProcedureCall:
     """A statement and what is bound to its markers."""
 
     sql: str
@@ -35,7 +35,7 @@ def procedure_call(
     job_id: str,
     arguments: Mapping[str, Any],
     settings: Mapping[str, str] | None = None,
-) -> Call:
+) -> ProcedureCall:
     """Return the statement of an action's procedure.
 
     :param arguments: those that are set; ``None`` leaves the procedure its own default.
@@ -52,7 +52,7 @@ def procedure_call(
         entries = ", ".join(f"'{key}', :{marker}" for marker, key in markers.items())
         parts.append(f"options => map({entries})")
     sql = f"{_comment(table, action, job_id)} CALL `{table.catalog}`.system.{action}({', '.join(parts)})"
-    return Call(sql, args)
+    return ProcedureCall(sql, args)
 
 
 def _marked(name: str, value: Any, args: dict[str, Any]) -> str:

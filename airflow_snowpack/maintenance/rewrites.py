@@ -23,7 +23,7 @@ from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.humanize import plural
 from airflow_snowpack.iceberg import MetadataReader
 from airflow_snowpack.jobs.model import ActionOutcome
-from airflow_snowpack.maintenance.action_run import Effect, Planning
+from airflow_snowpack.maintenance.action_run import ActionEffect, PlanningContext
 from airflow_snowpack.maintenance.commits import failed_commits, is_conflict, is_refused
 from airflow_snowpack.maintenance.options import ActionOptions, refused
 from airflow_snowpack.maintenance.plan import reader_for
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from airflow_snowpack.iceberg.names import TableName
     from airflow_snowpack.maintenance.action_run import ActionRun
     from airflow_snowpack.maintenance.commits import Commits, CommitTrail
-    from airflow_snowpack.maintenance.procedures import Call
+    from airflow_snowpack.maintenance.procedures import ProcedureCall
 
 log = logging.getLogger(__name__)
 
@@ -51,7 +51,7 @@ LOST_TO_WRITER = "A concurrent writer committed changes to files that were being
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class RewriteWording:
     """How a rewrite is described.
 
     :param verb, participle: "rewrote" and "rewritten".
@@ -74,17 +74,17 @@ class Rewrite(ActionOptions):
     :cvar strict_reports_all: a strict call fails when a commit of partial progress did not land.
     """
 
-    shape: ClassVar[Shape]
+    shape: ClassVar[RewriteWording]
     strict_reports_all: ClassVar[bool] = False
 
-    def call(self, table: TableName, job_id: str, *, strict: bool = False) -> Call:
+    def call(self, table: TableName, job_id: str, *, strict: bool = False) -> ProcedureCall:
         """Return the procedure's statement.
 
         :param strict: fail, instead of returning as usual, when a commit of partial progress did not land.
         """
         raise NotImplementedError
 
-    def run(self, run: ActionRun) -> Effect:
+    def run(self, run: ActionRun) -> ActionEffect:
         return rewrite(run, self)
 
 
@@ -109,7 +109,7 @@ class Try:
     outraced: bool = False
 
 
-def rewrite(run: ActionRun, options: Rewrite) -> Effect:
+def rewrite(run: ActionRun, options: Rewrite) -> ActionEffect:
     """Rewrite until nothing is lost, or the tries are used up.
 
     :raises TableNotFound, TableUnreadable, CatalogUnreachable: from the catalog, before anything was done.
@@ -143,7 +143,7 @@ def rewrite(run: ActionRun, options: Rewrite) -> Effect:
     return _conclude(shape, counts, tried, outraced=outraced)
 
 
-def _nothing_left(run: ActionRun, options: Rewrite, table: Table) -> Effect | None:
+def _nothing_left(run: ActionRun, options: Rewrite, table: Table) -> ActionEffect | None:
     """Return why nothing is left to do after a writer's commits; ``None`` if something is, or that is unknown."""
     if not options.only_if_needed:
         return None
@@ -154,10 +154,10 @@ def _nothing_left(run: ActionRun, options: Rewrite, table: Table) -> Effect | No
         return None
 
 
-def _left_nothing(shape: Shape, counts: Mapping[str, int], nothing: Effect) -> Effect:
+def _left_nothing(shape: RewriteWording, counts: Mapping[str, int], nothing: ActionEffect) -> ActionEffect:
     """Return the end of a rewrite beside a writer who left nothing to do, whether or not any of it was lost."""
     done = _summary(shape, counts) if counts[shape.before] else f"No {shape.noun} was {shape.participle}"
-    return Effect(ActionOutcome.SUCCEEDED, f"{done} beside a concurrent writer. {nothing.message}", dict(counts))
+    return ActionEffect(ActionOutcome.SUCCEEDED, f"{done} beside a concurrent writer. {nothing.message}", dict(counts))
 
 
 def _branch(options: Rewrite) -> str | None:
@@ -191,7 +191,7 @@ def _try(run: ActionRun, options: Rewrite, base: Table, *, strict: bool) -> Try:
     return Try(counts, COMMITS_FAILED if lost else None)
 
 
-def _dropped_other_deletes(commits: Commits, shape: Shape, counts: Mapping[str, int]) -> bool:
+def _dropped_other_deletes(commits: Commits, shape: RewriteWording, counts: Mapping[str, int]) -> bool:
     """Return whether a commit dropped delete files that no data file needed any more, beside those that the rewrite was about.
 
     File groups commit at the same time, and each commit of Iceberg drops such files. One that has to be repeated because another
@@ -204,7 +204,7 @@ def _dropped_other_deletes(commits: Commits, shape: Shape, counts: Mapping[str, 
 def _fewer_than_planned(run: ActionRun, options: Rewrite, base: Table, counts: Mapping[str, int]) -> bool:
     """Return whether the metadata from before the call shows more to rewrite than was; also if it cannot be planned from."""
     try:
-        plan = options.plan(Planning(reader_for(base, [options]), run.catalog, run.now))
+        plan = options.plan(PlanningContext(reader_for(base, [options]), run.catalog, run.now))
     except Exception as problem:  # noqa: BLE001 - whatever the planner cannot read, Spark may
         log.warning("plan_failed: Spark tries %s on %s again without a plan: %s", run.action, run.name, problem)
         return True
@@ -223,7 +223,7 @@ def _after_failed_commits(error: SparkFailed, commits: Commits, options: Rewrite
     return Try(counts, None if miscounted else f"{COMMITS_FAILED} {error}")
 
 
-def _committed_since(run: ActionRun, start: CommitTrail, shape: Shape) -> dict[str, int]:
+def _committed_since(run: ActionRun, start: CommitTrail, shape: RewriteWording) -> dict[str, int]:
     """Return what was committed before the end, as far as the catalog still shows it."""
     try:
         return _sums(start.since(run.table()), shape)
@@ -232,37 +232,39 @@ def _committed_since(run: ActionRun, start: CommitTrail, shape: Shape) -> dict[s
         return {}
 
 
-def _sums(commits: Commits, shape: Shape) -> dict[str, int]:
+def _sums(commits: Commits, shape: RewriteWording) -> dict[str, int]:
     return {column: commits.total(key) for column, key in shape.summary.items()}
 
 
-def _stopped(shape: Shape, counts: Mapping[str, int], outcome: ActionOutcome, error: str, final: bool = False) -> Effect:
+def _stopped(
+    shape: RewriteWording, counts: Mapping[str, int], outcome: ActionOutcome, error: str, final: bool = False
+) -> ActionEffect:
     how = "Interrupted" if outcome is ActionOutcome.INTERRUPTED else "Failed"
     if not counts.get(shape.before):
-        return Effect(outcome, f"{how} before anything was committed", counts, error, final)
-    return Effect(outcome, f"{how} after it had {_summary(shape, counts, shape.participle)}", counts, error)
+        return ActionEffect(outcome, f"{how} before anything was committed", counts, error, final)
+    return ActionEffect(outcome, f"{how} after it had {_summary(shape, counts, shape.participle)}", counts, error)
 
 
-def _conclude(shape: Shape, counts: Mapping[str, int], last: Try, *, outraced: bool) -> Effect:
+def _conclude(shape: RewriteWording, counts: Mapping[str, int], last: Try, *, outraced: bool) -> ActionEffect:
     done = bool(counts[shape.before])
     if last.doubt is not None:
         lost = "lost to a concurrent writer" if last.outraced else "could not be committed"
         if done:
-            return Effect(ActionOutcome.PARTIAL, f"{_summary(shape, counts)}; the rest {lost}", dict(counts), last.doubt)
+            return ActionEffect(ActionOutcome.PARTIAL, f"{_summary(shape, counts)}; the rest {lost}", dict(counts), last.doubt)
         outcome = ActionOutcome.CONFLICT if last.outraced else ActionOutcome.FAILED
-        return Effect(outcome, f"Nothing was {shape.participle}: all {lost}", dict(counts), last.doubt)
+        return ActionEffect(outcome, f"Nothing was {shape.participle}: all {lost}", dict(counts), last.doubt)
     failed = counts.get(FAILED_FILES, 0)
     if failed:
         error = f"{plural(failed, 'data file')} could not be rewritten; see Spark's log at 'Failure during rewrite group'."
         outcome = ActionOutcome.PARTIAL if done else ActionOutcome.FAILED
-        return Effect(outcome, f"{_summary(shape, counts)}; {plural(failed, 'file')} failed", dict(counts), error)
+        return ActionEffect(outcome, f"{_summary(shape, counts)}; {plural(failed, 'file')} failed", dict(counts), error)
     message = _summary(shape, counts) if done else f"No {shape.noun}s needed to be {shape.participle}"
     if TRIES in counts:
         message += f", in {counts[TRIES]} tries{' beside a concurrent writer' if outraced else ''}"
-    return Effect(ActionOutcome.SUCCEEDED, message, dict(counts))
+    return ActionEffect(ActionOutcome.SUCCEEDED, message, dict(counts))
 
 
-def _summary(shape: Shape, counts: Mapping[str, int], verb: str | None = None) -> str:
+def _summary(shape: RewriteWording, counts: Mapping[str, int], verb: str | None = None) -> str:
     if not counts[shape.after]:
         return f"{'removed' if verb else 'Removed'} {plural(counts[shape.before], shape.noun)} of which nothing is needed"
     return f"{verb or shape.verb} {plural(counts[shape.before], shape.noun)} into {counts[shape.after]:,}"

@@ -29,7 +29,7 @@ from airflow_snowpack.iceberg.errors import TableNotFound
 from airflow_snowpack.iceberg.table_properties import owner_properties
 from airflow_snowpack.jobs.model import ActionOutcome
 from airflow_snowpack.maintenance.action import parse_actions
-from airflow_snowpack.maintenance.action_run import ActionRun, ChangeWatch, Effect
+from airflow_snowpack.maintenance.action_run import ActionEffect, ActionRun, ChangeWatch
 from airflow_snowpack.maintenance.commits import is_conflict, is_refused
 from airflow_snowpack.maintenance.errors import InvalidOption
 from airflow_snowpack.maintenance.options import parse_options
@@ -143,13 +143,13 @@ class SparkEngine:
         """Stop the running action for good; :meth:`run` starts nothing more. Returns at once, and is safe in a signal handler."""
         self._work.interrupt()
 
-    def _effect(self, job: Job, action: str, options: ActionOptions, watch: ChangeWatch) -> Effect:
+    def _effect(self, job: Job, action: str, options: ActionOptions, watch: ChangeWatch) -> ActionEffect:
         read = cache(lambda: self._metadata(job.table))
         ended = None if self._work.interrupted else self._refused(job, read) or self._apart(job, options)
         if ended is None and options.only_if_needed and not self._work.interrupted and not self._has_begun_list(job):
             ended = self._without_spark(job, action, options, read)
         if self._work.interrupted:
-            return Effect(ActionOutcome.INTERRUPTED, "Interrupted before it began", error=str(SparkInterrupted()))
+            return ActionEffect(ActionOutcome.INTERRUPTED, "Interrupted before it began", error=str(SparkInterrupted()))
         if ended is not None:
             return ended
         calls_before = self._work.calls
@@ -167,7 +167,7 @@ class SparkEngine:
                     except SparkFailed as failure:
                         return _failed(run, failure)
         except SparkInterrupted as stop:
-            return Effect(ActionOutcome.INTERRUPTED, "Interrupted", error=str(stop))
+            return ActionEffect(ActionOutcome.INTERRUPTED, "Interrupted", error=str(stop))
         except SparkUnavailable:
             raise
         except spark_errors() as error:
@@ -184,7 +184,7 @@ class SparkEngine:
         finally:
             self._gb_hours, self._measuring = self.gb_hours, None
 
-    def _refused(self, job: Job, read: Callable[[], MetadataReader]) -> Effect | None:
+    def _refused(self, job: Job, read: Callable[[], MetadataReader]) -> ActionEffect | None:
         """Return the end of an action whose table was dropped and created again; ``None`` for any other.
 
         A job that was submitted without the uuid of its table runs on the table of its first action.
@@ -202,9 +202,9 @@ class SparkEngine:
             f"The job is for another table of this name: {job.table.dotted} was dropped and created again since the job was "
             "submitted. Submit it again."
         )
-        return Effect(ActionOutcome.FAILED, NOTHING_DONE, error=error, final=True)
+        return ActionEffect(ActionOutcome.FAILED, NOTHING_DONE, error=error, final=True)
 
-    def _replaced(self, job: Job, failed: Effect) -> Effect:
+    def _replaced(self, job: Job, failed: ActionEffect) -> ActionEffect:
         """Return why an action failed: the table may have been dropped and created again while it ran."""
         refused = self._refused(job, lambda: self._metadata(job.table))
         if refused is None or refused.error == failed.error:
@@ -217,7 +217,9 @@ class SparkEngine:
             final=True,
         )
 
-    def _without_spark(self, job: Job, action: str, options: ActionOptions, read: Callable[[], MetadataReader]) -> Effect | None:
+    def _without_spark(
+        self, job: Job, action: str, options: ActionOptions, read: Callable[[], MetadataReader]
+    ) -> ActionEffect | None:
         """The end of an action that has nothing to do, or no table; ``None`` when Spark has to run."""
         try:
             if getattr(options, "removal_id", None) is None:
@@ -231,12 +233,12 @@ class SparkEngine:
             log.warning("plan_failed: Spark runs %s on %s without a plan: %s", action, job.table, problem)
             return None
 
-    def _apart(self, job: Job, options: ActionOptions) -> Effect | None:
+    def _apart(self, job: Job, options: ActionOptions) -> ActionEffect | None:
         """The end of an action that needs neither Spark nor the table, such as the restore of files."""
         try:
             return options.without_spark(self._removals_of(job), lambda: self._catalog, lambda: self._work.interrupted)
         except SnowpackError as error:
-            return Effect(ActionOutcome.FAILED, NOTHING_DONE, error=str(error), final=error.kind is Kind.REFUSED)
+            return ActionEffect(ActionOutcome.FAILED, NOTHING_DONE, error=str(error), final=error.kind is Kind.REFUSED)
 
     def _has_begun_list(self, job: Job) -> bool:
         """Return whether an earlier attempt at the job was deleting a list: what became of each item is not recorded yet."""
@@ -268,7 +270,7 @@ class SparkEngine:
             job.job_id, job.table, action, session, work, catalog, self._now(), self._tries, footprints, removals, reader
         )
 
-    def _ended_early(self, error: SnowpackError, calls_before: int) -> Effect:
+    def _ended_early(self, error: SnowpackError, calls_before: int) -> ActionEffect:
         """Return the result of an action of which it is unknown what reached the table."""
         if self._work.calls == calls_before:
             message = NOTHING_DONE
@@ -276,7 +278,7 @@ class SparkEngine:
             message = "The table was dropped while the action ran"
         else:
             message = "Failed while the action ran; what it had committed is not known"
-        return Effect(ActionOutcome.FAILED, message, error=str(error), final=isinstance(error, InvalidOption))
+        return ActionEffect(ActionOutcome.FAILED, message, error=str(error), final=isinstance(error, InvalidOption))
 
     @contextmanager
     def _session_for(self, job: Job) -> Iterator[SparkSession]:
@@ -297,7 +299,7 @@ def _of_owner(job: Job, action: str, table: Table) -> tuple[ActionOptions, str |
     return options, forbidden_reason(options, table.properties)
 
 
-def _failed(run: ActionRun, failure: SparkFailed) -> Effect:
+def _failed(run: ActionRun, failure: SparkFailed) -> ActionEffect:
     if is_conflict(failure):
-        return Effect(ActionOutcome.CONFLICT, "Lost to a concurrent writer", error=str(failure))
-    return Effect(ActionOutcome.FAILED, "Failed", error=str(run.explained(failure)), final=is_refused(failure))
+        return ActionEffect(ActionOutcome.CONFLICT, "Lost to a concurrent writer", error=str(failure))
+    return ActionEffect(ActionOutcome.FAILED, "Failed", error=str(run.explained(failure)), final=is_refused(failure))

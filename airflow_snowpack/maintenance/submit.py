@@ -325,7 +325,7 @@ def plan_request(jobs: Jobs, catalog: Catalog, request: MaintenanceRequest) -> l
     from airflow_snowpack.iceberg import load_table
     from airflow_snowpack.iceberg.table_properties import owner_properties
     from airflow_snowpack.inventory import stored_footprints
-    from airflow_snowpack.maintenance.action_run import Planning
+    from airflow_snowpack.maintenance.action_run import PlanningContext
     from airflow_snowpack.maintenance.plan import plan_action, planned_results, reader_for
     from airflow_snowpack.maintenance.table_defaults import options_for
 
@@ -336,7 +336,7 @@ def plan_request(jobs: Jobs, catalog: Catalog, request: MaintenanceRequest) -> l
     properties = owner_properties(table)
     options = {action: options_for(action, request.options.get(action, {}), properties) for action in request.actions}
     footprints = stored_footprints(jobs.store, request.table)
-    planning = Planning(reader_for(table, options.values()), catalog, jobs.store.clock(), footprints)
+    planning = PlanningContext(reader_for(table, options.values()), catalog, jobs.store.clock(), footprints)
     return [plan_action(each, planning) for each in options.values()]
 
 

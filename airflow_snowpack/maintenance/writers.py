@@ -39,7 +39,7 @@ RECENT = timedelta(minutes=10)
 
 
 @dataclass(frozen=True, slots=True)
-class Producer:
+class WritingDag:
     """A DAG with a task that writes to a table.
 
     :param running_since: when its oldest run that has not ended began; ``None``: none runs.
@@ -112,7 +112,7 @@ class TableWriters:
     :param not_awaited: why a rewrite does not wait for them; ``None``: it does.
     """
 
-    producers: tuple[Producer, ...] = ()
+    producers: tuple[WritingDag, ...] = ()
     unknown: str | None = None
     not_awaited: str | None = None
 
@@ -152,7 +152,7 @@ class DagsOfTables:
     :param failed_runs: of the DAGs that write to tables, likewise.
     """
 
-    producers: Mapping[str, tuple[Producer, ...]] = field(default_factory=dict)
+    producers: Mapping[str, tuple[WritingDag, ...]] = field(default_factory=dict)
     reads_per_day: Mapping[str, float] = field(default_factory=dict)
     unknown: str | None = None
     failed_runs: Mapping[str, tuple[FailedRun, ...]] = field(default_factory=dict)
@@ -186,12 +186,12 @@ class RecentDags:
         return self._last[1]
 
 
-def _due_at(producer: Producer) -> datetime:
+def _due_at(producer: WritingDag) -> datetime:
     assert producer.next_due is not None
     return producer.next_due
 
 
-def _before(producer: Producer, needs: timedelta, now: datetime) -> Clearance:
+def _before(producer: WritingDag, needs: timedelta, now: datetime) -> Clearance:
     """Return what is possible before the next run of a DAG that is due within the rewrite."""
     due = max(_due_at(producer), now)
     done = due + (producer.usual_duration or RECHECK_INTERVAL)
@@ -202,13 +202,13 @@ def _before(producer: Producer, needs: timedelta, now: datetime) -> Clearance:
     return Clearance(reason, within, done, f"{text}, so only what takes {duration(within)} is rewritten before")
 
 
-def _runs(producer: Producer, now: datetime) -> str:
+def _runs(producer: WritingDag, now: datetime) -> str:
     assert producer.running_since is not None
     text = f"DAG {producer.dag_id!r}, which writes to the table, has been running for {duration(now - producer.running_since)}"
     return text if producer.usual_duration is None else f"{text} and usually takes {duration(producer.usual_duration)}"
 
 
-def _has_no_gap(producer: Producer, now: datetime) -> str:
+def _has_no_gap(producer: WritingDag, now: datetime) -> str:
     if producer.running_since is not None and now - producer.running_since > LONGEST_RUN:
         return f"{_runs(producer, now)}, so the rewrite does not wait for it"
     every = duration(producer.usual_interval or timedelta())

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class WrittenBuild:
     """A run whose shards are written, and what the next steps need of it."""
 
     build: Build
@@ -42,7 +42,7 @@ class BuildsShards(TakesBuildArguments, StopsWhenKilled):
     _handle: RunHandle | None = None  # of the run that a kill fails
     _lineage: tuple[str, str, Sequence[Mapping[str, Any]]] | None = None
 
-    def write_run(self, context: Context, registry: BuildRegistry) -> Written:
+    def write_run(self, context: Context, registry: BuildRegistry) -> WrittenBuild:
         """Begin a run, and write its shards.
 
         :raises SparkUnavailable: this machine has no Spark; no run was begun.
@@ -61,7 +61,7 @@ class BuildsShards(TakesBuildArguments, StopsWhenKilled):
         show_build(self, context, spec.dataset, handle.run_id)
         build_input = build.write(handle, source, spec, sharding)
         self.report_lineage(handle.url, handle.run_id, build_input.sources)
-        return Written(build, handle, spec, sharding, build_input)
+        return WrittenBuild(build, handle, spec, sharding, build_input)
 
     def report_lineage(self, url: str, run_id: str, sources: Sequence[Mapping[str, Any]]) -> None:
         """Remember the sources of the shards for OpenLineage; the store records them only with the publication."""

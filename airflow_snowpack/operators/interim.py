@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from airflow.sdk.definitions.mappedoperator import MappedOperator
     from pyspark.sql import SparkSession
 
-    from airflow_snowpack.interim.handover import Handover
+    from airflow_snowpack.interim.handover import TableHandover
     from airflow_snowpack.interim.model import OutputOptions, TaskAttempt
     from airflow_snowpack.settings import Settings
 
@@ -67,21 +67,21 @@ class HandsOver(ReportsLineage, StopsWhenKilled, UsesCatalog):
         self.ttl = None if ttl is None else parse_duration(ttl)
         self.spark_conn_id = spark_conn_id
 
-    _handover: Handover | None = None
+    _handover: TableHandover | None = None
 
     @contextmanager
-    def handing_over(self, context: Context) -> Iterator[Handover]:
+    def handing_over(self, context: Context) -> Iterator[TableHandover]:
         """Open the handover of this attempt. A block that ends without an error publishes every table given to it.
 
         :raises AirflowFailException: a retry would meet the same problem.
         """
-        from airflow_snowpack.interim.handover import Handover
+        from airflow_snowpack.interim.handover import TableHandover
 
         catalog = self.catalog_hook()
         try:
             with self.installation() as hook:
                 self._refuse_elsewhere(hook.settings)
-                self._handover = Handover(
+                self._handover = TableHandover(
                     hook.interim(),
                     lambda: catalog.catalog,
                     attempt_of(context),

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from airflow_snowpack.iceberg import TableName
-    from airflow_snowpack.interim.handover import Handover
+    from airflow_snowpack.interim.handover import TableHandover
     from airflow_snowpack.interim.refs import Ref
     from airflow_snowpack.lineage.operation import OperationKind
 
@@ -93,7 +93,9 @@ class MapsTable(HandsOver):
         args = self.op_args if not isinstance(self.op_args, str) else read_values("op_args", self.op_args)
         return {"args": tuple(args), "kwargs": read_object("op_kwargs", self.op_kwargs)}
 
-    def _hand_on(self, context: Context, handover: Handover, session: SparkSession, source: Ref | TableName) -> dict[str, Any]:
+    def _hand_on(
+        self, context: Context, handover: TableHandover, session: SparkSession, source: Ref | TableName
+    ) -> dict[str, Any]:
         from airflow_snowpack.builds.write.spark_source import SparkSource
         from airflow_snowpack.iceberg import TableName
         from airflow_snowpack.lineage.operation import TableAt

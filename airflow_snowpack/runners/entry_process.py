@@ -94,7 +94,7 @@ def write_output(folder: Path, name: str, reader: Any) -> None:
 # -- the call ---------------------------------------------------------------------------------------------------------------
 
 
-class Call:
+class EntryCall:
     """One call of the function.
 
     :param folder: the exchange folder.
@@ -282,7 +282,7 @@ def main(folder: Path) -> int:
     sys.path.append(str(folder / SOURCE))
     set_up_logging(call["mark"])
     try:
-        result = Call(folder, call).run()
+        result = EntryCall(folder, call).run()
     except Unresolved as error:
         result = {"error": "unresolved", "text": str(error)}
     except UnusableTable as error:

@@ -37,7 +37,7 @@ class Invocation:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class OutputLine:
     """One line of the output of an entry, or one record of ``logging`` in it.
 
     :param text: without the end of line. The text of a record may have several lines.
@@ -61,7 +61,7 @@ class Runner(Protocol):
     isolated: bool
     inside: str | None
 
-    def run(self, invocation: Invocation, on_line: Callable[[Line], None]) -> int:
+    def run(self, invocation: Invocation, on_line: Callable[[OutputLine], None]) -> int:
         """Run the entry to its end, and pass on each line of its output while it runs.
 
         When this returns or raises, no process, container or pod of the entry is left. A runner runs one invocation.

@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from airflow_snowpack.runners.entry_process import MAX_RECORD_BYTES
-from airflow_snowpack.runners.invocation import Line
+from airflow_snowpack.runners.invocation import OutputLine
 
 MAX_LINE_BYTES = 16 * 1024
 CONTROL_CHARACTERS = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if chr(code) not in "\t\x1b"}
@@ -61,7 +61,7 @@ class OutputLines:
     :param mark: of the invocation: what starts a line that carries a record of ``logging``; ``None`` for a shell entry.
     """
 
-    def __init__(self, on_line: Callable[[Line], None], mark: str | None = None) -> None:
+    def __init__(self, on_line: Callable[[OutputLine], None], mark: str | None = None) -> None:
         self._on_line = on_line
         self._mark = mark.encode() if mark else None
         self._unfinished = {stream: _Unfinished() for stream in Stream}
@@ -109,11 +109,11 @@ class OutputLines:
         self._on_line(record)
 
 
-def _plain(stream: Stream, data: bytes, cut: int) -> Line:
+def _plain(stream: Stream, data: bytes, cut: int) -> OutputLine:
     kept = data[:MAX_LINE_BYTES]
     cut += len(data) - len(kept)
     end = f"… ({cut:,} more bytes in this line)" if cut else ""
-    return Line(loggable(kept) + end, LEVELS[stream])
+    return OutputLine(loggable(kept) + end, LEVELS[stream])
 
 
 def loggable(data: bytes) -> str:
@@ -121,7 +121,7 @@ def loggable(data: bytes) -> str:
     return NOT_A_COLOR.sub(r"\\x1b", data.decode("utf-8", "replace").translate(CONTROL_CHARACTERS))
 
 
-def _record(data: bytes) -> Line | None:
+def _record(data: bytes) -> OutputLine | None:
     """Return the record of ``logging`` in this JSON, if it is one."""
     try:
         found = json.loads(data)
@@ -132,4 +132,6 @@ def _record(data: bytes) -> Line | None:
         return None
     # JSON may contain halves of characters, which no log can store.
     lines = [loggable(line.encode("utf-8", "replace")) for line in text.split("\n")]
-    return Line("\n".join(lines), max(logging.DEBUG, min(level, logging.CRITICAL)), loggable(logger.encode("utf-8", "replace")))
+    return OutputLine(
+        "\n".join(lines), max(logging.DEBUG, min(level, logging.CRITICAL)), loggable(logger.encode("utf-8", "replace"))
+    )

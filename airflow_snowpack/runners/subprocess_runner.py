@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from airflow_snowpack.runners.errors import EntryCancelled, EntryFailed, EntryNotStarted
-from airflow_snowpack.runners.invocation import Invocation, Line
+from airflow_snowpack.runners.invocation import Invocation, OutputLine
 from airflow_snowpack.runners.output_lines import OutputLines, Stream
 from airflow_snowpack.runners.supervisor import PR_SET_CHILD_SUBREAPER, children, end_foreign_children
 
@@ -52,7 +52,7 @@ class SubprocessRunner:
         self._control: int | None = None
         self._left: list[int] = []
 
-    def run(self, invocation: Invocation, on_line: Callable[[Line], None]) -> int:
+    def run(self, invocation: Invocation, on_line: Callable[[OutputLine], None]) -> int:
         """Run the entry; see :meth:`Runner.run`. The supervisor of a task that was killed removes the exchange folder."""
         if self._is_stopped:
             raise EntryCancelled

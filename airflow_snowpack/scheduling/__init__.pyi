@@ -70,7 +70,12 @@ from .schedule import (
     parse_constraints as parse_constraints,
 )
 from .scheduler import Scheduler as Scheduler
-from .schedules import Origin as Origin, Schedules as Schedules, StoredSchedule as StoredSchedule, Waiting as Waiting
+from .schedules import (
+    ScheduleOrigin as ScheduleOrigin,
+    Schedules as Schedules,
+    StoredSchedule as StoredSchedule,
+    Waiting as Waiting,
+)
 from .sources.poller import Poller as Poller
 from .sources.source import (
     Finding as Finding,

@@ -29,7 +29,7 @@ from typing import Any
 from airflow_snowpack.bounded_text import YamlTooLarge, check_yaml
 from airflow_snowpack.scheduling.errors import InvalidSchedule
 from airflow_snowpack.scheduling.schedule import Schedule
-from airflow_snowpack.scheduling.schedules import Origin, Schedules, StoredSchedule, check_probes
+from airflow_snowpack.scheduling.schedules import ScheduleOrigin, Schedules, StoredSchedule, check_probes
 
 YAML = (".yaml", ".yml")
 PYTHON = ".py"
@@ -181,16 +181,16 @@ def plan_sync(schedules: Schedules, declared: Iterable[Schedule], *, update: boo
     """
     wanted = _by_name(declared)
     every = schedules.list(limit=1_000_000)
-    stored = {one.name: one for one in every if one.origin is not Origin.RUN}
+    stored = {one.name: one for one in every if one.origin is not ScheduleOrigin.RUN}
     differing = {name for name, one in wanted.items() if name in stored and not _same(one, stored[name])}
     missing = wanted.keys() - stored.keys()
     if not update:
         return SyncReport(left=_sorted(differing | missing))
-    if taken := sorted(missing & {one.name for one in every if one.origin is Origin.RUN}):
+    if taken := sorted(missing & {one.name for one in every if one.origin is ScheduleOrigin.RUN}):
         raise InvalidSchedule("name", taken[0], "a registered run has it already; rename the schedule, or unregister the run")
     for name in _sorted(missing | differing):
         check_probes(wanted[name], schedules.probes)
-    gone = {name for name, one in stored.items() if one.origin is not Origin.HAND and name not in wanted}
+    gone = {name for name, one in stored.items() if one.origin is not ScheduleOrigin.HAND and name not in wanted}
     restarted = {name for name in differing if not _runs_alike(wanted[name], stored[name])}
     discards = sum(schedules.waiting(name).events for name in gone | restarted)
     return SyncReport(_sorted(missing), _sorted(differing), _sorted(gone), discards=discards)
@@ -214,9 +214,9 @@ def sync(
     for name in plan.deleted:
         schedules.delete(name, by=by)
     for name in plan.created:
-        schedules.create(wanted[name], by=by, origin=Origin.FILE)
+        schedules.create(wanted[name], by=by, origin=ScheduleOrigin.FILE)
     for name in plan.updated:
-        schedules.update(wanted[name], by=by, origin=Origin.FILE, discard=True)
+        schedules.update(wanted[name], by=by, origin=ScheduleOrigin.FILE, discard=True)
     return plan
 
 
@@ -241,4 +241,4 @@ def _same(wanted: Schedule, stored: StoredSchedule) -> bool:
     if stored.read is None:
         return False  # the file replaces what this version cannot read
     have = stored.read.to_json() | {"enabled": wanted.enabled}
-    return stored.origin is Origin.FILE and have == wanted.to_json()
+    return stored.origin is ScheduleOrigin.FILE and have == wanted.to_json()

@@ -22,7 +22,7 @@ from airflow_snowpack.scheduling.launches.active_runs import runs_that_count
 from airflow_snowpack.scheduling.pending_runs.gated_runs import GatedRun, waiting_at_gates
 from airflow_snowpack.scheduling.pending_runs.model import OPEN, PendingRun, PendingState, Reason, pending_from
 from airflow_snowpack.scheduling.schedule import Then
-from airflow_snowpack.scheduling.schedules import Origin, Schedules, StoredSchedule
+from airflow_snowpack.scheduling.schedules import ScheduleOrigin, Schedules, StoredSchedule
 from airflow_snowpack.scheduling.sources.source import (
     KEYS_PER_STATEMENT,
     SourceProblem,
@@ -110,7 +110,7 @@ class Explanation:
     @property
     def next_step(self) -> Text | None:
         """The command that helps a schedule that is stuck; ``None`` for one that waits for its trigger and has no problem."""
-        stored, of_run = self.stored, self.stored.origin is Origin.RUN
+        stored, of_run = self.stored, self.stored.origin is ScheduleOrigin.RUN
         if stored.read is None:
             return Text(f"To see its definition: `airflow snowpack {'runs' if of_run else 'schedules'} show {stored.name}`.")
         if not stored.enabled:

@@ -44,7 +44,7 @@ from airflow_snowpack.scheduling.schedule import (
     read_fields,
     readable,
 )
-from airflow_snowpack.scheduling.schedules import Origin, ScheduleWriter, matching
+from airflow_snowpack.scheduling.schedules import ScheduleOrigin, ScheduleWriter, matching
 from airflow_snowpack.scheduling.triggers.clock_triggers import ByHand, Cron
 from airflow_snowpack.store import Actor, Store
 from airflow_snowpack.store.dialect import row_mapper
@@ -255,7 +255,7 @@ class RegisteredRuns:
             schedule = run.schedule(enabled=enabled)
             if enabled == was.enabled and _same(schedule, was.definition):
                 return self._stored(conn, run.name), Became.UNCHANGED
-            self._writer.update(conn, schedule, origin=Origin.RUN, enabled=enabled, discard=discard)
+            self._writer.update(conn, schedule, origin=ScheduleOrigin.RUN, enabled=enabled, discard=discard)
             return self._stored(conn, run.name), Became.CHANGED
 
         return self._writer.change(write)
@@ -312,7 +312,7 @@ class RegisteredRuns:
         return self._stored(conn, name), generation
 
     def _register(self, conn: sa.Connection, run: RegisteredRun) -> StoredRun:
-        self._writer.create(conn, run.schedule(enabled=run.enabled is not False), origin=Origin.RUN)
+        self._writer.create(conn, run.schedule(enabled=run.enabled is not False), origin=ScheduleOrigin.RUN)
         return self._stored(conn, run.name)
 
     def _switch(self, name: str, *, on: bool) -> StoredRun:
@@ -343,7 +343,7 @@ def _with_clock() -> sa.Select[Any]:
     """Select registered runs; the cron of one is the only leaf of its trigger, so its clock is the one of that number."""
     clock = sa.and_(schedule_clocks.c.schedule == schedules.c.name, schedule_clocks.c.leaf == 0)
     query = sa.select(schedules, schedule_clocks.c.next_at).outerjoin(schedule_clocks, clock)
-    return query.where(schedules.c.origin == Origin.RUN.value)
+    return query.where(schedules.c.origin == ScheduleOrigin.RUN.value)
 
 
 def _preservation_of(row: sa.Row[Any]) -> Preservation | None:

@@ -25,7 +25,7 @@ from airflow_snowpack.scheduling.events.event_log import MATCHED_TO
 from airflow_snowpack.scheduling.pending_runs.gated_runs import GATE_KEY
 from airflow_snowpack.store import Store
 from airflow_snowpack.store.dialect import insert
-from airflow_snowpack.store.retention import Kind
+from airflow_snowpack.store.retention import RetainedRows
 from airflow_snowpack.store.schema import store_facts
 from airflow_snowpack.store.tables.schedules import (
     events,
@@ -41,14 +41,14 @@ from airflow_snowpack.store.tables.schedules import (
 KEEP = timedelta(days=90)
 
 
-def retained(store: Store) -> tuple[Kind, ...]:
+def retained(store: Store) -> tuple[RetainedRows, ...]:
     """Return the kinds of rows of this room, in the order in which they are deleted: an event after the runs that had it."""
     of_schedules = store.read(lambda conn: _periods_in(conn, schedules.c.definition["constraints"]))
     counted = max(KEEP, of_schedules, longest_of_gates(store))
     run, gate = schedule_runs.c, gated_runs.c
     of_runs, of_gates = (run.reserved_at, run.dag_id, run.run_id), (gate.ended_at, *GATE_KEY)
-    runs = Kind(schedule_runs, age=run.reserved_at, order=of_runs, unneeded=run.ended_at.is_not(None), at_least=counted)
-    gates = Kind(gated_runs, age=gate.ended_at, order=of_gates, which=gate.ended_at.is_not(None), at_least=counted)
+    runs = RetainedRows(schedule_runs, age=run.reserved_at, order=of_runs, unneeded=run.ended_at.is_not(None), at_least=counted)
+    gates = RetainedRows(gated_runs, age=gate.ended_at, order=of_gates, which=gate.ended_at.is_not(None), at_least=counted)
     return (PENDING_JOBS, EVENTS, HISTORY, runs, gates, SOURCE_PROBLEMS)
 
 
@@ -59,7 +59,7 @@ def _held(conn: sa.Connection, event_ids: Sequence[Any]) -> Collection[Any]:
     return set(conn.execute(had.where(pending_events.c.event_id.between(min(event_ids), max(event_ids)))).scalars())
 
 
-PENDING_JOBS = Kind(
+PENDING_JOBS = RetainedRows(
     pending_jobs,
     age=pending_jobs.c.ended_at,
     order=(pending_jobs.c.ended_at, pending_jobs.c.pending_id),
@@ -67,7 +67,7 @@ PENDING_JOBS = Kind(
     belongings=(pending_events.c.pending_id,),
     at_least=KEEP,
 )
-EVENTS = Kind(
+EVENTS = RetainedRows(
     events,
     age=events.c.recorded_at,
     order=(events.c.recorded_at, events.c.id),
@@ -75,9 +75,9 @@ EVENTS = Kind(
     held=_held,
     at_least=KEEP,
 )
-HISTORY = Kind(schedule_history, age=schedule_history.c.at, order=(schedule_history.c.id,), at_least=KEEP)
+HISTORY = RetainedRows(schedule_history, age=schedule_history.c.at, order=(schedule_history.c.id,), at_least=KEEP)
 LAST_CONFIRMED = source_problems.c.confirmed_at
-SOURCE_PROBLEMS = Kind(source_problems, age=LAST_CONFIRMED, order=(LAST_CONFIRMED, source_problems.c.key), at_least=KEEP)
+SOURCE_PROBLEMS = RetainedRows(source_problems, age=LAST_CONFIRMED, order=(LAST_CONFIRMED, source_problems.c.key), at_least=KEEP)
 """A problem that still exists is found again; the others are of sources that no schedule listens to any more."""
 
 

@@ -75,7 +75,7 @@ CHANGES = {
 """The names of changes in the audit trail, of a schedule and of a registered run, by their names in the history."""
 
 
-class Origin(StrEnum):
+class ScheduleOrigin(StrEnum):
     """Where a schedule comes from: a file; the API, pages or command line; a file, and then edited; or a registered run."""
 
     FILE = "file"
@@ -114,7 +114,7 @@ class StoredSchedule:
     problem: str | None
     enabled: bool
     generation: str
-    origin: Origin
+    origin: ScheduleOrigin
     created_at: datetime
     changed_at: datetime
     changed_by: str | None
@@ -153,7 +153,9 @@ class Schedules:
         self._writer = ScheduleWriter(store, catalog, actor, probes=probes, may_start=may_start)
         self.starts = self._writer.starts
 
-    def create(self, schedule: Schedule, *, by: str | None = None, origin: Origin = Origin.HAND) -> StoredSchedule:
+    def create(
+        self, schedule: Schedule, *, by: str | None = None, origin: ScheduleOrigin = ScheduleOrigin.HAND
+    ) -> StoredSchedule:
         """:raises ScheduleExists: the name is taken; :class:`NameTaken` when a registered run has it.
 
         :raises InvalidSchedule: from :func:`check_probes`, also when it is updated.
@@ -161,7 +163,7 @@ class Schedules:
         return self._changed(lambda conn: self._writer.create(conn, schedule, by=by, origin=origin))
 
     def update(
-        self, schedule: Schedule, *, by: str | None = None, origin: Origin = Origin.HAND, discard: bool = False
+        self, schedule: Schedule, *, by: str | None = None, origin: ScheduleOrigin = ScheduleOrigin.HAND, discard: bool = False
     ) -> StoredSchedule:
         """Change everything but whether it is enabled. With another trigger, other constraints or another DAG, its pending runs
         are discarded, and counting starts from zero; they keep waiting with the other values otherwise.
@@ -264,7 +266,7 @@ def _stored_from(row: sa.Row[Any]) -> StoredSchedule:
         problem = str(error)
     columns = ("name", "dag_id", "definition", "enabled", "generation", "created_at", "changed_at", "changed_by")
     same = {name: getattr(row, name) for name in columns}
-    return StoredSchedule(**same, read=read, problem=problem, origin=Origin(row.origin))
+    return StoredSchedule(**same, read=read, problem=problem, origin=ScheduleOrigin(row.origin))
 
 
 def check_probes(schedule: Schedule, probes: Collection[str]) -> None:
@@ -318,7 +320,7 @@ class ScheduleWriter:
 
         return self.starts.transact(self._store, in_turn)
 
-    def create(self, conn: sa.Connection, schedule: Schedule, *, origin: Origin, by: str | None = None) -> sa.Row[Any]:
+    def create(self, conn: sa.Connection, schedule: Schedule, *, origin: ScheduleOrigin, by: str | None = None) -> sa.Row[Any]:
         """:raises ScheduleExists, RunExists, NameTaken: the name is taken.
 
         :raises InvalidSchedule: from :func:`check_probes`.
@@ -336,7 +338,7 @@ class ScheduleWriter:
         conn: sa.Connection,
         schedule: Schedule,
         *,
-        origin: Origin,
+        origin: ScheduleOrigin,
         by: str | None = None,
         enabled: bool | None = None,
         discard: bool = False,
@@ -348,7 +350,7 @@ class ScheduleWriter:
         row = self.required(conn, schedule.name)
         self.starts.require(row.dag_id, schedule.dag_id)
         check_probes(schedule, self._probes)
-        origin = Origin.EDITED if origin is Origin.HAND and row.origin != Origin.HAND else origin
+        origin = ScheduleOrigin.EDITED if origin is ScheduleOrigin.HAND and row.origin != ScheduleOrigin.HAND else origin
         changed = sa.update(schedules).where(schedules.c.name == schedule.name).values(**_definition(schedule, origin))
         was = readable(row.definition)
         if was is not None and enabled in (None, row.enabled) and was.runs_like(schedule):
@@ -387,7 +389,7 @@ class ScheduleWriter:
         :raises NameTaken: a registered run has the name, or a schedule that of a registered run.
         """
         row = _locked(conn, name)
-        if row is not None and self._of_runs != (row.origin == Origin.RUN):
+        if row is not None and self._of_runs != (row.origin == ScheduleOrigin.RUN):
             raise NameTaken(name, "schedule" if self._of_runs else "registered run")
         return row
 
@@ -398,11 +400,11 @@ class ScheduleWriter:
         :raises KeptByRun: it is a registered run, and this writer does not change those.
         """
         row = _locked(conn, name)
-        if self._of_runs and (row is None or row.origin != Origin.RUN):
+        if self._of_runs and (row is None or row.origin != ScheduleOrigin.RUN):
             raise RunNotFound(name)
         if row is None:
             raise ScheduleNotFound(name)
-        if row.origin == Origin.RUN and not self._of_runs:
+        if row.origin == ScheduleOrigin.RUN and not self._of_runs:
             raise KeptByRun(name)
         return row
 
@@ -509,7 +511,7 @@ class ScheduleWriter:
 
 def audit_subject(name: str, origin: str) -> str:
     """Return the subject of a schedule or, by its origin, of a registered run in the audit trail."""
-    return f"run:{name}" if origin == Origin.RUN else f"schedule:{name}"
+    return f"run:{name}" if origin == ScheduleOrigin.RUN else f"schedule:{name}"
 
 
 def _locked(conn: sa.Connection, name: str) -> sa.Row[Any] | None:
@@ -520,7 +522,7 @@ def _waits(name: str) -> sa.ColumnElement[bool]:
     return sa.and_(pending_jobs.c.schedule == name, pending_jobs.c.state.in_([*OPEN, PendingState.LAUNCH.value]))
 
 
-def _definition(schedule: Schedule, origin: Origin) -> dict[str, Any]:
+def _definition(schedule: Schedule, origin: ScheduleOrigin) -> dict[str, Any]:
     values = {"dag_id": schedule.dag_id, "priority": schedule.priority, "origin": origin.value}
     return {"definition": schedule.to_json(), **values}
 

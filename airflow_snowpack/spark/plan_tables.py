@@ -28,7 +28,7 @@ MOST_RELATIONS = 200
 
 
 @dataclass(frozen=True, slots=True)
-class PlannedTable:
+class ReadTable:
     """A table that is read.
 
     :param name: with its catalog.
@@ -40,7 +40,7 @@ class PlannedTable:
     location: str
 
 
-def tables_read(df: DataFrame) -> tuple[PlannedTable, ...]:
+def tables_read(df: DataFrame) -> tuple[ReadTable, ...]:
     """The Iceberg tables that a DataFrame reads, each snapshot once, subqueries included; metadata tables are left out."""
     plan: Any = getattr(df, "_jdf", None)
     if plan is None:
@@ -55,7 +55,7 @@ def tables_read(df: DataFrame) -> tuple[PlannedTable, ...]:
     return tuple(found)
 
 
-def _tables(gateway: Any, plan: Any) -> Iterator[PlannedTable]:
+def _tables(gateway: Any, plan: Any) -> Iterator[ReadTable]:
     from py4j.java_gateway import is_instance_of
 
     subqueries = plan.subqueriesAll()
@@ -74,4 +74,4 @@ def _tables(gateway: Any, plan: Any) -> Iterator[PlannedTable]:
                 continue
             table = relation.table()
             if not is_instance_of(gateway, table, METADATA):
-                yield PlannedTable(relation.name(), relation.snapshotId(), table.location())
+                yield ReadTable(relation.name(), relation.snapshotId(), table.location())

@@ -20,7 +20,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from airflow_snowpack.store.dialect import row_mapper, storable
-from airflow_snowpack.store.retention import Kind
+from airflow_snowpack.store.retention import RetainedRows
 from airflow_snowpack.store.schema import audit_trail
 from airflow_snowpack.store.store import Store
 
@@ -89,7 +89,7 @@ def insert_entry(source: sa.FromClause | None = None) -> Any:
 INSERT_ENTRY = insert_entry()
 entry_from = row_mapper(AuditEntry)
 
-AUDIT_TRAIL = Kind(audit_trail, age=audit_trail.c.at, order=(audit_trail.c.id,), at_least=timedelta(days=365))
+AUDIT_TRAIL = RetainedRows(audit_trail, age=audit_trail.c.at, order=(audit_trail.c.id,), at_least=timedelta(days=365))
 """Entries stay for a year at least, whatever else is deleted earlier."""
 
 

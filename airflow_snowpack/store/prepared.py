@@ -22,7 +22,7 @@ FEW = 4
 """Rows of which each may be a round trip; more of them go together, through the driver's pipeline."""
 
 
-class Prepared:
+class PreparedStatement:
     """A statement that gives or writes rows.
 
     :param statement: with a bind parameter for each value that changes; one for all, or one for each dialect.

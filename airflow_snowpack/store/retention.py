@@ -5,10 +5,10 @@
         ...
     pruner.rows               # {"jobs": 1000, "job_history": 5210}
 
-Each room declares its kinds of rows as :class:`Kind`: the time from which their age counts, the index by which they are scanned,
-and which of them are still needed. The invariant: a batch is one transaction, and deletes a row together with the rows that
-belong to it, and only if the row is old and unneeded at that moment. So a process that is killed leaves nothing half deleted, and
-the next one continues with the rows that are the oldest now.
+Each room declares its kinds of rows as :class:`RetainedRows`: the time from which their age counts, the index by which they are
+scanned, and which of them are still needed. The invariant: a batch is one transaction, and deletes a row together with the rows
+that belong to it, and only if the row is old and unneeded at that moment. A process that is killed leaves nothing half deleted,
+and the next one continues with the rows that are the oldest now.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Key = tuple[Any, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class RetainedRows:
     """Rows of one table that are deleted when they are old.
 
     :param age: the moment from which a row's age counts.
@@ -88,7 +88,13 @@ class Pruner:
     """
 
     def __init__(
-        self, store: Store, kinds: Iterable[Kind], *, older_than: timedelta, dry_run: bool = False, batch_size: int = BATCH_SIZE
+        self,
+        store: Store,
+        kinds: Iterable[RetainedRows],
+        *,
+        older_than: timedelta,
+        dry_run: bool = False,
+        batch_size: int = BATCH_SIZE,
     ) -> None:
         self._store = store
         self._dry_run = dry_run
@@ -128,7 +134,13 @@ def age_limit(now: datetime, period: timedelta) -> datetime:
 
 
 def prune_batch(
-    store: Store, kind: Kind, before: datetime, *, after: Key | None = None, dry_run: bool = False, limit: int = BATCH_SIZE
+    store: Store,
+    kind: RetainedRows,
+    before: datetime,
+    *,
+    after: Key | None = None,
+    dry_run: bool = False,
+    limit: int = BATCH_SIZE,
 ) -> Batch:
     """Delete the rows of this kind that are older and not needed, among the ``limit`` oldest after a place.
 
@@ -145,7 +157,7 @@ def prune_batch(
     return Batch(store.transact(lambda conn: _delete(conn, kind, before, _free(conn, kind, keys))), place)
 
 
-def _oldest(kind: Kind, after: Key | None, limit: int) -> sa.Select[Any]:
+def _oldest(kind: RetainedRows, after: Key | None, limit: int) -> sa.Select[Any]:
     """Scan the index, oldest first."""
     columns = [column.label(f"order_{place}") for place, column in enumerate(kind.order)]
     columns += [column.label(f"key_{place}") for place, column in enumerate(kind.key)]
@@ -162,12 +174,12 @@ def _oldest(kind: Kind, after: Key | None, limit: int) -> sa.Select[Any]:
     return query
 
 
-def _free(conn: sa.Connection, kind: Kind, keys: list[Key]) -> list[Key]:
+def _free(conn: sa.Connection, kind: RetainedRows, keys: list[Key]) -> list[Key]:
     held = kind.held(conn, [key[0] for key in keys]) if kind.held is not None else ()
     return [key for key in keys if key[0] not in held]
 
 
-def _count(conn: sa.Connection, kind: Kind, keys: list[Key]) -> Counter[str]:
+def _count(conn: sa.Connection, kind: RetainedRows, keys: list[Key]) -> Counter[str]:
     rows = Counter({kind.table.name: len(keys)})
     for column in kind.belongings:
         belonging = sa.select(sa.func.count()).where(column.in_([key[0] for key in keys]))
@@ -175,7 +187,7 @@ def _count(conn: sa.Connection, kind: Kind, keys: list[Key]) -> Counter[str]:
     return rows
 
 
-def _delete(conn: sa.Connection, kind: Kind, before: datetime, keys: list[Key]) -> Counter[str]:
+def _delete(conn: sa.Connection, kind: RetainedRows, before: datetime, keys: list[Key]) -> Counter[str]:
     """Delete the rows that are still old and unneeded, with what belongs to them."""
     if not keys:
         return Counter()

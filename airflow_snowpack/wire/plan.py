@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from airflow_snowpack.humanize import duration, number, plural, size
-from airflow_snowpack.jobs.action_history import Outcome
+from airflow_snowpack.jobs.action_history import ActionFigures
 from airflow_snowpack.maintenance.planning import Cause, Decision, Estimate, TablePlan
 from airflow_snowpack.wire.listing import Column, Listing
 from airflow_snowpack.wire.shape import Database, From, Level, Moment, Shape
@@ -52,7 +52,7 @@ class PlanShape(Shape):
     decisions: list[DecisionShape] = Field(description="One for each action, in the order in which they run.")
 
 
-def work(amount: Estimate | Outcome | None) -> str:
+def work(amount: Estimate | ActionFigures | None) -> str:
     """Return what an action removes, rewrites and takes, by estimate or in fact; nothing where that is not known."""
     if amount is None:
         return ""

@@ -6,7 +6,7 @@ from typing import Annotated
 from pydantic import Field
 
 from airflow_snowpack.humanize import size
-from airflow_snowpack.maintenance.replay import Outcome, TableReplay
+from airflow_snowpack.maintenance.replay import ReplayOutcome, TableReplay
 from airflow_snowpack.wire.listing import Column, Listing
 from airflow_snowpack.wire.shape import From, Moment, Shape
 
@@ -80,7 +80,7 @@ class ReplayShape(Shape):
     ]
 
 
-OUTCOMES: Listing[Outcome] = Listing(
+OUTCOMES: Listing[ReplayOutcome] = Listing(
     "outcomes",
     OutcomeShape.encode,
     (
@@ -110,13 +110,13 @@ BLOCKS = "▁▂▃▄▅▆▇█"
 WIDTH = 40
 
 
-def over_time(outcomes: Sequence[Outcome]) -> Column[Outcome]:
+def over_time(outcomes: Sequence[ReplayOutcome]) -> Column[ReplayOutcome]:
     """Return the column with the files over time, on one scale for these outcomes."""
     most = max(outcome.most_files for outcome in outcomes)
     return Column("files over time", lambda outcome: sparkline(outcome, most))
 
 
-def sparkline(outcome: Outcome, top: int) -> str:
+def sparkline(outcome: ReplayOutcome, top: int) -> str:
     """Return the files over time as a line of blocks.
 
     :param top: how many files the highest block means.
@@ -136,6 +136,6 @@ def sparkline(outcome: Outcome, top: int) -> str:
     return "".join(line)
 
 
-def _each(replay: TableReplay, text: Callable[[Outcome], str]) -> str:
+def _each(replay: TableReplay, text: Callable[[ReplayOutcome], str]) -> str:
     """Return a value of each policy, in their order."""
     return " / ".join(text(outcome) for outcome in replay.outcomes)

@@ -15,11 +15,11 @@ from airflow_snowpack.scheduling import (
     Finding,
     LaunchBacklog,
     Missed,
-    Origin,
     PendingState,
     QueuedRun,
     RecordedEvent,
     ScheduleEntry,
+    ScheduleOrigin,
     StoredSchedule,
 )
 from airflow_snowpack.scheduling.constraints.constraint import CONSTRAINTS
@@ -129,7 +129,7 @@ class ScheduleShape(Shape):
 
     name: str
     enabled: bool = Field(description="Events count for it; otherwise it is suspended.")
-    origin: Origin = Field(
+    origin: ScheduleOrigin = Field(
         description="What declares it: a `file`, people by `hand`, people after a file: `edited`, or a registered `run`."
     )
     generation: str = Field(

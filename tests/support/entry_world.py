@@ -16,7 +16,7 @@ from bounded import PATIENCE_S
 from airflow_snowpack.airflow.task_ref import TaskRef
 from airflow_snowpack.interim.model import TaskAttempt
 from airflow_snowpack.operators.entries.identity import EntryIdentity
-from airflow_snowpack.runners.invocation import Invocation, Line
+from airflow_snowpack.runners.invocation import Invocation, OutputLine
 
 if TYPE_CHECKING:
     from airflow_snowpack.operators.entries.isolated_runner import IsolatedRunner
@@ -48,10 +48,10 @@ def docker_runner(image: str, of: EntryIdentity, options: Mapping[str, Any], roo
     :param root: the folder of the exchange folders; ``None`` for one that ends with this process.
     """
     from airflow_snowpack.operators.entries.isolated_runner import IsolatedRunner, open_runner
-    from airflow_snowpack.operators.entries.place import Place
+    from airflow_snowpack.operators.entries.place import RunPlace
 
     context: Any = {}
-    runner = open_runner("docker", Place(image, of, options, context, root or Path(ROOT.name)))
+    runner = open_runner("docker", RunPlace(image, of, options, context, root or Path(ROOT.name)))
     assert isinstance(runner, IsolatedRunner)
     return runner
 
@@ -79,9 +79,9 @@ class Lines:
     :ivar until: raises when it receives this line.
     """
 
-    received: list[Line] = field(default_factory=list)
+    received: list[OutputLine] = field(default_factory=list)
 
-    def __call__(self, line: Line) -> None:
+    def __call__(self, line: OutputLine) -> None:
         self.received.append(line)
 
     @property

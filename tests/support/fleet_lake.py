@@ -20,7 +20,7 @@ from airflow_snowpack.jobs import Jobs
 from airflow_snowpack.maintenance.fleet import Budget, Pass
 from airflow_snowpack.maintenance.fleet.fleet import Fleet
 from airflow_snowpack.maintenance.fleet.listing import list_catalog
-from airflow_snowpack.maintenance.fleet.model import Planning
+from airflow_snowpack.maintenance.fleet.model import PlanningClaim
 from airflow_snowpack.maintenance.fleet.passes import FleetPasses
 from airflow_snowpack.maintenance.fleet.planner import FleetPlanner
 from airflow_snowpack.maintenance.fleet.progress import PassWork
@@ -119,10 +119,10 @@ class FleetLake:
         config = self.config
         return Fleet(config.name, config.catalog_id, self.passes, self.jobs, self.work, self.planner(), config.load)
 
-    def begin(self, owner: str, budget: Budget, workers: int = 1) -> Planning:
+    def begin(self, owner: str, budget: Budget, workers: int = 1) -> PlanningClaim:
         config = self.config
         planning = self.passes.begin(owner, config.name, config.catalog_id, budget, workers=workers, holder="test")
-        assert isinstance(planning, Planning)
+        assert isinstance(planning, PlanningClaim)
         return planning
 
     def plan(self, owner: str = "night-1", budget: Budget | None = None, workers: int = 1, **more: Any) -> Pass:

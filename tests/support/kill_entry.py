@@ -21,7 +21,7 @@ from airflow.sdk import DAG, task
 from airflow.sdk.execution_time import task_runner
 from handed_tables import NUMBERS, handed
 
-from airflow_snowpack.interim.handover import Handover
+from airflow_snowpack.interim.handover import TableHandover
 from airflow_snowpack.operators import RunEntryOperator
 from airflow_snowpack.operators.entries.base import RunsEntry
 from airflow_snowpack.operators.entries.docker_container import FollowedClient
@@ -89,9 +89,9 @@ def set_trap(phase: str, runner: str) -> None:
         case "after it ended", _:
             killed_before(Exchange, "result")
         case "before the commit", _:
-            killed_before(Handover, "_commit")
+            killed_before(TableHandover, "_commit")
         case "after the commit", _:
-            killed_after(Handover, "_commit")
+            killed_after(TableHandover, "_commit")
         case "", _:
             pass
         case unknown:

@@ -19,7 +19,7 @@ from typing import Any
 from interim_lake import LAKE, holder
 
 from airflow_snowpack.iceberg import CatalogConfig
-from airflow_snowpack.interim import Handover, InterimRegistry, reduce_rows
+from airflow_snowpack.interim import InterimRegistry, TableHandover, reduce_rows
 from airflow_snowpack.interim.refs import Ref, TableRef, read_ref
 from airflow_snowpack.spark import SparkConfig, local_session
 from airflow_snowpack.store import Store
@@ -45,7 +45,7 @@ def add(rows: list[dict[str, Any]], scratch: str, place: str) -> dict[str, Any]:
     return {"depth": depth + 1, "n": sum(row["n"] for row in rows)}
 
 
-def reduced(handover: Handover, ref: Ref, session: Any, scratch: str = "", place: str = "") -> TableRef:
+def reduced(handover: TableHandover, ref: Ref, session: Any, scratch: str = "", place: str = "") -> TableRef:
     """What the operator does."""
 
     def work() -> TableRef:
@@ -64,7 +64,7 @@ def attempt(url: str, home: str, ref: Ref, session: Any, scratch: str, place: st
     who = holder(TASK, run_id=ref.of.producer.run_id)
     with (
         Store(open_engine(url)) as store,
-        Handover(InterimRegistry(store), lake.load, who, catalog_name=LAKE, consumers=[CONSUMER]) as handover,
+        TableHandover(InterimRegistry(store), lake.load, who, catalog_name=LAKE, consumers=[CONSUMER]) as handover,
     ):
         reduced(handover, ref, session, scratch, place)
 

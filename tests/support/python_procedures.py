@@ -22,7 +22,7 @@ from airflow_snowpack.iceberg import FootprintMemory, MetadataReader, TableName
 from airflow_snowpack.iceberg.locations import normalise
 from airflow_snowpack.maintenance.action_run import ActionRun
 from airflow_snowpack.maintenance.expiry import Expiry, only_of_expired
-from airflow_snowpack.maintenance.procedures import Call
+from airflow_snowpack.maintenance.procedures import ProcedureCall
 from airflow_snowpack.maintenance.removals.of_job import JobRemovals
 from airflow_snowpack.maintenance.removals.records import Removals
 from airflow_snowpack.spark import SparkWork
@@ -77,13 +77,13 @@ class RunWithoutSpark(ActionRun):
 
     __slots__ = ()
 
-    def call(self, call: Call) -> list[dict[str, Any]]:
+    def call(self, call: ProcedureCall) -> list[dict[str, Any]]:
         return [dict(row) for row in self._rows(call)]
 
-    def frame(self, call: Call) -> Any:
+    def frame(self, call: ProcedureCall) -> Any:
         return PythonFrame(self.session, self._rows(call))  # type: ignore[arg-type]
 
-    def _rows(self, call: Call) -> list[dict[str, Any]]:
+    def _rows(self, call: ProcedureCall) -> list[dict[str, Any]]:
         if self.action == "remove_orphan_files":
             return [{"orphan_file_location": path} for path in self._remove_orphans(call.args)]
         ids = [value for name, value in call.args.items() if name.startswith("snapshot_ids_")]

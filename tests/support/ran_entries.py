@@ -12,7 +12,16 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from airflow_snowpack.runners import Entry, EntryResult, Exchange, Exchanges, Invocation, Line, ModuleEntry, SubprocessRunner
+from airflow_snowpack.runners import (
+    Entry,
+    EntryResult,
+    Exchange,
+    Exchanges,
+    Invocation,
+    ModuleEntry,
+    OutputLine,
+    SubprocessRunner,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -26,7 +35,7 @@ class Ran:
 
     exchange: Exchange
     code: int
-    lines: list[Line] = field(default_factory=list)
+    lines: list[OutputLine] = field(default_factory=list)
 
     def result(self) -> EntryResult:
         return self.exchange.result(self.code)
@@ -53,7 +62,7 @@ def run_entry(
 ) -> Ran:
     """Run an entry in a subprocess; its exchange folder stays for the test to look at."""
     exchange = Exchanges(root / "exchange").begin("dag/run/task/-1", "attempt")
-    lines: list[Line] = []
+    lines: list[OutputLine] = []
     try:
         for name, rows in (inputs or {}).items():
             exchange.write_input(name, rows)

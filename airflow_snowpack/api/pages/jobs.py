@@ -16,7 +16,7 @@ from airflow_snowpack.api.pages.tables import did
 from airflow_snowpack.api.pages.timeline import spans, steps
 from airflow_snowpack.api.parameters import JobId
 from airflow_snowpack.jobs import MAX_EXAMINED, Job, JobCounts, JobPage, JobStatus, QueuePlace, explain
-from airflow_snowpack.jobs.action_history import Outcome
+from airflow_snowpack.jobs.action_history import ActionFigures
 from airflow_snowpack.store import AuditTrail
 from airflow_snowpack.wire.job import plan_of
 from airflow_snowpack.wire.plan import work
@@ -109,7 +109,7 @@ def job(page: Here, job_id: JobId) -> Response:
         f"Job {job_id[:8]} · {found.table.dotted}",
         job=found,
         plan=plan_of(found),
-        outcomes={result.action: Outcome.of(result) for result in found.results} if not found.dry_run else None,
+        outcomes={result.action: ActionFigures.of(result) for result in found.results} if not found.dry_run else None,
         work=work,
         explanation=explain(reader, found),
         place=reader.places([job_id]).get(job_id),

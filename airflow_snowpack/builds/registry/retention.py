@@ -17,7 +17,7 @@ from airflow_snowpack.builds.registry.dataset_lock import DatasetLock
 from airflow_snowpack.builds.registry.model import BuildRun, RunStatus, build_id, run_from
 from airflow_snowpack.builds.registry.runs import NEWEST_FIRST, ended
 from airflow_snowpack.store import Store, storable
-from airflow_snowpack.store.retention import Kind
+from airflow_snowpack.store.retention import RetainedRows
 from airflow_snowpack.store.tables.builds import build_datasets, build_publications, build_runs
 
 RUN = build_runs.c
@@ -114,14 +114,14 @@ unconfirmed = (
 )
 
 KINDS = (
-    Kind(
+    RetainedRows(
         build_publications,
         age=entry.done_at,
         order=(entry.done_at, entry.dataset, entry.number),
         which=entry.done_at.is_not(None),
         unneeded=entry.number < current_publication,
     ),
-    Kind(
+    RetainedRows(
         build_runs,
         age=RUN.deleted_at,
         order=(RUN.deleted_at, RUN.build_id),

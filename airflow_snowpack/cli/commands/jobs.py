@@ -27,7 +27,7 @@ from airflow_snowpack.exit_code import ExitCode, common_code
 from airflow_snowpack.humanize import ago, clock_time, duration, plural, short_id, timestamp
 from airflow_snowpack.iceberg.errors import catalog_label
 from airflow_snowpack.jobs import MAX_EXAMINED, HistoryEntry, Job, JobFilter, JobStatus, QueuePlace, explain
-from airflow_snowpack.jobs.action_history import Outcome, skipped_by_plan
+from airflow_snowpack.jobs.action_history import ActionFigures, skipped_by_plan
 from airflow_snowpack.maintenance.planning import Decision
 from airflow_snowpack.maintenance.submit import MaintenanceRequest, check_options, plan_request
 from airflow_snowpack.store import AuditEntry, AuditTrail
@@ -148,7 +148,7 @@ def _print_story(output: str, here: CommandContext, job: Job) -> None:
         return
     print_one(output, {}, _fields(job, why, place, now))
     if plan := plan_of(job):
-        outcomes = {} if job.dry_run else {result.action: work(Outcome.of(result)) for result in job.results}
+        outcomes = {} if job.dry_run else {result.action: work(ActionFigures.of(result)) for result in job.results}
         print(f"\nplanned {ago(plan.made_at, now)} at a score of {plan.score}")
         outcome: Column[Decision] = Column("outcome", lambda each: outcomes.get(each.action) if each.runs else None)
         print_rows(output, (*DECISIONS.columns[:-1], outcome), plan.decisions, now)

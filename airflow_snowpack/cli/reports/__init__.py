@@ -23,7 +23,7 @@ from airflow_snowpack.cli.errors import UsageProblem
 from airflow_snowpack.inventory import Condition
 from airflow_snowpack.maintenance.assessment import Assessment
 from airflow_snowpack.maintenance.assessment.model import State
-from airflow_snowpack.maintenance.replay import Outcome, Replay
+from airflow_snowpack.maintenance.replay import Replay, ReplayOutcome
 
 MOST_FIGURES = 12
 TONES = ("off", "waiting", "running", "changed")
@@ -84,7 +84,7 @@ def replay_page(found: Replay, every: timedelta) -> str:
     )
 
 
-def _chart(outcomes: Sequence[Outcome]) -> LineChart:
+def _chart(outcomes: Sequence[ReplayOutcome]) -> LineChart:
     return line_chart(
         [
             Series(outcome.label, tone, [(point.at, point.files) for point in outcome.points])

@@ -65,7 +65,7 @@ NO_TIMES = "Spark does not support time fields"
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class CommittedTable:
     """A table after its only commit, with its folder from the catalog."""
 
     snapshot_id: int | None
@@ -73,7 +73,7 @@ class Written:
     rows: int
 
 
-def write_table(frame: Any, name: TableName, catalog: Catalog, store_id: str) -> Written:
+def write_table(frame: Any, name: TableName, catalog: Catalog, store_id: str) -> CommittedTable:
     """Create the table with these rows.
 
     :param frame: see :mod:`airflow_snowpack.interim.forms`.
@@ -98,7 +98,7 @@ def write_table(frame: Any, name: TableName, catalog: Catalog, store_id: str) ->
     rows, files, stored = (int((summary[total] if summary is not None else None) or 0) for total in totals)
     took = duration(time.monotonic() - began)
     log.info("Wrote %s with %s: %s in %s, %s, %s", name, kind, plural(rows, "row"), plural(files, "file"), size(stored), took)
-    return Written(snapshot.snapshot_id if snapshot is not None else None, table.location(), rows)
+    return CommittedTable(snapshot.snapshot_id if snapshot is not None else None, table.location(), rows)
 
 
 def _create_with_spark(frame: Any, name: TableName, properties: Mapping[str, str]) -> None:

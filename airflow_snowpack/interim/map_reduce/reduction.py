@@ -279,7 +279,7 @@ class LayerTask:
     fan_in: int
     schema: pa.Schema
 
-    def size(self, group: Group) -> int:
+    def size(self, group: CallGroup) -> int:
         """Return how many rows the group must have."""
         return min(self.fan_in, self.layer.rows_in - group.first)
 
@@ -290,7 +290,7 @@ class LayerTask:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class CallGroup:
     """The rows of one call of the function; its number is also that of the row that it becomes."""
 
     number: int
@@ -318,17 +318,17 @@ def reduce_partition(task: LayerTask, batches: Iterator[pa.RecordBatch]) -> Iter
         yield batch()
 
 
-def groups(task: LayerTask, batches: Iterator[pa.RecordBatch]) -> Iterator[Group]:
+def groups(task: LayerTask, batches: Iterator[pa.RecordBatch]) -> Iterator[CallGroup]:
     """Yield the complete groups of a partition.
 
     :raises WrongRows: a row is missing, appears twice, or is in the wrong place.
     """
-    group: Group | None = None
+    group: CallGroup | None = None
     for batch in batches:
         for row in rows_of(batch):
             index = row.pop(INDEX)
             if group is None:
-                group = Group(index // task.fan_in, index - index % task.fan_in, [])
+                group = CallGroup(index // task.fan_in, index - index % task.fan_in, [])
             if index != group.first + len(group.rows):
                 raise WrongRows.at(task.place(group.number), f"row {group.first + len(group.rows)} next", f"row {index}")
             group.rows.append(row)

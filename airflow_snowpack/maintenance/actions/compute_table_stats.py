@@ -15,11 +15,11 @@ from airflow_snowpack.humanize import number, plural, timestamp
 from airflow_snowpack.iceberg import MetadataReader
 from airflow_snowpack.iceberg.names import TableName
 from airflow_snowpack.jobs.model import ActionOutcome
-from airflow_snowpack.maintenance.action_run import ActionRun, Effect, Planning
+from airflow_snowpack.maintenance.action_run import ActionEffect, ActionRun, PlanningContext
 from airflow_snowpack.maintenance.options import ActionOptions, option, refused
 from airflow_snowpack.maintenance.plan import skip
 from airflow_snowpack.maintenance.planning.finding import Estimate, Facts, Finding, Rate, Threshold
-from airflow_snowpack.maintenance.procedures import Call, procedure_call
+from airflow_snowpack.maintenance.procedures import ProcedureCall, procedure_call
 from airflow_snowpack.maintenance.readers import columns, whole_number
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class ComputeTableStats(ActionOptions):
                 problem = f"names {column!r}, and {name} has no such column, or it is a struct, a list or a map"
                 raise refused(self, "columns", problem)
 
-    def call(self, table: TableName, job_id: str) -> Call:
+    def call(self, table: TableName, job_id: str) -> ProcedureCall:
         """Return the procedure's statement."""
         return procedure_call(table, self.action, job_id, {"snapshot_id": self.snapshot_id, "columns": self.columns or None})
 
@@ -72,20 +72,20 @@ class ComputeTableStats(ActionOptions):
         needed = commits >= threshold or last is None
         return Finding(evidence, {"commits": commits}, Estimate() if commits else None, needed)
 
-    def plan(self, planning: Planning) -> Effect:
+    def plan(self, planning: PlanningContext) -> ActionEffect:
         nothing = self._nothing_missing(planning.reader.table)
         message = f"no statistics: {nothing}" if nothing else f"statistics of {self._of_columns}"
-        return Effect(ActionOutcome.SUCCEEDED, f"Would compute {message}", {WRITTEN: 0 if nothing else 1})
+        return ActionEffect(ActionOutcome.SUCCEEDED, f"Would compute {message}", {WRITTEN: 0 if nothing else 1})
 
-    def nothing_to_do(self, read: Callable[[], MetadataReader], *, now: datetime) -> Effect | None:
+    def nothing_to_do(self, read: Callable[[], MetadataReader], *, now: datetime) -> ActionEffect | None:
         nothing = self._nothing_missing(read().table)
         return skip(nothing, {WRITTEN: 0}) if nothing else None
 
-    def run(self, run: ActionRun) -> Effect:
+    def run(self, run: ActionRun) -> ActionEffect:
         run.session.catalog.refreshTable(run.name.quoted)
         written = len(run.call(self.call(run.name, run.job_id)))
         message = f"Computed statistics of {self._of_columns}" if written else "Computed no statistics: the table has no snapshot"
-        return Effect(ActionOutcome.SUCCEEDED, message, {WRITTEN: written})
+        return ActionEffect(ActionOutcome.SUCCEEDED, message, {WRITTEN: written})
 
     @property
     def _of_columns(self) -> str:

@@ -19,7 +19,7 @@ from airflow_snowpack.iceberg.health.model import moment
 from airflow_snowpack.iceberg.table_properties import DEFAULTS, MAX_REF_AGE, MAX_SNAPSHOT_AGE, MIN_SNAPSHOTS, age_of, retention_of
 from airflow_snowpack.jobs.model import ActionOutcome
 from airflow_snowpack.maintenance.action import Action
-from airflow_snowpack.maintenance.action_run import ActionRun, Effect, Planning
+from airflow_snowpack.maintenance.action_run import ActionEffect, ActionRun, PlanningContext
 from airflow_snowpack.maintenance.expiry import (
     KEEP_ALL,
     LONG_AGO,
@@ -32,7 +32,7 @@ from airflow_snowpack.maintenance.options import ActionOptions, option, refused
 from airflow_snowpack.maintenance.plan import refused_plan, skip
 from airflow_snowpack.maintenance.planning.commits import dropped_by_commits
 from airflow_snowpack.maintenance.planning.finding import Estimate, Finding, Rate, Threshold
-from airflow_snowpack.maintenance.procedures import Call, procedure_call
+from airflow_snowpack.maintenance.procedures import ProcedureCall, procedure_call
 from airflow_snowpack.maintenance.readers import duration, flag, ids, text, text_map, whole_number
 from airflow_snowpack.maintenance.removals.model import RemovalKind
 from airflow_snowpack.maintenance.removals.options import check_removal_options, planned_with
@@ -108,7 +108,7 @@ class ExpireSnapshots(ActionOptions):
             if snapshot_id in heads:
                 raise refused(self, "snapshot_ids", f"names {snapshot_id}, which {heads[snapshot_id]!r} of {name} refers to")
 
-    def call(self, table: TableName, job_id: str, snapshot_ids: Sequence[int]) -> Call:
+    def call(self, table: TableName, job_id: str, snapshot_ids: Sequence[int]) -> ProcedureCall:
         """Return the statement that expires these snapshots, and branches and tags that are past their own age."""
         arguments = {
             "older_than": LONG_AGO,
@@ -162,7 +162,7 @@ class ExpireSnapshots(ActionOptions):
         size, expired = sum(each.bytes for each in freed), len(expiry.snapshots)
         return Estimate(files_removed=len(freed), bytes_freed=size, snapshots_expired=expired)
 
-    def plan(self, planning: Planning) -> Effect:
+    def plan(self, planning: PlanningContext) -> ActionEffect:
         reader = planning.reader
         table = reader.table
         if self.removal_id:
@@ -175,13 +175,13 @@ class ExpireSnapshots(ActionOptions):
             **_files_of_expired(reader, expiry),
         }
         if not expiry.snapshots:
-            return Effect(ActionOutcome.SUCCEEDED, f"Would expire none of {plural(len(expiry.kept), 'snapshot')}", metrics)
+            return ActionEffect(ActionOutcome.SUCCEEDED, f"Would expire none of {plural(len(expiry.kept), 'snapshot')}", metrics)
         total = len(expiry.snapshots) + len(expiry.kept)
         deleted = sum(count for name, count in metrics.items() if name.startswith("deleted_"))
         message = f"Would expire {len(expiry.snapshots):,} of {plural(total, 'snapshot')} and delete {plural(deleted, 'file')}"
-        return Effect(ActionOutcome.SUCCEEDED, message, metrics)
+        return ActionEffect(ActionOutcome.SUCCEEDED, message, metrics)
 
-    def nothing_to_do(self, read: Callable[[], MetadataReader], *, now: datetime) -> Effect | None:
+    def nothing_to_do(self, read: Callable[[], MetadataReader], *, now: datetime) -> ActionEffect | None:
         if self.clean_expired_metadata or self.removal_id:
             return None
         table = read().table
@@ -191,7 +191,7 @@ class ExpireSnapshots(ActionOptions):
         metrics = {"expired_snapshots_count": 0, "expired_refs_count": 0, "kept_snapshots_count": len(expiry.kept)}
         return skip(f"{plural(len(expiry.kept), 'snapshot')}, none of them due to expire", metrics)
 
-    def run(self, run: ActionRun) -> Effect:
+    def run(self, run: ActionRun) -> ActionEffect:
         """Plan, and expire the plan.
 
         :raises RemovalRefused: the table may lose no files.
@@ -207,7 +207,7 @@ class ExpireSnapshots(ActionOptions):
         )
         return run_removal(run, deletion, self.removal_id, plan=lambda: self._plan_removal(run))
 
-    def _plan_removal(self, run: ActionRun) -> Removal | Effect:
+    def _plan_removal(self, run: ActionRun) -> Removal | ActionEffect:
         from airflow_snowpack.maintenance.removals.running import refuse_protected, removals_of
         from airflow_snowpack.maintenance.removals.snapshots import planned_snapshots, refuse_bound
 
@@ -228,7 +228,7 @@ class ExpireSnapshots(ActionOptions):
         if removal is None and (expiry.refs or self.clean_expired_metadata):
             refuse_bound(run, table, (), run.now, self.equal)
             self._expire(run, ())
-        return removal or Effect(ActionOutcome.SUCCEEDED, "No snapshot was old enough to expire", {EXPIRED: 0})
+        return removal or ActionEffect(ActionOutcome.SUCCEEDED, "No snapshot was old enough to expire", {EXPIRED: 0})
 
     def _expire(self, run: ActionRun, ids: Sequence[int]) -> Mapping[str, int]:
         run.session.catalog.refreshTable(run.name.quoted)

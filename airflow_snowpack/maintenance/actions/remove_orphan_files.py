@@ -40,11 +40,11 @@ from airflow_snowpack.iceberg import (
 from airflow_snowpack.iceberg.quarantine import is_moved_cheaply
 from airflow_snowpack.jobs.model import ActionOutcome
 from airflow_snowpack.maintenance.action import Action
-from airflow_snowpack.maintenance.action_run import ActionRun, Effect, Planning
+from airflow_snowpack.maintenance.action_run import ActionEffect, ActionRun, PlanningContext
 from airflow_snowpack.maintenance.options import ActionOptions, option, refused
 from airflow_snowpack.maintenance.plan import refused_plan, skip
 from airflow_snowpack.maintenance.planning.finding import Rate
-from airflow_snowpack.maintenance.procedures import Call, procedure_call
+from airflow_snowpack.maintenance.procedures import ProcedureCall, procedure_call
 from airflow_snowpack.maintenance.readers import duration, flag, one_of, paths, text, text_map, whole_number
 from airflow_snowpack.maintenance.removals.model import RemovalKind
 from airflow_snowpack.maintenance.removals.options import ORPHAN_AGE_FLOOR, check_removal_options, planned_with
@@ -164,7 +164,7 @@ class RemoveOrphanFiles(ActionOptions):
                 options["approve_above_files"] = 0
         return replace(finding, evidence=evidence, options=options)
 
-    def plan(self, planning: Planning) -> Effect:
+    def plan(self, planning: PlanningContext) -> ActionEffect:
         reader, catalog, now = planning.reader, planning.catalog, planning.now
         table = reader.table
         if self.removal_id:
@@ -191,11 +191,11 @@ class RemoveOrphanFiles(ActionOptions):
         found = f"Would remove {plural(len(orphans), 'orphan file')} of {plural(size, 'byte')}" if orphans else None
         if found and self.quarantine is not None:
             found += f"; they stay in quarantine for {in_words(self.quarantine)}"
-        return Effect(ActionOutcome.SUCCEEDED, found or "Would remove no orphan files", metrics)
+        return ActionEffect(ActionOutcome.SUCCEEDED, found or "Would remove no orphan files", metrics)
 
     def without_spark(
         self, removals: JobRemovals | None, catalog: Callable[[], Catalog], stopped: Callable[[], bool]
-    ) -> Effect | None:
+    ) -> ActionEffect | None:
         """Restore files; or else delete those of the table whose time in quarantine is over.
 
         :raises RemovalsNotKept: files are to be restored, and the engine has no store.
@@ -218,7 +218,7 @@ class RemoveOrphanFiles(ActionOptions):
                 log.warning("purge_failed: %s: %s", removals.job.table, problem)
         return None
 
-    def nothing_to_do(self, read: Callable[[], MetadataReader], *, now: datetime) -> Effect | None:
+    def nothing_to_do(self, read: Callable[[], MetadataReader], *, now: datetime) -> ActionEffect | None:
         if self.prefix_mismatch_mode or self.equal_schemes or self.equal_authorities or self.removal_id:
             return None
         reader = read()
@@ -230,7 +230,7 @@ class RemoveOrphanFiles(ActionOptions):
         metrics = {"planned_files_count": 0, "removed_files_count": 0, "considered_files_count": found.files}
         return skip(f"{plural(found.files, 'file')} in the storage, none of them an orphan that is old enough", metrics)
 
-    def run(self, run: ActionRun) -> Effect:
+    def run(self, run: ActionRun) -> ActionEffect:
         """Plan, and remove the plan.
 
         :raises RemovalRefused: another table keeps files there too.
@@ -248,7 +248,7 @@ class RemoveOrphanFiles(ActionOptions):
         )
         return run_removal(run, deletion, self.removal_id, plan=lambda: self._plan_removal(run))
 
-    def _plan_removal(self, run: ActionRun) -> Removal | Effect:
+    def _plan_removal(self, run: ActionRun) -> Removal | ActionEffect:
         from airflow_snowpack.maintenance.removals.running import removals_of
 
         table = run.table()
@@ -268,7 +268,7 @@ class RemoveOrphanFiles(ActionOptions):
         planned = self._planned(run, table, planning, guard, foreign)
         removal = removals_of(run).plan(RemovalKind.ORPHANS, table, planned, settings=settings)
         nothing = {"planned_files_count": 0, "removed_files_count": 0}
-        return removal or Effect(ActionOutcome.SUCCEEDED, "No orphan files", nothing)
+        return removal or ActionEffect(ActionOutcome.SUCCEEDED, "No orphan files", nothing)
 
     def _guard(self, read: dict[str, frozenset[str]] | None = None) -> ForeignGuard:
         from airflow_snowpack.maintenance.removals.orphan_files import ForeignGuard
@@ -277,7 +277,7 @@ class RemoveOrphanFiles(ActionOptions):
         return ForeignGuard(equal, self.follow_symlinks, {} if read is None else read)
 
     def _planned(
-        self, run: ActionRun, table: Table, planning: Call, guard: ForeignGuard, foreign: ForeignFiles
+        self, run: ActionRun, table: Table, planning: ProcedureCall, guard: ForeignGuard, foreign: ForeignFiles
     ) -> Iterator[RemovalItem]:
         """List the orphans with Spark, and return those that no table names, and that the storage reports to be old enough."""
         skipped: Counter[str] = Counter()
@@ -302,7 +302,7 @@ class RemoveOrphanFiles(ActionOptions):
         run.session.catalog.dropTempView(view)
         return [row[PATH_COLUMN] for row in removed]
 
-    def planning_call(self, table: TableName, job_id: str, *, now: datetime, prefix_listing: bool) -> Call:
+    def planning_call(self, table: TableName, job_id: str, *, now: datetime, prefix_listing: bool) -> ProcedureCall:
         """Return the statement that lists what would be removed."""
         arguments = {
             "older_than": now - self.older_than,
@@ -313,7 +313,7 @@ class RemoveOrphanFiles(ActionOptions):
         }
         return procedure_call(table, self.action, job_id, arguments)
 
-    def removal_call(self, table: TableName, job_id: str, *, now: datetime, plan_view: str, location: str) -> Call:
+    def removal_call(self, table: TableName, job_id: str, *, now: datetime, plan_view: str, location: str) -> ProcedureCall:
         """Return the statement that removes the files of a plan, except those that metadata names by then.
 
         With ``quarantine``, it only returns them.

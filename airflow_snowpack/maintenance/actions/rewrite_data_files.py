@@ -17,7 +17,7 @@ from airflow_snowpack.humanize import join, number, plural, size
 from airflow_snowpack.iceberg.health.bounds import good_sizes
 from airflow_snowpack.iceberg.table_properties import DEFAULTS, FILE_TARGET
 from airflow_snowpack.maintenance.action import Action
-from airflow_snowpack.maintenance.action_run import Effect, Planning
+from airflow_snowpack.maintenance.action_run import ActionEffect, PlanningContext
 from airflow_snowpack.maintenance.condition import has_column
 from airflow_snowpack.maintenance.file_groups import NO_LIMIT, FileGroup, SizeBounds, by_partition, estimate_of, in_commits
 from airflow_snowpack.maintenance.options import JobOrder, option, refused
@@ -34,7 +34,7 @@ from airflow_snowpack.maintenance.planning.finding import (
     written_until,
 )
 from airflow_snowpack.maintenance.planning.where import NotSelectable, where_for
-from airflow_snowpack.maintenance.procedures import Call, procedure_call
+from airflow_snowpack.maintenance.procedures import ProcedureCall, procedure_call
 from airflow_snowpack.maintenance.readers import (
     branch_name,
     columns,
@@ -45,7 +45,7 @@ from airflow_snowpack.maintenance.readers import (
     sort_order,
     whole_number,
 )
-from airflow_snowpack.maintenance.rewrites import Rewrite, Shape, check_spec, rewrite
+from airflow_snowpack.maintenance.rewrites import Rewrite, RewriteWording, check_spec, rewrite
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -65,7 +65,7 @@ log = logging.getLogger(__name__)
 
 # Iceberg's name for "how many commits of partial progress may fail before the procedure fails".
 MAX_FAILED_COMMITS = "partial-progress.max-failed-commits"
-SHAPE = Shape(
+SHAPE = RewriteWording(
     "Compacted",
     "compacted",
     "file",
@@ -137,7 +137,7 @@ class RewriteDataFiles(Rewrite):
     enabled: ClassVar[bool] = True
     deletes_files: ClassVar[bool] = False
     rewrites_files: ClassVar[bool] = True
-    shape: ClassVar[Shape] = SHAPE
+    shape: ClassVar[RewriteWording] = SHAPE
     strict_reports_all: ClassVar[bool] = True
 
     strategy: Strategy = option(Strategy.BINPACK, one_of(Strategy), of_table=True)
@@ -225,7 +225,7 @@ class RewriteDataFiles(Rewrite):
             raise refused(self, "branch", f"names {self.branch!r}, and {name} has no such branch")
         check_spec(self, "output_spec_id", table, name)
 
-    def call(self, table: TableName, job_id: str, *, strict: bool = False) -> Call:
+    def call(self, table: TableName, job_id: str, *, strict: bool = False) -> ProcedureCall:
         settings = self.procedure_options()
         if strict and self.partial_progress:
             settings[MAX_FAILED_COMMITS] = "0"
@@ -237,7 +237,7 @@ class RewriteDataFiles(Rewrite):
         }
         return procedure_call(table, self.action, job_id, arguments, settings)
 
-    def run(self, run: ActionRun) -> Effect:
+    def run(self, run: ActionRun) -> ActionEffect:
         return rewrite(run, self.for_groups_of(run.reader))
 
     def for_groups_of(self, reader: MetadataReader | None) -> RewriteDataFiles:
@@ -293,7 +293,7 @@ class RewriteDataFiles(Rewrite):
             state.drop_outlived_deletes()
         return estimate_of(groups, sum(group.outputs for group in groups))
 
-    def plan(self, planning: Planning) -> Effect:
+    def plan(self, planning: PlanningContext) -> ActionEffect:
         reader = planning.reader
         files = reader.files(self.branch)
         selection = select_files(reader, self.where, self.branch)
@@ -310,7 +310,7 @@ class RewriteDataFiles(Rewrite):
         message = f"Would compact {plural(taken, 'file')} into {added:,}" if taken else "Would compact no files"
         return planned(message, metrics, selection)
 
-    def nothing_to_do(self, read: Callable[[], MetadataReader], *, now: datetime) -> Effect | None:
+    def nothing_to_do(self, read: Callable[[], MetadataReader], *, now: datetime) -> ActionEffect | None:
         if self.remove_dangling_deletes:
             return None
         reader = read()

@@ -9,14 +9,14 @@ from airflow_snowpack.humanize import number, plural
 from airflow_snowpack.iceberg.health.bounds import manifest_target
 from airflow_snowpack.jobs.model import ActionOutcome
 from airflow_snowpack.maintenance.action import Action
-from airflow_snowpack.maintenance.action_run import Effect, Planning
+from airflow_snowpack.maintenance.action_run import ActionEffect, PlanningContext
 from airflow_snowpack.maintenance.options import option
 from airflow_snowpack.maintenance.plan import skip
 from airflow_snowpack.maintenance.planning.commits import manifests_left
 from airflow_snowpack.maintenance.planning.finding import Estimate, Finding, Rate, Threshold
-from airflow_snowpack.maintenance.procedures import Call, procedure_call
+from airflow_snowpack.maintenance.procedures import ProcedureCall, procedure_call
 from airflow_snowpack.maintenance.readers import columns, flag, whole_number
-from airflow_snowpack.maintenance.rewrites import Rewrite, Shape, check_spec
+from airflow_snowpack.maintenance.rewrites import Rewrite, RewriteWording, check_spec
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from airflow_snowpack.maintenance.planning.finding import Facts
     from airflow_snowpack.maintenance.replay.state import SimulatedTable
 
-SHAPE = Shape(
+SHAPE = RewriteWording(
     "Rewrote",
     "rewritten",
     "manifest",
@@ -54,7 +54,7 @@ class RewriteManifests(Rewrite):
     rate: ClassVar[Rate] = Rate(1.0, per_file=0.02)
     enabled: ClassVar[bool] = True
     deletes_files: ClassVar[bool] = False
-    shape: ClassVar[Shape] = SHAPE
+    shape: ClassVar[RewriteWording] = SHAPE
 
     use_caching: bool | None = option(None, flag)
     spec_id: int | None = option(None, whole_number(at_least=0, at_most=2**31 - 1), of_table=True)
@@ -63,7 +63,7 @@ class RewriteManifests(Rewrite):
     def check_table(self, table: Table, name: str) -> None:
         check_spec(self, "spec_id", table, name)
 
-    def call(self, table: TableName, job_id: str, *, strict: bool = False) -> Call:
+    def call(self, table: TableName, job_id: str, *, strict: bool = False) -> ProcedureCall:
         arguments = {"use_caching": self.use_caching, "spec_id": self.spec_id, "sort_by": self.sort_by or None}
         return procedure_call(table, self.action, job_id, arguments)
 
@@ -116,10 +116,10 @@ class RewriteManifests(Rewrite):
                 done += replace(work, bytes_rewritten=total)
         return done
 
-    def plan(self, planning: Planning) -> Effect:
+    def plan(self, planning: PlanningContext) -> ActionEffect:
         return self._plan(planning.reader)
 
-    def nothing_to_do(self, read: Callable[[], MetadataReader], *, now: datetime) -> Effect | None:
+    def nothing_to_do(self, read: Callable[[], MetadataReader], *, now: datetime) -> ActionEffect | None:
         if self.sort_by:
             return None
         reader = read()
@@ -131,7 +131,7 @@ class RewriteManifests(Rewrite):
         metrics = {"rewritten_manifests_count": 0, "added_manifests_count": 0, "considered_manifests_count": count}
         return skip(f"{plural(count, 'manifest')}, and none to combine", metrics)
 
-    def _plan(self, reader: MetadataReader) -> Effect:
+    def _plan(self, reader: MetadataReader) -> ActionEffect:
         from pyiceberg.manifest import ManifestContent
 
         table = reader.table
@@ -143,7 +143,7 @@ class RewriteManifests(Rewrite):
         taken, added = work.files_removed, work.files_added
         metrics = {"rewritten_manifests_count": taken, "added_manifests_count": added}
         message = f"Would rewrite {plural(taken, 'manifest')} into {added:,}" if taken else "Would rewrite no manifests"
-        return Effect(ActionOutcome.SUCCEEDED, message, metrics)
+        return ActionEffect(ActionOutcome.SUCCEEDED, message, metrics)
 
 
 def _combined(kinds: Iterable[tuple[int, int]], target: int) -> Estimate:

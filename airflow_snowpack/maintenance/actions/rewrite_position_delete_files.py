@@ -11,7 +11,7 @@ from airflow_snowpack.iceberg import DeleteKind, LiveDelete, TableFiles
 from airflow_snowpack.iceberg.health.bounds import delete_target, good_sizes
 from airflow_snowpack.iceberg.table_properties import DELETE_GRANULARITY, value_of
 from airflow_snowpack.maintenance.action import Action
-from airflow_snowpack.maintenance.action_run import Effect, Planning
+from airflow_snowpack.maintenance.action_run import ActionEffect, PlanningContext
 from airflow_snowpack.maintenance.expiry import MAIN
 from airflow_snowpack.maintenance.file_groups import (
     GROUP_BYTES,
@@ -27,9 +27,9 @@ from airflow_snowpack.maintenance.plan import planned, select_files, skip
 from airflow_snowpack.maintenance.planning.commits import commits_of
 from airflow_snowpack.maintenance.planning.finding import Estimate, Finding, Rate, Threshold, of_partitions
 from airflow_snowpack.maintenance.planning.where import NotSelectable, where_for
-from airflow_snowpack.maintenance.procedures import Call, procedure_call
+from airflow_snowpack.maintenance.procedures import ProcedureCall, procedure_call
 from airflow_snowpack.maintenance.readers import flag, one_of, predicate, whole_number
-from airflow_snowpack.maintenance.rewrites import Rewrite, Shape
+from airflow_snowpack.maintenance.rewrites import Rewrite, RewriteWording
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
@@ -50,7 +50,7 @@ WITHOUT_DELETES = ("append", "replace")
 """Operations of commits that add no deletes."""
 WITH_VECTORS = 3
 """The format version from which on rows are deleted by deletion vectors."""
-SHAPE = Shape(
+SHAPE = RewriteWording(
     "Compacted",
     "compacted",
     "delete file",
@@ -82,7 +82,7 @@ class RewritePositionDeleteFiles(Rewrite):
     enabled: ClassVar[bool] = True
     deletes_files: ClassVar[bool] = False
     rewrites_files: ClassVar[bool] = True
-    shape: ClassVar[Shape] = SHAPE
+    shape: ClassVar[RewriteWording] = SHAPE
 
     where: str | None = option(None, predicate, of_table=True)
     target_file_size_bytes: int | None = option(None, whole_number(at_least=1), "target-file-size-bytes")
@@ -98,7 +98,7 @@ class RewritePositionDeleteFiles(Rewrite):
         None, whole_number(at_least=1, at_most=NO_LIMIT), "max-file-group-input-files"
     )
 
-    def call(self, table: TableName, job_id: str, *, strict: bool = False) -> Call:
+    def call(self, table: TableName, job_id: str, *, strict: bool = False) -> ProcedureCall:
         return procedure_call(table, self.action, job_id, {"where": self.where}, self.procedure_options())
 
     @property
@@ -150,7 +150,7 @@ class RewritePositionDeleteFiles(Rewrite):
             added += len(written)
         return estimate_of(groups, added)
 
-    def plan(self, planning: Planning) -> Effect:
+    def plan(self, planning: PlanningContext) -> ActionEffect:
         reader = planning.reader
         files, table = reader.files(), reader.table
         selection = select_files(reader, self.where)
@@ -171,7 +171,7 @@ class RewritePositionDeleteFiles(Rewrite):
         )
         return planned(message, metrics, selection)
 
-    def nothing_to_do(self, read: Callable[[], MetadataReader], *, now: datetime) -> Effect | None:
+    def nothing_to_do(self, read: Callable[[], MetadataReader], *, now: datetime) -> ActionEffect | None:
         reader = read()
         files = reader.files()
         deletes = [delete for delete in files.deletes if delete.kind is DeleteKind.POSITION]

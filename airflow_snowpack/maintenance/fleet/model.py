@@ -140,7 +140,7 @@ class PlannedTable:
 
 
 @dataclass(frozen=True, slots=True)
-class Planning:
+class PlanningClaim:
     """The right to plan a pass, until another process takes it over.
 
     :param attempt_id: the fence.

@@ -19,7 +19,7 @@ import sqlalchemy as sa
 
 from airflow_snowpack.maintenance.fleet.budget import Budget
 from airflow_snowpack.maintenance.fleet.errors import PassNotFound, PassTakenOver
-from airflow_snowpack.maintenance.fleet.model import EntryState, Pass, PassEntry, PassState, PlannedTable, Planning
+from airflow_snowpack.maintenance.fleet.model import EntryState, Pass, PassEntry, PassState, PlannedTable, PlanningClaim
 from airflow_snowpack.maintenance.fleet.rows import (
     BY_PLACE,
     ENTRY,
@@ -53,7 +53,9 @@ class FleetPasses:
         self.store = store
         self._make_id = make_id
 
-    def begin(self, owner: str, catalog: str, catalog_id: str, budget: Budget, *, workers: int, holder: str) -> Planning | Pass:
+    def begin(
+        self, owner: str, catalog: str, catalog_id: str, budget: Budget, *, workers: int, holder: str
+    ) -> PlanningClaim | Pass:
         """Begin a pass, or resume the open pass of this owner: take its planning over, or return it if it is planned.
 
         :param owner: such as ``dag/run/task``. A retry of the task has the same one, and resumes the pass with its budget.
@@ -75,18 +77,18 @@ class FleetPasses:
             "attempt_count": 0,
         }
 
-        def write(conn: sa.Connection) -> Planning | Pass:
+        def write(conn: sa.Connection) -> PlanningClaim | Pass:
             conn.execute(insert(fleet_passes).on_conflict_do_nothing(), new)
             row = conn.execute(mine.with_for_update()).one()
             if row.state != PassState.PLANNING.value:
                 return pass_from(row)
             values = PASSES.claim_values(storable(holder), fence, now, now + PASS_LEASE, key=row.pass_id)
             conn.execute(PASSES.take_over, values)
-            return Planning(pass_from(conn.execute(mine).one()), fence)
+            return PlanningClaim(pass_from(conn.execute(mine).one()), fence)
 
         return self.store.transact(write)
 
-    def renew(self, planning: Planning) -> bool:
+    def renew(self, planning: PlanningClaim) -> bool:
         """Renew the lease of the planning; ``False``: another process has taken it over."""
         until = self.store.clock() + PASS_LEASE
         return self.store.transact(lambda conn: PASSES.renew(conn, planning.planned.pass_id, planning.attempt_id, until))
@@ -113,7 +115,7 @@ class FleetPasses:
         if rows:
             self.store.execute(upsert(fleet_tables, [name for name in rows[0] if name != "table_key"]), rows)
 
-    def previous(self, planning: Planning) -> datetime | None:
+    def previous(self, planning: PlanningClaim) -> datetime | None:
         """Return when the pass before this one of the same DAG over the same catalog began; ``None`` for none.
 
         A pass of the same run counts no more than one that a person has started: the next run is not earlier because of it.
@@ -128,7 +130,7 @@ class FleetPasses:
 
     def plan(
         self,
-        planning: Planning,
+        planning: PlanningClaim,
         entries: Sequence[PassEntry],
         tables: Collection[PlannedTable],
         counts: Mapping[str, int],

@@ -28,7 +28,7 @@ from airflow_snowpack.iceberg.names import TableName
 from airflow_snowpack.iceberg.table_properties import owner_properties
 from airflow_snowpack.jobs.action_history import ActionHistory
 from airflow_snowpack.maintenance.fleet.holds import held_reason, hold_of, waits_for_producers, writers_after
-from airflow_snowpack.maintenance.fleet.model import EntryState, Pass, PassEntry, PlannedTable, Planning
+from airflow_snowpack.maintenance.fleet.model import EntryState, Pass, PassEntry, PlannedTable, PlanningClaim
 from airflow_snowpack.maintenance.fleet.passes import BEAT, PASS_LEASE, FleetPasses
 from airflow_snowpack.maintenance.fleet.ranking import Candidate, candidate_of, rank, select
 from airflow_snowpack.maintenance.planning.table_plan import plan_table
@@ -111,7 +111,7 @@ class FleetPlanner:
         self._dags = None if dags_of_tables is None else RecentDags(dags_of_tables, self._store.clock)
         self._order = tuple(order)
 
-    def plan(self, planning: Planning) -> Pass:
+    def plan(self, planning: PlanningClaim) -> Pass:
         """Plan a pass and store its plan.
 
         :raises PassTakenOver: another process plans the pass; this one wrote nothing but health that it has read.
@@ -138,7 +138,7 @@ class FleetPlanner:
         writers = None if self._dags is None else partial(writers_after, name, held_since, now, self._dags)
         return hold_of(entry, self._policies.of(name, owner_properties(table)), writers, now)
 
-    def _plan(self, planning: Planning) -> Pass:
+    def _plan(self, planning: PlanningClaim) -> Pass:
         this, found = planning.planned, _Found(self._dags)
         listing, last = self._list_tables(), self._passes.last_plans(this.catalog, this.catalog_id)
         to_read = self._plan_stored(listing, last, found)
@@ -266,7 +266,7 @@ class FleetPlanner:
             place = (table, plan.metadata_location, self._digest)
             found.planned.append(PlannedTable(*place, needs_work, plan.reconsider_at, waited, held_since))
 
-    def _choose(self, planning: Planning, found: _Found) -> list[PassEntry]:
+    def _choose(self, planning: PlanningClaim, found: _Found) -> list[PassEntry]:
         """Rank the tables that need work, and return the entries of the pass."""
         this, now = planning.planned, self._store.clock()
         before = self._passes.previous(planning)

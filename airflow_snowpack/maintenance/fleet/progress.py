@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 
 from airflow_snowpack.jobs import JobStatus, TableLocked
-from airflow_snowpack.jobs.action_history import Outcome
+from airflow_snowpack.jobs.action_history import ActionFigures
 from airflow_snowpack.jobs.model import TERMINAL
 from airflow_snowpack.jobs.rows import job_from
 from airflow_snowpack.jobs.withdrawal import postpone, withdraw
@@ -314,7 +314,7 @@ def _settle(conn: sa.Connection, planned: Pass) -> list[PassEntry]:
 
 def _outcome_values(job: Job, estimated: Any) -> dict[str, Any]:
     state, reason = _outcome(job)
-    outcomes = [Outcome.of(result) for result in job.results]
+    outcomes = [ActionFigures.of(result) for result in job.results]
     seconds = sum(each.seconds for each in outcomes)
     measured = [each.gb_hours for each in outcomes if each.gb_hours is not None]
     # Of lost attempts, and of an action that has no result, only what was recorded while they ran is known.

@@ -49,7 +49,7 @@ def cause_of(error: str, table: TableName) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class ReportGroup:
     """Tables with one cause or one kind of reason.
 
     :param cause: as :func:`cause_of` returns it; ``example`` is the reason of the first table in full.
@@ -92,9 +92,9 @@ class PassReport:
     counts: Mapping[str, int]
     spent: Estimate
     estimated: Estimate
-    failed: tuple[Group, ...] = ()
-    waiting: tuple[Group, ...] = ()
-    unreadable: tuple[Group, ...] = ()
+    failed: tuple[ReportGroup, ...] = ()
+    waiting: tuple[ReportGroup, ...] = ()
+    unreadable: tuple[ReportGroup, ...] = ()
     failed_writers: Mapping[tuple[str, str], int] = field(default_factory=dict)
 
     @classmethod
@@ -197,13 +197,13 @@ def _cost_json(cost: Estimate) -> dict[str, float | int]:
     return {"gb_hours": cost.gb_hours, "bytes": cost.bytes_rewritten, "seconds": cost.seconds}
 
 
-def _grouped(entries: Sequence[PassEntry], state: EntryState) -> tuple[Group, ...]:
+def _grouped(entries: Sequence[PassEntry], state: EntryState) -> tuple[ReportGroup, ...]:
     groups: defaultdict[str, list[PassEntry]] = defaultdict(list)
     for entry in entries:
         if entry.state is state:
             groups[cause_of(entry.reason or "", entry.table)].append(entry)
     made = [
-        Group(
+        ReportGroup(
             cause,
             members[0].reason or "",
             tuple(entry.table.dotted for entry in members),

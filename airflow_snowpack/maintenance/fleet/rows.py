@@ -10,7 +10,7 @@ from airflow_snowpack.maintenance.fleet.model import EntryState, Pass, PassEntry
 from airflow_snowpack.maintenance.planning.finding import Estimate
 from airflow_snowpack.maintenance.planning.model import TablePlan
 from airflow_snowpack.store import Keyset, Leases, row_mapper, storable_error
-from airflow_snowpack.store.retention import Kind
+from airflow_snowpack.store.retention import RetainedRows
 from airflow_snowpack.store.tables.fleet import fleet_entries, fleet_passes, fleet_tables
 
 PASS, ENTRY, TABLE = fleet_passes.c, fleet_entries.c, fleet_tables.c
@@ -19,7 +19,7 @@ NEWEST_FIRST = Keyset(PASS.started_at, PASS.pass_id, descending=True)
 BY_PLACE = Keyset(ENTRY.place, ENTRY.table_key)
 
 KINDS = (
-    Kind(
+    RetainedRows(
         fleet_passes,
         age=PASS.started_at,
         order=(PASS.started_at, PASS.pass_id),

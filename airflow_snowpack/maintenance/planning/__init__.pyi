@@ -7,9 +7,9 @@ from .finding import (
     Threshold as Threshold,
 )
 from .model import (
+    ActionVerdict as ActionVerdict,
     Decision as Decision,
     TablePlan as TablePlan,
-    Verdict as Verdict,
 )
 from .planner import Planner as Planner
 from .table_plan import plan_table as plan_table

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from airflow_snowpack.maintenance.submit import MaintenanceRequest
 
 
-class Verdict(StrEnum):
+class ActionVerdict(StrEnum):
     """Whether an action runs."""
 
     RUN = "run"
@@ -37,7 +37,7 @@ class Decision:
     """
 
     action: str
-    verdict: Verdict
+    verdict: ActionVerdict
     cause: Cause
     evidence: str
     metrics: Mapping[str, int | float] = field(default_factory=dict)
@@ -48,7 +48,7 @@ class Decision:
     @property
     def runs(self) -> bool:
         """Whether the action runs."""
-        return self.verdict is Verdict.RUN
+        return self.verdict is ActionVerdict.RUN
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values that :meth:`from_json` reads back as the same decision."""
@@ -69,7 +69,7 @@ class Decision:
         estimate, moment = stored["estimate"], stored["reconsider_at"]
         return cls(
             stored["action"],
-            Verdict(stored["verdict"]),
+            ActionVerdict(stored["verdict"]),
             Cause(stored["cause"]),
             stored["evidence"],
             stored["metrics"],

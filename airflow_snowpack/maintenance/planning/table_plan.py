@@ -20,7 +20,7 @@ from airflow_snowpack.maintenance.action import in_order
 from airflow_snowpack.maintenance.errors import InvalidOption
 from airflow_snowpack.maintenance.options import parse_options
 from airflow_snowpack.maintenance.planning.finding import Cause, Facts
-from airflow_snowpack.maintenance.planning.model import Decision, TablePlan, Verdict
+from airflow_snowpack.maintenance.planning.model import ActionVerdict, Decision, TablePlan
 from airflow_snowpack.maintenance.table_defaults import LEFT_TO_TABLE, table_defaults
 from airflow_snowpack.maintenance.writers import CLEAR
 
@@ -143,7 +143,7 @@ def _decide(
     cause = Cause.NEEDED if finding.needed else Cause.DEADLINE
     options = {**_given_options(case), **finding.options}
     decision = Decision(
-        case.own.action, Verdict.RUN, cause, evidence, finding.metrics, estimate, options, reconsider_at=clearance.until
+        case.own.action, ActionVerdict.RUN, cause, evidence, finding.metrics, estimate, options, reconsider_at=clearance.until
     )
     return finding, decision
 
@@ -217,8 +217,10 @@ def _next_deadline(case: Case, finding: Finding) -> datetime | None:
 
 def _skipped(case: Case, finding: Finding, cause: Cause, at: datetime | None = None, why: str | None = None) -> Decision:
     evidence = finding.evidence if why is None else f"{finding.evidence}; {why}"
-    return Decision(case.own.action, Verdict.SKIP, cause, evidence, finding.metrics, reconsider_at=at or finding.reconsider_at)
+    return Decision(
+        case.own.action, ActionVerdict.SKIP, cause, evidence, finding.metrics, reconsider_at=at or finding.reconsider_at
+    )
 
 
 def _skip(case: Case, cause: Cause, evidence: str, at: datetime | None = None) -> Decision:
-    return Decision(case.own.action, Verdict.SKIP, cause, evidence, reconsider_at=at)
+    return Decision(case.own.action, ActionVerdict.SKIP, cause, evidence, reconsider_at=at)

@@ -10,9 +10,9 @@ from .json_schema import policies_schema as policies_schema
 from .lint import TableFacts as TableFacts, lint as lint
 from .model import (
     ActionPolicy as ActionPolicy,
-    Origin as Origin,
     TablePolicy as TablePolicy,
     TableProblem as TableProblem,
+    ValueOrigin as ValueOrigin,
 )
 from .policies import Policies as Policies
 from .rule import Rule as Rule

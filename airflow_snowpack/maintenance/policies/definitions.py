@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_snowpack.daily_window import DailyWindow, check_zone, parse_minute
 from airflow_snowpack.maintenance.options import action_class, policy_readers
-from airflow_snowpack.maintenance.policies.model import Origin
+from airflow_snowpack.maintenance.policies.model import ValueOrigin
 from airflow_snowpack.maintenance.readers import described, duration, flag, literal, text, whole_number
 from airflow_snowpack.sizes import parse_bytes
 
@@ -162,7 +162,7 @@ class Given:
     """
 
     value: Any
-    origin: Origin
+    origin: ValueOrigin
     of_iceberg: bool = False
 
 

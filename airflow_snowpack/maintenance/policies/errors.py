@@ -55,7 +55,7 @@ def fault(file: str, line: int, message: str) -> PolicyFinding:
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class PolicySource:
     """A file with policies, or a part of it.
 
     :param file: its name, without its folders.
@@ -69,7 +69,7 @@ class Source:
     faults: list[PolicyFinding] = field(default_factory=list)
     part: Place = ()
 
-    def below(self, *place: str | int) -> Source:
+    def below(self, *place: str | int) -> PolicySource:
         """Return a part of this part."""
         return replace(self, part=(*self.part, *place))
 

@@ -12,7 +12,7 @@ from airflow_snowpack.humanize import duration, size
 from airflow_snowpack.maintenance.options import defaults
 
 if TYPE_CHECKING:
-    from airflow_snowpack.maintenance.policies.model import ActionPolicy, Origin, TablePolicy
+    from airflow_snowpack.maintenance.policies.model import ActionPolicy, TablePolicy, ValueOrigin
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class PolicyValue:
     path: str
     value: Any
     text: str
-    origin: Origin
+    origin: ValueOrigin
 
     @property
     def is_default(self) -> bool:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pyiceberg.schema import Schema
 
     from airflow_snowpack.iceberg.names import TableName
-    from airflow_snowpack.maintenance.policies.model import Origin, TablePolicy
+    from airflow_snowpack.maintenance.policies.model import TablePolicy, ValueOrigin
     from airflow_snowpack.maintenance.policies.policies import Policies
     from airflow_snowpack.maintenance.policies.rule import Rule
 
@@ -75,7 +75,7 @@ class _Use:
         self._matched: set[tuple[int, str]] = set()
         self._rule_tables: dict[int, int] = defaultdict(int)
         self._effective: set[int] = set()
-        self._overriding: dict[int, set[Origin]] = defaultdict(set)
+        self._overriding: dict[int, set[ValueOrigin]] = defaultdict(set)
 
     def count(self, table: TableName) -> None:
         self._tables += 1

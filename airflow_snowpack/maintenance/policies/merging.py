@@ -16,7 +16,7 @@ from airflow_snowpack.humanize import join
 from airflow_snowpack.maintenance.errors import InvalidOption
 from airflow_snowpack.maintenance.options import action_class, parse_options, policy_readers, usable_actions
 from airflow_snowpack.maintenance.policies.definitions import DEFAULT_CADENCE, Given
-from airflow_snowpack.maintenance.policies.model import DEFAULT, ActionPolicy, Origin, TableProblem
+from airflow_snowpack.maintenance.policies.model import DEFAULT, ActionPolicy, TableProblem, ValueOrigin
 from airflow_snowpack.maintenance.policies.properties import FromProperties, read_properties
 from airflow_snowpack.maintenance.table_defaults import OF_TABLE_ALONE, TableDefaults, fitting_options
 
@@ -42,7 +42,7 @@ class Merged:
 
     values: dict[str, Given]
     actions: dict[str, ActionPolicy] = field(default_factory=dict)
-    stopped: dict[str, Origin] = field(default_factory=dict)
+    stopped: dict[str, ValueOrigin] = field(default_factory=dict)
     conflicts: dict[str, TableProblem] = field(default_factory=dict)
     problems: Sequence[TableProblem] = ()
     skip: Given | None = None
@@ -197,5 +197,5 @@ def _problem(problem: PropertyProblem) -> TableProblem:
     return TableProblem(problem.name, problem.value, f"{reason}. {stopped}")
 
 
-def _origin(name: str) -> Origin:
-    return Origin(f"table property {name}") if name else DEFAULT
+def _origin(name: str) -> ValueOrigin:
+    return ValueOrigin(f"table property {name}") if name else DEFAULT

@@ -25,7 +25,7 @@ QUIET_HORIZON = timedelta(days=2)
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
+class ValueOrigin:
     """Where a value came from.
 
     :param source: ``default``, ``table property write.…`` or another of Iceberg's, ``rule 'analytics.*'``, or
@@ -42,7 +42,7 @@ class Origin:
         return f"{self.source} ({self.file}:{self.line})" if self.file else self.source
 
 
-DEFAULT = Origin("default")
+DEFAULT = ValueOrigin("default")
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +120,7 @@ class TablePolicy:
     frozen_until: datetime | None = None
     quiet: tuple[DailyWindow, ...] = ()
     max_rewrite_bytes: int = MAX_REWRITE_BYTES
-    origins: Mapping[str, Origin] = field(default_factory=dict)
+    origins: Mapping[str, ValueOrigin] = field(default_factory=dict)
     problems: tuple[TableProblem, ...] = ()
     forbidden: Mapping[str, str] = field(default_factory=dict)
     ruled: frozenset[str] = frozenset()
@@ -143,6 +143,6 @@ class TablePolicy:
                 return Quiet(None)
         return None if until == now else Quiet(until)
 
-    def origin(self, path: str) -> Origin:
+    def origin(self, path: str) -> ValueOrigin:
         """Return where the value at a dotted path came from."""
         return self.origins.get(path, DEFAULT)

@@ -29,7 +29,7 @@ from airflow_snowpack.maintenance.policies.definitions import (
     section_of,
     threshold,
 )
-from airflow_snowpack.maintenance.policies.model import Origin, TableProblem
+from airflow_snowpack.maintenance.policies.model import TableProblem, ValueOrigin
 from airflow_snowpack.maintenance.readers import flag, whole_number
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ class FromProperties:
     values: dict[str, Given] = field(default_factory=dict)
     problems: list[TableProblem] = field(default_factory=list)
     skip: Given | None = None
-    stopped: dict[str, Origin] = field(default_factory=dict)
+    stopped: dict[str, ValueOrigin] = field(default_factory=dict)
 
 
 def is_relevant(name: str) -> bool:
@@ -145,7 +145,7 @@ def read_properties(properties: Iterable[tuple[str, str]]) -> FromProperties:
 
 
 def _read_one(found: FromProperties, known: Mapping[str, Property], name: str, text: str) -> None:
-    origin = Origin(f"table property {name}")
+    origin = ValueOrigin(f"table property {name}")
     if name not in known:
         near = nearest(name, known)
         hint = f"did you mean {near!r}?" if near else "airflow snowpack policies schema lists what can be set."
@@ -166,7 +166,7 @@ def _read_one(found: FromProperties, known: Mapping[str, Property], name: str, t
         found.values |= dict.fromkeys(prop.paths, Given(value, origin))
 
 
-def _fail(found: FromProperties, prop: Property | None, origin: Origin, name: str, text: str, problem: str) -> None:
+def _fail(found: FromProperties, prop: Property | None, origin: ValueOrigin, name: str, text: str, problem: str) -> None:
     stopped = set() if prop is None else prop.stopped_actions()
     if prop is not None and prop.stops_maintenance:
         instead = "The table is skipped until it is corrected."

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_snowpack.bounded_text import YamlTooLarge, check_yaml
 from airflow_snowpack.maintenance.policies.definitions import unknown
-from airflow_snowpack.maintenance.policies.errors import InvalidPolicies, Source, fault
+from airflow_snowpack.maintenance.policies.errors import InvalidPolicies, PolicySource, fault
 from airflow_snowpack.maintenance.policies.patterns import EVERYTHING
 from airflow_snowpack.maintenance.policies.rule import Rule
 
@@ -41,7 +41,7 @@ def read_rules(text: str, file: str, *, only_tables: bool = False) -> list[Rule]
     :raises InvalidPolicies: something in it cannot be used.
     """
     lines: dict[Place, int] = {(): 1}
-    source = Source(file, lines)
+    source = PolicySource(file, lines)
     written = _load(text, source, lines)
     rules = []
     if written is not None and not isinstance(written, dict):
@@ -53,7 +53,7 @@ def read_rules(text: str, file: str, *, only_tables: bool = False) -> list[Rule]
     return rules
 
 
-def _read(written: dict[str, Any], source: Source, only_tables: bool) -> list[Rule]:
+def _read(written: dict[str, Any], source: PolicySource, only_tables: bool) -> list[Rule]:
     rules = []
     for key in (key for key in written if key not in TOP_LEVEL):
         source.below(key).refuse(unknown("The key", key, TOP_LEVEL))
@@ -66,7 +66,7 @@ def _read(written: dict[str, Any], source: Source, only_tables: bool) -> list[Ru
     return [*rules, *(Rule.from_file(rule, part.below(n), only_tables=only_tables) for n, rule in enumerate(listed))]
 
 
-def _read_default(written: object, source: Source, only_tables: bool) -> Rule:
+def _read_default(written: object, source: PolicySource, only_tables: bool) -> Rule:
     if isinstance(written, dict):
         for key in (key for key in written if key in ("tables", "exclude")):
             source.below(key).refuse(f"'default' is for every table; move {key!r} to a rule.")
@@ -76,7 +76,7 @@ def _read_default(written: object, source: Source, only_tables: bool) -> Rule:
     return rule
 
 
-def _load(text: str, source: Source, lines: dict[Place, int]) -> Any:
+def _load(text: str, source: PolicySource, lines: dict[Place, int]) -> Any:
     """Return the values of the text, and add the line of each by its place."""
     import yaml
 
@@ -99,7 +99,7 @@ def _load(text: str, source: Source, lines: dict[Place, int]) -> Any:
     return None
 
 
-def _value(loader: Any, node: Node, source: Source, lines: dict[Place, int]) -> Any:
+def _value(loader: Any, node: Node, source: PolicySource, lines: dict[Place, int]) -> Any:
     import yaml
 
     lines.setdefault(source.part, node.start_mark.line + 1)
@@ -128,7 +128,7 @@ def _scalar(loader: Any, node: Node) -> Any:
         raise yaml.MarkedYAMLError(problem=message, problem_mark=node.start_mark) from error
 
 
-def _refuse_repeated_keys(node: Any, source: Source) -> None:
+def _refuse_repeated_keys(node: Any, source: PolicySource) -> None:
     first: dict[str, int] = {}
     for key, _ in node.value:
         line = key.start_mark.line + 1

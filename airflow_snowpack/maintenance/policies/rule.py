@@ -18,8 +18,8 @@ from airflow_snowpack.maintenance.policies.definitions import (
     section_of,
     unknown,
 )
-from airflow_snowpack.maintenance.policies.errors import InvalidPolicies, Source
-from airflow_snowpack.maintenance.policies.model import Origin
+from airflow_snowpack.maintenance.policies.errors import InvalidPolicies, PolicySource
+from airflow_snowpack.maintenance.policies.model import ValueOrigin
 from airflow_snowpack.maintenance.policies.patterns import Pattern
 
 if TYPE_CHECKING:
@@ -75,13 +75,13 @@ class Rule:
         **values: Unpack[RuleValues],
     ) -> None:
         caller = sys._getframe(1)
-        source = Source(Path(caller.f_code.co_filename).name, {(): caller.f_lineno})
+        source = PolicySource(Path(caller.f_code.co_filename).name, {(): caller.f_lineno})
         self._read({"tables": tables, "exclude": exclude, **values}, source)
         if source.faults:
             raise InvalidPolicies(source.faults)
 
     @classmethod
-    def from_file(cls, written: object, source: Source, *, only_tables: bool = False) -> Rule:
+    def from_file(cls, written: object, source: PolicySource, *, only_tables: bool = False) -> Rule:
         """Read a rule as a file has it; it can be used if its source has no faults then.
 
         :param only_tables: read only which tables are maintained.
@@ -101,7 +101,7 @@ class Rule:
     def __repr__(self) -> str:
         return f"Rule({self.name!r})"
 
-    def _read(self, written: object, source: Source, *, only_tables: bool = False) -> None:
+    def _read(self, written: object, source: PolicySource, *, only_tables: bool = False) -> None:
         self.patterns: tuple[Pattern, ...] = ()
         self.exclude: tuple[Pattern, ...] = ()
         self.values: Mapping[str, Given] = {}
@@ -140,7 +140,7 @@ class _Reader:
         self.values: dict[str, Given] = {}
         self._origin = origin
 
-    def read_actions(self, written: object, source: Source) -> None:
+    def read_actions(self, written: object, source: PolicySource) -> None:
         if not isinstance(written, Mapping):
             source.refuse(f"'actions' must be a mapping of names of actions, not {written!r:.60}.")
             return
@@ -156,7 +156,7 @@ class _Reader:
                 continue
             self._read_section(action, section, values, below)
 
-    def _read_section(self, path: str, section: Section, written: object, source: Source) -> None:
+    def _read_section(self, path: str, section: Section, written: object, source: PolicySource) -> None:
         if not isinstance(written, Mapping):
             hint = "" if "." in path else "; to run it, write 'enabled: true'"
             source.refuse(f"{path!r} must be a mapping, not {written!r:.60}{hint}.")
@@ -175,7 +175,7 @@ class _Reader:
             else:
                 below.refuse(unknown(f"The {part.removesuffix('s') or 'key'} of {action}", str(name), section.keys))
 
-    def read_value(self, path: str, key: Key, value: object, source: Source) -> None:
+    def read_value(self, path: str, key: Key, value: object, source: PolicySource) -> None:
         if value is None and not key.nullable:
             source.refuse(f"{path!r} must have a value, not null.")
             return
@@ -186,10 +186,10 @@ class _Reader:
             return
         # Options stay as they are written: the action reads them again, together with those of other rules.
         kept = value if ".options." in path else read
-        self.values[path] = Given(kept, Origin(self._origin, source.file, source.line))
+        self.values[path] = Given(kept, ValueOrigin(self._origin, source.file, source.line))
 
 
-def _patterns(written: Any, source: Source) -> tuple[Pattern, ...]:
+def _patterns(written: Any, source: PolicySource) -> tuple[Pattern, ...]:
     patterns = []
     for number, text in enumerate(written if isinstance(written, list | tuple) else [written]):
         try:

@@ -21,7 +21,7 @@ from airflow_snowpack.iceberg import QuarantineNotPossible, StoredFile, load_tab
 from airflow_snowpack.iceberg.locations import normalise
 from airflow_snowpack.iceberg.quarantine import Means, NotTaken, means_of, open_quarantine
 from airflow_snowpack.jobs.model import ActionOutcome
-from airflow_snowpack.maintenance.action_run import Effect
+from airflow_snowpack.maintenance.action_run import ActionEffect
 from airflow_snowpack.maintenance.removals.errors import NothingInQuarantine, RemovalRefused
 from airflow_snowpack.maintenance.removals.model import COUNTED, ItemOutcome
 from airflow_snowpack.maintenance.removals.options import ALL
@@ -127,7 +127,7 @@ def take_away(quarantine: Quarantine, items: Sequence[RemovalItem], stopped: Cal
 
 def restore(
     removals: JobRemovals, catalog: Catalog, removal_id: str, paths: Collection[str], stopped: Callable[[], bool]
-) -> Effect:
+) -> ActionEffect:
     """Restore files, and continue where an attempt before ended.
 
     :param removal_id: of the list, or ``all`` lists of the table.
@@ -154,14 +154,14 @@ def restore(
         walk.run("restore_removal")
         total, found, reasons = total + walk.done[ItemOutcome.RESTORED], found | walk.seen, reasons + walk.problems
         if stopped():
-            return Effect(ActionOutcome.INTERRUPTED, f"Restored {plural(total, 'file')} before it was interrupted")
+            return ActionEffect(ActionOutcome.INTERRUPTED, f"Restored {plural(total, 'file')} before it was interrupted")
     problems = [f"{plural(count, 'file')} could not be restored: {reason}" for reason, count in reasons.most_common(SHOWN)]
     problems += [f"{path!r} is not in quarantine" for place, path in sorted(wanted.items()) if place not in found][:SHOWN]
     error = "; ".join(problems) or None
     outcome = ActionOutcome.FAILED if error else ActionOutcome.SUCCEEDED
     metrics = {"restored_files_count": total}
     final = reasons.keys() <= {OCCUPIED, MISSING}
-    return Effect(outcome, f"Restored {plural(total, 'file')} from quarantine", metrics, error, final)
+    return ActionEffect(outcome, f"Restored {plural(total, 'file')} from quarantine", metrics, error, final)
 
 
 def purge(removals: JobRemovals, catalog: Callable[[], Catalog], stopped: Callable[[], bool]) -> int:

@@ -14,7 +14,7 @@ from airflow_snowpack.jobs.rows import table_from
 from airflow_snowpack.maintenance.removals.model import ItemOutcome, Removal, RemovalItem, RemovalKind, RemovalState
 from airflow_snowpack.store import Keyset, row_mapper, storable
 from airflow_snowpack.store.dialect import UtcDateTime
-from airflow_snowpack.store.retention import Kind
+from airflow_snowpack.store.retention import RetainedRows
 from airflow_snowpack.store.tables.jobs import jobs
 from airflow_snowpack.store.tables.removals import removal_parts, removals
 
@@ -56,7 +56,7 @@ ABANDONED = sa.and_(REMOVAL.state == RemovalState.DELETING.value, ~sa.exists().w
 """No attempt follows the one that was deleting it."""
 
 KINDS = (
-    Kind(
+    RetainedRows(
         removals,
         age=REMOVAL.planned_at,
         order=(REMOVAL.planned_at, REMOVAL.removal_id),

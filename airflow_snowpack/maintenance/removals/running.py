@@ -20,7 +20,7 @@ from airflow_snowpack.humanize import plural, size, timestamp
 from airflow_snowpack.iceberg import TableNotFound
 from airflow_snowpack.iceberg.table_properties import GC_ENABLED, allows_deletes
 from airflow_snowpack.jobs.model import ActionOutcome
-from airflow_snowpack.maintenance.action_run import REMOVED, Effect
+from airflow_snowpack.maintenance.action_run import REMOVED, ActionEffect
 from airflow_snowpack.maintenance.removals.errors import (
     RemovalNotFound,
     RemovalNotPossible,
@@ -87,7 +87,9 @@ def removals_of(run: ActionRun) -> JobRemovals:
     return run.removals
 
 
-def run_removal(run: ActionRun, deletion: Deletion, removal_id: str | None, *, plan: Callable[[], Removal | Effect]) -> Effect:
+def run_removal(
+    run: ActionRun, deletion: Deletion, removal_id: str | None, *, plan: Callable[[], Removal | ActionEffect]
+) -> ActionEffect:
     """Plan a removal, and delete its list unless it needs an approval.
 
     :param removal_id: delete this list, and plan nothing.
@@ -99,12 +101,12 @@ def run_removal(run: ActionRun, deletion: Deletion, removal_id: str | None, *, p
     if effect := _resumed(run, deletion):
         return effect
     planned = plan()
-    if isinstance(planned, Effect):
+    if isinstance(planned, ActionEffect):
         return planned
     return _awaiting(planned) or carry_out(run, planned.removal_id, deletion)
 
 
-def _resumed(run: ActionRun, deletion: Deletion) -> Effect | None:
+def _resumed(run: ActionRun, deletion: Deletion) -> ActionEffect | None:
     """Return the result of the list that an earlier attempt at this job has planned; ``None`` if the job has to plan.
 
     A list that the earlier attempt was deleting is deleted to its end. One that awaits a decision, or has one, is left alone.
@@ -120,7 +122,7 @@ def _resumed(run: ActionRun, deletion: Deletion) -> Effect | None:
     return None
 
 
-def _awaiting(removal: Removal) -> Effect | None:
+def _awaiting(removal: Removal) -> ActionEffect | None:
     """Return the result of an action that deletes nothing of its list now; ``None`` for a list that needs no approval."""
     if removal.state is RemovalState.PLANNED:
         return None
@@ -128,10 +130,10 @@ def _awaiting(removal: Removal) -> Effect | None:
     what = f"{plural(removal.item_count, noun)} of {size(total)}"
     message = f"The removal of {what} {state_of(removal)}: removal {removal.removal_id}"
     metrics = {f"planned_{noun}s_count": removal.item_count, "planned_bytes_count": total, DELETED[removal.kind]: 0}
-    return Effect(ActionOutcome.SUCCEEDED, message, metrics)
+    return ActionEffect(ActionOutcome.SUCCEEDED, message, metrics)
 
 
-def carry_out(run: ActionRun, removal_id: str, deletion: Deletion) -> Effect:
+def carry_out(run: ActionRun, removal_id: str, deletion: Deletion) -> ActionEffect:
     """Delete a removal that needs no approval or has one; continue where an earlier attempt ended.
 
     :raises RemovalTakenOver: another attempt runs the job. What this one had recorded stays.
@@ -142,7 +144,7 @@ def carry_out(run: ActionRun, removal_id: str, deletion: Deletion) -> Effect:
     try:
         removal = removals.begin(removal_id, deletion.kind)
     except (RemovalNotFound, RemovalNotPossible, RemovalOfAnotherTable) as problem:
-        return Effect(ActionOutcome.FAILED, "Failed before anything was removed", error=str(problem), final=True)
+        return ActionEffect(ActionOutcome.FAILED, "Failed before anything was removed", error=str(problem), final=True)
     if removal.state is not RemovalState.DELETING:
         return _ended(removals, removal, deletion)
     records = removals.records
@@ -246,7 +248,7 @@ def _retryable(removal: Removal) -> RemovalState:
 
 def _ended(
     removals: JobRemovals, removal: Removal, deletion: Deletion, error: str | None = None, *, final: bool = False
-) -> Effect:
+) -> ActionEffect:
     noun, deleted, held = NOUNS[removal.kind], removal.deleted_count, removal.quarantined_count
     if error and not deleted + held:
         parts = ["Failed before anything was removed"]
@@ -271,4 +273,4 @@ def _ended(
         parts.append(f"{removal.left_out_count:,} left out")
         metrics[f"left_out_{noun}s_count"] = removal.left_out_count
     outcome = ActionOutcome.FAILED if error else ActionOutcome.SUCCEEDED
-    return Effect(outcome, "; ".join(parts), metrics, error, final)
+    return ActionEffect(outcome, "; ".join(parts), metrics, error, final)

@@ -5,9 +5,9 @@ from .history import (
     read_history as read_history,
 )
 from .model import (
-    Outcome as Outcome,
     Point as Point,
     Replay as Replay,
+    ReplayOutcome as ReplayOutcome,
     SimulatedRun as SimulatedRun,
     TableReplay as TableReplay,
 )

@@ -35,7 +35,7 @@ class NoHistory(SnowpackError, kind=Kind.INVALID):
 
 
 @dataclass(frozen=True, slots=True)
-class Manifest:
+class ReplayedManifest:
     """A manifest of a snapshot.
 
     :param files: the keys of its live files.
@@ -62,8 +62,8 @@ class Commit:
     operation: str
     added: tuple[File, ...]
     removed: tuple[File, ...]
-    added_manifests: tuple[Manifest, ...]
-    removed_manifests: tuple[Manifest, ...]
+    added_manifests: tuple[ReplayedManifest, ...]
+    removed_manifests: tuple[ReplayedManifest, ...]
 
     @property
     def is_maintenance(self) -> bool:
@@ -142,7 +142,7 @@ def _line(table: Table) -> Iterator[Snapshot]:
 
 
 def _commits(table: Table, line: list[Snapshot]) -> Iterator[Commit]:
-    contents: dict[str, tuple[Manifest, dict[Key, File]]] = {}
+    contents: dict[str, tuple[ReplayedManifest, dict[Key, File]]] = {}
     for snapshot in line:
         manifests = {manifest.manifest_path: manifest for manifest in snapshot.manifests(table.io)}
         gone = {path: contents[path] for path in contents.keys() - manifests.keys()}
@@ -151,19 +151,19 @@ def _commits(table: Table, line: list[Snapshot]) -> Iterator[Commit]:
         contents = {path: new.get(path) or contents[path] for path in manifests}
 
 
-def _open(table: Table, manifest: ManifestFile) -> tuple[Manifest, dict[Key, File]]:
+def _open(table: Table, manifest: ManifestFile) -> tuple[ReplayedManifest, dict[Key, File]]:
     from pyiceberg.manifest import ManifestContent
 
     files: dict[Key, File] = {key_of(file): file for file in read_entries(manifest, table.io)}
     is_data = manifest.content == ManifestContent.DATA
     place = (manifest.manifest_path, manifest.manifest_length, is_data, manifest.partition_spec_id)
-    return Manifest(*place, frozenset(files)), files
+    return ReplayedManifest(*place, frozenset(files)), files
 
 
 def _commit(
     snapshot: Snapshot,
-    new: dict[str, tuple[Manifest, dict[Key, File]]],
-    gone: dict[str, tuple[Manifest, dict[Key, File]]],
+    new: dict[str, tuple[ReplayedManifest, dict[Key, File]]],
+    gone: dict[str, tuple[ReplayedManifest, dict[Key, File]]],
 ) -> Commit:
     now = {key: file for _, files in new.values() for key, file in files.items()}
     before = {key: file for _, files in gone.values() for key, file in files.items()}

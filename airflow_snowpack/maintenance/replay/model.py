@@ -52,7 +52,7 @@ class SimulatedRun:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class ReplayOutcome:
     """What would have become of one table, or of several together.
 
     :param label: of the policy, such as the name of its file.
@@ -116,13 +116,13 @@ class TableReplay:
     since: datetime
     until: datetime
     commits: int
-    recorded: Outcome
-    untouched: Outcome
-    outcomes: tuple[Outcome, ...]
+    recorded: ReplayOutcome
+    untouched: ReplayOutcome
+    outcomes: tuple[ReplayOutcome, ...]
     abandoned: int = 0
 
     @property
-    def all(self) -> tuple[Outcome, ...]:
+    def all(self) -> tuple[ReplayOutcome, ...]:
         """What was, what would have been without maintenance, and the outcomes of the policies."""
         return self.recorded, self.untouched, *self.outcomes
 
@@ -143,13 +143,13 @@ class Replay:
     problems: Mapping[str, str]
 
     @cached_property
-    def all(self) -> tuple[Outcome, ...]:
+    def all(self) -> tuple[ReplayOutcome, ...]:
         """The sums over the tables: what was, what would have been without maintenance, and one for each policy."""
         columns = zip(*(table.all for table in self.tables), strict=True)
         return tuple(together(column[0].label, column) for column in columns)
 
 
-def together(label: str, outcomes: Sequence[Outcome]) -> Outcome:
+def together(label: str, outcomes: Sequence[ReplayOutcome]) -> ReplayOutcome:
     """Add outcomes of several tables up. A table counts from its own first point on."""
     changes: defaultdict[datetime, Counter[str]] = defaultdict(Counter)
     for outcome in outcomes:
@@ -160,4 +160,4 @@ def together(label: str, outcomes: Sequence[Outcome]) -> Outcome:
         held.update(changes[at])
         points.append(Point(at, **held))
     runs = sorted((run for outcome in outcomes for run in outcome.runs), key=lambda run: run.at)
-    return Outcome(label, tuple(points), tuple(runs))
+    return ReplayOutcome(label, tuple(points), tuple(runs))

@@ -9,7 +9,7 @@ from airflow_snowpack.iceberg.health import read_health
 from airflow_snowpack.jobs.action_history import ActionHistory, ActionRecord
 from airflow_snowpack.maintenance.planning import plan_table
 from airflow_snowpack.maintenance.replay.health import health_of
-from airflow_snowpack.maintenance.replay.model import Outcome, Point, SimulatedRun
+from airflow_snowpack.maintenance.replay.model import Point, ReplayOutcome, SimulatedRun
 from airflow_snowpack.maintenance.replay.state import SimulatedTable
 from airflow_snowpack.maintenance.table_defaults import options_for
 
@@ -30,7 +30,7 @@ def passes(since: datetime, until: datetime, every: timedelta) -> tuple[datetime
     return tuple(until - every * back for back in range(number, -1, -1) if until - every * back > since)
 
 
-def recorded(history: TableHistory, until: datetime, *, maintained: bool) -> Outcome:
+def recorded(history: TableHistory, until: datetime, *, maintained: bool) -> ReplayOutcome:
     """Return the numbers of the table without a simulated pass.
 
     :param maintained: with the maintenance that it really had, or without.
@@ -44,7 +44,7 @@ def recorded(history: TableHistory, until: datetime, *, maintained: bool) -> Out
         else:
             state.skip(commit)
     label = "as it was" if maintained else "without maintenance"
-    return Outcome(label, (*points, replace(points[-1], at=max(until, points[-1].at))))
+    return ReplayOutcome(label, (*points, replace(points[-1], at=max(until, points[-1].at))))
 
 
 def simulate(
@@ -54,7 +54,7 @@ def simulate(
     *,
     label: str,
     health: TableHealth | None = None,
-) -> Outcome:
+) -> ReplayOutcome:
     """Return what would have become of the table with this policy and passes at these times.
 
     :param label: of the policy.
@@ -76,7 +76,7 @@ class _Simulation:
         self._points: list[Point] = [self._state.point(history.begin)]
         self._runs: list[SimulatedRun] = []
 
-    def run(self, passes: Sequence[datetime]) -> Outcome:
+    def run(self, passes: Sequence[datetime]) -> ReplayOutcome:
         commits = iter((*self._history.commits, None))
         commit = next(commits)
         for at in (each for each in passes if each > self._history.begin):
@@ -89,7 +89,7 @@ class _Simulation:
                 commit = next(commits)
             self._runs += self._pass(at)
             self._points.append(self._state.point(at))
-        return Outcome(self._label, tuple(self._points), tuple(self._runs))
+        return ReplayOutcome(self._label, tuple(self._points), tuple(self._runs))
 
     def _pass(self, now: datetime) -> Iterator[SimulatedRun]:
         health, history = health_of(self._state, self._real, self._policy.bounds, now), ActionHistory(dict(self._records))

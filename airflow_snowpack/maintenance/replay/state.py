@@ -32,7 +32,7 @@ BYTES_PER_ENTRY = 150
 
 
 @dataclass(slots=True)
-class Source:
+class WrittenFile:
     """What is left of a file that a writer wrote.
 
     :param bytes, records: of the whole file, evenly in the simulated files that hold it.
@@ -104,7 +104,7 @@ class SimulatedTable:
         self._born: dict[Key, int] = {}
         self._manifest_of: dict[Key, str] = {}
         self._live_bytes = self._dead_bytes = 0
-        self._sources: dict[str, Source] = {}
+        self._sources: dict[str, WrittenFile] = {}
         self._sources_in: dict[str, set[str]] = defaultdict(set)
         self._recorded: dict[str, dict[str, float]] = {}
         self._names = count(1)
@@ -130,7 +130,7 @@ class SimulatedTable:
                 self.newest_at[file.partition_key] = commit.at
             if isinstance(file, LiveFile):
                 self.add(file.path, file)
-                self._sources[file.path] = Source(file.bytes, file.records, {file.path})
+                self._sources[file.path] = WrittenFile(file.bytes, file.records, {file.path})
                 self._sources_in[file.path] = {file.path}
             else:
                 self.add(key_of(file), replace(file, data_file=self._holder(file.data_file)))

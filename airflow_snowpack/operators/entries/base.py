@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from airflow.sdk import Context
 
-    from airflow_snowpack.interim.handover import Handover
+    from airflow_snowpack.interim.handover import TableHandover
     from airflow_snowpack.interim.model import TaskAttempt
     from airflow_snowpack.interim.refs import Ref
     from airflow_snowpack.operators.entries.built_image import BuiltImage
@@ -37,14 +37,14 @@ if TYPE_CHECKING:
     from airflow_snowpack.runners.entry import Entry
     from airflow_snowpack.runners.exchange import EntryResult, Exchange
     from airflow_snowpack.runners.images import ImageBuild
-    from airflow_snowpack.runners.invocation import Line, Runner
+    from airflow_snowpack.runners.invocation import OutputLine, Runner
 
 LONGEST_WAIT = timedelta(days=7)
 """How long the exchange folder of a deferred task without a time limit is kept."""
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
+class PreparedEntry:
     """An entry and what it receives.
 
     :param args: of a module entry, with references in place of tables; likewise ``kwargs``.
@@ -113,7 +113,7 @@ class RunsEntry(HandsOver):
         self.python = python
         self.runner_options = dict(runner_options or {})
 
-    def prepared(self, context: Context, handover: Handover) -> Prepared:
+    def prepared(self, context: Context, handover: TableHandover) -> PreparedEntry:
         """Return the entry and its arguments, with every table in them received."""
         raise NotImplementedError
 
@@ -221,7 +221,7 @@ class RunsEntry(HandsOver):
             raise
         exchange.remove()
 
-    def _with_tables(self, prepared: Prepared, tables: ExchangedTables) -> tuple[list[Any], dict[str, Any]]:
+    def _with_tables(self, prepared: PreparedEntry, tables: ExchangedTables) -> tuple[list[Any], dict[str, Any]]:
         """Write the inputs, and return the arguments with the inputs in place of references."""
         for name, ref in prepared.inputs.items():
             tables.write_input(name, ref)
@@ -234,17 +234,17 @@ class RunsEntry(HandsOver):
 
     @contextmanager
     def _opened(
-        self, context: Context, image: str | None, exchanges: Exchanges, handover: Handover, resumption: Resumption | None
+        self, context: Context, image: str | None, exchanges: Exchanges, handover: TableHandover, resumption: Resumption | None
     ) -> Iterator[Runner]:
         """Open the runner. What waited without a worker is removed if the block cannot resume it."""
         from airflow.sdk.exceptions import TaskDeferred
 
         from airflow_snowpack.operators.entries.identity import EntryIdentity
         from airflow_snowpack.operators.entries.isolated_runner import IsolatedRunner, open_runner
-        from airflow_snowpack.operators.entries.place import Place
+        from airflow_snowpack.operators.entries.place import RunPlace
 
         identity = EntryIdentity(handover.attempt, handover.registry.store.identity)
-        place = Place(image, identity, self.runner_options, context, exchanges.root, self.execution_timeout)
+        place = RunPlace(image, identity, self.runner_options, context, exchanges.root, self.execution_timeout)
         runner = open_runner(self.runner, place)
         try:
             yield runner
@@ -256,7 +256,7 @@ class RunsEntry(HandsOver):
             raise
 
     def _run(
-        self, runner: Runner, exchange: Exchange, handover: Handover, image: str | None, resumption: Resumption | None
+        self, runner: Runner, exchange: Exchange, handover: TableHandover, image: str | None, resumption: Resumption | None
     ) -> int:
         """Run the entry to its end, or defer the task until then; return its exit code."""
         from airflow.sdk.exceptions import TaskDeferred
@@ -285,6 +285,6 @@ class RunsEntry(HandsOver):
             self.log.info("The entry also wrote %s, which no output declares: ignored", ", ".join(result.ignored[:10]))
         return result
 
-    def _log_line(self, line: Line) -> None:
+    def _log_line(self, line: OutputLine) -> None:
         text = line.text if line.logger is None else f"{line.logger}: {line.text}"
         self.log.log(line.level, "%s", text)

@@ -35,9 +35,9 @@ from airflow_snowpack.operators.entries.errors import (
     image_error,
 )
 from airflow_snowpack.operators.entries.identity import ATTEMPT, TASK_INSTANCE
-from airflow_snowpack.operators.entries.place import GRACE_S, Place, ended_with
+from airflow_snowpack.operators.entries.place import GRACE_S, RunPlace, ended_with
 from airflow_snowpack.runners.errors import EntryCancelled, EntryNotStarted
-from airflow_snowpack.runners.invocation import Invocation, Line
+from airflow_snowpack.runners.invocation import Invocation, OutputLine
 from airflow_snowpack.runners.output_lines import OutputLines, Stream
 
 # How runc and crun report a program that does not exist or is not executable.
@@ -52,13 +52,13 @@ NOT_ON_HOST = (
 class EntryContainer(DockerOperator):
     """Runs an entry in a container: the driver of the runner ``docker``."""
 
-    place: Place
+    place: RunPlace
     invocation: Invocation
     lines: OutputLines
     refuse_stopped: Callable[[], None]
 
     @classmethod
-    def of(cls, place: Place) -> Self:
+    def of(cls, place: RunPlace) -> Self:
         """Return the operator with the options of the task."""
         check_known_options(place.options, DockerOperator)
         assert place.image is not None, "arguments are checked"
@@ -84,7 +84,7 @@ class EntryContainer(DockerOperator):
         except AirflowException as error:
             raise DockerUnavailable(self._urls, error) from error
 
-    def run_entry(self, invocation: Invocation, on_line: Callable[[Line], None]) -> int:
+    def run_entry(self, invocation: Invocation, on_line: Callable[[OutputLine], None]) -> int:
         """Run the entry in a container to its end; see :meth:`Driver.run_entry`."""
         self.invocation, self.lines = invocation, OutputLines(on_line, mark=invocation.mark)
         self.mounts = [*self.mounts, Mount(invocation.inside, str(invocation.folder), "bind")]
@@ -109,7 +109,7 @@ class EntryContainer(DockerOperator):
             raise OutOfMemory("Raise runner_options={'mem_limit': …}, or have the entry use less.")
         return ended_with(code)
 
-    def resume_entry(self, event: Mapping[str, Any], mark: str | None, on_line: Callable[[Line], None]) -> int:
+    def resume_entry(self, event: Mapping[str, Any], mark: str | None, on_line: Callable[[OutputLine], None]) -> int:
         """A task with a container does not wait without a worker."""
         raise NotImplementedError
 

@@ -26,7 +26,7 @@ from airflow_snowpack.runners.exchange import OutputTable
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from airflow_snowpack.interim.handover import Handover
+    from airflow_snowpack.interim.handover import TableHandover
     from airflow_snowpack.interim.refs import Ref
     from airflow_snowpack.runners.entry import Entry
     from airflow_snowpack.runners.exchange import EntryResult, Exchange
@@ -40,7 +40,7 @@ class ExchangedTables:
     :param are_written: the inputs are in the exchange folder already.
     """
 
-    def __init__(self, handover: Handover, exchange: Exchange, *, are_written: bool = False) -> None:
+    def __init__(self, handover: TableHandover, exchange: Exchange, *, are_written: bool = False) -> None:
         self._handover = handover
         self._exchange = exchange
         self._are_written = are_written

@@ -23,9 +23,9 @@ from typing import Any, Protocol
 from airflow.sdk.exceptions import TaskDeferred
 
 from airflow_snowpack.errors import Kind, SnowpackError
-from airflow_snowpack.operators.entries.place import INSIDE, Place
+from airflow_snowpack.operators.entries.place import INSIDE, RunPlace
 from airflow_snowpack.runners.errors import EntryCancelled, EntryError
-from airflow_snowpack.runners.invocation import Invocation, Line, Runner
+from airflow_snowpack.runners.invocation import Invocation, OutputLine, Runner
 from airflow_snowpack.runners.subprocess_runner import SubprocessRunner
 
 log = logging.getLogger(__name__)
@@ -49,11 +49,11 @@ class Driver(Protocol):
 
     refuse_stopped: Callable[[], None]
 
-    def run_entry(self, invocation: Invocation, on_line: Callable[[Line], None]) -> int:
+    def run_entry(self, invocation: Invocation, on_line: Callable[[OutputLine], None]) -> int:
         """Remove what earlier attempts have left, and run the entry to its end; see :meth:`Runner.run`."""
         ...
 
-    def resume_entry(self, event: Mapping[str, Any], mark: str | None, on_line: Callable[[Line], None]) -> int:
+    def resume_entry(self, event: Mapping[str, Any], mark: str | None, on_line: Callable[[OutputLine], None]) -> int:
         """Pass on the output of an entry that has run without a worker, and return its exit code."""
         ...
 
@@ -82,7 +82,7 @@ class IsolatedRunner:
         self._stopped = threading.Event()
         driver.refuse_stopped = self._refuse_stopped
 
-    def run(self, invocation: Invocation, on_line: Callable[[Line], None]) -> int:
+    def run(self, invocation: Invocation, on_line: Callable[[OutputLine], None]) -> int:
         """Run the entry; see :meth:`Runner.run`.
 
         :raises TaskDeferred: the entry runs without a worker until the trigger fires; :meth:`resume` continues.
@@ -94,7 +94,7 @@ class IsolatedRunner:
         with self._errors():
             return self._driver.run_entry(invocation, on_line)
 
-    def resume(self, event: Mapping[str, Any], mark: str | None, on_line: Callable[[Line], None]) -> int:
+    def resume(self, event: Mapping[str, Any], mark: str | None, on_line: Callable[[OutputLine], None]) -> int:
         """Return the exit code after a wait, or wait again.
 
         :param event: of the trigger.
@@ -131,7 +131,7 @@ class IsolatedRunner:
             raise EntryCancelled
 
 
-def open_runner(name: str, place: Place) -> Runner:
+def open_runner(name: str, place: RunPlace) -> Runner:
     """Return the runner of this name.
 
     :raises RunnerNotInstalled: its provider is missing.
@@ -145,7 +145,7 @@ def open_runner(name: str, place: Place) -> Runner:
         raise RunnerNotInstalled(name, problem) from problem
 
 
-def open_driver(name: str, place: Place) -> Driver:
+def open_driver(name: str, place: RunPlace) -> Driver:
     """Return the driver of a runner for containers or pods. :raises ImportError: its provider is missing."""
     if name == "docker":
         from airflow_snowpack.operators.entries.docker_container import EntryContainer

@@ -52,9 +52,9 @@ from airflow_snowpack.operators.entries.errors import (
     image_error,
 )
 from airflow_snowpack.operators.entries.identity import ATTEMPT, TASK_INSTANCE
-from airflow_snowpack.operators.entries.place import GRACE_S, Place, ended_with
+from airflow_snowpack.operators.entries.place import GRACE_S, RunPlace, ended_with
 from airflow_snowpack.runners.errors import EntryError, EntryNotStarted
-from airflow_snowpack.runners.invocation import Invocation, Line
+from airflow_snowpack.runners.invocation import Invocation, OutputLine
 from airflow_snowpack.runners.output_lines import OutputLines, Stream
 
 LOG_IN = "name a Secret of its registry in runner_options={'image_pull_secrets': …}"
@@ -74,14 +74,14 @@ class EntryPod(KubernetesPodOperator):
     :ivar runs_in: the namespace of the pod; ``None`` before its request is built.
     """
 
-    place: Place
+    place: RunPlace
     refuse_stopped: Callable[[], None]
     invocation: Invocation | None = None
     lines: OutputLines | None = None
     runs_in: str | None = None
 
     @classmethod
-    def of(cls, place: Place) -> Self:
+    def of(cls, place: RunPlace) -> Self:
         """Return the operator with the options of the task."""
         check_known_options(place.options, KubernetesPodOperator)
         limit = place.time_limit
@@ -102,7 +102,7 @@ class EntryPod(KubernetesPodOperator):
         pod.refuse_stopped = lambda: None
         return pod
 
-    def run_entry(self, invocation: Invocation, on_line: Callable[[Line], None]) -> int:
+    def run_entry(self, invocation: Invocation, on_line: Callable[[OutputLine], None]) -> int:
         """Run the entry in a pod to its end, or until the provider defers; see :meth:`Driver.run_entry`."""
         self.invocation, self.lines = invocation, _lines(on_line, invocation.mark)
         self.pod_request_obj = self.build_pod_request_obj(self.place.context)
@@ -115,7 +115,7 @@ class EntryPod(KubernetesPodOperator):
         finally:
             ExecutorSafeguard.tracker.reset(token)
 
-    def resume_entry(self, event: Mapping[str, Any], mark: str | None, on_line: Callable[[Line], None]) -> int:
+    def resume_entry(self, event: Mapping[str, Any], mark: str | None, on_line: Callable[[OutputLine], None]) -> int:
         """Return the exit code of an entry after an event of the provider's trigger, or wait again."""
         self.runs_in, self.lines = event["namespace"], _lines(on_line, mark)
         return self._ended_by(lambda: self.trigger_reentry(self.place.context, dict(event)), event)
@@ -351,11 +351,11 @@ class EntryPodManager(PodManager):
             lines.feed(Stream.STDOUT, message.rstrip("\n").encode() + b"\n")
 
 
-def _lines(on_line: Callable[[Line], None], mark: str | None) -> OutputLines:
+def _lines(on_line: Callable[[OutputLine], None], mark: str | None) -> OutputLines:
     """Return what splits the output. The cluster merges both streams; the provider reads levels from how a line begins."""
 
-    def with_level(line: Line) -> None:
-        on_line(line if line.logger is not None else Line(line.text, _parse_log_level(line.text)))
+    def with_level(line: OutputLine) -> None:
+        on_line(line if line.logger is not None else OutputLine(line.text, _parse_log_level(line.text)))
 
     return OutputLines(with_level, mark=mark)
 

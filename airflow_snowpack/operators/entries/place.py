@@ -34,7 +34,7 @@ NOTE = "running-"
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class RunPlace:
     """Where an entry runs, and for which attempt.
 
     :param image: a reference by tag or by digest, used as it is; ``None`` for a subprocess.
@@ -86,7 +86,7 @@ class Note:
 
     runner: str
     event: Mapping[str, Any]
-    place: Place
+    place: RunPlace
 
 
 def read_notes(root: Path, store_id: str) -> Iterator[Note]:
@@ -111,7 +111,7 @@ def _read(file: Path, root: Path) -> Note | None:
         return None
     attempt_id, tried, started = note["attempt"]
     identity = EntryIdentity(TaskAttempt(task, attempt_id, tried, datetime.fromisoformat(started)), note["store"])
-    return Note(note["runner"], note["event"], Place("", identity, note["options"], {}, root))
+    return Note(note["runner"], note["event"], RunPlace("", identity, note["options"], {}, root))
 
 
 def ended_with(code: int) -> int:

@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow_snowpack.operators.entries.arguments import check_inputs, check_python, is_known, shell_entry
-from airflow_snowpack.operators.entries.base import Prepared, RunsEntry
+from airflow_snowpack.operators.entries.base import PreparedEntry, RunsEntry
 from airflow_snowpack.runners.entry import ModuleEntry
 from airflow_snowpack.runners.errors import InvalidEntry
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from airflow_snowpack.interim.handover import Handover
+    from airflow_snowpack.interim.handover import TableHandover
     from airflow_snowpack.runners.entry import Entry
 
 
@@ -64,7 +64,7 @@ class RunEntryOperator(RunsEntry):
         self.outputs = outputs
         self._check()
 
-    def prepared(self, context: Context, handover: Handover) -> Prepared:
+    def prepared(self, context: Context, handover: TableHandover) -> PreparedEntry:
         """Return the function or the command with its arguments."""
         from airflow_snowpack.interim.refs import find_refs
         from airflow_snowpack.operators.arguments import read_object
@@ -75,7 +75,7 @@ class RunEntryOperator(RunsEntry):
         check_inputs(inputs)
         tables = {name: input_ref(name, value) for name, value in inputs.items()}
         handover.receive(find_refs([kwargs, list(tables.values())]))
-        return Prepared(self._entry(), kwargs=kwargs, inputs={name: handover.recorded(ref) for name, ref in tables.items()})
+        return PreparedEntry(self._entry(), kwargs=kwargs, inputs={name: handover.recorded(ref) for name, ref in tables.items()})
 
     def _entry(self) -> Entry:
         if self.command is None:

@@ -20,7 +20,7 @@ from pathlib import Path
 from airflow_snowpack.errors import Kind
 from airflow_snowpack.runners.errors import EntryCancelled, ending
 from airflow_snowpack.runners.images.errors import ImageError
-from airflow_snowpack.runners.invocation import Invocation, Line
+from airflow_snowpack.runners.invocation import Invocation, OutputLine
 from airflow_snowpack.runners.subprocess_runner import SubprocessRunner
 
 MAX_OUTPUT_LINES = 10_000
@@ -73,7 +73,7 @@ class Commands:
         lines: list[str] = []
         errors: list[str] = []
 
-        def keep(line: Line) -> None:
+        def keep(line: OutputLine) -> None:
             is_error = line.level >= logging.ERROR
             kept = errors if is_error else lines
             if len(kept) < MAX_OUTPUT_LINES:

@@ -22,7 +22,7 @@ from airflow_snowpack.runners.images.model import (
 from airflow_snowpack.runners.images.source import ImageBuild
 from airflow_snowpack.runners.images.target import ImageTarget
 from airflow_snowpack.store import Keyset, Leases, row_mapper, storable
-from airflow_snowpack.store.retention import BEFORE, Kind
+from airflow_snowpack.store.retention import BEFORE, RetainedRows
 from airflow_snowpack.store.tables.images import image_attempts, image_builds, image_waits
 
 IMAGE, WAIT, ATTEMPT = image_builds.c, image_waits.c, image_attempts.c
@@ -44,7 +44,7 @@ ATTEMPTS = sa.select(image_attempts).where(ATTEMPT.key == KEY).order_by(ATTEMPT.
 LOG = sa.select(IMAGE.log).where(IMAGE.key == KEY)
 
 KINDS = (
-    Kind(
+    RetainedRows(
         image_builds,
         age=IMAGE.used_at,
         order=(IMAGE.used_at, IMAGE.key),

@@ -18,7 +18,7 @@ import sqlalchemy as sa
 from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.scheduling.airflow_port import AirflowPort
 from airflow_snowpack.scheduling.retention import KEEP
-from airflow_snowpack.scheduling.schedules import Origin, Schedules
+from airflow_snowpack.scheduling.schedules import ScheduleOrigin, Schedules
 from airflow_snowpack.scheduling.sources.source import ProblemKind, SourceProblem, dag_source, read_problems, record_problems
 from airflow_snowpack.store import Store
 from airflow_snowpack.store.tables.schedules import schedules as schedule_rows, source_problems
@@ -77,7 +77,7 @@ def delete_without_dag(schedules: Schedules, *, older_than: timedelta, dry_run: 
         source_problems, problem.key == sa.literal(dag_source("")) + schedule_rows.c.dag_id
     )
     gone = gone.where(problem.kind == ProblemKind.MISSING.value, problem.began_at < now - max(older_than, KEEP))
-    gone = gone.where(problem.confirmed_at > now - CHECKED_WITHIN, schedule_rows.c.origin != Origin.RUN.value)
+    gone = gone.where(problem.confirmed_at > now - CHECKED_WITHIN, schedule_rows.c.origin != ScheduleOrigin.RUN.value)
     names = list(store.scalars(gone.order_by(schedule_rows.c.name)))
     for name in () if dry_run else names:
         schedules.delete(name)

@@ -24,7 +24,7 @@ from airflow_snowpack.scheduling.launches.active_runs import Reservation, Wanted
 from airflow_snowpack.scheduling.pending_runs.model import PendingRun, PendingState, Reason, pending_from, reasons_to_json
 from airflow_snowpack.scheduling.registered_runs import RegisteredRuns, read_given
 from airflow_snowpack.scheduling.schedule import Schedule
-from airflow_snowpack.scheduling.schedules import Origin, Schedules, audit_subject
+from airflow_snowpack.scheduling.schedules import ScheduleOrigin, Schedules, audit_subject
 from airflow_snowpack.store import Actor, Store, new_id, write_audit
 from airflow_snowpack.store.tables.schedules import pending_jobs, schedules
 
@@ -74,7 +74,7 @@ def run_registered(
         wanted = Wanted(name, stored.dag_id, stored.run.conf_of_run(given, asked))
         pending = _enter(conn, of.store, wanted, pending_id, generation, of.actor)
         detail = {"dag_id": pending.dag_id, "run_id": pending.run_id}
-        write_audit(conn, of.store, of.actor, "run_registered", audit_subject(name, Origin.RUN), **detail)
+        write_audit(conn, of.store, of.actor, "run_registered", audit_subject(name, ScheduleOrigin.RUN), **detail)
         return pending
 
     return _once(of, request)

@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
-from airflow_snowpack.iceberg.arrivals import Arrival, Arrivals, Place, head_of, read_arrivals
+from airflow_snowpack.iceberg.arrivals import Arrival, Arrivals, HistoryPlace, head_of, read_arrivals
 from airflow_snowpack.iceberg.names import TableName
 from airflow_snowpack.scheduling.events.counting import progress_of
 from airflow_snowpack.scheduling.events.event_log import Event, last_number
@@ -43,7 +43,7 @@ from airflow_snowpack.store.tables.schedules import considered, events
 if TYPE_CHECKING:
     from pyiceberg.table import Table
 
-START = Place(None, 0, None)
+START = HistoryPlace(None, 0, None)
 NO_OWNER = ""
 """The owner of the place where a consumer began, up to which nothing has been considered."""
 WATCHER = "watcher"
@@ -105,7 +105,7 @@ class Consumer:
         self._tables = {table_key(name): name for name in tables_of(trigger, catalog_name)}
         others = ((leaf, key) for leaf, key in self._keys.items() if key.removesuffix(ALL_CHANGES) not in self._tables)
         self._event_keys = {leaf: key for leaf, key in others if leaf.clock is None}
-        self._read: dict[str, tuple[Place, int | None, Arrivals]] = {}
+        self._read: dict[str, tuple[HistoryPlace, int | None, Arrivals]] = {}
 
     def look(self, owner: str, load: Callable[[TableName], Table]) -> Look:
         """Return what has arrived for this owner.
@@ -206,7 +206,7 @@ class Consumer:
         if all(key in place.get("tables", self._tables) for place in (row.since, row.upto) for key in self._tables):
             return row
         has_failed = not kept.begins and row.owner == NO_OWNER and not row.since.get("tables")
-        began_at = Place.at(datetime.fromisoformat(row.since["at"]))
+        began_at = HistoryPlace.at(datetime.fromisoformat(row.since["at"]))
         heads = {key: place_to_json(began_at if has_failed else head_of(tables[name])) for key, name in self._tables.items()}
 
         def write(conn: sa.Connection) -> sa.Row[Any]:
@@ -228,7 +228,7 @@ class Consumer:
     def _mine(self) -> Any:
         return sa.select(considered).where(considered.c.consumer == self.name)
 
-    def _arrivals_of(self, key: str, table: Table, place: Place) -> Arrivals:
+    def _arrivals_of(self, key: str, table: Table, place: HistoryPlace) -> Arrivals:
         """Return what arrived in one table; its manifests are read again only when its head has changed."""
         snapshot = table.current_snapshot()
         head = None if snapshot is None else snapshot.snapshot_id
@@ -298,18 +298,18 @@ def _amounts(found: Collection[Arrival]) -> dict[str, int]:
     return total | {what: sum(one.to_amounts()[what] for one in found) for what in ("files", "records", "bytes")}
 
 
-def place_to_json(place: Place) -> dict[str, Any]:
+def place_to_json(place: HistoryPlace) -> dict[str, Any]:
     """Return a place in the form of the store."""
     return asdict(place) | {"committed_at": None if place.committed_at is None else place.committed_at.isoformat()}
 
 
-def place_from_json(stored: Mapping[str, Any] | None) -> Place:
+def place_from_json(stored: Mapping[str, Any] | None) -> HistoryPlace:
     """Read a place from the form of the store; ``None`` is the beginning of the table."""
     if stored is None:
         return START
     at = stored["committed_at"]
     moment = None if at is None else datetime.fromisoformat(at)
-    return Place(**{**stored, "committed_at": moment, "other_heads": tuple(stored["other_heads"])})
+    return HistoryPlace(**{**stored, "committed_at": moment, "other_heads": tuple(stored["other_heads"])})
 
 
 class WatchedTable:
@@ -321,7 +321,7 @@ class WatchedTable:
     def __init__(self, store: Store, watcher: str, name: TableName) -> None:
         self._store = store
         self._consumer = f"watcher:{watcher}:{name}"
-        self._passed: Place | None = None
+        self._passed: HistoryPlace | None = None
 
     def read(self, table: Table) -> Arrivals:
         """Return what arrived since the last read of this object; the first time, since the stored place.
@@ -338,16 +338,16 @@ class WatchedTable:
         self._passed = found.head
         return found
 
-    def advance(self, upto: Place) -> None:
+    def advance(self, upto: HistoryPlace) -> None:
         """Store that everything up to here was published."""
         self._keep(upto)
 
-    def _kept(self) -> Place | None:
+    def _kept(self) -> HistoryPlace | None:
         query = sa.select(considered.c.upto).where(considered.c.consumer == self._consumer)
         kept = self._store.scalar(query)
         return None if kept is None else place_from_json(kept["place"])
 
-    def _keep(self, place: Place, *, if_new: bool = False) -> None:
+    def _keep(self, place: HistoryPlace, *, if_new: bool = False) -> None:
         values: dict[str, Any] = {"since": {}, "upto": {"place": place_to_json(place)}, "changed_at": self._store.clock()}
         statement = insert(considered).on_conflict_do_nothing() if if_new else upsert(considered, values)
         self._store.execute(statement.values(consumer=self._consumer, owner=WATCHER, **values))

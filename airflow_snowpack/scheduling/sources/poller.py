@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
-from airflow_snowpack.iceberg.arrivals import EXPIRED, Arrival, Arrivals, Place, place_at, read_arrivals
+from airflow_snowpack.iceberg.arrivals import EXPIRED, Arrival, Arrivals, HistoryPlace, place_at, read_arrivals
 from airflow_snowpack.iceberg.broker import Broker, raise_outage
 from airflow_snowpack.iceberg.names import TableName
 from airflow_snowpack.recurring import Recurring
@@ -252,7 +252,7 @@ class Poller:
         )
         self._store.execute(statement)
 
-    def _move(self, conn: sa.Connection, name: TableName, was: Place | None, reading: _Reading) -> bool:
+    def _move(self, conn: sa.Connection, name: TableName, was: HistoryPlace | None, reading: _Reading) -> bool:
         to, began_at = reading.arrivals.head, reading.began_at
         look_at = began_at + period_of(to.committed_at, began_at, self._every)
         values = {**asdict(to), "read_at": began_at, "metadata_location": reading.version, "look_at": look_at}
@@ -284,7 +284,7 @@ def _read(due: Mapping[TableName, sa.Row[Any]], began_at: datetime, name: TableN
     row = due[name]
     place = _place_from(row)
     begins_at = None if place is None or row.since - row.read_at < FORGOTTEN_AFTER else place_at(table, row.since)
-    arrivals = read_arrivals(table, begins_at or place or Place.at(row.since))
+    arrivals = read_arrivals(table, begins_at or place or HistoryPlace.at(row.since))
     return _Reading(row, began_at, table.metadata_location, arrivals, found_in(table, began_at))
 
 
@@ -321,8 +321,8 @@ def _problem_in(row: sa.Row[Any]) -> SourceProblem | None:
     return SourceProblem(ProblemKind(row.problem_kind), row.problem_problem, row.problem_began_at, row.problem_confirmed_at)
 
 
-def _place_from(row: sa.Row[Any]) -> Place | None:
+def _place_from(row: sa.Row[Any]) -> HistoryPlace | None:
     return None if row.read_at is None else _stored_place(row)
 
 
-_stored_place = row_mapper(Place, {"other_heads": lambda heads: tuple(heads or ())})
+_stored_place = row_mapper(HistoryPlace, {"other_heads": lambda heads: tuple(heads or ())})

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
     from airflow_snowpack.operators.entries.identity import EntryIdentity
     from airflow_snowpack.operators.entries.isolated_runner import IsolatedRunner
-    from airflow_snowpack.operators.entries.place import Place
+    from airflow_snowpack.operators.entries.place import RunPlace
     from airflow_snowpack.runners.invocation import Invocation
 
 MANIFESTS = Path(__file__).parents[3] / "docker" / "kubernetes"
@@ -85,11 +85,11 @@ class Cluster:
         self.options = api.options(folder, TEMPLATE) | {"deferrable": False}
         self.template = folder / "template.yaml"
 
-    def place(self, of: EntryIdentity, time_limit: timedelta | None = None, **options: Any) -> Place:
-        from airflow_snowpack.operators.entries.place import Place
+    def place(self, of: EntryIdentity, time_limit: timedelta | None = None, **options: Any) -> RunPlace:
+        from airflow_snowpack.operators.entries.place import RunPlace
 
         chosen = {name: value for name, value in {**self.options, **options}.items() if value is not ...}
-        return Place(IMAGE, of, chosen, context(of), self.root, time_limit)
+        return RunPlace(IMAGE, of, chosen, context(of), self.root, time_limit)
 
     def runner(self, of: EntryIdentity | None = None, *, time_limit: timedelta | None = None, **options: Any) -> IsolatedRunner:
         from airflow_snowpack.operators.entries.isolated_runner import IsolatedRunner, open_runner

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from airflow_snowpack.iceberg import TableName
-from airflow_snowpack.iceberg.arrivals import EXPIRED, Arrival, Place, head_of, read_arrivals
+from airflow_snowpack.iceberg.arrivals import EXPIRED, Arrival, HistoryPlace, head_of, read_arrivals
 from airflow_snowpack.iceberg.catalog import load_table
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ class Watched:
 
     def __init__(self, spark: SparkSession, catalog: Catalog, name: TableName) -> None:
         self._spark, self._catalog, self._name = spark, catalog, name
-        self._place: Place = head_of(load_table(catalog, name))
+        self._place: HistoryPlace = head_of(load_table(catalog, name))
 
     def run(self, *statements: str) -> Sequence[Arrival]:
         """What arrived by these statements, read after the last of them."""

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from interim_lake import LAKE, InterimLake, MovedClock, ReportedRuns, holder, new_catalog, table_named
 
 from airflow_snowpack.interim.errors import InvalidInterimTable, StaleInterimAttempt
-from airflow_snowpack.interim.handover import Handover
+from airflow_snowpack.interim.handover import TableHandover
 from airflow_snowpack.interim.model import OutputOptions, TableState, Writing
 from airflow_snowpack.interim.names import Scope, is_ours
 from airflow_snowpack.interim.registry import InterimRegistry, Output
@@ -161,7 +161,7 @@ def test_the_outputs_of_a_task_are_committed_together_or_not_at_all(lake_of_tabl
 
 def test_a_try_that_has_lost_one_of_its_outputs_commits_none(registry: InterimRegistry, tmp_path: Path) -> None:
     lake = InterimLake(registry, new_catalog(tmp_path))
-    handover = Handover(registry, lambda: lake.catalog, holder("split"), catalog_name=LAKE, consumers=["report"])
+    handover = TableHandover(registry, lambda: lake.catalog, holder("split"), catalog_name=LAKE, consumers=["report"])
 
     def split() -> None:
         with handover:

@@ -10,7 +10,7 @@ from interim_lake import LAKE, RUN, InterimLake, MovedClock, ReportedRuns, holde
 
 from airflow_snowpack.interim.errors import InterimTableInUse, InvalidInterimRef
 from airflow_snowpack.interim.explanation import explain
-from airflow_snowpack.interim.handover import Handover
+from airflow_snowpack.interim.handover import TableHandover
 from airflow_snowpack.interim.names import Scope
 from airflow_snowpack.interim.registry import Output
 from airflow_snowpack.preservation import Preservation
@@ -52,7 +52,7 @@ def test_a_task_reads_the_committed_snapshot_whatever_the_reference_contains(lak
     catalog.load_table(ref.table.partition(".")[2]).append(lake_of_tables.rows())
     strange = replace(ref, snapshot_id=None, rows=6)
 
-    with Handover(lake_of_tables.registry, lambda: catalog, holder("report"), catalog_name=LAKE, consumers=[]) as handover:
+    with TableHandover(lake_of_tables.registry, lambda: catalog, holder("report"), catalog_name=LAKE, consumers=[]) as handover:
         assert handover.read_arrow(strange).num_rows == 3
         assert handover.read_arrow(strange.limit(2)).num_rows == 2
         assert handover.recorded(strange.limit(1)) == ref.limit(1)

@@ -27,7 +27,7 @@ from kill_reduction import CONSUMER, FAN_IN, LAYERS, LONGEST_S, TASK, WRITTEN, r
 from scripted_engine import eventually
 
 from airflow_snowpack.iceberg import CatalogConfig
-from airflow_snowpack.interim import Handover, InterimRegistry, sweep
+from airflow_snowpack.interim import InterimRegistry, TableHandover, sweep
 from airflow_snowpack.interim.collection.dropping import folder_of_namespace
 from airflow_snowpack.interim.frames.tables import read_as_arrow, write_table
 from airflow_snowpack.interim.refs import TableRef
@@ -128,7 +128,7 @@ def test_a_kill_in_any_layer_leaks_nothing_and_the_retry_finds_its_rows(
     session, results = local_session(replace(spark_config, catalogs=own_lake.spark_conf())), {}
     for place in RETRIED:
         who = holder(TASK, run_id=place, try_number=2)
-        with Handover(lake.registry, lambda: lake.catalog, who, catalog_name=LAKE, consumers=[CONSUMER]) as handover:
+        with TableHandover(lake.registry, lambda: lake.catalog, who, catalog_name=LAKE, consumers=[CONSUMER]) as handover:
             results[place] = reduced(handover, killed.inputs[place], session)
         reported.finish(TASK, run_id=place)
     for place in set(PLACES) - set(RETRIED):

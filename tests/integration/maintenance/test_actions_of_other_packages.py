@@ -17,7 +17,7 @@ from airflow_snowpack.jobs.model import ActionOutcome, Job
 from airflow_snowpack.maintenance import (
     Action,
     InvalidOption,
-    Planning,
+    PlanningContext,
     SparkEngine,
     UnknownAction,
     UnusableAction,
@@ -98,7 +98,7 @@ def test_an_action_of_another_package_is_planned_and_run_like_our_own(
     options = parse_options("analyze", {"of": "id"})
 
     table = catalog.load_table(name.identifier)
-    planned = plan_action(options, Planning(reader_for(table, [options]), catalog, datetime.now(UTC)))
+    planned = plan_action(options, PlanningContext(reader_for(table, [options]), catalog, datetime.now(UTC)))
     result = engine.run(job_for(name, analyze={"of": "id"}), "analyze")
 
     assert (planned.action, planned.message, planned.metrics) == (

@@ -13,7 +13,7 @@ from airflow_snowpack.iceberg import MetadataReader, TableName
 from airflow_snowpack.iceberg.health import SnapshotLog
 from airflow_snowpack.jobs.action_history import ActionRecord
 from airflow_snowpack.jobs.model import ActionOutcome, ActionResult, Job
-from airflow_snowpack.maintenance import InvalidOption, Planning, SparkEngine, in_order, parse_options, plan_action
+from airflow_snowpack.maintenance import InvalidOption, PlanningContext, SparkEngine, in_order, parse_options, plan_action
 from airflow_snowpack.maintenance.actions.compute_table_stats import ComputeTableStats
 from airflow_snowpack.maintenance.planning import Facts, Finding
 from airflow_snowpack.maintenance.submit import check_against
@@ -32,7 +32,7 @@ def compute(engine: SparkEngine, job_for: Callable[..., Job]) -> Callable[..., A
 
 
 def preview(table: Table, catalog: Catalog, **options: Any) -> str:
-    return plan_action(parse_options(ACTION, options), Planning(MetadataReader(table), catalog, datetime.now(UTC))).message
+    return plan_action(parse_options(ACTION, options), PlanningContext(MetadataReader(table), catalog, datetime.now(UTC))).message
 
 
 def test_it_writes_a_statistics_file_that_the_metadata_names_once_for_each_snapshot(

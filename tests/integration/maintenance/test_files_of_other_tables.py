@@ -18,7 +18,7 @@ from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.iceberg import ForeignFiles, TableUnreadable
 from airflow_snowpack.inventory import stored_footprints
 from airflow_snowpack.maintenance import Action, ExpireSnapshots, RemoveOrphanFiles
-from airflow_snowpack.maintenance.action_run import Effect
+from airflow_snowpack.maintenance.action_run import ActionEffect
 from airflow_snowpack.maintenance.removals.errors import RemovalRefused
 from airflow_snowpack.maintenance.removals.model import ItemOutcome
 from airflow_snowpack.maintenance.removals.records import Removals
@@ -44,12 +44,12 @@ def records(sqlite_url: str) -> Iterator[Removals]:
 
 def maintain(
     lake: TangledLake, records: Removals, catalog: str, identifier: tuple[str, ...], action: str, **options: Any
-) -> Effect:
+) -> ActionEffect:
     """Run an action on a table as a worker does, up to the call of the procedure."""
     name = lake.table_name(catalog, identifier)
     memory = stored_footprints(records.store, name)
     run = run_without_spark(lake.catalogs[catalog], name, action, records, now=LATER, footprints=memory)
-    effect: Effect = OPTIONS[action](**options).run(run)
+    effect: ActionEffect = OPTIONS[action](**options).run(run)
     return effect
 
 

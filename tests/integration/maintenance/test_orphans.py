@@ -14,7 +14,7 @@ import pytest
 from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.jobs.model import ActionOutcome, Job
 from airflow_snowpack.maintenance import Action, RemoveOrphanFiles, SparkEngine
-from airflow_snowpack.maintenance.procedures import Call
+from airflow_snowpack.maintenance.procedures import ProcedureCall
 from airflow_snowpack.maintenance.removals.model import ItemOutcome
 from airflow_snowpack.maintenance.removals.records import Removals
 
@@ -178,7 +178,7 @@ def test_a_table_that_moves_before_its_orphans_are_listed_takes_no_files_of_its_
     live = [backdate(path) for path in place.rglob("*.metadata.json")]
     really = RemoveOrphanFiles.planning_call
 
-    def move_first(*args: Any, **options: Any) -> Call:
+    def move_first(*args: Any, **options: Any) -> ProcedureCall:
         spark.sql(f"ALTER TABLE {one_commit.quoted} SET LOCATION 'file://{place}'")
         return really(*args, **options)
 

@@ -12,7 +12,7 @@ import pytest
 
 from airflow_snowpack.iceberg import MetadataReader, TableName, read_health, read_numbers
 from airflow_snowpack.jobs.model import Job
-from airflow_snowpack.maintenance import Action, Planning, SparkEngine, parse_options, plan_action
+from airflow_snowpack.maintenance import Action, PlanningContext, SparkEngine, parse_options, plan_action
 from airflow_snowpack.maintenance.plan import reader_for
 from airflow_snowpack.maintenance.removals.records import Removals
 
@@ -32,7 +32,7 @@ def both(spark: SparkSession, catalog: Catalog, removals: Removals, job_for: Cal
         now = datetime.now(UTC) + later
         table = catalog.load_table(name.identifier)
         parsed = parse_options(action, options)
-        planned = plan_action(parsed, Planning(reader_for(table, [parsed]), catalog, now))
+        planned = plan_action(parsed, PlanningContext(reader_for(table, [parsed]), catalog, now))
         skip = parsed.nothing_to_do(lambda: MetadataReader(table), now=now)
         engine = SparkEngine(lambda: spark, lambda: catalog, removals=removals, now=lambda: now)
         done = engine.run(job_for(name, **{action.value: options}), action.value)

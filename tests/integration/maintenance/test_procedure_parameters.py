@@ -15,7 +15,7 @@ import pytest
 from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.jobs.model import ActionOutcome, Job
 from airflow_snowpack.maintenance import Action, SparkEngine, action_class
-from airflow_snowpack.maintenance.action_run import Planning
+from airflow_snowpack.maintenance.action_run import PlanningContext
 from airflow_snowpack.maintenance.options import parse_options
 from airflow_snowpack.maintenance.plan import plan_action, reader_for
 
@@ -99,7 +99,7 @@ def test_a_rewrite_stops_at_so_many_files_as_its_dry_run_says(
     name = fragmented(commits=6, parts=1, deletes=0)
     said = {"min_input_files": 2, "max_files_to_rewrite": 4, "rewrite_job_order": "bytes-asc"}
     options = parse_options(Action.REWRITE_DATA_FILES, said)
-    planned = plan_action(options, Planning(reader_for(table_of(name), [options]), catalog, datetime.now(UTC)))
+    planned = plan_action(options, PlanningContext(reader_for(table_of(name), [options]), catalog, datetime.now(UTC)))
     result = engine.run(job_for(name, rewrite_data_files=said), Action.REWRITE_DATA_FILES)
 
     assert result.outcome is ActionOutcome.SUCCEEDED, result.error
@@ -145,7 +145,7 @@ def test_exactly_the_snapshots_that_are_named_expire(
     snapshots = [snapshot.snapshot_id for snapshot in table_of(name).snapshots()]
     said = {"snapshot_ids": [snapshots[1]], "clean_expired_metadata": True}
     options = parse_options(Action.EXPIRE_SNAPSHOTS, said)
-    planned = plan_action(options, Planning(reader_for(table_of(name), [options]), catalog, datetime.now(UTC)))
+    planned = plan_action(options, PlanningContext(reader_for(table_of(name), [options]), catalog, datetime.now(UTC)))
     result = engine.run(job_for(name, expire_snapshots=said), Action.EXPIRE_SNAPSHOTS)
 
     assert result.outcome is ActionOutcome.SUCCEEDED, result.error

@@ -39,7 +39,7 @@ from airflow_snowpack.installation import Installation, retained_rows
 from airflow_snowpack.jobs import Jobs
 from airflow_snowpack.jobs.model import ActionOutcome
 from airflow_snowpack.maintenance import Action, SparkEngine
-from airflow_snowpack.maintenance.action_run import ActionRun, Effect
+from airflow_snowpack.maintenance.action_run import ActionEffect, ActionRun
 from airflow_snowpack.maintenance.options import parse_options
 from airflow_snowpack.maintenance.removals import orphan_files
 from airflow_snowpack.maintenance.removals.errors import NothingInQuarantine, RemovalNotPossible
@@ -132,7 +132,7 @@ class World:
         assert planned is not None
         return planned
 
-    def delete(self, of_job: JobRemovals, removal: Removal) -> Effect:
+    def delete(self, of_job: JobRemovals, removal: Removal) -> ActionEffect:
         nothing = cast("Any", None)
         run = ActionRun("job", TABLE, "remove_orphan_files", nothing, self.work, self.catalog, self.clock(), 1, removals=of_job)
         return carry_out(run, removal.removal_id, OrphanFiles(self._unnamed))
@@ -150,7 +150,7 @@ class World:
         self.end(of_job)
         return self.removals.get(removal.removal_id)
 
-    def restore(self, removal_id: str, *paths: str) -> Effect:
+    def restore(self, removal_id: str, *paths: str) -> ActionEffect:
         of_job = self.attempt()
         try:
             return restore(of_job, self.catalog, removal_id, paths, lambda: False)
@@ -659,7 +659,7 @@ def test_random_kills_of_removals_and_restores_lose_no_file(
 
         return once
 
-    def until_done(work: Callable[[JobRemovals], Effect | None]) -> None:
+    def until_done(work: Callable[[JobRemovals], ActionEffect | None]) -> None:
         nonlocal faults
         of_job = world.attempt()
         for _ in range(2):

@@ -10,9 +10,9 @@ from airflow_snowpack.scheduling import (
     CustomEvents,
     Every,
     InvalidSchedule,
-    Origin,
     Schedule,
     ScheduleNotFound,
+    ScheduleOrigin,
     SyncReport,
     sync,
 )
@@ -64,14 +64,14 @@ def test_a_schedule_that_was_made_by_hand_is_no_files_to_delete(scheduler: Any) 
 def test_what_was_changed_by_hand_is_marked_survives_without_update_and_follows_the_file_with_it(scheduler: Any) -> None:
     sync(scheduler.schedules, [declared("tuned")], update=True)
     changed = scheduler.schedules.update(declared("tuned", "1h"), by="ops")
-    assert changed.origin is Origin.EDITED
+    assert changed.origin is ScheduleOrigin.EDITED
 
     sync(scheduler.schedules, [declared("tuned")], update=False)
     assert scheduler.schedules.get("tuned").schedule.trigger == Every("1h")
 
     sync(scheduler.schedules, [declared("tuned")], update=True)
     assert scheduler.schedules.get("tuned").schedule.trigger == Every("4h")
-    assert scheduler.schedules.get("tuned").origin is Origin.FILE
+    assert scheduler.schedules.get("tuned").origin is ScheduleOrigin.FILE
 
 
 def test_an_update_keeps_a_schedule_suspended_whatever_its_file_says(scheduler: Any) -> None:

@@ -19,12 +19,12 @@ from airflow_snowpack.scheduling import (
     InvalidSchedule,
     KeptByRun,
     NameTaken,
-    Origin,
     RegisteredRun,
     RegisteredRuns,
     RunExists,
     RunNotFound,
     Schedule,
+    ScheduleOrigin,
     Schedules,
     StoredRun,
     explain,
@@ -113,7 +113,7 @@ def test_a_run_without_a_cron_is_a_schedule_that_is_started_by_hand_only(runs: R
     scheduler.work()
 
     (schedule,) = scheduler.schedules.list()
-    assert (schedule.schedule.trigger, schedule.origin) == (ByHand(), Origin.RUN)
+    assert (schedule.schedule.trigger, schedule.origin) == (ByHand(), ScheduleOrigin.RUN)
     assert "Its trigger is not satisfied: it is started by hand only." in str(explain(scheduler.schedules, "features"))
     assert [launch.run_id for launch in scheduler.started] == [job.run_id]
     assert confs(scheduler) == [{"days": 7, "snowpack_run": {"name": "features", "preservation": None, "explicit": False}}]
@@ -275,7 +275,7 @@ def test_the_schedule_of_a_cron_is_shown_among_the_schedules_and_changed_in_the_
 ) -> None:
     before = runs.register(make(**DAILY))
     schedules: Schedules = scheduler.schedules
-    assert schedules.get("features").origin is Origin.RUN
+    assert schedules.get("features").origin is ScheduleOrigin.RUN
     assert "0 13 * * *" in str(explain(schedules, "features"))
     for change in (
         lambda: schedules.update(Schedule("features", "another", Cron("0 1 * * *"))),

@@ -17,9 +17,9 @@ from airflow_snowpack.scheduling import (
     Gate,
     GatePlace,
     MaxRuns,
-    Origin,
     PartitionsAdded,
     Schedule,
+    ScheduleOrigin,
     explain,
 )
 from airflow_snowpack.scheduling.launches.missing_dags import MissingDags, delete_without_dag
@@ -46,7 +46,7 @@ def test_old_events_and_ended_jobs_are_forgotten(scheduler: Any) -> None:
 @pytest.mark.one_database
 def test_a_schedule_whose_dag_is_gone_stays_until_the_dag_has_been_missing_for_the_whole_retention(scheduler: Any) -> None:
     """However it was made; a DAG file that is away for a while deletes nothing."""
-    for name, origin in (("gone", Origin.HAND), ("away", Origin.FILE), ("there", Origin.HAND)):
+    for name, origin in (("gone", ScheduleOrigin.HAND), ("away", ScheduleOrigin.FILE), ("there", ScheduleOrigin.HAND)):
         scheduler.schedules.create(Schedule(name, dag_id=name, trigger=CustomEvents("go"), enabled=True), origin=origin)
     check = MissingDags(scheduler.store, scheduler.airflow)
     scheduler.airflow.gone = {"gone", "away"}

@@ -17,7 +17,7 @@ from airflow_snowpack.store import Deadlines, PoolerRefusesTransactions, Store, 
 from airflow_snowpack.store.dialect import UtcDateTime
 from airflow_snowpack.store.migrate import upgrade_schema
 from airflow_snowpack.store.opening import open_engine
-from airflow_snowpack.store.prepared import Prepared
+from airflow_snowpack.store.prepared import PreparedStatement
 
 LEFT_BEHIND = """
 SELECT count(*) FROM pg_settings
@@ -57,7 +57,7 @@ def test_jobs_go_their_way_behind_a_pooler_that_changes_sessions(pooled: str) ->
 
 @pytest.mark.parametrize("deadlines", [None, Deadlines()])
 def test_nothing_is_left_in_the_sessions_that_others_get_next(pooled: str, deadlines: Deadlines | None) -> None:
-    one = Prepared(sa.select(sa.bindparam("number", 1, sa.Integer).label("number")))
+    one = PreparedStatement(sa.select(sa.bindparam("number", 1, sa.Integer).label("number")))
     with open_store(pooled, deadlines=deadlines) as store:
         for _ in range(SESSIONS):
             assert store.read(lambda conn: one.first(conn, {"number": 7})).number == 7
@@ -68,7 +68,7 @@ def test_nothing_is_left_in_the_sessions_that_others_get_next(pooled: str, deadl
 
 def test_a_statement_has_its_settings_whatever_the_databases_defaults_are(pooled: str) -> None:
     moment = datetime(2026, 11, 3, 12, 30, tzinfo=UTC)
-    hot = Prepared(sa.select(sa.bindparam("at", type_=UtcDateTime).label("at")))
+    hot = PreparedStatement(sa.select(sa.bindparam("at", type_=UtcDateTime).label("at")))
     with Store(open_engine(pooled)) as store:
         name = sa.make_url(pooled).database
         for setting in ("datestyle = 'SQL, DMY'", "default_transaction_isolation = 'serializable'"):
@@ -96,7 +96,7 @@ def test_a_pooler_of_statements_is_refused_with_what_to_do(postgres_database: st
 
 
 def test_a_connection_to_postgres_itself_is_prepared_once(postgres_database: str) -> None:
-    one = Prepared(sa.select(sa.bindparam("number", 1, sa.Integer).label("number")))
+    one = PreparedStatement(sa.select(sa.bindparam("number", 1, sa.Integer).label("number")))
 
     def ask(conn: sa.Connection) -> Any:
         one.first(conn, {"number": 7})

@@ -11,12 +11,12 @@ from sqlalchemy.exc import IntegrityError
 
 from airflow_snowpack.store import Store
 from airflow_snowpack.store.opening import open_engine
-from airflow_snowpack.store.prepared import FEW, Prepared
+from airflow_snowpack.store.prepared import FEW, PreparedStatement
 
 PLACES = sa.Table("places", sa.MetaData(), sa.Column("code", sa.Text, primary_key=True), sa.Column("visits", sa.Integer))
-ADD = Prepared(sa.insert(PLACES))
-VISIT = Prepared(sa.update(PLACES).where(PLACES.c.code == sa.bindparam("b_code")).values(visits=PLACES.c.visits + 10))
-KEEP = Prepared(
+ADD = PreparedStatement(sa.insert(PLACES))
+VISIT = PreparedStatement(sa.update(PLACES).where(PLACES.c.code == sa.bindparam("b_code")).values(visits=PLACES.c.visits + 10))
+KEEP = PreparedStatement(
     {
         dialect: insert(PLACES)
         .values(code=sa.bindparam("b_code"), visits=7)

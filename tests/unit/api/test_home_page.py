@@ -96,12 +96,12 @@ def test_the_digest_of_the_api_has_the_text_of_the_home_page(world: World, brows
 
 
 def test_the_report_of_the_last_pass_is_on_the_home_page(world: World, browser: Browser) -> None:
-    from airflow_snowpack.maintenance.fleet.model import Planning
+    from airflow_snowpack.maintenance.fleet.model import PlanningClaim
     from airflow_snowpack.maintenance.fleet.report import PassReport
 
     passes = world.installation.fleet_passes
     planning = passes.begin("nightly/run/plan", "lake", "", Budget(), workers=1, holder="pod-1")
-    assert isinstance(planning, Planning)
+    assert isinstance(planning, PlanningClaim)
     planned = passes.plan(planning, [], [], {"listed": 4, "healthy": 4})
     passes.keep_report(planned, PassReport.of(planned, [], world.clock()).to_json())
     said = words(browser.text("/ui/"))

@@ -31,7 +31,7 @@ from airflow_snowpack.settings import Settings
 
 if TYPE_CHECKING:
     from airflow_snowpack.operators.entries.base import RunsEntry
-    from airflow_snowpack.runners.invocation import Line
+    from airflow_snowpack.runners.invocation import OutputLine
     from tests.unit.faces.conftest import Runner
 
 IMAGE = "acme/score:1.4"
@@ -163,7 +163,7 @@ def test_a_task_that_airflow_ends_leaves_nothing(
 ) -> None:
     ended: list[str] = []
 
-    def end_task(self: RunsEntry, line: Line) -> None:
+    def end_task(self: RunsEntry, line: OutputLine) -> None:
         if not ended:  # by SIGTERM, as Airflow does, when the entry runs
             ended.append(line.text)
             os.kill(os.getpid(), signal.SIGTERM)

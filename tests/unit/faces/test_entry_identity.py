@@ -70,8 +70,8 @@ def test_parsing_a_dag_file_with_entries_imports_no_client_of_docker_or_kubernet
     "text", ["", "{", "{}", "[]", "null", '{"task": "flights/r/score", "runner": "kubernetes", "attempt": ["a"]}']
 )
 def test_a_note_that_cannot_be_read_keeps_no_sweep_from_the_others(text: str, tmp_path: Path) -> None:
-    from airflow_snowpack.operators.entries.place import Place, read_notes
+    from airflow_snowpack.operators.entries.place import RunPlace, read_notes
 
-    Place("acme/score:1.4", identity("0196-b"), {}, {}, tmp_path).write_note("kubernetes", {"namespace": "lake"})
+    RunPlace("acme/score:1.4", identity("0196-b"), {}, {}, tmp_path).write_note("kubernetes", {"namespace": "lake"})
     (tmp_path / "running-0196-a.json").write_text(text)
     assert [note.place.identity for note in read_notes(tmp_path, "store-1")] == [identity("0196-b")]

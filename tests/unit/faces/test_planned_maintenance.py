@@ -12,7 +12,7 @@ from airflow_snowpack import hooks, operators
 from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.jobs import Jobs
 from airflow_snowpack.maintenance import action_names
-from airflow_snowpack.maintenance.writers import DagsOfTables, Producer
+from airflow_snowpack.maintenance.writers import DagsOfTables, WritingDag
 
 if TYPE_CHECKING:
     from conftest import Runner
@@ -76,7 +76,7 @@ def test_a_submitted_plan_has_the_options_of_the_policy(run_operator: Runner, jo
 def test_orphan_files_that_a_running_dag_may_still_commit_stay_without_a_plan_too(
     run_operator: Runner, jobs: Jobs, flights: TableName, monkeypatch: pytest.MonkeyPatch, days: int, older_than: str | None
 ) -> None:
-    running = Producer("ingest", running_since=datetime.now(UTC) - timedelta(days=days, minutes=1))
+    running = WritingDag("ingest", running_since=datetime.now(UTC) - timedelta(days=days, minutes=1))
     dags = DagsOfTables({flights.asset_uri: (running,)})
     submit = operators.SubmitMaintenanceOperator(task_id="submit", table="demo.flights", actions=["remove_orphan_files"])
     monkeypatch.setattr(type(submit), "dags_of_tables", lambda *_: lambda: dags)

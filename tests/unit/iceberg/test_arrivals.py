@@ -20,13 +20,13 @@ from pyiceberg.types import IntegerType, NestedField, StringType
 from scripted_engine import eventually
 
 from airflow_snowpack.iceberg import CatalogConfig
-from airflow_snowpack.iceberg.arrivals import EXPIRED, Place, head_of, read_arrivals
+from airflow_snowpack.iceberg.arrivals import EXPIRED, HistoryPlace, head_of, read_arrivals
 from airflow_snowpack.iceberg.gains import ROW_ID
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
 
-START = Place(None, 0, None)
+START = HistoryPlace(None, 0, None)
 
 
 @pytest.fixture(params=["1", "2"])
@@ -380,7 +380,7 @@ def test_from_a_moment_on_nothing_counts_that_was_expired_before(numbered: Table
     expire_all_but_the_head(numbered)
     committed = head_of(numbered).committed_at
     assert committed is not None
-    found = read_arrivals(numbered, Place.at(committed))
+    found = read_arrivals(numbered, HistoryPlace.at(committed))
     assert ([arrival.partitions for arrival in found.new], found.expired) == ([("day=wed",)], 0)
 
 
@@ -455,7 +455,7 @@ def test_a_branch_that_is_published_after_a_moment_arrives_after_it_although_it_
     eventually(lambda: datetime.now(UTC) > moment + timedelta(milliseconds=1), PATIENCE_S)
     table.manage_snapshots().set_current_snapshot(ref_name="audit").commit()
 
-    found = read_arrivals(table.refresh(), Place.at(moment))
+    found = read_arrivals(table.refresh(), HistoryPlace.at(moment))
     assert [arrival.partitions for arrival in found.new] == [("day=tue",)]
     assert found.new[0].arrived_at > moment
 
@@ -465,13 +465,13 @@ def test_from_a_moment_on_only_what_was_committed_since_arrives(table: Table) ->
     committed = head_of(table).committed_at
     assert committed is not None
 
-    assert len(read_arrivals(table, Place.at(committed)).new) == 1
-    assert read_arrivals(table, Place.at(committed + timedelta(milliseconds=1))).new == ()
+    assert len(read_arrivals(table, HistoryPlace.at(committed)).new) == 1
+    assert read_arrivals(table, HistoryPlace.at(committed + timedelta(milliseconds=1))).new == ()
 
 
 def test_an_empty_table_has_no_arrivals_and_a_place_to_start_from(table: Table) -> None:
     found = read_arrivals(table, START)
-    assert (found.new, found.head) == ((), Place(None, 0, None, str(table.metadata.table_uuid)))
+    assert (found.new, found.head) == ((), HistoryPlace(None, 0, None, str(table.metadata.table_uuid)))
 
 
 def test_a_table_that_was_dropped_and_made_again_is_read_from_its_beginning(table: Table) -> None:

@@ -18,7 +18,7 @@ from airflow_snowpack.iceberg import TableUnreadable
 from airflow_snowpack.jobs import Jobs
 from airflow_snowpack.jobs.model import ActionOutcome, ActionResult
 from airflow_snowpack.maintenance.action import Action
-from airflow_snowpack.maintenance.action_run import Planning
+from airflow_snowpack.maintenance.action_run import PlanningContext
 from airflow_snowpack.maintenance.expiry import plan_expiry
 from airflow_snowpack.maintenance.options import parse_options
 from airflow_snowpack.maintenance.plan import plan_action, reader_for
@@ -53,7 +53,7 @@ def plan(catalog: Catalog) -> Plan:
     def make(table: Table, action: Action, *, later: timedelta = timedelta(0), **options: Any) -> ActionResult:
         now = datetime.now(UTC) + later
         parsed = parse_options(action, options)
-        return plan_action(parsed, Planning(reader_for(table, [parsed]), catalog, now))
+        return plan_action(parsed, PlanningContext(reader_for(table, [parsed]), catalog, now))
 
     return make
 

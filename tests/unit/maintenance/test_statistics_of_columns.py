@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from pyiceberg.table.statistics import BlobMetadata, StatisticsFile
 
 from airflow_snowpack.iceberg import MetadataReader
-from airflow_snowpack.maintenance import Planning, parse_options, plan_action
+from airflow_snowpack.maintenance import PlanningContext, parse_options, plan_action
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -40,7 +40,7 @@ def test_statistics_of_some_columns_are_not_those_of_all(flights: Callable[..., 
 
     def preview(*columns: str) -> str:
         options = parse_options("compute_table_stats", {"columns": columns})
-        return plan_action(options, Planning(MetadataReader(table), catalog, datetime.now(UTC))).message
+        return plan_action(options, PlanningContext(MetadataReader(table), catalog, datetime.now(UTC))).message
 
     table = with_statistics(table, 1)
     assert preview("month").startswith("Would compute no statistics")

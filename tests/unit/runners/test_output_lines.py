@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from airflow_snowpack.runners.invocation import Line
+from airflow_snowpack.runners.invocation import OutputLine
 from airflow_snowpack.runners.output_lines import MAX_LINE_BYTES, OutputLines, Stream
 
 MARK = "\x1e0123\x1e"
 
 
-def lines_of(*parts: bytes, stream: Stream = Stream.STDOUT, mark: str | None = None) -> list[Line]:
-    found: list[Line] = []
+def lines_of(*parts: bytes, stream: Stream = Stream.STDOUT, mark: str | None = None) -> list[OutputLine]:
+    found: list[OutputLine] = []
     lines = OutputLines(found.append, mark)
     for part in parts:
         lines.feed(stream, part)
@@ -32,12 +32,12 @@ def record(**changed: Any) -> bytes:
 
 
 def test_stdout_is_information_and_stderr_an_error() -> None:
-    found: list[Line] = []
+    found: list[OutputLine] = []
     lines = OutputLines(found.append)
     lines.feed(Stream.STDERR, b"oh ")
     lines.feed(Stream.STDOUT, b"fine\n")
     lines.feed(Stream.STDERR, b"no\n")
-    assert found == [Line("fine", logging.INFO), Line("oh no", logging.ERROR)]
+    assert found == [OutputLine("fine", logging.INFO), OutputLine("oh no", logging.ERROR)]
 
 
 @pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"])
@@ -60,7 +60,7 @@ def test_what_is_not_text_is_replaced_and_controls_are_written_out() -> None:
 
 
 def test_a_line_without_an_end_is_cut_and_counted_and_not_kept() -> None:
-    found: list[Line] = []
+    found: list[OutputLine] = []
     lines = OutputLines(found.append)
     for _ in range(1000):
         lines.feed(Stream.STDOUT, b"x" * 1000)
@@ -71,19 +71,19 @@ def test_a_line_without_an_end_is_cut_and_counted_and_not_kept() -> None:
 
 
 def test_a_record_keeps_its_level_its_logger_and_its_lines() -> None:
-    assert lines_of(record(text="slow\nvery"), stream=Stream.STDERR, mark=MARK) == [Line("slow\nvery", 30, "acme")]
+    assert lines_of(record(text="slow\nvery"), stream=Stream.STDERR, mark=MARK) == [OutputLine("slow\nvery", 30, "acme")]
 
 
 def test_a_record_can_be_stored_whatever_its_text_is() -> None:
     [line] = lines_of(record(text="a\ud800\0\n\x1b[1mb", logger="x\udfff"), mark=MARK)
-    assert line == Line("a?\\x00\n\x1b[1mb", 30, "x?")
+    assert line == OutputLine("a?\\x00\n\x1b[1mb", 30, "x?")
     assert line.text.encode()
 
 
 def test_a_record_after_an_unfinished_line_does_not_swallow_it() -> None:
     assert lines_of(b"loading..." + record(), stream=Stream.STDERR, mark=MARK) == [
-        Line("loading...", logging.ERROR),
-        Line("slow", 30, "acme"),
+        OutputLine("loading...", logging.ERROR),
+        OutputLine("slow", 30, "acme"),
     ]
 
 

@@ -11,7 +11,7 @@ from made_plans import made_plan
 from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.maintenance.fleet import Budget, EntryState, Pass, PassEntry, PassState
 from airflow_snowpack.maintenance.fleet.errors import PassNotFound, PassTakenOver
-from airflow_snowpack.maintenance.fleet.model import PlannedTable, Planning
+from airflow_snowpack.maintenance.fleet.model import PlannedTable, PlanningClaim
 from airflow_snowpack.maintenance.fleet.passes import FleetPasses
 from airflow_snowpack.maintenance.planning import Estimate
 from tests.integration.maintenance.fleet.conftest import MovedClock
@@ -30,13 +30,13 @@ def entry(name: str, place: int = 0, state: EntryState = EntryState.CHOSEN) -> P
     return PassEntry(table(name), place, state, plan=made_plan(table(name), estimate, **evidence))
 
 
-def begin(passes: FleetPasses, owner: str = OWNER, holder: str = "worker-1") -> Planning | Pass:
+def begin(passes: FleetPasses, owner: str = OWNER, holder: str = "worker-1") -> PlanningClaim | Pass:
     return passes.begin(owner, "lake", "c0ffee", BUDGET, workers=4, holder=holder)
 
 
-def begun(passes: FleetPasses, holder: str = "worker-1") -> Planning:
+def begun(passes: FleetPasses, holder: str = "worker-1") -> PlanningClaim:
     planning = begin(passes, holder=holder)
-    assert isinstance(planning, Planning)
+    assert isinstance(planning, PlanningClaim)
     return planning
 
 
@@ -79,7 +79,7 @@ def test_processes_that_begin_the_same_pass_at_once_get_one_pass(passes: FleetPa
 def test_another_owner_begins_another_pass(passes: FleetPasses) -> None:
     begun(passes)
     other = begin(passes, owner="cli/2")
-    assert isinstance(other, Planning)
+    assert isinstance(other, PlanningClaim)
     assert len(passes.open("lake", "c0ffee")) == 2
     assert passes.open("lake", "another catalog") == []
 
@@ -96,7 +96,7 @@ def test_the_next_pass_of_a_dag_is_expected_after_as_long_as_the_last_one_of_tha
     begin(passes, OWNER.replace("fleet", "fleet_2"))
     clock.move(timedelta(minutes=1))
     second = begin(passes, OWNER.replace("11-23", "11-24"))
-    assert isinstance(second, Planning)
+    assert isinstance(second, PlanningClaim)
     assert passes.previous(second) == first
 
 

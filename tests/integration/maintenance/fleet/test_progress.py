@@ -14,7 +14,7 @@ from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.jobs import ActionOutcome, ActionResult, Claim, DrainModeOn, Jobs, JobStatus
 from airflow_snowpack.jobs.explanation import explain
 from airflow_snowpack.maintenance.fleet import Budget, EntryState, Pass, PassEntry
-from airflow_snowpack.maintenance.fleet.model import PlannedTable, Planning
+from airflow_snowpack.maintenance.fleet.model import PlannedTable, PlanningClaim
 from airflow_snowpack.maintenance.fleet.passes import FleetPasses
 from airflow_snowpack.maintenance.fleet.progress import (
     LOST,
@@ -51,7 +51,7 @@ def work(passes: FleetPasses, jobs: Jobs) -> PassWork:
 
 def planned(passes: FleetPasses, *names: str, budget: Budget | None = None, owner: str = "dag/run/plan") -> Pass:
     planning = passes.begin(owner, "lake", "c0ffee", budget or Budget(tables=9), workers=2, holder="worker-1")
-    assert isinstance(planning, Planning)
+    assert isinstance(planning, PlanningClaim)
     evidence = "12 of 12 files are small"
     entries = [
         PassEntry(table(name), place, EntryState.CHOSEN, plan=made_plan(table(name), HOUR, rewrite_data_files=evidence))

@@ -17,7 +17,7 @@ from airflow_snowpack.maintenance.fleet import EntryState, PassEntry
 from airflow_snowpack.maintenance.fleet.model import PlannedTable
 from airflow_snowpack.maintenance.planning import Estimate
 from airflow_snowpack.maintenance.policies import Policies, Rule
-from airflow_snowpack.maintenance.writers import DagsOfTables, Producer
+from airflow_snowpack.maintenance.writers import DagsOfTables, WritingDag
 from airflow_snowpack.store import Store
 from tests.integration.maintenance.fleet.conftest import MovedClock
 
@@ -41,7 +41,7 @@ class Airflow:
 @pytest.mark.one_database
 def test_a_table_whose_writer_runs_waits_with_the_reason_and_the_others_are_chosen(fleet: FleetLake) -> None:
     written, other = fleet.make("written", commits=5), fleet.make("other", commits=5)
-    ingest = Producer("ingest", running_since=fleet.store.clock() - timedelta(minutes=3))
+    ingest = WritingDag("ingest", running_since=fleet.store.clock() - timedelta(minutes=3))
     airflow = Airflow(DagsOfTables({written.asset_uri: (ingest,)}))
 
     entries = {each.table: each for each in fleet.passes.entries(fleet.plan(dags_of_tables=airflow).pass_id)}
@@ -62,7 +62,7 @@ def test_a_job_whose_writer_has_started_since_the_plan_is_postponed_and_airflow_
     planned = fleet.plan()
     fleet.work.submit(planned)
     clock.move(timedelta(hours=1))
-    ingest = Producer("ingest", running_since=clock(), usual_duration=timedelta(minutes=5))
+    ingest = WritingDag("ingest", running_since=clock(), usual_duration=timedelta(minutes=5))
     airflow.dags, airflow.asked = DagsOfTables({tables[0].asset_uri: (ingest,)}), 0
     drain = fleet.fleet.drain(planned, "pod-1")
     catalog_id = fleet.config.catalog_id
@@ -103,7 +103,7 @@ def test_a_job_starts_if_it_ends_before_its_writer_is_due_or_has_waited_long_eno
     waits: bool,
 ) -> None:
     table = fleet.name("written")
-    ingest = Producer("ingest", next_due=clock() + due_in, usual_duration=timedelta(hours=5))
+    ingest = WritingDag("ingest", next_due=clock() + due_in, usual_duration=timedelta(hours=5))
     planner = fleet.planner(dags_of_tables=lambda: DagsOfTables({table.asset_uri: (ingest,)}))
     plan, at = made_plan(table, Estimate(seconds=240.0), rewrite_data_files="…"), None if deadline is None else clock() + deadline
     entry = PassEntry(table, 0, EntryState.SUBMITTED, plan=plan, deadline=at)
@@ -122,7 +122,7 @@ def test_a_job_starts_if_it_ends_before_its_writer_is_due_or_has_waited_long_eno
 @pytest.mark.one_database
 def test_a_table_that_waited_for_its_writer_is_planned_in_the_next_pass_although_it_has_not_changed(fleet: FleetLake) -> None:
     table = fleet.make("written", commits=5)
-    runs = DagsOfTables({table.asset_uri: (Producer("ingest", running_since=fleet.store.clock()),)})
+    runs = DagsOfTables({table.asset_uri: (WritingDag("ingest", running_since=fleet.store.clock()),)})
     fleet.plan("night-1", dags_of_tables=Airflow(runs))
 
     (entry,) = fleet.passes.entries(fleet.plan("night-2", dags_of_tables=Airflow(DagsOfTables())).pass_id)
@@ -156,7 +156,7 @@ def test_a_table_waits_for_its_writers_for_twice_their_usual_duration_however_ma
     table = fleet.make("written", commits=5)
     states = []
     for number in range(held + 1):
-        writing = Producer("ingest", running_since=clock() - timedelta(minutes=1), usual_duration=usual)
+        writing = WritingDag("ingest", running_since=clock() - timedelta(minutes=1), usual_duration=usual)
         runs = DagsOfTables({table.asset_uri: (writing,)})
         (entry,) = fleet.passes.entries(fleet.plan(f"pass-{number}", dags_of_tables=Airflow(runs)).pass_id)
         states.append(entry.state)
@@ -173,7 +173,7 @@ def test_a_table_whose_rewrite_waits_while_other_actions_run_has_waited_in_the_p
     clock.now = datetime.fromtimestamp(last.timestamp_ms / 1000, tz=UTC) + timedelta(days=1)
     expiry = {"thresholds": {"old_snapshots": 1}, "options": {"max_age": "1h", "retain_last": 1}}
     fleet.policies = Policies([Rule("**", actions={**SMALL, "expire_snapshots": expiry})])
-    runs = DagsOfTables({table.asset_uri: (Producer("ingest", running_since=clock()),)})
+    runs = DagsOfTables({table.asset_uri: (WritingDag("ingest", running_since=clock()),)})
     planned = fleet.plan(dags_of_tables=Airflow(runs))
     (entry,) = fleet.passes.entries(planned.pass_id)
     assert list(entry.evidence) == ["expire_snapshots"]

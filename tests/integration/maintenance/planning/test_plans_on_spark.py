@@ -15,7 +15,7 @@ from table_zoo import Zoo
 
 from airflow_snowpack.iceberg import MetadataReader, TableName
 from airflow_snowpack.iceberg.health import read_health, score
-from airflow_snowpack.jobs import Jobs, Outcome
+from airflow_snowpack.jobs import ActionFigures, Jobs
 from airflow_snowpack.jobs.model import Job
 from airflow_snowpack.maintenance import SparkEngine
 from airflow_snowpack.maintenance.planning import plan_table
@@ -156,7 +156,7 @@ def test_the_expiry_after_a_rewrite_in_the_same_plan_removes_as_many_files_as_es
     for action in request.actions:
         result, estimate = engine.run(job, action), plan.of(action).estimate
         if estimate is not None:
-            found.append(Compared(str(name), action, estimate, Outcome.of(result)))
+            found.append(Compared(str(name), action, estimate, ActionFigures.of(result)))
 
     assert off(found, "snapshots_expired") == 0
     assert off([each for each in found if each.action == EXPIRE], "files_removed") <= EXPIRY_OFF, found

@@ -15,7 +15,7 @@ from airflow_snowpack.iceberg.names import TableName
 from airflow_snowpack.jobs.action_history import ActionHistory
 from airflow_snowpack.maintenance.fleet.budget import Budget, InvalidBudget
 from airflow_snowpack.maintenance.fleet.ranking import Candidate, candidate_of, rank, select, workers_worth
-from airflow_snowpack.maintenance.planning import Cause, Decision, Estimate, TablePlan, Verdict
+from airflow_snowpack.maintenance.planning import ActionVerdict, Cause, Decision, Estimate, TablePlan
 from tests.support import effort
 
 NOW = datetime(2026, 11, 23, 2, tzinfo=UTC)
@@ -42,7 +42,7 @@ def test_files_that_only_old_snapshots_need_count_less_than_any_file_that_reader
     small = replace(cleanup, files_removed=10, bytes_freed=1)
 
     def planned(name: str, *estimates: Estimate) -> Candidate:
-        decisions = [Decision("rewrite_data_files", Verdict.RUN, Cause.NEEDED, "…", estimate=each) for each in estimates]
+        decisions = [Decision("rewrite_data_files", ActionVerdict.RUN, Cause.NEEDED, "…", estimate=each) for each in estimates]
         plan = TablePlan(candidate(name).table, "m1", NOW, tuple(decisions), 0)
         return candidate_of(plan, policy(), ActionHistory())
 

@@ -10,7 +10,7 @@ from table_zoo import KINDS, Zoo
 
 from airflow_snowpack.iceberg import MetadataReader
 from airflow_snowpack.iceberg.health import read_health
-from airflow_snowpack.maintenance.action_run import Planning
+from airflow_snowpack.maintenance.action_run import PlanningContext
 from airflow_snowpack.maintenance.condition import check_condition
 from airflow_snowpack.maintenance.plan import plan_action
 from airflow_snowpack.maintenance.planning import plan_table
@@ -30,7 +30,7 @@ def test_files_and_bytes_of_a_rewrite_are_those_of_iceberg_rules(zoo: Zoo, kind:
     options = rules.actions[DATA].options
 
     decision = plan_table(read_health(table, now=now, bounds=rules.bounds), rules, now=now).of(DATA)
-    from_manifests = plan_action(options, Planning(MetadataReader(table), zoo.catalog, now)).metrics
+    from_manifests = plan_action(options, PlanningContext(MetadataReader(table), zoo.catalog, now)).metrics
 
     estimate = decision.estimate
     planned = (0, 0) if estimate is None else (estimate.files_removed, estimate.bytes_rewritten)
@@ -46,7 +46,7 @@ def test_the_same_snapshots_expire(zoo: Zoo, kind: str) -> None:
     options = rules.actions[SNAPSHOTS].options
 
     decision = plan_table(read_health(table, now=now), rules, now=now).of(SNAPSHOTS)
-    from_metadata = plan_action(options, Planning(MetadataReader(table), zoo.catalog, now))
+    from_metadata = plan_action(options, PlanningContext(MetadataReader(table), zoo.catalog, now))
 
     planned = 0 if decision.estimate is None else decision.estimate.snapshots_expired
     assert planned == from_metadata.metrics.get("expired_snapshots_count", 0)

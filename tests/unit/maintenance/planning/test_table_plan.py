@@ -17,7 +17,7 @@ from airflow_snowpack.iceberg.health import Ref, SpecField
 from airflow_snowpack.jobs.action_history import ActionHistory, ActionRecord
 from airflow_snowpack.maintenance.options import parse_options
 from airflow_snowpack.maintenance.planning import Cause, Decision, TablePlan, plan_table
-from airflow_snowpack.maintenance.writers import Producer, TableWriters
+from airflow_snowpack.maintenance.writers import TableWriters, WritingDag
 
 DATA, DELETES, MANIFESTS = "rewrite_data_files", "rewrite_position_delete_files", "rewrite_manifests"
 SNAPSHOTS, ORPHANS = "expire_snapshots", "remove_orphan_files"
@@ -561,15 +561,15 @@ def test_a_policy_can_forbid_a_needed_action(rules: Any, cause: Cause, reason: s
     assert decision.evidence.endswith(reason)
 
 
-def written_by(*producers: Producer) -> Any:
+def written_by(*producers: WritingDag) -> Any:
     return lambda: TableWriters(producers)
 
 
 def test_a_rewrite_waits_for_a_dag_that_writes_to_the_table_and_other_actions_do_not() -> None:
-    ingest = Producer("ingest", running_since=NOW - timedelta(minutes=12), usual_duration=timedelta(minutes=20))
+    ingest = WritingDag("ingest", running_since=NOW - timedelta(minutes=12), usual_duration=timedelta(minutes=20))
 
     plan = plan_table(
-        health(SICK, ages=[timedelta(days=9)] * 6), policy(), now=NOW, writers=written_by(Producer("other"), ingest)
+        health(SICK, ages=[timedelta(days=9)] * 6), policy(), now=NOW, writers=written_by(WritingDag("other"), ingest)
     )
 
     decision = plan.of(DATA)
@@ -583,8 +583,8 @@ def test_a_rewrite_waits_for_a_dag_that_writes_to_the_table_and_other_actions_do
 
 def test_orphan_files_that_a_running_dag_may_still_commit_stay_whatever_the_deadline() -> None:
     rules, table = policy({ORPHANS: {"enabled": True, "deadline": timedelta(days=7)}}), health(HEALTHY)
-    short = Producer("short", running_since=NOW - timedelta(days=1, hours=23))
-    long = Producer("long", running_since=NOW - timedelta(days=4, minutes=5), usual_duration=timedelta(days=4))
+    short = WritingDag("short", running_since=NOW - timedelta(days=1, hours=23))
+    long = WritingDag("long", running_since=NOW - timedelta(days=4, minutes=5), usual_duration=timedelta(days=4))
 
     usual = decide(ORPHANS, table, rules, writers=written_by(short))
     spared = decide(ORPHANS, table, rules, writers=written_by(short, long))
@@ -599,7 +599,7 @@ def test_orphan_files_that_a_running_dag_may_still_commit_stay_whatever_the_dead
 
 def test_a_rewrite_that_would_not_end_before_a_writer_is_due_takes_what_fits() -> None:
     small = [partition(day, small_files=100, small_bytes=GIB) for day in range(20_000, 20_020)]
-    due = Producer("ingest", next_due=NOW + timedelta(minutes=4), usual_duration=timedelta(minutes=3))
+    due = WritingDag("ingest", next_due=NOW + timedelta(minutes=4), usual_duration=timedelta(minutes=3))
     whole = decide(DATA, health(small), policy(max_rewrite_bytes=20 * GIB))
 
     part = decide(DATA, health(small), policy(max_rewrite_bytes=20 * GIB), writers=written_by(due))
@@ -617,7 +617,7 @@ def test_a_rewrite_that_would_not_end_before_a_writer_is_due_takes_what_fits() -
 
 def test_a_rewrite_of_which_no_part_fits_before_a_writer_is_due_waits_until_the_writer_should_be_done() -> None:
     wide = partition(20_000, small_files=5, small_bytes=100 * GIB, data_files=5, large_files=100, large_bytes=9_000 * GIB)
-    due = Producer("ingest", next_due=NOW + timedelta(minutes=3), usual_duration=timedelta(minutes=20))
+    due = WritingDag("ingest", next_due=NOW + timedelta(minutes=3), usual_duration=timedelta(minutes=20))
 
     decision = decide(DATA, health([wide]), writers=written_by(due))
 
@@ -629,14 +629,14 @@ def test_deletes_of_the_same_plan_wait_too_if_the_data_files_take_the_time_until
     kept = partition(20_100, data_files=2, bytes=GIB, position_delete_files=12, delete_bytes=12 * MIB)
     seconds = decide(DATA, health([*small, kept])).estimate.seconds  # type: ignore[union-attr]  # it runs
 
-    due = written_by(Producer("ingest", next_due=NOW + timedelta(seconds=seconds + 1)))
+    due = written_by(WritingDag("ingest", next_due=NOW + timedelta(seconds=seconds + 1)))
     plan = plan_table(health([*small, kept]), policy(), now=NOW, writers=due)
 
     assert (plan.of(DATA).verdict, plan.of(DELETES).verdict, plan.of(DELETES).cause) == ("run", "skip", "producer")
 
 
 def test_past_its_deadline_a_rewrite_does_not_wait_for_a_dag_that_writes_to_the_table() -> None:
-    ingest, overdue = Producer("ingest", running_since=NOW), policy({DATA: {"deadline": timedelta(days=7)}})
+    ingest, overdue = WritingDag("ingest", running_since=NOW), policy({DATA: {"deadline": timedelta(days=7)}})
 
     record = ActionRecord(last_success_at=NOW - timedelta(days=8))
 
