@@ -25,7 +25,7 @@ from benchmarks.schedules_airflow import Airflow, eventually, running_airflow
 if TYPE_CHECKING:
     from airflow_snowpack.jobs import Job
 
-DAG = Path(__file__).parents[1] / "dags" / "snowpack_workers.py"
+DAG = Path(__file__).parents[1] / "airflow_snowpack" / "dags" / "snowpack_workers.py"
 DAG_ID = "snowpack_workers"
 TABLE = "bench.waits"
 SAMPLES = 5

@@ -32,6 +32,8 @@ RECENT = timedelta(hours=24)
 
 NAMES = {Role.POLLER: "table poller", Role.COLLECTOR: "interim table collector"}
 DAGS = {Role.SWEEPER: "snowpack_sweep", Role.SCHEDULER: "snowpack_dispatcher", Role.COLLECTOR: "snowpack_interim_collector"}
+IMPORTED_AS = {Role.SWEEPER: "sweep", Role.SCHEDULER: "scheduler", Role.COLLECTOR: "collector"}
+"""The names of these DAGs in :mod:`airflow_snowpack.dags`."""
 TO_START = {
     Role.WORKER: "Start `airflow snowpack worker`, or unpause the DAG snowpack_workers.",
     Role.SWEEPER: "Unpause the DAG snowpack_sweep, or run `airflow snowpack sweep` every 5 minutes.",
@@ -119,11 +121,17 @@ class RoleReport:
             case DagState.ACTIVE:
                 return f": DAG {dag_id} is not paused. Check its latest runs."
             case DagState.MISSING:
-                return f": Airflow has no DAG {dag_id}. {TO_START[self.role]}"
+                return f": Airflow has no DAG {dag_id}. {self._to_add()}"
             case _ if self.last is not None and dag_id is not None:
                 return f". Check whether DAG {dag_id} is paused, and its latest runs."
             case _:
                 return f". {TO_START[self.role]}"
+
+    def _to_add(self) -> str:
+        if self.dag_id != DAGS.get(self.role):
+            return TO_START[self.role]
+        command = TO_START[self.role].partition(", or ")[2]
+        return f"Add `from airflow_snowpack.dags import {IMPORTED_AS[self.role]}` to a DAG file, or {command}"
 
 
 def read_roles(store: Store, dag_states: DagStates = no_dag_states) -> list[RoleReport]:

@@ -141,7 +141,7 @@ def test_the_scheduler_process_starts_runs_through_the_rest_api_and_leaves_on_si
             process.kill()
         airflow.call("PATCH", "/dags/snowpack_dispatcher", {"is_paused": False})
         # Airflow plans the next run when it parses the file: the API, which has just ended the last one, does not.
-        (airflow_home.dags / "snowpack_dispatcher.py").touch()
+        (airflow_home.dags / "snowpack_operations.py").touch()
 
 
 def _blocked(airflow: RunningAirflow, schedules: Schedules, name: str) -> str:

@@ -128,13 +128,13 @@ def examples(airflow_home: AirflowHome, jobs: Jobs, catalog: Catalog, new_table:
         dags_test("snowpack_maintain_scheduled", "snowpack_schedules.py"),
         dags_test("snowpack_new_flights", "snowpack_new_flights.py"),
         *(["snowpack", "jobs", "submit", table, "--action", "rewrite_data_files"] for table in QUEUED),
-        dags_test("snowpack_workers", "snowpack_workers.py"),
+        dags_test("snowpack_workers", "snowpack_operations.py"),
         dags_test("system_anywhere", "system_anywhere.py", tell=str(anywhere)),
         dags_test("snowpack_interim_tables", "snowpack_interim_tables.py", days=2),
         dags_test("snowpack_build_shards", "snowpack_build_shards.py"),
         dags_test("snowpack_map_reduce", "snowpack_map_reduce.py", fan_in=100),
         dags_test("snowpack_entries", "snowpack_entries.py", days=2, limit=2),
-        dags_test("snowpack_maintain_fleet", "snowpack_maintain_fleet.py"),
+        dags_test("snowpack_maintain_fleet", "snowpack_operations.py"),
     )
     config = embedded_config(airflow_home)
     flights = TableName("lake", "demo", "flights", config.catalog_id)

@@ -73,7 +73,8 @@ def test_a_sweep_dag_that_is_paused_is_named_with_the_time_and_what_to_do(world:
         (DagState.ACTIVE, "DAG snowpack_sweep is not paused. Check its latest runs."),
         (
             DagState.MISSING,
-            "Airflow has no DAG snowpack_sweep. Unpause the DAG snowpack_sweep, or run `airflow snowpack sweep` every 5 minutes.",
+            "Airflow has no DAG snowpack_sweep. Add `from airflow_snowpack.dags import sweep` to a DAG file, "
+            "or run `airflow snowpack sweep` every 5 minutes.",
         ),
     ):
         assert said(world, {"snowpack_sweep": state})["sweeper"] == f"No sweeper for 40 min: {what_to_do}"

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-import runpy
 import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from airflow_snowpack import operators, sensors
+from airflow_snowpack import dags, operators, sensors
 
 if TYPE_CHECKING:
     from airflow.sdk import DAG
@@ -19,8 +18,7 @@ REPOSITORY = Path(__file__).parents[3]
 
 
 def example() -> DAG:
-    dag: DAG = runpy.run_path(str(REPOSITORY / "dags/snowpack_workers.py"))["jobs_wait"].dag
-    return dag
+    return dags.workers
 
 
 def on_the_page() -> DAG:

@@ -25,7 +25,7 @@ with DAG(
     tags=["snowpack"],
     # If the store does not answer for a while, try again. A worker's retry takes over the job of the try before.
     default_args={"retries": 3, "retry_delay": timedelta(seconds=30)},
-):
+) as workers:
     # Airflow's default would fail the run after seven days without a job.
     jobs_wait = JobQueueSensor(task_id="jobs_wait", max_workers=4, timeout=timedelta(days=365))
     RunQueuedJobsOperator.partial(task_id="work", run_for=timedelta(minutes=30)).expand(number=jobs_wait.output)

@@ -35,7 +35,7 @@ with DAG(
         "time": Param("4h", type=["null", "string"], title="Time", description="Since the start of the pass, such as 30m"),
         "workers": Param(4, type="integer", minimum=1, title="Workers", description="At most so many Spark sessions"),
     },
-):
+) as fleet:
     limits = "dict(gb_hours=params.gb_hours, bytes=params.bytes, tables=params.tables, time=params.time)"
     plan = PlanFleetOperator(task_id="plan", budget=f"{{{{ {limits} | tojson }}}}", workers="{{ params.workers }}")
     maintain = MaintainFleetOperator.partial(task_id="maintain").expand(pass_id=plan.output)

@@ -20,5 +20,5 @@ with DAG(
     max_active_runs=1,
     doc_md=__doc__,
     tags=["snowpack"],
-):
+) as sweep:
     SweepOperator(task_id="sweep", execution_timeout=timedelta(minutes=2))

@@ -28,5 +28,5 @@ with DAG(
         "retry_exponential_backoff": True,
         "max_retry_delay": timedelta(minutes=1),
     },
-):
+) as scheduler:
     SnowpackDispatcherOperator(task_id="dispatch", run_for=timedelta(minutes=55))

@@ -22,5 +22,5 @@ with DAG(
     is_paused_upon_creation=True,
     tags=["snowpack"],
     default_args={"retries": 2, "retry_delay": timedelta(minutes=1)},
-):
+) as collector:
     CollectInterimTablesOperator(task_id="collect", execution_timeout=timedelta(hours=1))

@@ -20,5 +20,5 @@ with DAG(
     max_active_runs=1,
     doc_md=__doc__,
     tags=["snowpack"],
-):
+) as prune:
     PruneStoreOperator(task_id="prune", older_than="180d", execution_timeout=timedelta(hours=2))

@@ -1,0 +1,51 @@
+"""The DAGs that ship with the package are in Airflow by one line of a DAG file, or by one setting."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from airflow_snowpack import dags
+from airflow_snowpack.api.roles import DAGS, IMPORTED_AS
+
+BY_NAME = {
+    "collector": "snowpack_interim_collector",
+    "fleet": "snowpack_maintain_fleet",
+    "prune": "snowpack_prune",
+    "scheduler": "snowpack_dispatcher",
+    "sweep": "snowpack_sweep",
+    "workers": "snowpack_workers",
+}
+REPOSITORY = Path(__file__).parents[3]
+
+
+def dag_ids_in(folder: Path) -> list[str]:
+    """What Airflow finds in a folder without an error."""
+    from airflow.dag_processing.dagbag import BundleDagBag
+
+    bag = BundleDagBag(dag_folder=str(folder), bundle_path=folder, bundle_name="dags")
+    assert bag.import_errors == {}
+    return sorted(bag.dag_ids)
+
+
+@pytest.mark.parametrize("name", BY_NAME)
+def test_one_line_of_a_dag_file_brings_one_dag(name: str, tmp_path: Path) -> None:
+    (tmp_path / "operations.py").write_text(f"from airflow_snowpack.dags import {name}\n")
+    assert dag_ids_in(tmp_path) == [BY_NAME[name]]
+
+
+def test_one_line_brings_all_of_them(tmp_path: Path) -> None:
+    (tmp_path / "operations.py").write_text("from airflow_snowpack.dags import *\n")
+    assert dag_ids_in(tmp_path) == sorted(BY_NAME.values())
+    assert dag_ids_in(REPOSITORY / "dags").count("snowpack_sweep") == 1
+
+
+def test_one_setting_brings_all_of_them() -> None:
+    from airflow_snowpack.dags.bundle import SnowpackDags
+
+    assert dag_ids_in(SnowpackDags(name="snowpack").path) == sorted(BY_NAME.values())
+
+
+def test_a_role_whose_dag_is_missing_names_the_import_that_brings_it() -> None:
+    assert {role: getattr(dags, name).dag_id for role, name in IMPORTED_AS.items()} == DAGS
