@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import re
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -41,10 +44,12 @@ def test_one_line_brings_all_of_them(tmp_path: Path) -> None:
     assert dag_ids_in(REPOSITORY / "dags").count("snowpack_sweep") == 1
 
 
-def test_one_setting_brings_all_of_them() -> None:
-    from airflow_snowpack.dags.bundle import SnowpackDags
-
-    assert dag_ids_in(SnowpackDags(name="snowpack").path) == sorted(BY_NAME.values())
+def test_the_bundle_of_the_page_brings_all_of_them() -> None:
+    (block,) = re.findall(r"```json\n(.*SnowpackDags.*)\n```", (REPOSITORY / "docs" / "dags.md").read_text())
+    bundle = json.loads(block)
+    module, _, name = bundle["classpath"].rpartition(".")
+    made = getattr(import_module(module), name)(name=bundle["name"], **bundle["kwargs"])
+    assert dag_ids_in(made.path) == sorted(BY_NAME.values())
 
 
 def test_a_role_whose_dag_is_missing_names_the_import_that_brings_it() -> None:
