@@ -22,7 +22,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow_snowpack.durations import format_duration
-from airflow_snowpack.entry_points import entry_points
+from airflow_snowpack.entry_points import entry_points, load_class
 from airflow_snowpack.humanize import timestamp
 from airflow_snowpack.maintenance.action import GROUP, OWN, action_names
 from airflow_snowpack.maintenance.errors import InvalidOption, UnknownAction, UnusableAction
@@ -203,12 +203,9 @@ def action_class(name: str) -> type[ActionOptions]:
     if point is None:
         raise UnknownAction(name, action_names())
     try:
-        found = point.load()
-    except Exception as error:
-        raise UnusableAction(name, f"{point.value} cannot be loaded: {error}") from error
-    if not (isinstance(found, type) and issubclass(found, ActionOptions) and found.action == name):
-        raise UnusableAction(name, f"{point.value} is not a subclass of ActionOptions whose action is {name!r}")
-    return found
+        return load_class(point, ActionOptions, "action")
+    except ValueError as problem:
+        raise UnusableAction(name, str(problem)) from problem
 
 
 def rewrites_files(actions: Iterable[str]) -> bool:

@@ -107,14 +107,12 @@ class Kinds(Generic[D]):
             return found
         if kind not in self._added:
             raise InvalidSchedule(self.what, kind, f"it is not known; use {', '.join(self._names())}")
-        point = self._added[kind]
+        from airflow_snowpack.entry_points import load_class
+
         try:
-            found = point.load()
-        except Exception as error:
-            raise InvalidSchedule(self.what, kind, f"its entry point {point.value} cannot be loaded: {error}") from error
-        if not (isinstance(found, type) and issubclass(found, self.base) and found.kind == kind):
-            raise InvalidSchedule(self.what, kind, f"its entry point {point.value} is not a {self.what} of this kind")
-        return found
+            return load_class(self._added[kind], self.base, "kind")
+        except ValueError as problem:
+            raise InvalidSchedule(self.what, kind, f"its entry point {problem}") from problem
 
     def _names(self) -> Iterable[str]:
         return [*self._own, *sorted(self._added.keys() - self._own.keys())]

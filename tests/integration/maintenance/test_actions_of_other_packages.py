@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import sys
-import textwrap
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from other_package import install
 
 from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.iceberg.health import read_health
@@ -74,17 +74,13 @@ class Analyze(ActionOptions):
 @pytest.fixture
 def other_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """An installed distribution with one usable and two unusable entry points."""
-    (tmp_path / "acme_airflow.py").write_text(CODE)
-    installed = tmp_path / "acme_airflow-1.0.dist-info"
-    installed.mkdir()
-    (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: acme-airflow\nVersion: 1.0\n")
     points = """\
         [airflow_snowpack.actions]
         analyze = acme_airflow:Analyze
         gone = acme_airflow:Gone
         renamed = acme_airflow:Analyze
     """
-    (installed / "entry_points.txt").write_text(textwrap.dedent(points))
+    install(tmp_path, "acme_airflow", CODE, points)
     monkeypatch.syspath_prepend(str(tmp_path))
     yield
     sys.modules.pop("acme_airflow", None)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from other_package import install
 
 from airflow_snowpack.scheduling import (
     CONSTRAINTS,
@@ -133,18 +134,9 @@ timeout: 7d
 """
 
 
-def install(folder: Path) -> None:
-    """Make the package of another team, as ``pip install`` leaves it."""
-    (folder / "acme_airflow.py").write_text(CODE)
-    metadata = folder / "acme_airflow-1.0.dist-info"
-    metadata.mkdir()
-    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: acme-airflow\nVersion: 1.0\n")
-    (metadata / "entry_points.txt").write_text(ENTRY_POINTS)
-
-
 @pytest.fixture
 def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    install(tmp_path)
+    install(tmp_path, "acme_airflow", CODE, ENTRY_POINTS)
     monkeypatch.syspath_prepend(str(tmp_path))
     import acme_airflow  # type: ignore[import-not-found]  # it is written above
 
@@ -296,7 +288,7 @@ def test_a_class_without_an_entry_point_is_refused_where_it_is_declared() -> Non
 
 @pytest.mark.one_database
 def test_a_dag_file_with_kinds_of_this_package_reads_no_entry_points(tmp_path: Path) -> None:
-    install(tmp_path)
+    install(tmp_path, "acme_airflow", CODE, ENTRY_POINTS)
     program = """
         import sys
         from airflow_snowpack.scheduling import Cron, Delay, Schedule
