@@ -40,6 +40,15 @@ class UnsuitableConnection(SnowpackError, kind=Kind.MISCONFIGURED):
         )
 
 
+class UnusableEngine(SnowpackError, kind=Kind.MISCONFIGURED):
+    """Unusable engine of another package."""
+
+    def __init__(self, conn_type: str, problem: str) -> None:
+        super().__init__(
+            f"The engine {conn_type!r} is an entry point of another package, and {problem}. Fix or remove that package."
+        )
+
+
 SHARED_DATABASE = (
     "with its own locks. Set it to a connection that every host can reach, such as one of type postgres. "
     "A connection of type sqlite works as well, if its file is on storage that all hosts share."

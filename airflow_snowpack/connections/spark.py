@@ -1,18 +1,24 @@
-"""Where Spark runs, as the settings and an Airflow connection describe it.
+"""Where Spark runs: an engine, chosen by the type of the Airflow connection.
 
-Without a connection it is a local session in the calling process. A ``spark`` connection names a cluster's master (client mode:
-the driver is the calling process), a ``spark_connect`` connection a Spark Connect server.
+    spark = spark_of(settings, catalog, connection)
+    spark.session().sql("SELECT count(*) FROM lake.demo.flights")
+
+:class:`Spark` is the engine of an installation without a connection, and of ``spark`` connections. Each module of
+``connections/engines/`` has another one, and other distributions add some by an entry point of the group :data:`GROUP`, which is
+named after its type of connection.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import timedelta
 from functools import cached_property
-from typing import TYPE_CHECKING
-from urllib.parse import quote
+from importlib import import_module
+from pathlib import Path
+from pkgutil import iter_modules
+from typing import TYPE_CHECKING, ClassVar
 
-from airflow_snowpack.connections.errors import IncompleteConnection, UnsuitableConnection
+from airflow_snowpack.connections.errors import IncompleteConnection, UnsuitableConnection, UnusableEngine
+from airflow_snowpack.entry_points import entry_points, load_class
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -25,18 +31,22 @@ if TYPE_CHECKING:
     from airflow_snowpack.spark import ConnectServer, SparkConfig
 
 PURPOSE = "Spark"
-WAIT = timedelta(seconds=30)
-"""How long one call waits for statements to end; callers repeat it."""
+GROUP = "airflow_snowpack.engines"
+OWN = frozenset(module.name for module in iter_modules([str(Path(__file__).with_name("engines"))]))
+"""The types of connections of the package's engines, except for ``spark``."""
 
 
 @dataclass(frozen=True)
 class Spark:
-    """Creates sessions that have the installation's catalog.
+    """Creates sessions that have the installation's catalog: the base class of every engine.
 
-    :param connection: of the type ``spark`` or ``spark_connect``; ``None`` for a local session. The extra ``conf`` of a ``spark``
-        connection is additional Spark configuration; the extra ``send_catalog`` of a ``spark_connect`` connection sends the
-        catalog's configuration, with its secrets, to a server that does not have it.
+    This one's run in the calling process: locally, or as the driver of the cluster whose master a ``spark`` connection names.
+
+    :cvar conn_type: the type of the Airflow connections that it is for.
+    :param connection: ``None`` for a local session. Its extra ``conf`` is additional Spark configuration.
     """
+
+    conn_type: ClassVar[str] = "spark"
 
     settings: Settings
     catalog: CatalogConfig
@@ -46,7 +56,7 @@ class Spark:
     def config(self) -> SparkConfig:
         """The configuration of a session in this process. It may contain the catalog's secrets.
 
-        :raises UnsuitableConnection, IncompleteConnection: the connection names no master.
+        :raises IncompleteConnection: the connection names no master.
         """
         from airflow_snowpack.spark import SparkConfig
 
@@ -61,53 +71,71 @@ class Spark:
             conf=conf,
         )
 
-    @cached_property
-    def server(self) -> ConnectServer | None:
-        """The Spark Connect server; ``None`` if sessions run in this process.
-
-        :raises IncompleteConnection: the connection has no host.
-        """
-        from airflow_snowpack.spark import ConnectServer
-
-        if self.connection is None or self.connection.conn_type != "spark_connect":
-            return None
-        catalogs = self.catalog.spark_conf() if self.connection.extra_dejson.get("send_catalog") else None
-        return ConnectServer(self.connection.conn_id, connect_url(self.connection), catalogs)
-
     @property
     def sessions(self) -> Callable[[], SparkSession] | ConnectServer:
         """What a :class:`SparkEngine` needs: a session of this process, or the server for sessions of jobs."""
-        return self.server or self.session
+        return self.session
 
     def session(self) -> SparkSession:
         """Return the session, and start it if there is none. A process reuses its session.
 
         :raises SparkUnavailable: no Java, no jar, the wrong Spark version, or a server that does not answer.
         """
-        from airflow_snowpack.spark import connect_session, local_session
+        from airflow_snowpack.spark import local_session
 
-        if self.server is None:
-            return local_session(self.config)
-        return connect_session(self.server.url, catalogs=self.server.catalogs)
+        return local_session(self.config)
 
     def check(self) -> None:
-        """Check that a session can start in this process, without starting it. A Spark Connect server is not contacted.
+        """Check that a session can start in this process, without starting it.
 
         :raises SparkUnavailable: no Java, no jar, or the wrong Spark version.
         """
         from airflow_snowpack.spark import check_local
 
-        if self.server is None:
-            check_local(self.config)
+        check_local(self.config)
+
+    @classmethod
+    def end_sessions(cls, connection: Connection, job_id: str, attempts: Sequence[int]) -> None:
+        """End what attempts at a job left running on a server, if ``sessions`` is one.
+
+        :raises UnsuitableConnection: sessions of this type end with their process.
+        """
+        raise UnsuitableConnection(connection.conn_id, PURPOSE, connection.conn_type, sorted({*OWN, *entry_points(GROUP)}))
+
+
+def spark_of(settings: Settings, catalog: CatalogConfig, connection: Connection | None) -> Spark:
+    """Return the engine that an installation's connection to Spark chooses; ``None`` chooses a local session.
+
+    :raises UnsuitableConnection, UnusableEngine: from :func:`engine_of`.
+    """
+    return (Spark if connection is None else engine_of(connection))(settings, catalog, connection)
+
+
+def engine_of(connection: Connection) -> type[Spark]:
+    """Return the engine of a type of connection: the package's own, or one of another distribution.
+
+    :raises UnsuitableConnection: no engine has this type.
+    :raises UnusableEngine: its entry point cannot be loaded, or is not an engine of this type.
+    """
+    kind, added = connection.conn_type, entry_points(GROUP)
+    if kind == Spark.conn_type:
+        return Spark
+    if kind in OWN:
+        own: type[Spark] = getattr(import_module(f"{__package__}.engines.{kind}"), kind.title().replace("_", ""))
+        return own
+    if kind not in added:
+        raise UnsuitableConnection(connection.conn_id, PURPOSE, kind, sorted({Spark.conn_type, *OWN, *added}))
+    try:
+        return load_class(added[kind], Spark, "conn_type")
+    except ValueError as problem:
+        raise UnusableEngine(kind, str(problem)) from problem
 
 
 def spark_master(connection: Connection) -> str:
     """Return the master of a ``spark`` connection: ``local[4]``, ``yarn``, ``spark://host:7077``, ``k8s://https://host:6443``.
 
-    :raises UnsuitableConnection, IncompleteConnection: it has none.
+    :raises IncompleteConnection: it has none.
     """
-    if connection.conn_type != "spark":
-        raise UnsuitableConnection(connection.conn_id, PURPOSE, connection.conn_type, ("spark", "spark_connect"))
     if not connection.host:
         raise IncompleteConnection(connection.conn_id, PURPOSE, "host (the address of Spark's master)")
     return f"{connection.host}:{connection.port}" if connection.port else connection.host
@@ -118,37 +146,18 @@ def connection_conf(connection: Connection) -> Mapping[str, str]:
     return {key: str(value) for key, value in (connection.extra_dejson.get("conf") or {}).items()}
 
 
-def connect_url(connection: Connection) -> str:
-    """Return the address of a Spark Connect server, as Airflow's Spark provider does. It may contain a token.
-
-    :raises UnsuitableConnection, IncompleteConnection: the connection names none.
-    """
-    if connection.conn_type != "spark_connect":
-        raise UnsuitableConnection(connection.conn_id, PURPOSE, connection.conn_type, ("spark_connect",))
-    if not connection.host:
-        raise IncompleteConnection(connection.conn_id, PURPOSE, "host (the address of the Spark Connect server)")
-    place = connection.host.partition("://")[2] or connection.host
-    given = {"user_id": connection.login, "token": connection.password, "use_ssl": connection.extra_dejson.get("use_ssl")}
-    parameters = ";".join(f"{name}={quote(str(value))}" for name, value in given.items() if value not in (None, ""))
-    port = f":{connection.port}" if connection.port else ""
-    return f"sc://{place}{port}/" + (f";{parameters}" if parameters else "")
-
-
 @dataclass(frozen=True)
-class ConnectOrphans:
-    """Ends what killed workers left running on Spark Connect servers, which it finds through their Airflow connections."""
+class SparkOrphans:
+    """Ends what killed workers left running on Spark servers, which it finds through their Airflow connections."""
 
     read_connection: ReadConnection
 
     def end(self, server: str, job_id: str, attempts: Sequence[int]) -> None:
         """Interrupt the attempts' statements, wait for their end, and close the sessions.
 
-        :param server: the id of an Airflow connection of the type ``spark_connect``.
+        :param server: the id of an Airflow connection.
         :raises ConnectionNotFound, UnsuitableConnection, IncompleteConnection: from the Airflow connection.
         :raises SparkUnavailable: the server does not answer, or a statement is still running.
         """
-        from airflow_snowpack.spark import end_session, session_id_of
-
-        url = connect_url(self.read_connection(server, PURPOSE))
-        for attempt in attempts:
-            end_session(url, session_id_of(job_id, attempt), within=WAIT)
+        connection = self.read_connection(server, PURPOSE)
+        engine_of(connection).end_sessions(connection, job_id, attempts)

@@ -3,7 +3,7 @@
     session = IcebergSparkHook().session()
     session.sql("SELECT count(*) FROM lake.demo.flights")
 
-:mod:`airflow_snowpack.connections.spark` has the connection types.
+:mod:`airflow_snowpack.connections.spark` chooses the engine by the type of the connection.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from airflow.sdk import BaseHook
 
-from airflow_snowpack.connections.spark import PURPOSE, Spark
+from airflow_snowpack.connections.spark import PURPOSE, Spark, spark_of
 from airflow_snowpack.hooks.connections import read_connection
 from airflow_snowpack.hooks.iceberg_catalog import IcebergCatalogHook
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 class IcebergSparkHook(BaseHook):
     """Creates Spark sessions.
 
-    :param spark_conn_id: a connection of the type ``spark`` or ``spark_connect``; ``None`` for ``[snowpack] spark_conn_id``.
+    :param spark_conn_id: a connection whose type has an engine; ``None`` for ``[snowpack] spark_conn_id``.
     :param catalog_conn_id: as for :class:`IcebergCatalogHook`.
     """
 
@@ -51,10 +51,10 @@ class IcebergSparkHook(BaseHook):
         """Where Spark runs.
 
         :raises InvalidSetting: as :meth:`Settings.load`.
-        :raises ConnectionNotFound, UnsuitableConnection, IncompleteConnection: from the Airflow connections.
+        :raises ConnectionNotFound, UnsuitableConnection, IncompleteConnection, UnusableEngine: from the Airflow connections.
         """
         conn_id = self._given_conn_id or self.settings.spark_conn_id
-        return Spark(self.settings, self._catalog.config, None if conn_id is None else read_connection(conn_id, PURPOSE))
+        return spark_of(self.settings, self._catalog.config, None if conn_id is None else read_connection(conn_id, PURPOSE))
 
     @property
     def config(self) -> SparkConfig:

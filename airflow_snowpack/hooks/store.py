@@ -107,7 +107,7 @@ class SnowpackHook(BaseHook):
 
         :raises StoreError: as :meth:`store`.
         """
-        from airflow_snowpack.connections.spark import ConnectOrphans
+        from airflow_snowpack.connections.spark import SparkOrphans
         from airflow_snowpack.installation import Installation
         from airflow_snowpack.store import open_store
 
@@ -118,7 +118,7 @@ class SnowpackHook(BaseHook):
                 self.settings.catalog_name,
                 self.settings.interim_namespace,
                 self._lock_wait,
-                ConnectOrphans(read_connection) if self._ends_orphans else None,
+                SparkOrphans(read_connection) if self._ends_orphans else None,
                 self._image_target,
                 self._policies_file(),
                 self.settings.load_probes,

@@ -81,7 +81,7 @@ def open_installation(settings: Settings, environment: Environment) -> Installat
         settings.policy,
         settings.catalog_name,
         settings.interim_namespace,
-        orphans=of_spark.ConnectOrphans(environment.connection),
+        orphans=of_spark.SparkOrphans(environment.connection),
     )
 
 
@@ -92,7 +92,7 @@ def open_spark(settings: Settings, environment: Environment) -> of_spark.Spark:
     """
     catalog = _connection("catalog_conn_id", settings.catalog_conn_id, environment, of_catalog.PURPOSE)
     server = None if settings.spark_conn_id is None else environment.connection(settings.spark_conn_id, of_spark.PURPOSE)
-    return of_spark.Spark(settings, of_catalog.catalog_config(catalog, settings.catalog_name), server)
+    return of_spark.spark_of(settings, of_catalog.catalog_config(catalog, settings.catalog_name), server)
 
 
 def _connection(key: str, conn_id: str | None, environment: Environment, purpose: str) -> Connection:

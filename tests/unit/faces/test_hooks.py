@@ -101,11 +101,11 @@ def test_the_address_of_a_connect_server_is_that_of_the_spark_provider(
 ) -> None:
     from airflow.providers.apache.spark.hooks.spark_connect import SparkConnectHook
 
-    from airflow_snowpack.connections.spark import connect_url
+    from airflow_snowpack.connections.engines.spark_connect import SparkConnect
 
     given = connection("spark_connect", **fields)
     monkeypatch.setenv("AIRFLOW_CONN_C", given.as_json())
-    assert connect_url(given) == SparkConnectHook("c").get_connection_url()
+    assert SparkConnect.url(given) == SparkConnectHook("c").get_connection_url()
 
 
 def test_a_sqlite_connection_names_a_file() -> None:
@@ -207,10 +207,10 @@ def test_a_spark_connection_may_have_further_configuration() -> None:
 
 
 def test_a_connection_of_another_type_is_no_spark() -> None:
-    from airflow_snowpack.connections.spark import spark_master
+    from airflow_snowpack.connections.spark import engine_of
 
     with pytest.raises(UnsuitableConnection, match="spark, spark_connect"):
-        spark_master(connection("ssh", host="head"))
+        engine_of(connection("ssh", host="head"))
 
 
 @pytest.mark.parametrize(

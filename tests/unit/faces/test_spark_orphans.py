@@ -38,18 +38,18 @@ def test_an_engine_in_this_process_names_no_server() -> None:
 
 
 def test_a_server_that_does_not_answer_is_not_taken_for_one_without_orphans() -> None:
-    from airflow_snowpack.connections.spark import ConnectOrphans
+    from airflow_snowpack.connections.spark import SparkOrphans
     from airflow_snowpack.hooks.connections import read_connection
 
     with pytest.raises(SparkUnavailable, match=r"sc://127\.0\.0\.1:9 does not respond") as refused:
-        ConnectOrphans(read_connection).end("cluster", "a job", [1])
+        SparkOrphans(read_connection).end("cluster", "a job", [1])
     assert "hunter2" not in str(refused.value)
 
 
 @pytest.mark.parametrize(("conn_id", "error"), [("gone", ConnectionNotFound), ("local", UnsuitableConnection)])
 def test_a_connection_that_names_no_server_any_more_is_an_error(conn_id: str, error: type[Exception]) -> None:
-    from airflow_snowpack.connections.spark import ConnectOrphans
+    from airflow_snowpack.connections.spark import SparkOrphans
     from airflow_snowpack.hooks.connections import read_connection
 
     with pytest.raises(error, match=conn_id):
-        ConnectOrphans(read_connection).end(conn_id, "a job", [1])
+        SparkOrphans(read_connection).end(conn_id, "a job", [1])
