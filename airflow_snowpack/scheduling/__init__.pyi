@@ -76,6 +76,7 @@ from .schedules import (
     StoredSchedule as StoredSchedule,
     Waiting as Waiting,
 )
+from .sources.polled import PolledSource as PolledSource
 from .sources.poller import Poller as Poller
 from .sources.source import (
     Finding as Finding,
@@ -106,6 +107,7 @@ from .triggers.trigger import (
     Leaf as Leaf,
     Progress as Progress,
     Since as Since,
+    SourceName as SourceName,
     Trigger as Trigger,
     parse_trigger as parse_trigger,
 )

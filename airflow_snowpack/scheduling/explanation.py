@@ -100,8 +100,8 @@ class Explanation:
 
     @property
     def no_poller(self) -> Text | None:
-        """What to do when no poller reads the tables that an enabled schedule listens to, although a scheduler is running."""
-        listens = any(source.kind == "table" for source in self.sources)
+        """What to do when no poller reads what an enabled schedule listens to, although a scheduler is running."""
+        listens = any(source.kind not in ("dag", "asset") for source in self.sources)
         if self.poller_is_alive or not listens or self.no_scheduler is not None:
             return None
         advice = "It runs inside the scheduler: search its log for tables_not_polled, or restart it"

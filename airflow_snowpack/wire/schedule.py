@@ -192,9 +192,9 @@ PendingPageShape = page_shape("PendingPageShape", "Pending runs, oldest first.",
 
 
 class SourceShape(Shape):
-    """A table or a DAG that a schedule listens to."""
+    """A table, a DAG, an asset or another source that a schedule listens to."""
 
-    kind: Literal["table", "dag"]
+    kind: str = Field(description="`table`, `dag`, `asset`, or the kind of a source of another package.", examples=["table"])
     name: str = Field(examples=["analytics.page_views"])
     read_at: Moment = Field(description="When the table was last read; null for never, and for a DAG.")
     problem: str | None = Field(examples=["the table analytics.page_views does not exist"])

@@ -29,6 +29,7 @@ from airflow_snowpack.iceberg.broker import Broker, raise_outage
 from airflow_snowpack.iceberg.names import TableName
 from airflow_snowpack.recurring import Recurring
 from airflow_snowpack.scheduling.events.event_log import Event, number_in_turn, publish
+from airflow_snowpack.scheduling.sources.polled import SourcePoller
 from airflow_snowpack.scheduling.sources.source import (
     ProblemKind,
     SourceProblem,
@@ -113,18 +114,21 @@ class Poller:
         self._broker = broker
         self._reads: TimedCalls[TableName, _Reading | None] = broker.reads()
         self._every = every
+        self._other_sources = SourcePoller(store, every=every, patience=patience)
         self._problems: dict[TableName, Recurring] = {}
         self._failed_at: dict[str, datetime] = {}
         """When this poller last failed to read a table, by the key of the table."""
 
     def worker(self, sign: SignOfLife, pause: timedelta = timedelta(seconds=1)) -> Worker:
-        """Return a worker that polls in a separate thread: a catalog that does not answer delays nothing else.
+        """Return a worker that polls tables and the sources of other distributions in a separate thread: a catalog that does not
+        answer delays nothing else.
 
         :param sign: reported after each step that succeeded and each table that was read; a thread that hangs reports none.
         :param pause: between two steps.
         """
 
         def poll() -> None:
+            self._other_sources.step()
             self.step(sign)
 
         return Worker(poll, name="snowpack-poller", failure="tables_not_polled", every=pause, sign=sign)

@@ -142,10 +142,10 @@ def dag_source(dag_id: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class TriggerSource:
-    """A table, a DAG or an asset that a schedule listens to.
+    """What a schedule listens to.
 
-    :param kind: ``table``, ``dag`` or ``asset``.
-    :param read_at: when the table was last read; ``None`` for never, and for a DAG or an asset.
+    :param kind: ``table``, ``dag``, ``asset``, or that of a :class:`.PolledSource`.
+    :param read_at: when the table was last read; ``None`` for never, and for anything else.
     :param problem: what is wrong with it, for people, and ``confirmed_at``: when that was last confirmed.
     """
 

@@ -54,9 +54,12 @@ def clock_key(schedule: str, number: int) -> str:
 
 
 class SourceName(NamedTuple):
-    """A table, a DAG or an asset that a trigger listens to; its ``key`` finds its problems in the store."""
+    """What a trigger listens to; its ``key`` finds its problems in the store.
 
-    kind: Literal["table", "dag", "asset"]
+    :param kind: ``table``, ``dag``, ``asset``, or that of a :class:`.PolledSource`.
+    """
+
+    kind: str
     name: str
 
     def key(self, catalog: str) -> str:
@@ -186,7 +189,7 @@ class Leaf(Trigger):
 
     @property
     def source(self) -> SourceName | None:
-        """The table or DAG whose events it counts, if it counts those of one."""
+        """The table, DAG, asset or other source whose events it counts, if it counts those of one."""
         return None
 
     @property

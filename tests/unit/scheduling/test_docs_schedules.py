@@ -22,7 +22,7 @@ def examples(language: str) -> list[str]:
 
 
 def test_the_schedule_in_python_is_the_schedule_in_yaml() -> None:
-    (python, _), (in_yaml, _) = examples("python"), examples("yaml")
+    (python, *_), (in_yaml, *_) = examples("python"), examples("yaml")
     names: dict[str, Any] = {}
     exec(compile(python, "schedules.md", "exec"), names)
     assert parse_schedules(in_yaml, "schedules.md") == [names["nightly"]]

@@ -1,0 +1,135 @@
+"""A package that is installed beside this one adds a trigger and its source: the example of ``docs/schedules.md``."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from other_package import install
+
+from airflow_snowpack.iceberg import CatalogConfig
+from airflow_snowpack.iceberg.broker import Broker
+from airflow_snowpack.scheduling import Event, EventLog, Poller, explain, parse_schedules
+from airflow_snowpack.scheduling.sources.polled import SourcePoller
+from airflow_snowpack.store.signs_of_life import Role, SignOfLife
+from airflow_snowpack.wire.schedule import ExplanationShape
+
+PAGE = (Path(__file__).parents[3] / "docs/schedules.md").read_text()
+SECTION = PAGE.partition("## Triggers and sources of other packages\n")[2]
+
+
+def block(language: str) -> str:
+    found = re.search(rf"```{language}\n(.*?)```", SECTION, re.DOTALL)
+    assert found is not None
+    return found[1]
+
+
+@pytest.fixture(autouse=True)
+def other_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    points = block("toml").replace('[project.entry-points."', "[").replace('"]', "]").replace('"', "")
+    install(tmp_path, "acme_drops", block("python"), points)
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+
+@pytest.fixture
+def drop(tmp_path: Path) -> Path:
+    folder = tmp_path / "drop"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def poll(scheduler: Any, tmp_path: Path) -> Callable[[], None]:
+    """One round of the poller, ten seconds later; then one of the scheduler."""
+    poller = Poller(scheduler.store, catalog_name="lake", broker=Broker(CatalogConfig.embedded(tmp_path / "lake").load))
+    worker = poller.worker(SignOfLife(scheduler.store, Role.POLLER))
+
+    def step() -> None:
+        scheduler.clock.forward(seconds=10)
+        worker.run_once()
+        scheduler.work()
+
+    return step
+
+
+@pytest.fixture
+def listening(scheduler: Any, drop: Path) -> None:
+    declared = f"{{name: orders, dag_id: load, enabled: true, trigger: {{files_dropped: {{folder: {drop}, count: 2}}}}}}"
+    scheduler.schedules.create(*parse_schedules(declared, "stdin", one_alone=True))
+
+
+def put(scheduler: Any, folder: Path, name: str) -> None:
+    (folder / name).touch()
+    at = scheduler.clock.now.timestamp()
+    os.utime(folder / name, (at, at))
+
+
+@pytest.mark.usefixtures("listening")
+def test_a_source_of_another_package_starts_the_run_that_waits_for_it(
+    scheduler: Any, drop: Path, poll: Callable[[], None]
+) -> None:
+    put(scheduler, drop, "before the first read")
+    poll()
+    put(scheduler, drop, "a")
+    poll()
+    assert f"1 of 2 files in {drop}" in explain(scheduler.schedules, "orders").trigger.text
+    assert not scheduler.started
+
+    put(scheduler, drop, "b")
+    poll()
+    (launched,) = scheduler.started
+    assert [event["detail"]["file"] for event in launched.conf["snowpack"]["events"]] == ["a", "b"]
+
+
+@pytest.mark.usefixtures("listening")
+def test_two_pollers_and_one_that_continues_record_each_event_once(scheduler: Any, drop: Path) -> None:
+    pollers = [SourcePoller(scheduler.store, every=timedelta(0)) for _ in range(2)]
+    pollers[0].step()
+    for name in "abc":
+        put(scheduler, drop, name)
+        assert sorted(poller.step() for poller in pollers) == [0, 1]
+    assert SourcePoller(scheduler.store, every=timedelta(0)).step() == 0
+
+
+@pytest.mark.usefixtures("listening")
+def test_a_source_that_cannot_be_read_is_a_problem_of_its_schedule_until_it_can(
+    scheduler: Any, drop: Path, poll: Callable[[], None]
+) -> None:
+    poll()
+    drop.rename(drop.with_name("away"))
+    poll()
+    explained = explain(scheduler.schedules, "orders")
+    assert f"the drop {drop} cannot be read: FileNotFoundError" in str(explained)
+    (source,) = ExplanationShape.encode(explained)["sources"]
+    assert (source["kind"], source["name"]) == ("drop", str(drop))
+
+    drop.with_name("away").rename(drop)
+    poll()
+    assert "cannot be read" not in str(explain(scheduler.schedules, "orders"))
+
+
+@pytest.mark.usefixtures("listening")
+@pytest.mark.parametrize(
+    ("returned", "problem"),
+    [
+        (Event("table:lake.web.views", datetime.now(UTC)), "an event of the key 'table:lake.web.views'"),
+        (Event("drop:{folder}", datetime.fromisoformat("2026-11-21")), "a time without a zone"),
+    ],
+)
+def test_an_event_that_a_source_may_not_record_is_its_problem(
+    scheduler: Any, drop: Path, poll: Callable[[], None], returned: Event, problem: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import acme_drops  # type: ignore[import-not-found]  # the fixture has written it
+
+    event = replace(returned, key=returned.key.format(folder=drop))
+    monkeypatch.setattr(acme_drops.Drop, "read", lambda _self, _key, _place: ([event], 1))
+    poll()
+
+    assert problem in str(explain(scheduler.schedules, "orders"))
+    assert EventLog(scheduler.store).latest() == []
