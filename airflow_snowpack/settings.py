@@ -11,11 +11,10 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import timedelta
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from airflow_snowpack.iceberg.names import LEVEL
 from airflow_snowpack.setting import (
@@ -30,7 +29,7 @@ from airflow_snowpack.setting import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from airflow_snowpack.jobs.model import LifecyclePolicy
     from airflow_snowpack.setting import Execution, Options
@@ -38,128 +37,13 @@ if TYPE_CHECKING:
 SHORTEST_REQUEST_TIMEOUT = timedelta(seconds=5)
 
 
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """The settings of an installation.
-
-    :param store_path: the embedded store, used when ``store_conn_id`` is ``None``.
-    :param home: the folder of the embedded catalog and warehouse, used when ``catalog_conn_id`` is ``None``.
-    """
-
-    store_conn_id: str | None
-    store_path: Path
-    catalog_conn_id: str | None
-    catalog_name: str
-    home: Path
-    spark_conn_id: str | None
-    spark_master: str
-    spark_driver_memory: str
-    spark_packages: tuple[str, ...]
-    spark_conf: Mapping[str, str]
-    policy: LifecyclePolicy
-    execution: Execution
-    action_order: tuple[str, ...]
-    continue_on_error: bool
-    table_cache_refresh: timedelta
-    table_poll: timedelta
-    load_probes: Mapping[str, str]
-    resume_delay: timedelta
-    policies: str
-    schedule_files: tuple[str, ...]
-    update_schedules: bool
-    builds_url: str
-    builds_conn_id: str | None
-    interim_namespace: str
-    interim_sweep_after: timedelta
-    image_builder: str
-    image_registry_conn_id: str | None
-    runner_folder: Path
-    airflow_conn_id: str | None
-    listen_to_airflow: bool
-    request_timeout: timedelta
-    api_host: str
-    api_port: int
-    api_token: str | None = field(repr=False)
-
-    @classmethod
-    def load(cls, options: Options | None = None) -> Settings:
-        """Read the section.
-
-        :param options: ``None`` for Airflow's configuration.
-        :raises InvalidSetting: with the key, the value and what is allowed.
-        """
-        options = options or AirflowOptions()
-        airflow_home = options.home
-        read = partial(read_setting, options=options)
-        home = home_folder(options)
-        return cls(
-            store_conn_id=read("store_conn_id", read_optional),
-            store_path=airflow_home / "snowpack.db",
-            catalog_conn_id=read("catalog_conn_id", read_optional),
-            catalog_name=read("catalog_name", read_level),
-            home=home,
-            spark_conn_id=read("spark_conn_id", read_optional),
-            spark_master=read("spark_master", _required),
-            spark_driver_memory=read("spark_driver_memory", _required),
-            spark_packages=read("spark_packages", _names),
-            spark_conf=read("spark_conf", _string_map),
-            policy=_read_policy(options),
-            execution=read("execution", read_execution),
-            action_order=read("action_order", _order),
-            continue_on_error=read("continue_on_error", _flag),
-            table_cache_refresh=read("table_cache_refresh", _period),
-            table_poll=read("table_poll", _period),
-            load_probes=read("load_probes", _probes),
-            resume_delay=read("resume_delay", _period),
-            policies=read("policies", _policies),
-            schedule_files=read("schedule_files", _patterns),
-            update_schedules=read("update_schedules", _flag),
-            builds_url=read("builds_url", lambda text: _address(text) or str(home / "builds")),
-            builds_conn_id=read("builds_conn_id", read_optional),
-            interim_namespace=read("interim_namespace", read_level),
-            interim_sweep_after=read("interim_sweep_after", _period),
-            image_builder=read("image_builder", _builder),
-            image_registry_conn_id=read("image_registry_conn_id", read_optional),
-            runner_folder=read("runner_folder", lambda text: Path(text).expanduser().absolute() if text else home / "entries"),
-            airflow_conn_id=read("airflow_conn_id", read_optional),
-            listen_to_airflow=read("listen_to_airflow", _flag),
-            request_timeout=read("request_timeout", _request_timeout),
-            api_host=read("api_host", _required),
-            api_port=read("api_port", _port),
-            api_token=read("api_token", read_optional),
-        )
-
-
-def resume_delay() -> timedelta:
-    """Return only the minimum time between a task's deferral and its resumption.
-
-    :raises InvalidSetting: it is not a duration.
-    """
-    return read_setting("resume_delay", _period)
-
-
-def _read_policy(options: Options) -> LifecyclePolicy:
-    from airflow_snowpack.jobs.model import LifecyclePolicy
-
-    policy = LifecyclePolicy(
-        lease=read_setting("lease", _period, options),
-        heartbeat=read_setting("heartbeat", _period, options),
-        fence_check=read_setting("fence_check", _period, options),
-        max_attempts=read_setting("max_attempts", _count, options),
-        retry_base=read_setting("retry_base", _period, options),
-    )
-    if policy.heartbeat >= policy.lease:
-        raise InvalidSetting(
-            "heartbeat",
-            setting_text("heartbeat", options),
-            f"it must be shorter than the lease, {setting_text('lease', options)}",
-        )
-    return policy
-
-
 def _address(text: str) -> str:
     """Return a URL unchanged and a path made absolute, so that it is the same for processes in any working directory."""
     return text.rstrip("/") if not text or "://" in text else str(Path(text).expanduser().absolute())
+
+
+def _folder(text: str) -> Path | None:
+    return Path(text).expanduser().absolute() if text else None
 
 
 def _required(text: str) -> str:
@@ -252,3 +136,97 @@ def _string_map(text: str) -> Mapping[str, str]:
     if not isinstance(value, dict):
         raise ValueError('it must be a JSON object such as {"spark.executor.memory": "4g"}')
     return {str(key): str(item) for key, item in value.items()}
+
+
+def option(read: Callable[[str], Any], *, repr: bool = True) -> Any:
+    """Return the field of an option of the section, which has the name of the field.
+
+    :param read: converts its text; the ``ValueError`` states what is allowed.
+    """
+    return field(repr=repr, metadata={"read": read})
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The settings of an installation.
+
+    :param store_path: the embedded store, used when ``store_conn_id`` is ``None``.
+    :param home: the folder of the embedded catalog and warehouse, used when ``catalog_conn_id`` is ``None``.
+    """
+
+    store_path: Path
+    home: Path
+    policy: LifecyclePolicy
+    store_conn_id: str | None = option(read_optional)
+    catalog_conn_id: str | None = option(read_optional)
+    catalog_name: str = option(read_level)
+    spark_conn_id: str | None = option(read_optional)
+    spark_master: str = option(_required)
+    spark_driver_memory: str = option(_required)
+    spark_packages: tuple[str, ...] = option(_names)
+    spark_conf: Mapping[str, str] = option(_string_map)
+    execution: Execution = option(read_execution)
+    action_order: tuple[str, ...] = option(_order)
+    continue_on_error: bool = option(_flag)
+    table_cache_refresh: timedelta = option(_period)
+    table_poll: timedelta = option(_period)
+    load_probes: Mapping[str, str] = option(_probes)
+    resume_delay: timedelta = option(_period)
+    policies: str = option(_policies)
+    schedule_files: tuple[str, ...] = option(_patterns)
+    update_schedules: bool = option(_flag)
+    builds_url: str = option(_address)
+    builds_conn_id: str | None = option(read_optional)
+    interim_namespace: str = option(read_level)
+    interim_sweep_after: timedelta = option(_period)
+    image_builder: str = option(_builder)
+    image_registry_conn_id: str | None = option(read_optional)
+    runner_folder: Path = option(_folder)
+    airflow_conn_id: str | None = option(read_optional)
+    listen_to_airflow: bool = option(_flag)
+    request_timeout: timedelta = option(_request_timeout)
+    api_host: str = option(_required)
+    api_port: int = option(_port)
+    api_token: str | None = option(read_optional, repr=False)
+
+    @classmethod
+    def load(cls, options: Options | None = None) -> Settings:
+        """Read the section.
+
+        :param options: ``None`` for Airflow's configuration.
+        :raises InvalidSetting: with the key, the value and what is allowed.
+        """
+        options = options or AirflowOptions()
+        home, policy = home_folder(options), _read_policy(options)
+        read = [(each.name, each.metadata["read"]) for each in fields(cls) if each.metadata]
+        values = {name: read_setting(name, parse, options) for name, parse in read}
+        values["builds_url"] = values["builds_url"] or str(home / "builds")
+        values["runner_folder"] = values["runner_folder"] or home / "entries"
+        return cls(options.home / "snowpack.db", home, policy, **values)
+
+
+def resume_delay() -> timedelta:
+    """Return only the minimum time between a task's deferral and its resumption.
+
+    :raises InvalidSetting: it is not a duration.
+    """
+    return read_setting("resume_delay", _period)
+
+
+def _read_policy(options: Options) -> LifecyclePolicy:
+    from airflow_snowpack.jobs.model import LifecyclePolicy
+
+    policy = LifecyclePolicy(
+        lease=read_setting("lease", _period, options),
+        heartbeat=read_setting("heartbeat", _period, options),
+        fence_check=read_setting("fence_check", _period, options),
+        max_attempts=read_setting("max_attempts", _count, options),
+        retry_base=read_setting("retry_base", _period, options),
+    )
+    if policy.heartbeat >= policy.lease:
+        raise InvalidSetting(
+            "heartbeat",
+            setting_text("heartbeat", options),
+            f"it must be shorter than the lease, {setting_text('lease', options)}",
+        )
+    return policy
