@@ -21,7 +21,8 @@ with DAG(
     schedule="0 2 * * *",
     catchup=False,  # and no start_date: with one, unpausing the DAG would start the pass of the night before at once
     max_active_runs=1,
-    allowed_run_types=["scheduled", "manual", "operator_triggered"],  # a backfill would repeat the pass of today for each day
+    # A backfill would repeat the pass of today for each day. Airflow takes names, and exports no class for them.
+    allowed_run_types=["scheduled", "manual", "operator_triggered"],  # type: ignore[list-item]
     is_paused_upon_creation=True,  # it maintains every table of the catalog that no policy excludes
     doc_md=__doc__,
     tags=["snowpack"],
