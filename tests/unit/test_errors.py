@@ -125,8 +125,9 @@ def _page(errors: list[type[SnowpackError]]) -> str:
     lines = [
         "# Errors",
         "",
-        "Every error that the package raises on purpose is a `SnowpackError`. Its kind decides the HTTP status of the API, the",
-        "exit code of a command, and whether Airflow retries the task that raised it.",
+        "Every error of the package is a `SnowpackError`. Its kind decides the HTTP status, the exit code of a command, and",
+        "whether Airflow retries the task. The member `error` of the API is the class in snake case, such as `table_locked`;",
+        "that of `DrainModeOn` is `drain_mode`, and that of `RequestTooSlow` is `too_slow`.",
         "",
         "| kind | status | exit code | retried | meaning |",
         "|---|---|---|---|---|",
@@ -138,18 +139,13 @@ def _page(errors: list[type[SnowpackError]]) -> str:
     lines += [
         "",
         f"Other statuses: {other}.",
-        "`DrainModeOn` and `StoreTooSlow` end a command with 5, and a task is retried after",
-        "`TableNotFound`, `InterimTableNotFound` and `NothingPublished`, since another task may create what is missing.",
-        "",
-        "The member `error` of a problem document is the name of the class in snake case, such as `table_locked`; for",
-        "`DrainModeOn` it is `drain_mode`.",
+        "`DrainModeOn` and `StoreTooSlow` end a command with 5. A task is also retried after `TableNotFound`,",
+        "`InterimTableNotFound` and `NothingPublished`: another task may create what is missing.",
     ]
-    lines += ["", "## Errors by module", "", "| module | kind | errors |", "|---|---|---|"]
-    for room in sorted({cls.__module__.split(".")[1] for cls in errors}):
-        of_room = {cls.__name__: cls.kind for cls in errors if cls.__module__.split(".")[1] == room}
-        for kind in Kind:
-            if names := ", ".join(f"`{name}`" for name in sorted(of_room) if of_room[name] is kind):
-                lines.append(f"| {room} | {kind.name} | {names} |")
+    lines += ["", "## Errors by kind", "", "| kind | errors |", "|---|---|"]
+    for kind in Kind:
+        names = ", ".join(sorted(f"`{cls.__name__}`" for cls in errors if cls.kind is kind))
+        lines.append(f"| `{kind.name}` | {names} |")
     return "\n".join(lines) + "\n"
 
 
