@@ -30,6 +30,7 @@ CHANGE = "change"
 START = "change and trigger"
 PROBE = "read; open without Airflow"
 OPEN = "as an unknown address; open without Airflow"
+PERMISSIONS = (READ, CHANGE, START, PROBE, OPEN)
 
 NEEDS: tuple[tuple[Callable[..., Any], str], ...] = (
     (starting_actor_of, START),
@@ -74,14 +75,17 @@ def _calls(dependant: Dependant) -> Iterator[Any]:
 
 
 def table() -> str:
-    """Return the table as Markdown: a line for each path, and one for all pages."""
-    by_path: dict[str, dict[str, str]] = {}
+    """Return the table as Markdown: a line for each permission and method."""
+    by_need: dict[tuple[str, str], list[str]] = {}
     for each in route_permissions():
         is_page = each.path.startswith("/ui") and (each.method, each.permission) == ("GET", READ)
-        by_path.setdefault(PAGES if is_page else f"`{each.path}`", {})[each.method] = each.permission
-    assert set().union(*by_path.values()) == set(METHODS)
-    rows = [[path, *(methods.get(method, "") for method in METHODS)] for path, methods in by_path.items()]
-    lines = [["path", *(f"`{method}`" for method in METHODS)], ["---"] * (len(METHODS) + 1), *rows]
+        paths = by_need.setdefault((each.permission, each.method), [])
+        if (path := PAGES if is_page else f"`{each.path}`") not in paths:
+            paths.append(path)
+    needs = [(permission, method) for permission in PERMISSIONS for method in METHODS if (permission, method) in by_need]
+    assert len(needs) == len(by_need)
+    rows = [[permission, f"`{method}`", ", ".join(by_need[permission, method])] for permission, method in needs]
+    lines = [["permission", "method", "routes"], ["---"] * 3, *rows]
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
