@@ -1,7 +1,7 @@
-"""What a job does to a table: the actions, their options, the plan of a dry run, and the engine that runs them on Spark.
+"""The maintenance actions: their names, order, options, dry-run plans, and the engine that runs them on Spark.
 
-Importing this room is cheap: a DAG file takes :class:`Action` from here. What needs Spark, a catalog or the store loads when it
-is first used.
+Importing this package is cheap, because DAG files import :class:`Action` from it. Modules that need Spark, a catalog or the store
+load on first use.
 """
 
 import lazy_loader

@@ -1,7 +1,6 @@
 """The names of the maintenance actions and the order in which they run.
 
-The order is one setting of the installation and never the request's: later actions build on earlier ones. Three orders have
-been published for the system this follows, so it is data; the default is the specification's.
+Later actions build on earlier ones, so the installation sets the order, not a request.
 
     >>> in_order(["expire_snapshots", "rewrite_data_files"])
     ('rewrite_data_files', 'expire_snapshots')
@@ -22,10 +21,10 @@ if TYPE_CHECKING:
 
 
 class Action(StrEnum):
-    """The actions of a request that names none; the value is the name of Iceberg's Spark procedure.
+    """The default actions; each value is the name of Iceberg's Spark procedure.
 
-    They are not all: each module of ``maintenance/actions/`` is an action, and other distributions add some by an entry point of
-    the group :data:`GROUP`. So functions take and return names.
+    Functions take and return names, because there are more actions: each module of ``maintenance/actions/`` is one, and other
+    distributions add some through entry points of the group :data:`GROUP`.
     """
 
     REWRITE_DATA_FILES = "rewrite_data_files"
@@ -38,24 +37,24 @@ class Action(StrEnum):
 DEFAULT_ORDER: tuple[str, ...] = tuple(Action)
 GROUP = "airflow_snowpack.actions"
 OWN = frozenset(module.name for module in iter_modules([str(Path(__file__).with_name("actions"))]))
-"""The actions of the package itself."""
+"""The actions of this package."""
 
 
 def action_names() -> tuple[str, ...]:
-    """Return the names of all actions, in the order in which they run by default."""
+    """Return the names of all actions in the default order."""
     return (*DEFAULT_ORDER, *sorted((OWN | entry_points(GROUP).keys()) - set(DEFAULT_ORDER)))
 
 
 def is_action(name: str) -> bool:
-    """Whether there is an action of this name."""
+    """Return whether an action has this name."""
     return name in OWN or name in entry_points(GROUP)
 
 
 def parse_actions(actions: Iterable[str]) -> tuple[str, ...]:
-    """Check the names, once each.
+    """Return the names without duplicates.
 
     :raises NoActions: the list is empty.
-    :raises UnknownAction: no action has one of the names.
+    :raises UnknownAction: a name is not an action's.
     """
     parsed = dict.fromkeys(str(name) for name in actions)
     for name in parsed:
@@ -69,8 +68,8 @@ def parse_actions(actions: Iterable[str]) -> tuple[str, ...]:
 def in_order(actions: Iterable[str], order: Sequence[str] = ()) -> tuple[str, ...]:
     """Return the requested actions in the installation's order.
 
-    :param order: as the setting has it; actions that it does not name run last. Without one, the default order.
-    :raises NoActions, UnknownAction: as :func:`parse_actions`.
+    :param order: the setting; actions that it does not name run last. Empty means the default order.
+    :raises NoActions, UnknownAction: see :func:`parse_actions`.
     """
     requested = parse_actions(actions)
     known = dict.fromkeys((*order, *action_names()))
@@ -78,9 +77,9 @@ def in_order(actions: Iterable[str], order: Sequence[str] = ()) -> tuple[str, ..
 
 
 def parse_order(names: Iterable[str]) -> tuple[str, ...]:
-    """Read the ``action_order`` setting.
+    """Parse the ``action_order`` setting.
 
-    :raises InvalidActionOrder: it does not name each :class:`Action` exactly once, or it names an unknown one.
+    :raises InvalidActionOrder: a name is unknown or repeated, or an :class:`Action` is missing.
     """
     given = tuple(name.strip() for name in names)
     if len(set(given)) != len(given) or not all(map(is_action, given)) or not set(given).issuperset(Action):

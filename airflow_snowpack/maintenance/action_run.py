@@ -1,4 +1,4 @@
-"""One action of one job on one table: what it needs to do its work, what it did, and what that changed of the table."""
+"""One run of an action on a table: its inputs, its effect, and how it changed the table."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ NO_PROCEDURES = "does not support procedures"
 
 @dataclass(frozen=True, slots=True)
 class ActionRun:
-    """The table, the session and the way to call procedures in it.
+    """The inputs of one run of an action, with access to the table and its procedures.
 
-    :param now: the moment that ages are counted back from.
-    :param tries: how often a rewrite is tried while other writers' commits win.
-    :param footprints: where the files of tables lie, as read before; ``None``: all tables are loaded when it matters.
-    :param removals: where the lists of what is deleted are kept; ``None``: there is no store for them.
-    :param reader: of the table as the plan of the job read it last; ``None`` when nothing was planned.
+    :param now: the time from which ages are measured.
+    :param tries: how often a rewrite is tried when commits of other writers win.
+    :param footprints: stored locations of tables' files; ``None``: load all tables when these matter.
+    :param removals: the store of removal lists; ``None``: there is none.
+    :param reader: the reader of the table that the job's plan used last; ``None``: nothing was planned.
     """
 
     job_id: str
@@ -59,21 +59,18 @@ class ActionRun:
     reader: MetadataReader | None = None
 
     def table(self) -> Table:
-        """The table as it is now; a read of one metadata file.
+        """Load the current table; reads one metadata file.
 
         :raises TableNotFound, TableUnreadable, CatalogUnreachable: from the catalog.
         """
         return load_table(self.catalog, self.name)
 
     def trail(self, table: Table, branch: str | None = None) -> CommitTrail:
-        """Follow the commits to a branch of the table from here.
-
-        :param branch: ``None`` for main.
-        """
+        """Track the commits to a branch from this version of the table on; ``None`` means ``main``."""
         return CommitTrail(None if is_connect(self.session) else self.job_id, branch=branch).start(table)
 
     def call(self, call: ProcedureCall) -> list[dict[str, Any]]:
-        """Run the procedure; the answer is its rows.
+        """Run the procedure and return its rows.
 
         :raises SparkInterrupted: the engine was interrupted.
         :raises SparkFailed: the procedure failed.
@@ -81,11 +78,11 @@ class ActionRun:
         return [row.asDict() for row in self.frame(call).collect()]
 
     def frame(self, call: ProcedureCall) -> DataFrame:
-        """Run the procedure; the answer is its rows, in Spark. A ``CALL`` runs at once and not when its rows are read."""
+        """Run the procedure and return its rows as a frame. Spark runs a ``CALL`` at once, not when its rows are read."""
         return self.work.run(self.session, lambda: self._stamped(call))
 
     def jobs_run(self) -> int | None:
-        """How many Spark jobs the calls have run so far, where that can be known."""
+        """Return how many Spark jobs the calls have run so far; ``None`` if unknown."""
         return self.work.jobs_run(self.session)
 
     def _stamped(self, call: ProcedureCall) -> DataFrame:
@@ -93,7 +90,7 @@ class ActionRun:
             return self.session.sql(call.sql, args=dict(call.args))
 
     def explained(self, error: SparkFailed) -> Exception:
-        """The error with what to do; of a session that does not know the catalog, in the place of Spark's misleading one."""
+        """Return the error with a remedy; replace Spark's misleading one when the session lacks the catalog."""
         if NO_PROCEDURES in str(error):
             return CatalogNotConfigured(self.name.catalog)
         remedy = exhausted(error)
@@ -104,10 +101,10 @@ class ActionRun:
 class PlanningContext:
     """What an action is planned from.
 
-    :param reader: of the table, shared by the plans of several actions. It keeps bytes if an option of any has a ``where``.
-    :param catalog: where tables that share the location are looked up, before orphans.
-    :param now: the moment that ages count back from.
-    :param footprints: where the files of tables lie, as read before; ``None``: all tables are loaded before orphans.
+    :param reader: the table's reader, shared by the plans of several actions. It keeps bytes if any option has a ``where``.
+    :param catalog: where tables that share the location are looked up.
+    :param now: the time from which ages are measured.
+    :param footprints: stored locations of tables' files; ``None``: load all tables before orphans are planned.
     """
 
     reader: MetadataReader
@@ -121,9 +118,9 @@ class ActionEffect:
     """What an action did to the table.
 
     :param message: for people.
-    :param metrics: the procedure's own numbers by their column names, and what was counted beside them.
-    :param error: the cause in full unless it succeeded or was skipped.
-    :param final: the same options would fail again.
+    :param metrics: the procedure's numbers by column name, and further counts.
+    :param error: the full cause, unless the action succeeded or was skipped.
+    :param final: a retry with the same options would fail again.
     """
 
     outcome: ActionOutcome
@@ -133,15 +130,12 @@ class ActionEffect:
     final: bool = False
 
     def result(self, action: str, elapsed_seconds: float) -> ActionResult:
-        """The same as the job keeps it."""
+        """Return the effect as the job stores it."""
         return ActionResult(action, self.outcome, self.message, elapsed_seconds, self.error, self.metrics, self.final)
 
 
 class ChangeWatch:
-    """Follows one table through one action, for the lineage: whatever keeps it from being read is logged and nothing else.
-
-    It reads the table's metadata once before the action and once after it.
-    """
+    """Reads a table before and after an action, to find what it changed, for the lineage. Errors are only logged."""
 
     def __init__(self) -> None:
         self._run: ActionRun | None = None
@@ -149,10 +143,9 @@ class ChangeWatch:
         self._snapshots: frozenset[int] = frozenset()
 
     def begin(self, run: ActionRun, branch: str | None = None) -> Table:
-        """Read the table before the action, and return it.
+        """Load the table before the action, and return it.
 
-        :param branch: the branch that the action commits to; ``None`` for main.
-
+        :param branch: the branch that the action commits to; ``None`` for ``main``.
         :raises TableNotFound, TableUnreadable, CatalogUnreachable: from the catalog; the action could not begin either.
         """
         table = run.table()
@@ -160,7 +153,7 @@ class ChangeWatch:
         return table
 
     def change(self, effect: ActionEffect) -> TableChange | None:
-        """What the action changed; ``None`` when it changed nothing, never began, or that is unknown."""
+        """Return what the action changed; ``None`` if it changed nothing, never began, or the change is unknown."""
         if self._run is None or self._trail is None:
             return None
         try:
@@ -181,5 +174,4 @@ class ChangeWatch:
 
 
 def snapshot_ids(table: Table) -> frozenset[int]:
-    """Return the ids of the snapshots that the table has."""
     return frozenset(snapshot.snapshot_id for snapshot in table.metadata.snapshots)

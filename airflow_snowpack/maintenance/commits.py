@@ -1,17 +1,16 @@
-"""Which commits are ours: the snapshots that a table got while a procedure ran, and who made them.
+"""Separate a job's commits from those of concurrent writers.
 
     >>> trail = CommitTrail(job_id).start(table)
     >>> …                                       # the procedure runs
     >>> since = trail.since(table_again)
     >>> since.own, since.overwriting            # our commits, and those that may have cost us some
 
-Each commit of a job carries ``snowpack.job-id`` and ``snowpack.action`` in its snapshot's summary. Spark's setting for such
-properties does not reach the procedures; Iceberg's context of the running JVM does. It belongs to the whole JVM: whatever else
-commits there at the same time is stamped too, so only ``replace`` snapshots with the stamp count as ours. A Spark Connect server
-cannot be distinguished, and there every ``replace`` snapshot of the time counts, which the table's lock makes nearly certain.
+The summary of each commit of a job has ``snowpack.job-id`` and ``snowpack.action``. Procedures ignore Spark's setting for such
+properties, so they are set in Iceberg's ``EnvironmentContext``, which is global to the JVM: it also stamps other commits made
+there at the same time. So only ``replace`` snapshots with the stamp count as the job's. Commits through a Spark Connect server
+cannot be stamped; there every ``replace`` snapshot of the period counts, which is nearly always right thanks to the table lock.
 
-A commit is refused when another writer has removed a file that it replaces. That is expected: the table is as that writer left
-it, and a retry works with the files that exist now.
+Iceberg refuses a commit when another writer has removed a file that it replaces. A retry works with the files that exist then.
 """
 
 from __future__ import annotations
@@ -39,36 +38,32 @@ ACTION = "snowpack.action"
 
 @dataclass(frozen=True, slots=True)
 class Commits:
-    """The commits to one branch of the table since some snapshot, the oldest first.
-
-    :param own: made by this job.
-    :param others: made by anybody else.
-    """
+    """The commits to one branch since a snapshot, oldest first: the job's own, and those of other writers."""
 
     own: tuple[Snapshot, ...] = ()
     others: tuple[Snapshot, ...] = ()
 
     @property
     def overwriting(self) -> tuple[Snapshot, ...]:
-        """Those of others that took files away, so that a rewrite of the same files cannot be committed any more."""
+        """Commits of others that removed files, so that a rewrite of the same files can no longer be committed."""
         return tuple(snapshot for snapshot in self.others if _operation(snapshot) != "append")
 
     def total(self, key: str) -> int:
-        """The sum of a number in the summaries of our commits."""
+        """Return the sum of a number in the summaries of the job's commits."""
         return _sum(self.own, key)
 
     def total_of_all(self, key: str) -> int:
-        """The same of all commits."""
+        """Return the sum of a number in the summaries of all commits."""
         return _sum(self.own + self.others, key)
 
 
 @dataclass(frozen=True, slots=True)
 class CommitTrail:
-    """Follows a table's commits from a snapshot on.
+    """Tracks the commits to a branch from a snapshot on.
 
-    :param job_id: the stamp of our commits, or ``None`` where they cannot be stamped.
+    :param job_id: the stamp of the job's commits; ``None`` where commits cannot be stamped.
     :param base: the snapshot to start from; ``None`` for an empty table.
-    :param branch: ``None`` for main.
+    :param branch: ``None`` for ``main``.
     """
 
     job_id: str | None
@@ -76,12 +71,12 @@ class CommitTrail:
     branch: str | None = None
 
     def start(self, table: Table) -> CommitTrail:
-        """The trail from the branch's current snapshot on."""
+        """Return the trail from the branch's current snapshot on."""
         current = self._head(table)
         return CommitTrail(self.job_id, current.snapshot_id if current else None, self.branch)
 
     def since(self, table: Table) -> Commits:
-        """The commits between the base and the current snapshot of the table as it was loaded now."""
+        """Return the commits after the base, up to the current snapshot of this version of the table."""
         new: list[Snapshot] = []
         snapshot = self._head(table)
         while snapshot is not None and snapshot.snapshot_id != self.base:
@@ -104,7 +99,7 @@ class CommitTrail:
 
 @contextmanager
 def stamped(session: SparkSession, *, job_id: str, action: str) -> Iterator[None]:
-    """Stamp the commits that this JVM makes meanwhile. Does nothing on Spark Connect."""
+    """Stamp all commits of this JVM inside the block. Does nothing on Spark Connect."""
     if is_connect(session):
         yield
         return
@@ -117,8 +112,8 @@ def stamped(session: SparkSession, *, job_id: str, action: str) -> Iterator[None
     except Exception:
         _unstamp(context)
         raise
-    # Not after a BaseException, such as a task's time limit: it came while this thread waited for the JVM's answer, and the next
-    # call on the same connection would wait for as long as the procedure still runs.
+    # Not after a BaseException, such as a task's time limit: the procedure may still run, and the next call on the same
+    # connection would wait for its end.
     _unstamp(context)
 
 
@@ -129,8 +124,7 @@ def _unstamp(context: Any) -> None:
         context.remove(JOB_ID)
         context.remove(ACTION)
     except (Py4JError, OSError):
-        # The JVM is gone, and the stamp with it.
-        return
+        return  # the JVM is gone, and the stamp with it
 
 
 def _operation(snapshot: Snapshot) -> str:
@@ -145,9 +139,8 @@ def _sum(snapshots: tuple[Snapshot, ...], key: str) -> int:
     return sum(int(_property(snapshot, key) or 0) for snapshot in snapshots)
 
 
-# The validations of the shipped Iceberg that only another commit makes fail, and its exception for metadata that another commit
-# has replaced. Texts and not classes: a ValidationException also reports a missing column, and a Spark Connect server may send
-# only text.
+# The validations of the shipped Iceberg that only a concurrent commit makes fail, and its exception for replaced metadata. Texts
+# and not classes, because a ValidationException also reports a missing column, and a Spark Connect server may send only text.
 LOST_RACE = re.compile(
     r"CommitFailedException"
     r"|Missing required files to delete"
@@ -161,7 +154,7 @@ LOST_RACE = re.compile(
     r"|Cannot add snapshot with sequence number \S+ older"
     r"|Snapshot ancestry validation failed"
 )
-# How the procedures refuse their arguments. A predicate with functions that choose no files passes the check at submit.
+# How procedures refuse their arguments. A predicate with functions that select no files passes the check at submit.
 REFUSED = re.compile(
     r"Cannot (?:parse predicates in where option|translate Spark expression|convert Spark filter)"
     r"|Cannot find (?:field|column) '"
@@ -175,30 +168,30 @@ EXHAUSTED = {
     "narrow the work with a predicate or max_files_to_rewrite",
 }
 OF_SERVER = {"": "java.lang.StackOverflowError", "Java heap space": "java.lang.OutOfMemoryError"}
-"""By its message, the error of the JVM that ended a call on a Spark Connect server, which sends nothing else of it."""
+"""The JVM errors that end a call on a Spark Connect server, by message, which is all that the server sends."""
 SERVER_FAILED = re.compile(rf'status = StatusCode.UNKNOWN\s+details = "(?P<message>{"|".join(OF_SERVER)})"')
 FAILED_COMMITS = re.compile(r"is true but (?P<count>\d+) rewrite commits failed")
 
 
 def is_conflict(error: SparkFailed) -> bool:
-    """Whether another writer's commit made this one fail."""
-    # The message leaves out the class of a cause whose own message it already has.
+    """Return whether another writer's commit made this one fail."""
+    # The message omits the class of a cause whose message it already contains.
     return LOST_RACE.search("\n".join((str(error), *map(str, error.causes)))) is not None
 
 
 def failed_commits(error: SparkFailed) -> int | None:
-    """Return how many commits of partial progress failed, if the failure reports that."""
+    """Return how many commits of partial progress failed, if the error reports it."""
     match = FAILED_COMMITS.search(str(error))
     return int(match["count"]) if match else None
 
 
 def is_refused(error: SparkFailed) -> bool:
-    """Whether a procedure refused its arguments, or is too large for its JVM: the same call would fail again."""
+    """Return whether a retry would fail again: the procedure refused its arguments, or its JVM ran out of stack or memory."""
     return REFUSED.search(str(error)) is not None or exhausted(error) is not None
 
 
 def exhausted(error: SparkFailed) -> str | None:
-    """Return why the JVM's stack or memory was not enough, and what to do; ``None`` if they were."""
+    """Return that the JVM ran out of stack or memory, with a remedy; ``None`` if it did not."""
     of_server = None if error.causes else SERVER_FAILED.search(str(error))
     names = [cause.class_name for cause in error.causes] if of_server is None else [OF_SERVER[of_server["message"]]]
     return next((EXHAUSTED[name] for name in names if name in EXHAUSTED), None)

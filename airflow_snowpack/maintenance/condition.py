@@ -5,11 +5,14 @@
     Traceback (most recent call last):
     …UnusableCondition: the table has no column 'mnth'; it has: month, carrier, delay
 
-It reads the part of Spark's grammar that a predicate of a rewrite can have. Two invariants. What it accepts, Spark reads in the
-same way, and it calls no other functions than those of :mod:`.condition_functions`. And what Spark can run with these functions,
-within the bounds below, is accepted: what is refused has text after its end, a comment, a subquery, an unknown column, a value
-that the column cannot be compared with, or no truth value. One exception: Spark takes a word after the end for an alias, and runs
-``p = 0 AND`` as ``p = 0``; that is refused, because the rest is missing.
+The parser covers the part of Spark's grammar that a predicate of a rewrite can use, with two invariants:
+
+- Spark parses every accepted predicate in the same way, and only functions of :mod:`.condition_functions` are called.
+- Every predicate within the bounds below that Spark can evaluate with these functions is accepted. Refused are text after its
+  end, comments, subqueries, unknown columns, values that a column cannot be compared with, and results that are no truth value.
+
+One exception: Spark takes a word after the end for an alias and runs ``p = 0 AND`` as ``p = 0``. That is refused, because the
+rest is missing.
 """
 
 from __future__ import annotations
@@ -44,7 +47,7 @@ if TYPE_CHECKING:
 
 
 COMPARABLE = (NUMBERS, MOMENTS, frozenset({"truth"}))
-"""Kinds that Spark compares with each other."""
+"""Kinds that Spark can compare with each other."""
 HEXADECIMAL = re.compile(r"(?:[0-9A-Fa-f]{2})*")
 COMPARISONS = frozenset({"=", "==", "<=>", "<>", "!=", "<", "<=", ">", ">="})
 ARITHMETIC = frozenset({"+", "-", "*", "/", "%", "||", "&", "|", "^", "DIV"})
@@ -53,23 +56,19 @@ OPERATORS = frozenset({"AND", "OR", "IN", "IS", "LIKE", "ILIKE", "RLIKE", "REGEX
 NOT_A_VALUE = OPERATORS | {"THEN", "WHEN", "ELSE", "END", "AS", "SELECT", "FROM", "WHERE", "DROP"}
 METADATA_COLUMNS = frozenset({"_file", "_pos", "_partition", "_spec_id", "_deleted"})
 MOST_NESTED = 40
-"""Parentheses, calls and ``CASE`` inside of each other. Spark's stack overflows at some number between 400 and 800."""
+"""Nested parentheses, calls and ``CASE``. Spark's stack overflows somewhere between 400 and 800."""
 MOST_CHAINED = 100
-"""Operators in one part of the predicate, each of which nests what precedes it. Spark's stack overflows below 400."""
+"""Operators in one part of the predicate, each nesting what precedes it. Spark's stack overflows below 400."""
 MOST_CONDITIONS = 2_000
 """Comparisons; Spark plans a predicate of 5,000 in 8 s."""
 MOST_WILDCARDS = 2
-"""``%`` in a pattern: with each one more, matching a long text takes its length times as long."""
+"""``%`` in a pattern: each further one multiplies the time to match a long text by its length."""
 SHOWN_COLUMNS = 20
 
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """A part of the predicate.
-
-    :param text: the content of a text literal.
-    :param column: the name, when it is a column.
-    """
+    """A part of the predicate, with the content of a text literal or the name of a column."""
 
     kind: Kind
     text: str | None = None
@@ -79,8 +78,8 @@ class Value:
 def check_condition(condition: str, schema: Schema, catalog: str) -> None:
     """Check that Spark can evaluate the predicate on a table with this schema.
 
-    :param catalog: the name of the table's catalog, which alone has Iceberg's functions; another may have functions of users.
-    :raises UnusableCondition: it cannot, and why.
+    :param catalog: the name of the table's catalog, the only one whose functions are Iceberg's; others may have user functions.
+    :raises UnusableCondition: Spark cannot; the message has the reason.
     """
     try:
         check_literal(condition)
@@ -90,7 +89,7 @@ def check_condition(condition: str, schema: Schema, catalog: str) -> None:
 
 
 class _Parser(TokenReader):
-    """Recursive descent, one method for each level of precedence."""
+    """A recursive descent parser with one method per level of precedence."""
 
     def __init__(self, condition: str, schema: Schema, catalog: str) -> None:
         super().__init__(condition)
@@ -132,7 +131,7 @@ class _Parser(TokenReader):
         return self._truth(value) if negated else value
 
     def _comparison(self) -> Value:
-        """A value, and at most one of ``IS``, ``[NOT] IN``, ``BETWEEN`` and the ways to match a pattern."""
+        """Parse a value and at most one of ``IS``, ``[NOT] IN``, ``BETWEEN`` and the pattern operators."""
         left = self._value()
         if self._take("IS"):
             self._take("NOT")
@@ -282,7 +281,7 @@ class _Parser(TokenReader):
         return self._cast_to(type_, values[0]) if len(values) == 1 and type_ in TYPES else Value("unknown")
 
     def _own_arguments(self, word: str) -> None:
-        """Arguments with words between them, such as ``year FROM at`` or ``BOTH ' ' FROM name``, to the closing parenthesis."""
+        """Parse arguments separated by words, such as ``year FROM at`` and ``BOTH ' ' FROM name``, to the closing parenthesis."""
         if word == "TRIM" and self._next() in SIDES:
             self._place += 1
             self._take("FROM")
@@ -298,7 +297,7 @@ class _Parser(TokenReader):
         self._need(")")
 
     def _arguments(self) -> list[Value]:
-        """Values with commas between them, to the closing parenthesis."""
+        """Parse arguments separated by commas, to the closing parenthesis."""
         if self._next() in ("SELECT", "WITH"):
             raise UnusableCondition("it has a subquery, which a rewrite cannot evaluate")
         values = [self._any_of()]
@@ -321,7 +320,7 @@ class _Parser(TokenReader):
         return Value("unknown")
 
     def _interval(self) -> Value:
-        """Numbers with units, such as ``INTERVAL 1 YEAR -2 MONTHS``, or a text with or without one."""
+        """Parse numbers with units, such as ``INTERVAL 1 YEAR -2 MONTHS``, or a text with or without a unit."""
         self._place += 1
         while (kind := self._kind(signed := self._next() in ("+", "-"))) in ("text", "number"):
             self._place += 1 + signed
@@ -347,7 +346,7 @@ class _Parser(TokenReader):
     def _kind_of(self, names: list[str]) -> Kind:
         if names[0].lower() in METADATA_COLUMNS:
             return "unknown"
-        # A column may follow the table's own name, with its database and catalog.
+        # The table's name, with its database and catalog, may qualify a column.
         for start in range(len(names) if len(names) <= MOST_NESTED else 0):
             found = _find_kind(self._schema.as_struct(), names[start:])
             if found is not None:
@@ -391,7 +390,7 @@ class _Parser(TokenReader):
         return Value(kind)
 
     def _cast(self, value: Value) -> Value:
-        """A type, such as ``DECIMAL(10, 2)``, that a value is cast to."""
+        """Parse the type that a value is cast to, such as ``DECIMAL(10, 2)``."""
         type_ = self._name().lower() if self._kind() == "word" else ""
         if type_ not in TYPES:
             raise UnusableCondition(f"the type {type_ or self._token()!r:.50} of a cast is none of {', '.join(TYPES)}")
@@ -436,12 +435,12 @@ def _shown(value: Value) -> str:
 
 
 def has_column(schema: Schema, name: str) -> bool:
-    """Whether the schema has this column, or this field of a struct: ``place.city``."""
+    """Return whether the schema has this column or struct field, such as ``place.city``."""
     return _find_kind(schema.as_struct(), name.split(".")) is not None
 
 
 def _find_kind(type_: IcebergType, names: list[str]) -> Kind | None:
-    """The kind of a type or of a field in it; ``None`` when there is no such field."""
+    """Return the kind of a type or of a field in it; ``None`` if there is no such field."""
     from pyiceberg import types
 
     if not names:
@@ -467,5 +466,5 @@ def _kind(type_: IcebergType) -> Kind:
         return "date"
     if isinstance(type_, types.TimestampType | types.TimestamptzType):
         return "timestamp"
-    # Spark casts a text to a truth value when it is used as a condition.
+    # Spark casts a text that is used as a condition to a truth value.
     return "unknown" if isinstance(type_, types.StringType) else "other"

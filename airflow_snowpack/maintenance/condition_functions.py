@@ -3,9 +3,9 @@
     >>> "date_trunc" in ALLOWED, "reflect" in ALLOWED
     (True, False)
 
-The rule: Spark documents the function as deterministic, or it is the current moment; its result is not longer than its arguments
-together; and it takes no code, no regular expression and no address. So ``reflect``, ``repeat``, ``lpad``, ``replace``, ``rand``,
-``regexp_like`` and functions that users have registered are not here. docs/actions.md lists them, which a test compares.
+Spark documents each function as deterministic, or it returns the current time; its result is not longer than its arguments
+together; and it takes no code, regular expression or address. This excludes ``reflect``, ``repeat``, ``lpad``, ``replace``,
+``rand``, ``regexp_like`` and user functions. A test compares the list with docs/actions.md.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from airflow_snowpack.maintenance.condition_values import Kind
 
 OF_ICEBERG = frozenset({"bucket", "truncate", "years", "months", "days", "hours"})
-"""Functions of a catalog, ``lake.system.days(at)``: Iceberg selects partitions by them."""
+"""Functions of an Iceberg catalog, such as ``lake.system.days(at)``, by which Iceberg selects partitions."""
 FUNCTIONS = """
 abs ceil ceiling floor greatest isnan least mod negative pmod round sign
 
@@ -39,16 +39,16 @@ TYPES: dict[str, Kind] = {
     "string": "unknown",
     "binary": "other",
 }
-"""The types of a cast, with the kind of value that it makes. A cast to a text can be compared with anything."""
+"""The types of a cast, each with the kind of its result. The result of a cast to text can be compared with anything."""
 CASTS = frozenset({"cast", "try_cast", *(TYPES.keys() - {"timestamp_ntz", "timestamp_ltz"})})
 ALLOWED = CASTS.union(FUNCTIONS.split())
 
 BARE_FUNCTIONS = frozenset({"CURRENT_DATE", "CURRENT_TIMESTAMP"})
-"""Functions that are called without parentheses."""
+"""Functions called without parentheses."""
 WITH_UNIT = frozenset({"TIMESTAMPADD", "TIMESTAMPDIFF", "DATEADD", "DATEDIFF", "DATE_ADD", "DATE_DIFF"})
 PARTS = ("FROM", "FOR")
 BETWEEN_ARGUMENTS = {"EXTRACT": (), "TRIM": ("FROM",), "SUBSTRING": PARTS, "SUBSTR": PARTS, "POSITION": ("IN",)}
-"""Words that separate the arguments of a function."""
+"""The words that separate a function's arguments."""
 OWN_SYNTAX = WITH_UNIT | BETWEEN_ARGUMENTS.keys()
 ONE_UNIT = frozenset(
     {"YEAR", "QUARTER", "MONTH", "WEEK", "DAY", "DAYOFYEAR", "HOUR", "MINUTE", "SECOND", "MILLISECOND", "MICROSECOND"}

@@ -1,9 +1,9 @@
-"""The tokens of a ``where`` predicate, and a reader that a parser moves along them.
+"""The tokens of a ``where`` predicate, and the reader that a parser moves along them.
 
 reader = TokenReader("month = 3")       # :raises UnusableCondition: a character that starts no token
 
-The invariant: Spark reads the same tokens. So letters, digits and spaces are those of ASCII outside of quotes, a raw text ends at
-its first quote, and comments are refused: Spark nests them, and ends some of them elsewhere.
+The invariant: Spark reads the same tokens. So outside of quotes, letters, digits and spaces are those of ASCII; a raw text ends
+at its first quote; and comments are refused, because Spark nests them and ends some of them elsewhere.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ ESCAPES = {"0": "\0", "b": "\b", "n": "\n", "r": "\r", "t": "\t", "Z": "\x1a", "
 
 
 class UnusableCondition(ValueError):
-    """Why Spark could not run a predicate."""
+    """The reason why Spark could not run a predicate."""
 
 
 def _unescaped(match: re.Match[str]) -> str:
-    """The character of an escape sequence; of a wildcard, Spark keeps the backslash for the pattern."""
+    """Return the character of an escape sequence. Spark keeps the backslash of a wildcard for the pattern."""
     if match["octal"]:
         return chr(int(match["octal"], 8))
     code = match["u"] or match["U"]
@@ -40,9 +40,9 @@ def _unescaped(match: re.Match[str]) -> str:
 
 
 class TokenReader:
-    """A place in the tokens of a predicate.
+    """A cursor over the tokens of a predicate.
 
-    :raises UnusableCondition: the predicate has a character that starts no token.
+    :raises UnusableCondition: a character of the predicate starts no token.
     """
 
     def __init__(self, condition: str) -> None:
@@ -50,7 +50,7 @@ class TokenReader:
         self._place = 0
 
     def _text(self) -> str:
-        """One text literal; several in a row are one."""
+        """Read a text literal; Spark joins several in a row."""
         parts = []
         while self._kind() == "text":
             token = self._token()
@@ -72,7 +72,7 @@ class TokenReader:
         return self._tokens[self._place][1] if self._place < len(self._tokens) else ""
 
     def _next(self, ahead: int = 0) -> str | None:
-        """The next sign, or the next word in capitals."""
+        """Return the next sign, or the next word in capitals."""
         place = self._place + ahead
         if place >= len(self._tokens) or self._tokens[place][0] not in ("sign", "word"):
             return None if place >= len(self._tokens) else ""

@@ -1,11 +1,11 @@
-"""Which text a column can be compared with: what Spark casts to the type of the column, and no more.
+"""Which texts Spark can cast to the type of a column, and so compare with it.
 
     >>> problem_of("2026-13-45", "date")
     "is not a date, such as '2026-01-31'"
     >>> problem_of("2026-01-31", "date") is None
     True
 
-Spark refuses any other text when it folds the comparison, before it reads a row.
+Spark refuses any other text before it reads a row, when it folds the comparison.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ INTEGER = re.compile(r"[+-]?[0-9]+")
 NUMBER = re.compile(r"(?ai)[+-]?(?:(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:e[+-]?[0-9]+)?[df]?|nan|inf|infinity)")
 TRUTHS = frozenset({"t", "true", "y", "yes", "1", "f", "false", "n", "no", "0"})
 TRIMMED = "".join(map(chr, (*range(33), 127)))
-"""What Spark ignores around a value; a space beyond ASCII is none of it."""
+"""What Spark strips from a value: no space beyond ASCII."""
 LARGEST = 2**63
 SUFFIXES = {"L": 2**63, "S": 2**15, "Y": 2**7}
 MOST_DIGITS = 38
 
 
 def problem_of(text: str, kind: Kind) -> str | None:
-    """Return why Spark cannot cast a text to a value of this kind; ``None`` when it can, or when that is not known."""
+    """Return why Spark cannot cast a text to this kind of value; ``None`` if it can, or if that is unknown."""
     text = text.strip(TRIMMED)
     match kind:
         case "integer" if not INTEGER.fullmatch(text) or not -LARGEST <= _number(text) < LARGEST:
@@ -56,7 +56,7 @@ def problem_of(text: str, kind: Kind) -> str | None:
 
 
 def problem_of_number(literal: str) -> str | None:
-    """Return why Spark cannot read a number in a predicate; ``None`` when it can."""
+    """Return why Spark cannot read a number in a predicate; ``None`` if it can."""
     literal = literal.upper()
     digits = literal.removesuffix("BD") if literal.endswith("BD") else literal.rstrip("LSYFD")
     suffix = literal[len(digits) :]
@@ -70,7 +70,7 @@ def problem_of_number(literal: str) -> str | None:
 
 
 def _number(text: str) -> int:
-    """The integer; a longer one than Python converts is larger than all that fit."""
+    """Return the integer; one with too many digits becomes larger than every limit."""
     digits = text.lstrip("+-").lstrip("0")
     value = int(digits or "0") if len(digits) <= MOST_DIGITS else LARGEST * 2
     return -value if text.startswith("-") else value

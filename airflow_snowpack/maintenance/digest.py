@@ -1,11 +1,11 @@
-"""What maintenance did in the last 24 hours, in a sentence and a line for each cause of failures.
+"""What maintenance did in the last 24 hours: one sentence, and a line for each cause of failures.
 
     digest = read_digest(jobs, scores)
     digest.headline       # '412 jobs, 3 failed for one cause, 1.2 TiB rewritten, 2 tables still sick'
     digest.text           # the same, with a line for each cause
 
-The home page, ``airflow snowpack digest`` and the report of a pass show this text. It is made by three statements, whatever the
-number of tables and jobs; of more than :data:`MOST_JOBS` jobs that ended, the newest are counted.
+The home page, ``airflow snowpack digest`` and the report of a pass show this text. It takes three statements, whatever the number
+of tables and jobs, and counts at most the :data:`MOST_JOBS` newest jobs.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ if TYPE_CHECKING:
 PERIOD = timedelta(hours=24)
 MOST_JOBS = 10_000
 MOST_CAUSES = 20
-"""The page and the text show so many; the last line of the text counts the rest."""
+"""How many causes the page and the text show; the last line of the text counts the rest."""
 SMALL_NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 
 
 @dataclass(frozen=True, slots=True)
 class FailureGroup:
-    """Failed jobs with one cause.
+    """Failed jobs with the same cause.
 
     :param group: the cause, the first error in full, the tables and the ids of the jobs, newest first.
     :param to_rerun: the ids of the jobs that no later job of their table has replaced.
-    :param locked: of these, the tables that another job or process has locked.
+    :param locked: the tables of these jobs that another job or process has locked.
     """
 
     group: ReportGroup
@@ -51,13 +51,13 @@ class FailureGroup:
 class Digest:
     """What maintenance did in a period.
 
-    :param ended: how many jobs ended in which status; without those that a pass cancelled.
+    :param ended: how many jobs ended in each status, without those that a pass cancelled.
     :param withdrawn: how many jobs a pass cancelled; their tables wait for the next pass.
-    :param active: jobs that wait or run now.
+    :param active: how many jobs wait or run now.
     :param files_removed, bytes_rewritten: by the jobs that ended.
     :param failures: by cause, the largest group first.
-    :param scores: the tables by their condition, now.
-    :param is_capped: more jobs ended, which are not counted.
+    :param scores: how many tables are in each condition now.
+    :param is_capped: more jobs ended than were counted.
     """
 
     since: datetime
@@ -73,12 +73,11 @@ class Digest:
 
     @property
     def jobs(self) -> int:
-        """Jobs that ended."""
+        """How many jobs ended."""
         return sum(self.ended.values())
 
     @property
     def failed(self) -> int:
-        """Jobs that failed."""
         return self.ended[JobStatus.FAILED]
 
     @property
@@ -97,7 +96,7 @@ class Digest:
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """The headline, a line for each cause of failures, and what is still active."""
+        """The headline, a line for each cause of failures, and what is still active or was withdrawn."""
         lines = [f"{self.headline}."]
         for failure in self.failures[:MOST_CAUSES]:
             lines.append(f"Failed: {plural(len(failure.group.job_ids), 'job')}: {failure.group.line()}")
@@ -125,7 +124,7 @@ class Digest:
 
 
 def read_digest(jobs: Jobs, scores: TableScores, *, period: timedelta = PERIOD) -> Digest:
-    """Read what happened from the store."""
+    """Read the digest of a period from the store."""
     until = jobs.store.clock()
     found = jobs.recent(until - period, at_most=MOST_JOBS + 1)
     locks = {lock.table.lock_key for lock in jobs.locks.list()} if any(_failed(job) for job in found) else set()
@@ -135,11 +134,7 @@ def read_digest(jobs: Jobs, scores: TableScores, *, period: timedelta = PERIOD) 
 def digest_of(
     found: Sequence[RecentJob], scores: ScoreCounts, *, since: datetime, until: datetime, locked: Iterable[str] = ()
 ) -> Digest:
-    """Sum up jobs.
-
-    :param found: newest first.
-    :param locked: the keys of the locks that there are now.
-    """
+    """Sum up jobs, given newest first; ``locked`` has the keys of the current locks."""
     over = [job for job in found if job.status.is_terminal]
     every = [job for job in over if not is_withdrawn(job)]
     ended, beyond = every[:MOST_JOBS], {job.job_id for job in every[MOST_JOBS:]}
@@ -162,8 +157,8 @@ def digest_of(
 def group_failures(found: Iterable[RecentJob], locked: Iterable[str] = ()) -> tuple[FailureGroup, ...]:
     """Group failed jobs by their cause, the largest group first.
 
-    :param found: all jobs of a period, newest first: a job that is not the newest of its table is not to be re-run.
-    :param locked: the keys of the locks that there are now.
+    :param found: all jobs of a period, newest first. A job that is not its table's newest is not to be re-run.
+    :param locked: the keys of the current locks.
     """
     groups: defaultdict[str, list[tuple[RecentJob, bool]]] = defaultdict(list)
     seen, keys = set[str](), set(locked)

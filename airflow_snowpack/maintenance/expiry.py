@@ -3,9 +3,9 @@
     expiry = plan_expiry(table.metadata, older_than=now - timedelta(days=5), retain_last=3, now=now)
     expiry.snapshots, expiry.kept, expiry.refs
 
-Every branch keeps its newest snapshots, a tag keeps its own, a branch's own settings go before the caller's, and a snapshot that
-no branch or tag leads to is kept while it is young. A branch or tag other than ``main`` goes once its snapshot is older than
-``max-ref-age-ms``, which without a setting never happens.
+Each branch keeps its newest snapshots, by its settings or else the caller's, and each tag its snapshot. Snapshots that no branch
+or tag reaches are kept while they are young. Branches and tags other than ``main`` expire once their snapshot is older than
+``max-ref-age-ms``; without this setting they never do.
 """
 
 from __future__ import annotations
@@ -29,15 +29,12 @@ if TYPE_CHECKING:
 MAIN = "main"
 LONG_AGO = datetime(1970, 1, 2, tzinfo=UTC)
 KEEP_ALL = 2**31 - 1
-"""With :data:`LONG_AGO`, only what is named expires, and what is past the age of a branch that also sets how many stay."""
+"""With :data:`LONG_AGO`, only named snapshots expire, and those of branches that set both an age and a number to keep."""
 
 
 @dataclass(frozen=True, slots=True)
 class Expiry:
-    """What would go, and which snapshots would stay.
-
-    :param refs: names of branches and tags that are past their own age.
-    """
+    """The snapshots that would expire, those that would stay, and the names of the branches and tags that would expire."""
 
     snapshots: tuple[Snapshot, ...]
     kept: tuple[Snapshot, ...]
@@ -45,14 +42,13 @@ class Expiry:
 
 
 def plan_expiry(metadata: TableMetadata, *, older_than: datetime, retain_last: int, now: datetime) -> Expiry:
-    """Separate the snapshots that would be expired from those that would be kept.
+    """Separate the snapshots that would expire from those that would stay.
 
-    :param older_than: snapshots from this moment on stay.
-    :param retain_last: so many of each branch stay, whatever their age.
+    :param older_than: snapshots from this time on stay.
+    :param retain_last: how many snapshots of each branch stay, whatever their age.
     """
     cutoff, now_ms = _milliseconds(older_than), _milliseconds(now)
-    # PyIceberg goes through all snapshots to find one.
-    by_id = {each.snapshot_id: each for each in metadata.snapshots}
+    by_id = {each.snapshot_id: each for each in metadata.snapshots}  # PyIceberg scans all snapshots to find one
     refs = {name: ref for name, ref in metadata.refs.items() if _stays(name, ref, by_id, metadata.properties, now_ms)}
     kept: set[int] = {ref.snapshot_id for ref in refs.values()}
     led_to: set[int] = set(kept)
@@ -70,7 +66,7 @@ def plan_expiry(metadata: TableMetadata, *, older_than: datetime, retain_last: i
 
 
 def plan_expiry_of(metadata: TableMetadata, snapshot_ids: Collection[int], *, now: datetime) -> Expiry:
-    """Separate the named snapshots from those that would be kept. Branches and tags go at their own age all the same."""
+    """Separate the named snapshots from those that would stay. Branches and tags still expire by age."""
     by_age = plan_expiry(metadata, older_than=LONG_AGO, retain_last=KEEP_ALL, now=now)
     gone = {*snapshot_ids, *(snapshot.snapshot_id for snapshot in by_age.snapshots)}
     return Expiry(
@@ -83,7 +79,7 @@ def plan_expiry_of(metadata: TableMetadata, snapshot_ids: Collection[int], *, no
 def only_of_expired(reader: MetadataReader, expiry: Expiry) -> tuple[list[ManifestFile], list[LiveFile | LiveDelete]]:
     """Return the manifests, data and delete files that only the expired snapshots use.
 
-    Manifests that a kept snapshot shares are opened only if there may be a difference.
+    Opens manifests of kept snapshots only if the result may depend on them.
     """
     kept = reader.manifests_of(expiry.kept if expiry.snapshots else ())
     gone = [manifest for path, manifest in reader.manifests_of(expiry.snapshots).items() if path not in kept]
@@ -96,7 +92,7 @@ def _stays(name: str, ref: SnapshotRef, by_id: Mapping[int, Snapshot], propertie
     if name == MAIN:
         return True
     snapshot = by_id.get(ref.snapshot_id)
-    # With a property that cannot be used, the branch or tag stays. Iceberg itself refuses to expire snapshots then.
+    # An unusable property keeps the branch or tag: Iceberg refuses to expire snapshots then.
     limit = ref.max_ref_age_ms if ref.max_ref_age_ms is not None else value_of(properties, MAX_REF_AGE)
     return snapshot is not None and (limit is None or now_ms - snapshot.timestamp_ms <= limit)
 
@@ -107,7 +103,7 @@ def _kept_of_branch(line: list[Snapshot], ref: SnapshotRef, cutoff: int, retain_
     at_least = ref.min_snapshots_to_keep if ref.min_snapshots_to_keep is not None else retain_last
     kept: set[int] = set()
     for snapshot in line:
-        # Iceberg stops at the first that goes: a younger one behind it, which only a wrong clock makes, goes too.
+        # Iceberg stops at the first that expires: a younger ancestor, which only a wrong clock makes, expires too.
         if len(kept) >= at_least and snapshot.timestamp_ms < cutoff:
             break
         kept.add(snapshot.snapshot_id)
@@ -115,7 +111,7 @@ def _kept_of_branch(line: list[Snapshot], ref: SnapshotRef, cutoff: int, retain_
 
 
 def _ancestors(snapshot_id: int, by_id: Mapping[int, Snapshot]) -> Iterator[Snapshot]:
-    """From the snapshot back to the oldest that the table still has."""
+    """Yield the snapshot and its ancestors, down to the oldest that the table still has."""
     following: int | None = snapshot_id
     while following is not None:
         snapshot = by_id.get(following)

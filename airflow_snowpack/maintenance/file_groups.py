@@ -1,4 +1,4 @@
-"""Which files a rewrite would take, and in which groups: the rules of Iceberg's planner, on metadata alone.
+"""Which files a rewrite would take, and in which groups, by the rules of Iceberg's planner and from metadata alone.
 
     >>> bounds = SizeBounds(target=512, low=384, high=921, min_input_files=2)
     >>> [[file.path for file in group] for group in bounds.groups(small_and_large_files)]
@@ -6,9 +6,9 @@
     >>> bounds.outputs(200)
     1
 
-The invariant: the same answers as ``SizeBasedFileRewritePlanner`` and ``BinPackRewriteFilePlanner`` of Iceberg 1.12 give, except
-that the size of what is written is guessed from the size of what is read, as Iceberg does for its own plan. Where a limit on
-group sizes splits a partition, Spark may group its files differently: it reads manifests side by side, so their order is luck.
+The invariant: the results equal those of Iceberg 1.12's ``SizeBasedFileRewritePlanner`` and ``BinPackRewriteFilePlanner``, except
+that the size of the output is estimated from the input, as Iceberg does in its plan. Where a limit on group sizes splits a
+partition, Spark may group its files differently, because it reads manifests in parallel and their order varies.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ File = TypeVar("File", bound="LiveFile | LiveDelete")
 
 GROUP_BYTES = 100 * 1024**3
 NO_LIMIT = 2**63 - 1
-"""Of a group's size or files: a part of files that are not worth a rewrite is not worth one either."""
+"""For the size or the files of a group: no part of a group that is not worth a rewrite is worth one."""
 
 
 @dataclass(frozen=True, slots=True)
 class SizeBounds:
-    """When a file's size, or a group's, makes it worth rewriting; all in bytes but the numbers of files."""
+    """When the size of a file or group makes it worth rewriting; sizes are in bytes."""
 
     target: int
     low: int
@@ -45,34 +45,31 @@ class SizeBounds:
     group_files: int = NO_LIMIT
 
     def is_off(self, size: int) -> bool:
-        """Whether a file is too small or too large."""
+        """Return whether a file is too small or too large."""
         return size < self.low or size > self.high
 
     def is_worth(self, files: int, size: int) -> bool:
-        """Whether so many files of this size together have enough content to come out better than they went in."""
+        """Return whether this many files of this total size are worth a rewrite."""
         return size > self.high or (files > 1 and (files >= self.min_input_files or size > self.target))
 
     def outputs(self, size: int) -> int:
-        """Into how many files this much content would go."""
+        """Return into how many files this many bytes would go."""
         if size < self.target:
             return 1
         whole, rest = divmod(size, self.target)
-        # The rest gets a file of its own when that file would not be small, or when the others would grow too large with it.
+        # The rest goes into another file if that would not be small, or if the others would grow too large with it.
         largest = min(1.1 * self.target, self.target + 0.5 * (self.high - self.target))
         return whole if rest <= self.low and size // whole < largest else whole + (1 if rest else 0)
 
     def groups(self, files: Iterable[File], needs_it: Callable[[File], bool] = lambda file: False) -> list[list[File]]:
-        """The groups of one partition that would be rewritten.
-
-        :param needs_it: whether a file is to be rewritten whatever its size, and whatever its group.
-        """
+        """Return the groups of one partition that would be rewritten; files that need it go whatever their size and group."""
         if self.rewrite_all:
             return self._packed(files)
         packed = self._packed(file for file in files if self.is_off(file.bytes) or needs_it(file))
         return [group for group in packed if self._is_worth(group) or any(map(needs_it, group))]
 
     def measured(self, group: Sequence[File]) -> FileGroup[File]:
-        """Return a group with its size, and into how many files it would go."""
+        """Return a group with its size and its number of outputs."""
         total = sum(file.bytes for file in group)
         return FileGroup(tuple(group), total, self.outputs(total))
 
@@ -93,7 +90,7 @@ class SizeBounds:
 
 @dataclass(frozen=True, slots=True)
 class FileGroup(Generic[File]):
-    """Files that one unit of work would read, and how many it would write."""
+    """The files that one unit of work would read, and the number that it would write."""
 
     files: tuple[File, ...]
     bytes: int
@@ -101,7 +98,6 @@ class FileGroup(Generic[File]):
 
 
 def by_partition(files: Iterable[File], key: Callable[[File], Hashable]) -> list[list[File]]:
-    """Return the files grouped by a key, such as their partition."""
     partitions: dict[Hashable, list[File]] = defaultdict(list)
     for file in files:
         partitions[key(file)].append(file)
@@ -109,11 +105,10 @@ def by_partition(files: Iterable[File], key: Callable[[File], Hashable]) -> list
 
 
 def in_commits(groups: list[FileGroup[File]], most: int) -> list[list[FileGroup[File]]]:
-    """Split groups over at most so many commits, as partial progress does."""
+    """Split groups over at most this many commits, as partial progress does."""
     size = -(-len(groups) // most) if groups else 1
     return [groups[start : start + size] for start in range(0, len(groups), size)]
 
 
 def estimate_of(groups: Sequence[FileGroup[Any]], added: int) -> Estimate:
-    """Return the numbers of a rewrite of these groups."""
     return Estimate(sum(len(group.files) for group in groups), added, sum(group.bytes for group in groups))

@@ -6,9 +6,9 @@
     >>> parse_options(Action.REWRITE_DATA_FILES, options.to_json()) == options
     True
 
-The invariant: an options object that came out of :func:`parse_options` can be run. Every number is in Iceberg's range, every
-column is a name and nothing else, and only ``where`` and ``location`` are free text, which the code that builds SQL escapes.
-Options survive JSON, because the store keeps them with the job. Ages are durations; they become moments when the action runs.
+The invariant: options returned by :func:`parse_options` can be run. Numbers are in Iceberg's range, and columns are plain names.
+Only ``where`` and ``location`` are free text, which the code that builds SQL escapes. Options survive JSON, because the store
+keeps them with the job. Ages are durations, which become times when the action runs.
 """
 
 from __future__ import annotations
@@ -61,11 +61,11 @@ class JobOrder(StrEnum):
 def option(
     default: Any, read: Reader, procedure_option: str | None = None, *, of_request: bool = False, of_table: bool = False
 ) -> Any:
-    """Return the field of an action's class that holds one of its options.
+    """Declare an option of an action.
 
-    :param read: turns what a caller gave into the value; it gets no text with a variable for Spark to substitute.
-    :param procedure_option: its key in the procedure's ``options`` map, when it goes there.
-    :param of_request: it names what one request is about, such as a list to delete, so no policy and no table property has it.
+    :param read: converts the caller's value. Text with a variable for Spark to substitute is refused before.
+    :param procedure_option: the key in the procedure's ``options`` map, if the option goes there.
+    :param of_request: it belongs to one request, such as a list to delete, so policies and table properties cannot set it.
     :param of_table: it names something of the table, which :meth:`ActionOptions.check_table` looks up before a job is submitted.
     """
     flags = {"of_request": of_request, "of_table": of_table}
@@ -74,18 +74,18 @@ def option(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActionOptions:
-    """An action with its options: the base class of every action.
+    """The base class of every action, with its options.
 
-    A subclass is a frozen dataclass with the name of the action. Its fields are the options, each made by :func:`option`; its
+    A subclass is a frozen dataclass named after the action. Its fields are the options, each declared with :func:`option`. Its
     methods find whether a table needs the action, plan it and run it.
 
-    :cvar thresholds: by name, the numbers at which the action is needed; policies change them.
-    :cvar rate: a first guess of how long it takes.
-    :cvar enabled: whether plans may run it unless a policy sets that.
-    :cvar deadline: it runs at least this often unless a policy sets that; ``None``: only when it is needed.
-    :cvar deletes_files: whether files are gone after it, so that a mistake in its options must stop it.
-    :cvar rewrites_files: whether it replaces data or delete files: its commits may lose to those of writers, and metadata shows
-        exactly which files it takes.
+    :cvar thresholds: by name, the numbers at which the action is needed; policies may change them.
+    :cvar rate: a first estimate of how long the action takes.
+    :cvar enabled: whether plans may run it by default; policies may change it.
+    :cvar deadline: the default for the longest time between runs; ``None``: it runs only when needed. Policies may change it.
+    :cvar deletes_files: whether it deletes files for good, so that invalid options must stop it.
+    :cvar rewrites_files: whether it replaces data or delete files. Then its commits may lose to those of writers, and metadata
+        shows exactly which files it takes.
     :param only_if_needed: skip the action, without Spark, when the table's metadata shows that it has nothing to do; for orphan
         files, a listing of a small table's storage.
     """
@@ -101,32 +101,31 @@ class ActionOptions:
     only_if_needed: bool = option(True, flag)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values that :func:`parse_options` reads back as the same options; what is not set is left out."""
+        """Return the options that are set as plain values, which :func:`parse_options` reads back."""
         values = {each.name: getattr(self, each.name) for each in fields(self)}
         return {name: _plain(value) for name, value in values.items() if value is not None and value != ()}
 
     def procedure_options(self) -> dict[str, str]:
-        """The entries for the ``options`` map of Iceberg's procedure."""
+        """Return the entries of the procedure's ``options`` map."""
         keyed = ((each.metadata["procedure_option"], getattr(self, each.name)) for each in fields(self))
         return {key: str(_plain(value)).lower() for key, value in keyed if key and value is not None}
 
     def check(self) -> None:
-        """Rules between options.
+        """Check rules between options.
 
-        :raises InvalidOption: two of them do not go together.
+        :raises InvalidOption: two options cannot be combined.
         """
 
     def check_table(self, table: Table, name: str) -> None:
-        """Check the options that name something of the table.
+        """Check the options that name something of the table; ``name`` is ``database.table``, for the message.
 
-        :param name: ``database.table``, for the message.
         :raises InvalidOption: the table does not have it.
         """
 
     def find(self, facts: Facts) -> Finding:
-        """Return what the action would do by the stored health of a table, without I/O: plans choose by it.
+        """Return what the action would do by the table's stored health, without I/O. Plans choose by it.
 
-        By default, it runs by the policy's deadline, because no metadata shows whether it is needed.
+        By default, the action runs by the policy's deadline, because no metadata shows whether it is needed.
         """
         last = facts.record.last_run_at
         return facts.found_by_time("never run" if last is None else f"last run at {timestamp(last)}")
@@ -138,21 +137,15 @@ class ActionOptions:
         writers: Callable[[], TableWriters] | None,
         first_removal: Callable[[], bool] | None,
     ) -> Finding:
-        """Return the finding of a plan that runs the action, with options that protect files; by default as it is.
-
-        :param writers, first_removal: as of :func:`~.planning.table_plan.plan_table`.
-        """
+        """Add options that protect files to a plan's finding; :func:`~.planning.table_plan.plan_table` has the parameters."""
         return finding
 
     def simulate(self, state: SimulatedTable, now: datetime, partitions: Collection[PartitionKey] | None) -> Estimate:
-        """Run the action on a simulated table, and return what it did; by default nothing that is known.
-
-        :param partitions: that the plan selects; ``None`` for all.
-        """
+        """Run the action on the partitions that the plan selects, ``None`` for all, of a simulated table; return what it did."""
         return Estimate()
 
     def plan(self, planning: PlanningContext) -> ActionEffect:
-        """Return what the action would do, computed from metadata: it writes nothing and opens no data file.
+        """Return what the action would do, from metadata alone: it writes nothing and opens no data file.
 
         :raises OSError: a file that the metadata names cannot be read.
         """
@@ -161,21 +154,21 @@ class ActionOptions:
     def without_spark(
         self, removals: JobRemovals | None, catalog: Callable[[], Catalog], stopped: Callable[[], bool]
     ) -> ActionEffect | None:
-        """Do what needs neither Spark nor the table's metadata, before anything else; return what ends the action with it.
+        """Do the work that needs neither Spark nor the table's metadata. An effect ends the action.
 
-        :param removals: the lists of the job's table; ``None``: the engine has no store for them.
+        :param removals: the removal lists of the job's table; ``None``: the engine has no store for them.
         :param catalog: connects to the catalog.
         :param stopped: whether to end early.
         """
         return None
 
     def nothing_to_do(self, read: Callable[[], MetadataReader], *, now: datetime) -> ActionEffect | None:
-        """Return what shows that the action has nothing to do, so that Spark need not start; ``None`` when it may have something.
+        """Return the evidence that the action has nothing to do, to save starting Spark; ``None`` if it may have work.
 
-        It errs towards Spark: an effect means that the action would find nothing, whatever a ``where`` selects.
+        The check must be conservative: an effect means that the action would find nothing, whatever a ``where`` selects.
 
-        :param read: returns a reader of the table; call it only where metadata can show it.
-        :param now: the moment that ages count back from.
+        :param read: loads a reader of the table; call it only where metadata can be conclusive.
+        :param now: the time from which ages are measured.
         :raises OSError, TableUnreadable: a file that the metadata names cannot be read.
         """
         return None
@@ -190,10 +183,10 @@ class ActionOptions:
 
 
 def action_class(name: str) -> type[ActionOptions]:
-    """Return the class of an action: the package's own, or one that another distribution adds by an entry point.
+    """Return the class of an action of this package or of an entry point.
 
     :raises UnknownAction: no action has this name.
-    :raises UnusableAction: its entry point cannot be loaded, or is not an action of this name.
+    :raises UnusableAction: the entry point cannot be loaded, or is not an action of this name.
     """
     if name in OWN:
         class_name = "".join(map(str.capitalize, name.split("_")))
@@ -209,7 +202,7 @@ def action_class(name: str) -> type[ActionOptions]:
 
 
 def rewrites_files(actions: Iterable[str]) -> bool:
-    """Return whether one of the actions replaces data or delete files; one that cannot be loaded any more does not."""
+    """Return whether one of the actions replaces data or delete files. Actions that cannot be loaded count as no."""
     for name in actions:
         with suppress(UnknownAction, UnusableAction):
             if action_class(name).rewrites_files:
@@ -218,7 +211,7 @@ def rewrites_files(actions: Iterable[str]) -> bool:
 
 
 def usable_actions() -> tuple[str, ...]:
-    """Return the names of all actions whose class can be loaded; entry points that cannot be are logged and left out."""
+    """Return the names of all actions whose class can be loaded; log the entry points that cannot."""
     usable = []
     for name in action_names():
         try:
@@ -234,7 +227,7 @@ def parse_options(action: str, given: Mapping[str, Any]) -> ActionOptions:
     """Parse the options of one action; ``None`` means "not given".
 
     :raises UnknownAction: no action has this name.
-    :raises InvalidOption: an option is not known, or its value cannot be used; the message names both and what is allowed.
+    :raises InvalidOption: an option is unknown or its value unusable; the message names both and what is allowed.
     """
     options = action_class(action)(**_read(action, given))
     options.check()
@@ -242,9 +235,9 @@ def parse_options(action: str, given: Mapping[str, Any]) -> ActionOptions:
 
 
 def as_given(action: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return options as plain values, as they were given: 0 for a size that follows from a target stays 0 here.
+    """Return the given options as plain values, before defaults that depend on others: a size of 0 stays 0.
 
-    :raises UnknownAction, InvalidOption: as :func:`parse_options`.
+    :raises UnknownAction, InvalidOption: see :func:`parse_options`.
     """
     return {name: _plain(value) for name, value in _read(action, given).items() if value != ()}
 
@@ -265,25 +258,25 @@ def _read(action: str, given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def option_readers(action: str) -> dict[str, Reader]:
-    """Return the options that an action takes, in the order of their documentation, each with the reader of its value."""
+    """Return the reader of each option of an action, in the order of their documentation."""
     return {each.name: each.metadata["read"] for each in fields(action_class(action))}
 
 
 def policy_readers(action: str) -> dict[str, Reader]:
-    """Return the options of an action that policies and table properties may set, as :func:`option_readers`."""
+    """Return the reader of each option of an action that policies and table properties may set."""
     return {each.name: each.metadata["read"] for each in fields(action_class(action)) if not each.metadata["of_request"]}
 
 
 def table_options(action: str) -> frozenset[str]:
-    """Return the options of an action that can be checked only against the table."""
+    """Return the options of an action that can only be checked against the table."""
     return frozenset(each.name for each in fields(action_class(action)) if each.metadata["of_table"])
 
 
 def parse_all_options(given: Mapping[str, Mapping[str, Any]]) -> dict[str, ActionOptions]:
-    """Read a mapping of action to options. Actions that it does not name are not in the result: they run with defaults.
+    """Parse the options of several actions. Actions without options are left out, and run with the defaults.
 
     :raises UnknownAction: a key is not an action.
-    :raises InvalidOption: as :func:`parse_options`, or the options of an action are not a mapping.
+    :raises InvalidOption: see :func:`parse_options`; or the options of an action are not a mapping.
     """
     parsed: dict[str, ActionOptions] = {}
     for key, options in given.items():
@@ -295,18 +288,18 @@ def parse_all_options(given: Mapping[str, Mapping[str, Any]]) -> dict[str, Actio
 
 
 def option_names(action: str) -> tuple[str, ...]:
-    """Return the options that an action takes, in the order of their documentation."""
+    """Return the names of an action's options, in the order of their documentation."""
     return tuple(option_readers(action))
 
 
 def defaults(action: str) -> dict[str, Any]:
-    """Return each option of an action with its default as JSON; ``None`` where Iceberg or the table decides."""
+    """Return the default of each option of an action as JSON; ``None`` where Iceberg or the table decides."""
     shape = action_class(action)
     return {each.name: _plain(each.default) for each in fields(shape)} | shape().to_json()
 
 
 def refused(options: ActionOptions, name: str, problem: str) -> InvalidOption:
-    """Return the error of an option that does not fit the others, or the table."""
+    """Return the error of an option that does not fit the other options or the table."""
     return InvalidOption(options.action, name, problem, option_names(options.action))
 
 

@@ -3,9 +3,9 @@
     >>> call = procedure_call(table, Action.REWRITE_DATA_FILES, job_id, {"where": "month = 3"})
     >>> session.sql(call.sql, args=call.args).collect()
 
-The invariant: nothing that a caller gave is ever part of the SQL text. The table, predicates, columns, numbers and moments are
-bound to parameter markers; the text holds our own words, the catalog's checked and quoted name, and a comment that names
-the origin of a statement, written so that nothing in it can end the comment or be substituted.
+The invariant: the SQL text contains nothing that a caller gave. The table, predicates, columns, numbers and times are bound to
+parameter markers. The text holds fixed words, the checked and quoted name of the catalog, and a comment with the statement's
+origin, escaped so that nothing in it can end the comment or be substituted.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ProcedureCall:
-    """A statement and what is bound to its markers."""
+    """A statement and the arguments bound to its markers."""
 
     sql: str
     args: Mapping[str, Any] = field(default_factory=dict)
@@ -38,7 +38,7 @@ def procedure_call(
 ) -> ProcedureCall:
     """Return the statement of an action's procedure.
 
-    :param arguments: those that are set; ``None`` leaves the procedure its own default.
+    :param arguments: ``None`` leaves an argument at the procedure's default.
     :param settings: the entries of the procedure's ``options`` map.
     """
     args: dict[str, Any] = {}
@@ -56,7 +56,7 @@ def procedure_call(
 
 
 def _marked(name: str, value: Any, args: dict[str, Any]) -> str:
-    """The markers of a value, which is added to the arguments; of a list or a map, one marker for each element."""
+    """Add a value to the arguments and return its markers; lists and maps have one marker per element."""
     if isinstance(value, dict):
         elements = [each for pair in value.items() for each in pair]
     elif isinstance(value, tuple):
@@ -66,13 +66,13 @@ def _marked(name: str, value: Any, args: dict[str, Any]) -> str:
         return f":{name}"
     markers = {f"{name}_{number}": each for number, each in enumerate(elements)}
     args |= markers
-    # A small number would be bound as an integer, and an id is a long.
+    # Spark would bind a small number as an integer, but ids are longs.
     cast = "CAST(:{} AS BIGINT)" if isinstance(elements[0], int) else ":{}"
     return f"{'map' if isinstance(value, dict) else 'array'}({', '.join(cast.format(marker) for marker in markers)})"
 
 
 def _comment(table: TableName, action: str, job_id: str) -> str:
     origin = json.dumps({"app": "airflow_snowpack", "table": str(table), "action": action, "job_id": job_id})
-    # A slash could end or nest the comment, a dollar sign could start a ${substitution}; JSON can spell both otherwise.
+    # A slash could end or nest the comment, and a dollar sign start a ${substitution}; JSON has escapes for both.
     harmless = origin.replace("/", "\\u002f").replace("$", "\\u0024")
     return f"/* {harmless} */"

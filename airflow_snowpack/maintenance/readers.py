@@ -1,4 +1,4 @@
-"""Readers turn what a caller gave (Python values, JSON, or the text of a rendered template) into the value of an option.
+"""Readers convert a caller's value (Python, JSON or rendered template text) to the value of an option.
 
     >>> read = whole_number(at_least=1)
     >>> read(5), read("5")
@@ -7,8 +7,8 @@
     Traceback (most recent call last):
     ValueError: must be at least 1, not 0
 
-The invariant: a reader returns a value that is safe to use as the option, or raises ``ValueError`` with the predicate of a
-sentence ("must be at least 1, not 0"). Columns that come out of :func:`columns` and :func:`sort_order` hold names only.
+The invariant: a reader returns a value that is safe to use, or raises ``ValueError`` with the predicate of a sentence ("must be
+at least 1, not 0"). The results of :func:`columns` and :func:`sort_order` contain names only.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_./-]{0,254}")
 TRUTH = {"true": True, "false": False}
 MAX_TEXT = 8192
 MAX_PREDICATE = 65_536
-"""A plan writes a predicate with the values of up to 200 partitions."""
+"""Enough for the predicate of a plan, which has the values of up to 200 partitions."""
 MAX_PATHS = 1_000
 DURATION_SCHEMA = {
     "type": "string",
@@ -46,7 +46,7 @@ DURATION_SCHEMA = {
 
 
 def described(schema: Mapping[str, Any]) -> Callable[[Reader], Reader]:
-    """Attach a JSON Schema to a reader, for the schema of ``policies.yaml``; it allows what people write there."""
+    """Attach a JSON Schema to a reader, for the schema of ``policies.yaml``. It allows what people write there."""
 
     def attach(read: Reader) -> Reader:
         read.json_schema = schema  # type: ignore[attr-defined]  # of a function
@@ -56,12 +56,12 @@ def described(schema: Mapping[str, Any]) -> Callable[[Reader], Reader]:
 
 
 def schema_of(read: Reader) -> dict[str, Any]:
-    """Return the JSON Schema of a reader; an empty one, which allows any value, for a reader without."""
+    """Return the JSON Schema of a reader; without one, the empty schema, which allows any value."""
     return dict(getattr(read, "json_schema", {}))
 
 
 def literal(read: Reader) -> Reader:
-    """Return a reader that refuses text with a variable for Spark to substitute, and otherwise reads as this one."""
+    """Return this reader, made to refuse text with a variable for Spark to substitute."""
 
     @described(schema_of(read))
     def checked(value: object) -> Any:
@@ -73,7 +73,7 @@ def literal(read: Reader) -> Reader:
 
 @described({"type": "boolean"})
 def flag(value: object) -> bool:
-    """True or false; from text, the words ``true`` and ``false``."""
+    """A boolean; as text, ``true`` or ``false``."""
     if isinstance(value, bool):
         return value
     if isinstance(value, str) and value.strip().lower() in TRUTH:
@@ -82,7 +82,7 @@ def flag(value: object) -> bool:
 
 
 def whole_number(*, at_least: int, at_most: int | None = None) -> Reader:
-    """An integer of a range; from text, its digits."""
+    """An integer in a range; as text, its digits."""
     schema = {"type": "integer", "minimum": at_least} | ({} if at_most is None else {"maximum": at_most})
 
     @described(schema)
@@ -102,11 +102,11 @@ def whole_number(*, at_least: int, at_most: int | None = None) -> Reader:
 
 @described({"type": "number", "exclusiveMinimum": 0, "maximum": 1})
 def ratio(value: object) -> float:
-    """A share above 0 and up to 1."""
+    """A number above 0 and up to 1."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         raise ValueError(f"must be a number, not {_shown(value)}")
     try:
-        if isinstance(value, str) and ("_" in value or not value.isascii()):  # which only Python takes for a number
+        if isinstance(value, str) and ("_" in value or not value.isascii()):  # only Python accepts these in numbers
             raise ValueError
         number = float(value)
     except ValueError:
@@ -117,7 +117,7 @@ def ratio(value: object) -> float:
 
 
 def duration(*, at_least: timedelta, at_most: timedelta = LONGEST_AGE) -> Reader:
-    """A duration with a floor, and a century as its ceiling: it is counted back from now, and the calendar has a beginning."""
+    """A duration within bounds; at most a century, because it is subtracted from the current time."""
 
     @described(DURATION_SCHEMA)
     def read(value: object) -> timedelta:
@@ -132,7 +132,7 @@ def duration(*, at_least: timedelta, at_most: timedelta = LONGEST_AGE) -> Reader
 
 
 def text_up_to(most: int) -> Reader:
-    """Free text that is not empty; it must be escaped before it is used in SQL."""
+    """Non-empty free text, to be escaped before use in SQL."""
 
     @described({"type": "string", "minLength": 1, "maxLength": most})
     def read(value: object) -> str:
@@ -149,7 +149,7 @@ text, predicate = text_up_to(MAX_TEXT), text_up_to(MAX_PREDICATE)
 
 
 def one_of(choices: type[StrEnum]) -> Reader:
-    """A member of an enumeration, by its value."""
+    """A member of an enumeration, given by value."""
 
     @described({"enum": [choice.value for choice in choices]})
     def read(value: object) -> StrEnum:
@@ -163,7 +163,7 @@ def one_of(choices: type[StrEnum]) -> Reader:
 
 @described({"type": "array", "items": {"type": "integer", "minimum": 1}})
 def ids(value: object) -> tuple[int, ...]:
-    """Ids of snapshots; a list, or text with commas."""
+    """Snapshot ids, as a list or as text with commas."""
     read_id = whole_number(at_least=1, at_most=2**63 - 1)
     given = value.split(",") if isinstance(value, str) else [value] if isinstance(value, int) else value
     if not isinstance(given, list | tuple):
@@ -173,7 +173,7 @@ def ids(value: object) -> tuple[int, ...]:
 
 @described({"type": "array", "items": {"type": "string", "minLength": 1}})
 def paths(value: object) -> tuple[str, ...]:
-    """Paths of files; a list, or one of them. Every character in them is taken as it is."""
+    """File paths, as a list or a single path. Every character is taken literally."""
     given = [value] if isinstance(value, str) else value
     if not isinstance(given, list | tuple) or not all(isinstance(each, str) and each for each in given):
         raise ValueError(f"must be a list of paths, not {_shown(value)}")
@@ -186,7 +186,7 @@ def paths(value: object) -> tuple[str, ...]:
 
 @described({"type": "object", "additionalProperties": {"type": "string", "minLength": 1}})
 def text_map(value: object) -> tuple[tuple[str, str], ...]:
-    """A map of texts, such as ``{"s3a,s3": "s3"}``."""
+    """A map from text to text, such as ``{"s3a,s3": "s3"}``."""
     if value in ([], ()):
         return ()  # as the default is written
     if not isinstance(value, dict) or not all(isinstance(each, str) and each for pair in value.items() for each in pair):
@@ -204,7 +204,7 @@ def branch_name(value: object) -> str:
 
 @described({"type": ["array", "string"], "items": {"type": "string", "pattern": f"^{COLUMN.pattern}$"}})
 def columns(value: object) -> tuple[str, ...]:
-    """Names of columns, fields of structs with dots; a list, or text with commas."""
+    """Column names, with dots for fields of structs; a list, or text with commas."""
     names = value.split(",") if isinstance(value, str) else value
     if not isinstance(names, list | tuple) or not all(isinstance(name, str) for name in names):
         raise ValueError(f"must be a list of column names, not {_shown(value)}")
@@ -217,7 +217,7 @@ def columns(value: object) -> tuple[str, ...]:
 
 @described({"type": "string", "minLength": 1})
 def sort_order(value: object) -> str:
-    """``column [ASC|DESC] [NULLS FIRST|LAST], …`` with every part spelled out in what comes back."""
+    """``column [ASC|DESC] [NULLS FIRST|LAST], …``; the result has every part spelled out."""
     if not isinstance(value, str):
         raise ValueError(f"must be text such as 'day DESC NULLS LAST, carrier', not {_shown(value)}")
     return ", ".join(_sort_field(part.strip()) for part in value.split(","))
@@ -228,7 +228,7 @@ def _sort_field(part: str) -> str:
     if not match:
         raise ValueError(f"has {part[:60]!r}; each part must be: column [ASC|DESC] [NULLS FIRST|LAST]")
     direction = (match["direction"] or "ASC").upper()
-    # Iceberg's own default: nulls come first when ascending, last when descending.
+    # Iceberg's default: nulls first when ascending, last when descending.
     nulls = (match["nulls"] or ("FIRST" if direction == "ASC" else "LAST")).upper()
     return f"{match['column']} {direction} NULLS {nulls}"
 

@@ -1,15 +1,18 @@
-"""The loop of the actions that rewrite files: run the procedure, see what became of it, and try again where a writer was faster.
+"""The loop of actions that rewrite files: run the procedure, check what was committed, and retry if a writer won.
 
     >>> effect = rewrite(run, RewriteDataFiles())
     >>> effect.message
     'Compacted 87 files into 12'
 
-The invariant: "succeeded" means that nothing that was planned got lost on the way. With partial progress Iceberg swallows
-commits that fail, returns as usual and counts them nowhere (``failed_data_files_count`` is about files that could not be
-written). So after each call the table's own history is read: if another writer removed files meanwhile, or Spark worked and
-nothing was committed, the call is repeated; also if fewer files were rewritten than a plan from the metadata from before the
-call names. If by the table's metadata a writer left nothing to do, the action ends with that evidence, and Spark is not called
-again.
+The invariant: "succeeded" means that no planned work was lost. With partial progress, Iceberg swallows failed commits and returns
+as usual; ``failed_data_files_count`` only counts files that could not be written. So the table's history is read after each call,
+and the call is repeated if
+
+- another writer removed files meanwhile,
+- Spark worked and nothing was committed, or
+- fewer files were rewritten than a plan from the metadata before the call has.
+
+If the metadata shows that a writer left nothing to do, the action ends with that evidence, and Spark is not called again.
 """
 
 from __future__ import annotations
@@ -54,9 +57,9 @@ LOST_TO_WRITER = "A concurrent writer committed changes to files that were being
 class RewriteWording:
     """How a rewrite is described.
 
-    :param verb, participle: "rewrote" and "rewritten".
-    :param before, after: the result columns that count what went in and what came out.
-    :param summary: for each result column, the key of a snapshot's summary with the same number; for calls that return no row.
+    :param verb, participle: such as "Rewrote" and "rewritten".
+    :param before, after: the result columns that count the files read and written.
+    :param summary: for each result column, the key of the same number in a snapshot's summary, for calls that return no row.
     """
 
     verb: str
@@ -69,19 +72,13 @@ class RewriteWording:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rewrite(ActionOptions):
-    """An action that replaces files by better ones.
-
-    :cvar strict_reports_all: a strict call fails when a commit of partial progress did not land.
-    """
+    """An action that replaces files with better ones; ``strict_reports_all``: a strict call reports every failed commit."""
 
     shape: ClassVar[RewriteWording]
     strict_reports_all: ClassVar[bool] = False
 
     def call(self, table: TableName, job_id: str, *, strict: bool = False) -> ProcedureCall:
-        """Return the procedure's statement.
-
-        :param strict: fail, instead of returning as usual, when a commit of partial progress did not land.
-        """
+        """Return the procedure's statement; a strict one fails when a commit of partial progress failed."""
         raise NotImplementedError
 
     def run(self, run: ActionRun) -> ActionEffect:
@@ -89,7 +86,7 @@ class Rewrite(ActionOptions):
 
 
 def check_spec(options: Rewrite, option: str, table: Table, name: str) -> None:
-    """:raises InvalidOption: the table does not have the partition spec that an option names."""
+    """:raises InvalidOption: the option names a partition spec that the table does not have."""
     spec_id = getattr(options, option)
     if spec_id is not None and spec_id not in table.specs():
         raise refused(options, option, f"names {spec_id}, and {name} has no such partition spec")
@@ -97,10 +94,10 @@ def check_spec(options: Rewrite, option: str, table: Table, name: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Try:
-    """What one call did.
+    """The result of one call.
 
-    :param counts: the numbers of what it committed.
-    :param doubt: why something of it may be missing; ``None`` when all of it is there.
+    :param counts: the numbers of what was committed.
+    :param doubt: why work may be missing; ``None`` if it is complete.
     :param outraced: whether another writer is the reason.
     """
 
@@ -110,7 +107,7 @@ class Try:
 
 
 def rewrite(run: ActionRun, options: Rewrite) -> ActionEffect:
-    """Rewrite until nothing is lost, or the tries are used up.
+    """Rewrite until nothing is lost or the tries are used up.
 
     :raises TableNotFound, TableUnreadable, CatalogUnreachable: from the catalog, before anything was done.
     """
@@ -128,7 +125,7 @@ def rewrite(run: ActionRun, options: Rewrite) -> ActionEffect:
             return _stopped(
                 shape, _committed_since(run, start, shape), ActionOutcome.FAILED, str(run.explained(failure)), is_refused(failure)
             )
-        # What one try could not write, the next one tries again.
+        # The next try repeats what the last one could not write.
         counts.pop(FAILED_FILES, None)
         counts.update(tried.counts)
         outraced = outraced or tried.outraced
@@ -144,7 +141,7 @@ def rewrite(run: ActionRun, options: Rewrite) -> ActionEffect:
 
 
 def _nothing_left(run: ActionRun, options: Rewrite, table: Table) -> ActionEffect | None:
-    """Return why nothing is left to do after a writer's commits; ``None`` if something is, or that is unknown."""
+    """Return the evidence that a writer's commits left nothing to do; ``None`` if there may be work."""
     if not options.only_if_needed:
         return None
     try:
@@ -155,7 +152,7 @@ def _nothing_left(run: ActionRun, options: Rewrite, table: Table) -> ActionEffec
 
 
 def _left_nothing(shape: RewriteWording, counts: Mapping[str, int], nothing: ActionEffect) -> ActionEffect:
-    """Return the end of a rewrite beside a writer who left nothing to do, whether or not any of it was lost."""
+    """Return the effect of a rewrite after which a concurrent writer left nothing to do."""
     done = _summary(shape, counts) if counts[shape.before] else f"No {shape.noun} was {shape.participle}"
     return ActionEffect(ActionOutcome.SUCCEEDED, f"{done} beside a concurrent writer. {nothing.message}", dict(counts))
 
@@ -177,7 +174,7 @@ def _try(run: ActionRun, options: Rewrite, base: Table, *, strict: bool) -> Try:
             raise
         return _after_failed_commits(error, commits, options)
     counts = {column: int(value or 0) for column, value in row.items()}
-    # A normal return: all is there, unless partial progress may have swallowed a commit.
+    # After a normal return, only partial progress may have swallowed a commit.
     if not getattr(options, "partial_progress", False) or (strict and options.strict_reports_all):
         return Try(counts)
     commits = trail.since(run.table())
@@ -185,24 +182,24 @@ def _try(run: ActionRun, options: Rewrite, base: Table, *, strict: bool) -> Try:
         return Try(counts, LOST_TO_WRITER, outraced=True)
     if not any(counts.values()):
         return Try(counts, COMMITS_FAILED if jobs_before != run.jobs_run() else None)
-    # Metadata alone may not show what a predicate selects, so there only what makes commits fail is a reason to compare.
+    # Metadata may not show what a predicate selects, so with one, compare only after what makes commits fail.
     comparable = getattr(options, "where", None) is None or _dropped_other_deletes(commits, shape, counts)
     lost = comparable and _fewer_than_planned(run, options, base, counts)
     return Try(counts, COMMITS_FAILED if lost else None)
 
 
 def _dropped_other_deletes(commits: Commits, shape: RewriteWording, counts: Mapping[str, int]) -> bool:
-    """Return whether a commit dropped delete files that no data file needed any more, beside those that the rewrite was about.
+    """Return whether a commit dropped dangling delete files in addition to those that it rewrote.
 
-    File groups commit at the same time, and each commit of Iceberg drops such files. One that has to be repeated because another
-    was faster still requires the files that it wanted to drop, and fails with "Missing required files to delete".
+    File groups commit concurrently, and each commit drops such files. A commit that is retried because another was faster still
+    requires the files that it wanted to drop, and fails with "Missing required files to delete".
     """
     counted_already = sum(counts.get(column, 0) for column, key in shape.summary.items() if key == REMOVED_DELETES)
     return commits.total_of_all(REMOVED_DELETES) > counted_already
 
 
 def _fewer_than_planned(run: ActionRun, options: Rewrite, base: Table, counts: Mapping[str, int]) -> bool:
-    """Return whether the metadata from before the call shows more to rewrite than was; also if it cannot be planned from."""
+    """Return whether the metadata from before the call shows more to rewrite than was; true if no plan can be made from it."""
     try:
         plan = options.plan(PlanningContext(reader_for(base, [options]), run.catalog, run.now))
     except Exception as problem:  # noqa: BLE001 - whatever the planner cannot read, Spark may
@@ -212,19 +209,19 @@ def _fewer_than_planned(run: ActionRun, options: Rewrite, base: Table, counts: M
 
 
 def _after_failed_commits(error: SparkFailed, commits: Commits, options: Rewrite) -> Try:
-    """Return whether commits of a strict call are missing; Iceberg's own count must be verified."""
+    """Return the result of a strict call that reported failed commits; Iceberg's count may be wrong."""
     counts = _sums(commits, options.shape)
     if commits.overwriting:
         return Try(counts, f"{LOST_TO_WRITER} {error}", outraced=True)
     planned = getattr(options, "partial_progress_max_commits", 0)
-    # It expects as many commits as are allowed, also where the groups come out even in fewer: 12 groups in at most 10 commits
-    # are 6 commits of 2 groups, and "4 failed".
+    # Iceberg expects as many commits as are allowed, even where the groups fill fewer: 12 groups in at most 10 commits are 6
+    # commits of 2 groups, and "4 failed".
     miscounted = (failed_commits(error) or 0) + len(commits.own) == planned and len(commits.own) > 1
     return Try(counts, None if miscounted else f"{COMMITS_FAILED} {error}")
 
 
 def _committed_since(run: ActionRun, start: CommitTrail, shape: RewriteWording) -> dict[str, int]:
-    """Return what was committed before the end, as far as the catalog still shows it."""
+    """Return what was committed since the start, as far as the catalog shows it."""
     try:
         return _sums(start.since(run.table()), shape)
     except SnowpackError as error:

@@ -1,16 +1,15 @@
-"""The engine that does a job's actions on Spark.
+"""The engine that runs a job's actions on Spark.
 
     >>> engine = SparkEngine(lambda: local_session(config), catalog.load)
     >>> engine.run(job, "rewrite_data_files").message
     'Compacted 87 files into 12'
     >>> engine.interrupt()                      # from another thread: run() ends with the outcome "interrupted"
 
-The invariant: whatever happens to an action becomes a result with what reached the table, and only that there is no Spark
-at all is raised. An action that has nothing to do by the table's metadata is skipped, and starts no session. Spark does the work
-and nothing else: what a result has beyond the procedure's own numbers is read from the table's metadata, so that an action costs
-what its bare ``CALL`` costs.
+The invariant: every failure of an action becomes a result with what reached the table; only the lack of Spark is raised. An
+action that has nothing to do by the table's metadata is skipped without a session. An action costs no more than its bare
+``CALL``, because everything beyond the procedure's numbers is read from the table's metadata.
 
-One engine at a time may work in a process, because commits are stamped through the JVM (see :mod:`.commits`).
+A process may run one engine at a time, because commits are stamped through the JVM (see :mod:`.commits`).
 """
 
 from __future__ import annotations
@@ -73,16 +72,15 @@ NOTHING_DONE = "Failed before anything was done"
 class SparkEngine:
     """Runs actions on Spark, one at a time.
 
-    :param session: gives the session; called before each action, so that a JVM that died is replaced. Such as
-        ``lambda: local_session(config)``. Or a Spark Connect server: then each attempt at a job has a session of its own there,
-        which another process finds by the job.
-    :param catalog: connects to the same catalog with PyIceberg; asked once. Such as ``CatalogConfig.load``.
-    :param footprints: returns what is remembered of where the files of a catalog's tables lie, such as
-        ``partial(stored_footprints, store)``. Without it, deleting files of one table loads all others.
-    :param removals: where the lists of what is deleted are kept, such as ``installation.removals``. Without them,
-        ``remove_orphan_files`` and ``expire_snapshots`` fail.
-    :param tries: how often a rewrite is tried while other writers' commits win.
-    :param now: the clock from which the ages of snapshots and files are counted back.
+    :param session: returns the session, such as ``lambda: local_session(config)``; called before each action, to replace a dead
+        JVM. Or a Spark Connect server, where each attempt at a job gets a session that another process can find by the job.
+    :param catalog: connects to the same catalog with PyIceberg, such as ``CatalogConfig.load``; called once.
+    :param footprints: returns the stored locations of the files of a catalog's tables, such as
+        ``partial(stored_footprints, store)``. Without them, deleting files of one table loads all others.
+    :param removals: the store of removal lists, such as ``installation.removals``. Without it, ``remove_orphan_files`` and
+        ``expire_snapshots`` fail.
+    :param tries: how often a rewrite is tried when commits of other writers win.
+    :param now: the clock from which ages of snapshots and files are measured.
     """
 
     def __init__(
@@ -110,20 +108,20 @@ class SparkEngine:
 
     @property
     def gb_hours(self) -> float | None:
-        """GB·h of the running action so far, without the time that it took to start the session; 0 while none runs."""
+        """GB·h of the running action so far, without the start of the session; 0 while none runs."""
         memory, started = self._measuring or (0.0, 0.0)
         return None if memory is None else memory * (time.monotonic() - started) / 3600
 
     @property
     def server(self) -> str | None:
-        """The name of the Spark Connect server that goes on with a statement when this process is killed."""
+        """The name of the Spark Connect server, which continues a statement when this process is killed."""
         return self._session.name if isinstance(self._session, ConnectServer) else None
 
     def run(self, job: Job, action: str) -> ActionResult:
-        """Run one action of the job to its end and return its result.
+        """Run one action of the job and return its result.
 
         :raises SparkUnavailable: there is no Spark to run it on.
-        :raises UnknownAction, InvalidOption: the job holds something that can't be run.
+        :raises UnknownAction, InvalidOption: the job has an action or option that cannot be run.
         """
         (which,) = parse_actions([action])
         options = parse_options(which, job.options.get(which, {}))
@@ -140,7 +138,7 @@ class SparkEngine:
         return result
 
     def interrupt(self) -> None:
-        """Stop the running action for good; :meth:`run` starts nothing more. Returns at once, and is safe in a signal handler."""
+        """Stop the running action, and start no more. Returns at once, and is safe in a signal handler."""
         self._work.interrupt()
 
     def _effect(self, job: Job, action: str, options: ActionOptions, watch: ChangeWatch) -> ActionEffect:
@@ -158,7 +156,7 @@ class SparkEngine:
                 run = self._action_run(job, action, session)
                 table = watch.begin(run, getattr(options, "branch", None))
                 options, reason = _of_owner(job, action, table)
-                # A list that an earlier attempt has begun to delete is refused there, so that its state shows that.
+                # The removal refuses a list whose deletion an earlier attempt has begun, so that its state shows the refusal.
                 if reason is not None and not self._has_begun_list(job):
                     return forbidden(reason)
                 with self._measured(session):
@@ -177,7 +175,7 @@ class SparkEngine:
 
     @contextmanager
     def _measured(self, session: SparkSession) -> Iterator[None]:
-        """Measure what the work takes of the session, without the time that it took to start it."""
+        """Measure the session's memory and time inside the block."""
         self._measuring = session_gb(session), time.monotonic()
         try:
             yield
@@ -187,7 +185,7 @@ class SparkEngine:
     def _refused(self, job: Job, read: Callable[[], MetadataReader]) -> ActionEffect | None:
         """Return the end of an action whose table was dropped and created again; ``None`` for any other.
 
-        A job that was submitted without the uuid of its table runs on the table of its first action.
+        A job submitted without its table's uuid is bound to the table of its first action.
         """
         wanted = job.table_uuid or (job.plan or {}).get("table_uuid") or self._table_uuid
         if wanted is None:
@@ -205,7 +203,7 @@ class SparkEngine:
         return ActionEffect(ActionOutcome.FAILED, NOTHING_DONE, error=error, final=True)
 
     def _replaced(self, job: Job, failed: ActionEffect) -> ActionEffect:
-        """Return why an action failed: the table may have been dropped and created again while it ran."""
+        """Return the failure, or that the table was dropped and created again while the action ran."""
         refused = self._refused(job, lambda: self._metadata(job.table))
         if refused is None or refused.error == failed.error:
             return failed
@@ -220,7 +218,7 @@ class SparkEngine:
     def _without_spark(
         self, job: Job, action: str, options: ActionOptions, read: Callable[[], MetadataReader]
     ) -> ActionEffect | None:
-        """The end of an action that has nothing to do, or no table; ``None`` when Spark has to run."""
+        """Return the end of an action that has nothing to do, or no table; ``None`` if Spark has to run."""
         try:
             if getattr(options, "removal_id", None) is None:
                 options, reason = _of_owner(job, action, read().table)
@@ -234,20 +232,20 @@ class SparkEngine:
             return None
 
     def _apart(self, job: Job, options: ActionOptions) -> ActionEffect | None:
-        """The end of an action that needs neither Spark nor the table, such as the restore of files."""
+        """Return the end of an action that needs neither Spark nor the table, such as a restore of files."""
         try:
             return options.without_spark(self._removals_of(job), lambda: self._catalog, lambda: self._work.interrupted)
         except SnowpackError as error:
             return ActionEffect(ActionOutcome.FAILED, NOTHING_DONE, error=str(error), final=error.kind is Kind.REFUSED)
 
     def _has_begun_list(self, job: Job) -> bool:
-        """Return whether an earlier attempt at the job was deleting a list: what became of each item is not recorded yet."""
+        """Return whether an earlier attempt at the job began to delete a list, without recording the result of each item."""
         if self._removals is None or job.attempt < 2:
             return False
         return any(removal.state is RemovalState.DELETING for removal in self._removals.planned_by(job.job_id))
 
     def _metadata(self, name: TableName) -> MetadataReader:
-        """Read the table as it is now; while it does not change, from one reader for all actions of the job."""
+        """Return a reader of the current table; the actions of a job share it while the table does not change."""
         table = load_table(self._catalog, name)
         self._table_uuid = self._table_uuid or str(table.metadata.table_uuid)
         if self._reader is None or self._reader.table.metadata_location != table.metadata_location:
@@ -271,7 +269,7 @@ class SparkEngine:
         )
 
     def _ended_early(self, error: SnowpackError, calls_before: int) -> ActionEffect:
-        """Return the result of an action of which it is unknown what reached the table."""
+        """Return the effect of an action that failed before it could report what reached the table."""
         if self._work.calls == calls_before:
             message = NOTHING_DONE
         elif isinstance(error, TableNotFound):
@@ -294,7 +292,7 @@ class SparkEngine:
 
 
 def _of_owner(job: Job, action: str, table: Table) -> tuple[ActionOptions, str | None]:
-    """Return the options of an action with what the table's own properties set, and why these forbid it."""
+    """Return the options of an action with those of the table's properties, and why these forbid the action."""
     options = options_for(action, job.options.get(action, {}), owner_properties(table), by_plan=job.plan is not None)
     return options, forbidden_reason(options, table.properties)
 

@@ -1,13 +1,12 @@
-"""From a request to a job in the store, in the specification's order.
+"""Submit a maintenance request as a job.
 
     request = MaintenanceRequest.parse("demo.flights", ["rewrite_data_files"], catalog="lake", where="month = 3")
     job = submit(jobs, catalog, request, submitted_by="me")          # for a worker to find
     claim = submit_and_claim(jobs, catalog, request, worker_id)      # to run it oneself
     job = dry_run(jobs, catalog, request)                            # what it would do, from metadata
 
-The invariant: nothing is written unless drain mode is off, every name and option is valid and the catalog has the table. Drain
-mode is checked first (a caller that parses a request calls :func:`refuse_if_draining` before), so that a draining
-installation reports that first.
+The invariant: nothing is written unless drain mode is off, every name and option is valid, and the catalog has the table. A
+draining installation reports that first, so call :func:`refuse_if_draining` before a request is parsed.
 """
 
 from __future__ import annotations
@@ -42,17 +41,17 @@ if TYPE_CHECKING:
 
 
 AUTO = "auto"
-"""In place of actions: those that the plan of the table runs, with the options of its policy."""
+"""Instead of actions: those that the table's plan selects, with the options of its policy."""
 
 
 @dataclass(frozen=True, slots=True)
 class MaintenanceRequest:
-    """What to do to which table, checked. Make it with :meth:`parse`.
+    """A checked request to maintain a table. Make it with :meth:`parse`.
 
     :param actions: in the order in which they will run.
-    :param options: per action, only what the caller gave, as JSON values.
-    :param priority: of the jobs that wait, those with the highest one run first.
-    :param plan: the plan that made the request, as JSON; of ``actions``, those that it skips are not run. ``None``: all run.
+    :param options: by action, only what the caller gave, as JSON values.
+    :param priority: pending jobs with a higher priority run first.
+    :param plan: as JSON, the plan that made the request; ``actions`` that it skips do not run. ``None``: all run.
     """
 
     table: TableName
@@ -78,18 +77,18 @@ class MaintenanceRequest:
         """Check names, actions, options and the priority.
 
         :param table: ``database.table``.
-        :param catalog: what the installation calls the catalog; ``catalog_id`` identifies it.
-        :param options: per action; those of actions that are not requested are checked and left out.
-        :param where: a Spark predicate for each action that can be narrowed, unless its own options have one.
-        :param only_if_needed: ``False`` runs each action on Spark, also where metadata shows that it has nothing to do, unless
-            its own options differ.
+        :param catalog: the installation's name of the catalog; ``catalog_id`` identifies it.
+        :param options: by action; those of actions that are not requested are checked and dropped.
+        :param where: a Spark predicate for each action that can be narrowed, unless its options have one.
+        :param only_if_needed: ``False`` runs each action on Spark even if metadata shows that it has nothing to do; its options
+            override it.
         :param priority: from -1000 to 1000.
         :param order: the installation's order of actions.
         :param actions: ``auto`` alone leaves them to a plan, see :attr:`is_auto`.
-        :raises PlanTakesNoOptions: the request has options beside ``auto``.
-        :raises InvalidTableName: a name that is not one.
-        :raises UnknownAction, NoActions: as :func:`~airflow_snowpack.maintenance.action.in_order`.
-        :raises InvalidOption: an option that is not known or not usable, or a ``where`` that narrows none of the actions.
+        :raises PlanTakesNoOptions: the request combines ``auto`` with options.
+        :raises InvalidTableName: a name is malformed.
+        :raises UnknownAction, NoActions: see :func:`~airflow_snowpack.maintenance.action.in_order`.
+        :raises InvalidOption: an option is unknown or unusable, or ``where`` narrows none of the actions.
         :raises InvalidPriority: the priority is out of range.
         """
         from airflow_snowpack.jobs import check_priority
@@ -117,18 +116,18 @@ class MaintenanceRequest:
 
     @property
     def rest(self) -> dict[str, Any]:
-        """The arguments of a submit after table and actions."""
+        """Return the remaining arguments of a submit, after table and actions."""
         assert not self.is_auto, "a plan has chosen the actions"
         return {"options": self.options, "priority": self.priority, "plan": self.plan}
 
     @property
     def depends_on_table(self) -> bool:
-        """Whether an option can be checked only against the table, such as ``where``."""
+        """Whether an option, such as ``where``, can only be checked against the table."""
         return any(not table_options(action).isdisjoint(given) for action, given in self.options.items())
 
     @property
     def orphan_age(self) -> timedelta | None:
-        """From which age on files are removed as orphans; ``None``: the request does not list orphan files."""
+        """The age from which files are removed as orphans; ``None``: the request removes none."""
         from airflow_snowpack.maintenance.actions.remove_orphan_files import RemoveOrphanFiles
 
         options = parse_options(Action.REMOVE_ORPHAN_FILES, self.options.get(Action.REMOVE_ORPHAN_FILES, {}))
@@ -137,7 +136,7 @@ class MaintenanceRequest:
         return options.older_than if lists else None
 
     def without_orphans_below(self, age: timedelta) -> MaintenanceRequest:
-        """Return the request with orphan files of at least this age."""
+        """Return the request with at least this age for orphan files."""
         if self.orphan_age is None or age <= self.orphan_age:
             return self
         action = Action.REMOVE_ORPHAN_FILES.value
@@ -146,7 +145,7 @@ class MaintenanceRequest:
 
     @classmethod
     def again(cls, job: Job, *, order: Sequence[str] = ()) -> MaintenanceRequest:
-        """The request that a job was made from, checked against the rules of now."""
+        """Return the request that a job was made from, checked against the current rules."""
         name = job.table
         return cls.parse(
             name.dotted,
@@ -159,14 +158,13 @@ class MaintenanceRequest:
         ).by_plan(job.plan)
 
     def by_plan(self, plan: Mapping[str, Any] | None) -> MaintenanceRequest:
-        """Return the request with the plan that made it."""
         return replace(self, plan=plan)
 
 
 def refuse_if_draining(jobs: Jobs, *, owner: str | None = None) -> None:
-    """Check drain mode before the arguments: a refusal that a retry can fix comes before one that it cannot.
+    """Refuse a submission in drain mode. Call it before the arguments are checked: a retry can fix only this refusal.
 
-    :param owner: whose job that is still active, if there is one, goes on in drain mode too.
+    :param owner: an active job of this owner may continue in drain mode.
     :raises DrainModeOn: new submissions are refused for now.
     """
     from airflow_snowpack.jobs import DrainModeOn
@@ -187,11 +185,11 @@ def submit(
 ) -> Job:
     """Lock the table and queue a job.
 
-    :param awaited: the owner is a task that waits for the end of the job.
+    :param awaited: the owner is a task that waits for the job's end.
     :raises DrainModeOn: submissions are refused for now.
     :raises TableNotFound, CatalogUnreachable: from the catalog.
-    :raises InvalidPredicate: a ``where`` that cannot be evaluated.
-    :raises TableLocked: another job or holder has the table.
+    :raises InvalidPredicate: ``where`` cannot be evaluated.
+    :raises TableLocked: another job or process has locked the table.
     """
     table_uuid = _admit(jobs, catalog, request)
     asked: dict[str, Any] = {"submitted_by": submitted_by, "owner": owner, "awaited": awaited, "table_uuid": table_uuid}
@@ -199,10 +197,7 @@ def submit(
 
 
 def submit_once(jobs: Jobs, catalog: Catalog, request: MaintenanceRequest, *, owner: str, submitted_by: str | None = None) -> Job:
-    """Return the owner's active job on this table; otherwise submit one. A submit whose answer was lost can be repeated.
-
-    A job of the same owner on another table is another request and is left alone.
-    """
+    """Return the owner's active job on this table, or submit one. A submit whose response was lost can thus be repeated."""
     own = jobs.find_owned(owner)
     if own is not None and own.table == request.table:
         return own
@@ -210,13 +205,13 @@ def submit_once(jobs: Jobs, catalog: Catalog, request: MaintenanceRequest, *, ow
 
 
 def submit_own(jobs: Jobs, catalog: Catalog, request: MaintenanceRequest, *, owner: str, submitted_by: str | None = None) -> Job:
-    """Return the owner's active queued job if it has this request, or runs an earlier plan; otherwise submit a new one.
+    """Return the owner's active queued job if it has this request or an earlier plan; otherwise submit a new one.
 
-    A job that runs keeps its priority. Any other active job of the owner is cancelled first: its request is out of date, or the
-    process that ran it is gone.
+    A running job keeps its priority. Any other active job of the owner is cancelled first: its request is out of date, or its
+    process is gone.
 
     :raises DrainModeOn: a new job is needed; nothing was cancelled.
-    :raises TableLocked: also while the worker of the job that was cancelled is leaving the table.
+    :raises TableLocked: for example while the worker of the cancelled job stops.
     """
     from airflow_snowpack.jobs import JobAlreadyFinished, JobStatus
 
@@ -226,15 +221,15 @@ def submit_own(jobs: Jobs, catalog: Catalog, request: MaintenanceRequest, *, own
         if not own.inline and ranked and _is_same(own, request):
             return own
         refuse_if_draining(jobs)
-        with suppress(JobAlreadyFinished):  # it ended between the two looks
+        with suppress(JobAlreadyFinished):  # it has ended since it was read
             jobs.cancel(own.job_id, by=owner)
     return submit(jobs, catalog, request, submitted_by=submitted_by, owner=owner, awaited=True)
 
 
 def completed_own(jobs: Jobs, catalog: Catalog, request: MaintenanceRequest, *, owner: str) -> Job | None:
-    """Return the owner's last job if it completed this request and the table is as the job left it; ``None`` for any other.
+    """Return the owner's last job if it completed this request and the table has not changed since; otherwise ``None``.
 
-    So the retry of a task whose process was killed after the work was done does not repeat the work.
+    The retry of a task that was killed after its work was done thus does not repeat the work.
 
     :raises TableNotFound, CatalogUnreachable: from the catalog.
     """
@@ -248,7 +243,7 @@ def completed_own(jobs: Jobs, catalog: Catalog, request: MaintenanceRequest, *, 
         return None
     last = OperationLog(jobs.store).last_written([str(job.table)]).get(str(job.table))
     if last is None or last.job_id != job.job_id:
-        return None  # a job that changed nothing costs little to repeat
+        return None  # a job that changed nothing is cheap to repeat
     current = load_table(catalog, job.table).metadata.current_snapshot_id
     left = [output.snapshot_id for output in last.outputs if isinstance(output, TableAt)]
     return job if left == [current] else None
@@ -269,7 +264,7 @@ def submit_and_claim(
     submitted_by: str | None = None,
     owner: str | None = None,
 ) -> Claim:
-    """Submit a job and claim it in one transaction; raises as :func:`submit`."""
+    """Submit a job and claim it in one transaction. Raises the errors of :func:`submit`."""
     table_uuid = _admit(jobs, catalog, request)
     asked: dict[str, Any] = {"submitted_by": submitted_by, "owner": owner, "table_uuid": table_uuid}
     return jobs.submit_and_claim(request.table, request.actions, worker_id, **request.rest, **asked)
@@ -284,7 +279,7 @@ def claim_own(
     owner: str,
     submitted_by: str | None = None,
 ) -> Claim:
-    """Take the owner's active job over, even from a process that is still alive; otherwise submit and claim a new one.
+    """Take over the owner's active job, even from a process that is still alive; otherwise submit and claim a new one.
 
     An active job on the same table continues with the new request; one on another table is cancelled.
 
@@ -295,7 +290,7 @@ def claim_own(
     own = jobs.find_owned(owner)
     if own is not None and (own.table != request.table or own.status is JobStatus.PENDING):
         refuse_if_draining(jobs)
-    with suppress(JobAlreadyFinished):  # it ended between the two looks
+    with suppress(JobAlreadyFinished):  # it has ended since it was read
         if own is not None and own.table == request.table:
             check_options(lambda: catalog, request)
             work: dict[str, Any] = {"actions": request.actions, "options": request.options, "plan": request.plan}
@@ -306,9 +301,9 @@ def claim_own(
 
 
 def dry_run(jobs: Jobs, catalog: Catalog, request: MaintenanceRequest, *, submitted_by: str | None = None) -> Job:
-    """Record what each action would do, read from the table's metadata: completed at once, with no lock and no JVM.
+    """Record what each action would do as a completed job, from the table's metadata, without a lock or a JVM.
 
-    :raises DrainModeOn, TableNotFound, CatalogUnreachable, InvalidPredicate: as :func:`submit`.
+    :raises DrainModeOn, TableNotFound, CatalogUnreachable, InvalidPredicate: see :func:`submit`.
     """
     _admit(jobs, catalog, request)
     results = plan_request(jobs, catalog, request)
@@ -316,11 +311,11 @@ def dry_run(jobs: Jobs, catalog: Catalog, request: MaintenanceRequest, *, submit
 
 
 def plan_request(jobs: Jobs, catalog: Catalog, request: MaintenanceRequest) -> list[ActionResult]:
-    """What each action would do, read from the table's metadata; nothing is written to the table.
+    """Return what each action would do, from the table's metadata; nothing is written to the table.
 
-    :param jobs: gives the moment that ages count back from, and remembers where the catalog's tables keep their files.
+    :param jobs: has the clock for ages, and the stored locations of the files of the catalog's tables.
     :raises TableNotFound, CatalogUnreachable: from the catalog.
-    :raises InvalidPredicate: a ``where`` that cannot be evaluated.
+    :raises InvalidPredicate: ``where`` cannot be evaluated.
     """
     from airflow_snowpack.iceberg import load_table
     from airflow_snowpack.iceberg.table_properties import owner_properties
@@ -341,7 +336,7 @@ def plan_request(jobs: Jobs, catalog: Catalog, request: MaintenanceRequest) -> l
 
 
 def _admit(jobs: Jobs, catalog: Catalog, request: MaintenanceRequest) -> str:
-    """Check the request against the table, and return the uuid of the table."""
+    """Check the request against the table, and return the table's uuid."""
     from airflow_snowpack.iceberg import load_table
 
     refuse_if_draining(jobs)
@@ -351,12 +346,12 @@ def _admit(jobs: Jobs, catalog: Catalog, request: MaintenanceRequest) -> str:
 
 
 def check_options(catalog: Callable[[], Catalog], request: MaintenanceRequest) -> str | None:
-    """Check the options that depend on the table, for a way to submit that does not open it otherwise.
+    """Check the options that depend on the table, before a submit that does not open it otherwise.
 
     :param catalog: connects to the catalog; not called for a request without such options.
     :returns: the uuid of the table that the options were checked against; ``None`` for a request without such options.
-    :raises InvalidPredicate: a ``where`` that cannot be evaluated. The same request would fail again.
-    :raises InvalidOption: another option that the table does not allow.
+    :raises InvalidPredicate: ``where`` cannot be evaluated. A retry would fail again.
+    :raises InvalidOption: the table does not allow another option.
     :raises TableNotFound, CatalogUnreachable: from the catalog.
     """
     from airflow_snowpack.iceberg import load_table
@@ -389,8 +384,8 @@ def check_against(table: Table, name: str, options: Mapping[str, Mapping[str, An
     """Check the options of each action against the table.
 
     :param name: ``database.table``, for the message.
-    :raises InvalidPredicate: a ``where`` that cannot be evaluated.
-    :raises InvalidOption: another option that the table does not allow.
+    :raises InvalidPredicate: ``where`` cannot be evaluated.
+    :raises InvalidOption: the table does not allow another option.
     """
     for action, parsed in parse_all_options(options).items():
         where = getattr(parsed, "where", None)

@@ -1,4 +1,4 @@
-"""What Iceberg's own table properties decide of a table's maintenance: above the package's defaults, below all else.
+"""Maintenance settings from Iceberg's table properties. They override the package's defaults, and everything else overrides them.
 
     >>> defaults = table_defaults({"history.expire.max-snapshot-age-ms": "3110400000"})
     >>> defaults.values["expire_snapshots.options.max_age"]
@@ -6,8 +6,8 @@
     >>> table_defaults({"gc.enabled": "false"}).forbidden["remove_orphan_files"]
     "the table's property gc.enabled is false, so Iceberg deletes no files of it"
 
-Iceberg reads some of these properties itself whatever the options of its procedures are, and refuses to work when it cannot. Then
-the action is forbidden, with the property as the reason, instead of failing each time.
+Iceberg reads some of these properties whatever a procedure's options are, and fails if they are invalid. Then the action is
+forbidden, with the property as the reason, instead of failing each time.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ DATA, DELETES = Action.REWRITE_DATA_FILES.value, Action.REWRITE_POSITION_DELETE_
 MANIFESTS = Action.REWRITE_MANIFESTS.value
 EXPIRY, ORPHANS = Action.EXPIRE_SNAPSHOTS.value, Action.REMOVE_ORPHAN_FILES.value
 OF_TABLE_ALONE = {f"{MANIFESTS}.target_size_bytes": iceberg.DEFAULTS[iceberg.MANIFEST_TARGET], f"{EXPIRY}.max_ref_age": None}
-"""Values that are no options, because Iceberg takes them from the table, with Iceberg's defaults. ``None``: for ever."""
+"""Values that are no options, because Iceberg takes them from the table; with Iceberg's defaults. ``None``: forever."""
 
 
 @dataclass(frozen=True, slots=True)
 class TableProperty:
     """One of Iceberg's table properties.
 
-    :param path: of the policy's value that it sets; empty when it sets none.
-    :param convert: turns the property's value into that one.
-    :param unusable: the actions that cannot run while it cannot be used.
-    :param unreadable: those that cannot run while Java does not read it as a number, because Iceberg reads it for each commit.
+    :param path: the policy value that it sets; empty if it sets none.
+    :param convert: converts the property to that value.
+    :param unusable: the actions that cannot run while its value is unusable.
+    :param unreadable: the actions that cannot run while Java cannot parse it as a number, because each commit reads it.
     """
 
     path: str = ""
@@ -68,22 +68,23 @@ PROPERTIES: Mapping[str, TableProperty] = {
 }
 NAMES = frozenset((*PROPERTIES, iceberg.SORT_ORDER))
 UNREAD = frozenset({"comment", "owner", iceberg.SORT_ORDER})
-"""Properties that no writer of data files reads, and those of policies, which refuse variables themselves."""
+"""Properties that no writer of data files reads."""
 LEFT_TO_TABLE = frozenset(
     {
         *(prop.path for prop in PROPERTIES.values() if ".options." in prop.path),
         *(f"{DATA}.options.{name}" for name in ("strategy", "min_file_size_bytes", "max_file_size_bytes")),
     }
 )
-"""The options that properties decide; the sizes follow from the target. A job of a plan has those alone that rules or
-``snowpack.*`` properties set, so that what the owner has changed since the plan counts."""
+"""The options that properties set; the sizes follow from the target. A planned job only has those that rules or ``snowpack.*``
+properties set, so that the owner's changes since the plan count.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class PropertyProblem:
-    """A property that cannot be used.
+    """A property with an unusable value.
 
-    :param reason: why, as a part of a sentence that names the property.
+    :param reason: a part of a sentence that names the property.
     :param stopped: the actions that cannot run until it is corrected.
     """
 
@@ -95,12 +96,12 @@ class PropertyProblem:
 
 @dataclass(frozen=True, slots=True)
 class TableDefaults:
-    """What the properties of a table decide.
+    """The settings from a table's properties.
 
-    :param values: by the path of a policy's value, what a property sets it to, and the name of the property; the name is empty
-        for the default in place of a property that cannot be used.
-    :param forbidden: by action that cannot run, why, as a part of a sentence.
-    :param forbidden_by: by the same actions, the property.
+    :param values: by policy path, the value and the name of the property that sets it; no name for a default that replaces an
+        unusable value.
+    :param forbidden: by action that cannot run, the reason as a part of a sentence.
+    :param forbidden_by: by action that cannot run, the property.
     """
 
     values: Mapping[str, tuple[Any, str]] = field(default_factory=dict)
@@ -109,27 +110,24 @@ class TableDefaults:
     forbidden_by: Mapping[str, str] = field(default_factory=dict)
 
     def options(self, action: str) -> dict[str, Any]:
-        """Return the options of an action that are set."""
+        """Return the options of an action that properties set."""
         prefix = f"{action}.options."
         return {path.removeprefix(prefix): value for path, (value, _) in self.values.items() if path.startswith(prefix)}
 
 
 def relevant(properties: Mapping[str, str]) -> frozenset[tuple[str, str]]:
-    """Return the properties that decide something, as a key."""
+    """Return the properties that have an effect, as a key."""
     kept = NAMES | {name for name, value in properties.items() if _has_variable(name, str(value))}
     return frozenset((name, str(properties[name])) for name in kept & properties.keys())
 
 
 def _has_variable(name: str, value: str) -> bool:
-    """Whether Hadoop may replace a part of a value, such as ``${env.X}`` or ``${user.home}``, by a variable of its process."""
+    """Return whether Hadoop may replace ``${…}`` in a value with a variable of its process. Policies refuse these themselves."""
     return VARIABLE in value and name not in UNREAD and not name.startswith("snowpack.")
 
 
 def table_defaults(properties: Mapping[str, str]) -> TableDefaults:
-    """Return what the properties decide; never raises.
-
-    :param properties: of a table, as :func:`.owner_properties` or its health has them.
-    """
+    """Return the settings from the properties of :func:`.owner_properties` or of the table's health; never raises."""
     return _defaults_of(relevant(properties))
 
 
@@ -151,13 +149,13 @@ def _defaults_of(given: Collection[tuple[str, str]]) -> TableDefaults:
             forbidden |= dict.fromkeys(stopped, reason)
             by |= dict.fromkeys(stopped, name)
         if prop.path and not stopped:
-            # The default, too: without the option, Iceberg itself would take a size that cannot be used.
+            # The default, too: without the option, Iceberg would take the unusable size.
             values[prop.path] = prop.convert(iceberg.value_of(properties, name)), name if problem is None else ""
     if iceberg.value_of(properties, iceberg.GC_ENABLED) == "false":
         reason = f"the table's property {iceberg.GC_ENABLED} is false, so Iceberg deletes no files of it"
         forbidden |= dict.fromkeys((EXPIRY, ORPHANS), reason)
         by |= dict.fromkeys((EXPIRY, ORPHANS), iceberg.GC_ENABLED)
-    # Hadoop gets all properties when a data file is written, and an error shows the value of the variable.
+    # Hadoop gets all properties when a data file is written, and an error would show the variable's value.
     for name in sorted(name for name, value in given if _has_variable(name, value))[:1]:
         reason = f"the table property {name} has {VARIABLE!r}, with which Hadoop names a variable of its process"
         forbidden |= dict.fromkeys((DATA, DELETES), reason)
@@ -173,7 +171,7 @@ def _most(name: str) -> int:
 
 
 def fitting_options(action: str, given: Mapping[str, Any], defaults: Mapping[str, Any]) -> tuple[ActionOptions, list[str]]:
-    """Return the options with what the table sets below what is given, and the names of the table's that do not fit to that.
+    """Return the given options completed by the table's defaults, and the names of the defaults that do not fit.
 
     :param given: what a request, or rules and ``snowpack.*`` properties, set; ``None`` means "not given".
     :raises UnknownAction, InvalidOption: what is given cannot be used, whatever the table sets.
@@ -194,10 +192,10 @@ def fitting_options(action: str, given: Mapping[str, Any], defaults: Mapping[str
 
 
 def options_for(action: str, given: Mapping[str, Any], properties: Mapping[str, str], *, by_plan: bool = False) -> ActionOptions:
-    """Return the options of a requested action on a table: what the request does not set comes from the table's properties.
+    """Return the options of a requested action, completed from the table's properties.
 
-    :param by_plan: a plan made the request; it has reported sizes of the table that do not fit to those of rules.
-    :raises UnknownAction, InvalidOption: the request cannot be used, or its sizes do not fit to the target of the table.
+    :param by_plan: a plan made the request, and has already reported sizes of the table that do not fit.
+    :raises UnknownAction, InvalidOption: the request cannot be used, or its sizes do not fit the table's target.
     """
     defaults = table_defaults(properties)
     options, unfit = fitting_options(action, given, defaults.options(action))
@@ -211,8 +209,5 @@ def options_for(action: str, given: Mapping[str, Any], properties: Mapping[str, 
 
 
 def forbidden_reason(options: ActionOptions, properties: Mapping[str, str]) -> str | None:
-    """Return why the table's properties forbid the action, as a part of a sentence; ``None`` if they do not.
-
-    The list of a removal is refused where it is deleted, so that its state shows that.
-    """
+    """Return why properties forbid the action, as a part of a sentence; ``None`` if not, or if the removal will refuse it."""
     return None if getattr(options, "removal_id", None) else table_defaults(properties).forbidden.get(options.action)

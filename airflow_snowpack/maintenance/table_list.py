@@ -1,10 +1,10 @@
-"""The tables of a catalog, each with its score and its next step: the list of the page, the REST API and the command line.
+"""List a catalog's tables with their scores and next steps, for the page, the REST API and the command line.
 
     found = list_tables(jobs, inventory, order=Order.NEED, show=Show.FAILED, limit=50)
     found.items[0].explained.next_step, found.items[0].scored.score
     list_tables(jobs, inventory, order=Order.NEED, show=Show.FAILED, after=found.next)
 
-It is made from the store alone, by a number of statements that does not depend on the number of tables.
+The list comes from the store alone, in a number of statements that does not depend on the number of tables.
 """
 
 from __future__ import annotations
@@ -22,26 +22,23 @@ if TYPE_CHECKING:
     from airflow_snowpack.jobs import Jobs, TableExplanation
 
 MAX_SEARCHED = 500
-"""After so many tables a call ends, and its page may have fewer than its limit while there are more."""
+"""After this many tables a call returns, even if its page has fewer than its limit and more tables match."""
 BATCH_SIZE = 100
 
 
 class Order(StrEnum):
-    """The order of the list."""
-
     NEED = "need"
     NAME = "name"
 
 
 class Show(StrEnum):
-    """Only some tables, by their last job: ``FAILED``, ``NEVER`` without one, ``RUNNING`` while it waits or runs."""
+    """A filter by the last job of a table: ``FAILED``, ``NEVER`` without one, ``RUNNING`` while it waits or runs."""
 
     FAILED = "failed"
     NEVER = "never"
     RUNNING = "running"
 
     def fits(self, explained: TableExplanation) -> bool:
-        """Return whether a table is one of them."""
         last = explained.last
         match self:
             case Show.FAILED:
@@ -54,8 +51,6 @@ class Show(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ListedTable:
-    """A table in the list."""
-
     explained: TableExplanation
     scored: TableScore
 
@@ -71,10 +66,10 @@ def list_tables(
     after: str | None = None,
     limit: int = 100,
 ) -> Found[ListedTable, str]:
-    """Return a page of the listed tables.
+    """Return a page of tables.
 
-    :param search: part of ``database.table``, upper and lower case alike.
-    :param show: only those; ``None`` for all.
+    :param search: part of ``database.table``, case-insensitive.
+    :param show: ``None`` for all.
     :param after: ``next`` of the page before; by name, also any ``database.table``.
     :raises InvalidCursor: no page by need returned ``after``.
     """

@@ -1,15 +1,15 @@
-"""What maintenance of a table does while DAGs write to it: rewrite, rewrite less, or wait; and what it must not delete.
+"""How maintenance avoids conflicts with the DAGs that write to a table: rewrite, rewrite less, or wait; and what not to delete.
 
     writers = TableWriters((Producer("ingest", next_due=in_ten_minutes, usual_duration=timedelta(minutes=5)),))
     writers.clear(timedelta(minutes=12), now)
     # Clearance(within=10 min, until=in 15 min, reason="… is due at 03:10, so only what takes 10 min is rewritten before")
 
-A commit that removes files makes Iceberg refuse the rewrite of these files, and a commit that adds files leaves them for the next
-rewrite. So a rewrite waits for a DAG that runs, and has to end before the next run of a DAG. If the runs of a DAG leave no time
-between them, or one run goes on for more than a day, the rewrite does not wait for it. Plans bound the rest: a rewrite beyond its
-deadline does not wait, nor one of a table that has waited in several passes.
+A commit that removes files makes Iceberg refuse a rewrite of these files; a commit that adds files leaves them for the next
+rewrite. So a rewrite waits for a running DAG, and must end before the next run of one. It does not wait for a DAG whose runs
+leave no time between them, or whose run lasts more than a day. Plans bound the rest: a rewrite does not wait beyond its deadline,
+or when its table has waited in several passes.
 
-A run that has not ended may still commit each file that it has written: to the table, these files are orphans until then.
+An active run may still commit each file that it has written: until then, these files look like orphans.
 """
 
 from __future__ import annotations
@@ -26,25 +26,26 @@ if TYPE_CHECKING:
     from airflow_snowpack.iceberg.names import TableName
 
 SHORTEST_WINDOW = timedelta(minutes=2)
-"""A rewrite of a part is not worth starting in less time than this."""
+"""The shortest time in which a part of a rewrite is worth starting."""
 LONGEST_RUN = timedelta(days=1)
-"""A run that is older counts as one that never ends."""
+"""The age from which a run counts as endless."""
 RECHECK_INTERVAL = timedelta(minutes=15)
-"""When to check again where it is unknown how long a run takes."""
+"""When to check again if the duration of a run is unknown."""
 DELETE_MARGIN = timedelta(days=1)
-"""Orphan files are so much older than a run that has not ended: a planned job may wait for as long, and clocks differ."""
+"""How much older than an active run orphan files must be: a planned job may wait as long, and clocks differ."""
 HOUR = timedelta(hours=1)
 RECENT = timedelta(minutes=10)
-"""How long the answer of Airflow counts as that of now."""
+"""How long Airflow's answer is reused."""
 
 
 @dataclass(frozen=True, slots=True)
 class WritingDag:
     """A DAG with a task that writes to a table.
 
-    :param running_since: when its oldest run that has not ended began; ``None``: none runs.
+    :param running_since: the start of its oldest active run; ``None``: none is active.
     :param next_due: when its timetable starts the next run; ``None``: it has no timetable, or is paused.
-    :param usual_duration: of its recent runs, the median; ``None``: unknown. Likewise ``usual_interval``, from start to start.
+    :param usual_duration: the median of its recent runs; ``None``: unknown.
+    :param usual_interval: the median time from start to start; ``None``: unknown.
     """
 
     dag_id: str
@@ -54,7 +55,7 @@ class WritingDag:
     usual_interval: timedelta | None = None
 
     def leaves_no_time(self, now: datetime) -> bool:
-        """Whether there is hardly a moment at which it does not run."""
+        """Return whether it runs nearly all the time."""
         if self.running_since is not None and now - self.running_since > LONGEST_RUN:
             return True
         if self.usual_duration is None or self.usual_interval is None:
@@ -62,7 +63,7 @@ class WritingDag:
         return self.usual_interval - self.usual_duration < SHORTEST_WINDOW
 
     def ends_at(self, now: datetime) -> datetime:
-        """Return when the run that has not ended should end, or when to check again."""
+        """Return when its active run should end, or when to check again."""
         if self.running_since is not None and self.usual_duration is not None:
             expected = self.running_since + self.usual_duration
             if expected > now:
@@ -72,8 +73,7 @@ class WritingDag:
 
 @dataclass(frozen=True, slots=True)
 class FailedRun:
-    """A run of a producer that failed. If Iceberg refused its commit, because a rewrite had replaced files, the table keeps no
-    trace."""
+    """A failed run of a producer. Commits that Iceberg refused because a rewrite replaced files leave no trace in the table."""
 
     dag_id: str
     started_at: datetime
@@ -84,10 +84,10 @@ class FailedRun:
 class Clearance:
     """Whether a rewrite may run now.
 
-    :param reason: a clause for the evidence of the plan; empty if there is nothing to explain. ``for_part``: of a plan that
-        rewrites what fits.
-    :param within: how long the rewrite may take; ``None``: as long as it needs. Zero: it waits.
-    :param until: when the writer that limits the rewrite should be done.
+    :param reason: a clause for the plan's evidence; empty if there is nothing to explain.
+    :param within: how long the rewrite may take; ``None``: as long as it needs; zero: it waits.
+    :param until: when the writer that limits the rewrite should end.
+    :param for_part: the clause for a plan that rewrites what fits.
     """
 
     reason: str = ""
@@ -106,9 +106,9 @@ CLEAR = Clearance()
 
 @dataclass(frozen=True, slots=True)
 class TableWriters:
-    """What is known of the DAGs that write to one table.
+    """The DAGs that write to one table.
 
-    :param unknown: why nothing is known; ``None``: the producers are all that Airflow knows.
+    :param unknown: why they are unknown; ``None``: ``producers`` is complete.
     :param not_awaited: why a rewrite does not wait for them; ``None``: it does.
     """
 
@@ -117,7 +117,7 @@ class TableWriters:
     not_awaited: str | None = None
 
     def clear(self, needs: timedelta, now: datetime) -> Clearance:
-        """Return whether a rewrite that takes this long may run now."""
+        """Return whether a rewrite of this duration may run now."""
         if self.unknown is not None:
             return Clearance(f"the DAGs that write to the table are unknown: {self.unknown}")
         if self.not_awaited is not None:
@@ -134,7 +134,7 @@ class TableWriters:
         return CLEAR if first is None else _before(first, needs, now)
 
     def protected_age(self, now: datetime) -> tuple[timedelta, str]:
-        """Return up to which age no file is an orphan, because a run that has not ended may still commit it; and the reason."""
+        """Return the age below which no file counts as an orphan, because an active run may still commit it; and the reason."""
         running = [(each.running_since, each) for each in self.producers if each.running_since is not None]
         if not running:
             return timedelta(), ""
@@ -145,11 +145,11 @@ class TableWriters:
 
 @dataclass(frozen=True, slots=True)
 class DagsOfTables:
-    """Which DAGs write to tables, and how often DAGs read them.
+    """The DAGs that write to tables, and how often DAGs read tables. All mappings are by :attr:`TableName.asset_uri`.
 
-    :param producers: by :attr:`TableName.asset_uri`; likewise ``reads_per_day``: runs of the DAGs that read the table.
-    :param unknown: why nothing is known; ``None``: all is known that Airflow knows.
-    :param failed_runs: of the DAGs that write to tables, likewise.
+    :param reads_per_day: runs per day of the DAGs that read the table.
+    :param unknown: why nothing is known; ``None``: all that Airflow knows is here.
+    :param failed_runs: of the DAGs that write to the table.
     """
 
     producers: Mapping[str, tuple[WritingDag, ...]] = field(default_factory=dict)
@@ -158,7 +158,6 @@ class DagsOfTables:
     failed_runs: Mapping[str, tuple[FailedRun, ...]] = field(default_factory=dict)
 
     def writers(self, table: TableName) -> TableWriters:
-        """Return what is known of the DAGs that write to a table."""
         return TableWriters(self.producers.get(table.asset_uri, ()), self.unknown)
 
     def reads(self, table: TableName) -> float:
@@ -166,13 +165,13 @@ class DagsOfTables:
         return self.reads_per_day.get(table.asset_uri, 0.0)
 
     def failed_beside(self, table: TableName, started_at: datetime, ended_at: datetime) -> tuple[FailedRun, ...]:
-        """Return the failed runs of DAGs that write to a table which had not ended when its maintenance began."""
+        """Return the failed runs of DAGs that write to a table that overlap with a period of its maintenance."""
         runs = self.failed_runs.get(table.asset_uri, ())
         return tuple(each for each in runs if each.started_at < ended_at and started_at < each.ended_at)
 
 
 class RecentDags:
-    """Reads the DAGs of tables, and again when the last answer is older than :data:`RECENT`."""
+    """Reads the DAGs of tables, at most once per :data:`RECENT`."""
 
     def __init__(self, read: Callable[[], DagsOfTables], clock: Callable[[], datetime]) -> None:
         self._read = read
@@ -192,7 +191,7 @@ def _due_at(producer: WritingDag) -> datetime:
 
 
 def _before(producer: WritingDag, needs: timedelta, now: datetime) -> Clearance:
-    """Return what is possible before the next run of a DAG that is due within the rewrite."""
+    """Return the clearance before the next run of a DAG that is due during the rewrite."""
     due = max(_due_at(producer), now)
     done = due + (producer.usual_duration or RECHECK_INTERVAL)
     text = f"DAG {producer.dag_id!r}, which writes to the table, is due at {timestamp(due)}"
