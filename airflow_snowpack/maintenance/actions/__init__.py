@@ -1,1 +1,1 @@
-"""The package's own maintenance actions, one file each."""
+"""The maintenance actions of this package, one file each."""

@@ -1,7 +1,7 @@
 """Compute statistics of a table's columns.
 
-Iceberg reads the columns with Spark and keeps a sketch of each one's distinct values in a Puffin file, which the table's metadata
-names for one snapshot.
+With Spark, Iceberg reads the columns and stores a sketch of each one's distinct values in a Puffin file, which the table's
+metadata assigns to one snapshot.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ WRITTEN = "statistics_files_count"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComputeTableStats(ActionOptions):
-    """Count the distinct values of columns, by which query engines order joins.
+    """Count the distinct values of columns, which help query engines to order joins.
 
-    :param snapshot_id: of this snapshot; without it, of the current one.
-    :param columns: of these; without it, of all columns that are neither structs, lists nor maps.
+    :param snapshot_id: the snapshot to read; by default, the current one.
+    :param columns: by default, all columns except structs, lists and maps.
     """
 
     action: ClassVar[str] = "compute_table_stats"
@@ -51,17 +51,16 @@ class ComputeTableStats(ActionOptions):
             raise refused(self, "snapshot_id", f"names {self.snapshot_id}, and {name} has no such snapshot")
         schema = table.schema()
         for column in self.columns:
-            # As Iceberg does it: the case of letters counts, also where Spark ignores it.
+            # Iceberg compares the case of names, even where Spark ignores it.
             if column not in schema.column_names or not schema.find_type(column).is_primitive:
                 problem = f"names {column!r}, and {name} has no such column, or it is a struct, a list or a map"
                 raise refused(self, "columns", problem)
 
     def call(self, table: TableName, job_id: str) -> ProcedureCall:
-        """Return the procedure's statement."""
         return procedure_call(table, self.action, job_id, {"snapshot_id": self.snapshot_id, "columns": self.columns or None})
 
     def find(self, facts: Facts) -> Finding:
-        """Return whether enough was committed since the last success; rewrites, which change no row, do not count."""
+        """Return whether enough was committed since the last success. Rewrites do not count, because they change no row."""
         last, log, threshold = facts.record.last_success_at, facts.health.snapshots, facts.thresholds["commits"]
         commits = sum(
             operation != "replace" and (last is None or at > last.timestamp() * 1000)

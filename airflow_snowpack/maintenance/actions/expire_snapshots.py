@@ -1,7 +1,7 @@
-"""Expire snapshots. Iceberg itself keeps what branches and tags need; no option can switch that off.
+"""Expire snapshots. Iceberg always keeps what branches and tags need; no option can change that.
 
-The plan follows Iceberg's rules, see :mod:`airflow_snowpack.maintenance.expiry`. Its list of snapshots is kept in the store as a
-removal, and exactly that is expired, see :mod:`airflow_snowpack.maintenance.removals`.
+The plan follows Iceberg's rules, see :mod:`airflow_snowpack.maintenance.expiry`. The store keeps its list of snapshots as a
+removal, and exactly these expire, see :mod:`airflow_snowpack.maintenance.removals`.
 """
 
 from __future__ import annotations
@@ -55,24 +55,24 @@ if TYPE_CHECKING:
 
 EXPIRED = "expired_snapshots_count"
 REFS_CHECKED = timedelta(days=1)
-"""After so long, snapshots may be due to expire by the own age of a branch or tag."""
+"""The interval of checks whether snapshots expire by the age of a branch or tag."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpireSnapshots(ActionOptions):
-    """Forget old snapshots and delete the files that only they used. What branches and tags need stays.
+    """Expire old snapshots and delete the files that only they used. What branches and tags need stays.
 
-    :param max_age: snapshots up to this age stay; without it, the table's ``history.expire.max-snapshot-age-ms``, or 5 days.
-    :param retain_last: this many stay whatever their age; without it, the table's ``history.expire.min-snapshots-to-keep``, or 3.
-    :param stream_results: keep the list of deleted files off the driver's memory.
-    :param max_concurrent_deletes: threads that delete files; without it, Iceberg's own.
-    :param snapshot_ids: expire exactly these, whatever their age, and no others.
-    :param clean_expired_metadata: also forget partition specs and schemas that no snapshot uses; off by default.
-    :param equal_schemes: schemes that mean the same, such as ``{"s3a,s3n": "s3"}``, for the comparison with other tables;
-        ``equal_authorities`` likewise for hosts, where two that mean different values are different.
-    :param approve_above_files: wait for an approval if more files would be deleted; 0: always. ``approve_above_bytes`` likewise
-        for their sizes.
-    :param removal_id: expire the snapshots of this list, which was approved, and no others.
+    :param max_age: snapshots up to this age stay; by default, the table's ``history.expire.max-snapshot-age-ms``, or 5 days.
+    :param retain_last: this many stay whatever their age; by default, the table's ``history.expire.min-snapshots-to-keep``, or 3.
+    :param stream_results: do not hold the list of deleted files in the driver's memory.
+    :param max_concurrent_deletes: threads that delete files; by default, Iceberg's number.
+    :param snapshot_ids: expire exactly these, whatever their age.
+    :param clean_expired_metadata: also remove partition specs and schemas that no snapshot uses; off by default.
+    :param equal_schemes: schemes that mean the same, such as ``{"s3a,s3n": "s3"}``, when files of other tables are compared.
+    :param equal_authorities: hosts that mean the same; any others are different.
+    :param approve_above_files: require an approval if more files would be deleted; 0: always.
+    :param approve_above_bytes: require an approval if more bytes would be deleted; 0: always.
+    :param removal_id: expire the snapshots of this approved list.
     """
 
     action: ClassVar[str] = Action.EXPIRE_SNAPSHOTS
@@ -102,14 +102,14 @@ class ExpireSnapshots(ActionOptions):
         known = {snapshot.snapshot_id for snapshot in table.metadata.snapshots}
         heads = {ref.snapshot_id: ref_name for ref_name, ref in table.metadata.refs.items()}
         for snapshot_id in self.snapshot_ids:
-            # Iceberg itself ignores an id that it does not know.
+            # Iceberg ignores unknown ids.
             if snapshot_id not in known:
                 raise refused(self, "snapshot_ids", f"names {snapshot_id}, and {name} has no such snapshot")
             if snapshot_id in heads:
                 raise refused(self, "snapshot_ids", f"names {snapshot_id}, which {heads[snapshot_id]!r} of {name} refers to")
 
     def call(self, table: TableName, job_id: str, snapshot_ids: Sequence[int]) -> ProcedureCall:
-        """Return the statement that expires these snapshots, and branches and tags that are past their own age."""
+        """Return the statement that expires these snapshots, and branches and tags by their age."""
         arguments = {
             "older_than": LONG_AGO,
             "retain_last": KEEP_ALL,
@@ -148,7 +148,7 @@ class ExpireSnapshots(ActionOptions):
         )
 
     def simulate(self, state: SimulatedTable, now: datetime, partitions: Collection[PartitionKey] | None) -> Estimate:
-        """Expire snapshots by age, and free the files that only they needed. What a branch or a tag names stays."""
+        """Expire snapshots by age, and free the files that only they needed; branches and tags keep theirs."""
         expiry = self.expiry(_Snapshots.simulated(state, now), now)
         staying = {each.snapshot_id for each in expiry.kept}
         kept = [each for each in state.snapshots if each.snapshot_id in staying]
@@ -192,7 +192,7 @@ class ExpireSnapshots(ActionOptions):
         return skip(f"{plural(len(expiry.kept), 'snapshot')}, none of them due to expire", metrics)
 
     def run(self, run: ActionRun) -> ActionEffect:
-        """Plan, and expire the plan.
+        """Plan, and expire exactly the plan.
 
         :raises RemovalRefused: the table may lose no files.
         :raises SparkInterrupted, SparkFailed: from the procedure.
@@ -219,7 +219,7 @@ class ExpireSnapshots(ActionOptions):
             files = sum(_files_of_expired(reader, expiry).values())
             manifests, unshared = only_of_expired(reader, expiry)
             size = sum(each.manifest_length for each in manifests) + sum(each.bytes for each in unshared)
-        # What is named by its id may be young. Branches and tags keep what they need all the same.
+        # Snapshots named by id may be of any age; branches and tags still keep theirs.
         older_than = run.now + timedelta(days=1) if self.snapshot_ids else run.now - self.max_age
         settings = {**self.to_json(), "expired_refs": list(expiry.refs), "committed_before": older_than.isoformat()}
         settings["retention"] = retention_of(table.properties)
@@ -237,11 +237,11 @@ class ExpireSnapshots(ActionOptions):
 
     @property
     def equal(self) -> Equalities:
-        """Return which spellings of places mean the same, for the comparison with other tables."""
+        """Which spellings of a location mean the same when tables are compared."""
         return Equalities(self.equal_schemes, self.equal_authorities)
 
     def expiry(self, metadata: TableMetadata, now: datetime) -> Expiry:
-        """Return which snapshots of a table expire, by the rules of Iceberg."""
+        """Return which snapshots of a table expire by Iceberg's rules."""
         if self.snapshot_ids:
             return plan_expiry_of(metadata, self.snapshot_ids, now=now)
         return plan_expiry(metadata, older_than=now - self.max_age, retain_last=self.retain_last, now=now)
@@ -271,13 +271,13 @@ def _content_of(file: LiveFile | LiveDelete) -> str:
 
 
 def _when_old(health: TableHealth, cutoff: datetime, missing: int, max_age: timedelta) -> datetime | None:
-    """Return when so many more snapshots are old, or all of them; ``None``: all are now."""
+    """Return when this many more snapshots, or all, will be old; ``None`` if all are old now."""
     young = sorted(each for each in health.snapshots.committed_ms if each >= cutoff.timestamp() * 1000)
     return moment(young[min(missing, len(young)) - 1]) + max_age if young else None
 
 
 def _just_before(now: datetime) -> int:
-    """Return the time of commits of the same plan: without a least age, the expiry takes them too."""
+    """Return the time of commits of the same plan, in ms: without a minimum age, the expiry includes them."""
     return int(now.timestamp() * 1000) - 1
 
 
@@ -300,7 +300,7 @@ class _Ref(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Snapshots:
-    """The stored snapshots and refs, as ``plan_expiry`` reads them from a table's metadata."""
+    """The stored snapshots and refs, with the attributes of metadata that ``plan_expiry`` reads."""
 
     refs: Mapping[str, _Ref | SnapshotRef]
     snapshots: list[_Snapshot]
@@ -309,7 +309,7 @@ class _Snapshots:
 
     @classmethod
     def of(cls, health: TableHealth, new: Sequence[tuple[int, int]], now: datetime) -> Any:
-        """:param new: what each commit of the same plan drops; the snapshot that is now the newest may then expire."""
+        """:param new: what each commit of the same plan drops; then the snapshot that is newest now may expire."""
         just_before = _just_before(now)
         log = health.snapshots
         snapshots = list(map(_Snapshot, log.ids, log.parents, log.committed_ms, log.added or repeat(0), log.dropped or repeat(0)))
@@ -322,7 +322,7 @@ class _Snapshots:
 
     @classmethod
     def simulated(cls, state: SimulatedTable, now: datetime) -> Any:
-        """Return those of the table of a replay, which has the snapshots of ``main`` alone."""
+        """Return the snapshots of a simulated table, which only has ``main``."""
         ids, latest = [each.snapshot_id for each in state.snapshots], _just_before(now)
         committed = [min(round(each.at.timestamp() * 1000), latest) for each in state.snapshots]
         snapshots = list(map(_Snapshot, ids, (None, *ids), committed))
@@ -331,11 +331,9 @@ class _Snapshots:
         return cls(refs, snapshots, {each.snapshot_id: each for each in snapshots}, state.table.properties)
 
     def freed(self, expired: set[int]) -> tuple[int, int]:
-        """Return how many files only these snapshots need: what the snapshots after them drop, and their manifest lists.
+        """Return how many files only these snapshots need, and the bytes of those that commits of the same plan drop.
 
-        Between two snapshots that stay, it is at most what was added in between.
-
-        :return: the number, and the bytes of the files that the commits of the same plan drop.
+        Manifest lists count, and files that later snapshots drop; between two snapshots that stay, at most those added there.
         """
         freed, size, seen = len(expired), 0, set[int]()
         for each in self.snapshots:

@@ -1,17 +1,15 @@
 """Remove orphan files: plan first, then remove exactly the plan.
 
-    1. refuse a place that another table shares, or that lies outside the table
-    2. list the orphans with ``dry_run``, without the files that another table names, and keep the list in the store as a
-       removal, which may wait for an approval
-    3. refuse again, by each table's current metadata: a listing takes long enough for a table to appear or to move,
-       this one too
-    4. remove the files of that list, and no other, unless the metadata of any table names one by now; or move them to
-       quarantine
+    1. refuse a location that another table shares, or that lies outside the table
+    2. list the orphans with ``dry_run``, drop files that another table names, and keep the list in the store as a removal,
+       which may wait for an approval
+    3. refuse again, by the current metadata of each table: other tables may have appeared or moved since, this one too
+    4. remove the files of the list that no table's metadata names now, or move them to quarantine
 
 See :mod:`airflow_snowpack.maintenance.removals`.
 
-The invariant: nothing is deleted that was not in the plan. The removal gets the plan as its list of files, so a file that
-appeared after the plan was made is never considered, and the location is not listed twice.
+The invariant: nothing is deleted that was not in the plan. The procedure gets the plan as its list of files, so files that
+appeared later are never considered, and the location is not listed twice.
 """
 
 from __future__ import annotations
@@ -65,20 +63,20 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 PATH_COLUMN = "orphan_file_location"
-# Where Hadoop's own listing is the right one; Iceberg's listing by prefix serves object stores.
+# Listed by Hadoop; object stores need Iceberg's listing by prefix.
 HADOOP_LISTS = ("file:", "hdfs:", "/")
 FILE_TOTALS = ("total-data-files", "total-delete-files")
 TRUST_FOOTPRINTS_FOR = timedelta(hours=1)
-"""While nothing is deleted, on catalogs that do not list metadata locations."""
+"""How long footprints are trusted on catalogs that do not list metadata locations, while nothing is deleted."""
 SHORTEST_QUARANTINE, LONGEST_QUARANTINE = timedelta(hours=1), timedelta(days=365)
 FIRST_QUARANTINE = timedelta(days=7)
-"""How long the files of the first removal of a table stay in quarantine."""
+"""How long the files of a table's first removal stay in quarantine."""
 MOST_FILES, MOST_SNAPSHOTS = 10_000, 200
-"""Of a table whose storage is listed without Spark."""
+"""Limits of a table whose storage is listed without Spark."""
 
 
 class PrefixMismatch(StrEnum):
-    """What becomes of a file whose scheme or authority differs from the one that the metadata has for its path."""
+    """How to treat a file whose scheme or authority differs from that in the metadata."""
 
     ERROR = "error"
     IGNORE = "ignore"
@@ -89,24 +87,24 @@ class PrefixMismatch(StrEnum):
 class RemoveOrphanFiles(ActionOptions):
     """Delete files below the table's location that no metadata names.
 
-    :param older_than: only files of at least this age; never below Iceberg's floor of 24 hours, since a writer that has not
-        committed yet owns files that look like orphans.
-    :param location: a folder inside the table's location; without it, all of that. Free text, to be escaped and checked against
-        the table.
-    :param prefix_listing: list through the table's own file access instead of Hadoop's; object stores need it. Without a value,
-        it is on for whatever is neither a local path nor HDFS.
-    :param max_concurrent_deletes: threads that delete files; without it, Iceberg's own.
-    :param prefix_mismatch_mode: what becomes of files whose scheme or authority is not the metadata's; an error by default.
-    :param equal_schemes: schemes that mean the same, such as ``{"s3a,s3n": "s3"}``; ``equal_authorities`` likewise for hosts,
-        where two that mean different values are different. Both hold for the comparison with other tables, too.
-    :param follow_symlinks: also delete files that are reached through a symbolic link below the location, if no table names
-        them by any path. They are kept by default.
-    :param approve_above_files: wait for an approval if the list has more files; 0: always. ``approve_above_bytes`` likewise for
-        the sum of their sizes.
-    :param quarantine: keep the files for this time, so that they can be restored; ``None``: delete them at once.
+    :param older_than: only files of at least this age; never less than Iceberg's 24 hours, because files of uncommitted writers
+        look like orphans.
+    :param location: a folder inside the table's location; by default, all of it. Free text, to be escaped and checked against the
+        table.
+    :param prefix_listing: list through the table's file access instead of Hadoop's, as object stores need it; by default, for all
+        but local paths and HDFS.
+    :param max_concurrent_deletes: threads that delete files; by default, Iceberg's number.
+    :param prefix_mismatch_mode: how to treat files whose scheme or authority differs from the metadata's; an error by default.
+    :param equal_schemes: schemes that mean the same, such as ``{"s3a,s3n": "s3"}``, also when files of other tables are compared.
+    :param equal_authorities: hosts that mean the same; any others are different.
+    :param follow_symlinks: also delete files reached through a symbolic link below the location, if no table names them by any
+        path. By default, they are kept.
+    :param approve_above_files: require an approval if the list has more files; 0: always.
+    :param approve_above_bytes: require an approval if the files have more bytes; 0: always.
+    :param quarantine: keep the files this long, to be restored; ``None``: delete them at once.
     :param quarantine_copy: copy files to quarantine where neither a move nor a delete marker is possible.
-    :param removal_id: delete the files of this list, which was approved, and no others.
-    :param restore: restore the files of this list from quarantine, or ``all`` of the table, and remove nothing.
+    :param removal_id: delete the files of this approved list.
+    :param restore: restore the files of this list, or ``all`` of the table, from quarantine, and remove nothing.
     :param restore_files: restore only these paths.
     """
 
@@ -149,7 +147,7 @@ class RemoveOrphanFiles(ActionOptions):
         writers: Callable[[], TableWriters] | None,
         first_removal: Callable[[], bool] | None,
     ) -> Finding:
-        """Leave files that a run of a writer may still commit, and let a first removal be undone or prevented."""
+        """Protect files that an active run may still commit, and make a first removal reversible or subject to approval."""
         evidence, options = finding.evidence, dict(finding.options)
         age, why = (self.older_than, "") if writers is None else writers().protected_age(facts.now)
         if age > self.older_than:
@@ -196,7 +194,7 @@ class RemoveOrphanFiles(ActionOptions):
     def without_spark(
         self, removals: JobRemovals | None, catalog: Callable[[], Catalog], stopped: Callable[[], bool]
     ) -> ActionEffect | None:
-        """Restore files; or else delete those of the table whose time in quarantine is over.
+        """Restore files if requested; otherwise delete the table's files whose quarantine has ended.
 
         :raises RemovalsNotKept: files are to be restored, and the engine has no store.
         :raises RemovalTakenOver: the attempt has lost its job.
@@ -231,9 +229,9 @@ class RemoveOrphanFiles(ActionOptions):
         return skip(f"{plural(found.files, 'file')} in the storage, none of them an orphan that is old enough", metrics)
 
     def run(self, run: ActionRun) -> ActionEffect:
-        """Plan, and remove the plan.
+        """Plan, and remove exactly the plan.
 
-        :raises RemovalRefused: another table keeps files there too.
+        :raises RemovalRefused: another table keeps files in the location.
         :raises LocationOutsideTable: the requested location is not inside the table's.
         :raises SparkInterrupted, SparkFailed: from the procedure.
         :raises TableNotFound, TableUnreadable, CatalogUnreachable: from the catalog.
@@ -255,7 +253,7 @@ class RemoveOrphanFiles(ActionOptions):
         location = table.location()
         if self.location and not is_inside(self.location, location):
             raise LocationOutsideTable(self.location, run.name.dotted, location)
-        # Nothing is deleted yet: what was read of a REST catalog a moment ago will do here, and not before the removal.
+        # Nothing is deleted yet, so recent reads of a REST catalog are good enough; before the removal they are not.
         guard = self._guard()
         foreign = guard.refuse_shared(run, location, trust_since=run.now - TRUST_FOOTPRINTS_FOR)
         prefix_listing = self.prefix_listing
@@ -279,7 +277,7 @@ class RemoveOrphanFiles(ActionOptions):
     def _planned(
         self, run: ActionRun, table: Table, planning: ProcedureCall, guard: ForeignGuard, foreign: ForeignFiles
     ) -> Iterator[RemovalItem]:
-        """List the orphans with Spark, and return those that no table names, and that the storage reports to be old enough."""
+        """Yield the orphans listed by Spark that no table names and that are old enough by the storage."""
         skipped: Counter[str] = Counter()
         paths = (row[PATH_COLUMN] for row in run.frame(planning).orderBy(PATH_COLUMN).toLocalIterator())
         yield from guard.planned(table, foreign, paths, older_than=run.now - self.older_than, skipped=skipped)
@@ -287,18 +285,18 @@ class RemoveOrphanFiles(ActionOptions):
             log.info("Not listed for %s: %s: %s", run.name, plural(count, "file"), reason)
 
     def _remove(self, run: ActionRun, planned: Sequence[str]) -> list[str]:
-        """Remove the files of the plan that no metadata names by now, unless they go to quarantine; return their paths."""
-        # A catalog of the session that caches tables would compare the files with metadata from before the last commits.
+        """Remove the planned files that no metadata names now, and return their paths; with ``quarantine``, only return them."""
+        # A session catalog that caches tables would compare the files with outdated metadata.
         run.session.catalog.refreshTable(run.name.quoted)
         view = f"snowpack_orphans_{uuid4().hex}"
-        # The plan has only files that were old enough; the procedure's own check of their age needs some moment before that.
+        # The planned files were old enough; the procedure's check needs any time before that.
         frame = run.session.createDataFrame([(path,) for path in planned], "file_path STRING")
         frame.selectExpr("file_path", "timestamp_seconds(0) AS last_modified").createOrReplaceTempView(view)
-        # The procedure takes only files whose path begins with its location, and Hadoop spells file:/ where the table has file:///.
-        # Any prefix will do, also one that ends in the middle of a name.
+        # The procedure only considers files whose path begins with its location, which Hadoop may spell file:/ for the table's
+        # file:///. Any prefix works, even one that ends within a name.
         location = commonprefix(list(planned))  # noqa: RUF071 - characters and not folders are meant
         removed = run.call(self.removal_call(run.name, run.job_id, now=run.now, plan_view=view, location=location))
-        # Not after a failure: the JVM may be gone. The view goes with the session.
+        # Not after a failure, when the JVM may be gone. The view ends with the session.
         run.session.catalog.dropTempView(view)
         return [row[PATH_COLUMN] for row in removed]
 
@@ -314,12 +312,10 @@ class RemoveOrphanFiles(ActionOptions):
         return procedure_call(table, self.action, job_id, arguments)
 
     def removal_call(self, table: TableName, job_id: str, *, now: datetime, plan_view: str, location: str) -> ProcedureCall:
-        """Return the statement that removes the files of a plan, except those that metadata names by then.
-
-        With ``quarantine``, it only returns them.
+        """Return the statement that removes the planned files that no metadata names then; ``quarantine`` only lists them.
 
         :param plan_view: a temporary view of ``file_path`` and ``last_modified``; no other files are considered.
-        :param location: what the paths of the plan begin with; the procedure leaves out any other.
+        :param location: a prefix of all planned paths; the procedure skips any other path.
         """
         arguments = {
             "older_than": now - self.older_than,
@@ -332,13 +328,13 @@ class RemoveOrphanFiles(ActionOptions):
         return procedure_call(table, self.action, job_id, arguments)
 
     def _quarantine_settings(self, table: Table) -> dict[str, str]:
-        """:raises QuarantineNotPossible: the files cannot be taken away at no cost, and may not be copied."""
+        """:raises QuarantineNotPossible: the storage cannot take files away at no cost, and they may not be copied."""
         from airflow_snowpack.maintenance.removals.quarantine import quarantine_settings
 
         return quarantine_settings(table, may_copy=self.quarantine_copy)
 
     def _prefixes(self) -> dict[str, Any]:
-        """Return how paths that differ in scheme or authority alone are compared; the plan and the removal must agree."""
+        """Return how to compare paths that differ only in scheme or authority; the plan and the removal must agree."""
         return {
             "prefix_mismatch_mode": self.prefix_mismatch_mode,
             "equal_schemes": dict(self.equal_schemes) or None,
@@ -347,7 +343,7 @@ class RemoveOrphanFiles(ActionOptions):
 
 
 def _is_small(table: Table) -> bool:
-    """Whether listing its storage here, and reading what all its snapshots name, takes less than starting Spark."""
+    """Return whether listing the table's storage and reading all its snapshots here takes less than starting Spark."""
     snapshot = table.current_snapshot()
     if snapshot is None:
         return True

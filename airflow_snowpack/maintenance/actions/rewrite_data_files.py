@@ -1,8 +1,8 @@
 """Compact data files.
 
-A partition is sick when Iceberg's own rules would rewrite files of it (:mod:`airflow_snowpack.maintenance.file_groups`), so a
-plan never selects files that the procedure would leave alone. Files of older partition specs are one unit to Iceberg, and no
-predicate selects them alone: when they are sick, the plan selects the whole table, of which Iceberg leaves the good files alone.
+A partition is sick when Iceberg's rules (:mod:`airflow_snowpack.maintenance.file_groups`) would rewrite files of it, so a plan
+never selects files that the procedure would skip. Iceberg treats the files of older partition specs as one unit, which no
+predicate selects alone: if they are sick, the plan selects the whole table, and Iceberg skips the good files.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# Iceberg's name for "how many commits of partial progress may fail before the procedure fails".
+# How many commits of partial progress may fail before the procedure does.
 MAX_FAILED_COMMITS = "partial-progress.max-failed-commits"
 SHAPE = RewriteWording(
     "Compacted",
@@ -85,13 +85,13 @@ THRESHOLDS = {
 }
 """What makes a file worth rewriting."""
 WRITING_WINDOW = timedelta(hours=1)
-"""A partition whose newest file is younger is being written to."""
+"""The age of the newest file up to which a partition counts as being written to."""
 LARGEST_FIRST_EVERY = 4
-"""Every fourth plan begins with a partition that is too large for one plan, so that smaller ones cannot hold it up for ever."""
+"""Every fourth plan begins with a partition that is too large for one plan, so that smaller ones do not delay it forever."""
 
 
 class Strategy(StrEnum):
-    """How ``rewrite_data_files`` lays rows out: as they come, sorted, or along a z-order curve."""
+    """How ``rewrite_data_files`` orders rows: as they come, sorted, or along a z-order curve."""
 
     BINPACK = "binpack"
     SORT = "sort"
@@ -102,29 +102,29 @@ class Strategy(StrEnum):
 class RewriteDataFiles(Rewrite):
     """Compact small files, and files with many deletes, into files near the target size.
 
-    :param strategy: without it, ``sort`` for a table with a sort order and ``write.distribution-mode=range``, else ``binpack``.
-    :param target_file_size_bytes: without it, the table's ``write.target-file-size-bytes``, or 512 MiB.
+    :param strategy: by default, ``sort`` for a table with a sort order and ``write.distribution-mode=range``, else ``binpack``.
+    :param target_file_size_bytes: by default, the table's ``write.target-file-size-bytes``, or 512 MiB.
     :param min_file_size_bytes: smaller files are rewritten; 0 means 75 % of the target.
     :param max_file_size_bytes: larger files are split; 0 means 180 % of the target.
-    :param max_file_group_size_bytes: the most that one unit of work reads; 100 GiB, as Iceberg.
-    :param max_file_group_input_files: the most files that one unit of work reads; without it, no limit.
+    :param max_file_group_size_bytes: how many bytes one unit of work reads at most; 100 GiB, as in Iceberg.
+    :param max_file_group_input_files: how many files one unit of work reads at most; by default, any number.
     :param min_input_files: a group with this many files is worth rewriting.
     :param delete_file_threshold: a file with this many delete files is rewritten, whatever its size.
     :param delete_ratio_threshold: a file with this share of its rows deleted is rewritten, whatever its size.
     :param rewrite_all: rewrite every file, needed or not.
-    :param partial_progress: commit group by group, so that a conflict costs one group and not all.
-    :param partial_progress_max_commits: into how many commits, at most.
-    :param max_concurrent_file_group_rewrites: groups that Spark works on at once.
+    :param partial_progress: commit groups separately, so that a conflict only costs one of them.
+    :param partial_progress_max_commits: the maximum number of commits.
+    :param max_concurrent_file_group_rewrites: groups that Spark rewrites at a time.
     :param remove_dangling_deletes: also drop delete files that no data file needs any more.
-    :param max_files_to_rewrite: stop choosing files after this many; without it, no limit.
-    :param rewrite_job_order: which file groups come first; without it, as they are found.
-    :param branch: rewrite the files of this branch, and commit to it; without it, ``main``.
-    :param output_spec_id: write files of this partition spec of the table; without it, its current one.
-    :param use_starting_sequence_number: commit with the sequence number from before the rewrite, so that equality deletes of the
-        time in between apply to the new files; if false, such deletes make the rewrite fail with a conflict.
-    :param cache_delete_files: keep delete files in the executors' memory, for data files that share them.
+    :param max_files_to_rewrite: select at most this many files; by default, any number.
+    :param rewrite_job_order: which file groups come first; by default, in the order found.
+    :param branch: the branch to rewrite and commit to; by default, ``main``.
+    :param output_spec_id: the partition spec of new files; by default, the table's current one.
+    :param use_starting_sequence_number: commit with the sequence number from before the rewrite, so that concurrent equality
+        deletes apply to the new files; if false, such deletes make the rewrite fail with a conflict.
+    :param cache_delete_files: cache delete files in the executors' memory, for data files that share them.
     :param shuffle_partitions_per_file: for ``sort`` and ``zorder``: into how many partitions Spark sorts the rows of each file.
-    :param sort_order: for ``sort``; without it, the table's own order.
+    :param sort_order: for ``sort``; by default, the table's sort order.
     :param zorder_columns: for ``zorder``.
     :param max_output_size: for ``zorder``: how many bytes of the interleaved value Spark sorts by.
     :param var_length_contribution: for ``zorder``: how many bytes of text and binary columns count.
@@ -174,24 +174,24 @@ class RewriteDataFiles(Rewrite):
     var_length_contribution: int | None = option(None, whole_number(at_least=1, at_most=2**31 - 1), "var-length-contribution")
 
     def __post_init__(self) -> None:
-        # The bounds follow the target, so that a caller who changes one number gets a consistent set.
+        # The bounds follow the target, to keep them consistent when only the target is set.
         low, high = good_sizes(self.target_file_size_bytes, self.min_file_size_bytes, self.max_file_size_bytes)
         object.__setattr__(self, "min_file_size_bytes", low)
         object.__setattr__(self, "max_file_size_bytes", high)
 
     @property
     def most_commits(self) -> int:
-        """Into how many commits the file groups may go."""
+        """The maximum number of commits."""
         return self.partial_progress_max_commits if self.partial_progress else 1
 
     @property
     def sort_order_argument(self) -> str | None:
-        """The procedure's ``sort_order``; columns only, nothing to escape."""
+        """The procedure's ``sort_order``; column names only, so nothing to escape."""
         return f"zorder({', '.join(self.zorder_columns)})" if self.strategy is Strategy.ZORDER else self.sort_order
 
     @property
     def strategy_argument(self) -> str:
-        """The procedure's ``strategy``: to Iceberg, a z-order is a sort."""
+        """The procedure's ``strategy``, in which a z-order is a sort."""
         return Strategy.BINPACK.value if self.strategy is Strategy.BINPACK else Strategy.SORT.value
 
     def check(self) -> None:
@@ -206,7 +206,7 @@ class RewriteDataFiles(Rewrite):
             raise refused(self, "zorder_columns", f"needs strategy 'zorder', not {self.strategy.value!r}")
         if self.strategy is Strategy.ZORDER and not self.zorder_columns:
             raise refused(self, "zorder_columns", "is needed for strategy 'zorder'")
-        # Iceberg refuses these for other strategies: "Cannot use options [max-output-size], they are not supported by …".
+        # Iceberg refuses these with other strategies: "Cannot use options [max-output-size], they are not supported by …".
         for name in ("max_output_size", "var_length_contribution"):
             if getattr(self, name) is not None and self.strategy is not Strategy.ZORDER:
                 raise refused(self, name, f"needs strategy 'zorder', not {self.strategy.value!r}")
@@ -241,11 +241,9 @@ class RewriteDataFiles(Rewrite):
         return rewrite(run, self.for_groups_of(run.reader))
 
     def for_groups_of(self, reader: MetadataReader | None) -> RewriteDataFiles:
-        """Return these options, without partial progress if the metadata shows that Spark has a single file group to write.
+        """Return these options, without partial progress if the table's metadata shows a single file group to write.
 
-        One group is one commit either way, and while Iceberg commits with partial progress, another thread of it spins.
-
-        :param reader: of the table; ``None`` if it was not read.
+        One group is one commit either way, and a thread of Iceberg busy-waits while it commits with partial progress.
         """
         if reader is None or not self.partial_progress:
             return self
@@ -279,7 +277,7 @@ class RewriteDataFiles(Rewrite):
         return _found(self, facts, free, _select(free, held, self, facts))
 
     def simulate(self, state: SimulatedTable, now: datetime, partitions: Collection[PartitionKey] | None) -> Estimate:
-        """Compact, with deletes of single files applied; other delete files go once they are older than all data files."""
+        """Compact, and apply deletes of single files. Other delete files go once they are older than all data files."""
         spec = state.table.spec()
         only = None
         if partitions is not None:
@@ -315,7 +313,7 @@ class RewriteDataFiles(Rewrite):
             return None
         reader = read()
         if self.branch is not None and not _has_branch(reader.table, self.branch):
-            return None  # an error of Spark's
+            return None  # Spark reports the error
         files, spec = reader.files(self.branch), reader.table.spec()
         unlimited = replace(self, max_file_group_size_bytes=NO_LIMIT, max_file_group_input_files=None, max_files_to_rewrite=None)
         if data_file_groups(files, unlimited, spec_id=spec.spec_id, spec_fields=len(spec.fields)):
@@ -342,10 +340,10 @@ def _has_branch(table: Table, name: str) -> bool:
 def data_file_groups(
     files: TableFiles, options: RewriteDataFiles, *, spec_id: int, spec_fields: int, only: Collection[str] | None = None
 ) -> list[FileGroup[LiveFile]]:
-    """What ``rewrite_data_files`` would take.
+    """Return the file groups that ``rewrite_data_files`` would rewrite.
 
-    :param spec_id: the table's current partition spec. The rows of files of older ones may spread over its partitions, so these
-        files go together, with those whose partition values are all null.
+    :param spec_id: the current partition spec. Rows of files of older specs may spread over its partitions, so these files go
+        together, with those whose partition values are all null.
     :param spec_fields: how many fields that spec has.
     :param only: paths that the predicate may match; ``None`` for all.
     """
@@ -362,7 +360,7 @@ def data_file_groups(
 
 
 def size_bounds(options: RewriteDataFiles) -> SizeBounds:
-    """When these options make a data file, or a group of them, worth rewriting."""
+    """Return when these options make a data file, or a group of them, worth rewriting."""
     return SizeBounds(
         options.target_file_size_bytes,
         options.min_file_size_bytes,
@@ -375,7 +373,7 @@ def size_bounds(options: RewriteDataFiles) -> SizeBounds:
 
 
 def _limited(groups: list[list[LiveFile]], most: int | None) -> list[list[LiveFile]]:
-    """The groups up to so many files; the last one may lose some of its files, as in Iceberg's planner."""
+    """Return groups with at most this many files in total; the last one may lose some, as in Iceberg's planner."""
     if most is None:
         return groups
     taken: list[list[LiveFile]] = []
@@ -401,7 +399,7 @@ class Share:
     """Files that one plan rewrites.
 
     :param of: their partition; ``None``: any partition.
-    :param files: how many, and ``bytes`` of them; ``outputs``: into how many files they go.
+    :param files: how many, of ``bytes`` in total, which become ``outputs`` files.
     """
 
     of: PartitionHealth | None
@@ -411,7 +409,7 @@ class Share:
 
     @property
     def gain(self) -> float:
-        """Files saved for each byte rewritten."""
+        """How many files are saved per byte rewritten."""
         return (self.files - self.outputs) / max(self.bytes, 1)
 
 
@@ -420,7 +418,7 @@ class Choice:
     """What one plan rewrites of a table, and why not the rest.
 
     :param where: ``None``: no predicate.
-    :param max_files: of the procedure, when a part of what is selected has to do; ``None``: all of it.
+    :param max_files: the procedure's limit if only a part of the selection is rewritten; ``None``: all of it.
     """
 
     shares: Sequence[Share]
@@ -429,12 +427,12 @@ class Choice:
     notes: tuple[str, ...] = ()
 
     def sum(self, name: str) -> int:
-        """Add a number up over the shares."""
+        """Sum a number over the shares."""
         return sum(getattr(share, name) for share in self.shares)
 
 
 def _share_of(counts: FileCounts, of: PartitionHealth | None, options: RewriteDataFiles) -> Share | None:
-    """Return what Iceberg would rewrite of a partition, or of the files of all older specs; ``None`` when that is nothing."""
+    """Return what Iceberg would rewrite of a partition, or of the files of all older specs; ``None`` if nothing."""
     files = counts.small_files + counts.large_files + counts.with_deletes_files
     taken = counts.small_bytes + counts.large_bytes + counts.with_deletes_bytes
     if options.rewrite_all:
@@ -445,10 +443,10 @@ def _share_of(counts: FileCounts, of: PartitionHealth | None, options: RewriteDa
 
 
 def _held(sick: Sequence[Share], facts: Facts) -> list[Share]:
-    """Return the partitions that writers add files to now: a later plan rewrites them, when the writers have gone on to others.
+    """Return the partitions that writers add files to now; a later plan rewrites them, when writers have moved on.
 
-    None of a table without partitions, or with writers in each of them, such as buckets: no later moment is better. None of an
-    overdue one.
+    None if the table is not partitioned, or if writers use every partition, such as buckets: waiting would not help. None if the
+    action is overdue.
     """
     health = facts.health
     if facts.overdue or not health.specs.get(health.spec_id):
@@ -463,16 +461,16 @@ def _is_written(partition: PartitionHealth | None, facts: Facts) -> bool:
 
 
 def _reaches(facts: Facts, shares: Sequence[Share]) -> bool:
-    """Whether the files of these partitions reach a threshold of the policy."""
+    """Return whether the files of these partitions reach a threshold of the policy."""
     numbers = _metrics(facts, shares)
     return any(numbers[kind] >= facts.thresholds[kind] for kind in THRESHOLDS)
 
 
 def _select(free: list[Share], held: Sequence[Share], options: RewriteDataFiles, facts: Facts) -> Choice:
-    """Choose partitions up to the bytes of one plan, those that save most files for each byte first."""
+    """Choose partitions up to the byte limit of a plan, those that save most files per byte first."""
     most = facts.max_rewrite_bytes
     ranked = sorted(free, key=lambda share: -share.gain)
-    # A rewrite that fails is no outcome, and must not begin each plan from then on.
+    # Failed rewrites count too: a partition whose rewrite fails must not come first in each plan.
     if (facts.record.runs + facts.record.failures) % LARGEST_FIRST_EVERY == LARGEST_FIRST_EVERY - 1:
         ranked.sort(key=lambda share: share.bytes <= most)
     chosen, room = list[Share](), most
@@ -480,7 +478,7 @@ def _select(free: list[Share], held: Sequence[Share], options: RewriteDataFiles,
         if share.bytes <= room:
             chosen.append(share)
             room -= share.bytes
-        elif not chosen:  # larger than a whole plan: it gets a part of it, again and again
+        elif not chosen:  # larger than a whole plan: each plan rewrites a part
             chosen, room = [_part(share, most, options)], 0
     max_files = chosen[0].files if chosen[0].bytes < ranked[0].bytes and len(chosen) == 1 else None
     notes = []
@@ -498,7 +496,7 @@ def _select(free: list[Share], held: Sequence[Share], options: RewriteDataFiles,
 
 
 def _whole_table(shares: Sequence[Share], options: RewriteDataFiles, facts: Facts, note: str) -> Choice:
-    """Select every partition, up to the bytes of one plan."""
+    """Select every partition, up to the byte limit of a plan."""
     most = facts.max_rewrite_bytes
     taken = sum(share.bytes for share in shares)
     if taken <= most:
@@ -534,7 +532,7 @@ def _found(options: RewriteDataFiles, facts: Facts, judged: Sequence[Share], cho
 
 
 def _metrics(facts: Facts, shares: Sequence[Share]) -> dict[str, int | float]:
-    """The numbers of the sick partitions, beside those of the table."""
+    """Return the numbers of the sick partitions and of the table."""
     health = facts.health
     counts = [health.outdated if share.of is None else share.of for share in shares]
     return {

@@ -42,11 +42,11 @@ SHAPE = RewriteWording(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RewriteManifests(Rewrite):
-    """Gather the entries of a partition into few manifests.
+    """Combine the entries of each partition in few manifests.
 
-    :param use_caching: cache the entries in Spark meanwhile; faster for many manifests, needs memory. Iceberg's default is off.
-    :param spec_id: manifests of this partition spec; without it, of the current one.
-    :param sort_by: partition fields by which the entries are ordered; without it, as the spec has them.
+    :param use_caching: cache the entries in Spark; faster for many manifests, but needs memory. Off by default.
+    :param spec_id: the partition spec of the manifests; by default, the current one.
+    :param sort_by: partition fields that order the entries; by default, those of the spec.
     """
 
     action: ClassVar[str] = Action.REWRITE_MANIFESTS
@@ -68,7 +68,7 @@ class RewriteManifests(Rewrite):
         return procedure_call(table, self.action, job_id, arguments)
 
     def find(self, facts: Facts) -> Finding:
-        """Return what the action would do after the rewrites of the same plan."""
+        """Return what the action would do after the other rewrites of the same plan."""
         health = facts.health
         small, threshold = health.small_manifests, facts.thresholds["small_manifests"]
         target = manifest_target(health.properties)
@@ -124,7 +124,7 @@ class RewriteManifests(Rewrite):
             return None
         reader = read()
         if self.spec_id is not None and self.spec_id not in reader.table.specs():
-            return None  # an error of Spark's
+            return None  # Spark reports the error
         if self._plan(reader).metrics["rewritten_manifests_count"]:
             return None
         count = len(reader.manifests(reader.table.current_snapshot()))
@@ -147,10 +147,7 @@ class RewriteManifests(Rewrite):
 
 
 def _combined(kinds: Iterable[tuple[int, int]], target: int) -> Estimate:
-    """Return what a rewrite does to the manifests of data files and to those of delete files: it leaves a single good one alone.
-
-    :param kinds: of each kind, how many there are and their bytes.
-    """
+    """Return the estimate for data and for delete manifests, given as the number and bytes of each; a single good one stays."""
     outputs = [(manifests, -(-size // target)) for manifests, size in kinds]
     rewritten = [each for each in outputs if each[0] and each != (1, 1)]
     return Estimate(sum(manifests for manifests, _ in rewritten), sum(added for _, added in rewritten))

@@ -49,7 +49,7 @@ MAX_FILES = "max_files_to_rewrite"
 WITHOUT_DELETES = ("append", "replace")
 """Operations of commits that add no deletes."""
 WITH_VECTORS = 3
-"""The format version from which on rows are deleted by deletion vectors."""
+"""The format version from which deletion vectors delete rows."""
 SHAPE = RewriteWording(
     "Compacted",
     "compacted",
@@ -67,13 +67,13 @@ SHAPE = RewriteWording(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RewritePositionDeleteFiles(Rewrite):
-    """Compact position-delete files, and drop from them what no live data file needs.
+    """Compact position-delete files, and drop deletes that no live data file needs.
 
-    :param target_file_size_bytes: without it the table's ``write.delete.target-file-size-bytes``, 64 MiB.
+    :param target_file_size_bytes: by default, the table's ``write.delete.target-file-size-bytes``, or 64 MiB.
     :param min_input_files: a group with this many files is worth rewriting.
-    :param max_file_group_input_files: the most files that one unit of work reads; without it, no limit.
+    :param max_file_group_input_files: how many files one unit of work reads at most; by default, any number.
     :param where: only delete files of matching partitions; a Spark predicate.
-    :param rewrite_job_order: which file groups come first; without it, as they are found.
+    :param rewrite_job_order: which file groups come first; by default, in the order found.
     """
 
     action: ClassVar[str] = Action.REWRITE_POSITION_DELETE_FILES
@@ -103,13 +103,13 @@ class RewritePositionDeleteFiles(Rewrite):
 
     @property
     def most_commits(self) -> int:
-        """Into how many commits the file groups may go."""
+        """The maximum number of commits."""
         return self.partial_progress_max_commits if self.partial_progress else 1
 
     def find(self, facts: Facts) -> Finding:
-        """Return what the action would do after the rewrite of data files of the same plan.
+        """Return what the action would do after the same plan has rewritten data files.
 
-        That leaves the deletes of its files in the table: Iceberg drops only those that are older than every data file.
+        That rewrite leaves the deletes of its files in the table: Iceberg only drops those that are older than every data file.
         """
         health = facts.health
         metrics = {"position_delete_files": health.position_delete_files, "partitions": health.partition_count}
@@ -130,7 +130,7 @@ class RewritePositionDeleteFiles(Rewrite):
         return _found(self, facts, sick, metrics)
 
     def simulate(self, state: SimulatedTable, now: datetime, partitions: Collection[PartitionKey] | None) -> Estimate:
-        """Combine the position deletes of a partition, without those of data files that are gone."""
+        """Combine the position deletes of each partition, without those of removed data files."""
         from airflow_snowpack.maintenance.replay.history import key_of
 
         groups = delete_file_groups(state.files, self, properties=state.table.properties, only=partitions)
@@ -176,9 +176,9 @@ class RewritePositionDeleteFiles(Rewrite):
         files = reader.files()
         deletes = [delete for delete in files.deletes if delete.kind is DeleteKind.POSITION]
         if deletes and reader.table.format_version >= WITH_VECTORS:
-            return None  # they become deletion vectors, together with the vectors of their partitions
+            return None  # they become deletion vectors, merged with those of their partitions
         if len({delete.spec_id for delete in deletes}) > 1:
-            # Partitions of different specs may be one to Iceberg, where the fields that only one of them has are null.
+            # Iceberg may treat partitions of different specs as one, if fields that only one of them has are null.
             deletes = [replace(delete, spec_id=0, partition=()) for delete in deletes]
         considered = TableFiles(deletes=tuple(deletes))
         unlimited = replace(self, max_file_group_input_files=None)
@@ -197,7 +197,7 @@ class RewritePositionDeleteFiles(Rewrite):
 
 
 def _delete_outputs(group: FileGroup[LiveDelete], files: TableFiles, table: Table) -> int:
-    """Deletes about data files that are gone are left out; by default each remaining data file gets a delete file of its own."""
+    """Return how many delete files remain: none for removed data files, and by default one for each live data file."""
     about = {delete.data_file for delete in group.files}
     if None in about:
         return group.outputs
@@ -213,11 +213,11 @@ def delete_file_groups(
     only: Collection[Hashable] | None = None,
     group_bytes: int = GROUP_BYTES,
 ) -> list[FileGroup[LiveDelete]]:
-    """What ``rewrite_position_delete_files`` would take.
+    """Return the file groups that ``rewrite_position_delete_files`` would rewrite.
 
     :param properties: of the table, with the target size of delete files unless the options have one.
     :param only: partitions that the predicate may match; ``None`` for all.
-    :param group_bytes: the most that goes into one group.
+    :param group_bytes: the maximum size of a group.
     """
     bounds = size_bounds(options, properties, group_bytes)
     considered = [
@@ -243,7 +243,7 @@ def size_bounds(options: RewritePositionDeleteFiles, properties: Mapping[str, st
 
 
 def _are_outlived(facts: Facts) -> bool:
-    """Return whether every data file is rewritten after a commit that added no deletes, so that all data files are newer."""
+    """Return whether every data file is rewritten after a commit without deletes, so that all data files are newer."""
     data, health = facts.before.get(Action.REWRITE_DATA_FILES), facts.health
     if data is None or data.work is None or data.work.files_removed < health.data_files:
         return False
@@ -252,7 +252,7 @@ def _are_outlived(facts: Facts) -> bool:
 
 
 def _left(partition: PartitionHealth, facts: Facts) -> int:
-    """Return how many data files of a partition the rewrite of data files leaves as they are."""
+    """Return how many data files of a partition the rewrite of data files leaves unchanged."""
     data = facts.before.get(Action.REWRITE_DATA_FILES)
     if data is None or MAX_FILES in data.options or partition not in (data.partitions or facts.health.partitions):
         return partition.data_files
@@ -260,7 +260,7 @@ def _left(partition: PartitionHealth, facts: Facts) -> int:
 
 
 def _own_left(partition: PartitionHealth, facts: Facts) -> int:
-    """Return how many of these data files have delete files of their own."""
+    """Return how many of the unchanged data files have delete files about them alone."""
     return min(partition.own_deletes_files, _left(partition, facts))
 
 
@@ -288,8 +288,7 @@ def _found(
 
 
 def _outputs(partition: PartitionHealth, options: RewritePositionDeleteFiles, facts: Facts) -> int:
-    """Return how many delete files a rewrite leaves: by default, Spark writes one for each data file, and none for files that
-    are gone."""
+    """Return how many delete files a rewrite leaves: by default one for each live data file."""
     properties = facts.health.properties
     by_size = -(-_bytes(partition) // size_bounds(options, properties).target)
     by_partition = value_of(properties, DELETE_GRANULARITY) == "partition"
@@ -297,7 +296,7 @@ def _outputs(partition: PartitionHealth, options: RewritePositionDeleteFiles, fa
 
 
 def _bytes(partition: PartitionHealth) -> int:
-    """Return the size of its position-delete files."""
+    """Return the size of the partition's position-delete files."""
     return partition.delete_bytes * partition.position_delete_files // max(partition.delete_files, 1)
 
 
@@ -306,7 +305,7 @@ def _files(count: int) -> str:
 
 
 def _combined(deletes: Sequence[LiveDelete], path: str, state: SimulatedTable) -> Iterator[LiveDelete]:
-    """Yield the files that hold these deletes afterwards, without those of data files that are gone."""
+    """Yield the files that these deletes become, without those of removed data files."""
     left: dict[str | None, list[LiveDelete]] = defaultdict(list)
     for each in deletes:
         if each.data_file is None or each.data_file in state.data:
