@@ -1,8 +1,8 @@
-"""What the commits of a rewrite leave of a table's manifests, by the numbers of its partitions.
+"""Estimate the manifests that the commits of a rewrite leave, from the numbers of a table's partitions.
 
-A commit writes a manifest of its new files, and writes the manifests again that have files which it removes. One that has no live
-file left stays until the next commit. So the manifests after several commits are those of the files that stay, those that the
-last commit has emptied, and one for each commit.
+A commit writes a manifest of its new files, and rewrites the manifests with files that it removes. A manifest without live files
+stays until the next commit. So several commits leave the manifests of unchanged files, those that the last commit emptied, and
+one per commit.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ if TYPE_CHECKING:
     from airflow_snowpack.maintenance.planning.finding import Facts, Finding
 
 KINDS: Mapping[str, str] = {Action.REWRITE_DATA_FILES: "data", Action.REWRITE_POSITION_DELETE_FILES: "delete"}
-"""What the manifests that a rewrite changes have."""
+"""The kind of manifests that a rewrite changes."""
 
 
 def commits_of(groups: int, most: int) -> int:
-    """Return in how many commits Iceberg puts so many file groups: each but the last has the same number of them."""
+    """Return into how many commits Iceberg puts this many file groups; all but the last have the same number."""
     return -(-groups // -(-groups // most)) if groups else 1
 
 
 def manifests_left(facts: Facts, action: Action) -> tuple[int, int]:
-    """Return the data or the delete manifests of the current partition spec after the earlier actions of the plan.
+    """Return the data or delete manifests of the current partition spec after the earlier actions of the plan.
 
-    :param action: that rewrites the files of such manifests.
-    :return: all of them, and those that have live files.
+    :param action: the action that rewrites the files of such manifests.
+    :return: how many there are, and how many have live files.
     """
     health, kind, merged_from = facts.health, KINDS[action], _merged_from(facts.health.properties)
     current: int = getattr(health, f"{kind}_manifests") - getattr(health, f"outdated_{kind}_manifests")
@@ -56,7 +56,7 @@ def manifests_left(facts: Facts, action: Action) -> tuple[int, int]:
 
 
 def dropped_by_commits(facts: Facts) -> list[tuple[int, int]]:
-    """Return how many files and manifests each commit of the earlier actions of the plan drops, and the bytes of its files."""
+    """Return for each commit of the plan's earlier actions how many files and manifests it drops, and the bytes of the files."""
     health, dropped = facts.health, list[tuple[int, int]]()
     for action, finding in facts.before.items():
         if finding.work is None or not finding.commits:
@@ -74,14 +74,14 @@ def dropped_by_commits(facts: Facts) -> list[tuple[int, int]]:
 
 
 def _touched(health: TableHealth, finding: Finding, kind: str, live: int) -> int:
-    """Return the manifests that one commit of a rewrite writes again or empties."""
+    """Return how many manifests one commit of a rewrite rewrites or empties."""
     counts = [_manifests(each, kind, live) for each in _rewritten(health, finding, kind)]
     mean = sum(counts) / max(len(counts), 1)
     return _together([mean] * max(round(len(counts) / finding.commits), 1), live)
 
 
 def _of_staying_files(health: TableHealth, finding: Finding, kind: str, live: int) -> Iterable[float]:
-    """Yield for each partition in how many manifests it has files that the rewrite leaves."""
+    """Yield for each partition how many manifests have files that the rewrite leaves."""
     assert finding.work is not None
     rewritten = {id(each) for each in _rewritten(health, finding, kind)}
     candidates = sum(_candidates(each, kind) for each in health.partitions if id(each) in rewritten)
@@ -115,7 +115,7 @@ def _manifests(partition: PartitionHealth, kind: str, live: int) -> int:
 
 
 def _together(counts: Iterable[float], of: int) -> int:
-    """Return in how many manifests any of some partitions has files, when their files are spread independently of each other."""
+    """Return how many manifests have files of any of the partitions, if their files are spread independently."""
     without = float(of)
     for count in counts:
         without *= 1 - min(count / max(of, 1), 1)
@@ -123,8 +123,8 @@ def _together(counts: Iterable[float], of: int) -> int:
 
 
 def _merged_from(properties: Mapping[str, str]) -> int:
-    """Return from how many manifests on a commit merges them."""
-    # Like Iceberg: anything but "true" is "false".
+    """Return the number of manifests from which a commit merges them."""
+    # To Iceberg, anything but "true" is false.
     if properties.get(MANIFEST_MERGE, "true").lower() != "true":
         return sys.maxsize
     count: int = value_of(properties, MERGED_FROM)

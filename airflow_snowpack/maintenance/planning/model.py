@@ -1,4 +1,4 @@
-"""The plan of a table: for each action, whether to run it now, why, what it takes, and when that may change."""
+"""The plan of a table: for each action, whether to run it now, why, at what cost, and when that may change."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ class Decision:
 
     :param evidence: one sentence with the numbers, for people.
     :param metrics: the same numbers by name.
-    :param estimate: what the action takes; ``None`` when it is skipped.
-    :param options: of the action as JSON, for a :class:`MaintenanceRequest`; a generated ``where`` is among them.
-    :param reconsider_at: when a skip may change although the table stays as it is; ``None``: only a commit changes it.
+    :param estimate: the effect and cost; ``None`` if the action is skipped.
+    :param options: of the action as JSON, for a :class:`MaintenanceRequest`, with a generated ``where``.
+    :param reconsider_at: when a skip may change although the table does not; ``None``: only a commit changes it.
     """
 
     action: str
@@ -47,11 +47,9 @@ class Decision:
 
     @property
     def runs(self) -> bool:
-        """Whether the action runs."""
         return self.verdict is ActionVerdict.RUN
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain values that :meth:`from_json` reads back as the same decision."""
         return {
             "action": self.action,
             "verdict": self.verdict.value,
@@ -65,7 +63,6 @@ class Decision:
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> Decision:
-        """Read what :meth:`to_json` returned."""
         estimate, moment = stored["estimate"], stored["reconsider_at"]
         return cls(
             stored["action"],
@@ -83,10 +80,10 @@ class Decision:
 class TablePlan:
     """The decisions for one table at one metadata location.
 
-    :param decisions: one per action, in the installation's order of actions.
+    :param decisions: one per action, in the installation's order.
     :param score: of the health that the plan was made from, 0 to 100.
-    :param table_uuid: of the table that was planned. Its job does nothing to another table of this name.
-    :param findings: of the actions that run, by the name of the action; its JSON does not have them.
+    :param table_uuid: of the planned table; its job does not touch another table of this name.
+    :param findings: by action, those of the actions that run; not part of the JSON.
     """
 
     table: TableName
@@ -109,18 +106,18 @@ class TablePlan:
 
     @property
     def files_saved(self) -> int:
-        """How many files fewer a reader opens after the actions that run."""
+        """How many fewer files a reader opens after the actions that run."""
         return sum(each.estimate.files_saved for each in self.decisions if each.estimate)
 
     @property
     def reconsider_at(self) -> datetime | None:
-        """The earliest moment at which a skip may change although the table stays as it is."""
+        """The earliest time at which a skip may change although the table does not."""
         return min((each.reconsider_at for each in self.decisions if each.reconsider_at), default=None)
 
     def of(self, action: str) -> Decision:
         """Return the decision for an action.
 
-        :raises KeyError: the plan does not decide about it.
+        :raises KeyError: the plan has none.
         """
         for each in self.decisions:
             if each.action == action:
@@ -137,12 +134,11 @@ class TablePlan:
 
         actions = in_order((each.action for each in self.decisions), order)
         options = {each.action: each.options for each in self.decisions if each.runs and each.options}
-        # The job has the options beside the plan.
+        # The job stores the options separately.
         plan = replace(self, decisions=tuple(replace(each, options={}) for each in self.decisions))
         return MaintenanceRequest(self.table, actions, options, priority, plan.to_json())
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain values that :meth:`from_json` reads back as the same plan, given the table."""
         return {
             "metadata_location": self.metadata_location,
             "made_at": self.made_at.isoformat(),
@@ -153,7 +149,6 @@ class TablePlan:
 
     @classmethod
     def from_json(cls, table: TableName, stored: Mapping[str, Any]) -> TablePlan:
-        """Read what :meth:`to_json` returned."""
         decisions = tuple(Decision.from_json(each) for each in stored["decisions"])
         made_at = datetime.fromisoformat(stored["made_at"])
         return cls(table, stored["metadata_location"], made_at, decisions, stored["score"], stored.get("table_uuid"))

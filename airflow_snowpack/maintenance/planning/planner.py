@@ -1,4 +1,4 @@
-"""Plans single tables on request: from their stored health while it is that of now, or else from their metadata.
+"""Plan single tables on request, from their stored health if it is current, or else from their metadata.
 
 planner = Planner(policies, health_records, jobs, order)
 plan = planner.plan(load_table(catalog, name), name)
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class Planner:
-    """Plans tables.
+    """Plans single tables.
 
     :param records: the stored health.
     :param jobs: what past jobs did to each table.
@@ -43,9 +43,9 @@ class Planner:
     def plan(
         self, table: Table, name: TableName, *, writers: Callable[[], TableWriters] | None = None, requested: bool = False
     ) -> TablePlan:
-        """Plan a table as it was loaded; see :func:`plan_table`.
+        """Plan a loaded table; see :func:`plan_table`.
 
-        :raises TableUnreadable: its stored health is not that of now, and a file that the metadata names cannot be read.
+        :raises TableUnreadable: its stored health is outdated, and a file that the metadata names cannot be read.
         """
         policy, now = self._policies.of(name, owner_properties(table)), self._jobs.store.clock()
         health, history = self._records.read(name, table, policy.bounds), self._jobs.action_histories([name])[name]
@@ -54,9 +54,9 @@ class Planner:
     def planned(
         self, request: MaintenanceRequest, table: Table, *, writers: Callable[[], TableWriters] | None = None
     ) -> MaintenanceRequest:
-        """Return a request whose actions are ``auto`` with those of the plan; raises as :meth:`plan`.
+        """Return a request whose actions are ``auto`` with those of the loaded table's plan.
 
-        :param table: of the request, as it was loaded.
+        :raises TableUnreadable: see :meth:`plan`.
         """
         plan = self.plan(table, request.table, writers=writers, requested=True)
         return plan.request(priority=request.priority, order=self._order)

@@ -1,9 +1,9 @@
-"""Decide what a table needs, from its stored health and its policy alone: no I/O, no Spark, about 0.3 ms a table.
+"""Decide what a table needs from its stored health and its policy alone: no I/O, no Spark, about 0.3 ms a table.
 
-For each action, the policy's blocks come first (excluded, frozen, disabled), then what the health shows, then failures in a row,
-the policy's times (cadence, quiet window) and the DAGs that write to the table. An action runs when a threshold is reached, or
-when its deadline has passed and it has anything to do; past its deadline it does not wait for writers. Whatever
-its deadline is, the removal of orphan files leaves those that a running writer may still commit.
+For each action, the policy's blocks come first (excluded, frozen, disabled), then the health, failures in a row, the policy's
+times (cadence, quiet window), and the DAGs that write to the table. An action runs when a threshold is reached, or when its
+deadline has passed and it has anything to do; past its deadline it does not wait for writers. Even then, the removal of orphan
+files keeps those that an active writer may still commit.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ if TYPE_CHECKING:
 
 NO_HISTORY = ActionHistory()
 SESSION_GB = 4.0
-"""Until an outcome shows more: the memory of the Spark session, in GB."""
+"""The assumed memory of the Spark session, in GB, until an outcome is known."""
 SHRINKING_STEPS = 4
-"""How often the bytes of a rewrite are reduced until it fits; its duration is not quite in proportion to its bytes."""
+"""How often the bytes of a rewrite are reduced to fit, because its duration is not quite proportional to them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
     """An action to decide about.
 
-    :param policy: of the table, and ``own`` that of the action.
-    :param requested: a user or a task requests the maintenance of this table, so failures in a row do not delay it.
+    :param policy: of the table; ``own`` is that of the action.
+    :param requested: a user or task requests this table's maintenance, so failures in a row do not delay it.
     """
 
     policy: TablePolicy
@@ -68,13 +68,13 @@ def plan_table(
     """Return a decision for each action of the policy.
 
     :param health: as stored, read with the policy's bounds.
-    :param now: the moment that cadences, deadlines, windows and ages count from.
-    :param history: when each action last ran, and how its outcomes compare with its estimates.
-    :param writers: returns the DAGs that write to the table, when an action depends on them; ``None``: they do not matter.
+    :param now: the time for cadences, deadlines, windows and ages.
+    :param history: each action's runs, and how its outcomes compare with its estimates.
+    :param writers: returns the DAGs that write to the table; called if an action depends on them. ``None``: they do not matter.
     :param order: the installation's order of actions.
-    :param requested: a user or a task requests the maintenance of this table, so failures in a row do not delay it.
-    :param first_removal: returns whether no orphan files of the table were ever deleted for good, when an action depends on it.
-        The files of a first removal can be restored, or wait for an approval. ``None``: it is like any other.
+    :param requested: a user or task requests this table's maintenance, so failures in a row do not delay it.
+    :param first_removal: returns whether orphan files of the table were never deleted for good; called if an action depends on
+        it. A first removal can be undone, or waits for an approval. ``None``: it is like any other.
     """
     decisions: list[Decision] = []
     running: dict[str, Finding] = {}
@@ -100,7 +100,7 @@ _in_order = lru_cache(maxsize=16)(in_order)
 
 
 def _blocked(case: Case) -> Decision | None:
-    """The skip of an action that the policy forbids, whatever the health."""
+    """Return the skip of an action that the policy forbids, whatever the health."""
     policy, own = case.policy, case.own
     if policy.skip is not None:
         return _skip(case, Cause.EXCLUDED, f"excluded by the policy: {policy.skip}")
@@ -121,7 +121,7 @@ def _decide(
     begins_after: timedelta,
     first_removal: Callable[[], bool] | None,
 ) -> tuple[Finding, Decision]:
-    """Return the decision, and the finding that it is about: a smaller one if a writer is due before the rewrite would end."""
+    """Return the decision and its finding: a smaller one if a writer is due before the rewrite would end."""
     refusal = _refused(case, finding)
     if refusal is not None:
         return finding, refusal
@@ -149,7 +149,7 @@ def _decide(
 
 
 def _refused(case: Case, finding: Finding) -> Decision | None:
-    """The skip of an action that is not needed, or not now."""
+    """Return the skip of an action that is not needed, or not now."""
     own, last = case.own, case.facts.record.last_run_at
     if finding.hindrance is not None:
         return _skipped(case, finding, finding.hindrance)
@@ -170,9 +170,9 @@ def _refused(case: Case, finding: Finding) -> Decision | None:
 
 
 def _with_cost(case: Case, work: Estimate) -> Estimate:
-    """Return the estimate with its duration and its GB·h by the action's rate, corrected by what earlier runs took."""
+    """Return the estimate with duration and GB·h by the action's rate, corrected by earlier runs."""
     options, record = case.own.options, case.facts.record
-    if not options.rewrites_files:  # otherwise a factor would only repeat what a concurrent writer changed the last time
+    if not options.rewrites_files:  # otherwise the factor would reflect the last concurrent writer
         work = replace(work, files_removed=round(work.files_removed * record.files_factor))
     seconds = options.rate.seconds(work)
     gb_hours = seconds * SESSION_GB / 3600 * record.cost_factor
@@ -180,7 +180,7 @@ def _with_cost(case: Case, work: Estimate) -> Estimate:
 
 
 def _smaller(case: Case, estimate: Estimate, within: timedelta) -> tuple[Finding, Estimate] | None:
-    """Return a part of the work that takes no longer than this; ``None``: no part does."""
+    """Return a part of the work that takes no longer than this; ``None`` if there is none."""
     limit = estimate.bytes_rewritten
     for _ in range(SHRINKING_STEPS):
         limit = int(min(limit, case.policy.max_rewrite_bytes) * within.total_seconds() / estimate.seconds)
@@ -202,12 +202,12 @@ def _given_options(case: Case) -> dict[str, object]:
     try:
         parse_options(case.own.action, options)
     except InvalidOption:
-        return given  # a size that a rule sets fits to the table's target, and not to ours
+        return given  # a rule's size fits the table's target, not the default
     return options
 
 
 def _next_deadline(case: Case, finding: Finding) -> datetime | None:
-    """When a healthy action may run although nothing changes: the moment of the finding, or its deadline."""
+    """Return when a healthy action may run although nothing changes: the finding's time, or its deadline."""
     last, deadline = case.facts.record.last_success_at, case.own.deadline
     moments = [finding.reconsider_at]
     if finding.work is not None and deadline is not None and last is not None:

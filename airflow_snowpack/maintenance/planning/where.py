@@ -1,11 +1,11 @@
-"""Write the Spark predicate that selects some partitions of a table, and no others.
+"""Write the Spark predicate that selects exactly the given partitions of a table.
 
     >>> where_of([SpecField("ts", "timestamptz", "day", "ts_day")], [(20473,)], catalog="lake")
     "`lake`.system.days(`ts`) = DATE '2026-01-20'"
 
-Iceberg judges the predicate by the partition values of a file. A predicate with the transform of the partition field selects
-exactly the files of that value, whatever the type; a range of the source column does not: Iceberg widens ranges of moments before
-1970 by one partition. What no predicate selects raises :class:`NotSelectable`.
+Iceberg evaluates the predicate on the partition values of a file. A predicate with the partition field's transform selects
+exactly the files of a value, whatever the type. A range of the source column does not: Iceberg widens ranges of times before 1970
+by one partition. If no predicate selects the partitions, :class:`NotSelectable` is raised.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ FIXED = re.compile(r"fixed\[[0-9]+\]")
 NAN = "NaN"
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 IN_TEXT = str.maketrans({"\\": "\\\\", "'": "\\'", "$": "\\u0024", "\n": "\\n", "\r": "\\r", "\x00": "\\u0000"})
-"""Spark substitutes ``${…}`` inside of texts too, so a dollar sign is written by its number."""
+"""Spark substitutes ``${…}`` even inside texts, so a dollar sign is escaped."""
 LONGEST = MAX_PREDICATE - MAX_TEXT - len("() AND ()")
-"""What an option takes, beside the predicate of a policy."""
+"""The limit of the option, minus room for the predicate of a policy."""
 
 
 class NotSelectable(ValueError):
-    """Why no predicate selects a partition."""
+    """The reason why no predicate selects a partition."""
 
 
 def where_for(facts: Facts, partitions: Iterable[PartitionHealth], own: str | None) -> str:
-    """Return the predicate that selects these partitions of the current spec, and of them what the policy's own one selects.
+    """Return the predicate that selects these partitions of the current spec, combined with the policy's predicate.
 
-    :raises NotSelectable: as :func:`where_of`.
+    :raises NotSelectable: see :func:`where_of`.
     """
     health = facts.health
     generated = where_of(health.specs[health.spec_id], [each.values for each in partitions], catalog=facts.catalog)
@@ -58,7 +58,7 @@ def where_of(fields: Sequence[SpecField], partitions: Iterable[Sequence[Any]], *
     :raises NotSelectable: a field cannot be expressed, no field distinguishes the partitions, or the predicate is too long.
     """
     where = _where_of(fields, partitions, catalog)
-    if where.count(" AND ") + where.count(" OR ") >= MOST_CONDITIONS // 2:  # the policy's own predicate is added
+    if where.count(" AND ") + where.count(" OR ") >= MOST_CONDITIONS // 2:  # the policy's predicate is added
         raise NotSelectable("the predicate of the partitions would have too many conditions")
     if len(where) > LONGEST:
         raise NotSelectable(f"the predicate of the partitions would have {len(where):,} characters")
@@ -81,7 +81,7 @@ def _where_of(fields: Sequence[SpecField], partitions: Iterable[Sequence[Any]], 
 def _one_of(term: str, source: str, type_: str, values: list[Any]) -> str:
     literals = [_literal(type_, value) for value in values if value not in (None, NAN)]
     parts = [f"{term} = {literals[0]}"] if len(literals) == 1 else [f"{term} IN ({', '.join(literals)})"] if literals else []
-    if NAN in values:  # Iceberg refuses a list that has it, and takes a comparison
+    if NAN in values:  # Iceberg refuses it in a list, but not in a comparison
         parts.append(f"{term} = {_literal(type_, NAN)}")
     if None in values:
         parts.append(f"{source} IS NULL")
@@ -89,12 +89,12 @@ def _one_of(term: str, source: str, type_: str, values: list[Any]) -> str:
 
 
 def _equals(term: str, source: str, type_: str, value: Any) -> str:
-    # A transform of null is null, and of nothing else.
+    # Only null is transformed to null.
     return f"{source} IS NULL" if value is None else f"{term} = {_literal(type_, value)}"
 
 
 def _term(field: SpecField, catalog: str) -> tuple[str, str]:
-    """The expression whose value the partition has, and the Iceberg type of that value."""
+    """Return the expression whose value the partition has, and that value's Iceberg type."""
     source = _source(field)
     type_ = str(field.source_type)
     if field.transform == "identity":
@@ -122,7 +122,7 @@ def _quoted(name: str) -> str:
 
 
 def _literal(type_: str, value: Any) -> str:
-    """The value as Spark writes it, of a type that needs no cast of the column."""
+    """Return the value in Spark's syntax, of a type that needs no cast of the column."""
     if type_ in LITERALS:
         return LITERALS[type_](value)
     if DECIMAL.fullmatch(type_):
@@ -164,4 +164,4 @@ LITERALS: dict[str, Callable[[Any], str]] = {
     "timestamp": lambda value: _moment("TIMESTAMP_NTZ", value, ""),
     "timestamptz": lambda value: _moment("TIMESTAMP_LTZ", value, " UTC"),
 }
-"""Iceberg types to how Spark writes their values."""
+"""How Spark writes the values of each Iceberg type."""
