@@ -1,6 +1,6 @@
-"""The keys of a rule, and the values that hold where no rule and no table property sets any.
+"""The keys of a rule, and the defaults.
 
-Rules and table properties are kept flat: one value for each dotted path, such as ``expire_snapshots.options.max_age``.
+Rules and table properties are stored flat: one value per dotted path, such as ``expire_snapshots.options.max_age``.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ WINDOW_SCHEMA = {
 
 
 LAST_YEAR = 9999
-"""A moment in it may have no equivalent in another time zone."""
+"""Times in this year may have no equivalent in another time zone."""
 MOMENT_SCHEMA = r"^(?!9999)\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:\d\d)$"
 
 
@@ -37,7 +37,7 @@ MOMENT_SCHEMA = r"^(?!9999)\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d
     {"type": "string", "pattern": MOMENT_SCHEMA, "description": "A moment with an offset, such as 2026-12-27T00:00:00+01:00."}
 )
 def moment(value: object) -> datetime:
-    """A moment with its offset; from text, ISO 8601."""
+    """A time with its offset; as text, in ISO 8601."""
     if isinstance(value, str):
         try:
             value = datetime.fromisoformat(value.strip())
@@ -52,7 +52,7 @@ def moment(value: object) -> datetime:
 
 @described({"anyOf": [WINDOW_SCHEMA, {"type": "array", "items": WINDOW_SCHEMA}]})
 def windows(value: object) -> tuple[DailyWindow, ...]:
-    """Daily windows: one or a list; from text with commas, each as ``"08:00-20:00 Europe/Berlin"``."""
+    """Daily windows: one, a list, or text with commas, each as ``"08:00-20:00 Europe/Berlin"``."""
     if isinstance(value, str):
         value = value.split(",")
     given = list(value) if isinstance(value, list | tuple) else [value]
@@ -74,7 +74,7 @@ def _window(value: object) -> DailyWindow:
 
 @described({"type": ["integer", "string"], "minimum": 1, "description": 'A number of bytes, or text such as "10 GiB".'})
 def size(value: object) -> int:
-    """A number of bytes; from text, with its unit."""
+    """A number of bytes; as text, with a unit."""
     try:
         return parse_bytes(int(value) if isinstance(value, str) and value.isascii() and value.strip().isdecimal() else value)
     except ValueError as error:
@@ -88,8 +88,8 @@ period = duration(at_least=timedelta(minutes=1))
 class Key:
     """A key of a rule.
 
-    :param read: turns what was written into the value.
-    :param nullable: whether ``null`` is a value too: it removes what less specific rules set.
+    :param read: converts what was written to the value.
+    :param nullable: whether ``null`` is allowed, which removes what less specific rules set.
     :param default: for the schema; ``None`` where the action or the table decides.
     """
 
@@ -101,13 +101,13 @@ class Key:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A mapping in a rule, with what may be in it."""
+    """A mapping in a rule, and its allowed keys."""
 
     keys: Mapping[str, Key | Section]
     doc: str
 
     def leaves(self, path: str) -> Iterator[tuple[str, Key]]:
-        """Return each key by its dotted path."""
+        """Yield each key with its dotted path."""
         for name, key in self.keys.items():
             below = f"{path}.{name}"
             yield from key.leaves(below) if isinstance(key, Section) else [(below, key)]
@@ -124,7 +124,7 @@ EACH_ACTION = {
     "cadence": Key(period, "The action runs at most this often.", nullable=True),
     "deadline": Key(period, "The action runs at least this often while it has something to do.", nullable=True),
 }
-"""Keys of a rule that hold for each action that does not have its own."""
+"""Keys of a rule for all actions that do not set them."""
 ACTION_KEYS = {
     "enabled": Key(flag, "Whether plans may run the action."),
     **EACH_ACTION,
@@ -151,15 +151,12 @@ def section_of(action: str) -> Section:
 
 DEFAULT_CADENCE = timedelta(hours=6)
 STOPS_MAINTENANCE = frozenset({"enabled", "skip", "frozen_until", "quiet"})
-"""Values that keep maintenance away from a table."""
+"""Keys that can exclude a table from maintenance."""
 
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """A value that a rule or a table property sets.
-
-    :param of_iceberg: whether it comes from one of Iceberg's own table properties, which are below all rules.
-    """
+    """A value that a rule or table property sets; rules override those of Iceberg's table properties."""
 
     value: Any
     origin: ValueOrigin
@@ -167,14 +164,14 @@ class Given:
 
 
 def nearest(word: str, known: Iterable[str], similarity: float = 0.7) -> str | None:
-    """Return the known word with the most similar spelling; ``None`` when none is so similar."""
+    """Return the known word with the most similar spelling; ``None`` if none is similar enough."""
     from difflib import get_close_matches
 
     return next(iter(get_close_matches(word, list(known), n=1, cutoff=similarity)), None)
 
 
 def unknown(what: str, word: str, known: Iterable[str]) -> str:
-    """Return the sentence for a word that is not known."""
+    """Return the sentence for an unknown word."""
     names = [str(each) for each in known]
     near = nearest(word, names)
     hint = f"did you mean {near!r}?" if near else f"use {', '.join(names)}."

@@ -1,4 +1,4 @@
-"""What can be wrong with policies, and the errors of those that cannot be used."""
+"""Problems of policies, and the errors for unusable ones."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SHOWN_FAULTS = 20
 
 
 class Problem(StrEnum):
-    """What kind of problem it is."""
+    """The kind of a problem."""
 
     FILE = "file"
     UNMATCHED_PATTERN = "unmatched_pattern"
@@ -34,7 +34,7 @@ class PolicyFinding:
     """One problem.
 
     :param where: the file and line of a rule, or the name of a table.
-    :param message: what is wrong, and what to do.
+    :param message: what is wrong, and how to fix it.
     """
 
     problem: Problem
@@ -46,10 +46,10 @@ class PolicyFinding:
 
 
 def fault(file: str, line: int, message: str) -> PolicyFinding:
-    """Return a problem of a file, which cannot be used with it.
+    """Return a problem that makes a file unusable.
 
-    :param file: its name, without its folders.
-    :param line: from 1; 0 when it concerns the whole file.
+    :param file: its name, without folders.
+    :param line: from 1; 0 for the whole file.
     """
     return PolicyFinding(Problem.FILE, f"{file}:{line}" if line else file, message)
 
@@ -58,9 +58,9 @@ def fault(file: str, line: int, message: str) -> PolicyFinding:
 class PolicySource:
     """A file with policies, or a part of it.
 
-    :param file: its name, without its folders.
-    :param lines: by place, such as ``("rules", 0, "cadence")``, from 1; a place without a line has that of what it is in.
-    :param faults: what cannot be used in the file.
+    :param file: its name, without folders.
+    :param lines: from 1, by place, such as ``("rules", 0, "cadence")``; a place without a line has that of its parent.
+    :param faults: the problems of the file.
     :param part: the place of the part.
     """
 
@@ -79,7 +79,7 @@ class PolicySource:
         return next(self.lines[self.part[:end]] for end in range(len(self.part), -1, -1) if self.part[:end] in self.lines)
 
     def refuse(self, message: str) -> None:
-        """Note that the part cannot be used."""
+        """Record why the part cannot be used."""
         self.faults.append(fault(self.file, self.line, message))
 
 

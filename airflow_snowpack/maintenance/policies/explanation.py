@@ -1,4 +1,4 @@
-"""Every value of a table's policy with where it came from."""
+"""Explain a table's policy: every value, and where it came from."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class PolicyValue:
 
 
 def values_of(policy: TablePolicy) -> list[PolicyValue]:
-    """Return all values of a policy: those of the table, then those of each action."""
+    """Return all values of a policy: the table's, then each action's."""
     of_actions = (each for action in policy.actions.values() for each in _of_action(policy, action))
     return [
         PolicyValue(path, _plain(value), _text(path, value), policy.origin(path))

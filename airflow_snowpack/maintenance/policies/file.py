@@ -1,4 +1,4 @@
-"""The policies file of an installation, read again when it changed."""
+"""The policies file of an installation, reloaded when it changes."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ DEFAULT_NAME = "policies.yaml"
 
 
 class PoliciesFile:
-    """A file that holds :class:`Policies`. A process that runs for long keeps one, and reads it again after each change.
+    """A file with :class:`Policies`, which a long-running process keeps and reloads after each change.
 
-    :param path: of a YAML or a Python file.
-    :param required: whether a missing file is an error; without it, the defaults hold.
+    :param path: a YAML or Python file.
+    :param required: whether a missing file is an error; otherwise the defaults apply.
     """
 
     def __init__(self, path: Path, *, required: bool = True) -> None:
@@ -23,14 +23,11 @@ class PoliciesFile:
 
     @classmethod
     def of_setting(cls, text: str, root: Path) -> PoliciesFile:
-        """Return the file that ``[snowpack] policies`` names; only the file of the default setting may be missing.
-
-        :param root: the folder that a relative path starts from.
-        """
+        """Return the file that ``[snowpack] policies`` names, relative to ``root``; only the default file may be missing."""
         return cls(root / Path(text).expanduser(), required=text != DEFAULT_NAME)
 
     def policies(self) -> Policies:
-        """Return the policies of the file as it is now.
+        """Return the current policies of the file.
 
         :raises PoliciesNotFound: the file is required, and cannot be read.
         :raises InvalidPolicies: the file has problems.
@@ -43,11 +40,11 @@ class PoliciesFile:
         return self._read[1]
 
     def _version(self) -> tuple[int, int, int] | None:
-        """Return what changes with the content; ``None`` for a file that is missing and may be."""
+        """Return a version that changes with the content; ``None`` for an optional file that is missing."""
         try:
             found = self.path.stat()
         except FileNotFoundError:
             return (0, 0, 0) if self._required else None
         except OSError:
-            return 0, 0, 0  # reading it reports why
+            return 0, 0, 0  # the read reports the error
         return found.st_mtime_ns, found.st_size, found.st_ino

@@ -1,9 +1,9 @@
-"""The JSON Schema of ``policies.yaml``, with which editors complete keys and mark mistakes.
+"""The JSON Schema of ``policies.yaml``, for completion and validation in editors.
 
     # yaml-language-server: $schema=policies.schema.json
 
-It is made of the same definitions that :class:`~airflow_snowpack.maintenance.policies.rule.Rule` reads with. The invariant: what
-the schema allows, a rule reads, apart from what a schema cannot express, such as the names of time zones.
+It is generated from the definitions that :class:`~airflow_snowpack.maintenance.policies.rule.Rule` reads with. The invariant: a
+rule accepts what the schema allows, apart from what a schema cannot express, such as the names of time zones.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ NONE_OR_PATTERNS = {"anyOf": [PATTERN, {"type": "array", "items": PATTERN}]}
 
 
 def policies_schema() -> dict[str, Any]:
-    """Return the schema, with the actions that this installation has."""
+    """Return the schema, with the actions of this installation."""
     hint = "It holds for each action without its own."
     for_all = {name: replace(key, doc=f"{key.doc} {hint}") for name, key in EACH_ACTION.items()}
     values = {name: _schema(key) for name, key in (TABLE_KEYS | for_all).items()}

@@ -1,7 +1,8 @@
-"""What is wrong with policies although their file can be read: rules without an effect, and properties and values that do not fit
-the tables.
+"""Find problems of policies whose file is valid.
 
     findings = lint(policies, [TableFacts(table, loaded.properties, loaded.schema()), …], now=utc_now())
+
+These are rules without an effect, and properties and values that do not fit the tables.
 """
 
 from __future__ import annotations
@@ -31,15 +32,15 @@ if TYPE_CHECKING:
     from airflow_snowpack.maintenance.policies.rule import Rule
 
 MOST_SIMILAR = 0.85
-"""From here on, the name of a foreign property is taken for a spelling mistake."""
+"""The similarity from which an unknown property counts as misspelled."""
 
 
 @dataclass(frozen=True, slots=True)
 class TableFacts:
     """What is known of a table.
 
-    :param schema: ``None`` when only the properties are known; predicates are not checked then.
-    :param problem: why the table cannot be read; ``None`` when it can.
+    :param schema: ``None`` if only the properties are known; then predicates are not checked.
+    :param problem: why the table cannot be read; ``None`` if it can.
     """
 
     table: TableName
@@ -51,8 +52,8 @@ class TableFacts:
 def lint(policies: Policies, tables: Iterable[TableFacts], *, now: datetime) -> list[PolicyFinding]:
     """Return the problems of policies on these tables, those of rules first.
 
-    :param tables: all tables of the catalog; without any, only what needs no table is checked.
-    :param now: the moment from which quiet windows are followed.
+    :param tables: all tables of the catalog; if empty, only rules are checked.
+    :param now: the time from which quiet windows are followed.
     """
     use = _Use(policies)
     of_tables: list[PolicyFinding] = []
@@ -67,7 +68,7 @@ def lint(policies: Policies, tables: Iterable[TableFacts], *, now: datetime) -> 
 
 
 class _Use:
-    """Which patterns match a table, and which rules set a value of one."""
+    """Which patterns match a table, and which rules have an effect on one."""
 
     def __init__(self, policies: Policies) -> None:
         self._policies = policies
@@ -80,7 +81,7 @@ class _Use:
     def count(self, table: TableName) -> None:
         self._tables += 1
         policy = self._policies.of(table, {})
-        # Of a table without maintenance, only what keeps maintenance away has an effect.
+        # If a table is not maintained, only the rule that excludes it has an effect.
         used = set(policy.origins.values()) if policy.skip is None else {policy.origin("skip")}
         for number in {number for _, _, number in self._policies.candidates(table)}:
             rule = self._policies.rules[number]

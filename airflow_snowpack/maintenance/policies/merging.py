@@ -1,9 +1,9 @@
-"""Merges Iceberg's table properties, the rules of a table, and then its own properties for us, into the values that hold.
+"""Merge the values of a table, in rising precedence: Iceberg's table properties, the rules, and ``snowpack.*`` properties.
 
     merged = merge_rules([wide, narrow], table_defaults({}))              # for all tables with these rules and Iceberg properties
     fields = add_properties(merged, {("snowpack.cadence", "1h")}).fields  # of a TablePolicy, for tables with these properties
 
-The properties of a table change few values, so an action that they do not concern is taken from the merged rules.
+The properties of a table change few values, so the other actions are taken from the merged rules.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ class Merged:
 
     :param values: by dotted path, what is set.
     :param stopped: by action that must not run, the rule or property that cannot be used.
-    :param conflicts: by action, options of several rules that do not go together.
-    :param defaults: what Iceberg's properties of the table decide.
-    :param forbidden: by action, why one of these forbids it, although it would be enabled.
-    :param unfit: by action, the paths of those of its values that do not go together with what is above them.
+    :param conflicts: by action, options of several rules that cannot be combined.
+    :param defaults: the settings from Iceberg's properties of the table.
+    :param forbidden: by action that is otherwise enabled, why one of these forbids it.
+    :param unfit: by action, the paths of values that do not fit those that override them.
     :param problems: of table properties.
     :param skip: why the properties of the table skip it.
     """
@@ -73,12 +73,12 @@ class Merged:
 
 
 def merge_rules(rules: Iterable[Rule], defaults: TableDefaults) -> Merged:
-    """Merge rules, of which each is above those before it, above what Iceberg's properties of a table decide."""
+    """Merge rules in rising precedence; all override the settings from Iceberg's properties."""
     of_iceberg = {path: Given(value, _origin(name), of_iceberg=True) for path, (value, name) in defaults.values.items()}
     values: dict[str, Given] = {}
     for rule in rules:
         values |= rule.values
-    # A rule's null removes what less specific rules set, and no more.
+    # A rule's null only removes what less specific rules set.
     values |= {path: given for path, given in of_iceberg.items() if path not in values or values[path].value is None}
     merged = Merged(values, defaults=defaults)
     for action in usable_actions():
@@ -87,7 +87,7 @@ def merge_rules(rules: Iterable[Rule], defaults: TableDefaults) -> Merged:
 
 
 def add_properties(below: Merged, properties: Iterable[tuple[str, str]]) -> Merged:
-    """Return the values with the properties of a table above those of its rules."""
+    """Return the values, overridden by the properties of a table."""
     own: FromProperties = read_properties(properties)
     concerned = {path.partition(".")[0] for path in own.values} | own.stopped.keys()
     merged = replace(
@@ -121,10 +121,7 @@ def _skip(values: Mapping[str, Given]) -> Given | None:
 
 
 def _add_action(merged: Merged, action: str, below: Mapping[str, Given], own: dict[str, Given]) -> None:
-    """Add the policy of an action.
-
-    :param own: what properties set; those whose options do not fit the rules are removed.
-    """
+    """Add the policy of an action; drop options of properties (``own``) that do not fit the rules."""
 
     def value(key: str, default: Any) -> Any:
         given = own.get(f"{action}.{key}") or below.get(f"{action}.{key}")
@@ -145,7 +142,7 @@ def _add_action(merged: Merged, action: str, below: Mapping[str, Given], own: di
 
 
 def _options(merged: Merged, action: str, below: Mapping[str, Given], own: dict[str, Given]) -> ActionOptions:
-    """Return the merged options. Options that do not go together are a conflict, and the options of the rules hold.
+    """Return the merged options. If they cannot be combined, record a conflict and return those of the rules.
 
     Then the action must not run, unless only properties are at fault and the action deletes nothing.
     """

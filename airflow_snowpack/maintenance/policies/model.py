@@ -1,4 +1,4 @@
-"""The policy of one table: the values that hold for it after rules and table properties were merged, and where each came from."""
+"""The policy of one table: the merged values of rules and table properties, and where each came from."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from airflow_snowpack.maintenance.options import ActionOptions
 
 MAX_REWRITE_BYTES = 10 * 1024**3
-"""By default, the bytes that one plan of a table rewrites at most."""
+"""The default byte limit of one plan of a table."""
 QUIET_HORIZON = timedelta(days=2)
-"""Daily windows that follow each other for so long never end."""
+"""Consecutive daily windows of this length count as endless."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class ValueOrigin:
 
     :param source: ``default``, ``table property write.…`` or another of Iceberg's, ``rule 'analytics.*'``, or
         ``table property snowpack.…``.
-    :param file: the name of the file with the rule, without its folders; empty for a default or a property.
+    :param file: the name of the rule's file, without folders; empty for a default or a property.
     :param line: in that file, from 1.
     """
 
@@ -47,10 +47,7 @@ DEFAULT = ValueOrigin("default")
 
 @dataclass(frozen=True, slots=True)
 class Quiet:
-    """A time in which no maintenance starts, as a clause.
-
-    :param until: its end, in UTC; ``None``: it never ends.
-    """
+    """A clause for a time in which no maintenance starts, and the end of that time in UTC; ``None``: it never ends."""
 
     until: datetime | None
 
@@ -68,7 +65,7 @@ class ActionPolicy:
     :param options: parsed, with the policy's ``where``; ``options.to_json()`` fits a ``MaintenanceRequest``.
     :param cadence: the action runs at most this often; ``None``: whenever it is needed.
     :param deadline: the action runs at least this often while it has something to do; ``None``: only when it is needed.
-    :param thresholds: the action is needed when one of these numbers is reached; :mod:`.definitions` has the names and defaults.
+    :param thresholds: numbers from which the action is needed; :mod:`.definitions` has the names and defaults.
     """
 
     action: str
@@ -80,7 +77,7 @@ class ActionPolicy:
 
     @property
     def where(self) -> str | None:
-        """The Spark predicate that limits the action; ``None`` when it has none."""
+        """The Spark predicate that limits the action; ``None`` if it has none."""
         where: str | None = getattr(self.options, "where", None)
         return where
 
@@ -90,7 +87,7 @@ class TableProblem:
     """A table property that cannot be used, and what the policy does instead.
 
     :param name: of the property.
-    :param message: what is wrong, what is allowed, and what holds instead; one or two sentences.
+    :param message: what is wrong, what is allowed, and what applies instead; one or two sentences.
     """
 
     name: str
@@ -100,17 +97,17 @@ class TableProblem:
 
 @dataclass(frozen=True, slots=True)
 class TablePolicy:
-    """The values that hold for one table.
+    """The values for one table.
 
-    :param skip: why the table gets no maintenance at all; ``None`` when it does.
-    :param frozen_until: no maintenance starts before this moment.
+    :param skip: why the table gets no maintenance; ``None`` if it does.
+    :param frozen_until: no maintenance starts before this time.
     :param quiet: daily windows in which no maintenance starts.
-    :param max_rewrite_bytes: one plan rewrites at most so much.
-    :param actions: by name, each action that the installation has, in the default order of actions.
-    :param origins: by dotted path, such as ``expire_snapshots.options.max_age``; a path that is missing has its default.
+    :param max_rewrite_bytes: the byte limit of one plan.
+    :param actions: by name, each action of the installation, in the default order.
+    :param origins: by dotted path, such as ``expire_snapshots.options.max_age``; missing paths have defaults.
     :param problems: table properties that cannot be used.
-    :param forbidden: by action that would be enabled otherwise, why a property of Iceberg forbids it; a part of a sentence.
-    :param ruled: the dotted paths of values that a rule or a ``snowpack.*`` property sets.
+    :param forbidden: by action that is otherwise enabled, why a property of Iceberg forbids it; a part of a sentence.
+    :param ruled: the dotted paths of values that a rule or ``snowpack.*`` property sets.
     :param of_table: by dotted path, values that only Iceberg's table properties set.
     """
 
@@ -128,14 +125,14 @@ class TablePolicy:
 
     @property
     def bounds(self) -> HealthBounds:
-        """The bounds that the table's health is read with: those of ``rewrite_data_files``."""
+        """The bounds of ``rewrite_data_files``, with which the table's health is read."""
         from airflow_snowpack.iceberg.health.bounds import HealthBounds
 
         options = self.actions[Action.REWRITE_DATA_FILES].options
         return HealthBounds(**{each.name: getattr(options, each.name) for each in fields(HealthBounds)})
 
     def quiet_at(self, now: datetime) -> Quiet | None:
-        """Return the quiet time that ``now`` is in; ``None``: maintenance may start."""
+        """Return the quiet time at ``now``; ``None``: maintenance may start."""
         until = now
         while window := next((each for each in self.quiet if each.contains(until)), None):
             until = window.next_end(until)

@@ -1,13 +1,13 @@
-"""Patterns of table names, and which of several is the most specific.
+"""Patterns of table names, and their specificity.
 
     >>> bool(Pattern.parse("analytics.*").matches("analytics.page_views"))
     True
     >>> Pattern.parse("analytics.page_*").specificity > Pattern.parse("analytics.*").specificity
     True
 
-``*`` matches any characters within a level, ``**`` as a level of its own for one level or more. The more specific of two
-patterns has more levels without ``*``; then, more characters other than ``*`` and dots; then, fewer ``**``. So the name of a
-table is more specific than any other pattern that matches it.
+``*`` matches any characters within a level; ``**``, as a whole level, matches one level or more. The more specific of two
+patterns has more levels without ``*``; then more characters other than ``*`` and dots; then fewer ``**``. So a table's name is
+more specific than any other pattern that matches it.
 """
 
 from __future__ import annotations
@@ -23,10 +23,7 @@ SOME_LEVELS = r"[^.]++(?:\.[^.]++)*?"
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """A pattern of ``database.table``. Use :meth:`parse`.
-
-    :param matches: whether it matches ``database.table``; a match of the whole name, or ``None``.
-    """
+    """A pattern of ``database.table``, which ``matches`` compares with a whole name. Use :meth:`parse`."""
 
     text: str
     levels: tuple[str, ...]
@@ -35,9 +32,9 @@ class Pattern:
 
     @classmethod
     def parse(cls, text: object) -> Pattern:
-        """Read a pattern.
+        """Parse a pattern.
 
-        :raises ValueError: it is none.
+        :raises ValueError: the text is not a pattern.
         """
         if not isinstance(text, str) or not text.strip():
             raise ValueError(f'must be a pattern of table names such as "analytics.*", not {text!r:.60}')
@@ -56,7 +53,7 @@ class Pattern:
 
     @property
     def database(self) -> str | None:
-        """The first level, if it has no ``*``: only tables with this first level match."""
+        """The first level, if it has no ``*``: the only first level that matches."""
         return None if "*" in self.levels[0] else self.levels[0]
 
     @property
@@ -66,7 +63,7 @@ class Pattern:
 
 
 def _expression(levels: tuple[str, ...]) -> str:
-    """Return a regular expression whose time does not grow with the stars: what follows one is tried at its first place alone."""
+    """Return a regular expression that matches in linear time: what follows a star is only tried at its first occurrence."""
     first, *others = r"\.".join(level if level == EVERYTHING else _level(level) for level in levels).split(EVERYTHING)
     inner, last = others[:-1], others[-1:]
     return "".join([first, *(f"(?>{SOME_LEVELS}{part})" for part in inner), *(SOME_LEVELS + part for part in last)])

@@ -1,11 +1,10 @@
 """The rules of an installation, merged for one table at a time.
 
-Each value is decided on its own: a table's Iceberg properties are below all rules, and its ``snowpack.*`` properties above them.
-A more specific rule is above a less specific one, and of two rules that are equally specific for the table, the later one in the
-file is above the earlier one. Only ``skip`` holds wherever it is set.
+Each value is decided separately, in rising precedence: the table's Iceberg properties, rules by specificity, and its
+``snowpack.*`` properties. Of equally specific rules, the later one in the file wins. Only ``skip`` applies wherever it is set.
 
-The invariant: tables with the same rules and properties share their merged values, so that a fleet costs one merge for each
-combination, not for each table.
+The invariant: tables with the same rules and properties share merged values, so a fleet needs one merge per combination, not per
+table.
 """
 
 from __future__ import annotations
@@ -32,11 +31,11 @@ if TYPE_CHECKING:
 PYTHON_NAME = "policies"
 LEAST_SPECIFIC = (-1, 0, 0)
 REMEMBERED = 10_000
-"""Combinations of rules and properties whose merged values are kept."""
+"""How many merged combinations of rules and properties are cached."""
 
 
 class Policies:
-    """Rules in the order of their file; of two rules that are equally specific, the later one wins.
+    """Rules in the order of their file; of equally specific rules, the later one wins.
 
     :param rules: the default of the installation is a rule with the pattern ``**``.
     """
@@ -54,8 +53,8 @@ class Policies:
     def load(cls, path: Path | str, *, only_tables: bool = False) -> Policies:
         """Read ``policies.yaml``, or the object ``policies`` of a Python file.
 
-        :param only_tables: for DAG files, which Airflow parses again and again: read of a YAML file only which tables are
-            maintained, without the values of actions, whose modules take longer to load than the file to read.
+        :param only_tables: for DAG files, which Airflow parses often: read from a YAML file only which tables are maintained,
+            without action values, whose modules take longer to load than the file.
         :raises PoliciesNotFound: the file cannot be read.
         :raises InvalidPolicies: the file has problems; the message names the line of each.
         """
@@ -71,9 +70,9 @@ class Policies:
         return cls(read_rules(text, path.name, only_tables=only_tables))
 
     def of(self, table: TableName, properties: Mapping[str, str]) -> TablePolicy:
-        """Merge rules and properties for a table; never raises: a property that cannot be used is one of its ``problems``.
+        """Merge rules and properties for a table. Never raises: unusable properties become ``problems``.
 
-        :param properties: the table's, as :func:`.owner_properties` or its health has them; those about maintenance count.
+        :param properties: as :func:`.owner_properties` or the table's health has them; only those about maintenance count.
         """
         rules = self.matching(table)
         own = frozenset((name, text) for name, text in properties.items() if is_relevant(name))
@@ -86,11 +85,11 @@ class Policies:
         return TablePolicy(table=table, **self._fields[key])
 
     def excludes(self, table: TableName) -> bool:
-        """Whether the rules exclude the table from maintenance whatever its properties are."""
+        """Return whether the rules exclude the table from maintenance, whatever its properties are."""
         return any("skip" in self.rules[number].values for number in self.matching(table))
 
     def maintains(self, table: TableName) -> bool:
-        """Whether the rules alone let the table be maintained; its properties may change that in both directions."""
+        """Return whether the rules alone have the table maintained; its properties may override them."""
         enabled = True
         for number in self.matching(table):
             values = self.rules[number].values
@@ -100,11 +99,11 @@ class Policies:
         return enabled
 
     def names(self, table: TableName) -> bool:
-        """Whether a rule other than the default of the file applies to the table."""
+        """Return whether a rule other than the file's default applies to the table."""
         return any(not self.rules[number].is_default for number in self.matching(table))
 
     def matching(self, table: TableName) -> tuple[int, ...]:
-        """Return the positions of the rules that apply to a table, the most specific one last."""
+        """Return the positions of the rules that apply to a table, most specific last."""
         dotted, best = table.dotted, dict[int, tuple[int, int, int]]()
         for matches, specificity, number in self.candidates(table):
             if matches(dotted) and specificity > best.get(number, LEAST_SPECIFIC):
@@ -113,7 +112,7 @@ class Policies:
         return tuple(sorted(applying, key=lambda number: (best[number], number)))
 
     def candidates(self, table: TableName) -> Sequence[_Entry]:
-        """Return the patterns that a table's name is compared with, each with its specificity and its rule's position."""
+        """Return the patterns to compare a table's name with, each with its specificity and its rule's position."""
         database = table.database.partition(".")[0]
         return [*self._by_database.get(database, ()), *self._by_database.get(None, ())]
 

@@ -1,12 +1,12 @@
-"""What a table's own properties set: the published names, and ``snowpack.`` with the dotted path of any value.
+"""What a table's properties set: the published names, and ``snowpack.`` with the dotted path of any value.
 
     snowpack.max_snapshot_age_days = 30
     snowpack.rewrite_data_files.deadline = 2d
     compaction_skip = true
 
-A property that cannot be used never fails a fleet, and it fails safe: one that keeps maintenance away from the table keeps it
-away; one that limits an action, or sets an option of an action that deletes files, disables that action; otherwise the value
-below it holds. A name with a spelling mistake counts as the nearest name that is known.
+An unusable property never fails a fleet, and it fails safe: one that can exclude the table from maintenance excludes it; one that
+limits an action, or sets an option of an action that deletes files, disables that action; any other is ignored. A misspelled name
+counts as the nearest known name.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ if TYPE_CHECKING:
 PREFIX = "snowpack."
 HARD_SKIP = "compaction_skip"
 SKIPS = {HARD_SKIP: f"table property {HARD_SKIP} is true", INTERIM: "it is an interim table, which the collector drops"}
-"""The properties that keep maintenance away from a table when they are true, and why."""
+"""The properties that exclude the table from maintenance when they are true, and why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Property:
     """A property.
 
-    :param paths: of the values that it sets.
-    :param read: turns its text into the value.
+    :param paths: the values that it sets.
+    :param read: converts its text to the value.
     """
 
     paths: tuple[str, ...]
@@ -54,11 +54,11 @@ class Property:
 
     @property
     def stops_maintenance(self) -> bool:
-        """Whether it is about keeping maintenance away from the table."""
+        """Whether it can exclude the table from maintenance."""
         return self.paths[0] in STOPS_MAINTENANCE
 
     def stopped_actions(self) -> set[str]:
-        """The actions that must not run while it cannot be used."""
+        """Return the actions that must not run while it cannot be used."""
         stopped = set()
         for path in self.paths:
             action, _, key = path.partition(".")
@@ -71,7 +71,7 @@ class Property:
 class FromProperties:
     """What the properties of a table set.
 
-    :param skip: why the table is skipped; ``None`` when its properties do not skip it.
+    :param skip: why they skip the table; ``None`` if they do not.
     :param stopped: by action, the property that cannot be used.
     """
 
@@ -82,7 +82,7 @@ class FromProperties:
 
 
 def is_relevant(name: str) -> bool:
-    """Whether a table property is about maintenance."""
+    """Return whether a table property is about maintenance."""
     return (name.startswith(PREFIX) and name not in (STORE, TIME_ZONES)) or name == HARD_SKIP
 
 
@@ -129,14 +129,11 @@ def known_properties() -> Mapping[str, Property]:
 
 
 def read_properties(properties: Iterable[tuple[str, str]]) -> FromProperties:
-    """Read the properties of a table that are about maintenance, the general ones first.
-
-    :param properties: those for which :func:`is_relevant` is true.
-    """
+    """Read the properties that :func:`is_relevant` selects, the general ones first."""
     found, known = FromProperties(), known_properties()
 
     def precedence(each: tuple[str, str]) -> tuple[int, int]:
-        """A property for one action is above one for all, and a dotted path above the published name of the same value."""
+        """Return the sort key: properties of one action after those of all, dotted paths after published names of a value."""
         return (-len(known[each[0]].paths) if each[0] in known else 0, each[0].count("."))
 
     for name, text in sorted(sorted(properties), key=precedence):

@@ -1,4 +1,4 @@
-"""Reads the rules of ``policies.yaml``, and keeps the line of each part for origins and messages.
+"""Read the rules of ``policies.yaml``, with the line of each part for origins and messages.
 
     default:
       cadence: 12h
@@ -33,12 +33,11 @@ TOP_LEVEL = ("default", "rules")
 
 
 def read_rules(text: str, file: str, *, only_tables: bool = False) -> list[Rule]:
-    """Read a YAML text.
+    """Read the rules of a YAML text, in order.
 
     :param file: the name of the file, without folders.
     :param only_tables: read only which tables are maintained.
-    :returns: the rules in their order.
-    :raises InvalidPolicies: something in it cannot be used.
+    :raises InvalidPolicies: a part of it cannot be used.
     """
     lines: dict[Place, int] = {(): 1}
     source = PolicySource(file, lines)
@@ -77,7 +76,7 @@ def _read_default(written: object, source: PolicySource, only_tables: bool) -> R
 
 
 def _load(text: str, source: PolicySource, lines: dict[Place, int]) -> Any:
-    """Return the values of the text, and add the line of each by its place."""
+    """Return the values of the text, and add the line of each by place."""
     import yaml
 
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)(text)
@@ -123,7 +122,7 @@ def _scalar(loader: Any, node: Node) -> Any:
 
     try:
         return loader.construct_object(node, deep=True)
-    except (ValueError, OverflowError, AttributeError) as error:  # of what looks like a moment or a number, and is none
+    except (ValueError, OverflowError, AttributeError) as error:  # invalid times and numbers
         message = f"{str(node.value)[:60]!r} cannot be read: {error}; put it in quotes, or correct it"
         raise yaml.MarkedYAMLError(problem=message, problem_mark=node.start_mark) from error
 

@@ -1,4 +1,4 @@
-"""One rule: patterns of table names, and the values that hold for the tables that they match."""
+"""One rule: patterns of table names, and the values for the tables that they match."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class RuleValues(TypedDict, total=False):
-    """The values that a rule may set; :class:`Rule` describes them."""
+    """The values that a rule may set; see :class:`Rule`."""
 
     enabled: bool
     skip: str
@@ -49,21 +49,21 @@ KEYS = ("tables", "exclude", *VALUES, "actions")
 
 
 class Rule:
-    """Values for the tables that a pattern matches. What it does not set is left to less specific rules.
+    """Values for the tables that a pattern matches; less specific rules set the others.
 
     ``None`` for ``frozen_until``, ``cadence`` or ``deadline`` removes what less specific rules set.
 
     :param tables: one pattern or several, such as ``analytics.*``; ``*`` matches within a level, ``**`` any number of levels.
-    :param exclude: patterns of tables that the rule leaves alone.
-    :param enabled: whether the tables are maintained; a table property or a more specific rule can change it.
-    :param skip: why the tables are never maintained; no other rule and no property can change it.
-    :param frozen_until: no maintenance starts before this moment (aware, or ISO 8601 with an offset).
+    :param exclude: patterns of tables to which the rule does not apply.
+    :param enabled: whether the tables are maintained; a table property or a more specific rule may override it.
+    :param skip: why the tables are never maintained; nothing overrides it.
+    :param frozen_until: no maintenance starts before this time (aware, or ISO 8601 with an offset).
     :param quiet: windows, or texts such as ``"08:00-20:00 Europe/Berlin"``, in which no maintenance starts.
-    :param max_rewrite_bytes: one plan rewrites at most so much; a number of bytes, or text such as ``"10 GiB"``.
+    :param max_rewrite_bytes: the limit of one plan; a number of bytes, or text such as ``"10 GiB"``.
     :param cadence: each action runs at most this often, such as ``"6h"``.
     :param deadline: each action runs at least this often while it has something to do.
-    :param actions: by name of the action: ``enabled``, ``cadence``, ``deadline``, ``where``, ``thresholds`` and ``options``;
-        ``None`` for one of them removes what less specific rules set.
+    :param actions: by action, ``enabled``, ``cadence``, ``deadline``, ``where``, ``thresholds`` and ``options``; ``None`` for one
+        of them removes what less specific rules set.
     :raises InvalidPolicies: a value cannot be used.
     """
 
@@ -82,20 +82,17 @@ class Rule:
 
     @classmethod
     def from_file(cls, written: object, source: PolicySource, *, only_tables: bool = False) -> Rule:
-        """Read a rule as a file has it; it can be used if its source has no faults then.
-
-        :param only_tables: read only which tables are maintained.
-        """
+        """Read a rule from a file; it is usable if its source has no faults then. ``only_tables`` skips the values of actions."""
         rule = cls.__new__(cls)
         rule._read(written, source, only_tables=only_tables)
         return rule
 
     is_default = False
-    """Whether it is the ``default`` of a file, which is for every table."""
+    """Whether it is the file's ``default``, which applies to every table."""
 
     @property
     def name(self) -> str:
-        """The patterns, as they are written."""
+        """The patterns as written."""
         return ", ".join(pattern.text for pattern in self.patterns)
 
     def __repr__(self) -> str:
@@ -131,10 +128,7 @@ class Rule:
 
 
 class _Reader:
-    """Reads the values of a rule by their dotted paths.
-
-    :param origin: of the values.
-    """
+    """Reads the values of a rule by dotted path."""
 
     def __init__(self, origin: str) -> None:
         self.values: dict[str, Given] = {}
@@ -184,7 +178,7 @@ class _Reader:
         except ValueError as error:
             source.refuse(f"{path!r} {error}.")
             return
-        # Options stay as they are written: the action reads them again, together with those of other rules.
+        # Keep options as written: the action parses them together with those of other rules.
         kept = value if ".options." in path else read
         self.values[path] = Given(kept, ValueOrigin(self._origin, source.file, source.line))
 
