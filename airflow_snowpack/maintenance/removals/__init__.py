@@ -1,1 +1,1 @@
-"""Removals: lists of files and snapshots that are planned, approved, and then deleted exactly."""
+"""Removals: lists of files or snapshots that are planned, approved, and then deleted exactly."""

@@ -1,4 +1,4 @@
-"""What a removal is: a list of files or snapshots that is planned, decided on, and deleted exactly."""
+"""A removal: a list of files or snapshots that is planned, approved, and deleted exactly."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from airflow_snowpack.iceberg.names import TableName
 
 VALID_FOR = timedelta(days=7)
-"""From the plan of a removal until it can no longer be approved or run."""
+"""How long after its plan a removal can be approved and run."""
 
 
 class RemovalKind(StrEnum):
-    """What the list names: paths of orphan files, or ids of snapshots."""
+    """What the list contains: paths of orphan files, or ids of snapshots."""
 
     ORPHANS = "orphans"
     SNAPSHOTS = "snapshots"
@@ -30,9 +30,9 @@ class RemovalState(StrEnum):
     """The state of a removal. ``REJECTED``, ``DELETED``, ``RESTORED``, ``EXPIRED`` and ``FAILED`` are final.
 
     ``PLANNED``: its list is being written, or is about to be deleted without an approval. ``EXPIRED``: it was not deleted in
-    time, or a newer plan of the table replaces it. ``FAILED``: the table does not allow it any more, or its attempt failed and it
-    needed no approval: the next plan lists what is left. ``QUARANTINED``: it has ended, and files of it can be restored.
-    ``RESTORED``: all of these files were.
+    time, or a newer plan of the table replaces it. ``FAILED``: the table no longer allows it; or its attempt failed, and the next
+    plan lists the rest, because no approval was needed. ``QUARANTINED``: it has ended, and files can be restored. ``RESTORED``:
+    all of them were.
     """
 
     PLANNED = "planned"
@@ -55,8 +55,8 @@ class RemovalState(StrEnum):
         return not self.successors
 
 
-# From each state, the states that may follow. DELETING may follow itself: another attempt continues, and the fence moves. It is
-# rejected only if its job was cancelled.
+# The allowed transitions. DELETING may follow itself: another attempt continues, and the fence moves. DELETING is only rejected
+# if the job was cancelled.
 TRANSITIONS: Mapping[RemovalState, frozenset[RemovalState]] = {
     RemovalState.PLANNED: frozenset(
         {RemovalState.AWAITING_APPROVAL, RemovalState.DELETING, RemovalState.EXPIRED, RemovalState.FAILED}
@@ -76,10 +76,10 @@ TRANSITIONS: Mapping[RemovalState, frozenset[RemovalState]] = {
 
 
 class ItemOutcome(StrEnum):
-    """What became of one file or snapshot of a list.
+    """The outcome of one file or snapshot of a list.
 
-    ``STARTED``: it passed all guards, and an attempt began to delete it. ``GONE``: it no longer existed. ``LEFT_OUT``: it still
-    exists, because a guard protects it now. ``QUARANTINED``: it can be restored. ``RESTORED``: it is in its place again.
+    ``STARTED``: it passed all guards, and an attempt began to delete it. ``GONE``: it no longer existed. ``LEFT_OUT``: a guard
+    protects it now. ``QUARANTINED``: it can be restored. ``RESTORED``: it is back in its place.
     """
 
     STARTED = "started"
@@ -97,18 +97,18 @@ COUNTED = {
     ItemOutcome.QUARANTINED: "quarantined_count",
     ItemOutcome.RESTORED: "restored_count",
 }
-"""The totals of a removal, by outcome."""
+"""The field of a removal with the total of each outcome."""
 
 
 @dataclass(frozen=True, slots=True)
 class RemovalItem:
     """One file or snapshot of a list.
 
-    :param name: the path of a file, as the storage has it, or the id of a snapshot.
-    :param bytes: the size; of a snapshot, that of the files that only expired snapshots need. ``None``: not known.
-    :param at: when the file was last modified, or the snapshot committed.
+    :param name: the path of a file in the storage, or the id of a snapshot.
+    :param bytes: the size; for a snapshot, of the files that only expired snapshots need. ``None``: unknown.
+    :param at: when the file was last modified or the snapshot committed.
     :param outcome: ``None`` until the removal is run.
-    :param reason: why it was left out, or could not be restored.
+    :param reason: why it was left out or could not be restored.
     """
 
     name: str
@@ -120,17 +120,17 @@ class RemovalItem:
 
 @dataclass(frozen=True, slots=True)
 class Removal:
-    """A list of files or snapshots of one table that is planned, decided on, and deleted exactly.
+    """A list of files or snapshots of one table that is planned, approved, and deleted exactly.
 
-    :param table_uuid: of the table when it was planned, like ``metadata_location`` and ``location``: another table of the same
-        name is never touched.
-    :param settings: the options of the action that planned it, and what else its guards need.
-    :param bytes: the sum over the list; ``None``: not known.
-    :param planned_by_job: the job whose plan it is.
-    :param job_id: the job that deletes it or did last.
-    :param attempt_id: the fence: that job's attempt, or its last one; of a draft, the attempt that plans it.
-    :param deleted_count: how many items are deleted; ``gone_count`` and ``left_out_count`` likewise, see :class:`ItemOutcome`.
-    :param quarantined_until: from when the files in quarantine are deleted for good; ``None``: there are none.
+    :param table_uuid: of the table when planned, like ``metadata_location`` and ``location``; another table of the same name is
+        never touched.
+    :param settings: the options of the planning action, and what else its guards need.
+    :param bytes: the total size; ``None``: unknown.
+    :param planned_by_job: the job that planned it.
+    :param job_id: the job that deletes it, or did last.
+    :param attempt_id: the fence: the current or last attempt of that job; for a draft, the planning attempt.
+    :param deleted_count: how many items are deleted; the other counts are of other outcomes, see :class:`ItemOutcome`.
+    :param quarantined_until: when the files in quarantine may be deleted for good; ``None``: there are none.
     :param error: why it expired or failed, or why its last attempt ended early.
     """
 

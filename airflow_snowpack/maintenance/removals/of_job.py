@@ -1,4 +1,4 @@
-"""The removals as one attempt at a job sees them: it plans lists for its table, and deletes one under its own fence."""
+"""The removals of a job's table: an attempt plans lists, and deletes one under its fence."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class JobRemovals:
-    """The removals of the table of a job, for the attempt that runs it."""
+    """The removals of a job's table, for the attempt that runs the job."""
 
     records: Removals
     job: Job
@@ -36,11 +36,12 @@ class JobRemovals:
         files: int | None = None,
         size: int | None = None,
     ) -> Removal | None:
-        """Write the list of a plan; ``None`` for an empty one.
+        """Write the list of a plan; return ``None`` for an empty one.
 
-        :param table: as it was loaded before the list was made.
+        :param table: as loaded before the list was made.
         :param settings: the options of the action with its limits, and what else the guards need.
-        :param files: how many files the removal deletes; ``None``: one for each item. Likewise ``size``, in bytes.
+        :param files: how many files the removal deletes; ``None``: one per item.
+        :param size: their size in bytes; ``None``: the sum of the items.
         :raises RemovalTakenOver: the attempt has lost its job.
         """
         now = self.records.store.clock()
@@ -68,14 +69,14 @@ class JobRemovals:
         return self.records.plan(draft, items, needs_approval=needs_approval)
 
     def planned(self, kind: RemovalKind) -> Sequence[Removal]:
-        """Return what attempts at this job have planned, the latest first."""
+        """Return what attempts at this job have planned, latest first."""
         return [removal for removal in reversed(self.records.planned_by(self.job.job_id)) if removal.kind is kind]
 
     def of_table(self, removal_id: str, kind: RemovalKind = RemovalKind.ORPHANS) -> Removal:
         """Return a removal of the job's table.
 
         :raises RemovalNotFound: there is no such removal.
-        :raises RemovalOfAnotherTable: it is of another table, or of another action.
+        :raises RemovalOfAnotherTable: it is of another table or action.
         """
         removal = self.records.get(removal_id)
         if removal.table.lock_key != self.job.table.lock_key or removal.kind is not kind:
@@ -83,10 +84,10 @@ class JobRemovals:
         return removal
 
     def begin(self, removal_id: str, kind: RemovalKind) -> Removal:
-        """Begin to delete a removal, or return it as it is if this job has deleted it.
+        """Begin to delete a removal; return it unchanged if this job has already deleted it.
 
-        :raises RemovalNotFound, RemovalNotPossible, RemovalTakenOver: as :meth:`.Removals.begin`.
-        :raises RemovalOfAnotherTable: the job is of another table, or its action deletes something else.
+        :raises RemovalNotFound, RemovalNotPossible, RemovalTakenOver: see :meth:`.Removals.begin`.
+        :raises RemovalOfAnotherTable: it is of another table or action.
         """
         removal = self.of_table(removal_id, kind)
         if is_done(removal) and removal.job_id == self.job.job_id:
@@ -95,10 +96,10 @@ class JobRemovals:
 
 
 def is_done(removal: Removal) -> bool:
-    """Return whether an attempt has gone through the whole list."""
+    """Return whether an attempt has processed the whole list."""
     return removal.error is None and removal.state in (RemovalState.DELETED, RemovalState.QUARANTINED)
 
 
 def _exceeds(amount: int | None, limit: int | None) -> bool:
-    """Whether a removal needs an approval for its size. An unknown size exceeds any limit."""
+    """Return whether an amount requires an approval. An unknown amount exceeds any limit."""
     return limit is not None and (amount is None or amount > limit)

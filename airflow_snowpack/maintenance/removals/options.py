@@ -1,4 +1,4 @@
-"""The options that both actions have which delete by a list."""
+"""The options of the actions that delete by a list."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ if TYPE_CHECKING:
 
 Options = TypeVar("Options", bound=ActionOptions)
 ORPHAN_AGE_FLOOR = timedelta(hours=24)
-"""Iceberg's own: a writer that has not committed yet owns files that look like orphans."""
+"""Iceberg's minimum: files of uncommitted writers look like orphans."""
 ALL = "all"
-"""In place of a removal's id: all that is in quarantine of the table."""
+"""Instead of a removal's id: everything of the table that is in quarantine."""
 WITH_REMOVAL_ID = ("removal_id", "only_if_needed")
 WITH_RESTORE = ("restore", "restore_files", "only_if_needed")
 
 
 def check_removal_options(options: ActionOptions) -> None:
-    """Refuse options beside ``removal_id``: a list is deleted by the options that it was planned with; likewise ``restore``.
+    """Refuse other options with ``removal_id`` or ``restore``: a list is deleted with the options that planned it.
 
     :raises InvalidOption: there is another option.
     """
@@ -38,11 +38,7 @@ def _refuse_beside(options: ActionOptions, name: str, fitting: Collection[str], 
 
 
 def planned_with(options: Options, settings: Mapping[str, Any]) -> Options:
-    """Return the options that a list was planned with.
-
-    :param options: of the action that deletes the list.
-    :param settings: of the removal.
-    """
+    """Return the options that a list was planned with, from the settings of its removal."""
     parsed = parse_options(options.action, {name: settings.get(name) for name in option_names(options.action)})
     assert isinstance(parsed, type(options))
     return parsed

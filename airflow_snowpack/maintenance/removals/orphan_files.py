@@ -1,7 +1,7 @@
-"""Orphan files as a removal: what is listed at the plan, and what guards a listed file when it is deleted.
+"""Orphan files as a removal: how files are listed for a plan, and guarded when they are deleted.
 
-The invariant: a file is deleted only if it is the very file that was listed, by path, size and modification time, if no metadata
-of its table names it now, if no other table names it, and if no other table has come to keep files in its location.
+The invariant: a file is deleted only if it is exactly the listed file (by path, size and modification time), no metadata of its
+table or of another table names it now, and no other table keeps files in its location since.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ NAMED_BY = "the table {} names it"
 
 @dataclass(frozen=True, slots=True)
 class ForeignGuard:
-    """Keeps files of other tables.
+    """Protects files of other tables.
 
     :param follow_symlinks: compare a file behind a symbolic link by its real path, instead of keeping it.
-    :param read: the files that near tables name, kept from one batch of a list to the next.
+    :param read: the files that nearby tables name, cached between the batches of a list.
     """
 
     equal: Equalities = NOTHING_DECIDED
@@ -56,9 +56,9 @@ class ForeignGuard:
     read: dict[str, frozenset[str]] = field(default_factory=dict)
 
     def refuse_shared(self, run: ActionRun, location: str, trust_since: datetime | None = None) -> ForeignFiles:
-        """Refuse a removal from a location in which other tables keep files, and return the other tables.
+        """Return the other tables; refuse a removal from a location in which one of them keeps files.
 
-        :param trust_since: what was read of a table since then is not read again.
+        :param trust_since: reads of tables since then are reused.
         :raises RemovalRefused: another table keeps files in the location, or may do so.
         """
         foreign = ForeignFiles.of(
@@ -73,9 +73,9 @@ class ForeignGuard:
         return foreign
 
     def reasons(self, reader: MetadataReader, foreign: ForeignFiles, paths: Sequence[str], location: str) -> dict[str, str]:
-        """Return why files are kept, by path; files that this does not name may be deleted.
+        """Return by path why files are kept; the others may be deleted.
 
-        :param reader: of the table itself.
+        :param reader: of the table that the files belong to.
         :raises TableUnreadable: the metadata of a table that has files in the location cannot be read.
         """
         # Iceberg does not list hidden folders, unless its listing by prefix spells the location differently.
@@ -84,7 +84,7 @@ class ForeignGuard:
         links = {folder for folder in set(map(parent, paths)) if leads_elsewhere(folder, location)}
         linked = [path for path in paths if path not in kept and parent(path) in links]
         if place_of(location).scheme == "file":
-            # Iceberg compares text, and a symbolic link gives a file of the table itself a second path.
+            # Iceberg compares text, but a symbolic link gives a file of the table a second path.
             spelling, own = Spelling(self.equal), self._own_files(reader)
             kept |= {path: NAMED_NOW for path in paths if spelling(path) in own}
         if not self.follow_symlinks:
@@ -103,7 +103,7 @@ class ForeignGuard:
     def planned(
         self, table: Table, foreign: ForeignFiles, paths: Iterable[str], *, older_than: datetime, skipped: Counter[str]
     ) -> Iterator[RemovalItem]:
-        """Return the files of a plan with their sizes and modification times.
+        """Yield the files of a plan with their sizes and modification times.
 
         :param skipped: counts the paths that are not listed, by reason.
         :raises OSError: the storage does not answer.
@@ -128,9 +128,9 @@ class ForeignGuard:
 class OrphanFiles:
     """Guards and deletes orphan files, or moves them to quarantine.
 
-    :param remove: takes the options of the plan and paths, deletes those that no metadata of the table names, and returns them.
-        For quarantine, it returns them and deletes nothing.
-    :param foreign: takes the options of the plan, and returns what keeps files of other tables.
+    :param remove: takes the plan's options and paths, deletes those that no metadata of the table names, and returns them. For
+        quarantine, it only returns them.
+    :param foreign: takes the plan's options, and returns the guard of other tables' files.
     """
 
     remove: Callable[[ActionRun, Mapping[str, Any], Sequence[str]], Collection[str]]
@@ -140,7 +140,7 @@ class OrphanFiles:
 
     @property
     def batch_parts(self) -> int:
-        """Return how many parts one call of the procedure gets: for each call, it reads the metadata of the whole table."""
+        """How many parts one procedure call gets; each call reads the metadata of the whole table."""
         return BATCH_PARTS
 
     def guard(self, run: ActionRun, removal: Removal, table: Table, items: Sequence[RemovalItem]) -> list[RemovalItem]:
@@ -160,9 +160,9 @@ class OrphanFiles:
         return held_before(quarantine, items, guarded)
 
     def delete(self, run: ActionRun, removal: Removal, items: Sequence[RemovalItem]) -> list[RemovalItem]:
-        """Delete the files, and read what is left of them: the procedure reports a file that it failed to delete as deleted.
+        """Delete the files, or only compare them with the metadata for quarantine, and return the outcomes.
 
-        For quarantine, it only compares the files with the metadata.
+        The storage is checked, because the procedure reports files that it failed to delete as deleted.
         """
         removed = set(self.remove(run, removal.settings, [item.name for item in items]))
         if removal.quarantine is not None:
@@ -175,7 +175,7 @@ def _guarded(item: RemovalItem, file: StoredFile | None, removal: Removal, now: 
     if not is_inside(item.name, removal.location):
         return _left_out(item, OUTSIDE)
     if file is None:
-        # An earlier attempt had begun to delete it.
+        # STARTED: an earlier attempt had begun to delete it.
         outcome = ItemOutcome.DELETED if item.outcome is ItemOutcome.STARTED else ItemOutcome.GONE
         return replace(item, outcome=outcome)
     if kept is not None:

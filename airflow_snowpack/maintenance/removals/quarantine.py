@@ -1,9 +1,9 @@
-"""Orphan files in quarantine: take them away instead of deleting them, restore them, and delete them when their time is over.
+"""Quarantine of orphan files: move them there instead of deleting them, restore them, and delete them when their time is over.
 
 The list of a removal is the only record of what is in quarantine: the place of each file follows from its path. Before files are
-taken away, the record has that they may be in quarantine. After a kill, both places of a file are looked up.
+moved, the removal records that they may be in quarantine. After a kill, both places of a file are checked.
 
-The invariant: only the attempt that has the fence of the removal moves files, and no file is ever overwritten.
+The invariant: only the attempt that has the removal's fence moves files, and no file is ever overwritten.
 """
 
 from __future__ import annotations
@@ -42,42 +42,39 @@ log = logging.getLogger(__name__)
 
 THREADS = 16
 SHOWN = 5
-"""An error names so many reasons and so many paths at most; the list has the others."""
+"""How many reasons and paths an error names; the list has the others."""
 PURGED_PARTS = 20
-"""One job deletes the files of so many parts of lists for good at most, so that it gets to its own work."""
+"""How many parts of lists one job deletes for good at most, before its main work."""
 NEVER_TAKEN = "it was not taken away"
 OCCUPIED = "another file is in its place"
 MISSING = "it is neither in quarantine nor in its place"
 POSSIBLY_HELD = (ItemOutcome.QUARANTINED, ItemOutcome.STARTED)
-"""A killed attempt may have taken an item away that it had started."""
+"""Outcomes of items that may be in quarantine; a killed attempt may have moved an item that it had started."""
 
 Step = tuple[ItemOutcome, str | None]
-"""What became of an item, and why."""
+"""The outcome of an item, and the reason."""
 
 
 # --- taking files away ---
 
 
 def quarantine_settings(table: Table, *, may_copy: bool) -> dict[str, str]:
-    """Return how the files of a new list will be taken away, to keep with the list.
+    """Return how the files of a new list will be moved to quarantine, to be stored with the list.
 
-    :raises QuarantineNotPossible: the storage cannot take files away at no cost, and they may not be copied.
+    :raises QuarantineNotPossible: the storage cannot move files at no cost, and they may not be copied.
     """
     return {"quarantined_by": means_of(table.location(), table.io.properties, may_copy=may_copy).value}
 
 
 def quarantine_of(removal: Removal, properties: Mapping[str, str]) -> Quarantine:
-    """Return the quarantine of a removal.
-
-    :param properties: of the access to the files of the table.
-    """
+    """Return the quarantine of a removal; the properties are those of the access to the table's files."""
     return open_quarantine(Means(removal.settings["quarantined_by"]), removal.location, properties, removal.removal_id)
 
 
 def check_means(removal: Removal, table: Table) -> None:
-    """Check that what is deleted now can still be restored as the plan has it.
+    """Check that files deleted now can still be restored as planned.
 
-    :raises RemovalRefused: it cannot, such as when a bucket no longer keeps versions.
+    :raises RemovalRefused: they cannot, for example because a bucket no longer keeps versions.
     """
     copies = removal.settings["quarantined_by"] == Means.COPY
     try:
@@ -87,9 +84,9 @@ def check_means(removal: Removal, table: Table) -> None:
 
 
 def held_before(quarantine: Quarantine, before: Sequence[RemovalItem], after: Sequence[RemovalItem]) -> list[RemovalItem]:
-    """Return items that a guard has passed or left out, in quarantine those that a killed attempt has put there.
+    """Return guarded items; those that a killed attempt has moved become quarantined.
 
-    :param before: the items as the record has them, and ``after`` as the guard returned them.
+    :param before: the recorded items; ``after`` are those that the guard returned.
     :raises OSError: the storage does not answer.
     """
 
@@ -97,7 +94,7 @@ def held_before(quarantine: Quarantine, before: Sequence[RemovalItem], after: Se
         started = was.outcome is ItemOutcome.STARTED and item.outcome is not ItemOutcome.STARTED
         if started and quarantine.holds(_file(item)):
             return replace(item, outcome=ItemOutcome.QUARANTINED, reason=None)
-        # An attempt that takes files away deletes none.
+        # With quarantine, no attempt deletes files.
         return replace(item, outcome=ItemOutcome.GONE) if item.outcome is ItemOutcome.DELETED else item
 
     with ThreadPoolExecutor(THREADS) as pool:
@@ -105,15 +102,12 @@ def held_before(quarantine: Quarantine, before: Sequence[RemovalItem], after: Se
 
 
 def take_away(quarantine: Quarantine, items: Sequence[RemovalItem], stopped: Callable[[], bool]) -> list[RemovalItem]:
-    """Take files away; an item that could not be is returned as ``STARTED``, or as left out if it never can be.
-
-    :param stopped: whether to take no further file away.
-    """
+    """Move files to quarantine until stopped. Failed moves stay ``STARTED``, or are left out if they can never succeed."""
 
     def take(item: RemovalItem) -> Step:
         try:
             quarantine.take(_file(item))
-        except FileNotFoundError:  # or an attempt that has lost its job has just taken it
+        except FileNotFoundError:  # or moved just now by an attempt that has lost its job
             return (ItemOutcome.QUARANTINED if quarantine.holds(_file(item)) else ItemOutcome.GONE), None
         except NotTaken as reason:
             return ItemOutcome.LEFT_OUT, str(reason)
@@ -128,10 +122,10 @@ def take_away(quarantine: Quarantine, items: Sequence[RemovalItem], stopped: Cal
 def restore(
     removals: JobRemovals, catalog: Catalog, removal_id: str, paths: Collection[str], stopped: Callable[[], bool]
 ) -> ActionEffect:
-    """Restore files, and continue where an attempt before ended.
+    """Restore files, or continue an earlier attempt.
 
-    :param removal_id: of the list, or ``all`` lists of the table.
-    :param paths: only these files; empty for all of them.
+    :param removal_id: the list, or ``all`` lists of the table.
+    :param paths: only these files; empty for all.
     :param stopped: whether to end early; a later attempt continues.
     :raises RemovalTakenOver: another attempt runs the job.
     :raises RemovalNotFound, NothingInQuarantine, RemovalNotPossible: nothing was restored.
@@ -146,7 +140,7 @@ def restore(
     total, reasons, found = 0, Counter[str](), set[str]()
     properties = access_properties(catalog, job.table)
     for each in reversed(lists):
-        if each.quarantined_until is None and each.job_id == earlier:  # an attempt before has ended with it
+        if each.quarantined_until is None and each.job_id == earlier:  # completed by an earlier attempt
             total += each.restored_count
             found |= {normalise(item.name) for item in records.items(each.removal_id) if wanted}
             continue
@@ -165,12 +159,12 @@ def restore(
 
 
 def purge(removals: JobRemovals, catalog: Callable[[], Catalog], stopped: Callable[[], bool]) -> int:
-    """Delete the files of the table for good whose time in quarantine is over, up to a limit; return how many.
+    """Delete the table's files whose quarantine is over for good, up to a limit; return how many.
 
     :raises RemovalTakenOver: the attempt has lost its job.
     """
     records, job = removals.records, removals.job
-    # By two clocks, mostly of two machines: what is deleted too early cannot be restored.
+    # By two clocks, usually of two machines, because files deleted too early cannot be restored.
     elapsed = records.in_quarantine(job.table, until=min(records.store.clock(), job.submitted_at))
     if not elapsed:
         return 0
@@ -187,7 +181,7 @@ def purge(removals: JobRemovals, catalog: Callable[[], Catalog], stopped: Callab
 
 
 def access_properties(catalog: Catalog, name: TableName) -> Mapping[str, str]:
-    """Return the properties by which the files of a table are reached, also of one that is damaged or was dropped."""
+    """Return the properties for access to a table's files, even if the table is damaged or was dropped."""
     try:
         return dict(load_table(catalog, name).io.properties)
     except SnowpackError as problem:
@@ -196,12 +190,12 @@ def access_properties(catalog: Catalog, name: TableName) -> Mapping[str, str]:
 
 
 class _Walk:
-    """Goes through a list and does something with each item that may be in quarantine.
+    """Applies a step to each item of a list that may be in quarantine.
 
-    :param step: returns what became of an item; ``QUARANTINED``: it is still there.
-    :param only: only these paths, as :func:`normalise` returns them; empty for all.
-    :ivar done: how many items left the quarantine, by outcome. ``problems``: how many did not, by reason.
-    :ivar seen: those of the paths that are in the list. ``parts``: how many parts of it were changed.
+    :param step: returns the outcome of an item; ``QUARANTINED``: it is still there.
+    :param only: only these paths, normalised with :func:`normalise`; empty for all.
+    :ivar done: by outcome, how many items left the quarantine. ``problems``: by reason, how many did not.
+    :ivar seen: the requested paths that the list has. ``parts``: how many parts of it were changed.
     """
 
     def __init__(
@@ -226,10 +220,7 @@ class _Walk:
         self.parts = 0
 
     def run(self, change: str) -> None:
-        """Go through the list, and record each part of it.
-
-        :param change: for the audit trail.
-        """
+        """Process the list, and record each part of it; the audit trail gets the change."""
         left = 0
         for number in self._records.part_numbers(self._removal.removal_id):
             part = list(self._records.part(self._removal.removal_id, number))
@@ -271,7 +262,7 @@ def _restored(quarantine: Quarantine, item: RemovalItem) -> Step:
     try:
         try:
             held = quarantine.restore(_file(item))
-        except FileNotFoundError:  # or an attempt that has lost its job has just restored it
+        except FileNotFoundError:  # or restored just now by an attempt that has lost its job
             held = quarantine.restore(_file(item))
     except FileExistsError:
         return ItemOutcome.QUARANTINED, OCCUPIED
@@ -290,7 +281,7 @@ def _purged(quarantine: Quarantine, item: RemovalItem) -> Step:
 
 
 def _each(items: Sequence[RemovalItem], step: Callable[[RemovalItem], Step], stopped: Callable[[], bool]) -> list[RemovalItem]:
-    """Apply a step to each item, several at a time. One whose storage fails is returned as it is, with the reason."""
+    """Apply a step to items concurrently. An item whose storage fails is returned unchanged, with the reason."""
 
     def apply(item: RemovalItem) -> RemovalItem:
         if stopped():

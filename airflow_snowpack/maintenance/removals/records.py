@@ -1,12 +1,12 @@
-"""The removals of a store: write the list of a plan, decide on it, and record what became of each item.
+"""The removals in the store: write the list of a plan, decide on it, and record the outcome of each item.
 
     removals = Removals(store)
     removal = removals.plan(draft, items, needs_approval=lambda planned: planned.item_count > 1_000)
     removals.approve(removal.removal_id, actor=Actor("vera", "page"))
     removals.begin(removal.removal_id, job_id, attempt_id)          # in the job that deletes it
 
-The invariant: the list of a removal never changes after its plan; only the outcomes of its items are added. Only the attempt that
-began a removal writes outcomes: each of its writes names the fence of its job's attempt.
+The invariant: after its plan, the list of a removal never changes, and only outcomes of its items are added. Only the attempt
+that began a removal writes them: each write names the fence of its attempt.
 """
 
 from __future__ import annotations
@@ -60,8 +60,6 @@ SUPERSEDED = "a newer plan replaces it: removal {}"
 
 
 class Removals:
-    """The removals of a store by their ids."""
-
     def __init__(self, store: Store) -> None:
         self.store = store
 
@@ -82,10 +80,10 @@ class Removals:
         table: TableName | None = None,
         state: RemovalState | None = None,
     ) -> Page[Removal]:
-        """List the removals, the latest plan first.
+        """List the removals, latest plan first.
 
         :param cursor: ``next`` of the page before.
-        :param state: in this state. ``QUARANTINED`` has each list of which files may be in quarantine, whatever its own state.
+        :param state: ``QUARANTINED`` also selects lists in other states with files in quarantine.
         :raises InvalidCursor: no page returned it.
         """
         query = REMOVALS.where(*NEWEST_FIRST.beyond(cursor)).order_by(*NEWEST_FIRST.order()).limit(limit + 1)
@@ -101,11 +99,11 @@ class Removals:
         return [removal_from(row) for row in self.store.all(query, {"b_now": self.store.clock()})]
 
     def ids_beginning(self, beginning: str, *, limit: int = 10) -> Sequence[str]:
-        """Return the ids that begin with the short id of a list."""
+        """Return the removal ids with this prefix."""
         return self.store.ids_beginning(REMOVAL.removal_id, beginning, limit)
 
     def part_numbers(self, removal_id: str) -> Sequence[int]:
-        """Return the numbers of the parts of a list, in order."""
+        """Return the numbers of a list's parts, in order."""
         return [row.number for row in self.store.all(PART_NUMBERS, {"b_removal": removal_id})]
 
     def part(self, removal_id: str, number: int) -> Sequence[RemovalItem]:
@@ -114,12 +112,12 @@ class Removals:
         return [] if content is None else unpack(content)
 
     def items(self, removal_id: str) -> Iterator[RemovalItem]:
-        """Read the whole list, one part in memory at a time."""
+        """Yield the whole list, with one part in memory at a time."""
         for number in self.part_numbers(removal_id):
             yield from self.part(removal_id, number)
 
     def some_items(self, removal_id: str, *, start: int = 0, limit: int = PAGE_SIZE) -> Sequence[RemovalItem]:
-        """Return up to ``limit`` items of the list from the position ``start`` on."""
+        """Return up to ``limit`` items of the list, from the position ``start`` on."""
         number, skipped = divmod(start, PART_SIZE)
         found = [*self.part(removal_id, number)][skipped:]
         while len(found) < limit and (part := self.part(removal_id, number := number + 1)):
@@ -129,14 +127,14 @@ class Removals:
     # --- planning ---
 
     def plan(self, draft: Removal, items: Iterable[RemovalItem], *, needs_approval: Callable[[Removal], bool]) -> Removal | None:
-        """Write the list of a plan, part by part, and return the removal; ``None`` for an empty list.
+        """Write the list of a plan part by part, and return the removal; ``None`` for an empty list.
 
-        A plan that awaits approval replaces earlier ones of the same table and kind that do, and any plan replaces a list that
-        needed no approval and whose job has ended without deleting all of it. A plan that an attempt at the same job has left
-        unfinished is deleted.
+        A plan that awaits approval replaces earlier ones of the same table and kind that do. Any plan replaces lists that needed
+        no approval and whose job ended without deleting all of them, and deletes unfinished plans of earlier attempts at the same
+        job.
 
         :param needs_approval: called with the planned removal and its totals.
-        :raises RemovalTakenOver: the attempt of the draft has lost its job, or a later one plans meanwhile. It leaves no list.
+        :raises RemovalTakenOver: the draft's attempt has lost its job, or a later one is planning. No list is left.
         """
         rest = iter(items)
         part = list(islice(rest, PART_SIZE))
@@ -164,7 +162,7 @@ class Removals:
             REMOVAL.state == RemovalState.PLANNED.value,
         )
         if left := conn.execute(sa.select(REMOVAL.removal_id).where(unfinished)).scalars().all():
-            # First the rows that an attempt which still writes a list of them locks for each part.
+            # These rows first, because an attempt that still writes a list locks its row for each part.
             conn.execute(sa.delete(removals).where(REMOVAL.removal_id.in_(left)))
             conn.execute(sa.delete(removal_parts).where(PART.removal_id.in_(left)))
         conn.execute(sa.insert(removals), new_row(draft))
@@ -186,7 +184,7 @@ class Removals:
     # --- deciding ---
 
     def approve(self, removal_id: str, *, actor: Actor, comment: str | None = None) -> Removal:
-        """Approve a removal, which can then be run. The same actor may repeat it.
+        """Approve a removal to be run. The same actor may repeat it.
 
         :raises RemovalNotFound: there is no such removal.
         :raises RemovalNotPossible: it does not await approval.
@@ -194,7 +192,7 @@ class Removals:
         return self._decide(removal_id, RemovalState.APPROVED, actor, comment)
 
     def reject(self, removal_id: str, *, actor: Actor, comment: str | None = None) -> Removal:
-        """Reject a removal for good, also one that was approved, or whose job was cancelled. The same actor may repeat it.
+        """Reject a removal for good, even if it was approved or its job was cancelled. The same actor may repeat it.
 
         :raises RemovalNotFound: there is no such removal.
         :raises RemovalNotPossible: a job deletes it, or it has ended.
@@ -209,7 +207,7 @@ class Removals:
             if (found.state, found.decided_by) == (state, actor.name):
                 return
             running = found.state is RemovalState.DELETING
-            # Only an attempt that ends returns a removal that it was deleting to APPROVED.
+            # Only an ending attempt returns a removal from DELETING to APPROVED.
             busy = running and (state is RemovalState.APPROVED or _is_live(conn, found.job_id, found.attempt_id))
             if busy or state not in found.state.successors:
                 raise RemovalNotPossible(found, state.value)
@@ -225,11 +223,11 @@ class Removals:
     # --- deleting, under the fence of a job's attempt ---
 
     def begin(self, removal_id: str, job_id: str, attempt_id: str) -> Removal:
-        """Begin to delete a removal, or continue after an attempt that ended early; the fence moves to this attempt.
+        """Begin to delete a removal, or continue after an attempt that ended early. The fence moves to this attempt.
 
         :raises RemovalNotFound: there is no such removal.
         :raises RemovalNotPossible: it is not approved, has expired, or a live attempt of another job deletes it.
-        :raises RemovalTakenOver: the attempt has lost its own job.
+        :raises RemovalTakenOver: the attempt has lost its job.
         """
 
         def write(conn: sa.Connection) -> None:
@@ -252,7 +250,7 @@ class Removals:
     def record(self, removal: Removal, parts: Mapping[int, Sequence[RemovalItem]], counts: Mapping[ItemOutcome, int]) -> None:
         """Write the outcomes of some parts and the totals so far.
 
-        :raises RemovalTakenOver: the fence has moved, and nothing was written.
+        :raises RemovalTakenOver: the fence has moved; nothing was written.
         """
         fence = _fence(removal)
         totals = {column: counts.get(outcome, 0) for outcome, column in COUNTED.items()}
@@ -269,9 +267,9 @@ class Removals:
         self.store.transact(write)
 
     def end(self, removal: Removal, state: RemovalState, error: str | None = None) -> Removal:
-        """Write how an attempt ended: ``DELETED``, ``FAILED``, or ``APPROVED`` for one that another attempt may continue.
+        """Write how an attempt ended: ``DELETED``, ``FAILED``, or ``APPROVED`` if another attempt may continue.
 
-        :raises RemovalTakenOver: the fence has moved, and nothing was written.
+        :raises RemovalTakenOver: the fence has moved; nothing was written.
         """
         assert state in RemovalState.DELETING.successors, state
         values: dict[str, Any] = {"state": state.value, "ended_at": self.store.clock()}
@@ -282,7 +280,7 @@ class Removals:
         text = None if error is None else storable_error(error)
         written = self.store.execute(sa.update(removals).where(FENCED).values(**values, error=text), _fence(removal))
         ended = self.get(removal.removal_id)
-        # The answer to the first try may have been lost.
+        # The response to the first try may have been lost.
         if not written and (ended.state, ended.attempt_id) != (state, removal.attempt_id):
             raise RemovalTakenOver(removal.removal_id)
         return ended
@@ -292,9 +290,9 @@ class Removals:
     def in_quarantine(
         self, table: TableName, *, until: datetime | None = None, or_of_job: str | None = None
     ) -> Sequence[Removal]:
-        """Return the removals of a table that have files in quarantine, the oldest first.
+        """Return the removals of a table that have files in quarantine, oldest first.
 
-        :param until: only those that no job continues and whose files stay until then at most.
+        :param until: only those whose quarantine ends by then and that no job is processing.
         :param or_of_job: also those whose last file this job has restored.
         """
         held = sa.or_(REMOVAL.quarantined_until.is_not(None), sa.and_(REMOVAL.job_id == or_of_job, REMOVAL.restored_count > 0))
@@ -306,7 +304,7 @@ class Removals:
         return [removal_from(row) for row in rows]
 
     def tables_with_deleted_orphans(self, tables: Collection[TableName]) -> frozenset[str]:
-        """Return the UUIDs of tables with these names of which orphan files were deleted for good, in one statement."""
+        """Return the UUIDs of tables with these names that had orphan files deleted for good, in one statement."""
         query = sa.select(REMOVAL.table_uuid).where(
             REMOVAL.kind == RemovalKind.ORPHANS.value,
             REMOVAL.state == RemovalState.DELETED.value,
@@ -329,12 +327,12 @@ class Removals:
     def reopen(self, removal_id: str, job_id: str, attempt_id: str) -> Removal:
         """Move the fence of a removal with files in quarantine to an attempt that restores or deletes them.
 
-        A list that was not deleted to its end is not continued afterwards.
+        If the list was not deleted completely, its deletion does not continue afterwards.
 
         :raises RemovalNotFound: there is no such removal.
         :raises NothingInQuarantine: no file of it is in quarantine.
         :raises RemovalNotPossible: a live attempt of another job deletes or restores it.
-        :raises RemovalTakenOver: the attempt has lost its own job.
+        :raises RemovalTakenOver: the attempt has lost its job.
         """
 
         def write(conn: sa.Connection) -> None:
@@ -359,7 +357,7 @@ class Removals:
 
         :param left: how many files of the list are still in quarantine.
         :param change: for the audit trail, with the number of ``files``.
-        :raises RemovalTakenOver: the fence has moved, and nothing was written.
+        :raises RemovalTakenOver: the fence has moved; nothing was written.
         """
         restored = sa.and_(REMOVAL.deleted_count == 0, REMOVAL.restored_count > 0)
         state = sa.case((restored, sa.literal_column(f"'{RemovalState.RESTORED.value}'")), else_=REMOVAL.state)
@@ -383,7 +381,7 @@ class Removals:
 
 
 def _write_part(conn: sa.Connection, removal_id: str, number: int, content: bytes) -> None:
-    """Write a part of the list of a plan, unless a later attempt at its job has deleted the plan."""
+    """Write a part of a list, unless a later attempt at its job has deleted the plan."""
     own = sa.select(REMOVAL.removal_id).where(REMOVAL.removal_id == removal_id).with_for_update()
     if conn.execute(own).first() is None:
         raise RemovalTakenOver(removal_id)
@@ -406,5 +404,4 @@ def _fence(removal: Removal) -> dict[str, Any]:
 
 
 def audit_subject(removal_id: str) -> str:
-    """Return the name of a removal in the audit trail."""
     return f"removal:{removal_id}"

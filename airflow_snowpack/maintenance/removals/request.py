@@ -1,4 +1,4 @@
-"""The maintenance requests that delete an approved removal, and that restore files from quarantine."""
+"""The maintenance requests that delete an approved removal or restore files from quarantine."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def restore_request(removal: Removal, files: Sequence[str] = ()) -> MaintenanceR
 
 
 def restore_table_request(removals: Removals, table: TableName, files: Sequence[str] = ()) -> MaintenanceRequest:
-    """Return the request of the job that restores files of all removals of a table, which may not exist any more.
+    """Return the request of the job that restores files of all removals of a table, even of a dropped one.
 
     :param files: only these paths; empty for all that are in quarantine.
     :raises NothingInQuarantine: no file of the table is in quarantine.

@@ -1,4 +1,4 @@
-"""Removals as rows of the store, and rows as values."""
+"""Removals as rows of the store, and back."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ NOW = sa.bindparam("b_now", type_=UtcDateTime)
 KEY = sa.bindparam("b_removal", type_=sa.Text)
 ATTEMPT = sa.bindparam("b_attempt", type_=sa.Text)
 EXPIRES = tuple(state.value for state in RemovalState if RemovalState.EXPIRED in state.successors)
-"""The states in which time runs out."""
+"""The states that can expire."""
 
 ENDED = tuple(state.value for state in RemovalState if state.is_terminal)
 HAS_EXPIRED = sa.and_(REMOVAL.state.in_(EXPIRES), REMOVAL.expires_at <= NOW)
@@ -43,7 +43,7 @@ STATE = sa.case(
     (HAS_EXPIRED, sa.literal_column(f"'{RemovalState.EXPIRED.value}'")),
     else_=REMOVAL.state,
 )
-"""The state at a moment; no process has to write that a removal has expired, or that it has ended and files can be restored."""
+"""The current state. Expired and restorable removals are derived, so no process has to write these states."""
 
 REMOVALS = sa.select(*(column for column in removals.columns if column.name != "state"), STATE.label("state"))
 BY_KEY = REMOVALS.where(REMOVAL.removal_id == KEY)
@@ -53,20 +53,20 @@ PART_NUMBERS = sa.select(PART.number).where(PART.removal_id == KEY).order_by(PAR
 
 IS_ACTIVE = jobs.c.status.in_([status.value for status in JobStatus if not status.is_terminal])
 ABANDONED = sa.and_(REMOVAL.state == RemovalState.DELETING.value, ~sa.exists().where(jobs.c.job_id == REMOVAL.job_id, IS_ACTIVE))
-"""No attempt follows the one that was deleting it."""
+"""It was being deleted, and its job has ended."""
 
 KINDS = (
     RetainedRows(
         removals,
         age=REMOVAL.planned_at,
         order=(REMOVAL.planned_at, REMOVAL.removal_id),
-        # What is in quarantine can be found by its list alone.
+        # Files in quarantine can only be found by their list.
         unneeded=sa.and_(REMOVAL.quarantined_until.is_(None), sa.or_(REMOVAL.state != RemovalState.DELETING.value, ABANDONED)),
         at_least=timedelta(days=30),
         belongings=(PART.removal_id,),
     ),
 )
-"""What was deleted can be looked up for as long as jobs are kept, and for a month at least."""
+"""Removals are kept as long as jobs, and at least a month."""
 
 
 removal_from = row_mapper(Removal, {"kind": RemovalKind, "state": RemovalState}, table=table_from)
@@ -99,7 +99,7 @@ def new_row(removal: Removal) -> dict[str, Any]:
 
 
 def pack(items: Iterable[RemovalItem]) -> bytes:
-    """Return the content of a part. JSON escapes what a database refuses in a text, so that each path stays what it is."""
+    """Return the content of a part. JSON escapes what databases refuse in text, so paths stay exact."""
     plain = [
         [item.name, item.bytes, None if item.at is None else (item.at - EPOCH) // MICROSECOND, item.outcome, item.reason]
         for item in items
@@ -108,7 +108,6 @@ def pack(items: Iterable[RemovalItem]) -> bytes:
 
 
 def unpack(content: bytes) -> list[RemovalItem]:
-    """Return the items of a part."""
     return [
         RemovalItem(name, size, None if at is None else EPOCH + at * MICROSECOND, outcome and ItemOutcome(outcome), reason)
         for name, size, at, outcome, reason in json.loads(zlib.decompress(content))

@@ -1,9 +1,9 @@
-"""Plan a removal, and delete its list and nothing else.
+"""Plan a removal, and delete exactly its list.
 
     effect = run_removal(run, OrphanFiles(remove), options.removal_id, plan=lambda: plan_removal(run))
 
-For each batch of the list: guard it, record what is about to be deleted, delete that, record what became of it. So an attempt
-that is killed leaves a record of what it may have deleted, and the next one continues with the rest of the same list.
+Each batch of the list is guarded, recorded as about to be deleted, deleted, and recorded with its outcomes. So a killed attempt
+leaves a record of what it may have deleted, and the next one continues with the same list.
 
 The invariant: only items of the list are deleted, each after a guard of this attempt has passed it.
 """
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from airflow_snowpack.maintenance.removals.of_job import JobRemovals
 
 CLOCK_SKEW = timedelta(minutes=5)
-"""How far the clock of a worker may be behind the one that a removal was planned by."""
+"""How far a worker's clock may be behind the clock that a removal was planned by."""
 NOUNS = {RemovalKind.ORPHANS: "file", RemovalKind.SNAPSHOTS: "snapshot"}
 DELETED = {RemovalKind.ORPHANS: REMOVED, RemovalKind.SNAPSHOTS: "expired_snapshots_count"}
 
@@ -57,7 +57,7 @@ class Deletion(Protocol):
 
     @property
     def files(self) -> Mapping[str, int]:
-        """How many files of each kind went with the items, as the procedure counts them."""
+        """How many files of each kind were deleted with the items, as the procedure counts them."""
         ...
 
     @property
@@ -66,14 +66,14 @@ class Deletion(Protocol):
         ...
 
     def guard(self, run: ActionRun, removal: Removal, table: Table, items: Sequence[RemovalItem]) -> list[RemovalItem]:
-        """Return the items in their order: ``STARTED`` those that may be deleted, and any other outcome for the rest.
+        """Return the items in order: ``STARTED`` for those that may be deleted, and another outcome for the rest.
 
         :raises RemovalRefused: nothing of the removal may be deleted any more.
         """
         ...
 
     def delete(self, run: ActionRun, removal: Removal, items: Sequence[RemovalItem]) -> list[RemovalItem]:
-        """Delete the items, and return them in their order; ``STARTED`` is the outcome of one that could not be deleted."""
+        """Delete the items, and return them in order; those that could not be deleted stay ``STARTED``."""
         ...
 
 
@@ -107,9 +107,9 @@ def run_removal(
 
 
 def _resumed(run: ActionRun, deletion: Deletion) -> ActionEffect | None:
-    """Return the result of the list that an earlier attempt at this job has planned; ``None`` if the job has to plan.
+    """Return the result of the list that an earlier attempt at this job planned; ``None`` if the job has to plan.
 
-    A list that the earlier attempt was deleting is deleted to its end. One that awaits a decision, or has one, is left alone.
+    A list that the earlier attempt was deleting is completed. One that awaits a decision, or has one, is left alone.
     """
     for removal in removals_of(run).planned(deletion.kind):
         match removal.state:
@@ -123,7 +123,7 @@ def _resumed(run: ActionRun, deletion: Deletion) -> ActionEffect | None:
 
 
 def _awaiting(removal: Removal) -> ActionEffect | None:
-    """Return the result of an action that deletes nothing of its list now; ``None`` for a list that needs no approval."""
+    """Return the result of an action that does not delete its list now; ``None`` for a list that needs no approval."""
     if removal.state is RemovalState.PLANNED:
         return None
     noun, total = NOUNS[removal.kind], removal.bytes or 0
@@ -134,11 +134,11 @@ def _awaiting(removal: Removal) -> ActionEffect | None:
 
 
 def carry_out(run: ActionRun, removal_id: str, deletion: Deletion) -> ActionEffect:
-    """Delete a removal that needs no approval or has one; continue where an earlier attempt ended.
+    """Delete a removal that is approved or needs no approval, or continue an earlier attempt.
 
-    :raises RemovalTakenOver: another attempt runs the job. What this one had recorded stays.
+    :raises RemovalTakenOver: another attempt runs the job. What this one recorded stays.
     :raises SparkInterrupted, SparkFailed: from Spark; the removal can be run again.
-    :raises TableUnreadable, CatalogUnreachable: from the catalog; likewise.
+    :raises TableUnreadable, CatalogUnreachable: from the catalog; the removal can be run again.
     """
     removals = removals_of(run)
     try:
@@ -153,7 +153,7 @@ def carry_out(run: ActionRun, removal_id: str, deletion: Deletion) -> ActionEffe
             left = _delete_all(run, removals, removal, deletion)
     except (RemovalRefused, TableNotFound) as refused:
         records.end(removal, RemovalState.FAILED, str(refused))
-        # A list that needed no approval is planned again by the next try of its job.
+        # The next try of the job plans a list that needed no approval again.
         return _ended(removals, records.get(removal_id), deletion, str(refused), final=removal.decided_by is not None)
     if left:
         again = "removal" if removal.decided_by else "action"
@@ -171,9 +171,9 @@ def refuse_protected(table: Table) -> None:
 
 
 def check_table(run: ActionRun, removal: Removal) -> Table:
-    """Return the table as it is now, if it is still the one that the removal was planned for.
+    """Return the current table, if it is still the one that the removal was planned for.
 
-    :raises RemovalRefused: it is another one, was moved, or may lose no files.
+    :raises RemovalRefused: it is another table, was moved, or may lose no files.
     :raises TableNotFound: it was dropped.
     """
     table, again = run.table(), "Plan the removal again."
@@ -191,9 +191,9 @@ def check_table(run: ActionRun, removal: Removal) -> Table:
 
 
 def _delete_all(run: ActionRun, removals: JobRemovals, removal: Removal, deletion: Deletion) -> Counter[str | None]:
-    """Go through the list; return how many items could not be deleted, by the reason where it is known.
+    """Process the list; return how many items could not be deleted, by reason if known.
 
-    :raises SparkInterrupted: before all of the list was tried.
+    :raises SparkInterrupted: the rest of the list was not tried.
     """
     records, left = removals.records, Counter[str | None]()
     counts = Counter({outcome: getattr(removal, column) for outcome, column in COUNTED.items()})
@@ -231,7 +231,7 @@ def _counted(parts: Mapping[int, Sequence[RemovalItem]]) -> Counter[ItemOutcome]
 
 @contextmanager
 def _ends_with_its_error(removals: JobRemovals, removal: Removal) -> Iterator[None]:
-    """Record why an attempt ended early. One that is killed records nothing, and the next one begins from its fence."""
+    """Record why an attempt ended early. A killed attempt records nothing, and the next one continues from its fence."""
     try:
         yield
     except (RemovalTakenOver, RemovalRefused, TableNotFound):
@@ -242,7 +242,7 @@ def _ends_with_its_error(removals: JobRemovals, removal: Removal) -> Iterator[No
 
 
 def _retryable(removal: Removal) -> RemovalState:
-    """A list that needed no approval is planned again by the next try of its job."""
+    """Return the state of a removal that ended early: the next try of the job plans one that needed no approval again."""
     return RemovalState.APPROVED if removal.decided_by else RemovalState.FAILED
 
 

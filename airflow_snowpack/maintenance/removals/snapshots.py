@@ -1,8 +1,8 @@
-"""Snapshots as a removal: what is listed at the plan, and what guards a listed snapshot when it is expired.
+"""Snapshots as a removal: how snapshots are listed for a plan, and guarded when they are expired.
 
-The invariant: only listed snapshots are expired. One that a branch or tag needs now, by the rules that it was planned by, is left
-out, and so is one whose files another table names: a table that is registered twice shares them. A branch or tag that was not in
-the plan never goes.
+The invariant: only listed snapshots are expired. Left out are snapshots that a branch or tag needs now, by the rules of the plan,
+and those whose files another table names, because a table that is registered twice shares them. Branches and tags that were not
+in the plan never expire.
 """
 
 from __future__ import annotations
@@ -32,21 +32,23 @@ if TYPE_CHECKING:
     from airflow_snowpack.maintenance.removals.model import Removal
 
 GUARDED_BY = frozenset({"expired_refs", "committed_before"})
-"""What a plan adds to the options of its action; a list that another version of this package has planned may lack it."""
+"""What a plan adds to the options of its action; lists planned by another version of this package may lack it."""
 DELETE_METADATA, METADATA_LIMIT = "write.metadata.delete-after-commit.enabled", "write.metadata.previous-versions-max"
 NEEDED_NOW = "a branch or tag needs it now"
 NAMED_BY = "the table {} names files of it"
 TRUST_FOOTPRINTS_FOR = timedelta(minutes=10)
-"""On a catalog that does not list metadata locations: a pass expires snapshots of hundreds of tables, and each expiry would load
-all other tables. A table that is new in the list of names is always loaded."""
+"""How long to trust footprints on catalogs that do not list metadata locations, because each expiry would load all other tables.
+
+A pass expires snapshots of hundreds of tables. New tables in the list of names are always loaded.
+"""
 DELETED_WITHIN = timedelta(hours=1)
-"""A list that needs no approval is usually deleted in less."""
+"""How long the deletion of a list that needs no approval usually takes at most."""
 
 
 def planned_snapshots(metadata: TableMetadata, snapshots: Collection[Snapshot], now: datetime) -> list[RemovalItem]:
-    """Return the snapshots of a plan, and those that pass the age of their branch soon: Iceberg expires them with the others.
+    """Return the snapshots of a plan, and those that soon exceed their branch's age, which Iceberg expires with the others.
 
-    The guard leaves out what has not passed it by then.
+    The guard leaves out those that have not exceeded it then.
     """
     soon = plan_expiry(metadata, older_than=LONG_AGO, retain_last=KEEP_ALL, now=now + DELETED_WITHIN) if snapshots else None
     listed = {each.snapshot_id for each in snapshots}
@@ -62,21 +64,22 @@ def _item(snapshot: Snapshot) -> RemovalItem:
 class Snapshots:
     """Guards and expires snapshots.
 
-    :param expire: takes the options of the plan and ids, expires exactly these snapshots, and returns how many files went.
-    :param equal: takes the options of the plan, and returns which spellings of places mean the same.
+    :param expire: takes the plan's options and ids, expires exactly these snapshots, and returns how many files were deleted.
+    :param equal: takes the plan's options, and returns which spellings of locations mean the same.
     """
 
     expire: Callable[[ActionRun, Mapping[str, Any], Sequence[int]], Mapping[str, int]]
     equal: Callable[[Mapping[str, Any]], Equalities] = lambda _: NOTHING_DECIDED
     kind: RemovalKind = RemovalKind.SNAPSHOTS
-    batch_parts: int = 1  # each id is an argument of its own of the procedure's call
+    batch_parts: int = 1  # each id is a separate argument of the procedure
     files: Counter[str] = field(default_factory=Counter)
 
     def guard(self, run: ActionRun, removal: Removal, table: Table, items: Sequence[RemovalItem]) -> list[RemovalItem]:
-        """Pass the snapshots that would be expired by the table's branches and tags of now.
+        """Pass the snapshots that would expire by the table's current branches and tags.
 
-        :raises RemovalRefused: a branch, tag or snapshot would go that was not in the plan or has files of another table, the
-            owner has changed the retention since the plan, or whether other tables name files of this one is not known.
+        :raises RemovalRefused: a branch, tag or snapshot would expire that was not in the plan or shares files with another
+            table; the owner has changed the retention since the plan; or it is unknown whether other tables name the table's
+            files.
         """
         metadata, settings, records = table.metadata, removal.settings, removals_of(run).records
         if missing := GUARDED_BY - settings.keys():
@@ -89,7 +92,7 @@ class Snapshots:
                 f"The properties history.expire.* of {run.name.dotted} were changed after its removal was planned. Plan the "
                 "removal again."
             )
-        now = max(run.now, records.store.clock())  # Iceberg counts ages back from each call
+        now = max(run.now, records.store.clock())  # Iceberg measures ages from each call
         anyway = plan_expiry(metadata, older_than=LONG_AGO, retain_last=KEEP_ALL, now=now)
         listed = {item.name for item in items}
         unplanned = [f"branch or tag {name!r}" for name in anyway.refs if name not in settings["expired_refs"]]
@@ -110,17 +113,17 @@ class Snapshots:
         return [_left_out(item, shared) if int(item.name) in shared else item for item in guarded]
 
     def delete(self, run: ActionRun, removal: Removal, items: Sequence[RemovalItem]) -> list[RemovalItem]:
-        """Expire the snapshots, and read which are left."""
+        """Expire the snapshots, and check which are left."""
         self.files.update(self.expire(run, removal.settings, [int(item.name) for item in items]))
         present = set(_names(run.table().metadata.snapshots))
         return [item if item.name in present else replace(item, outcome=ItemOutcome.DELETED) for item in items]
 
 
 def refuse_bound(run: ActionRun, table: Table, ids: Collection[int], now: datetime, equal: Equalities) -> dict[int, str]:
-    """Return those of the snapshots that share files with other tables, as :func:`shared_snapshots`.
+    """Return the snapshots that share files with other tables, see :func:`shared_snapshots`.
 
-    :param now: Iceberg counts the ages of branches back from its call, which is at most :data:`DELETED_WITHIN` later.
-    :raises RemovalRefused: Iceberg would expire a snapshot that shares files with any other, for the age of its branch.
+    :param now: Iceberg measures the ages of branches from its call, at most :data:`DELETED_WITHIN` later.
+    :raises RemovalRefused: Iceberg would expire another snapshot that shares files, because of its branch's age.
     """
     soon = plan_expiry(table.metadata, older_than=LONG_AGO, retain_last=KEEP_ALL, now=now + DELETED_WITHIN).snapshots
     by_age = {each.snapshot_id for each in soon}
@@ -134,11 +137,11 @@ def refuse_bound(run: ActionRun, table: Table, ids: Collection[int], now: dateti
 
 
 def shared_snapshots(run: ActionRun, table: Table, ids: Collection[int], equal: Equalities) -> dict[int, str]:
-    """Return those of the snapshots with which files would go that another table names, each with the label of that table.
+    """Return the snapshots whose expiry would delete files that another table names, each with that table's label.
 
-    :raises RemovalRefused: it cannot be known whether another table names files of this one, or the commit of the expiry would
-        delete a metadata file that another table names.
-    :raises TableUnreadable: the metadata of a table that keeps files in the same places cannot be read.
+    :raises RemovalRefused: it is unknown whether another table names files of this one, or the commit of the expiry would delete
+        a metadata file that another table names.
+    :raises TableUnreadable: the metadata of a table that keeps files in the same locations cannot be read.
     """
     foreign = ForeignFiles.of(
         run.catalog, run.name, run.footprints, trust_since=run.now - TRUST_FOOTPRINTS_FOR, table=table, equal=equal
@@ -188,7 +191,7 @@ def _files_of(reader: MetadataReader, snapshot: Snapshot) -> set[str]:
 
 
 def _own_files_of(table: Table, snapshot: Snapshot) -> set[str]:
-    """Return the manifest list and the statistics of a snapshot, which go with it."""
+    """Return the manifest list and the statistics of a snapshot, which are deleted with it."""
     statistics = (*table.metadata.statistics, *table.metadata.partition_statistics)
     paths = {each.statistics_path for each in statistics if each.snapshot_id == snapshot.snapshot_id}
     return paths | ({snapshot.manifest_list} if snapshot.manifest_list else set())
