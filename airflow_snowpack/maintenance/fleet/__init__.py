@@ -1,4 +1,4 @@
-"""Maintains all tables of a catalog under a budget: a pass plans, ranks and submits jobs, and workers drain them."""
+"""Maintain all tables of a catalog under a budget: a pass plans, ranks and submits jobs, and workers drain them."""
 
 import lazy_loader
 

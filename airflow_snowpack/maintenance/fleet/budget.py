@@ -1,4 +1,4 @@
-"""What a pass may cost.
+"""The limits of a pass.
 
 >>> budget = Budget(gb_hours=200, tables=50)
 >>> budget.exceeded_by(Estimate(gb_hours=250, seconds=600))
@@ -49,12 +49,12 @@ READERS: Mapping[str, Callable[[Any], Any]] = {
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """The limits of one pass; ``None`` for no limit. A pass exceeds none of them.
+    """The limits of one pass, which it never exceeds; ``None`` for no limit.
 
-    :param gb_hours: gigabytes of memory times hours of Spark work; a job that would use more is stopped.
-    :param bytes: bytes rewritten, by estimate.
+    :param gb_hours: gigabytes of memory times hours of Spark work; a job that would exceed them is stopped.
+    :param bytes: estimated bytes rewritten.
     :param tables: tables maintained.
-    :param time: from the start of the pass; a worker starts no table that is not estimated to end before, and stops its job then.
+    :param time: from the start of the pass. A worker starts a table only if it should end in time, and stops its job at the end.
     :raises InvalidBudget: a limit is zero, negative or infinite.
     """
 
@@ -72,7 +72,7 @@ class Budget:
 
     @classmethod
     def parse(cls, limits: Mapping[str, Any]) -> Self:
-        """Return the budget of limits as people write them: ``{"gb_hours": 200, "bytes": "500 GiB", "time": "4h"}``.
+        """Parse limits such as ``{"gb_hours": 200, "bytes": "500 GiB", "time": "4h"}``.
 
         :raises InvalidBudget: a limit is unknown or not usable.
         """
@@ -92,13 +92,12 @@ class Budget:
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Self:
-        """Return the budget that :meth:`to_json` wrote."""
         seconds = values["time_s"]
         time = None if seconds is None else timedelta(seconds=seconds)
         return cls(values["gb_hours"], values["bytes"], values["tables"], time)
 
     def exceeded_by(self, cost: Estimate) -> str | None:
-        """Return the limit that the maintenance of one table alone exceeds; ``None`` if the whole budget allows it."""
+        """Return the limit that one table exceeds even with the whole budget; ``None`` if there is none."""
         if self.gb_hours is not None and cost.gb_hours > self.gb_hours:
             return "gb_hours"
         if self.bytes is not None and cost.bytes_rewritten > self.bytes:

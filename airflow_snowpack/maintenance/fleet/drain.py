@@ -1,13 +1,13 @@
-"""A worker of a pass: it claims the jobs of the pass in their order, one after the other.
+"""A worker of a pass, which claims and runs the jobs of the pass in order.
 
     drain = Drain(work, jobs, planned, load_catalog, "pod-7", hold=planner.hold)
     worker = JobWorker(jobs, make_engine, "pod-7", claim_next=drain.claim_next, ...)
     ended = drain.run(worker)                    # until nothing is left to claim
 
-Before a job is claimed, its table is loaded once: a table that was dropped or renamed since it was planned, or whose columns the
-predicate of the plan does not match any more, needs no Spark session to find out. A job whose table may not be maintained now is
-postponed, such as until the end of its quiet hours. A running job is stopped at the end of the pass's time, and when the budget
-has no GB·h left for it. Any number of workers may drain one pass; a claim is fenced, so each job runs in one of them at a time.
+Before a job is claimed, its table is loaded once. This finds tables that were dropped or renamed, or whose columns the plan's
+predicate no longer matches, without a Spark session. A job that must wait, such as for the end of quiet hours, is postponed. A
+running job is stopped when the pass's time ends or no GB·h are left for it. Any number of workers may drain one pass: claims are
+fenced, so each job runs in one worker at a time.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ class Drain:
     """Chooses the next job of a pass for one worker.
 
     :param connect: connects to the catalog; called once, when there is something to claim.
-    :param worker_id: the name that claims carry.
+    :param worker_id: the worker that claims.
     :param hold: returns why the job of an entry does not start now; ``None`` if it may.
-    :param after: called with each entry that has ended, such as to read the health of the table again.
+    :param after: called with each ended entry, for example to read the table's health again.
     """
 
     def __init__(
@@ -69,24 +69,24 @@ class Drain:
         self._after = after
         self._next: PassEntry | None = None
         self._counting = threading.Lock()
-        self._counted: tuple[str | None, JobUsage | None] = (None, None)  # an attempt, and what its job has used
+        self._counted: tuple[str | None, JobUsage | None] = (None, None)  # an attempt and the usage of its job
 
     def claim_next(self) -> Claim | None:
-        """Claim the job that :meth:`run` has chosen; ``None`` if another worker was first."""
+        """Claim the job chosen by :meth:`run`; ``None`` if another worker was first."""
         entry = self._next
         if entry is None or entry.job_id is None:
             return None
         return self._jobs.claim(self._worker_id, job_id=entry.job_id, catalog_id=self._pass.catalog_id)
 
     def run(self, worker: JobWorker) -> Counter[JobStatus]:
-        """Run jobs until none is left that this pass allows; return how many ended in which status."""
+        """Run jobs until the pass allows no more; return how many ended in each status."""
         ended: Counter[JobStatus] = Counter()
-        # Without a choice, the worker only resumes what an earlier try of its task has claimed.
+        # Without a choice, the worker only resumes claims of an earlier try of its task.
         self._count(ended, worker.run_once(self._limit))
         refused = None
         while not self._jobs.drain().on and (entry := self._choose()) is not None:
             if entry.job_id == refused:
-                break  # it can be claimed and was not: the worker is leaving
+                break  # the job was not claimed although it can be: the worker is stopping
             self._next = entry
             status = worker.run_once(self._limit)
             refused = entry.job_id if status is None else None
@@ -94,14 +94,14 @@ class Drain:
         return ended
 
     def _limit(self, job: Job, gb_hours: float | None) -> str | None:
-        """Return why a running job has to stop; ``None`` while the budget allows it to go on."""
+        """Return why a running job has to stop; ``None`` while the budget allows it."""
         now, ends_at = self._jobs.store.clock(), self._pass.ends_at
         stopped = f"Stopped after {duration((now - (job.started_at or now)).total_seconds())}"
         if ends_at is not None and now >= ends_at:
             return f"{stopped}: the time of the pass is over."
         if self._pass.budget.gb_hours is None:
             return None
-        with self._counting:  # the thread of the heartbeat, or that of the job
+        with self._counting:  # called by the heartbeat's and the job's thread
             if self._counted[0] != job.attempt_id:
                 self._counted = job.attempt_id, self._work.usage(self._pass, job)
             usage = self._counted[1]
@@ -118,7 +118,7 @@ class Drain:
             self._after(entry)
 
     def _choose(self) -> PassEntry | None:
-        """Return the first entry whose job may start; end or postpone those before it."""
+        """Return the first entry whose job may start; end or postpone the entries before it."""
         while first := self._work.claimable(self._pass, limit=1):
             (entry,) = first
             if self._may_start(entry):
@@ -126,7 +126,7 @@ class Drain:
         return None
 
     def _may_start(self, entry: PassEntry) -> bool:
-        """Return whether the table of an entry is as its plan needs it; if it is not, end or postpone its job."""
+        """Return whether the table of an entry is as its plan expects; if not, end or postpone its job."""
         self._catalog = self._catalog or self._connect()
         try:
             table = load_table(self._catalog, entry.table)

@@ -1,12 +1,12 @@
-"""The fleet of one catalog, and a pass over it from its start to its report.
+"""The fleet of one catalog, and its passes from start to report.
 
     planned = fleet.start("dag/run/plan", Budget(gb_hours=200), workers=4, holder="pod-1")   # plans it, and submits its jobs
     drain = fleet.drain(planned, "pod-1")                                                    # in each worker
     drain.run(JobWorker(jobs, make_engine, "pod-1", claim_next=drain.claim_next, catalog_id=fleet.catalog_id))
     fleet.report(planned)                                                                    # ends it
 
-Each of the three can be repeated by the retry of a task whose process was killed. The invariant: a pass that starts ends the
-passes that the same DAG or a killed command has left open, so that no table stays locked for a job that no worker claims.
+The retry of a killed task can repeat each of the three. The invariant: a pass that starts ends the open passes of the same DAG or
+of killed commands, so that no table stays locked for a job that no worker claims.
 """
 
 from __future__ import annotations
@@ -44,19 +44,20 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 ABANDONED_AFTER = timedelta(days=2)
-"""After this time, or the time of its budget if that is longer, a pass of another DAG counts as abandoned."""
+"""A pass of another DAG counts as abandoned after this time, or after its budget's time if that is longer."""
 COMMAND = "command-"
-"""The owner of a pass begins with this if one process plans, maintains and reports it. The pass is abandoned when the process
-does not renew its lease any more; see :meth:`Fleet.attend`."""
+"""The prefix of the owner of a pass that one process plans, maintains and reports. The pass is abandoned when this process stops
+renewing its lease; see :meth:`Fleet.attend`.
+"""
 
 
 @dataclass(frozen=True)
 class Fleet:
     """Runs passes over one catalog.
 
-    :param catalog: what the installation calls the catalog; ``catalog_id`` identifies it.
+    :param catalog: the installation's name of the catalog; ``catalog_id`` identifies it.
     :param connect: connects to the catalog.
-    :param dags_of_tables: returns the DAGs that write to tables; ``None``: reports have nothing of them.
+    :param dags_of_tables: returns the DAGs that write to tables; ``None``: reports omit them.
     """
 
     catalog: str
@@ -71,16 +72,16 @@ class Fleet:
     def start(
         self, owner: str, budget: Budget, *, workers: int, holder: str, begun: Callable[[str], None] = lambda _: None
     ) -> Pass:
-        """Plan a pass and submit its jobs, or resume the owner's pass that has not ended.
+        """Plan a pass and submit its jobs, or resume the owner's open pass.
 
-        :param owner: such as ``dag/run/task``; what comes before the first slash names the fleet's DAG.
-        :param begun: called with the id of the pass before it is planned, so that it can be ended if the planning fails.
+        :param owner: such as ``dag/run/task``; the part before the first slash names the fleet's DAG.
+        :param begun: called with the id of the pass before it is planned, so that it can be ended if planning fails.
         :raises DrainModeOn: submissions are refused; a retry continues.
         :raises PassTakenOver: another try of the same owner plans the pass.
         :raises CatalogUnreachable: the catalog does not answer; a retry plans the pass.
         """
         refuse_if_draining(self.jobs)
-        self.jobs.sweep()  # so that what a lost worker had claimed can be withdrawn
+        self.jobs.sweep()  # so that claims of lost workers can be withdrawn
         self._end_earlier(owner)
         this = self.passes.begin(owner, self.catalog, self.catalog_id, budget, workers=workers, holder=holder)
         begun(this.planned.pass_id if isinstance(this, PlanningClaim) else this.pass_id)
@@ -90,20 +91,17 @@ class Fleet:
         return planned
 
     def workers_needed(self, planned: Pass) -> int:
-        """Return how many workers what is left of a pass is worth: at most those of the pass, none when nothing is left.
-
-        See :func:`.ranking.workers_worth`.
-        """
+        """Return how many workers the rest of a pass is worth, at most those of the pass; see :func:`.ranking.workers_worth`."""
         left = self.passes.entries(planned.pass_id, [EntryState.SUBMITTED])
         return workers_worth([entry.estimate.seconds for entry in left], most=planned.workers, within=planned.budget.time)
 
     def attend(self, pass_id: str) -> KeepAlive:
-        """Return a block in which this process keeps a pass of its own alive, from the beginning of the pass to its report."""
+        """Return a context manager in which this process keeps its pass alive, from the beginning to the report."""
         passes = self.passes
         return KeepAlive(lambda: passes.keep(pass_id), every=BEAT, lost_after=PASS_LEASE, what=f"pass {pass_id}")
 
     def drain(self, planned: Pass, worker_id: str) -> Drain:
-        """Return what chooses the jobs of one worker. The health of each table is read again after its job.
+        """Return what chooses the jobs of one worker, and reads the health of each table after its job.
 
         :raises PassOfOtherCatalog: none of its tables would be found.
         """
@@ -113,17 +111,14 @@ class Fleet:
         return Drain(self.work, self.jobs, planned, self.connect, worker_id, hold=hold, after=after)
 
     def report(self, planned: Pass, *, ask_airflow: bool = True) -> PassReport:
-        """End a pass and return its report. If a worker still has a job, the pass stays open, and the report names the table.
+        """End a pass and return its report, with the writers that failed meanwhile if Airflow answers within minutes.
 
-        :param ask_airflow: also report which writers failed meanwhile, if Airflow answers within minutes.
+        While a worker still has a job, the pass stays open, and the report names the table.
         """
         return self.work.end(planned, self.dags_of_tables if ask_airflow else None)
 
     def refuse_if_not_planned(self, pass_id: str) -> None:
-        """Refuse to count an ended pass as done whose planning failed.
-
-        :raises PassNotPlanned: it was not planned, or some of its jobs were not submitted.
-        """
+        """:raises PassNotPlanned: the ended pass was not planned, or some of its jobs were not submitted."""
         left = self.passes.entries(pass_id, [EntryState.WAITING])
         if self.passes.get(pass_id).planned_at is None or any(entry.reason == NOT_SUBMITTED for entry in left):
             raise PassNotPlanned(pass_id)
@@ -147,7 +142,7 @@ class Fleet:
 
 
 def _abandoned_at(planned: Pass) -> datetime:
-    """Return from when on a pass that has not ended counts as abandoned by the processes that work on it."""
+    """Return when an open pass counts as abandoned by its processes."""
     if planned.owner.startswith(COMMAND):
         return planned.leased_until
     return max(planned.started_at + ABANDONED_AFTER, planned.ends_at or planned.started_at)

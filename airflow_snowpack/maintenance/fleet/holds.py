@@ -1,9 +1,9 @@
-"""Why a table that needs maintenance waits: when its pass is planned, and again when its job would start, hours later.
+"""Why a table that needs maintenance waits, when its pass is planned and again, hours later, before its job starts.
 
     held_reason(plan)                       # '…; quiet until …': nothing of the plan runs now
     hold_of(entry, policy, writers, now)    # None: the job of the entry may start
 
-The invariant: a table that waits has a reason, and before a job starts, the reason is that of now and not that of the plan.
+The invariant: a waiting table has a reason, and the reason is checked again before its job starts.
 """
 
 from __future__ import annotations
@@ -26,38 +26,38 @@ if TYPE_CHECKING:
     from airflow_snowpack.maintenance.writers import DagsOfTables, TableWriters
 
 HELD = frozenset({Cause.QUIET, Cause.WRITING, Cause.PRODUCER, Cause.FAILING})
-"""Why an action waits although the table needs it."""
+"""The causes for which an action waits although the table needs it."""
 USUAL_DURATIONS = 2
-"""A table waits no longer than so many usual durations of the slowest DAG that writes to it."""
+"""A table waits at most this many usual durations of the slowest DAG that writes to it."""
 LEAST_PATIENCE = timedelta(hours=3)
-"""It waits for so long at least, however fast these DAGs are."""
+"""A table waits at least this long, however fast these DAGs are."""
 LEAST_SHARE = 0.8
-"""A job starts if this share of its estimate fits before the next run of a DAG: the plan may have filled the time to the end."""
+"""A job starts if this share of its estimate fits before the next run of a DAG; the plan may have used all of that time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """Why a job does not start now.
-
-    :param until: when to check again; ``None``: not in this pass.
-    """
+    """Why a job does not start now, and until when; ``None``: not in this pass."""
 
     reason: str
     until: datetime | None = None
 
 
 def held_reason(plan: TablePlan) -> str | None:
-    """Return why a table of which no action runs needs work and waits, such as its quiet hours; ``None`` if none is needed."""
+    """Return why nothing of a plan runs although work is needed, such as quiet hours; ``None`` if none is needed."""
     return next((decision.evidence for decision in plan.decisions if decision.cause in HELD), None)
 
 
 def waits_for_producers(plan: TablePlan) -> bool:
-    """Return whether an action that the table needs waits for a DAG that writes to the table."""
+    """Return whether a needed action waits for a DAG that writes to the table."""
     return any(decision.cause is Cause.PRODUCER for decision in plan.decisions)
 
 
 def writers_after(table: TableName, held_since: datetime | None, now: datetime, dags: Callable[[], DagsOfTables]) -> TableWriters:
-    """Return the writers of a table whose plans have waited for them since some time; ``None``: the last one did not."""
+    """Return the writers of a table, not to be awaited any more if its plans have waited for too long.
+
+    :param held_since: since when its plans wait for writers; ``None``: the last plan did not.
+    """
     writers = dags().writers(table)
     waited = timedelta() if held_since is None else now - held_since
     usual = (each.usual_duration or LONGEST_RUN / USUAL_DURATIONS for each in writers.producers)
@@ -70,7 +70,7 @@ def writers_after(table: TableName, held_since: datetime | None, now: datetime, 
 def hold_of(entry: PassEntry, policy: TablePolicy, writers: Callable[[], TableWriters] | None, now: datetime) -> Hold | None:
     """Return why the job of an entry does not start now; ``None`` if it may.
 
-    :param policy: by the properties that the table has now.
+    :param policy: by the table's current properties.
     :param writers: as for the plan of the table.
     """
     if policy.skip is not None:

@@ -1,4 +1,4 @@
-"""Lists the tables of a catalog with the locations of their metadata, in as few requests as the catalog allows."""
+"""List the tables of a catalog with their metadata locations, in as few requests as the catalog allows."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ log = logging.getLogger(__name__)
 def list_catalog(
     broker: Broker, catalog: str, catalog_id: str, names: Callable[[], Iterable[TableName]]
 ) -> dict[TableName, str | None]:
-    """Return all tables with the location of their metadata: one statement in a SQL catalog.
+    """Return all tables with the location of their metadata; takes one statement in a SQL catalog.
 
-    :param catalog: what the installation calls the catalog; ``catalog_id`` identifies it.
-    :param names: lists the tables of a catalog that returns locations only with a table each, such as :func:`list_names`.
-    :returns: tables with names that no request could name are left out.
+    :param catalog: the installation's name of the catalog; ``catalog_id`` identifies it.
+    :param names: lists the tables of a catalog that only returns the location of a loaded table, such as :func:`list_names`.
+    :returns: without tables whose names no request can have.
     :raises CatalogUnreachable: the catalog does not answer.
     """
     located = broker.locations()
@@ -43,7 +43,7 @@ def list_catalog(
 
 
 def list_names(config: CatalogConfig, catalog: str, catalog_id: str) -> list[TableName]:
-    """Return the tables of all namespaces of a catalog, of which no location is known without loading them.
+    """Return the tables of all namespaces of a catalog, without their metadata locations.
 
     :raises CatalogUnreachable: the catalog does not answer.
     """

@@ -1,4 +1,4 @@
-"""The values of a pass over the fleet: the pass itself, and an entry for each table that it did not find healthy."""
+"""A pass over the fleet, and its entries: one for each table that it did not find healthy."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ class PassState(StrEnum):
 class EntryState(StrEnum):
     """The state of a table in a pass. All but ``CHOSEN`` and ``SUBMITTED`` are final.
 
-    ``CHOSEN``: its part of the budget is reserved, and its job is not submitted yet. ``SUBMITTED``: its job waits or runs.
-    ``MAINTAINED`` and ``FAILED``: its job ended so. ``WAITING``: it was not maintained, and comes first in the next pass.
+    ``CHOSEN``: its part of the budget is reserved, and its job not submitted yet. ``SUBMITTED``: its job waits or runs.
+    ``MAINTAINED`` and ``FAILED``: how its job ended. ``WAITING``: it was not maintained, and comes first in the next pass.
     ``GONE``: it was dropped or renamed after it was planned. ``UNREADABLE``: its metadata cannot be read.
     """
 
@@ -51,12 +51,12 @@ class EntryState(StrEnum):
 class PassEntry:
     """A table in a pass that needs maintenance or cannot be read. Healthy and unchanged tables are only counted.
 
-    :param place: its place in the order of the ranking, from 0; unreadable tables come last.
+    :param place: its rank in the pass, from 0; unreadable tables come last.
     :param reason: why it waits, failed or cannot be read, as a sentence.
-    :param plan: its job runs it; ``None``: no action of it runs now, or the table cannot be read.
-    :param spent: what the job did and cost in fact; ``None`` until it has ended.
+    :param plan: what its job runs; ``None``: no action runs now, or the table cannot be read.
+    :param spent: what the job did and cost; ``None`` until it has ended.
     :param deadline: when it has to be maintained at the latest.
-    :param passes_waited: in how many passes in a row before this one it did not fit.
+    :param passes_waited: in how many consecutive passes before this one it did not fit.
     """
 
     table: TableName
@@ -72,19 +72,18 @@ class PassEntry:
 
     @property
     def evidence(self) -> Mapping[str, str]:
-        """Why each action of its plan runs, by the action's name, in their order."""
+        """Why each action of its plan runs, by name and in order."""
         return {} if self.plan is None else {each.action: each.evidence for each in self.plan.decisions if each.runs}
 
     @property
     def options(self) -> Mapping[str, Mapping[str, Any]]:
-        """The options of its job, per action, as JSON values."""
+        """The options of its job by action, as JSON values."""
         return (
             {} if self.plan is None else {each.action: each.options for each in self.plan.decisions if each.runs and each.options}
         )
 
     @property
     def estimate(self) -> Estimate:
-        """What its job will do and cost."""
         return Estimate() if self.plan is None else self.plan.estimate
 
 
@@ -95,7 +94,7 @@ class Pass:
     :param owner: what resumes it after a kill, such as ``dag/run/task``.
     :param workers: how many tables are maintained at a time.
     :param counts: of tables: ``listed``, ``excluded``, ``unchanged``, ``healthy``, ``unreadable``, ``chosen`` and ``waiting``.
-    :param leased_until: by which the process that plans it, or works on it alone, has to report again.
+    :param leased_until: when the lease of the process that plans it, or works on it alone, ends.
     :param report: the report of an ended pass, as JSON values.
     """
 
@@ -116,16 +115,16 @@ class Pass:
 
     @property
     def ends_at(self) -> datetime | None:
-        """When the budget's time is over; ``None`` for no limit."""
+        """When the budget's time ends; ``None`` for no limit."""
         return None if self.budget.time is None else self.started_at + self.budget.time
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedTable:
-    """The last plan of a table, by which the next pass recognises that nothing has changed.
+    """The last plan of a table, from which the next pass finds that nothing has changed.
 
-    :param policy: the digest of the policy that the plan was made by.
-    :param needs_work: the plan runs an action; then the table is planned again in each pass.
+    :param policy: the digest of the plan's policies.
+    :param needs_work: the plan runs an action; then each pass plans the table again.
     :param reconsider_at: when the plan may change although the table and its policy do not; ``None`` for never.
     :param held_since: since when its plans wait for DAGs that write to it; ``None``: this one does not.
     """
@@ -141,10 +140,7 @@ class PlannedTable:
 
 @dataclass(frozen=True, slots=True)
 class PlanningClaim:
-    """The right to plan a pass, until another process takes it over.
-
-    :param attempt_id: the fence.
-    """
+    """The right to plan a pass until another process takes it over; ``attempt_id`` is the fence."""
 
     planned: Pass
     attempt_id: str

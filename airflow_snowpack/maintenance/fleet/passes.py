@@ -5,8 +5,8 @@
     passes.plan(planning, entries, tables, counts)      # once, fenced
     passes.list(); passes.get(pass_id); passes.entries(pass_id)
 
-The invariant: **a pass is planned once.** Its entries, and with them the reserved budget, are written in one transaction under
-the fence of the process that planned it. A process that was replaced writes nothing.
+The invariant: **a pass is planned once.** Its entries, which reserve the budget, are written in one transaction under the fence
+of the planning process. A process that was replaced writes nothing.
 """
 
 from __future__ import annotations
@@ -40,14 +40,11 @@ if TYPE_CHECKING:
 PAGE_SIZE = 100
 OPEN = PASS.ended_at.is_(None)
 BEAT, PASS_LEASE = timedelta(minutes=1), timedelta(minutes=30)
-"""How often the process that plans a pass, or works on it alone, renews its lease, and how long that lasts."""
+"""How often the process that plans a pass, or works on it alone, renews its lease, and how long the lease lasts."""
 
 
 class FleetPasses:
-    """The passes of all catalogs.
-
-    :param make_id: draws pass ids and fences.
-    """
+    """The passes of all catalogs; ``make_id`` generates pass ids and fences."""
 
     def __init__(self, store: Store, make_id: IdMaker = new_id) -> None:
         self.store = store
@@ -56,10 +53,10 @@ class FleetPasses:
     def begin(
         self, owner: str, catalog: str, catalog_id: str, budget: Budget, *, workers: int, holder: str
     ) -> PlanningClaim | Pass:
-        """Begin a pass, or resume the open pass of this owner: take its planning over, or return it if it is planned.
+        """Begin a pass, or resume the owner's open pass: take over its planning, or return it if it is planned.
 
-        :param owner: such as ``dag/run/task``. A retry of the task has the same one, and resumes the pass with its budget.
-        :param holder: the process that plans, for people.
+        :param owner: such as ``dag/run/task``. A retry of the task has the same owner, and resumes the pass with its budget.
+        :param holder: the planning process, for people.
         """
         now, fence, owner = self.store.clock(), self._make_id(), storable(owner)
         mine = sa.select(fleet_passes).where(PASS.owner == owner, OPEN)
@@ -94,31 +91,31 @@ class FleetPasses:
         return self.store.transact(lambda conn: PASSES.renew(conn, planning.planned.pass_id, planning.attempt_id, until))
 
     def keep(self, pass_id: str) -> bool:
-        """Renew the lease of a pass, whether or not it is planned; ``False``: it has ended."""
+        """Renew the lease of a pass, planned or not; ``False``: it has ended."""
         kept = sa.update(fleet_passes).where(PASS.pass_id == pass_id, OPEN)
         until = self.store.clock() + PASS_LEASE
         return self.store.single(lambda conn: conn.execute(kept.values(visible_at=until)).rowcount == 1)
 
     def last_plans(self, catalog: str, catalog_id: str) -> dict[str, sa.Row[Any]]:
-        """Return the last plan of each table of a catalog by the key of its lock, in one statement."""
+        """Return the last plan of each table of a catalog by lock key, in one statement."""
         query = sa.select(fleet_tables).where(TABLE.catalog == catalog, TABLE.catalog_id == catalog_id)
         return {row.table_key: row for row in self.store.all(query)}
 
     def plan_of(self, table: TableName) -> dict[str, sa.Row[Any]]:
-        """Return the last plan of one table as :meth:`last_plans` does; empty for a table that was never planned."""
+        """Return the last plan of one table by its lock key; empty if the table was never planned."""
         return {row.table_key: row for row in self.store.all(sa.select(fleet_tables).where(TABLE.table_key == table.lock_key))}
 
     def remember(self, tables: Collection[PlannedTable]) -> None:
-        """Store the plans of tables that were planned outside of the planning of a pass."""
+        """Store the plans of tables that were planned outside of a pass's planning."""
         now = self.store.clock()
         rows = sorted((_table_row(each, now) for each in tables), key=lambda row: str(row["table_key"]))
         if rows:
             self.store.execute(upsert(fleet_tables, [name for name in rows[0] if name != "table_key"]), rows)
 
     def previous(self, planning: PlanningClaim) -> datetime | None:
-        """Return when the pass before this one of the same DAG over the same catalog began; ``None`` for none.
+        """Return when the latest pass of another run of the same DAG over the same catalog began; ``None`` for none.
 
-        A pass of the same run counts no more than one that a person has started: the next run is not earlier because of it.
+        Passes of the same run or of users do not count, because they do not make the next run earlier.
         """
         this = planning.planned
         same = sa.and_(PASS.catalog == this.catalog, PASS.catalog_id == this.catalog_id, PASS.started_at < this.started_at)
@@ -136,10 +133,10 @@ class FleetPasses:
         counts: Mapping[str, int],
         gone: Collection[str] = (),
     ) -> Pass:
-        """Store the plan of a pass, which reserves its budget: one transaction, once.
+        """Store the plan of a pass and so reserve its budget, in one transaction and only once.
 
         :param tables: the plans of the tables that were planned now.
-        :param gone: the keys of tables that the catalog does not have any more.
+        :param gone: the keys of tables that the catalog no longer has.
         :raises PassTakenOver: another process plans the pass; nothing was written.
         """
         now, pass_id = self.store.clock(), planning.planned.pass_id
@@ -147,7 +144,7 @@ class FleetPasses:
         this = sa.select(fleet_passes).where(fenced)
         done = {"state": PassState.RUNNING.value, "planned_at": now, "counts": dict(counts)}
         rows = [entry_row(pass_id, entry) for entry in entries]
-        # In one order, so that two passes that plan the same tables wait for each other instead of blocking each other.
+        # In a fixed order, so that concurrent passes over the same tables cannot deadlock.
         plans = sorted((_table_row(each, now) for each in tables), key=lambda row: str(row["table_key"]))
 
         def write(conn: sa.Connection) -> Pass:
@@ -171,7 +168,7 @@ class FleetPasses:
         return self.store.transact(repeatable(write, planned_before))
 
     def keep_report(self, reported: Pass, report: Mapping[str, Any]) -> None:
-        """Store the report of an open pass, and its end with it if it has ended; an ended pass keeps its report."""
+        """Store the report of an open pass, and the pass's end if it has ended. The report of an ended pass never changes."""
         values = {"state": reported.state.value, "ended_at": reported.ended_at, "report": dict(report)}
         self.store.execute(sa.update(fleet_passes).where(PASS.pass_id == reported.pass_id, OPEN).values(values))
 
@@ -183,11 +180,11 @@ class FleetPasses:
         return pass_from(row)
 
     def ids_beginning(self, beginning: str, *, limit: int = 10) -> Sequence[str]:
-        """Return the ids that begin with the short id of a list."""
+        """Return the pass ids with this prefix."""
         return self.store.ids_beginning(PASS.pass_id, beginning, limit)
 
     def list(self, *, limit: int = PAGE_SIZE, cursor: str | None = None) -> Page[Pass]:
-        """List the passes, the newest first.
+        """List the passes, newest first.
 
         :param cursor: ``next`` of the page before.
         :raises InvalidCursor: no page returned it.
@@ -196,19 +193,19 @@ class FleetPasses:
         return NEWEST_FIRST.page(self.store.all(query), limit, pass_from)
 
     def open(self, catalog: str | None = None, catalog_id: str = "") -> Sequence[Pass]:
-        """Return the passes over a catalog, or over all, that have not ended, the oldest first."""
+        """Return the open passes over a catalog, or over all, oldest first."""
         query = sa.select(fleet_passes).where(OPEN)
         query = query if catalog is None else query.where(PASS.catalog == catalog, PASS.catalog_id == catalog_id)
         return [pass_from(row) for row in self.store.all(query.order_by(PASS.started_at))]
 
     def entries(self, pass_id: str, states: Collection[EntryState] = ()) -> Sequence[PassEntry]:
-        """Return the entries of a pass by their place; only those in one of these states, if any are given."""
+        """Return the entries of a pass in order; only those in the given states, if any."""
         query = sa.select(fleet_entries).where(ENTRY.pass_id == storable(pass_id)).order_by(*BY_PLACE.order())
         query = query.where(ENTRY.state.in_([state.value for state in states])) if states else query
         return [entry_from(row) for row in self.store.all(query)]
 
     def latest_entry(self, table: TableName) -> PassEntry | None:
-        """Return the entry of a table in the newest pass over its catalog; ``None`` if that pass has no entry for it."""
+        """Return a table's entry in the newest pass over its catalog; ``None`` if there is none."""
         which = PASS.catalog == table.catalog, PASS.catalog_id == table.catalog_id, PASS.planned_at.is_not(None)
         newest = sa.select(PASS.pass_id).where(*which).order_by(*NEWEST_FIRST.order()).limit(1).scalar_subquery()
         row = self.store.first(sa.select(fleet_entries).where(ENTRY.table_key == table.lock_key, ENTRY.pass_id == newest))

@@ -1,11 +1,11 @@
-"""Plans a pass: lists the catalog once, reads what has changed, plans what may need work, and chooses what the budget allows.
+"""Plan a pass: list the catalog once, read what has changed, plan what may need work, and choose what the budget allows.
 
     planner = FleetPlanner(passes, broker, records, policies, list_tables=list_tables, histories=jobs.action_histories)
     planned = planner.plan(planning)
 
-A table costs nothing but its row in the listing while its metadata location and the policies are those of its last plan, that
-plan had nothing to do, and need not be reconsidered yet. If only the policies or the time have changed, it is planned from its
-stored health. The invariant: a table that cannot be read is an entry with its reason, and the others are planned.
+A table costs only its row in the listing if its last plan had nothing to do and need not be reconsidered yet, and neither its
+metadata location nor the policies have changed since. If only the policies or the time have changed, it is planned from stored
+health. The invariant: an unreadable table becomes an entry with the reason, and the others are planned.
 """
 
 from __future__ import annotations
@@ -50,23 +50,20 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 BATCH_SIZE = 200
-"""How many tables are planned from health that is in memory at a time."""
+"""How many tables are planned at a time from health in memory."""
 HEALTH_LIMIT = timedelta(minutes=15)
-"""How long the storage of one table may take for all of its manifests."""
+"""How long reading all manifests of one table may take."""
 USUAL_PERIOD = timedelta(days=1)
-"""From one pass to the next, before there were two."""
+"""The assumed time between passes until there were two."""
 LONGEST_PERIOD = timedelta(days=7)
 
 Listing = Mapping[TableName, str | None]
-"""The tables of a catalog, each with the location of its metadata; ``None`` where only loading the table returns it."""
+"""The tables of a catalog with their metadata locations; ``None`` where only loading the table returns it."""
 
 
 @dataclass
 class _Found:
-    """What planning has found so far.
-
-    :param dags: returns the DAGs that write to and read tables; ``None``: they do not matter.
-    """
+    """The results of planning so far; ``dags`` returns the DAGs that write to and read tables, ``None``: they do not matter."""
 
     dags: Callable[[], DagsOfTables] | None = None
     counts: Counter[str] = field(default_factory=Counter)
@@ -83,8 +80,8 @@ class FleetPlanner:
     :param broker: reads tables of the catalog.
     :param list_tables: returns all tables of the catalog; see :func:`.listing.list_catalog`.
     :param histories: returns what past jobs did to tables, in one statement.
-    :param dags_of_tables: returns the DAGs that write to and read tables; called if a table needs work, and again only when
-        its answer is minutes old. ``None``: they do not matter.
+    :param dags_of_tables: returns the DAGs that write to and read tables; called when a table needs work, and again when the
+        answer is minutes old. ``None``: they do not matter.
     :param order: the installation's order of actions.
     """
 
@@ -114,7 +111,7 @@ class FleetPlanner:
     def plan(self, planning: PlanningClaim) -> Pass:
         """Plan a pass and store its plan.
 
-        :raises PassTakenOver: another process plans the pass; this one wrote nothing but health that it has read.
+        :raises PassTakenOver: another process plans the pass; this one only stored the health that it read.
         :raises CatalogUnreachable: the catalog does not answer; a retry plans the pass.
         """
         what = f"the planning of pass {planning.planned.pass_id}"
@@ -122,17 +119,14 @@ class FleetPlanner:
             return self._plan(planning)
 
     def refresh(self, table: TableName) -> bool:
-        """Read the health of a table that was maintained, and plan it; return whether it still needs work.
-
-        So the next pass reads nothing of it, unless it is changed until then.
-        """
+        """Read and plan a maintained table, to save the next pass from it; return whether the table still needs work."""
         found = _Found()
         self._read({table: None}, found, self._passes.plan_of(table))
         self._passes.remember(found.planned)
         return bool(found.candidates)
 
     def hold(self, table: Table, entry: PassEntry) -> Hold | None:
-        """Return why the job of a table that was planned, perhaps hours ago, does not start now; ``None`` if it may."""
+        """Return why the job of a table, planned perhaps hours ago, does not start now; ``None`` if it may."""
         now, name = self._store.clock(), entry.table
         held_since = next((row.held_since for row in self._passes.plan_of(name).values()), None)
         writers = None if self._dags is None else partial(writers_after, name, held_since, now, self._dags)
@@ -149,7 +143,7 @@ class FleetPlanner:
         return self._passes.plan(planning, entries, found.planned, counts, gone)
 
     def _plan_stored(self, listing: Listing, last: Mapping[str, Any], found: _Found) -> dict[TableName, str | None]:
-        """Plan what can be planned without reading a table; return the tables to read, with the known version of each."""
+        """Plan tables from stored health; return the tables to read, each with its known version."""
         now, doubtful = self._store.clock(), dict[TableName, str | None]()
         for table, location in listing.items():
             row = last.get(table.lock_key)
@@ -176,13 +170,13 @@ class FleetPlanner:
         return to_read
 
     def _is_settled(self, row: Any, location: str | None, now: datetime) -> bool:
-        """Whether the last plan of a table holds: nothing to do, and nothing has changed since."""
+        """Return whether the last plan of a table had nothing to do, and nothing has changed since."""
         if row.needs_work or row.policy != self._digest or not is_same_file(location, row.metadata_location):
             return False
         return row.reconsider_at is None or now < row.reconsider_at
 
     def _fits(self, table: TableName, health: TableHealth) -> bool:
-        """Whether the health was read with the bounds of the policy of now."""
+        """Return whether the health was read with the bounds of the current policy."""
         return self._policies.of(table, health.properties).bounds == health.bounds
 
     def _read(self, to_read: Mapping[TableName, str | None], found: _Found, last: Mapping[str, Any]) -> None:
@@ -211,20 +205,19 @@ class FleetPlanner:
         if problems and len(problems) == len(to_read):
             raise_outage(problems)
         self._plan_batch(fresh, found, last)
-        # Only loading these tables has shown that their stored health is that of now.
+        # Only loading these tables has shown that their stored health is current.
         if unchanged and (reread := self._plan_stored(unchanged, last, found)):
             self._read(reread, found, last)
 
     def _note_unreadable(self, table: TableName, problem: Exception, found: _Found) -> None:
         reason = str(problem) or type(problem).__name__
         log.warning("table_unreadable: %s: %s", table, reason)
-        if not isinstance(problem, CatalogUnreachable):  # which is no fault of the table: its stored health may be that of now
+        if not isinstance(problem, CatalogUnreachable):  # then the table's stored health may still be current
             self._records.unreadable(table, "", reason)
         now = self._store.clock()
         found.unreadable.append(PassEntry(table, 0, EntryState.UNREADABLE, reason=reason, ended_at=now))
 
     def _plan_batch(self, healths: Mapping[TableName, TableHealth], found: _Found, last: Mapping[str, Any]) -> None:
-        """Plan tables from their health."""
         if not healths:
             return
         now, histories = self._store.clock(), self._histories(healths.keys())
@@ -244,7 +237,7 @@ class FleetPlanner:
                     order=self._order,
                     first_removal=partial(_is_first, health, removed),
                 )
-            except Exception as problem:  # the metadata of a table may have anything; the others are planned
+            except Exception as problem:  # metadata may contain anything; the other tables are planned
                 log.warning("table_not_planned: %s", table, exc_info=True)
                 reason = f"It cannot be planned: {type(problem).__name__}: {problem}"
                 found.unreadable.append(PassEntry(table, 0, EntryState.UNREADABLE, reason=reason, ended_at=now))
@@ -285,7 +278,7 @@ def _is_first(health: TableHealth, removed: Callable[[], Collection[str]]) -> bo
 
 
 def digest_of(policies: Policies) -> str:
-    """Return a text that changes with the policies, and with the release that plans by them."""
+    """Return a digest that changes with the policies and with the release that plans by them."""
     rules = [(rule.patterns, rule.exclude, sorted(rule.values.items())) for rule in policies.rules]
     return hashlib.sha256(f"{__version__} {rules!r}".encode()).hexdigest()[:16]
 
@@ -308,7 +301,7 @@ def _aged(planned: PlannedTable) -> PlannedTable:
 
 
 def _after(first: int, entries: Iterable[PassEntry]) -> Iterator[PassEntry]:
-    """Give entries without a rank the places after the others."""
+    """Number unranked entries after the ranked ones."""
     for place, entry in enumerate(entries, first):
         yield replace(entry, place=place)
 

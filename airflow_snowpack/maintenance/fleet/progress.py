@@ -1,4 +1,4 @@
-"""What happens to a planned pass: its jobs are submitted, claimed and ended, and what no worker claimed is withdrawn.
+"""The progress of a planned pass: its jobs are submitted, claimed and ended, and unclaimed ones withdrawn.
 
     work = PassWork(passes, jobs)
     work.submit(planned)                        # a job for each chosen table; a retry submits the rest
@@ -6,11 +6,10 @@
     work.settle(planned)                        # records the jobs that have ended
     work.withdraw(planned, job_ids, "The time of the pass is over.")
 
-The invariants: a chosen table gets one job, because the entry has the id of the job in the transaction that submits it. The
-estimates of the jobs that have not ended and the outcomes of those that have stay within the budget: if outcomes exceed their
-estimates, waiting jobs are withdrawn, the last ones first, and then a job that runs beyond its estimate is stopped. A job and its
-entry are withdrawn in one transaction, and tables are settled and withdrawn in batches, so that ending a pass does not cost a
-transaction for each table.
+The invariants: a chosen table gets one job, because one transaction submits it and stores its id in the entry. The outcomes of
+ended jobs and the estimates of the others stay within the budget: if outcomes exceed their estimates, waiting jobs are withdrawn,
+last ones first, and then a job that runs beyond its estimate is stopped. A job and its entry are withdrawn in one transaction.
+Tables are settled and withdrawn in batches, to avoid a transaction per table at the end of a pass.
 """
 
 from __future__ import annotations
@@ -54,22 +53,22 @@ LOST = "The worker that maintained it was lost."
 BATCH_SIZE = 500
 """How many tables one transaction settles or withdraws."""
 RECORDED_AHEAD = 0.05
-"""The part of its estimate that a running job may use before it records that again; a lost worker has used this much at most."""
+"""The share of its estimate that a running job may use before it records usage again, which bounds the usage of lost workers."""
 RESERVED = sa.and_(ENTRY.state == EntryState.SUBMITTED.value, sa.func.coalesce(ENTRY.spent_gb_hours, 0.0) <= ENTRY.gb_hours)
 USED = sa.select(
     sa.func.sum(sa.case((RESERVED, ENTRY.gb_hours), else_=ENTRY.spent_gb_hours)).label("gb_hours"),
     sa.func.sum(sa.func.coalesce(ENTRY.spent_bytes, ENTRY.bytes)).label("bytes"),
 ).where(sa.or_(ENTRY.state == EntryState.SUBMITTED.value, ENTRY.spent_gb_hours.is_not(None)))
-"""The outcomes of the jobs of a pass that have ended, and of each other job its estimate, or what it has used beyond."""
+"""The outcomes of the ended jobs of a pass, and for each other job its estimate, or its usage if that is more."""
 
 
 class _SubmittedBefore(Exception):
-    """Another process has submitted the job of the entry."""
+    """Another process has submitted the entry's job."""
 
 
 @dataclass(frozen=True, slots=True)
 class _EntryKey:
-    """Keeps the job of an entry, once."""
+    """Stores the job of an entry, once."""
 
     pass_id: str
     table_key: str
@@ -86,11 +85,11 @@ class _EntryKey:
 
 
 class JobUsage:
-    """What a running job has used, as its worker counts it.
+    """The usage of a running job, as its worker counts it.
 
     :param estimate: its GB·h.
-    :param seconds: how long it was estimated to take.
-    :param recorded: the GB·h that the store has: this much was used at most, by the attempts before when this one begins.
+    :param seconds: its estimated duration.
+    :param recorded: the GB·h in the store, an upper bound of what earlier attempts used when this one begins.
     """
 
     def __init__(self, job: Job, estimate: float, seconds: float, recorded: float) -> None:
@@ -101,17 +100,12 @@ class JobUsage:
         self._lost = recorded
 
     def spent(self, gb_hours: float | None, now: datetime) -> float:
-        """Return the GB·h of all attempts.
-
-        :param gb_hours: of this attempt; ``None``: not known, so it is the estimate in proportion to the time.
-        """
+        """Return the GB·h of all attempts; if those of this attempt are unknown, its estimate is scaled by the elapsed time."""
         in_proportion = self._rate * (now - (self.job.started_at or now)).total_seconds()
         return self._lost + (in_proportion if gb_hours is None else gb_hours)
 
 
 class PassWork:
-    """The work of passes."""
-
     def __init__(self, passes: FleetPasses, jobs: Jobs) -> None:
         self._passes = passes
         self._jobs = jobs
@@ -127,7 +121,7 @@ class PassWork:
         submitted = 0
         for entry in self._passes.entries(planned.pass_id, [EntryState.CHOSEN]):
             assert entry.plan is not None
-            # The job also has the actions that the plan skips; their results are the evidence.
+            # The job includes skipped actions, with the evidence as their results.
             request = entry.plan.request(priority=priority, order=[each.action for each in entry.plan.decisions])
             asked: dict[str, Any] = {"options": request.options, "plan": request.plan, "priority": priority}
             asked |= {"table_uuid": entry.plan.table_uuid, "submitted_by": planned.owner}
@@ -142,12 +136,7 @@ class PassWork:
         return submitted
 
     def claimable(self, planned: Pass, *, limit: int | None = None) -> Sequence[PassEntry]:
-        """Return the entries whose jobs a worker may claim now, in the order of the pass.
-
-        When the budget has a time, these are only the tables that are estimated to end within it.
-
-        :param limit: how many of them; ``None`` for all.
-        """
+        """Return the entries whose jobs a worker may claim now, in order; without those that would end after the pass's time."""
         now = self._store.clock()
         due = sa.and_(job_queue.c.claimed_at.is_(None), job_queue.c.visible_at <= now)
         query = sa.select(fleet_entries).join(job_queue, job_queue.c.job_id == ENTRY.job_id)
@@ -157,7 +146,7 @@ class PassWork:
         return [entry_from(row) for row in self._store.all(query.order_by(*BY_PLACE.order()).limit(limit))]
 
     def settle(self, planned: Pass) -> Sequence[PassEntry]:
-        """Record the entries whose jobs have ended; return those that this call recorded."""
+        """Record the entries whose jobs have ended, and return those."""
         settled: list[PassEntry] = []
         while batch := self._store.transact(lambda conn: _settle(conn, planned)):
             settled += batch
@@ -168,7 +157,7 @@ class PassWork:
         return settled
 
     def leave(self, planned: Pass, entry: PassEntry, reason: str) -> bool:
-        """End an entry that is not submitted; ``False`` when it is not in the state that it was read in any more."""
+        """End an entry that is not submitted; ``False`` if its state has changed since it was read."""
         mine = _entry(planned.pass_id, entry.table.lock_key, entry.state)
         return bool(self._store.transact(lambda conn: _end(conn, mine, reason, self._store.clock())))
 
@@ -177,7 +166,7 @@ class PassWork:
     ) -> Collection[str]:
         """Withdraw those of the jobs that no worker has claimed, and end their entries; return their ids.
 
-        A postponed table keeps the reason why. One whose worker was lost has failed: it does not come first in the next pass.
+        A postponed table keeps its reason. One whose worker was lost has failed, so it does not come first in the next pass.
         """
         now, withdrawn = self._store.clock(), dict[str, int]()
 
@@ -194,7 +183,7 @@ class PassWork:
         return withdrawn.keys()
 
     def postpone(self, planned: Pass, entry: PassEntry, reason: str, until: datetime) -> None:
-        """Let no worker claim the job of an entry before a moment, and keep the reason. It does nothing if a worker has it."""
+        """Delay the claim of an entry's job until a given time, and store the reason. Does nothing if a worker has the job."""
         assert entry.job_id is not None
         job_id, mine = entry.job_id, _entry(planned.pass_id, entry.table.lock_key, EntryState.SUBMITTED)
 
@@ -211,12 +200,12 @@ class PassWork:
         return None if row is None else JobUsage(job, row.gb_hours, row.seconds, row.spent_gb_hours or 0.0)
 
     def allows(self, planned: Pass, usage: JobUsage, gb_hours: float | None) -> bool:
-        """Record what a running job has used, and return whether the budget allows it to go on.
+        """Record what a running job has used, and return whether the budget allows it to continue.
 
-        Within its estimate, a part of it is recorded ahead, so that most calls need no statement. Beyond it, each call records
-        what was used, and the job takes what jobs have reserved that no worker has claimed, the last ones first.
+        Within the estimate, usage is recorded ahead, so most calls need no statement. Beyond it, each call records what was used,
+        and the job takes what unclaimed jobs have reserved, last ones first.
 
-        :param gb_hours: of this attempt; ``None``: not known, so it is the estimate in proportion to the time.
+        :param gb_hours: of this attempt; ``None``: unknown, so the estimate in proportion to the elapsed time.
         """
         spent, estimate = usage.spent(gb_hours, self._store.clock()), usage.estimate
         if spent <= min(usage.recorded, estimate):
@@ -228,9 +217,9 @@ class PassWork:
         return spent <= estimate or not is_submitted or self._keep_within_budget(planned)
 
     def end(self, planned: Pass, dags_of_tables: Callable[[], DagsOfTables] | None = None) -> PassReport:
-        """End a pass and return its report. If a worker still has a job, the pass stays open, and the report names the table.
+        """End a pass and return its report, without writers if ``dags_of_tables`` is ``None``.
 
-        :param dags_of_tables: returns the DAGs that write to tables; ``None``: the report has nothing of them.
+        While a worker still has a job, the pass stays open, and the report names the table.
         """
         is_over, now = self.close(planned), self._store.clock()
         reported = self._passes.get(planned.pass_id)
@@ -244,10 +233,7 @@ class PassWork:
         return report
 
     def close(self, planned: Pass) -> bool:
-        """Record what has ended, and withdraw what no worker has claimed.
-
-        :returns: whether the pass is over; ``False`` while a worker has a job of it.
-        """
+        """Record ended jobs, withdraw unclaimed ones, and return whether the pass is over: no worker has one of its jobs."""
         now, chosen = self._store.clock(), _in_state(planned, EntryState.CHOSEN)
         self.settle(planned)
         some = sa.select(ENTRY.table_key).where(chosen).limit(BATCH_SIZE).correlate(None)
@@ -262,19 +248,16 @@ class PassWork:
         return not self._passes.entries(planned.pass_id, [EntryState.SUBMITTED])
 
     def _unclaimed(self, planned: Pass) -> Sequence[sa.Row[Any]]:
-        """Return the jobs that no worker has claimed, with their estimated seconds, the last ones first."""
+        """Return the unclaimed jobs with their estimated seconds, last ones first."""
         waiting = sa.select(ENTRY.job_id, ENTRY.seconds).join(job_queue, job_queue.c.job_id == ENTRY.job_id)
         waiting = waiting.where(_in_state(planned, EntryState.SUBMITTED), job_queue.c.claimed_at.is_(None))
         return self._store.all(waiting.order_by(ENTRY.place.desc()))
 
     def _keep_within_budget(self, planned: Pass) -> bool:
-        """Withdraw waiting jobs, the last ones first, while outcomes and estimates together are beyond the budget.
-
-        :returns: whether the GB·h are within the budget now.
-        """
+        """Withdraw waiting jobs, last ones first, while the pass exceeds its budget; return whether its GB·h are within it."""
         waiting: deque[Any] | None = None
         while True:
-            # Read again after a withdrawal: what lost attempts at a withdrawn job have used stays used.
+            # Read again after a withdrawal: the usage of a withdrawn job's lost attempts still counts.
             used = self._store.all(USED.where(ENTRY.pass_id == planned.pass_id))[0]
             left = gb_hours, _ = used.gb_hours or 0.0, used.bytes or 0
             if _is_within(planned.budget, *left):
@@ -297,7 +280,7 @@ def _settle(conn: sa.Connection, planned: Pass) -> list[PassEntry]:
     used = ENTRY.spent_gb_hours.label("e_used")
     query = sa.select(job_rows, *estimate, used).join(fleet_entries, ENTRY.job_id == job_rows.c.job_id)
     query = query.where(_in_state(planned, EntryState.SUBMITTED), job_rows.c.status.in_([status.value for status in TERMINAL]))
-    # One process records each of them, so that a table's waiting is counted once; in one order, so that none blocks another.
+    # Locked, so that a table's waiting is counted once; in a fixed order, to avoid deadlocks.
     ended = conn.execute(query.order_by(*BY_PLACE.order()).limit(BATCH_SIZE).with_for_update(of=fleet_entries)).all()
     outcomes = {row.e_key: (job_from(row), row) for row in ended}
     if not outcomes:
@@ -317,9 +300,9 @@ def _outcome_values(job: Job, estimated: Any) -> dict[str, Any]:
     outcomes = [ActionFigures.of(result) for result in job.results]
     seconds = sum(each.seconds for each in outcomes)
     measured = [each.gb_hours for each in outcomes if each.gb_hours is not None]
-    # Of lost attempts, and of an action that has no result, only what was recorded while they ran is known.
+    # For lost attempts, and actions without a result, only the usage recorded while they ran is known.
     is_measured = bool(measured) and job.status is JobStatus.COMPLETED and job.attempt == 1
-    # Where the memory of the session is not known, the estimate has it.
+    # If the memory of the session is unknown, use that of the estimate.
     in_proportion = estimated.e_gb_hours * seconds / (estimated.e_seconds or 1.0)
     return {
         "state": state.value,
@@ -375,14 +358,14 @@ def _in_state(planned: Pass, state: EntryState) -> sa.ColumnElement[bool]:
 
 
 def _is_within(budget: Budget, gb_hours: float, rewritten: int) -> bool:
-    # The sum of the database may be a little more than that of the estimates which the plan has added exactly.
+    # The database's sum of floats may slightly exceed the plan's exact sum.
     return (budget.bytes is None or rewritten <= budget.bytes) and (
         budget.gb_hours is None or gb_hours <= budget.gb_hours * (1 + 1e-9)
     )
 
 
 def _has_waited(job: Job) -> bool:
-    """Whether the table counts as not maintained: a user cancelled the job, or an action waited for a DAG while others ran."""
+    """Return whether the table counts as not maintained: a user cancelled the job, or one of its actions waited for a DAG."""
     cancelled = job.status is JobStatus.CANCELLED
     return cancelled or (job.plan is not None and waits_for_producers(TablePlan.from_json(job.table, job.plan)))
 

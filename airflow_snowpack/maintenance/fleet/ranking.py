@@ -4,12 +4,12 @@
     for candidate, reason in select(ranked, Budget(gb_hours=200), workers=4):
         ...                                           # chosen without a reason, in the order in which workers claim them
 
-The order: tables whose deadline comes before the next pass, the earliest deadline first; then tables that did not fit an earlier
-pass, those that waited for more passes first; then the others. Within the last two groups, the table with the most benefit for
-readers per cost comes first, and of those without any the one that frees most bytes per cost.
+Tables whose deadline is before the next pass come first, earliest deadline first; then tables that did not fit an earlier pass,
+longest wait first; then the others. The last two groups are ordered by benefit for readers per cost, then by bytes freed per
+cost.
 
 The invariants: a selection never exceeds its budget, and a table is left out only if it does not fit what the tables before it
-have left. So the first table is left out only if the whole budget does not allow one of its size.
+left. So the first table is left out only if it exceeds the whole budget.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from airflow_snowpack.maintenance.policies import TablePolicy
 
 LEAST_GB_HOURS = 0.001
-"""What each table costs at least in the ranking: its job has to be claimed, and its metadata read."""
+"""The minimum cost of a table in the ranking: claiming its job and reading its metadata."""
 WORK_PER_WORKER = timedelta(minutes=2)
-"""Estimated work that is worth a further worker."""
+"""The estimated work that justifies a further worker."""
 NEVER = datetime.max.replace(tzinfo=UTC)
 
 
@@ -43,10 +43,10 @@ NEVER = datetime.max.replace(tzinfo=UTC)
 class Candidate:
     """A table that needs maintenance.
 
-    :param benefit: how many files readers need not open any more.
+    :param benefit: how many fewer files readers open.
     :param reads_per_day: how often Airflow reads the table.
     :param deadline: when it has to be maintained at the latest; ``None`` for no deadline.
-    :param passes_waited: in how many passes in a row it did not fit.
+    :param passes_waited: in how many consecutive passes it did not fit.
     """
 
     table: TableName
@@ -58,12 +58,12 @@ class Candidate:
 
     @property
     def value(self) -> float:
-        """The benefit per GB·h, weighted by reads: each read benefits again."""
+        """The benefit per GB·h, weighted by the reads that it speeds up."""
         return self.benefit * (1.0 + self.reads_per_day) / self._gb_hours
 
     @property
     def storage_value(self) -> float:
-        """The bytes freed per GB·h, which decide between tables of the same value for readers."""
+        """The bytes freed per GB·h, which rank tables of equal value for readers."""
         return self.cost.bytes_freed / self._gb_hours
 
     @property
@@ -79,15 +79,14 @@ def candidate_of(
     reads_per_day: float = 0.0,
     passes_waited: int = 0,
 ) -> Candidate:
-    """Return a plan that runs an action as a candidate."""
     deadline = _deadline_of(plan, policy, history)
     return Candidate(plan.table, plan.files_saved, plan.estimate, reads_per_day, deadline, passes_waited)
 
 
 def _deadline_of(plan: TablePlan, policy: TablePolicy, history: ActionHistory) -> datetime | None:
-    """Return the earliest deadline of the actions that run; now for one that has a deadline and has never run.
+    """Return the earliest deadline of the actions that run; now for one with a deadline that never ran.
 
-    ``None`` if the last run of one of them failed: a table that fails in each pass would come before all others for ever.
+    ``None`` if the last run of one of them failed: a table that always fails would come first forever.
     """
     if any(history.of(action).failures for action in plan.actions):
         return None
@@ -100,9 +99,9 @@ def _deadline_of(plan: TablePlan, policy: TablePolicy, history: ActionHistory) -
 
 
 def rank(candidates: Iterable[Candidate], *, due_by: datetime) -> list[Candidate]:
-    """Return the candidates in the order in which they are maintained.
+    """Return the candidates in order.
 
-    :param due_by: a table whose deadline is not later comes before all others; usually when the next pass is expected.
+    :param due_by: tables with a deadline until then come first; usually the expected time of the next pass.
     """
 
     def order(candidate: Candidate) -> tuple[int, datetime, int, float, float, str]:
@@ -114,12 +113,12 @@ def rank(candidates: Iterable[Candidate], *, due_by: datetime) -> list[Candidate
 
 
 def select(ranked: Iterable[Candidate], budget: Budget, *, workers: int = 1) -> Iterator[tuple[Candidate, str | None]]:
-    """Take each table in turn if what is left of the budget allows it.
+    """Take each table in turn if the rest of the budget allows it.
 
     :param workers: how many tables are maintained at a time; each runs in the worker that is free first.
     :returns: each table, with the reason as a sentence if it is left out.
     """
-    # Fractions, because the sum of many floats may end beyond a limit that the exact sum meets.
+    # Fractions, because a sum of many floats may exceed a limit that the exact sum meets.
     gb_hours, rewritten, tables = Fraction(0), 0, 0
     busy = [0.0] * max(workers, 1)
     for candidate in ranked:
@@ -133,12 +132,12 @@ def select(ranked: Iterable[Candidate], budget: Budget, *, workers: int = 1) -> 
 
 
 def workers_worth(seconds: Sequence[float], *, most: int, within: timedelta | None = None) -> int:
-    """Return how many workers these tables are worth: one for each :data:`WORK_PER_WORKER`, and more if they end too late.
+    """Return how many workers these tables justify: one per :data:`WORK_PER_WORKER`, and more if they would end too late.
 
-    Each further worker is a further Spark session, whose start takes longer than the maintenance of a few small tables.
+    Each worker needs a Spark session, whose start takes longer than the maintenance of a few small tables.
 
     :param seconds: the estimate of each table, in the order of the pass.
-    :param most: the most workers that are returned.
+    :param most: the maximum.
     :param within: the time that the tables have; ``None`` for any.
     """
     most = min(most, len(seconds))
@@ -149,7 +148,7 @@ def workers_worth(seconds: Sequence[float], *, most: int, within: timedelta | No
 
 
 def _ends_after(seconds: Iterable[float], workers: int) -> float:
-    """Return after how many seconds so many workers have maintained these tables."""
+    """Return after how many seconds this many workers have maintained these tables."""
     busy = [0.0] * workers
     for each in seconds:
         heapq.heapreplace(busy, busy[0] + each)
@@ -157,10 +156,7 @@ def _ends_after(seconds: Iterable[float], workers: int) -> float:
 
 
 def _refusal(cost: Estimate, budget: Budget, gb_hours: Fraction, rewritten: int, tables: int, until: float) -> str | None:
-    """Return why a table does not fit beside what the budget has been used for; ``None`` if it does.
-
-    :param until: after how many seconds it would be maintained.
-    """
+    """Return why a table that would end after ``until`` seconds does not fit the rest of the budget; ``None`` if it does."""
     match budget.exceeded_by(cost):
         case "gb_hours":
             return f"Needs {cost.gb_hours:.2f} GB·h, more than the whole budget of {budget.gb_hours:g} GB·h."

@@ -1,4 +1,4 @@
-"""What a pass did: the numbers, what failed and for which cause, and what waits and why.
+"""The report of a pass: its numbers, the causes of failures, and what waits and why.
 
 report = PassReport.of(planned, passes.entries(planned.pass_id), now)
 report.lines()          # for the log, and for a notifier
@@ -24,25 +24,25 @@ if TYPE_CHECKING:
     from airflow_snowpack.maintenance.writers import DagsOfTables
 
 MAX_LISTED = 50
-"""How many tables of each outcome a report lists by name; the numbers count all of them."""
+"""How many tables of each outcome a report names; its numbers count all."""
 MAX_NAMED = 3
 """How many tables of one cause a line names."""
 MAX_CAUSES = 20
-"""How many causes of each outcome a report has; the last line of an outcome counts the others."""
+"""How many causes of each outcome a report has; the outcome's last line counts the others."""
 MAX_CAUSE = 200
-"""How many characters a cause has."""
+"""The maximum characters of a cause."""
 MAX_EXAMPLE = 4_000
-"""How many characters of an error the values for XCom have."""
+"""The maximum characters of an error in XCom."""
 MAX_REASON = 500
-"""How many characters of a reason a line has."""
+"""The maximum characters of a reason in a line."""
 VARIABLE = re.compile(r"'[^']*'|\"[^\"]*\"|`[^`]*`|\b[a-z0-9]+://\S+|(?<![\w.])/[\w./=%+-]+|\b[0-9a-f]{8}[0-9a-f-]{8,}\b|\d+")
-"""What differs between errors of one cause: quoted names, addresses, paths, ids and numbers."""
+"""What differs between errors of the same cause: quoted names, addresses, paths, ids and numbers."""
 PARTED = re.compile(r"…(?:[.:/-]?…)+")
-"""What is left of an IP address, a time or a version."""
+"""The remains of an IP address, a time or a version."""
 
 
 def cause_of(error: str, table: TableName) -> str:
-    """Return an error without what is particular to one table, so that errors of one cause are equal."""
+    """Return an error without the details of one table, so that errors of the same cause are equal."""
     line = error.strip().partition("\n")[0]
     cause = PARTED.sub("…", VARIABLE.sub("…", line.replace(str(table), "…").replace(table.dotted, "…")))
     return cause if len(cause) <= MAX_CAUSE else f"{cause[: MAX_CAUSE - 1]}…"
@@ -50,10 +50,7 @@ def cause_of(error: str, table: TableName) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ReportGroup:
-    """Tables with one cause or one kind of reason.
-
-    :param cause: as :func:`cause_of` returns it; ``example`` is the reason of the first table in full.
-    """
+    """Tables with the same cause, as :func:`cause_of` returns it, and the full reason of the first one as an example."""
 
     cause: str
     example: str
@@ -66,7 +63,6 @@ class ReportGroup:
         return {"cause": self.cause, "example": self.example[:MAX_EXAMPLE], "count": len(self.tables), **listed}
 
     def line(self) -> str:
-        """Return the group as a line of text."""
         more = len(self.tables) - MAX_NAMED
         named = [*self.tables[:MAX_NAMED], f"{more} more"] if more > 0 else self.tables
         reason = sentence(self.example)
@@ -77,12 +73,12 @@ class ReportGroup:
 class PassReport:
     """The report of a pass.
 
-    :param counts: of tables: those of the plan (``listed``, ``excluded``, ``unchanged``, ``healthy``), and one number for each
-        state of the entries.
-    :param spent: by the jobs that have ended; ``estimated`` is what the plan expected of the same jobs.
+    :param counts: of tables: those of the plan (``listed``, ``excluded``, ``unchanged``, ``healthy``), and one for each entry
+        state.
+    :param spent: by the ended jobs; ``estimated`` is the plan's estimate of the same jobs.
     :param failed, waiting, unreadable: grouped by cause, the largest group first.
-    :param failed_writers: runs of DAGs that failed while a table that they write to was rewritten, by DAG and table; Airflow does
-        not show whether a rewrite was the cause.
+    :param failed_writers: by DAG and table, failed runs during a rewrite of a table that they write to; Airflow does not show
+        whether the rewrite was the cause.
     """
 
     pass_id: str
@@ -99,13 +95,10 @@ class PassReport:
 
     @classmethod
     def of(cls, planned: Pass, entries: Sequence[PassEntry], now: datetime, dags: DagsOfTables | None = None) -> Self:
-        """Return the report of a pass as it is now.
-
-        :param dags: that write to the tables; ``None``: the report has nothing of them.
-        """
+        """Return the current report of a pass; ``dags`` write to its tables, ``None`` omits them."""
         states = Counter(entry.state for entry in entries)
         planned_counts = {name: planned.counts.get(name, 0) for name in ("listed", "excluded", "unchanged", "healthy")}
-        # A job that was cancelled before it ran has an outcome too, in which none of its work was done.
+        # Jobs cancelled before they ran also have an outcome, without any work.
         spent = [entry for entry in entries if entry.spent is not None]
         ended = [entry for entry in spent if entry.state is not EntryState.WAITING or entry.spent != Estimate()]
         return cls(
@@ -123,7 +116,7 @@ class PassReport:
         )
 
     def lines(self) -> list[str]:
-        """Return the report as lines of text: what was done, then a line for each outcome and cause."""
+        """Return the report as text: one line with what was done, then one for each outcome and cause."""
         counts, unfinished = self.counts, self.counts["chosen"] + self.counts["submitted"]
         listed = plural(counts["listed"], "table")
         lines = [
@@ -156,7 +149,6 @@ class PassReport:
         return lines
 
     def to_json(self) -> dict[str, Any]:
-        """Return the report as JSON values."""
         return {
             "pass_id": self.pass_id,
             "started_at": self.started_at.isoformat(),
@@ -183,7 +175,7 @@ def _amounts(cost: Estimate) -> str:
 
 
 def _failed_writers(entries: Iterable[PassEntry], dags: DagsOfTables) -> Mapping[tuple[str, str], int]:
-    """Count the failed runs beside the jobs of these entries, the most of them first."""
+    """Count the failed runs during the jobs of these entries, highest count first."""
     found = Counter[tuple[str, str]]()
     for entry in entries:
         if entry.ended_at is None or entry.spent is None or not rewrites_files(entry.evidence):

@@ -1,4 +1,4 @@
-"""Passes and entries as rows of the store, and rows as values."""
+"""Passes and entries as rows of the store, and back."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ KINDS = (
         belongings=(ENTRY.pass_id,),
     ),
 )
-"""Passes that ended are deleted when they are old, with their entries."""
+"""Old passes that have ended are deleted with their entries."""
 
 renamed = {"planned_by": "claimed_by", "leased_until": "visible_at"}
 pass_from = row_mapper(Pass, {"state": PassState, "budget": Budget.from_json}, **renamed)
@@ -48,7 +48,6 @@ entry_from = row_mapper(PassEntry, {"state": EntryState}, table=table_from, plan
 
 
 def entry_row(pass_id: str, entry: PassEntry) -> dict[str, Any]:
-    """Return a new entry as a row."""
     table, estimate = entry.table, entry.estimate
     return {
         "pass_id": pass_id,
