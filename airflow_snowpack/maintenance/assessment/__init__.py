@@ -1,4 +1,4 @@
-"""Which tables of a catalog are sick, what maintenance would save, what it costs, and what blocks it. Nothing is written.
+"""Assess a catalog: which tables are sick, what maintenance would save and cost, and what blocks it. Nothing is written.
 
 walk = Walk(config.load, policies, clock)
 found = walk.assess(tables, progress=show, resume=ResumeFile.open(path, config.catalog_id))

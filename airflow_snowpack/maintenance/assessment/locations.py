@@ -1,4 +1,4 @@
-"""Which of the assessed tables keep their files where others do, so that removing orphan files is refused."""
+"""Find assessed tables whose location other tables share, where the removal of orphan files is refused."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def shared_locations(found: Sequence[TableHealth]) -> dict[str, tuple[str, ...]]:
-    """Return what is shared, as sentences without a full stop, by table; tables that share nothing are left out."""
+    """Return what is shared by table, as sentences without a full stop; tables that share nothing are left out."""
     owners: dict[str, set[str]] = defaultdict(set)
     for health in found:
         for place in _places(health):
@@ -36,7 +36,7 @@ def _places(health: TableHealth) -> Iterable[str]:
 
 
 def _around(place: str) -> Iterator[str]:
-    """Yield a location and the folders that it lies in."""
+    """Yield a location and its parent folders."""
     scheme, separator, rest = place.rpartition("://")
     parts = rest.split("/")
     for length in range(len(parts), 0, -1):

@@ -1,4 +1,4 @@
-"""What an assessment finds: a row for each table, and the totals of the catalog."""
+"""The results of an assessment: a row for each table, and the totals of the catalog."""
 
 from __future__ import annotations
 
@@ -29,10 +29,7 @@ class State(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ActionNeed:
-    """An action that the table needs.
-
-    :param evidence: one sentence with the numbers.
-    """
+    """An action that the table needs; the evidence is one sentence with the numbers."""
 
     action: str
     evidence: str
@@ -44,14 +41,14 @@ class TableAssessment:
     """One table.
 
     :param table: ``database.table``.
-    :param metadata_location: the metadata file that was read; empty when the table could not be loaded.
-    :param health: ``None`` for a table that cannot be read.
+    :param metadata_location: the metadata file that was read; empty if the table could not be loaded.
+    :param health: ``None`` for an unreadable table.
     :param score: from 0 (sick) to 100 (healthy); ``None`` without health.
-    :param parts: of the score.
-    :param needs: the actions that the policy would run, as if it never had windows, limits or exclusions; none
-        whose need no metadata shows, such as ``remove_orphan_files``.
-    :param blockers: what keeps maintenance from running, or from all of its effect; one sentence each, without a full stop.
-    :param problem: why the table cannot be read; ``None`` when it can.
+    :param parts: the parts of the score.
+    :param needs: the actions that the policy would run if it had no windows, limits or exclusions; without actions whose need no
+        metadata shows, such as ``remove_orphan_files``.
+    :param blockers: what blocks or limits maintenance; one sentence each, without a full stop.
+    :param problem: why the table cannot be read; ``None`` if it can.
     """
 
     table: str
@@ -72,7 +69,7 @@ class TableAssessment:
 
     @property
     def wrong(self) -> tuple[str, ...]:
-        """The evidence of the parts of the score that lose points, the worst part first."""
+        """The evidence of the score's parts that lose points, worst first."""
         lost = sorted((part for part in self.parts if part.points < part.of), key=lambda part: part.points - part.of)
         return tuple(part.evidence for part in lost)
 
@@ -83,35 +80,35 @@ class TableAssessment:
 
     @property
     def files(self) -> int:
-        """Data and delete files now: the entries that a query over the whole table plans with."""
+        """Data and delete files now, as planned by a query over the whole table."""
         return self.health.data_files + self.health.delete_files if self.health else 0
 
     @cached_property
     def files_saved(self) -> int:
-        """By how many the files of the current snapshot, which every query plans over, become fewer."""
+        """How many fewer files a query over the current snapshot plans with."""
         found = (need.estimate for need in self.needs if rewrites_files([need.action]))
         return max(sum(each.files_removed - each.files_added for each in found), 0)
 
     @property
     def manifests(self) -> int:
-        """Manifests of the current snapshot: a query over the whole table opens each of them."""
+        """Manifests of the current snapshot, all of which a query over the whole table opens."""
         return self.health.data_manifests + self.health.delete_manifests if self.health else 0
 
     @cached_property
     def manifests_saved(self) -> int:
-        """By how many the manifests become fewer. The rewrite of files before may merge some, so what is left decides."""
+        """How many fewer manifests remain, including those that earlier rewrites of files merge."""
         left = sum(need.estimate.files_added for need in self.needs if need.action == Action.REWRITE_MANIFESTS)
         return max(self.manifests - left, 0) if left else 0
 
     @property
     def planning_saved(self) -> float:
-        """Which share of the files and manifests that a query over the whole table plans with is saved, from 0 to 1."""
+        """The share of files and manifests that a query over the whole table no longer plans with, from 0 to 1."""
         work = self.files + self.manifests
         return (self.files_saved + self.manifests_saved) / work if work else 0.0
 
     @property
     def savings(self) -> tuple[str, ...]:
-        """What maintenance would save, for people: each of its numbers that is not zero."""
+        """What maintenance would save, for people: each number that is not zero."""
         total = len(self.health.snapshots) if self.health else 0
         counts = (
             (self.files_saved, self.files, "file"),
@@ -125,12 +122,12 @@ class TableAssessment:
 
 @dataclass(frozen=True)
 class Assessment:
-    """A catalog, or the part of it that was assessed.
+    """A catalog, or its assessed part.
 
-    :param rows: a row for each table: those that need maintenance first, by need; then unreadable ones, then healthy ones.
-    :param left_out: tables and namespaces that the catalog listed and that were not assessed, with the reason.
-    :param read: how many tables were read; the others were in the resume file.
-    :param old_snapshots: whether the manifests of snapshots that would expire were read, for the bytes that this would free.
+    :param rows: a row for each table: those that need maintenance first, by need; then unreadable ones; then healthy ones.
+    :param left_out: listed tables and namespaces that were not assessed, with the reason.
+    :param read: how many tables were read; the resume file had the others.
+    :param old_snapshots: whether the manifests of expirable snapshots were read, for the bytes that expiry would free.
     """
 
     catalog: str
@@ -141,42 +138,37 @@ class Assessment:
     old_snapshots: bool = True
 
     def of(self, state: State) -> tuple[TableAssessment, ...]:
-        """Return the rows of one state, in their order."""
+        """Return the rows of one state, in order."""
         return tuple(row for row in self.rows if row.state is state)
 
     @property
     def in_need(self) -> tuple[TableAssessment, ...]:
-        """The tables that need maintenance, those with most need first."""
+        """The tables that need maintenance, most need first."""
         return self.of(State.NEEDS_MAINTENANCE)
 
     @cached_property
     def estimate(self) -> Estimate:
-        """The sum over all tables."""
         return sum((row.estimate for row in self.rows), Estimate())
 
     @cached_property
     def files(self) -> int:
-        """Data and delete files of all tables."""
         return sum(row.files for row in self.rows)
 
     @cached_property
     def files_saved(self) -> int:
-        """By how many the files of all tables become fewer."""
         return sum(row.files_saved for row in self.rows)
 
     @cached_property
     def manifests(self) -> int:
-        """Manifests of all tables."""
         return sum(row.manifests for row in self.rows)
 
     @cached_property
     def manifests_saved(self) -> int:
-        """By how many the manifests of all tables become fewer."""
         return sum(row.manifests_saved for row in self.rows)
 
 
 def ranked(rows: list[TableAssessment]) -> tuple[TableAssessment, ...]:
-    """Sort rows by need: the lowest score first, and of equal ones that which saves most files and manifests."""
+    """Sort rows by need: the lowest score first, then by files and manifests saved."""
     order = {State.NEEDS_MAINTENANCE: 0, State.UNREADABLE: 1, State.HEALTHY: 2}
 
     def need(row: TableAssessment) -> tuple[int, int, int, str]:

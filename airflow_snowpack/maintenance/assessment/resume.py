@@ -1,12 +1,11 @@
-"""The file that makes an assessment resumable: the health of each table that was read, a line for each.
+"""The file that makes an assessment resumable: a line with the health of each table that was read.
 
     resume = ResumeFile.open(Path("report.html.resume"), catalog_id)
     resume.health_of("demo.flights", metadata_location, bounds, expired=12)      # None: read the table
     resume.keep("demo.flights", health, expired=12)
 
-A line counts only for the metadata location, the bounds and the number of expired snapshots that it was read with. A line that
-was cut off, when the process or the machine stopped, does not count. Tables that could not be read are not kept: the next run
-tries them again.
+A line is valid only for the metadata location, the bounds and the number of expired snapshots that it was read with. Truncated
+lines are ignored. Unreadable tables are not stored, so the next run tries them again.
 """
 
 from __future__ import annotations
@@ -31,10 +30,7 @@ class UnusableResumeFile(SnowpackError, kind=Kind.INVALID):
 
 
 class ResumeFile:
-    """What earlier runs have read.
-
-    :param kept: by table, its health as text, and how many snapshots would have expired.
-    """
+    """The results of earlier runs: by table, its health as text, and how many snapshots would have expired."""
 
     def __init__(self, path: Path, kept: dict[str, tuple[str, int]]) -> None:
         self.path = path
@@ -58,15 +54,15 @@ class ResumeFile:
                 raise UnusableResumeFile(path, "it is of another catalog or another release")
             elif not text.endswith("\n"):
                 with path.open("a") as file:
-                    file.write("\n")  # the line that was cut off must not take the next one with it
+                    file.write("\n")  # a truncated line must not spoil the next one
         except (OSError, ValueError) as error:
             raise UnusableResumeFile(path, str(error)) from error
         return cls(path, dict(_complete(lines[1:])))
 
     def health_of(self, table: str, metadata_location: str, bounds: HealthBounds, *, expired: int) -> TableHealth | None:
-        """Return the health of a table as it is now; ``None`` when it has to be read.
+        """Return the current health of a table; ``None`` if it has to be read.
 
-        :param expired: how many snapshots would expire now; 0 when the bytes that this frees do not matter.
+        :param expired: how many snapshots would expire now; 0 if the bytes that this frees do not matter.
         """
         text, expired_then = self._kept.get(table, ("", 0))
         if not text or expired not in (0, expired_then):
@@ -76,16 +72,13 @@ class ResumeFile:
         return health if is_current else None
 
     def keep(self, table: str, health: TableHealth, *, expired: int) -> None:
-        """Add the health of a table.
-
-        :param expired: how many snapshots would expire; its ``expirable_bytes`` are about these.
-        """
+        """Add the health of a table; ``expired`` is the number of snapshots that its ``expirable_bytes`` count."""
         line = json.dumps([table, encode(health), expired])
         with self._lock, self.path.open("a") as file:
             file.write(line + "\n")
 
     def delete(self) -> None:
-        """Delete the file, once the assessment is complete."""
+        """Delete the file when the assessment is complete."""
         self.path.unlink(missing_ok=True)
 
 
@@ -95,6 +88,6 @@ def _complete(lines: list[str]) -> list[tuple[str, tuple[str, int]]]:
         try:
             table, text, expired = json.loads(line)
         except ValueError:
-            continue  # the process stopped while it wrote this line
+            continue  # a truncated line
         found.append((table, (text, expired)))
     return found

@@ -1,4 +1,4 @@
-"""Assess one table: what its plan would do if nothing held it back, and what does hold it back."""
+"""Assess one table: what its plan would do if nothing blocked it, and what blocks it."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ BLOCKING = (Cause.UNSUPPORTED, Cause.PROTECTED)
 def assess_health(health: TableHealth, policy: TablePolicy, *, now: datetime) -> TableAssessment:
     """Return the row of a table.
 
-    The plan is made without the policy's exclusion, freeze, quiet windows and limit of bytes, and as if no writer were active, so
-    that the row shows all that maintenance would do. An exclusion and a freeze are blockers.
+    To show all that maintenance would do, the plan ignores the policy's exclusion, freeze, quiet windows and byte limit, and
+    active writers. An exclusion and a freeze are blockers.
 
     :param health: read with ``policy.bounds``.
     """
@@ -50,7 +50,7 @@ def assess_health(health: TableHealth, policy: TablePolicy, *, now: datetime) ->
 
 
 def _at_rest(health: TableHealth) -> TableHealth:
-    """Return the health as it is when no writer has added files for long: plans leave alone what is being written to."""
+    """Return the health without recent writes, because plans skip partitions that are being written to."""
     return replace(health, partitions=tuple(replace(each, newest_at=None) for each in health.partitions))
 
 

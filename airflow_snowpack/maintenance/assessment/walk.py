@@ -1,4 +1,4 @@
-"""Read the tables of a catalog, several at a time, and assess each: one that cannot be read is a row with the reason."""
+"""Read and assess the tables of a catalog, several at a time. An unreadable table is a row with the reason."""
 
 from __future__ import annotations
 
@@ -32,19 +32,18 @@ if TYPE_CHECKING:
     from airflow_snowpack.maintenance.policies import Policies, TablePolicy
 
 CONCURRENCY = 8
-"""How many tables are read at the same time, unless the caller sets it."""
+"""How many tables are read at a time by default."""
 AHEAD = 2
-"""How many tables per thread are submitted ahead, so that memory does not grow with the catalog."""
+"""How many tables are submitted ahead per thread, to bound memory."""
 
 
 class Walk:
     """Assesses tables of one catalog.
 
-    :param load_catalog: connects to the catalog; each thread connects once.
+    :param load_catalog: connects to the catalog; called once per thread.
     :param policies: decide what counts as small, what maintenance would do, and what is excluded.
-    :param clock: returns the present moment.
-    :param concurrency: how many tables are read at the same time.
-    :param old_snapshots: also read the manifests of snapshots that would expire, for the bytes that this would free.
+    :param concurrency: how many tables are read at a time.
+    :param old_snapshots: also read the manifests of expirable snapshots, for the bytes that expiry would free.
     """
 
     def __init__(
@@ -74,9 +73,9 @@ class Walk:
         """Assess the tables.
 
         :param catalog: its name, for the report.
-        :param progress: called after each table, in the calling thread, with how many are done, and its name.
-        :param resume: what earlier runs have read; gets what this one reads.
-        :raises CatalogUnreachable: the catalog stops answering. What was read until then is in the resume file.
+        :param progress: called in the calling thread after each table, with the number done and the table's name.
+        :param resume: the results of earlier runs; those of this run are added.
+        :raises CatalogUnreachable: the catalog stops answering; the resume file has what was read before.
         """
         rows, read = list[TableAssessment](), 0
         for row, was_read in self._rows(tables, resume):
@@ -88,7 +87,7 @@ class Walk:
         return Assessment(catalog, self._clock(), ranked(with_shared), read=read, old_snapshots=self._old_snapshots)
 
     def _rows(self, tables: Iterable[TableName], resume: ResumeFile | None) -> Iterator[tuple[TableAssessment, bool]]:
-        """Yield each row, and whether its table had to be read, in the order in which they are ready."""
+        """Yield each row as it is ready, with whether its table had to be read."""
         waiting: set[Future[tuple[TableAssessment, bool]]] = set()
         left = iter(tables)
         with ThreadPoolExecutor(self._concurrency, thread_name_prefix="snowpack-assess") as pool:
@@ -111,11 +110,10 @@ class Walk:
             raise
         except SnowpackError as problem:
             return TableAssessment(name.dotted, problem=sentence(str(problem))), True
-        # Its properties are those that the health was read with.
-        policy = self._policies.of(name, health.properties)
+        policy = self._policies.of(name, health.properties)  # the properties that the health was read with
         try:
             return assess_health(health, policy, now=self._clock()), was_read
-        except Exception as problem:  # noqa: BLE001 - its metadata may have anything; the others are assessed
+        except Exception as problem:  # noqa: BLE001 - metadata may contain anything; the other tables are assessed
             return TableAssessment(name.dotted, problem=f"It cannot be planned: {type(problem).__name__}: {problem}."), was_read
 
     def _health(self, name: TableName, resume: ResumeFile | None) -> tuple[TableHealth, bool]:
@@ -145,7 +143,7 @@ class Walk:
 
 
 def _expired(table: Table, policy: TablePolicy, now: datetime) -> tuple[int, ...] | None:
-    """Return the snapshots that would expire by the policy; ``None`` when there are none."""
+    """Return the snapshots that would expire by the policy; ``None`` if there are none."""
     options = policy.actions[Action.EXPIRE_SNAPSHOTS].options
     assert isinstance(options, ExpireSnapshots)
     if Action.EXPIRE_SNAPSHOTS in policy.forbidden:
