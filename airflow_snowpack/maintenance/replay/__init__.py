@@ -1,11 +1,11 @@
-"""What a policy would have done to a table: a simulation on the commits that the table really had.
+"""What a policy would have done to a table, simulated on its real commits.
 
     history = read_history(table, since=now - timedelta(days=30))
     outcome = simulate(history, policy, passes(since, now, timedelta(days=1)), label="new.yaml")
     outcome.bytes_rewritten, outcome.points[-1].files
 
-The plans are those of :func:`~airflow_snowpack.maintenance.planning.plan_table`, and what a rewrite takes is chosen by the rules
-that the action itself uses. ``docs/replay.md`` lists what is an approximation.
+Plans are made by :func:`~airflow_snowpack.maintenance.planning.plan_table`, and rewrites select files by the rules of their
+actions. ``docs/replay.md`` lists the approximations.
 """
 
 import lazy_loader

@@ -24,14 +24,11 @@ if TYPE_CHECKING:
     from airflow_snowpack.maintenance.replay.state import SimulatedManifest, SimulatedTable
 
 LIVE, POSITIONS = 1, 1
-"""The status of a file in a manifest, and the content of a delete file with positions."""
+"""The status of a live file in a manifest, and the content of a position-delete file."""
 
 
 def health_of(state: SimulatedTable, real: TableHealth, bounds: HealthBounds, now: datetime) -> TableHealth:
-    """Return the health of the simulated table.
-
-    :param real: the health of the table as it is: it has what a simulation does not change.
-    """
+    """Return the health of the simulated table; the real one has what a simulation does not change."""
     manifests = [_as_iceberg(each, each.spec_id) for each in state.manifests.values()]
     return replace(
         real,
@@ -50,7 +47,7 @@ def health_of(state: SimulatedTable, real: TableHealth, bounds: HealthBounds, no
 
 
 def _refs(state: SimulatedTable, real: TableHealth) -> Iterator[Ref]:
-    """Yield ``main`` with the newest snapshot of the simulation, and the tags; other branches are not replayed."""
+    """Yield ``main`` at the newest simulated snapshot, and the tags; other branches are not replayed."""
     for ref in real.refs:
         if ref.name == MAIN:
             yield replace(ref, snapshot_id=state.snapshots[-1].snapshot_id)
@@ -73,7 +70,7 @@ def _as_iceberg(manifest: SimulatedManifest, spec_id: int) -> ManifestFile:
 def _count(state: SimulatedTable, bounds: HealthBounds) -> Counting:
     counting = Counting(bounds, {})
     for manifest in sorted(state.manifests.values(), key=lambda each: each.is_data):
-        # A simulated rewrite leaves files in the partition spec that they had.
+        # A simulated rewrite keeps the partition spec of files.
         by_spec: dict[int, list[tuple[Any, ...]]] = defaultdict(list)
         for file in map(state.file, manifest.files):
             by_spec[file.spec_id].append(_entry(file))

@@ -1,7 +1,7 @@
-"""The commits that a table really had: which files and manifests each of them added and removed.
+"""The real commits of a table: which files and manifests each of them added and removed.
 
-The invariant: each manifest is opened once. A commit's changes are the difference between the manifests of its snapshot and those
-of its parent, so that it does not matter which engine wrote it, or how.
+The invariant: each manifest is opened once. A commit's changes are the difference between the manifests of its snapshot and its
+parent's, whatever engine wrote it.
 """
 
 from __future__ import annotations
@@ -36,10 +36,7 @@ class NoHistory(SnowpackError, kind=Kind.INVALID):
 
 @dataclass(frozen=True, slots=True)
 class ReplayedManifest:
-    """A manifest of a snapshot.
-
-    :param files: the keys of its live files.
-    """
+    """A manifest of a snapshot, with the keys of its live files."""
 
     path: str
     bytes: int
@@ -50,7 +47,7 @@ class ReplayedManifest:
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """A commit to main, with what it changed.
+    """A commit to ``main``, and what it changed.
 
     :param sequence: its sequence number; 0 in format version 1.
     :param operation: ``append``, ``overwrite``, ``delete``, ``replace`` or ``unknown``.
@@ -67,21 +64,21 @@ class Commit:
 
     @property
     def is_maintenance(self) -> bool:
-        """Whether it only rewrote what was there: a compaction, or a rewrite of manifests or of deletes."""
+        """Whether it changed no rows: a compaction, or a rewrite of manifests or deletes."""
         return self.operation == REPLACE
 
 
 @dataclass(frozen=True, slots=True)
 class TableHistory:
-    """A table from a first state on.
+    """The commits of a table from a first state on.
 
-    :param table: as it was loaded.
-    :param begin: when the replay begins: the moment that was requested, or that of the first state if it is later.
+    :param table: as loaded.
+    :param begin: when the replay begins: the requested time, or that of the first state if it is later.
     :param start: the first state, as a commit that adds all of it.
     :param earlier: ids and times of the snapshots before it that the table still has, oldest first.
     :param commits: those after it, oldest first.
-    :param abandoned: how many snapshots were current at the requested moment or after it and do not lead to the current one,
-        because the table was rolled back or replaced.
+    :param abandoned: how many snapshots were current at or after the requested time and do not lead to the current one, because
+        the table was rolled back or replaced.
     """
 
     table: Table
@@ -93,7 +90,7 @@ class TableHistory:
 
     @property
     def compaction_ratio(self) -> float:
-        """What the table's recorded compactions wrote, as a share of what they read; 1 without any."""
+        """The bytes written per byte read by the table's real compactions; 1 without any."""
         compactions = [commit for commit in self.commits if commit.is_maintenance]
         read = sum(file.bytes for commit in compactions for file in commit.removed if isinstance(file, LiveFile))
         written = sum(file.bytes for commit in compactions for file in commit.added if isinstance(file, LiveFile))
@@ -101,14 +98,14 @@ class TableHistory:
 
 
 def key_of(file: File) -> Key:
-    """Return what a file is known by: one file may have the deletion vectors of several data files."""
+    """Return the key of a file; one file may have the deletion vectors of several data files."""
     return file.path if isinstance(file, LiveFile) else (file.path, file.data_file)
 
 
 def read_history(table: Table, since: datetime) -> TableHistory:
-    """Read the commits to main since a moment, and the state that they start from.
+    """Read the commits to ``main`` since a given time, and the state that they start from.
 
-    The state is that of the last snapshot at or before the moment. When the table has expired that, it is that of its oldest one.
+    That is the last snapshot at or before the time or, if the table has expired it, the oldest one.
 
     :raises NoHistory: the table has no snapshot.
     :raises OSError, ValueError: a manifest cannot be read.
@@ -132,9 +129,9 @@ def _abandoned(table: Table, line: list[Snapshot], since: datetime) -> int:
 
 
 def _line(table: Table) -> Iterator[Snapshot]:
-    """Yield the snapshots that led to the current one, oldest first, as far as the table still has them."""
+    """Yield the current snapshot and its ancestors, oldest first, as far as the table still has them."""
     found, following = [], table.metadata.current_snapshot_id
-    by_id = {each.snapshot_id: each for each in table.metadata.snapshots}  # PyIceberg goes through all of them to find one
+    by_id = {each.snapshot_id: each for each in table.metadata.snapshots}  # PyIceberg scans all snapshots to find one
     while following is not None and (snapshot := by_id.get(following)) is not None:
         found.append(snapshot)
         following = snapshot.parent_snapshot_id

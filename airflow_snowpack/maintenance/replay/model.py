@@ -1,4 +1,4 @@
-"""What a replay finds."""
+"""The results of a replay."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """The numbers of a table at one time; they hold until the next point.
+    """The numbers of a table from one time until the next point.
 
-    :param stored_bytes: files of the current snapshot, and files that only older snapshots of the replayed time still need.
+    :param stored_bytes: files of the current snapshot, and those that only older snapshots of the replayed time need.
     """
 
     at: datetime
@@ -39,10 +39,10 @@ NUMBERS = tuple(each.name for each in fields(Point) if each.name != "at")
 
 @dataclass(frozen=True, slots=True)
 class SimulatedRun:
-    """One run of an action that did not take place.
+    """One simulated run of an action.
 
     :param evidence: why the plan runs it.
-    :param done: what it would have done, without what that takes.
+    :param done: its effect, without the cost.
     """
 
     at: datetime
@@ -53,10 +53,7 @@ class SimulatedRun:
 
 @dataclass(frozen=True)
 class ReplayOutcome:
-    """What would have become of one table, or of several together.
-
-    :param label: of the policy, such as the name of its file.
-    """
+    """What would have happened to one table, or to several together, under a policy; the label names the policy."""
 
     label: str
     points: tuple[Point, ...]
@@ -64,22 +61,20 @@ class ReplayOutcome:
 
     @property
     def bytes_rewritten(self) -> int:
-        """Over all runs."""
         return sum(run.done.bytes_rewritten for run in self.runs)
 
     @property
     def bytes_freed(self) -> int:
-        """Over all runs."""
         return sum(run.done.bytes_freed for run in self.runs)
 
     @property
     def most_files(self) -> int:
-        """The most data and delete files that there were at one time."""
+        """The maximum number of data and delete files."""
         return max((point.files for point in self.points), default=0)
 
     @property
     def average_files(self) -> float:
-        """The data and delete files on average over the time."""
+        """The average number of data and delete files over time."""
         if not self.points:
             return 0.0
         span = (self.points[-1].at - self.points[0].at).total_seconds()
@@ -91,22 +86,21 @@ class ReplayOutcome:
 
     @property
     def runs_by_action(self) -> dict[str, int]:
-        """How often each action ran."""
         return dict(Counter(run.action for run in self.runs))
 
     @property
     def last_files(self) -> int:
-        """The data and delete files at the end."""
+        """The number of data and delete files at the end."""
         return self.points[-1].files if self.points else 0
 
 
 @dataclass(frozen=True)
 class TableReplay:
-    """One table.
+    """The replay of one table.
 
-    :param since: when the replay begins: the time that was requested, or the oldest snapshot that the table still has.
+    :param since: when it begins: the requested time, or the oldest snapshot that the table still has.
     :param commits: how many commits of writers were replayed.
-    :param recorded: as it was, with the maintenance that the table really had.
+    :param recorded: the real history, with its maintenance.
     :param untouched: without any maintenance from ``since`` on.
     :param outcomes: one per policy.
     :param abandoned: commits that are not replayed, because the table was rolled back or replaced after them.
@@ -123,17 +117,17 @@ class TableReplay:
 
     @property
     def all(self) -> tuple[ReplayOutcome, ...]:
-        """What was, what would have been without maintenance, and the outcomes of the policies."""
+        """The real history, the one without maintenance, and the outcome of each policy."""
         return self.recorded, self.untouched, *self.outcomes
 
 
 @dataclass(frozen=True)
 class Replay:
-    """Several tables.
+    """The replay of several tables.
 
-    :param since: as it was requested; tables that have forgotten so much begin later.
+    :param since: as requested; tables that no longer have these snapshots begin later.
     :param passes: how many passes over the fleet were simulated.
-    :param problems: why a table cannot be replayed, by table.
+    :param problems: by table, why it cannot be replayed.
     """
 
     since: datetime
@@ -144,13 +138,13 @@ class Replay:
 
     @cached_property
     def all(self) -> tuple[ReplayOutcome, ...]:
-        """The sums over the tables: what was, what would have been without maintenance, and one for each policy."""
+        """The sums over the tables: the real history, the one without maintenance, and one for each policy."""
         columns = zip(*(table.all for table in self.tables), strict=True)
         return tuple(together(column[0].label, column) for column in columns)
 
 
 def together(label: str, outcomes: Sequence[ReplayOutcome]) -> ReplayOutcome:
-    """Add outcomes of several tables up. A table counts from its own first point on."""
+    """Sum the outcomes of several tables; each table counts from its first point on."""
     changes: defaultdict[datetime, Counter[str]] = defaultdict(Counter)
     for outcome in outcomes:
         for before, point in zip((None, *outcome.points), outcome.points, strict=False):

@@ -31,10 +31,7 @@ def passes(since: datetime, until: datetime, every: timedelta) -> tuple[datetime
 
 
 def recorded(history: TableHistory, until: datetime, *, maintained: bool) -> ReplayOutcome:
-    """Return the numbers of the table without a simulated pass.
-
-    :param maintained: with the maintenance that it really had, or without.
-    """
+    """Return the numbers of the table without simulated passes, with or without its real maintenance."""
     state = SimulatedTable(history)
     points = [state.point(history.begin)]
     for commit in history.commits:
@@ -55,10 +52,10 @@ def simulate(
     label: str,
     health: TableHealth | None = None,
 ) -> ReplayOutcome:
-    """Return what would have become of the table with this policy and passes at these times.
+    """Return what would have happened to the table with this policy and passes at these times.
 
     :param label: of the policy.
-    :param health: of the table as it is now, if it has been read.
+    :param health: of the real table now, if it has been read.
     """
     return _Simulation(history, policy, label, health or read_health(history.table, now=passes[-1], bounds=policy.bounds)).run(
         passes

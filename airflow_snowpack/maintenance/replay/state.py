@@ -1,7 +1,7 @@
-"""A table as it would be: the commits of its writers, with simulated maintenance in place of the recorded one.
+"""The simulated state of a table: the commits of its writers, with simulated maintenance instead of the recorded one.
 
-Files of the simulation are made of files that writers wrote, its *sources*. When a writer's commit removes a file that was
-compacted, by the simulation or in the recorded history, what it removes are shares of sources: those shrink the simulated files.
+Simulated files consist of shares of files that writers wrote, their *sources*. When a writer's commit removes a file that was
+compacted, by the simulation or in the recorded history, its shares of sources are removed, which shrinks the simulated files.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ if TYPE_CHECKING:
     from airflow_snowpack.maintenance.replay.history import Commit, File, Key, TableHistory
 
 GONE = 1e-6
-"""Less of a source than this is a rounding error."""
+"""A smaller share of a source is a rounding error."""
 FIRST_ID = -1_000_000
-"""Snapshots of the simulation have ids below this one; a plan numbers the commits that it expects from -1 downwards."""
+"""Simulated snapshots have ids below this one; a plan numbers the commits that it expects from -1 downwards."""
 SMALLEST_MANIFEST = 4096
 BYTES_PER_ENTRY = 150
-"""Of a manifest that the simulation writes."""
+"""In a simulated manifest."""
 
 
 @dataclass(slots=True)
 class WrittenFile:
-    """What is left of a file that a writer wrote.
+    """The rest of a file that a writer wrote.
 
-    :param bytes, records: of the whole file, evenly in the simulated files that hold it.
-    :param inside: the paths of these: its own until it is compacted.
-    :param share: how much of it is left, from 0 to 1.
+    :param bytes, records: of the whole file, spread evenly over the simulated files that contain it.
+    :param inside: the paths of these files; its path until it is compacted.
+    :param share: the remaining share, from 0 to 1.
     """
 
     bytes: float
@@ -58,10 +58,7 @@ class SimulatedManifest:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A simulated snapshot.
-
-    :param number: its place among all snapshots of the replay.
-    """
+    """A simulated snapshot; ``number`` is its position among all snapshots of the replay."""
 
     snapshot_id: int
     number: int
@@ -71,10 +68,7 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class Dead:
-    """A file that is not in the current snapshot any more.
-
-    :param born, died: the numbers of the first snapshot with it, and of the first one without it.
-    """
+    """A file that is not in the current snapshot; ``born`` and ``died`` number the first snapshots with and then without it."""
 
     bytes: int
     born: int
@@ -85,8 +79,8 @@ class SimulatedTable:
     """The state of one simulation.
 
     :ivar data: the data files, by path.
-    :ivar deletes: by the key that the recorded history knows them by.
-    :ivar newest_at: when a writer last added a file to a partition, since the start.
+    :ivar deletes: the delete files, by their key in the recorded history.
+    :ivar newest_at: by partition, when a writer last added a file since the start.
     :ivar sequence: the last sequence number of a writer.
     """
 
@@ -116,7 +110,7 @@ class SimulatedTable:
         """Apply a commit of a writer."""
         is_start = not self.manifests and not self.data
         self._add_snapshot(commit.snapshot_id, commit.at, commit.operation)
-        # Manifests of recorded maintenance are not in the simulation, so what replaces them is not new in it.
+        # The simulation has no manifests of recorded maintenance, so their replacements are not new in it.
         unknown = sum(each.bytes for each in commit.removed_manifests if self.manifests.pop(each.path, None) is None)
         for file in commit.removed:
             if isinstance(file, LiveFile):
@@ -137,23 +131,23 @@ class SimulatedTable:
         self._write_manifests(commit, unknown)
 
     def skip(self, commit: Commit) -> None:
-        """Leave out recorded maintenance, and remember which sources the files that it wrote are made of."""
+        """Skip recorded maintenance, and track the sources of the files that it wrote."""
         made_of: dict[PartitionKey, dict[str, float]] = defaultdict(lambda: defaultdict(float))
         for file in commit.removed:
             if isinstance(file, LiveFile):
                 for source, share in self._recorded.pop(file.path, {file.path: 1.0}).items():
                     made_of[file.partition_key][source] += share
         for partition, files in _by_partition(commit.added).items():
-            # Of another partition spec, if nothing of the partition itself was removed.
+            # If nothing of the partition was removed, its sources are of another partition spec.
             shares = made_of.get(partition) or {source: share for each in made_of.values() for source, share in each.items()}
             records = sum(file.records for file in files) or 1
             for file in files:
                 self._recorded[file.path] = {source: share * file.records / records for source, share in shares.items()}
 
     def replace_data(self, group: Sequence[LiveFile], outputs: int, snapshot: Snapshot) -> list[LiveFile]:
-        """Compact data files, with the deletes of exactly these files applied; return the new files.
+        """Compact data files, apply deletes of exactly these files, and return the new files.
 
-        Deletion vectors go with their data files, and position deletes stay until all data files are newer.
+        Deletion vectors go with their data files. Position deletes stay until all data files are newer.
         """
         paths = {file.path for file in group}
         applied = {key: delete for key, delete in self.deletes.items() if delete.data_file in paths}
@@ -179,7 +173,6 @@ class SimulatedTable:
         return written
 
     def add(self, key: Key, file: File, snapshot: Snapshot | None = None) -> None:
-        """Add a file to the current snapshot."""
         if isinstance(file, LiveFile):
             self.data[file.path] = file
         else:
@@ -196,7 +189,7 @@ class SimulatedTable:
             self._drop_entry(key)
 
     def emptied(self) -> set[Key]:
-        """Return the delete files of whole partitions all of whose data files are newer: the files that they name are gone."""
+        """Return the delete files of whole partitions whose data files are all newer: the files that they name are gone."""
         oldest: dict[PartitionKey, int] = {}
         for path, file in self.data.items():
             oldest[file.partition_key] = min(oldest.get(file.partition_key, self._born[path]), self._born[path])
@@ -207,7 +200,7 @@ class SimulatedTable:
         }
 
     def drop_outlived_deletes(self) -> None:
-        """Drop the delete files that are older than all data files, as the commits of Iceberg do."""
+        """Drop the delete files that are older than all data files, as Iceberg's commits do."""
         oldest = min((file.sequence for file in self.data.values()), default=self.sequence)
         for key in [key for key, delete in self.deletes.items() if delete.sequence < oldest]:
             self.drop(key)
@@ -217,22 +210,19 @@ class SimulatedTable:
         return self._add_snapshot(FIRST_ID - next(self._names), at, operation)
 
     def expire(self, kept: list[Snapshot], needed: list[Dead]) -> None:
-        """Leave only these snapshots, and only these of the files that the current one does not have."""
+        """Keep only these snapshots, and only these files that the current one does not have."""
         self.snapshots, self.dead = kept, needed
         self._dead_bytes = sum(each.bytes for each in needed)
 
     def write_manifest(self, keys: set[Key], *, spec_id: int, is_data: bool, size: int | None = None) -> None:
-        """Add a manifest of a simulated commit.
-
-        :param size: in bytes; ``None`` for a guess.
-        """
+        """Add a manifest of a simulated commit; without a size in bytes, it is estimated."""
         if keys:
             size = SMALLEST_MANIFEST + BYTES_PER_ENTRY * len(keys) if size is None else size
             self._hold(f"simulated-{next(self._names)}", SimulatedManifest(size, is_data, spec_id, keys))
 
     @property
     def files(self) -> TableFiles:
-        """The files of the current snapshot, as an action's own rules take them."""
+        """The files of the current snapshot, as the rules of actions read them."""
         return TableFiles(tuple(self.data.values()), tuple(self.deletes.values()))
 
     def file(self, key: Key) -> File:
@@ -243,17 +233,16 @@ class SimulatedTable:
         return self.data[key] if isinstance(key, str) else self.deletes[key]
 
     def partition_keys(self) -> set[PartitionKey]:
-        """Return the partitions that have files."""
         return {file.partition_key for file in (*self.data.values(), *self.deletes.values())}
 
     def label(self, key: PartitionKey) -> str:
-        """Return a partition for people."""
+        """Return the display name of a partition."""
         if key not in self._labels:
             self._labels[key] = partition_label(self.table, key)
         return self._labels[key]
 
     def point(self, at: datetime) -> Point:
-        """Return the numbers of now."""
+        """Return the current numbers of the table."""
         stored = self._live_bytes + self._dead_bytes
         return Point(at, len(self.data), len(self.deletes), len(self.snapshots), len(self.manifests), stored)
 
@@ -263,7 +252,7 @@ class SimulatedTable:
         return self.snapshots[-1]
 
     def _holder(self, data_file: str | None) -> str | None:
-        """Return the simulated file that holds most of a recorded one; ``None`` if it is not known."""
+        """Return the simulated file that contains most of a recorded one; ``None`` if unknown."""
         if data_file is None or data_file in self.data:
             return data_file
         shares = self._recorded.get(data_file, {data_file: 1.0})
@@ -271,7 +260,7 @@ class SimulatedTable:
         return min(held[0].inside) if held else None
 
     def _take(self, name: str, share: float) -> None:
-        """A writer removes a share of what it once wrote."""
+        """Remove a share of a source, as a writer's commit does."""
         source = self._sources.get(name)
         if source is None:
             return
@@ -304,7 +293,7 @@ class SimulatedTable:
 
     def _write_manifests(self, commit: Commit, unknown: int) -> None:
         for manifest in commit.added_manifests:
-            # Files of recorded maintenance are not in the simulation.
+            # The simulation has no files of recorded maintenance.
             live = {key for key in manifest.files if key in self._born}
             if live or not manifest.files:
                 size = max(manifest.bytes - unknown, SMALLEST_MANIFEST) if unknown else manifest.bytes
@@ -315,7 +304,7 @@ class SimulatedTable:
         self._manifest_of.update(dict.fromkeys(manifest.files, path))
 
     def _drop_entry(self, key: Key) -> None:
-        """Take a file out of its manifest, and drop a manifest without files."""
+        """Remove a file from its manifest, and drop the manifest if it becomes empty."""
         path = self._manifest_of.pop(key, "")
         manifest = self.manifests.get(path)
         if manifest is None or key not in manifest.files:

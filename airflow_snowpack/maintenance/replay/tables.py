@@ -1,4 +1,4 @@
-"""Replay tables of a catalog with one policy, or with several side by side."""
+"""Replay tables of a catalog with one policy or several side by side."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ def replay_tables(
     every: timedelta,
     progress: Callable[[int, str], None] = lambda _done, _table: None,
 ) -> Replay:
-    """Replay tables one after the other; one that cannot be replayed is a problem of the result.
+    """Replay tables one after the other; those that cannot be replayed become problems of the result.
 
-    :param policies: by their labels.
+    :param policies: by label.
     :param until: the time of the last pass.
-    :param every: the time from one pass over the fleet to the next.
-    :param progress: called after each table with how many are done, and its name.
+    :param every: the time between passes over the fleet.
+    :param progress: called after each table with the number done and the table's name.
     :raises CatalogUnreachable: the catalog does not answer.
     """
     found, problems, times = list[TableReplay](), dict[str, str](), passes(since, until, every)
@@ -51,7 +51,7 @@ def replay_tables(
             raise
         except SnowpackError as problem:
             problems[name.dotted] = sentence(str(problem))
-        except Exception as problem:  # noqa: BLE001 - its metadata may have anything; the others are replayed
+        except Exception as problem:  # noqa: BLE001 - metadata may contain anything; the other tables are replayed
             problems[name.dotted] = f"It cannot be simulated: {type(problem).__name__}: {problem}."
         progress(done, name.dotted)
     return Replay(since, until, len(times), tuple(found), problems)
