@@ -271,7 +271,7 @@ class _Parser(TokenReader):
             return value
         if word in OWN_SYNTAX:
             self._nest()
-            self._own_arguments(word)
+            self._keyword_arguments(word)
             self._depth -= 1
             return Value("unknown")
         if self._take(")"):
@@ -280,7 +280,7 @@ class _Parser(TokenReader):
         type_ = name.removeprefix("to_") if name.startswith("to_") else name
         return self._cast_to(type_, values[0]) if len(values) == 1 and type_ in TYPES else Value("unknown")
 
-    def _own_arguments(self, word: str) -> None:
+    def _keyword_arguments(self, word: str) -> None:
         """Parse arguments separated by words, such as ``year FROM at`` and ``BOTH ' ' FROM name``, to the closing parenthesis."""
         if word == "TRIM" and self._next() in SIDES:
             self._place += 1

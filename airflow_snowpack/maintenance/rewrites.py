@@ -133,14 +133,14 @@ def rewrite(run: ActionRun, options: Rewrite) -> ActionEffect:
             break
         log.warning("Try %d of %d of %s on %s: %s", number, run.tries, run.action, run.name, tried.doubt)
         base = run.table()
-        if tried.outraced and number < run.tries and (nothing := _nothing_left(run, options, base)) is not None:
-            return _left_nothing(shape, counts, nothing)
+        if tried.outraced and number < run.tries and (nothing := _find_nothing_left(run, options, base)) is not None:
+            return _end_without_work(shape, counts, nothing)
     if number > 1:
         counts[TRIES] = number
     return _conclude(shape, counts, tried, outraced=outraced)
 
 
-def _nothing_left(run: ActionRun, options: Rewrite, table: Table) -> ActionEffect | None:
+def _find_nothing_left(run: ActionRun, options: Rewrite, table: Table) -> ActionEffect | None:
     """Return the evidence that a writer's commits left nothing to do; ``None`` if there may be work."""
     if not options.only_if_needed:
         return None
@@ -151,7 +151,7 @@ def _nothing_left(run: ActionRun, options: Rewrite, table: Table) -> ActionEffec
         return None
 
 
-def _left_nothing(shape: RewriteWording, counts: Mapping[str, int], nothing: ActionEffect) -> ActionEffect:
+def _end_without_work(shape: RewriteWording, counts: Mapping[str, int], nothing: ActionEffect) -> ActionEffect:
     """Return the effect of a rewrite after which a concurrent writer left nothing to do."""
     done = _summary(shape, counts) if counts[shape.before] else f"No {shape.noun} was {shape.participle}"
     return ActionEffect(ActionOutcome.SUCCEEDED, f"{done} beside a concurrent writer. {nothing.message}", dict(counts))

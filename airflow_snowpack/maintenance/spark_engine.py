@@ -129,7 +129,7 @@ class SparkEngine:
         self._gb_hours = None
         effect = self._effect(job, which, options, watch)
         if effect.outcome in (ActionOutcome.FAILED, ActionOutcome.CONFLICT):
-            effect = self._replaced(job, effect)
+            effect = self._explain_failure(job, effect)
         result = effect.result(which, round(time.monotonic() - started, 3))
         result = replace(result, change=watch.change(effect), gb_hours=self._gb_hours)
         log.info("%s on %s: %s (%s, %.1f s)", which, job.table, result.message, result.outcome, result.elapsed_seconds)
@@ -143,9 +143,9 @@ class SparkEngine:
 
     def _effect(self, job: Job, action: str, options: ActionOptions, watch: ChangeWatch) -> ActionEffect:
         read = cache(lambda: self._metadata(job.table))
-        ended = None if self._work.interrupted else self._refused(job, read) or self._apart(job, options)
-        if ended is None and options.only_if_needed and not self._work.interrupted and not self._has_begun_list(job):
-            ended = self._without_spark(job, action, options, read)
+        ended = None if self._work.interrupted else self._refuse_replaced(job, read) or self._without_spark(job, options)
+        if ended is None and options.only_if_needed and not self._work.interrupted and not self._resumes_removal(job):
+            ended = self._nothing_to_do(job, action, options, read)
         if self._work.interrupted:
             return ActionEffect(ActionOutcome.INTERRUPTED, "Interrupted before it began", error=str(SparkInterrupted()))
         if ended is not None:
@@ -155,9 +155,9 @@ class SparkEngine:
             with self._session_for(job) as session:
                 run = self._action_run(job, action, session)
                 table = watch.begin(run, getattr(options, "branch", None))
-                options, reason = _of_owner(job, action, table)
+                options, reason = _effective_options(job, action, table)
                 # The removal refuses a list whose deletion an earlier attempt has begun, so that its state shows the refusal.
-                if reason is not None and not self._has_begun_list(job):
+                if reason is not None and not self._resumes_removal(job):
                     return forbidden(reason)
                 with self._measured(session):
                     try:
@@ -169,9 +169,9 @@ class SparkEngine:
         except SparkUnavailable:
             raise
         except spark_errors() as error:
-            return self._ended_early(translate(error), calls_before)
+            return self._failed_early(translate(error), calls_before)
         except SnowpackError as error:
-            return self._ended_early(error, calls_before)
+            return self._failed_early(error, calls_before)
 
     @contextmanager
     def _measured(self, session: SparkSession) -> Iterator[None]:
@@ -182,7 +182,7 @@ class SparkEngine:
         finally:
             self._gb_hours, self._measuring = self.gb_hours, None
 
-    def _refused(self, job: Job, read: Callable[[], MetadataReader]) -> ActionEffect | None:
+    def _refuse_replaced(self, job: Job, read: Callable[[], MetadataReader]) -> ActionEffect | None:
         """Return the end of an action whose table was dropped and created again; ``None`` for any other.
 
         A job submitted without its table's uuid is bound to the table of its first action.
@@ -202,9 +202,9 @@ class SparkEngine:
         )
         return ActionEffect(ActionOutcome.FAILED, NOTHING_DONE, error=error, final=True)
 
-    def _replaced(self, job: Job, failed: ActionEffect) -> ActionEffect:
+    def _explain_failure(self, job: Job, failed: ActionEffect) -> ActionEffect:
         """Return the failure, or that the table was dropped and created again while the action ran."""
-        refused = self._refused(job, lambda: self._metadata(job.table))
+        refused = self._refuse_replaced(job, lambda: self._metadata(job.table))
         if refused is None or refused.error == failed.error:
             return failed
         return replace(
@@ -215,30 +215,30 @@ class SparkEngine:
             final=True,
         )
 
-    def _without_spark(
+    def _nothing_to_do(
         self, job: Job, action: str, options: ActionOptions, read: Callable[[], MetadataReader]
     ) -> ActionEffect | None:
         """Return the end of an action that has nothing to do, or no table; ``None`` if Spark has to run."""
         try:
             if getattr(options, "removal_id", None) is None:
-                options, reason = _of_owner(job, action, read().table)
+                options, reason = _effective_options(job, action, read().table)
                 if reason is not None:
                     return forbidden(reason)
             return options.nothing_to_do(read, now=self._now())
         except (TableNotFound, InvalidOption) as problem:
-            return self._ended_early(problem, self._work.calls)
+            return self._failed_early(problem, self._work.calls)
         except Exception as problem:  # noqa: BLE001 - whatever the planner cannot read, Spark may; if not, its error is the result
             log.warning("plan_failed: Spark runs %s on %s without a plan: %s", action, job.table, problem)
             return None
 
-    def _apart(self, job: Job, options: ActionOptions) -> ActionEffect | None:
+    def _without_spark(self, job: Job, options: ActionOptions) -> ActionEffect | None:
         """Return the end of an action that needs neither Spark nor the table, such as a restore of files."""
         try:
             return options.without_spark(self._removals_of(job), lambda: self._catalog, lambda: self._work.interrupted)
         except SnowpackError as error:
             return ActionEffect(ActionOutcome.FAILED, NOTHING_DONE, error=str(error), final=error.kind is Kind.REFUSED)
 
-    def _has_begun_list(self, job: Job) -> bool:
+    def _resumes_removal(self, job: Job) -> bool:
         """Return whether an earlier attempt at the job began to delete a list, without recording the result of each item."""
         if self._removals is None or job.attempt < 2:
             return False
@@ -268,7 +268,7 @@ class SparkEngine:
             job.job_id, job.table, action, session, work, catalog, self._now(), self._tries, footprints, removals, reader
         )
 
-    def _ended_early(self, error: SnowpackError, calls_before: int) -> ActionEffect:
+    def _failed_early(self, error: SnowpackError, calls_before: int) -> ActionEffect:
         """Return the effect of an action that failed before it could report what reached the table."""
         if self._work.calls == calls_before:
             message = NOTHING_DONE
@@ -291,7 +291,7 @@ class SparkEngine:
             leave_session(session)
 
 
-def _of_owner(job: Job, action: str, table: Table) -> tuple[ActionOptions, str | None]:
+def _effective_options(job: Job, action: str, table: Table) -> tuple[ActionOptions, str | None]:
     """Return the options of an action with those of the table's properties, and why these forbid the action."""
     options = options_for(action, job.options.get(action, {}), owner_properties(table), by_plan=job.plan is not None)
     return options, forbidden_reason(options, table.properties)

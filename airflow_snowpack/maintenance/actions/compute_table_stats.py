@@ -72,12 +72,12 @@ class ComputeTableStats(ActionOptions):
         return Finding(evidence, {"commits": commits}, Estimate() if commits else None, needed)
 
     def plan(self, planning: PlanningContext) -> ActionEffect:
-        nothing = self._nothing_missing(planning.reader.table)
+        nothing = self._reason_to_skip(planning.reader.table)
         message = f"no statistics: {nothing}" if nothing else f"statistics of {self._of_columns}"
         return ActionEffect(ActionOutcome.SUCCEEDED, f"Would compute {message}", {WRITTEN: 0 if nothing else 1})
 
     def nothing_to_do(self, read: Callable[[], MetadataReader], *, now: datetime) -> ActionEffect | None:
-        nothing = self._nothing_missing(read().table)
+        nothing = self._reason_to_skip(read().table)
         return skip(nothing, {WRITTEN: 0}) if nothing else None
 
     def run(self, run: ActionRun) -> ActionEffect:
@@ -90,7 +90,7 @@ class ComputeTableStats(ActionOptions):
     def _of_columns(self) -> str:
         return plural(len(self.columns), "column") if self.columns else "all columns"
 
-    def _nothing_missing(self, table: Table) -> str | None:
+    def _reason_to_skip(self, table: Table) -> str | None:
         """Return why there is nothing to compute, as a part of a sentence; ``None`` if there is.
 
         :raises InvalidOption: the table has lost a column that a policy or an earlier request names.

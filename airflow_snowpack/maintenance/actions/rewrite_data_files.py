@@ -264,7 +264,7 @@ class RewriteDataFiles(Rewrite):
             return _found(self, facts, [outdated, *sick], _whole_table([outdated, *sick], self, facts, note))
         if not sick:
             return Finding(_nothing(facts), _metrics(facts, ()))
-        held = _held(sick, facts)
+        held = _being_written(sick, facts)
         free = [share for share in sick if share not in held]
         if held and not (free and _reaches(facts, free)):
             if not _reaches(facts, sick):
@@ -356,7 +356,7 @@ def data_file_groups(
         return has_many_deletes(file, files.deletes_of(file), options)
 
     groups = [group for partition in partitions for group in bounds.groups(partition, needs_rewrite)]
-    return [bounds.measured(group) for group in _limited(groups, options.max_files_to_rewrite)]
+    return [bounds.measured(group) for group in _limit_files(groups, options.max_files_to_rewrite)]
 
 
 def size_bounds(options: RewriteDataFiles) -> SizeBounds:
@@ -372,7 +372,7 @@ def size_bounds(options: RewriteDataFiles) -> SizeBounds:
     )
 
 
-def _limited(groups: list[list[LiveFile]], most: int | None) -> list[list[LiveFile]]:
+def _limit_files(groups: list[list[LiveFile]], most: int | None) -> list[list[LiveFile]]:
     """Return groups with at most this many files in total; the last one may lose some, as in Iceberg's planner."""
     if most is None:
         return groups
@@ -442,7 +442,7 @@ def _share_of(counts: FileCounts, of: PartitionHealth | None, options: RewriteDa
     return Share(of, files, taken, bounds.outputs(taken)) if files and (forced or bounds.is_worth(files, taken)) else None
 
 
-def _held(sick: Sequence[Share], facts: Facts) -> list[Share]:
+def _being_written(sick: Sequence[Share], facts: Facts) -> list[Share]:
     """Return the partitions that writers add files to now; a later plan rewrites them, when writers have moved on.
 
     None if the table is not partitioned, or if writers use every partition, such as buckets: waiting would not help. None if the

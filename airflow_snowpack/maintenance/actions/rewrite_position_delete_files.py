@@ -115,7 +115,7 @@ class RewritePositionDeleteFiles(Rewrite):
         metrics = {"position_delete_files": health.position_delete_files, "partitions": health.partition_count}
         if not health.position_delete_files:
             return Finding("no position-delete files", metrics)
-        if _are_outlived(facts):
+        if _all_data_rewritten(facts):
             return Finding(f"{_files(health.position_delete_files)}, which the rewrite of all data files drops", metrics)
         every = health.format_version >= WITH_VECTORS or self.rewrite_all
         bounds, having = size_bounds(self, health.properties), [each for each in health.partitions if each.position_delete_files]
@@ -124,7 +124,7 @@ class RewritePositionDeleteFiles(Rewrite):
         metrics["sick_partitions"] = len(sick)
         if not sick:
             why = "and a rewrite would leave as many" if enough else "and no partition has enough of them to combine"
-            if enough and all(_own_left(each, facts) >= each.position_delete_files for each in enough):
+            if enough and all(_with_deletes(each, facts) >= each.position_delete_files for each in enough):
                 why = "each of another data file"
             return Finding(f"{_files(health.position_delete_files)}, {why}", metrics)
         return _found(self, facts, sick, metrics)
@@ -242,7 +242,7 @@ def size_bounds(options: RewritePositionDeleteFiles, properties: Mapping[str, st
     )
 
 
-def _are_outlived(facts: Facts) -> bool:
+def _all_data_rewritten(facts: Facts) -> bool:
     """Return whether every data file is rewritten after a commit without deletes, so that all data files are newer."""
     data, health = facts.before.get(Action.REWRITE_DATA_FILES), facts.health
     if data is None or data.work is None or data.work.files_removed < health.data_files:
@@ -251,7 +251,7 @@ def _are_outlived(facts: Facts) -> bool:
     return head in log.ids and log.operations[log.ids.index(head)] in WITHOUT_DELETES
 
 
-def _left(partition: PartitionHealth, facts: Facts) -> int:
+def _unchanged(partition: PartitionHealth, facts: Facts) -> int:
     """Return how many data files of a partition the rewrite of data files leaves unchanged."""
     data = facts.before.get(Action.REWRITE_DATA_FILES)
     if data is None or MAX_FILES in data.options or partition not in (data.partitions or facts.health.partitions):
@@ -259,9 +259,9 @@ def _left(partition: PartitionHealth, facts: Facts) -> int:
     return partition.data_files - partition.small_files - partition.large_files - partition.with_deletes_files
 
 
-def _own_left(partition: PartitionHealth, facts: Facts) -> int:
+def _with_deletes(partition: PartitionHealth, facts: Facts) -> int:
     """Return how many of the unchanged data files have delete files about them alone."""
-    return min(partition.own_deletes_files, _left(partition, facts))
+    return min(partition.own_deletes_files, _unchanged(partition, facts))
 
 
 def _found(
@@ -292,7 +292,7 @@ def _outputs(partition: PartitionHealth, options: RewritePositionDeleteFiles, fa
     properties = facts.health.properties
     by_size = -(-_bytes(partition) // size_bounds(options, properties).target)
     by_partition = value_of(properties, DELETE_GRANULARITY) == "partition"
-    return max(by_size, 1 if by_partition else _own_left(partition, facts), 1) if _left(partition, facts) else 0
+    return max(by_size, 1 if by_partition else _with_deletes(partition, facts), 1) if _unchanged(partition, facts) else 0
 
 
 def _bytes(partition: PartitionHealth) -> int:

@@ -31,7 +31,7 @@ def assess_health(health: TableHealth, policy: TablePolicy, *, now: datetime) ->
     :param health: read with ``policy.bounds``.
     """
     unhindered = replace(policy, skip=None, frozen_until=None, quiet=(), max_rewrite_bytes=NO_LIMIT)
-    plan = plan_table(_at_rest(health), unhindered, now=now)
+    plan = plan_table(_without_recent_writes(health), unhindered, now=now)
     found = score(health)
     needs = tuple(
         ActionNeed(each.action, each.evidence, each.estimate or Estimate())
@@ -49,7 +49,7 @@ def assess_health(health: TableHealth, policy: TablePolicy, *, now: datetime) ->
     )
 
 
-def _at_rest(health: TableHealth) -> TableHealth:
+def _without_recent_writes(health: TableHealth) -> TableHealth:
     """Return the health without recent writes, because plans skip partitions that are being written to."""
     return replace(health, partitions=tuple(replace(each, newest_at=None) for each in health.partitions))
 

@@ -62,7 +62,7 @@ Listing = Mapping[TableName, str | None]
 
 
 @dataclass
-class _Found:
+class _Planning:
     """The results of planning so far; ``dags`` returns the DAGs that write to and read tables, ``None``: they do not matter."""
 
     dags: Callable[[], DagsOfTables] | None = None
@@ -120,7 +120,7 @@ class FleetPlanner:
 
     def refresh(self, table: TableName) -> bool:
         """Read and plan a maintained table, to save the next pass from it; return whether the table still needs work."""
-        found = _Found()
+        found = _Planning()
         self._read({table: None}, found, self._passes.plan_of(table))
         self._passes.remember(found.planned)
         return bool(found.candidates)
@@ -133,7 +133,7 @@ class FleetPlanner:
         return hold_of(entry, self._policies.of(name, owner_properties(table)), writers, now)
 
     def _plan(self, planning: PlanningClaim) -> Pass:
-        this, found = planning.planned, _Found(self._dags)
+        this, found = planning.planned, _Planning(self._dags)
         listing, last = self._list_tables(), self._passes.last_plans(this.catalog, this.catalog_id)
         to_read = self._plan_stored(listing, last, found)
         self._read(to_read, found, last)
@@ -142,14 +142,14 @@ class FleetPlanner:
         gone = last.keys() - {table.lock_key for table in listing}
         return self._passes.plan(planning, entries, found.planned, counts, gone)
 
-    def _plan_stored(self, listing: Listing, last: Mapping[str, Any], found: _Found) -> dict[TableName, str | None]:
+    def _plan_stored(self, listing: Listing, last: Mapping[str, Any], found: _Planning) -> dict[TableName, str | None]:
         """Plan tables from stored health; return the tables to read, each with its known version."""
         now, doubtful = self._store.clock(), dict[TableName, str | None]()
         for table, location in listing.items():
             row = last.get(table.lock_key)
             if self._policies.excludes(table):
                 found.counts["excluded"] += 1
-            elif row is not None and location is not None and self._is_settled(row, location, now):
+            elif row is not None and location is not None and self._is_up_to_date(row, location, now):
                 found.counts["unchanged"] += 1
             else:
                 doubtful[table] = location
@@ -169,7 +169,7 @@ class FleetPlanner:
             self._plan_batch(current, found, last)
         return to_read
 
-    def _is_settled(self, row: Any, location: str | None, now: datetime) -> bool:
+    def _is_up_to_date(self, row: Any, location: str | None, now: datetime) -> bool:
         """Return whether the last plan of a table had nothing to do, and nothing has changed since."""
         if row.needs_work or row.policy != self._digest or not is_same_file(location, row.metadata_location):
             return False
@@ -179,7 +179,7 @@ class FleetPlanner:
         """Return whether the health was read with the bounds of the current policy."""
         return self._policies.of(table, health.properties).bounds == health.bounds
 
-    def _read(self, to_read: Mapping[TableName, str | None], found: _Found, last: Mapping[str, Any]) -> None:
+    def _read(self, to_read: Mapping[TableName, str | None], found: _Planning, last: Mapping[str, Any]) -> None:
         """Read the health of tables, several at a time, and plan them."""
         now, problems, fresh = self._store.clock(), list[Exception](), dict[TableName, TableHealth]()
 
@@ -209,7 +209,7 @@ class FleetPlanner:
         if unchanged and (reread := self._plan_stored(unchanged, last, found)):
             self._read(reread, found, last)
 
-    def _note_unreadable(self, table: TableName, problem: Exception, found: _Found) -> None:
+    def _note_unreadable(self, table: TableName, problem: Exception, found: _Planning) -> None:
         reason = str(problem) or type(problem).__name__
         log.warning("table_unreadable: %s: %s", table, reason)
         if not isinstance(problem, CatalogUnreachable):  # then the table's stored health may still be current
@@ -217,7 +217,7 @@ class FleetPlanner:
         now = self._store.clock()
         found.unreadable.append(PassEntry(table, 0, EntryState.UNREADABLE, reason=reason, ended_at=now))
 
-    def _plan_batch(self, healths: Mapping[TableName, TableHealth], found: _Found, last: Mapping[str, Any]) -> None:
+    def _plan_batch(self, healths: Mapping[TableName, TableHealth], found: _Planning, last: Mapping[str, Any]) -> None:
         if not healths:
             return
         now, histories = self._store.clock(), self._histories(healths.keys())
@@ -259,7 +259,7 @@ class FleetPlanner:
             place = (table, plan.metadata_location, self._digest)
             found.planned.append(PlannedTable(*place, needs_work, plan.reconsider_at, waited, held_since))
 
-    def _choose(self, planning: PlanningClaim, found: _Found) -> list[PassEntry]:
+    def _choose(self, planning: PlanningClaim, found: _Planning) -> list[PassEntry]:
         """Rank the tables that need work, and return the entries of the pass."""
         this, now = planning.planned, self._store.clock()
         before = self._passes.previous(planning)
@@ -270,7 +270,7 @@ class FleetPlanner:
         aged = {entry.table for entry in entries if entry.state is EntryState.WAITING}
         found.planned = [_aged(each) if each.table in aged else each for each in found.planned]
         found.counts["chosen"] = len(entries) - len(aged)
-        return [*entries, *_after(len(entries), [*found.held, *found.unreadable])]
+        return [*entries, *_number_from(len(entries), [*found.held, *found.unreadable])]
 
 
 def _is_first(health: TableHealth, removed: Callable[[], Collection[str]]) -> bool:
@@ -300,7 +300,7 @@ def _aged(planned: PlannedTable) -> PlannedTable:
     return replace(planned, passes_waited=planned.passes_waited + 1)
 
 
-def _after(first: int, entries: Iterable[PassEntry]) -> Iterator[PassEntry]:
+def _number_from(first: int, entries: Iterable[PassEntry]) -> Iterator[PassEntry]:
     """Number unranked entries after the ranked ones."""
     for place, entry in enumerate(entries, first):
         yield replace(entry, place=place)

@@ -62,7 +62,7 @@ USED = sa.select(
 """The outcomes of the ended jobs of a pass, and for each other job its estimate, or its usage if that is more."""
 
 
-class _SubmittedBefore(Exception):
+class _AlreadySubmitted(Exception):
     """Another process has submitted the entry's job."""
 
 
@@ -76,12 +76,12 @@ class _EntryKey:
     def keep(self, conn: sa.Connection, job_id: str, now: datetime) -> None:
         """Store the id of the job.
 
-        :raises _SubmittedBefore: the entry has a job, or waits.
+        :raises _AlreadySubmitted: the entry has a job, or waits.
         """
         chosen = _entry(self.pass_id, self.table_key, EntryState.CHOSEN)
         submitted = sa.update(fleet_entries).where(chosen).values(job_id=job_id, state=EntryState.SUBMITTED.value)
         if conn.execute(submitted).rowcount != 1:
-            raise _SubmittedBefore
+            raise _AlreadySubmitted
 
 
 class JobUsage:
@@ -129,7 +129,7 @@ class PassWork:
                 self._jobs.submit(entry.table, request.actions, **asked, key=_EntryKey(planned.pass_id, entry.table.lock_key))
             except TableLocked as locked:
                 self.leave(planned, entry, str(locked))
-            except _SubmittedBefore:
+            except _AlreadySubmitted:
                 continue
             else:
                 submitted += 1
@@ -288,7 +288,7 @@ def _settle(conn: sa.Connection, planned: Pass) -> list[PassEntry]:
     mine = sa.update(fleet_entries).where(ENTRY.pass_id == planned.pass_id, ENTRY.table_key == sa.bindparam("b_key"))
     values = [{"b_key": key, **_outcome_values(job, row)} for key, (job, row) in outcomes.items()]
     conn.execute(mine, values)
-    waited = {key for key, (job, _) in outcomes.items() if _has_waited(job)}
+    waited = {key for key, (job, _) in outcomes.items() if _counts_as_waiting(job)}
     _age(conn, waited)
     _reset_age(conn, outcomes.keys() - waited)
     read = sa.select(fleet_entries).where(ENTRY.pass_id == planned.pass_id, ENTRY.table_key.in_(list(outcomes)))
@@ -364,7 +364,7 @@ def _is_within(budget: Budget, gb_hours: float, rewritten: int) -> bool:
     )
 
 
-def _has_waited(job: Job) -> bool:
+def _counts_as_waiting(job: Job) -> bool:
     """Return whether the table counts as not maintained: a user cancelled the job, or one of its actions waited for a DAG."""
     cancelled = job.status is JobStatus.CANCELLED
     return cancelled or (job.plan is not None and waits_for_producers(TablePlan.from_json(job.table, job.plan)))

@@ -50,9 +50,9 @@ def manifests_left(facts: Facts, action: Action) -> tuple[int, int]:
         merged = -(-health.manifests_bytes * live // max(total, 1) // manifest_target(health.properties))
         merged = max(merged, 1) + finding.commits - merging
         return merged, merged
-    staying = list(_of_staying_files(health, finding, kind, live))
-    emptied = _together([*staying, _touched(health, finding, kind, live)], live)
-    return emptied + finding.commits, _together(staying, live) + finding.commits
+    staying = list(_manifests_of_remaining(health, finding, kind, live))
+    emptied = _manifests_of_any([*staying, _changed_manifests(health, finding, kind, live)], live)
+    return emptied + finding.commits, _manifests_of_any(staying, live) + finding.commits
 
 
 def dropped_by_commits(facts: Facts) -> list[tuple[int, int]]:
@@ -65,7 +65,7 @@ def dropped_by_commits(facts: Facts) -> list[tuple[int, int]]:
         each = finding.work.files_removed // finding.commits
         if kind is not None:
             live = getattr(health, f"{kind}_manifests") - getattr(health, f"empty_{kind}_manifests")
-            each += _touched(health, finding, kind, live)
+            each += _changed_manifests(health, finding, kind, live)
         dropped += [(each, finding.work.bytes_rewritten // finding.commits)] * finding.commits
     if dropped:
         files, size = dropped[0]
@@ -73,14 +73,14 @@ def dropped_by_commits(facts: Facts) -> list[tuple[int, int]]:
     return dropped
 
 
-def _touched(health: TableHealth, finding: Finding, kind: str, live: int) -> int:
+def _changed_manifests(health: TableHealth, finding: Finding, kind: str, live: int) -> int:
     """Return how many manifests one commit of a rewrite rewrites or empties."""
     counts = [_manifests(each, kind, live) for each in _rewritten(health, finding, kind)]
     mean = sum(counts) / max(len(counts), 1)
-    return _together([mean] * max(round(len(counts) / finding.commits), 1), live)
+    return _manifests_of_any([mean] * max(round(len(counts) / finding.commits), 1), live)
 
 
-def _of_staying_files(health: TableHealth, finding: Finding, kind: str, live: int) -> Iterable[float]:
+def _manifests_of_remaining(health: TableHealth, finding: Finding, kind: str, live: int) -> Iterable[float]:
     """Yield for each partition how many manifests have files that the rewrite leaves."""
     assert finding.work is not None
     rewritten = {id(each) for each in _rewritten(health, finding, kind)}
@@ -114,7 +114,7 @@ def _manifests(partition: PartitionHealth, kind: str, live: int) -> int:
     return min(getattr(partition, f"{kind}_manifests") or _files(partition, kind), live)
 
 
-def _together(counts: Iterable[float], of: int) -> int:
+def _manifests_of_any(counts: Iterable[float], of: int) -> int:
     """Return how many manifests have files of any of the partitions, if their files are spread independently."""
     without = float(of)
     for count in counts:

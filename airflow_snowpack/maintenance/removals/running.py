@@ -149,7 +149,7 @@ def carry_out(run: ActionRun, removal_id: str, deletion: Deletion) -> ActionEffe
         return _ended(removals, removal, deletion)
     records = removals.records
     try:
-        with _ends_with_its_error(removals, removal):
+        with _record_error(removals, removal):
             left = _delete_all(run, removals, removal, deletion)
     except (RemovalRefused, TableNotFound) as refused:
         records.end(removal, RemovalState.FAILED, str(refused))
@@ -160,7 +160,7 @@ def carry_out(run: ActionRun, removal_id: str, deletion: Deletion) -> ActionEffe
         does = "deleted" if removal.quarantine is None else "moved to quarantine"
         why = next((f", such as: {reason}" for reason in left if reason), "")
         error = f"{plural(left.total(), NOUNS[removal.kind])} of the list could not be {does}{why}. Run the {again} again."
-        return _ended(removals, records.end(removal, _retryable(removal), error), deletion, error)
+        return _ended(removals, records.end(removal, _state_after_failure(removal), error), deletion, error)
     return _ended(removals, records.end(removal, RemovalState.DELETED), deletion)
 
 
@@ -201,20 +201,20 @@ def _delete_all(run: ActionRun, removals: JobRemovals, removal: Removal, deletio
     while batch := list(islice(numbers, deletion.batch_parts)):
         parts = {number: list(records.part(removal.removal_id, number)) for number in batch}
         counts -= _counted(parts)  # by earlier attempts
-        if _open(parts):
-            _replace(parts, deletion.guard(run, removal, check_table(run, removal), _open(parts)))
+        if _unfinished(parts):
+            _replace(parts, deletion.guard(run, removal, check_table(run, removal), _unfinished(parts)))
             records.record(removal, parts, counts + _counted(parts))
-        if started := [item for item in _open(parts) if item.outcome is ItemOutcome.STARTED]:
+        if started := [item for item in _unfinished(parts) if item.outcome is ItemOutcome.STARTED]:
             _replace(parts, deletion.delete(run, removal, started))
             records.record(removal, parts, counts + _counted(parts))
         counts += _counted(parts)
-        left += Counter(item.reason for item in _open(parts))
+        left += Counter(item.reason for item in _unfinished(parts))
         if left and run.work.interrupted:
             raise SparkInterrupted
     return left
 
 
-def _open(parts: Mapping[int, Sequence[RemovalItem]]) -> list[RemovalItem]:
+def _unfinished(parts: Mapping[int, Sequence[RemovalItem]]) -> list[RemovalItem]:
     """Return the items that may still exist."""
     return [item for part in parts.values() for item in part if item.outcome in (None, ItemOutcome.STARTED)]
 
@@ -230,18 +230,18 @@ def _counted(parts: Mapping[int, Sequence[RemovalItem]]) -> Counter[ItemOutcome]
 
 
 @contextmanager
-def _ends_with_its_error(removals: JobRemovals, removal: Removal) -> Iterator[None]:
+def _record_error(removals: JobRemovals, removal: Removal) -> Iterator[None]:
     """Record why an attempt ended early. A killed attempt records nothing, and the next one continues from its fence."""
     try:
         yield
     except (RemovalTakenOver, RemovalRefused, TableNotFound):
         raise
     except Exception as error:
-        removals.records.end(removal, _retryable(removal), str(error))
+        removals.records.end(removal, _state_after_failure(removal), str(error))
         raise
 
 
-def _retryable(removal: Removal) -> RemovalState:
+def _state_after_failure(removal: Removal) -> RemovalState:
     """Return the state of a removal that ended early: the next try of the job plans one that needed no approval again."""
     return RemovalState.APPROVED if removal.decided_by else RemovalState.FAILED
 
