@@ -1,6 +1,6 @@
 """One attempt of a task: the tables that it receives, and the outputs that it passes to its consumers.
 
-    with Handover(registry, open_catalog, attempt, catalog_name="lake", consumers=task.downstream_task_ids) as handover:
+    with TableHandover(registry, open_catalog, attempt, catalog_name="lake", consumers=task.downstream_task_ids) as handover:
         def work():
             df = handover.read(ref, session)
             return handover.give(df.where("distance > 500"))

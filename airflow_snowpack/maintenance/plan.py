@@ -1,6 +1,6 @@
 """Dry runs: what each action would do, computed from metadata without Spark.
 
-    >>> plan_action(RewriteDataFiles(), Planning(MetadataReader(table), catalog, utc_now())).message  # doctest: +SKIP
+    >>> plan_action(RewriteDataFiles(), PlanningContext(MetadataReader(table), catalog, utc_now())).message  # doctest: +SKIP
     'Would compact 87 files into 12'
 
 The invariant: nothing is written and no data file is opened. The rules are those of Iceberg's planners, and metrics have the

@@ -1,6 +1,6 @@
 """How maintenance avoids conflicts with the DAGs that write to a table: rewrite, rewrite less, or wait; and what not to delete.
 
-    writers = TableWriters((Producer("ingest", next_due=in_ten_minutes, usual_duration=timedelta(minutes=5)),))
+    writers = TableWriters((WritingDag("ingest", next_due=in_ten_minutes, usual_duration=timedelta(minutes=5)),))
     writers.clear(timedelta(minutes=12), now)
     # Clearance(within=10 min, until=in 15 min, reason="… is due at 03:10, so only what takes 10 min is rewritten before")
 

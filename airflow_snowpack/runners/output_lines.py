@@ -2,7 +2,7 @@
 
     lines = OutputLines(on_line, mark=invocation.mark)
     lines.feed(Stream.STDERR, b"half a li")
-    lines.feed(Stream.STDERR, b"ne\\n")                 # on_line(Line("half a line", logging.ERROR))
+    lines.feed(Stream.STDERR, b"ne\\n")                 # on_line(OutputLine("half a line", logging.ERROR))
     lines.close()                                       # passes on what has no end of line
 
 A line of stdout has the level ``INFO``, one of stderr ``ERROR``. A record of Python's ``logging`` in a module entry is a line of

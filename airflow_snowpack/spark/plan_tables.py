@@ -1,7 +1,7 @@
 """Which Iceberg tables a DataFrame reads, and at which snapshots: from its own plan, before a row is read.
 
     >>> tables_read(session.sql("SELECT … FROM shop.orders JOIN shop.customers USING (id)"))  # doctest: +SKIP
-    (PlannedTable(name='lake.shop.orders', snapshot_id=11, location='s3://lake/orders'), …)
+    (ReadTable(name='lake.shop.orders', snapshot_id=11, location='s3://lake/orders'), …)
 
 It is for lineage, so it never fails: what it cannot read is left out. On Spark Connect the plan is the server's, so the result
 is empty.

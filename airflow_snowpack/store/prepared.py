@@ -1,6 +1,6 @@
 """A statement that runs so often that its overhead matters, with one interface on both databases.
 
-    HAND_ON = Prepared(sa.update(interim_tables).where(…).values(…))
+    HAND_ON = PreparedStatement(sa.update(interim_tables).where(…).values(…))
     is_ours = HAND_ON.count(conn, values) == 1
 
 On Postgres it is prepared once on each connection and runs below the driver's cursor, see ``pg_prepared.py``; on SQLite through

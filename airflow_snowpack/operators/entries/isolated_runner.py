@@ -1,6 +1,6 @@
 """The runners ``docker`` and ``kubernetes``: an entry in a container or a pod, run by the operator of one of Airflow's providers.
 
-    runner = open_runner("docker", Place("acme/score:1.4", identity, {"network_mode": "none"}, context, root))
+    runner = open_runner("docker", RunPlace("acme/score:1.4", identity, {"network_mode": "none"}, context, root))
     code = runner.run(exchange.invocation(isolated=runner.isolated, inside=runner.inside), on_line)
 
     IsolatedRunner(driver).resume(event, mark, on_line)                   # after a run that has raised TaskDeferred

@@ -1,6 +1,6 @@
 """Where an entry runs, and the note of what runs there, by which a sweep removes it when its task has ended.
 
-    place = Place("acme/score:1.4", identity, {"kubernetes_conn_id": "lake"}, context, root)
+    place = RunPlace("acme/score:1.4", identity, {"kubernetes_conn_id": "lake"}, context, root)
     place.write_note("kubernetes", {"namespace": "lake"})                # before the pod is created
     place.drop_note()                                                    # when it is gone
     for note in read_notes(root, store.identity): ...
