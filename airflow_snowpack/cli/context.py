@@ -38,6 +38,7 @@ from airflow_snowpack.inventory import ANSWER_WITHIN, Inventory
 from airflow_snowpack.jobs import Job, Jobs
 from airflow_snowpack.maintenance.planning import Planner
 from airflow_snowpack.maintenance.policies import Policies
+from airflow_snowpack.maintenance.submitter import Submitter
 from airflow_snowpack.scheduling import RegisteredRuns, Schedules
 from airflow_snowpack.settings import Settings
 from airflow_snowpack.store import Actor, Deadlines
@@ -86,6 +87,11 @@ class CommandContext:
     def jobs(self) -> Jobs:
         """:raises StoreUnreachable, SchemaOutOfDate, UnknownRevision: as :meth:`SnowpackHook.store`."""
         return self._hook.jobs()
+
+    @property
+    def submitter(self) -> Submitter:
+        """Submits requests of this user."""
+        return Submitter(self.jobs, self.inventory, self.actor, self.settings.action_order, lambda: self.planner)
 
     @cached_property
     def actor(self) -> Actor:

@@ -1,8 +1,7 @@
 """Jobs: submit maintenance, list, inspect, cancel, delete and re-run."""
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from datetime import timedelta
 from functools import partial
 from typing import Annotated, Any
@@ -15,11 +14,12 @@ from airflow_snowpack.api.parameters import Cursor, Database, Filter, JobId, Lim
 from airflow_snowpack.api.routing import Strict, link_to, link_to_next
 from airflow_snowpack.api.services import Acting, Open, Services
 from airflow_snowpack.errors import SnowpackError
-from airflow_snowpack.iceberg import CatalogUnreachable, TableName, load_table
-from airflow_snowpack.jobs import ActionResult, DrainModeOn, Job, JobFilter, RequestKey, Submission, explain
+from airflow_snowpack.iceberg import CatalogUnreachable
+from airflow_snowpack.jobs import DrainModeOn, Job, JobFilter, explain
 from airflow_snowpack.jobs.listing import NEWEST_FIRST
-from airflow_snowpack.maintenance.submit import MaintenanceRequest, check_options, plan_request, refuse_if_draining
-from airflow_snowpack.store import Actor, AuditTrail, StoreError
+from airflow_snowpack.maintenance.submit import MaintenanceRequest
+from airflow_snowpack.maintenance.submitter import Submitter, drain_mode_first
+from airflow_snowpack.store import AuditTrail, StoreError
 from airflow_snowpack.wire.job import BatchShape, JobShape, SubmitBody, TimelineShape
 
 router = APIRouter(route_class=Strict, tags=["jobs"])
@@ -51,117 +51,8 @@ Key = Annotated[
 ]
 
 
-class Submitter:
-    """Submits the requests of one user.
-
-    The invariant: nothing is stored unless drain mode is off, every name, action and option is valid, and the table exists. A
-    repeated request with the same key returns the same job, even when its table was deleted or the catalog does not answer.
-    """
-
-    def __init__(self, services: Services, actor: Actor) -> None:
-        self._services = services
-        self._actor = actor
-
-    def submit(self, database: str, table: str, sent: bytes, *, key: str | None) -> Submission:
-        """Submit maintenance of a table, or return the job of an earlier request with the same key.
-
-        :param sent: the body of the request.
-        :raises SnowpackError: the request is invalid or refused; nothing was written.
-        """
-        with self._drain_mode_first():
-            name = self._services.inventory.table(database, table)
-            body = parse_body(SubmitBody, sent)
-            request = MaintenanceRequest.parse(
-                name.dotted,
-                body.actions,
-                catalog=name.catalog,
-                catalog_id=name.catalog_id,
-                options=body.options,
-                where=body.where,
-                only_if_needed=body.only_if_needed,
-                priority=body.priority,
-                order=self._services.order,
-            )
-            table_uuid = None
-            before = None if key is None else self._submitted_before(request, key, body.dry_run)
-            if before is None:
-                table_uuid = self._require(name)
-                if request.is_auto:
-                    request = self._planned(request)
-                if not body.dry_run:
-                    table_uuid = self._check_options(request) or table_uuid
-        if before is not None:
-            refuse_if_draining(self._services.jobs)
-            return Submission(before, again=True)
-        results = self._plan(request) if body.dry_run else None
-        return self._services.jobs.submit_once(
-            name,
-            request.actions,
-            key=key,
-            actor=self._actor,
-            **request.rest,
-            results=results,
-            table_uuid=table_uuid,
-        )
-
-    def rerun(self, job_id: str) -> Job:
-        """Submit the request of a job again. The re-run of a dry run is a dry run.
-
-        :raises JobNotFound, TableNotFound, WrongCatalog, DrainModeOn, TableLocked: nothing was written.
-        """
-        with self._drain_mode_first():
-            job = self._services.jobs.get(job_id)
-            found = self._require(job.table)
-            request = MaintenanceRequest.again(job, order=self._services.order)
-            table_uuid = None if job.dry_run else self._check_options(request) or found
-        if not job.dry_run:
-            return self._services.jobs.rerun(job_id, actor=self._actor, table_uuid=table_uuid)
-        return self._services.jobs.record_dry_run(
-            job.table,
-            request.actions,
-            self._plan(request),
-            **request.rest,
-            actor=self._actor,
-        )
-
-    @contextmanager
-    def _drain_mode_first(self) -> Iterator[None]:
-        """Report drain mode in place of any other problem of the request.
-
-        Drain mode is read only after a problem: the submission checks it in its own statement, which saves one.
-        """
-        try:
-            yield
-        except SnowpackError:
-            refuse_if_draining(self._services.jobs)
-            raise
-
-    def _submitted_before(self, request: MaintenanceRequest, key: str, dry_run: bool) -> Job | None:
-        wanted = request.table, request.actions, request.options, request.priority
-        return self._services.jobs.submitted_before(
-            RequestKey.of(self._actor, key, *wanted, dry_run=dry_run, planned=request.is_auto)
-        )
-
-    def _require(self, table: TableName) -> str | None:
-        inventory = self._services.inventory
-        return None if inventory.has(table) else self._services.ask_catalog(lambda: inventory.require(table))
-
-    def _check_options(self, request: MaintenanceRequest) -> str | None:
-        if not request.depends_on_table:  # only otherwise is the catalog needed, which may not answer
-            return None
-        return self._services.ask_catalog(lambda: check_options(self._services.inventory.catalog, request))
-
-    def _planned(self, request: MaintenanceRequest) -> MaintenanceRequest:
-        inventory, planner = self._services.inventory, self._services.planner()
-        return self._services.ask_catalog(lambda: planner.planned(request, load_table(inventory.catalog(), request.table)))
-
-    def _plan(self, request: MaintenanceRequest) -> list[ActionResult]:
-        inventory, jobs = self._services.inventory, self._services.jobs
-        return self._services.ask_catalog(lambda: plan_request(jobs, inventory.catalog(), request))
-
-
 async def _submitter(actor: Acting, services: Open) -> Submitter:
-    return Submitter(services, actor)
+    return Submitter(services.jobs, services.inventory, actor, services.order, services.planner, services.ask_catalog)
 
 
 Submitting = Annotated[Submitter, Depends(_submitter)]
@@ -183,7 +74,20 @@ def submit(
     request: Request, database: Database, table: Table, submitter: Submitting, sent: RawBody, key: Key = None
 ) -> JSONResponse:
     """Locks the table and adds a job to the queue. A dry run is done at once and locks nothing."""
-    submission = submitter.submit(database, table, sent, key=key)
+    with drain_mode_first(submitter.jobs):
+        name, body = submitter.inventory.table(database, table), parse_body(SubmitBody, sent)
+        wanted = MaintenanceRequest.parse(
+            name.dotted,
+            body.actions,
+            catalog=name.catalog,
+            catalog_id=name.catalog_id,
+            options=body.options,
+            where=body.where,
+            only_if_needed=body.only_if_needed,
+            priority=body.priority,
+            order=submitter.order,
+        )
+    submission = submitter.submit(wanted, key=key, dry_run=body.dry_run)
     return _accepted(request, submission.job, again=submission.again)
 
 

@@ -29,7 +29,6 @@ from airflow_snowpack.iceberg.errors import catalog_label
 from airflow_snowpack.jobs import MAX_EXAMINED, HistoryEntry, Job, JobFilter, JobStatus, QueuePlace, explain
 from airflow_snowpack.jobs.action_history import ActionFigures, skipped_by_plan
 from airflow_snowpack.maintenance.planning import Decision
-from airflow_snowpack.maintenance.submit import MaintenanceRequest, check_options, plan_request
 from airflow_snowpack.store import AuditEntry, AuditTrail
 from airflow_snowpack.wire.job import JOBS, RESULTS, JobShape, TimelineShape, elapsed, plan_of, status_text
 from airflow_snowpack.wire.listing import Column, readable
@@ -97,18 +96,7 @@ def delete(args: Namespace, here: CommandContext) -> ExitCode | None:
 
 @command
 def rerun(args: Namespace, here: CommandContext) -> ExitCode | None:
-    return _change(args, here, None, lambda job: _rerun(here, job), "submitted again")
-
-
-def _rerun(here: CommandContext, job: Job) -> Job:
-    """Submit the request of a job again; the re-run of a dry run is a dry run."""
-    found = here.inventory.require(job.table)
-    request = MaintenanceRequest.again(job, order=here.settings.action_order)
-    if not job.dry_run:
-        table_uuid = check_options(here.inventory.catalog, request) or found
-        return here.jobs.rerun(job.job_id, actor=here.actor, table_uuid=table_uuid)
-    results = plan_request(here.jobs, here.inventory.catalog(), request)
-    return here.jobs.record_dry_run(job.table, request.actions, results, **request.rest, actor=here.actor)
+    return _change(args, here, None, lambda job: here.submitter.rerun(job.job_id), "submitted again")
 
 
 def _change(args: Namespace, here: CommandContext, question: str | None, change: Callable[[Job], Job], done: str) -> ExitCode:

@@ -16,10 +16,9 @@ from airflow_snowpack.cli.output import is_for_people, print_rows
 from airflow_snowpack.cli.values import read_object
 from airflow_snowpack.exit_code import ExitCode
 from airflow_snowpack.humanize import short_id
-from airflow_snowpack.iceberg import load_table
-from airflow_snowpack.jobs import JobNotFound, RequestKey, Submission, TableLocked
+from airflow_snowpack.jobs import JobNotFound, Submission, TableLocked
 from airflow_snowpack.maintenance import DEFAULT_ORDER
-from airflow_snowpack.maintenance.submit import MaintenanceRequest, check_options, plan_request, refuse_if_draining
+from airflow_snowpack.maintenance.submit import MaintenanceRequest, refuse_if_draining
 from airflow_snowpack.wire.job import RESULTS
 
 EXAMPLE = '{"expire_snapshots": {"retain_last": 10}}'
@@ -30,7 +29,7 @@ def submit(args: Namespace, here: CommandContext) -> ExitCode | None:
     read_periods(args)  # before the job is submitted
     request = _read_request(args, here)
     try:
-        submission = _ask(args, here, request)
+        submission = here.submitter.submit(request, key=args.idempotency_key, dry_run=args.dry_run)
     except TableLocked as refused:
         _add_way_out(here, refused)
         raise
@@ -67,25 +66,6 @@ def _read_request(args: Namespace, here: CommandContext) -> MaintenanceRequest:
         priority=args.priority,
         order=here.settings.action_order,
     )
-
-
-def _ask(args: Namespace, here: CommandContext, request: MaintenanceRequest) -> Submission:
-    key, results, table_uuid = args.idempotency_key, None, None
-    if key is not None:
-        wanted = (request.table, request.actions, request.options, request.priority)
-        known = RequestKey.of(here.actor, key, *wanted, dry_run=args.dry_run, planned=request.is_auto)
-        if (before := here.jobs.submitted_before(known)) is not None:
-            return Submission(before, again=True)
-    if request.is_auto:
-        here.inventory.require(request.table)
-        request = here.planner.planned(request, load_table(here.inventory.catalog(), request.table))
-    if args.dry_run:
-        results = plan_request(here.jobs, here.inventory.catalog(), request)
-    else:
-        found = here.inventory.require(request.table)
-        table_uuid = check_options(here.inventory.catalog, request) or found
-    asked: dict[str, Any] = {**request.rest, "results": results, "table_uuid": table_uuid}
-    return here.jobs.submit_once(request.table, request.actions, key=key, actor=here.actor, **asked)
 
 
 def _read_options(text: str | None) -> dict[str, Any]:
