@@ -4,7 +4,7 @@ The invariant: both databases can store every value that is returned here; a NUL
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Annotated, Any, TypeVar
 
@@ -48,18 +48,33 @@ Table = Annotated[
     ),
 ]
 Limit = Annotated[int, Query(ge=1, le=MAX_LIMIT, description="How many at most.")]
-Before = Annotated[int | None, Query(ge=1, le=2**63 - 1, description="Only entries older than this one: the next page.")]
+NEXT_PAGE = "The `next` of the page before."
+FREE_TEXT: Mapping[str, Any] = {"min_length": 1, "max_length": MAX_TEXT, "pattern": "^[^\\x00]*$"}
 
 
 def text_parameter(description: str, **schema: Any) -> Any:
     """Return a query parameter of free text without NUL. An empty one is refused, because it would match everything."""
-    return Query(
-        description=description, min_length=1, max_length=MAX_TEXT, pattern="^[^\\x00]*$", json_schema_extra=schema or None
-    )
+    return Query(description=description, json_schema_extra=schema or None, **FREE_TEXT)
 
 
-After = Annotated[str | None, text_parameter("Only names after this one: the next page.")]
-NextPage = Annotated[str | None, text_parameter("The `next` of the page before.")]
+def cursor_formerly(name: str, kind: type = str, bounds: Mapping[str, Any] = FREE_TEXT) -> Any:
+    """Return the parameter ``cursor`` of a list, which is accepted under its former name too."""
+
+    given = Query(description=NEXT_PAGE, **bounds)
+    former = Query(alias=name, description="The same as `cursor`.", deprecated=True, **bounds)
+
+    async def read(
+        cursor: Annotated[kind | None, given] = None,  # type: ignore[valid-type]  # mypy takes no types from values
+        earlier: Annotated[kind | None, former] = None,  # type: ignore[valid-type]
+    ) -> Any:
+        return earlier if cursor is None else cursor
+
+    return Depends(read)
+
+
+NextPage = Annotated[str | None, text_parameter(NEXT_PAGE)]
+After = Annotated[str | None, cursor_formerly("after")]
+Before = Annotated[int | None, cursor_formerly("before", int, {"ge": 1, "le": 2**63 - 1})]
 
 
 def name_parameter(

@@ -59,6 +59,11 @@ def state(states: tuple[str, ...], what: str, flag: str = "--state", *, repeated
     return arg("-s", flag, choices=states, metavar=flag[2:].upper(), help=text, **how)
 
 
+def cursor(*former: str, **kwargs: Any) -> Arg:
+    """Return the option of the next page, which is accepted under its former names too."""
+    return arg("--cursor", *former, metavar="CURSOR", help="Show the next page; the page before shows its cursor", **kwargs)
+
+
 def port(text: str) -> int:
     """:raises ArgumentTypeError: the text is not a port."""
     if not (text.isascii() and text.isdecimal()) or not 0 < int(text) < 65_536:
@@ -123,13 +128,14 @@ ONLY_DRY_RUNS = arg("--dry-run", action=BooleanOptionalAction, default=None, hel
 SINCE = arg("--since", metavar="WHEN", help="Submitted at this time (ISO 8601, UTC) or later; or 2h for the last two hours")
 UNTIL = arg("--until", metavar="WHEN", help="Submitted before this time; or 2h for more than two hours ago")
 LIMIT = arg("--limit", type=_COUNT, default=50, metavar="N", help="How many at most (default: 50)")
-CURSOR = arg("--cursor", metavar="CURSOR", help="Show the next page; the page before shows its cursor")
+CURSOR = cursor()
+CURSOR_AFTER = cursor("--after")
+CURSOR_BEFORE = cursor("--before", type=_COUNT)
 ALL = arg("--all", action="store_true", help="Show all of them")
 
 # tables, locks, audit
 DATABASE = arg("-d", "--database", metavar="DATABASE", help="Only tables of this database")
 SEARCH_TABLES = arg("--search", metavar="TEXT", help="Only tables with this in their name")
-AFTER = arg("--after", metavar="PLACE", help="The next page: what the page before printed; by name, any DATABASE.TABLE")
 TABLE_ORDER = arg(
     "--order", choices=("name", "need"), default="name", help="By name (the default), or those that need maintenance most first"
 )
@@ -168,7 +174,6 @@ SUBJECT = arg(
         "removal:ID"
     ),
 )  # fmt: skip
-BEFORE = arg("--before", type=_COUNT, metavar="ID", help="Only entries older than the one of this id")
 
 # schedules, events, pending jobs
 SCHEDULE = arg("schedule", metavar="SCHEDULE", help="The schedule's name")
@@ -181,7 +186,6 @@ SCHEDULE_PATHS = arg(
 OF_DAG = arg("--dag", metavar="DAG_ID", help="Only schedules of this DAG")
 ENABLED = arg("--enabled", action=BooleanOptionalAction, default=None, help="Only enabled schedules, or only suspended ones")
 SEARCH_SCHEDULES = arg("--search", metavar="TEXT", help="Only schedules with this in their name or their DAG's id")
-AFTER_SCHEDULE = arg("--after", metavar="SCHEDULE", help="Only schedules whose names come after this one")
 UPDATE_SCHEDULES = arg(
     "--update-schedules", action=BooleanOptionalAction, default=None,
     help="Whether the files overwrite the store; the default is the setting update_schedules",
@@ -216,7 +220,6 @@ DESCRIPTION = arg("--description", default="", metavar="TEXT", help="For people"
 ENABLED_RUNS = arg("--enabled", action=BooleanOptionalAction, default=None, help="Only enabled ones, or only disabled ones")
 RUNS_OF_DAG = arg("--dag", metavar="DAG_ID", help="Only registered runs of this DAG")
 SEARCH_RUNS = arg("--search", metavar="TEXT", help="Only those with this in their name or their DAG's id")
-AFTER_RUN = arg("--after", metavar="RUN", help="Only those whose names come after this one")
 ONE_CONF = arg("--conf", metavar="JSON", help="Values of this run, which override the registered ones key by key: a JSON object")
 ONE_PRESERVATION = arg(
     "--preservation", choices=PRESERVATIONS, metavar="WORD",
@@ -232,9 +235,7 @@ VERIFY = arg(
     "--verify", choices=("sizes", "checksums"), default="sizes",
     help="checksums: read each shard's file before the run becomes current; the default checks its size",
 )  # fmt: skip
-AFTER_DATASET = arg("--after", metavar="DATASET", help="Only datasets whose names come after this one")
-BEFORE_RUN = arg("--before", metavar="RUN", help="Only runs older than this one")
-AFTER_SHARD = arg("--after-shard", type=int, metavar="N", help="Only shards after the one of this number")
+CURSOR_OF_BUILD = cursor("--before", "--after-shard")
 TO = arg(
     "--to", required=True, metavar="BUILD",
     help="A run's id, a manifest's path, or -1 for the published build before the current one (write --to=-1)",
@@ -296,7 +297,7 @@ RESTORED = arg("removal", metavar="REMOVAL", nargs="?", help="A removal's id, or
 RESTORED_TABLE = arg("-t", "--table", metavar="DATABASE.TABLE", help="All files of this table, instead of those of one removal")
 RESTORED_FILES = arg("--file", metavar="PATH", action="append", help="Only this file; repeat it for several")
 ITEMS = arg("--items", action="store_true", help="Print the list itself: its files or snapshots, with the outcome of each")
-START = arg("--start", type=int, default=0, metavar="N", help="With --items, the position of the first one (default: 0)")
+CURSOR_OF_ITEMS = cursor("--start", type=int)
 COMMENT = arg("--comment", metavar="TEXT", help="For the record")
 
 # the store

@@ -57,7 +57,7 @@ JOBS = (
 
 TABLES = (
     command("list", "tables.list_tables", "List the catalog's tables, their scores, last jobs and next steps",
-            a.DATABASE, a.SEARCH_TABLES, a.SHOW_TABLES, a.TABLE_ORDER, a.AFTER, a.LIMIT, a.CATALOG_CONN_ID, a.OUTPUT,
+            a.DATABASE, a.SEARCH_TABLES, a.SHOW_TABLES, a.TABLE_ORDER, a.CURSOR_AFTER, a.LIMIT, a.CATALOG_CONN_ID, a.OUTPUT,
             example="tables list --database demo --order need"),
     command("show", "tables.show", "Show the health of a table, from its metadata", a.TABLE, a.CATALOG_CONN_ID, a.OUTPUT,
             example="tables show demo.flights"),
@@ -107,14 +107,14 @@ DRAIN = (
 
 SCHEDULES = (
     command("list", "schedules.list_schedules", "List schedules, the progress of their triggers and what they wait for",
-            a.OF_DAG, a.ENABLED, a.SEARCH_SCHEDULES, a.AFTER_SCHEDULE, a.LIMIT, a.OUTPUT,
+            a.OF_DAG, a.ENABLED, a.SEARCH_SCHEDULES, a.CURSOR_AFTER, a.LIMIT, a.OUTPUT,
             example="schedules list --enabled"),
     command("show", "schedules.show", "Show a schedule and its definition", a.SCHEDULE, a.OUTPUT,
             example="schedules show page_views_nightly"),
     command("explain", "schedules.explain", "Explain why a schedule has not run", a.SCHEDULE, a.OUTPUT,
             example="schedules explain page_views_nightly"),
     command("history", "schedules.history", "Show the history of a schedule, newest first",
-            a.SCHEDULE, a.LIMIT, a.BEFORE, a.OUTPUT,
+            a.SCHEDULE, a.LIMIT, a.CURSOR_BEFORE, a.OUTPUT,
             example="schedules history page_views_nightly"),
     command("create", "schedules.create", "Create schedules, suspended unless they set enabled", a.SCHEDULE_FILE, a.OUTPUT,
             example="schedules create nightly.yaml"),
@@ -151,7 +151,7 @@ RUNS = (
     command("unregister", "runs.unregister", "Unregister runs and discard their pending runs", a.REGISTERED_RUNS, a.YES, a.OUTPUT,
             example="runs unregister features_daily --yes"),
     command("list", "runs.list_runs", "List registered runs and their next ticks",
-            a.RUNS_OF_DAG, a.ENABLED_RUNS, a.SEARCH_RUNS, a.AFTER_RUN, a.LIMIT, a.OUTPUT,
+            a.RUNS_OF_DAG, a.ENABLED_RUNS, a.SEARCH_RUNS, a.CURSOR_AFTER, a.LIMIT, a.OUTPUT,
             example="runs list --enabled"),
     command("show", "runs.show", "Show a registered run, its definition and its last DAG runs", a.REGISTERED, a.OUTPUT,
             example="runs show features_daily"),
@@ -161,7 +161,7 @@ RUNS = (
 )  # fmt: skip
 
 EVENTS = (
-    command("list", "events.list_events", "List events, newest first", a.EVENT_KEY, a.LIMIT, a.BEFORE, a.OUTPUT,
+    command("list", "events.list_events", "List events, newest first", a.EVENT_KEY, a.LIMIT, a.CURSOR_BEFORE, a.OUTPUT,
             example="events list --key table:lake.demo.flights"),
     command("send", "events.send", "Send a custom event", a.EVENT_NAME, a.AMOUNT, a.DETAIL, a.SOURCE_ID, a.OUTPUT,
             example="events send orders_closed --amount records=900 --source-id 2026-11-21"),
@@ -174,10 +174,10 @@ PENDING = (
 )  # fmt: skip
 
 BUILDS = (
-    command("list", "builds.list_datasets", "List datasets and their current runs", a.AFTER_DATASET, a.LIMIT, a.OUTPUT,
+    command("list", "builds.list_datasets", "List datasets and their current runs", a.CURSOR_AFTER, a.LIMIT, a.OUTPUT,
             example="builds list"),
     command("show", "builds.show", "Show a dataset and its runs, or a run and its shards",
-            a.DATASET, a.ANY_RUN, a.LIMIT, a.BEFORE_RUN, a.AFTER_SHARD, a.STORAGE_CONN_ID, a.OUTPUT,
+            a.DATASET, a.ANY_RUN, a.LIMIT, a.CURSOR_OF_BUILD, a.STORAGE_CONN_ID, a.OUTPUT,
             example="builds show flights_by_tail 20260425T000000Z"),
     command("verify", "builds.verify", "Read a published build back and check every shard",
             a.DATASET, a.VERIFIED_RUN, a.STORAGE_CONN_ID, a.OUTPUT,
@@ -240,7 +240,7 @@ REMOVALS = (
             a.REMOVALS_OF, a.REMOVAL_STATE, a.LIMIT, a.CURSOR, a.CATALOG_CONN_ID, a.OUTPUT,
             example="removals list --state awaiting_approval"),
     command("show", "removals.show", "Show a removal, or the list of what it deletes",
-            a.REMOVAL, a.ITEMS, a.START, a.LIMIT, a.OUTPUT,
+            a.REMOVAL, a.ITEMS, a.CURSOR_OF_ITEMS, a.LIMIT, a.OUTPUT,
             example="removals show 4f1c2b9a6d0e --items"),
     command("approve", "removals.approve", "Approve a removal; nothing is deleted before it is run",
             a.REMOVAL, a.COMMENT, a.YES, a.OUTPUT,
@@ -299,7 +299,7 @@ def get_cli_commands() -> list[CLICommand]:
                 command("sweep", "queue.sweep", "Requeue the jobs of dead workers, and cancel those of ended tasks",
                         a.OUTPUT, example="sweep"),
                 command("audit", "queue.audit", "List changes and their users, newest first",
-                        a.SUBJECT, a.LIMIT, a.BEFORE, a.OUTPUT,
+                        a.SUBJECT, a.LIMIT, a.CURSOR_BEFORE, a.OUTPUT,
                         example="audit --subject demo.flights"),
                 command("lineage", "lineage.show", "Show a table's upstream and downstream lineage",
                         a.LINEAGE_OF, a.UP, a.DOWN, a.BOTH, a.DEPTH, a.OUTPUT,

@@ -50,14 +50,13 @@ def print_page(
     next_: object,
     now: datetime,
     *,
-    option: str = "--cursor",
     filters: Iterable[object] = (),
     empty: str | None = None,
     **more: Any,
 ) -> None:
     """Print a page of a list.
 
-    :param next_: the value of the option that prints the page after this one; ``None`` for the last page.
+    :param next_: the cursor of the page after this one; ``None`` for the last page.
     :param filters: the values of the options that narrow the list.
     :param empty: what people read when nothing narrows the list and it is empty; without it, "No … yet.".
     :param more: what else the JSON has.
@@ -65,11 +64,10 @@ def print_page(
     if args.output in DATA:
         print_data(args.output, listing.page(items, next_, **more))
         return
-    after = getattr(args, option.removeprefix("--").replace("-", "_"))
-    nothing = none_of(listing.noun or listing.name, filters=filters, after=after, empty=empty)
+    nothing = none_of(listing.noun or listing.name, filters=filters, after=args.cursor, empty=empty)
     print_rows(args.output, listing.columns, items, now, empty=nothing)
     if next_ is not None:
-        note(f"There are more: {option} {next_} shows the next page.")
+        note(f"There are more: --cursor {next_} shows the next page.")
 
 
 def print_rows(output: str, columns: Sequence[Column[T]], items: Sequence[T], now: datetime, *, empty: str = "") -> None:

@@ -46,7 +46,7 @@ class DatasetShape(Shape):
     held_until: Annotated[Moment, From("locked_until")]
 
 
-DatasetsShape = page_shape("DatasetsShape", "Datasets by name.", "datasets", DatasetShape, "after")
+DatasetsShape = page_shape("DatasetsShape", "Datasets by name.", "datasets", DatasetShape)
 
 
 class RunShape(Shape):
@@ -88,7 +88,7 @@ class DatasetRunsShape(DatasetShape):
 
     publications: list[PublicationShape]
     runs: list[RunShape]
-    next: str | None = Field(description="The `before` of the next page of runs.")
+    next: str | None = Field(description="The `cursor` of the next page of runs.")
 
 
 class ColumnShape(Shape):
@@ -165,7 +165,7 @@ class RunSeenShape(RunShape):
     problem: str | None = Field(description="Why its manifest cannot be read.")
     build: BuildShape | None
     shards: list[ShardShape]
-    next: int | None = Field(description="The `after` of the next page of shards.")
+    next: int | None = Field(description="The `cursor` of the next page of shards.")
 
 
 class PublishOutcomeShape(Shape):

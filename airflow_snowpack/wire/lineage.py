@@ -49,7 +49,7 @@ class OperationShape(Shape):
     detail: dict[str, Any] = Field(description="More about it, by its kind: the action, the layers of a reduce.")
 
 
-OperationsShape = page_shape("OperationsShape", "Operations, newest first.", "operations", OperationShape, "after")
+OperationsShape = page_shape("OperationsShape", "Operations, newest first.", "operations", OperationShape)
 
 
 class NodeShape(Shape):

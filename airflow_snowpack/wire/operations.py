@@ -97,7 +97,7 @@ class AuditShape(Shape):
     detail: dict[str, Any]
 
 
-AuditPageShape = page_shape("AuditPageShape", "Who changed what, newest first.", "entries", AuditShape, "before", int)
+AuditPageShape = page_shape("AuditPageShape", "Who changed what, newest first.", "entries", AuditShape, int)
 
 
 class HealthzShape(Shape):

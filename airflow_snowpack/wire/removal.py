@@ -57,7 +57,7 @@ class RemovalItemShape(Shape):
     reason: str | None = Field(description="Why it was left out, or could not be restored.")
 
 
-RemovalItemsShape = page_shape("RemovalItemsShape", "A part of the list of a removal.", "items", RemovalItemShape, "start", int)
+RemovalItemsShape = page_shape("RemovalItemsShape", "A part of the list of a removal.", "items", RemovalItemShape, int)
 
 
 REMOVALS: Listing[Removal] = Listing(

@@ -72,7 +72,7 @@ class RegisteredRunShape(Shape):
     )
 
 
-RegisteredRunsShape = page_shape("RegisteredRunsShape", "Registered runs by name.", "runs", RegisteredRunShape, "after")
+RegisteredRunsShape = page_shape("RegisteredRunsShape", "Registered runs by name.", "runs", RegisteredRunShape)
 
 
 def run_state(stored: StoredRun) -> str:

@@ -144,7 +144,7 @@ class ScheduleShape(Shape):
     )
 
 
-SchedulesShape = page_shape("SchedulesShape", "Schedules by name.", "schedules", ScheduleShape, "after")
+SchedulesShape = page_shape("SchedulesShape", "Schedules by name.", "schedules", ScheduleShape)
 
 
 class JudgementShape(Shape):
@@ -244,7 +244,7 @@ class ScheduleEntryShape(Shape):
 
 
 ScheduleHistoryShape = page_shape(
-    "ScheduleHistoryShape", "A schedule's history, newest first.", "entries", ScheduleEntryShape, "before", int
+    "ScheduleHistoryShape", "A schedule's history, newest first.", "entries", ScheduleEntryShape, int
 )
 
 
@@ -262,7 +262,7 @@ class RecordedEventShape(Shape):
     source_id: Annotated[str | None, From("event.source_id")]
 
 
-EventsShape = page_shape("EventsShape", "Events, newest first.", "events", RecordedEventShape, "before", int)
+EventsShape = page_shape("EventsShape", "Events, newest first.", "events", RecordedEventShape, int)
 
 
 class FindingShape(Shape):

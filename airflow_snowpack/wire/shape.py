@@ -96,17 +96,15 @@ def _shape_in(annotation: Any) -> tuple[type[Shape] | None, bool]:
     return None, False
 
 
-def page_shape(
-    name: str, about: str, entries: str, shape: type[Shape], parameter: str = "cursor", kind: type = str
-) -> type[Shape]:
+def page_shape(name: str, about: str, entries: str, shape: type[Shape], kind: type = str) -> type[Shape]:
     """Return the shape of a page of a list.
 
     :param entries: the name of the list.
-    :param parameter: of the request for the next page; ``next`` has its value, of this kind.
+    :param kind: of the cursor of the next page.
     """
     fields: dict[str, Any] = {
         entries: (list[shape], ...),  # type: ignore[valid-type]  # mypy takes no types from values
-        "next": (kind | None, Field(description=f"The `{parameter}` of the next page.")),
+        "next": (kind | None, Field(description="The `cursor` of the next page.")),
     }
     return create_model(name, __base__=Shape, __doc__=about, **fields)
 

@@ -62,7 +62,7 @@ class TablesShape(InventoryShape):
     """A page of the tables."""
 
     tables: list[ListedTableShape]
-    next: str | None = Field(description="The `after` of the next page.")
+    next: str | None = Field(description="The `cursor` of the next page.")
 
 
 class PartitionShape(Shape):

@@ -32,16 +32,16 @@ SHARDS = 100
 
 @router.get("/builds")
 def builds(page: Here) -> HTMLResponse:
-    found = page.services.builds().registry.datasets(limit=DATASETS, after=page.asked("after") or None)
-    return page.render_list("builds.html", "Builds", {}, (found.items, found.next), by="after")
+    found = page.services.builds().registry.datasets(limit=DATASETS, after=page.asked("cursor") or None)
+    return page.render_list("builds.html", "Builds", {}, (found.items, found.next))
 
 
 @router.get("/builds/{dataset}")
 def build(page: Here, dataset: DatasetName) -> HTMLResponse:
     manager = page.services.builds()
     known = manager.registry.dataset(dataset)
-    before = page.asked("before")
-    found = manager.registry.runs(dataset, limit=RUNS, before=checked_run(dataset, before) if before else None)
+    cursor = page.asked("cursor")
+    found = manager.registry.runs(dataset, limit=RUNS, before=checked_run(dataset, cursor) if cursor else None)
     asked = {"keep_runs": page.asked("keep_runs") or "7", "stale_attempt_age": page.asked("stale_attempt_age") or "1d"}
     return page.render(
         "build.html",
@@ -49,7 +49,7 @@ def build(page: Here, dataset: DatasetName) -> HTMLResponse:
         asked,
         known=known,
         runs=found.items,
-        before=before,
+        cursor=cursor,
         next=found.next,
         can_roll_back_to=can_roll_back_to,
         moves=manager.registry.publications(dataset, limit=PUBLICATIONS),
@@ -77,7 +77,7 @@ def _plan(page: Page, manager: BuildManager, dataset: str, asked: dict[str, str]
 def build_run(page: Here, dataset: DatasetName, run_id: RunName) -> HTMLResponse:
     manager = page.services.builds()
     known = manager.registry.dataset(dataset)
-    after = -1 if (shard := page.number("after", digits=6)) is None else shard
+    after = -1 if (shard := page.number("cursor", digits=6)) is None else shard
     seen = page.services.ask_storage(dataset, lambda: manager.inspect(dataset, run_id, after=after, limit=SHARDS))
     manifest = seen.manifest
     return page.render(

@@ -57,8 +57,8 @@ def lineage(page: Here) -> HTMLResponse:
         ways=[(value, label) for value, (label, _) in WAYS.items()],
         graph=graph,
         chart=lineage_chart(graph, page.now) if graph is not None and graph.is_known else None,
-        operations=page.listed(operations, "after"),
-        after=page.asked("after"),
+        operations=page.listed(operations),
+        cursor=page.asked("cursor"),
         summary=summary,
         task_address=lambda operation: task_link(operation.task.name, page.airflow) if operation.task else None,
     )

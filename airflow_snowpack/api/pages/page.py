@@ -71,10 +71,10 @@ class Page:
         given = self.asked(name)
         return int(given) if given.isascii() and given.isdigit() and len(given) <= digits else None
 
-    def listed(self, read: Callable[[str | None], T], name: str = "cursor") -> T:
+    def listed(self, read: Callable[[str | None], T]) -> T:
         """Read the page of a list that begins at the address's cursor; the first page for an invalid cursor."""
         try:
-            return read(self.asked(name) or None)
+            return read(self.asked("cursor") or None)
         except InvalidCursor:
             return read(None)
 
@@ -85,21 +85,19 @@ class Page:
         asked: Mapping[str, str],
         found: tuple[Sequence[Any], object],
         *,
-        by: str = "cursor",
         narrowed: bool | None = None,
         **values: Any,
     ) -> HTMLResponse:
         """Return the page of a list, whose template extends ``list.html``.
 
         :param asked: its filter.
-        :param found: the entries, and the place of the page after this one.
-        :param by: the parameter that has the place of a page.
+        :param found: the entries, and the cursor of the page after this one.
         :param narrowed: whether an empty list has entries without the filter; ``None``: if there is any filter.
         """
         items, following = found
-        at = self.asked(by)
-        narrowed = any([at, *asked.values()]) if narrowed is None else narrowed
-        return self.render(name, title, asked, items=items, next=following, by=by, at=at, narrowed=narrowed, **values)
+        cursor = self.asked("cursor")
+        narrowed = any([cursor, *asked.values()]) if narrowed is None else narrowed
+        return self.render(name, title, asked, items=items, next=following, cursor=cursor, narrowed=narrowed, **values)
 
     def render_states(
         self, name: str, title: str, states: type[State], read: Callable[[str | None, State | None], ListPage[Any]], **values: Any

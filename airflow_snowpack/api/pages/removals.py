@@ -33,7 +33,7 @@ def removal(page: Here, removal_id: str) -> Response:
     records = page.services.installation.removals
     if redirect := page.of_short_id("removals", removal_id, records.ids_beginning, "removals"):
         return redirect
-    found, start = records.get(removal_id), page.number("start", digits=9) or 0
+    found, start = records.get(removal_id), page.number("cursor", digits=9) or 0
     items = records.some_items(removal_id, start=start, limit=ITEMS)
     return page.render(
         "removal.html",

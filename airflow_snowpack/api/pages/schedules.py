@@ -126,7 +126,6 @@ def schedules(page: Here) -> HTMLResponse:
         "Schedules",
         asked,
         ([Row(each, page.airflow) for each in explain_all(store, found).values()], following),
-        by="after",
         narrowed=any(counts.values()),
         states=[
             ("", "All", sum(counts.values())),
@@ -140,7 +139,7 @@ def schedules(page: Here) -> HTMLResponse:
 def _filter(page: Page, states: Mapping[str, bool | None]) -> tuple[dict[str, str], dict[str, Any]]:
     """Return the filter in the address of a list by name, and the arguments for one more entry than its page has."""
     asked = page.filter("search", "dag") | {"state": page.choice("state", states)}
-    which = {"dag_id": asked["dag"], "search": asked["search"], "after": page.asked("after")}
+    which = {"dag_id": asked["dag"], "search": asked["search"], "after": page.asked("cursor")}
     given = {name: value or None for name, value in which.items()}
     return asked, {**given, "enabled": states[asked["state"]], "limit": PAGE + 1}
 
@@ -149,8 +148,8 @@ def _filter(page: Page, states: Mapping[str, bool | None]) -> tuple[dict[str, st
 def schedule(page: Here, name: ScheduleName) -> HTMLResponse:
     schedules = page.services.schedules()
     explanation = explain(schedules, name)
-    before = page.number("before")
-    lines, following = cut(read_history(schedules.store, name, before=before, limit=LINES + 1), LINES, lambda line: line.id)
+    cursor = page.number("cursor")
+    lines, following = cut(read_history(schedules.store, name, before=cursor, limit=LINES + 1), LINES, lambda line: line.id)
     return page.render(
         "schedule.html",
         f"Schedule {name}",
@@ -164,7 +163,7 @@ def schedule(page: Here, name: ScheduleName) -> HTMLResponse:
         runs=_runs(page, name, RUNS),
         lines=lines,
         next=following,
-        before=before,
+        cursor=cursor,
         words=WORDS,
         audit=page.changes(audit_subject(name, explanation.stored.origin)),
     )
@@ -193,7 +192,6 @@ def registered_runs(page: Here) -> HTMLResponse:
         "Registered runs",
         asked,
         ([(stored, _runs(page, stored.name, 1)) for stored in found], following),
-        by="after",
         states=[("", "All", None), ("enabled", "Enabled", None), ("disabled", "Disabled", None)],
     )
 
@@ -229,9 +227,9 @@ def pending(page: Here) -> HTMLResponse:
 @router.get("/events")
 def events(page: Here) -> HTMLResponse:
     asked, store = page.filter("key"), page.services.jobs.store
-    found = EventLog(store).latest(asked["key"] or None, before=page.number("before"), limit=EVENTS + 1)
+    found = EventLog(store).latest(asked["key"] or None, before=page.number("cursor"), limit=EVENTS + 1)
     shown = cut(found, EVENTS, lambda recorded: recorded.id)
-    return page.render_list("events.html", "Events", asked, shown, by="before", backlog=read_backlog(store))
+    return page.render_list("events.html", "Events", asked, shown, backlog=read_backlog(store))
 
 
 def progress(trigger: Judgement, joined: str | None = None, depth: int = 0) -> list[Step]:

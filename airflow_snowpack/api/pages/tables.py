@@ -57,16 +57,14 @@ def tables(page: Here) -> HTMLResponse:
             order=Order(asked["order"] or Order.NEED),
             after=after,
             limit=PAGE,
-        ),
-        "after",
+        )
     )
     return page.render_list(
         "tables.html",
         "Tables",
         asked,
         (found.items, found.next),
-        by="after",
-        narrowed=any([asked["database"], asked["search"], asked["show"], page.asked("after")]),
+        narrowed=any([asked["database"], asked["search"], asked["show"], page.asked("cursor")]),
         searched=found.searched,
         state=state,
         stale=state.refreshed_at is not None and (page.now - state.refreshed_at).total_seconds() > STALE_AFTER_S,

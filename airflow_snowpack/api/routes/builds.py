@@ -7,7 +7,16 @@ from fastapi.responses import JSONResponse
 
 from airflow_snowpack.api.auth import reader_of
 from airflow_snowpack.api.openapi import documented
-from airflow_snowpack.api.parameters import After, Limit, RawBody, checked_name, name_parameter, parse_body, text_parameter
+from airflow_snowpack.api.parameters import (
+    After,
+    Limit,
+    RawBody,
+    checked_name,
+    cursor_formerly,
+    name_parameter,
+    parse_body,
+    text_parameter,
+)
 from airflow_snowpack.api.problems import InvalidRequest
 from airflow_snowpack.api.routing import Strict
 from airflow_snowpack.api.services import Acting, Open, actor_of
@@ -81,10 +90,10 @@ def checked_run(dataset: str, run_id: str) -> str:
 @router.get("/builds", **documented("list_datasets", "List datasets by name", DatasetsShape))
 def list_datasets(
     services: Open,
-    after: After = None,
+    cursor: After = None,
     limit: Limit = 100,
 ) -> JSONResponse:
-    page = services.builds().registry.datasets(limit=limit, after=after)
+    page = services.builds().registry.datasets(limit=limit, after=cursor)
     return JSONResponse(DATASETS.page(page.items, page.next))
 
 
@@ -92,13 +101,13 @@ def list_datasets(
 def get_dataset(
     dataset: DatasetName,
     services: Open,
-    before: Annotated[str | None, text_parameter("Only runs older than this one: the next page.")] = None,
+    cursor: Annotated[str | None, cursor_formerly("before")] = None,
     limit: Limit = 100,
 ) -> JSONResponse:
     """With the newest data first, and the last publications."""
     registry = services.builds().registry
     known = registry.dataset(dataset)
-    page = registry.runs(dataset, limit=limit, before=None if before is None else checked_run(dataset, before))
+    page = registry.runs(dataset, limit=limit, before=None if cursor is None else checked_run(dataset, cursor))
     runs = [run_body(run, known.current_run) for run in page.items]
     publications = registry.publications(dataset, limit=PUBLICATIONS_SHOWN)
     return JSONResponse(DatasetRunsShape.encode(known, publications=publications, runs=runs, next=page.next))
@@ -112,13 +121,13 @@ def get_run(
     dataset: DatasetName,
     run_id: RunName,
     services: Open,
-    after: Annotated[int | None, Query(ge=0, le=MAX_SHARDS, description="Only shards after this one: the next page.")] = None,
+    cursor: Annotated[int | None, cursor_formerly("after", int, {"ge": 0, "le": MAX_SHARDS})] = None,
     limit: Limit = 100,
 ) -> JSONResponse:
     """Lists the attempts that are in the storage. Cleanup deletes losing attempts."""
     manager = services.builds()
     known = manager.registry.dataset(dataset)
-    first = -1 if after is None else after
+    first = -1 if cursor is None else cursor
     found = services.ask_storage(dataset, lambda: manager.inspect(dataset, run_id, after=first, limit=limit))
     return JSONResponse(seen_body(found, known.current_run))
 

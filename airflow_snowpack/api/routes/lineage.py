@@ -6,7 +6,7 @@ from fastapi import APIRouter, Query
 from fastapi.responses import JSONResponse
 
 from airflow_snowpack.api.openapi import documented
-from airflow_snowpack.api.parameters import Limit, NamedTable, NextPage, text_parameter
+from airflow_snowpack.api.parameters import After, Limit, NamedTable, text_parameter
 from airflow_snowpack.api.routing import Strict
 from airflow_snowpack.api.services import Open
 from airflow_snowpack.lineage.graph import DEEPEST, DEPTH, Direction, Lineage
@@ -49,14 +49,14 @@ def get_table_lineage(name: NamedTable, services: Open, direction: Towards = "bo
 def list_operations(
     services: Open,
     name: Annotated[str | None, text_parameter(f"Of one: {NAME}")] = None,
-    after: NextPage = None,
+    cursor: After = None,
     limit: Limit = 100,
 ) -> JSONResponse:
     """Creates, inserts, copies, maps and reduces, maintenance, and builds."""
     log = OperationLog(services.jobs.store)
     if name is None:
-        page = log.latest(limit=limit, after=after)
+        page = log.latest(limit=limit, after=cursor)
     else:
         known = full_name(services.jobs.store, name, services.inventory.catalog_name)
-        page = log.of_table(known, limit=limit, after=after)
+        page = log.of_table(known, limit=limit, after=cursor)
     return JSONResponse(OPERATIONS.page(page.items, page.next))

@@ -94,12 +94,12 @@ def put_drain(actor: Acting, services: Open, sent: RawBody) -> JSONResponse:
 @router.get("/audit", tags=["audit"], **documented("list_audit", "List changes, newest first", AuditPageShape))
 def audit(
     services: Open,
-    before: Before = None,
+    cursor: Before = None,
     limit: Limit = 100,
     subject: Annotated[
         str | None, text_parameter("Of one job (its id), table (with its catalog), `drain`, `queue` or `schedule:<name>`.")
     ] = None,
 ) -> JSONResponse:
     """Every change through the API, the pages or the command line."""
-    found = AuditTrail(services.jobs.store).latest(limit + 1, before, subject)
+    found = AuditTrail(services.jobs.store).latest(limit + 1, cursor, subject)
     return JSONResponse(AUDIT.page(*cut(found, limit, lambda entry: entry.id)))

@@ -10,7 +10,7 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import JSONResponse, StreamingResponse
 
 from airflow_snowpack.api.openapi import created, documented
-from airflow_snowpack.api.parameters import DOTTED, Limit, NamedTable, NextPage, checked_name, text_parameter
+from airflow_snowpack.api.parameters import DOTTED, Limit, NamedTable, NextPage, checked_name, cursor_formerly, text_parameter
 from airflow_snowpack.api.routing import Strict, link_to
 from airflow_snowpack.api.services import Acting, Open, Services
 from airflow_snowpack.maintenance.removals.errors import RemovalNotFound
@@ -62,11 +62,11 @@ def get_removal(removal_id: RemovalId, services: Open) -> JSONResponse:
 def list_items(
     removal_id: RemovalId,
     services: Open,
-    start: Annotated[int, Query(ge=0, le=LAST_ITEM, description="The position of the first item, from 0.")] = 0,
+    cursor: Annotated[int | None, cursor_formerly("start", int, {"ge": 0, "le": LAST_ITEM})] = None,
     limit: Limit = 100,
 ) -> JSONResponse:
     """In the order of the plan, with the outcome of each item."""
-    removals = services.installation.removals
+    removals, start = services.installation.removals, cursor or 0
     removals.get(removal_id)
     shown, more = cut(removals.some_items(removal_id, start=start, limit=limit + 1), limit, lambda _: start + limit)
     return JSONResponse(ITEMS.page(shown, more))

@@ -80,12 +80,12 @@ def list_schedules(
     dag: OfDag = None,
     enabled: Annotated[bool | None, Query(description="Only enabled schedules, or only suspended ones.")] = None,
     search: Annotated[str | None, text_parameter("Part of the schedule's name or of its DAG's id.")] = None,
-    after: After = None,
+    cursor: After = None,
     limit: Limit = 100,
 ) -> JSONResponse:
-    found = services.schedules().list(dag_id=dag, enabled=enabled, search=search, after=after, limit=limit + 1)
-    shown, after = cut(found, limit, lambda stored: stored.name)
-    return JSONResponse({"schedules": [ScheduleShape.encode(stored) for stored in shown], "next": after})
+    found = services.schedules().list(dag_id=dag, enabled=enabled, search=search, after=cursor, limit=limit + 1)
+    shown, following = cut(found, limit, lambda stored: stored.name)
+    return JSONResponse({"schedules": [ScheduleShape.encode(stored) for stored in shown], "next": following})
 
 
 @router.post(
@@ -154,10 +154,10 @@ def explain_schedule(name: ScheduleName, services: Open) -> JSONResponse:
     "/schedules/{name}/history",
     **documented("get_schedule_history", "Get a schedule's history, newest first", ScheduleHistoryShape, 404),
 )
-def history(name: ScheduleName, services: Open, before: Before = None, limit: Limit = 100) -> JSONResponse:
+def history(name: ScheduleName, services: Open, cursor: Before = None, limit: Limit = 100) -> JSONResponse:
     """Also of a deleted schedule, for the retention period."""
-    found = read_history(services.jobs.store, name, before=before, limit=limit + 1)
-    if not found and before is None:
+    found = read_history(services.jobs.store, name, before=cursor, limit=limit + 1)
+    if not found and cursor is None:
         raise ScheduleNotFound(name)
     return JSONResponse(HISTORY.page(*cut(found, limit, lambda entry: entry.id)))
 
@@ -168,10 +168,10 @@ def list_runs(
     dag: OfDag = None,
     enabled: Annotated[bool | None, Query(description="Only enabled runs, or only disabled ones.")] = None,
     search: Annotated[str | None, text_parameter("Part of the run's name or of its DAG's id.")] = None,
-    after: After = None,
+    cursor: After = None,
     limit: Limit = 100,
 ) -> JSONResponse:
-    found = services.registered_runs().list(dag_id=dag, enabled=enabled, search=search, after=after, limit=limit + 1)
+    found = services.registered_runs().list(dag_id=dag, enabled=enabled, search=search, after=cursor, limit=limit + 1)
     return JSONResponse(RUNS.page(*cut(found, limit, lambda stored: stored.name)))
 
 
@@ -252,11 +252,11 @@ def list_pending(
 def list_events(
     services: Open,
     key: Annotated[str | None, text_parameter("Of this key, such as `table:lake.analytics.page_views`.")] = None,
-    before: Before = None,
+    cursor: Before = None,
     limit: Limit = 100,
 ) -> JSONResponse:
     """Commits to tables, ends of DAG runs, cron ticks, and custom events."""
-    found = EventLog(services.jobs.store).latest(key, before=before, limit=limit + 1)
+    found = EventLog(services.jobs.store).latest(key, before=cursor, limit=limit + 1)
     return JSONResponse(EVENTS.page(*cut(found, limit, lambda recorded: recorded.id)))
 
 

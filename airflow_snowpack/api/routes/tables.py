@@ -6,7 +6,7 @@ from fastapi import APIRouter, Query
 from fastapi.responses import JSONResponse
 
 from airflow_snowpack.api.openapi import documented
-from airflow_snowpack.api.parameters import Limit, NamedTable, text_parameter
+from airflow_snowpack.api.parameters import After, Limit, NamedTable, text_parameter
 from airflow_snowpack.api.problems import CatalogTooSlow
 from airflow_snowpack.api.routing import Strict
 from airflow_snowpack.api.services import Acting, Open, Services
@@ -33,16 +33,14 @@ def list_tables(
         Query(description="Only tables whose last job failed, that were never maintained, or whose job waits or runs."),
     ] = None,
     order: Annotated[Order, Query(description="By name, or those that need maintenance most first.")] = Order.NAME,
-    after: Annotated[
-        str | None, text_parameter("The `next` of the page before. By name, only tables after this `database.table_name`.")
-    ] = None,
+    cursor: After = None,
     limit: Limit = 100,
 ) -> JSONResponse:
     """From the last listing of the catalog, with its age, and from stored health. A page with `show` may have fewer tables than
     `limit` although `next` is not null."""
     inventory, jobs = services.inventory, services.jobs
     found = table_list.list_tables(
-        jobs, inventory, database=database, search=search, show=show, order=order, after=after, limit=limit
+        jobs, inventory, database=database, search=search, show=show, order=order, after=cursor, limit=limit
     )
     state = inventory.state()
     age = InventoryShape.encode(state, age_seconds=seconds_since(state.refreshed_at, jobs.store.clock()))

@@ -7,6 +7,7 @@ from airflow_snowpack.builds.model import CleanupAction, FileCheck, Retention
 from airflow_snowpack.builds.registry.model import PublishOutcome
 from airflow_snowpack.cli.changes import confirm
 from airflow_snowpack.cli.context import CommandContext, command
+from airflow_snowpack.cli.errors import UsageProblem
 from airflow_snowpack.cli.output import DATA, filled, is_for_people, note, print_data, print_one, print_page, print_rows
 from airflow_snowpack.cli.values import read_period
 from airflow_snowpack.exit_code import ExitCode
@@ -32,8 +33,8 @@ PUBLICATIONS_SHOWN = 20
 
 @command
 def list_datasets(args: Namespace, here: CommandContext) -> None:
-    page = here.builds(None).registry.datasets(limit=args.limit, after=args.after)
-    print_page(args, DATASETS, page.items, page.next, here.now, option="--after")
+    page = here.builds(None).registry.datasets(limit=args.limit, after=args.cursor)
+    print_page(args, DATASETS, page.items, page.next, here.now)
 
 
 @command
@@ -48,7 +49,7 @@ def show(args: Namespace, here: CommandContext) -> None:
 def _show_dataset(args: Namespace, here: CommandContext, manager: BuildManager) -> None:
     registry = manager.registry
     known, now = registry.dataset(args.dataset), here.now
-    page = registry.runs(args.dataset, limit=args.limit, before=args.before)
+    page = registry.runs(args.dataset, limit=args.limit, before=args.cursor)
     if args.output in DATA:
         publications = registry.publications(args.dataset, limit=PUBLICATIONS_SHOWN)
         runs = [run_body(run, known.current_run) for run in page.items]
@@ -64,12 +65,15 @@ def _show_dataset(args: Namespace, here: CommandContext, manager: BuildManager) 
     }
     print_one(args.output, DatasetShape.encode(known), filled(fields))
     print()
-    print_page(args, build_runs(known.current_run), page.items, page.next, now, option="--before")
+    print_page(args, build_runs(known.current_run), page.items, page.next, now)
 
 
 def _show_run(args: Namespace, here: CommandContext, manager: BuildManager) -> None:
     known, now = manager.registry.dataset(args.dataset), here.now
-    first = -1 if args.after_shard is None else args.after_shard
+    try:
+        first = int(args.cursor or -1)
+    except ValueError:
+        raise UsageProblem(f"--cursor {args.cursor[:60]!r} is not the number of a shard, such as 99.") from None
     found = manager.inspect(args.dataset, args.run, after=first, limit=args.limit)
     body, run = seen_body(found, known.current_run), found.run
     if args.output in DATA:
@@ -90,7 +94,7 @@ def _show_run(args: Namespace, here: CommandContext, manager: BuildManager) -> N
     }
     print_one(args.output, body, filled(fields))
     print()
-    print_page(args, SHARDS, found.shards, body["next"], now, option="--after-shard", empty="No more shards.")
+    print_page(args, SHARDS, found.shards, body["next"], now, empty="No more shards.")
 
 
 @command

@@ -13,9 +13,9 @@ from airflow_snowpack.wire.schedule import EVENTS, PENDING, RecordedEventShape
 
 @command
 def list_events(args: Namespace, here: CommandContext) -> None:
-    found = EventLog(here.jobs.store).latest(args.key, before=args.before, limit=args.limit + 1)
+    found = EventLog(here.jobs.store).latest(args.key, before=args.cursor, limit=args.limit + 1)
     shown, next_ = cut(found, args.limit, lambda recorded: recorded.id)
-    print_page(args, EVENTS, shown, next_, here.now, option="--before", filters=(args.key,))
+    print_page(args, EVENTS, shown, next_, here.now, filters=(args.key,))
 
 
 @command

@@ -148,12 +148,12 @@ def _print_drain(output: str, state: DrainState, now: datetime) -> None:
 def audit(args: Namespace, here: CommandContext) -> None:
     trail = AuditTrail(here.jobs.store)
     if args.subject is None:
-        entries = trail.latest(limit=args.limit + 1, before=args.before)
+        entries = trail.latest(limit=args.limit + 1, before=args.cursor)
     else:
         oldest_first = trail.of(_subject(args.subject, here))
-        entries = [entry for entry in oldest_first[::-1] if args.before is None or entry.id < args.before]
+        entries = [entry for entry in oldest_first[::-1] if args.cursor is None or entry.id < args.cursor]
     shown, next_ = cut(entries, args.limit, lambda entry: entry.id)
-    print_page(args, AUDIT, shown, next_, here.now, option="--before", filters=(args.subject,))
+    print_page(args, AUDIT, shown, next_, here.now, filters=(args.subject,))
 
 
 def _subject(given: str, here: CommandContext) -> str:

@@ -16,6 +16,7 @@ from airflow_snowpack.humanize import SHORT_ID, ago, number, plural, short_id, s
 from airflow_snowpack.maintenance.removals.model import Removal, RemovalState
 from airflow_snowpack.maintenance.removals.request import request_of, restore_request, restore_table_request
 from airflow_snowpack.maintenance.submit import MaintenanceRequest, refuse_if_draining
+from airflow_snowpack.wire.listing import cut
 from airflow_snowpack.wire.removal import ITEMS, REMOVALS, RemovalShape
 
 
@@ -31,9 +32,9 @@ def list_removals(args: Namespace, here: CommandContext) -> None:
 def show(args: Namespace, here: CommandContext) -> None:
     removal = _find(here, args)
     if args.items:
-        found = here.installation.removals.some_items(removal.removal_id, start=args.start, limit=args.limit + 1)
-        more = args.start + args.limit if len(found) > args.limit else None
-        print_page(args, ITEMS, found[: args.limit], more, here.now, option="--start")
+        start = args.cursor or 0
+        found = here.installation.removals.some_items(removal.removal_id, start=start, limit=args.limit + 1)
+        print_page(args, ITEMS, *cut(found, args.limit, lambda _: start + args.limit), here.now)
         return
     print_one(args.output, RemovalShape.encode(removal), filled(_fields(removal, here.now)))
 

@@ -22,10 +22,10 @@ CONF_EXAMPLE = '{"days": 7}'
 
 @command
 def list_runs(args: Namespace, here: CommandContext) -> None:
-    which = {"dag_id": args.dag, "enabled": args.enabled, "search": args.search, "after": args.after}
+    which = {"dag_id": args.dag, "enabled": args.enabled, "search": args.search, "after": args.cursor}
     shown, next_ = cut(here.registered_runs.list(**which, limit=args.limit + 1), args.limit, lambda stored: stored.name)
     filters = (args.dag, args.enabled is not None, args.search)
-    print_page(args, RUNS, shown, next_, here.now, option="--after", filters=filters)
+    print_page(args, RUNS, shown, next_, here.now, filters=filters)
 
 
 @command

@@ -34,12 +34,12 @@ T = TypeVar("T")
 
 @command
 def list_schedules(args: Namespace, here: CommandContext) -> None:
-    which = {"dag_id": args.dag, "enabled": args.enabled, "search": args.search, "after": args.after}
+    which = {"dag_id": args.dag, "enabled": args.enabled, "search": args.search, "after": args.cursor}
     shown, next_ = cut(here.schedules.list(**which, limit=args.limit + 1), args.limit, lambda stored: stored.name)
     explained = explain_all(here.schedules, shown)
     filters = (args.dag, args.enabled is not None, args.search)
     explanations = [explained[stored.name] for stored in shown]
-    print_page(args, SCHEDULES, explanations, next_, here.now, option="--after", filters=filters)
+    print_page(args, SCHEDULES, explanations, next_, here.now, filters=filters)
 
 
 @command
@@ -73,11 +73,11 @@ def explain(args: Namespace, here: CommandContext) -> None:
 
 @command
 def history(args: Namespace, here: CommandContext) -> None:
-    found = read_history(here.jobs.store, args.schedule, before=args.before, limit=args.limit + 1)
-    if not found and args.before is None:
+    found = read_history(here.jobs.store, args.schedule, before=args.cursor, limit=args.limit + 1)
+    if not found and args.cursor is None:
         raise ScheduleNotFound(args.schedule)
     shown, next_ = cut(found, args.limit, lambda entry: entry.id)
-    print_page(args, HISTORY, shown, next_, here.now, option="--before")
+    print_page(args, HISTORY, shown, next_, here.now)
 
 
 @command

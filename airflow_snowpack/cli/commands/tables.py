@@ -41,13 +41,13 @@ def list_tables(args: Namespace, here: CommandContext) -> None:
         search=args.search,
         show=args.show and table_list.Show(args.show),
         order=table_list.Order(args.order),
-        after=args.after,
+        after=args.cursor,
         limit=args.limit,
     )
     now = here.now
     age = InventoryShape.encode(state, age_seconds=seconds_since(state.refreshed_at, now))
     filters, empty = (args.database, args.search, args.show), "The catalog has no tables."
-    print_page(args, TABLES, found.items, found.next, now, option="--after", filters=filters, empty=empty, **age)
+    print_page(args, TABLES, found.items, found.next, now, filters=filters, empty=empty, **age)
     if args.output not in DATA:
         note(_age(state, now))
 

@@ -298,12 +298,12 @@ def test_tables_come_from_the_last_listing_with_its_age(api: httpx.Client) -> No
     assert first["tables"][0]["last_job"] is None
     assert first["tables"][0]["next_step"] == "No maintenance yet. Start with a dry run."
     assert first["tables"][1]["last_job"]["job_id"] == first["tables"][1]["locked_by"] == job_id
-    second = api.get("/tables", params={"search": "p", "limit": 2, "after": first["next"]}).json()
+    second = api.get("/tables", params={"search": "p", "limit": 2, "cursor": first["next"]}).json()
     assert second["tables"][0]["table_name"] == "t01"
     everything = api.get("/tables", params={"database": "plain", "search": "T3", "limit": 10}).json()
     assert (len(everything["tables"]), everything["next"]) == (10, None)
     needy = api.get("/tables", params={"order": "need", "limit": 30}).json()
-    others = api.get("/tables", params={"order": "need", "limit": 30, "after": needy["next"]}).json()
+    others = api.get("/tables", params={"order": "need", "limit": 30, "cursor": needy["next"]}).json()
     assert len({(each["database"], each["table_name"]) for each in needy["tables"] + others["tables"]}) == 42
     assert api.get("/tables", params={"show": "running"}).json()["tables"][0]["last_job"]["job_id"] == job_id
 
@@ -363,7 +363,7 @@ def test_every_change_is_in_the_audit_trail_with_its_door(api: httpx.Client) -> 
     assert {each["actor"] for each in trail["entries"]} == {"token"}
     first = api.get("/audit", params={"limit": 2}).json()
     assert first["next"] == first["entries"][-1]["id"]
-    rest = api.get("/audit", params={"limit": 2, "before": first["next"]}).json()
+    rest = api.get("/audit", params={"limit": 2, "cursor": first["next"]}).json()
     assert [each["change"] for each in rest["entries"]] == ["cancel", "submit"]
     assert rest["next"] is None
     of_job = api.get("/audit", params={"subject": job_id, "limit": 2}).json()

@@ -75,12 +75,19 @@ def changes(world: World) -> list[tuple[str, str, str, str]]:
 
 def test_datasets_are_listed_by_name_page_by_page(ask: Ask, made: Built) -> None:
     first = ok(ask("GET", "/builds?limit=1"))
-    rest = ok(ask("GET", f"/builds?after={first['next']}"))
+    rest = ok(ask("GET", f"/builds?cursor={first['next']}"))
     assert [each["dataset"] for each in first["datasets"] + rest["datasets"]] == ["empty", "flights"]
     assert rest["next"] is None
     flights = rest["datasets"][0]
     assert (flights["current_run"], flights["publication"], flights["url"]) == (SECOND, 4, made.storage.url)
     DatasetsShape.model_validate_json(json.dumps(first))
+
+
+def test_the_cursor_has_its_former_names_too(ask: Ask, made: Built) -> None:
+    page = ok(ask("GET", "/builds/flights?limit=2"))["next"]
+    for path in ("/builds?{}=empty", f"/builds/flights?{{}}={page}", f"/builds/flights/runs/{THIRD}?{{}}=2"):
+        former = "before" if page in path else "after"
+        assert ok(ask("GET", path.format(former))) == ok(ask("GET", path.format("cursor")))
 
 
 def test_a_dataset_has_its_runs_and_its_moves(ask: Ask, made: Built) -> None:
@@ -89,7 +96,7 @@ def test_a_dataset_has_its_runs_and_its_moves(ask: Ask, made: Built) -> None:
     assert [run["run_id"] for run in whole["runs"] if run["current"]] == [SECOND]
     assert [(move["kind"], move["run_id"]) for move in whole["publications"]][:2] == [("rollback", SECOND), ("publish", THIRD)]
     page = ok(ask("GET", "/builds/flights?limit=2"))
-    assert [run["run_id"] for run in ok(ask("GET", f"/builds/flights?before={page['next']}&limit=2"))["runs"]] == [FAILED, THIRD]
+    assert [run["run_id"] for run in ok(ask("GET", f"/builds/flights?cursor={page['next']}&limit=2"))["runs"]] == [FAILED, THIRD]
     DatasetRunsShape.model_validate_json(json.dumps(whole))
 
 
@@ -106,9 +113,9 @@ def test_a_run_has_its_shards_with_winners_and_losers(ask: Ask, made: Built) -> 
 
 def test_the_shards_of_a_run_come_in_pages(ask: Ask, made: Built) -> None:
     first = ok(ask("GET", f"/builds/flights/runs/{THIRD}?limit=3"))
-    rest = ok(ask("GET", f"/builds/flights/runs/{THIRD}?after={first['next']}"))
+    rest = ok(ask("GET", f"/builds/flights/runs/{THIRD}?cursor={first['next']}"))
     assert [shard["shard_id"] for shard in first["shards"] + rest["shards"]] == [0, 1, 2, 3]
-    assert (rest["next"], ok(ask("GET", f"/builds/flights/runs/{THIRD}?after=100000"))["shards"]) == (None, [])
+    assert (rest["next"], ok(ask("GET", f"/builds/flights/runs/{THIRD}?cursor=100000"))["shards"]) == (None, [])
 
 
 def test_a_run_that_is_being_written_has_attempts_and_no_winners(ask: Ask, made: Built) -> None:
@@ -250,7 +257,7 @@ def test_what_is_not_there_is_not_found(ask: Ask, made: Built) -> None:
         ("GET", "/builds/a%2Fb", "dataset_not_found"),
         ("GET", "/builds/flights/runs/nothing", "build_not_found"),
         ("GET", "/builds/flights/runs/.hidden", "build_not_found"),
-        ("GET", "/builds/flights?before=nothing", "build_not_found"),
+        ("GET", "/builds/flights?cursor=nothing", "build_not_found"),
         ("GET", "/builds/nothing/runs/x", "dataset_not_found"),
         ("POST", "/builds/nothing/rollback", "dataset_not_found"),
         ("POST", "/builds/nothing/cleanup", "dataset_not_found"),

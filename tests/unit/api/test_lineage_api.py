@@ -59,7 +59,7 @@ def test_any_name_can_be_asked_for_in_the_query(ask: Callable[[str], httpx.Respo
 
 
 @pytest.mark.parametrize(
-    "path", ["/lineage/flights/1x", "/lineage", "/lineage/flights/report?depth=51", "/operations?after=yesterday"]
+    "path", ["/lineage/flights/1x", "/lineage", "/lineage/flights/report?depth=51", "/operations?cursor=yesterday"]
 )
 def test_what_is_no_name_no_depth_and_no_page_is_refused(ask: Callable[[str], httpx.Response], path: str) -> None:
     assert ask(path).status_code == 422
@@ -68,7 +68,7 @@ def test_what_is_no_name_no_depth_and_no_page_is_refused(ask: Callable[[str], ht
 def test_operations_come_newest_first_page_by_page_of_one_table_or_of_all(ask: Callable[[str], httpx.Response]) -> None:
     seen, after = [], ""
     while after is not None:
-        page = ok(ask(f"/operations?limit=3{f'&after={quote(after)}' if after else ''}"))
+        page = ok(ask(f"/operations?limit=3{f'&cursor={quote(after)}' if after else ''}"))
         OperationsShape.model_validate_json(json.dumps(page))
         seen += [operation["kind"] for operation in page["operations"]]
         after = page["next"]

@@ -96,7 +96,7 @@ def test_without_a_table_the_page_tells_what_was_done_lately(get: Get) -> None:
 
 def test_an_unknown_table_is_said_to_be_unknown(get: Get) -> None:
     for name in ("flights.nobody", "nobody"):
-        assert "No lineage is recorded for" in words(get(f"/ui/lineage?table={name}&depth=junk&after=junk&way=junk"))
+        assert "No lineage is recorded for" in words(get(f"/ui/lineage?table={name}&depth=junk&cursor=junk&way=junk"))
 
 
 def test_what_operations_say_is_text_and_never_markup(get: Get, world: World) -> None:

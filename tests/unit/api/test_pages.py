@@ -87,10 +87,10 @@ def test_tables_that_need_attention_can_be_shown_alone(world: World, browser: Br
 def test_tables_come_in_pages(world: World, browser: Browser, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("airflow_snowpack.api.pages.tables.PAGE", 2)
     first = browser.text("/ui/tables?database=analytics&search=")
-    assert "after=" not in first
+    assert "cursor=" not in first
     first = browser.text("/ui/tables")
-    (after,) = re.findall(r'href="\?after=([^"]+)"', first)
-    second = browser.text(f"/ui/tables?after={after}")
+    (after,) = re.findall(r'href="\?cursor=([^"]+)"', first)
+    second = browser.text(f"/ui/tables?cursor={after}")
     keys = re.findall(r'<tr data-key="([^"]+)"', first + second)
     assert keys == [f"lake.{name}" for name in TABLES]
 
@@ -460,7 +460,7 @@ def test_the_files_of_the_pages_are_served_and_kept(browser: Browser) -> None:
 
 @pytest.mark.parametrize(
     "path",
-    ["/ui/tables?search={}&database={}&after={}", "/ui/jobs?search={}&dag_id={}", "/ui/locks?search={}", "/ui/audit?actor={}"],
+    ["/ui/tables?search={}&database={}&cursor={}", "/ui/jobs?search={}&dag_id={}", "/ui/locks?search={}", "/ui/audit?actor={}"],
 )
 def test_what_no_database_takes_is_left_out_of_what_is_searched_for(browser: Browser, path: str) -> None:
     assert browser.get(path.replace("{}", "%00%ff%ed%a0%80")).status_code == 200

@@ -145,7 +145,7 @@ def test_runs_are_listed_by_filter_and_by_pages(api: AppClient) -> None:
     assert names("?dag=make") == ["b", "c"]
     assert names("?search=LOA") == ["a"]
     first = api("GET", "/runs?limit=2").json()
-    assert (first["next"], names(f"?after={first['next']}")) == ("b", ["c"])
+    assert (first["next"], names(f"?cursor={first['next']}")) == ("b", ["c"])
 
 
 def test_whoever_may_only_read_changes_nothing(api: AppClient, auth: SomebodyIs, world: World) -> None:

@@ -148,7 +148,7 @@ def test_a_long_list_goes_by_pages(get: Any, made: Made) -> None:
     for number in range(60):
         made.create(f"z{number:02}", {"every": "1h"})
     first = get("/ui/schedules").text
-    (address,) = re.findall(r'href="\?(after=[^"]+)" rel="next"', first)
+    (address,) = re.findall(r'href="\?(cursor=[^"]+)" rel="next"', first)
     rest = get(f"/ui/schedules?{address}").text
 
     assert len(re.findall(r"<tr data-key", first)) == 50

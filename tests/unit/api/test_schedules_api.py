@@ -168,7 +168,7 @@ def test_schedules_are_listed_by_filter_and_by_pages(api: AppClient) -> None:
     assert names("search=S4") == ["s4"]
     first = api("GET", "/schedules?limit=3").json()
     assert first["next"] == "s2"
-    assert names(f"limit=3&after={first['next']}") == ["s3", "s4"]
+    assert names(f"limit=3&cursor={first['next']}") == ["s3", "s4"]
     assert api("GET", "/schedules?dagg=x").status_code == 422
 
 
@@ -278,7 +278,7 @@ def test_the_log_of_events_goes_by_pages(api: AppClient) -> None:
         api("POST", "/events", {"name": f"e{number % 2}"})
 
     first = api("GET", "/events?limit=3").json()
-    rest = api("GET", f"/events?limit=3&before={first['next']}").json()
+    rest = api("GET", f"/events?limit=3&cursor={first['next']}").json()
     assert [len(first["events"]), len(rest["events"]), rest["next"]] == [3, 2, None]
     assert len(api("GET", "/events?key=event:e1").json()["events"]) == 2
 

@@ -111,9 +111,9 @@ def test_a_state_has_one_tone() -> None:
 
 
 def test_a_page_of_a_list_has_its_schema() -> None:
-    shape = page_shape("BirdsShape", "Birds by name.", "birds", BirdShape, "before", int)
+    shape = page_shape("BirdsShape", "Birds by name.", "birds", BirdShape, int)
 
     schema = shape.model_json_schema()
     assert (schema["title"], schema["description"], schema["required"]) == ("BirdsShape", "Birds by name.", ["birds", "next"])
-    assert schema["properties"]["next"]["description"] == "The `before` of the next page."
+    assert schema["properties"]["next"]["description"] == "The `cursor` of the next page."
     shape.model_validate(BIRDS.page([BIRD], 7), strict=False)

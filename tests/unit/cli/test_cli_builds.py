@@ -42,7 +42,7 @@ def test_datasets_and_runs_are_tables_for_people_and_bodies_for_programs(snowpac
     assert SECOND in listed
     assert [each["dataset"] for each in snowpack("builds", "list", "-o", "json").json["datasets"]] == ["empty", "flights"]
     first = snowpack("builds", "list", "--limit", "1")
-    assert "--after empty shows the next page" in first.err
+    assert "--cursor empty shows the next page" in first.err
 
     shown = snowpack("builds", "show", "flights").out
     (row,) = [line for line in shown.splitlines() if line.startswith(SECOND)]
@@ -50,7 +50,7 @@ def test_datasets_and_runs_are_tables_for_people_and_bodies_for_programs(snowpac
     assert "1,300" in row
     body = snowpack("builds", "show", "flights", "--output", "json", "--limit", "2").json
     assert [run["run_id"] for run in body["runs"]] == [WRITING, SELECTED]
-    assert snowpack("builds", "show", "flights", "--before", body["next"], "-o", "json").json["runs"][0]["run_id"] == FAILED
+    assert snowpack("builds", "show", "flights", "--cursor", body["next"], "-o", "json").json["runs"][0]["run_id"] == FAILED
 
 
 def test_a_run_is_shown_with_its_shards_their_winners_and_how_many_lost(snowpack: Run, made: Built) -> None:
@@ -59,8 +59,11 @@ def test_a_run_is_shown_with_its_shards_their_winners_and_how_many_lost(snowpack
     body = snowpack("builds", "show", "flights", THIRD, "-o", "json", "--limit", "3").json
     assert [len(shard["attempts"]) for shard in body["shards"]] == [3, 3, 3]
     assert body["next"] == 2
-    assert "--after-shard 2 shows the next page" in snowpack("builds", "show", "flights", THIRD, "--limit", "3").err
+    assert "--cursor 2 shows the next page" in snowpack("builds", "show", "flights", THIRD, "--limit", "3").err
+    assert len(snowpack("builds", "show", "flights", THIRD, "--cursor", "2", "-o", "json").json["shards"]) == 1
     assert len(snowpack("builds", "show", "flights", THIRD, "--after-shard", "2", "-o", "json").json["shards"]) == 1
+    junk = snowpack("builds", "show", "flights", THIRD, "--cursor", "junk")
+    assert (junk.code, "--cursor 'junk' is not the number of a shard" in junk.err) == (2, True)
     failed = snowpack("builds", "show", "flights", FAILED)
     assert (failed.code, "no space left" in failed.out) == (0, True)
 

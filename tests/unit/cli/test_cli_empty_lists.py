@@ -30,7 +30,7 @@ pytestmark = pytest.mark.one_database
         ("runs list", "No registered runs yet."),
         ("runs list --search x", "No registered runs match the filter."),
         ("builds list", "No datasets yet."),
-        ("builds list --after x", "No more datasets."),
+        ("builds list --cursor x", "No more datasets."),
         ("interim list", "No interim tables yet."),
         ("interim list --state ready", "No interim tables match the filter."),
         ("images list", "No images yet."),

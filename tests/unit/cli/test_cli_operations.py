@@ -58,7 +58,7 @@ def test_a_new_table_is_in_the_list_after_a_refresh(snowpack: Run, flights: Tabl
     assert snowpack("tables", "refresh").out == "The catalog has 2 tables.\n"
     assert snowpack("tables", "refresh", "-o", "json").json["tables"] == 2
     first = snowpack("tables", "list", "--limit", "1", "-o", "json").json
-    rest = snowpack("tables", "list", "--after", first["next"], "-o", "json").json
+    rest = snowpack("tables", "list", "--cursor", first["next"], "-o", "json").json
     assert [table["table_name"] for table in first["tables"] + rest["tables"]] == ["clicks", "flights"]
     assert [table["table_name"] for table in snowpack("tables", "list", "--search", "CLI", "-o", "json").json["tables"]] == [
         "clicks"
@@ -244,7 +244,7 @@ def test_the_audit_trail_is_told_newest_first_page_by_page_and_by_subject(snowpa
 
     first = snowpack("audit", "--limit", "2", "-o", "json").json
     assert [entry["change"] for entry in first["entries"]] == ["cancel", "drain_off"]
-    rest = snowpack("audit", "--before", str(first["next"]), "-o", "json").json
+    rest = snowpack("audit", "--cursor", str(first["next"]), "-o", "json").json
     assert ([entry["change"] for entry in rest["entries"]], rest["next"]) == (["drain_on"], None)
     for subject in (job.job_id, job.job_id[:12]):
         assert len(snowpack("audit", "--subject", subject, "-o", "json").json["entries"]) == 1

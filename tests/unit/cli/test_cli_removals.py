@@ -39,7 +39,7 @@ def test_removals_are_a_table_for_people_and_data_for_programs(snowpack: Run, pl
     assert "clean/manual__1/plan" in shown
     first = snowpack("removals", "show", planned.removal_id, "--items", "--limit", "2", "-o", "json").json
     assert (first["items"][0]["name"], first["next"]) == (STRANGE, 2)
-    rest = snowpack("removals", "show", planned.removal_id, "--items", "--start", "2", "-o", "json").json
+    rest = snowpack("removals", "show", planned.removal_id, "--items", "--cursor", "2", "-o", "json").json
     assert len(rest["items"]) == 1
     assert snowpack("removals", "show", "0" * 32).code == 4
 

@@ -146,7 +146,7 @@ def test_the_list_tells_progress_and_the_explanation_why(snowpack: Run, declare:
     assert (told["trigger"]["have"], told["trigger"]["want"]) == (3, 5)
     assert [one["name"] for one in snowpack("schedules", "list", "--no-enabled", "-o", "json").json["schedules"]] == ["other"]
     first = snowpack("schedules", "list", "--limit", "1")
-    assert "--after nightly" in first.err
+    assert "--cursor nightly" in first.err
 
 
 def test_running_now_tells_the_run_and_the_queue_has_it(snowpack: Run, declare: Any) -> None:
