@@ -7,8 +7,6 @@ The invariant: whatever a check raises becomes a finding, and no finding holds a
 the warehouse that is written and deleted again.
 """
 
-from __future__ import annotations
-
 from argparse import Namespace
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -18,21 +16,25 @@ from enum import StrEnum
 from functools import cached_property
 from uuid import uuid4
 
+from airflow_snowpack.api.roles import TO_START, read_roles
 from airflow_snowpack.cli.context import ends_cleanly
 from airflow_snowpack.cli.output import is_for_people, log_to_stderr, print_list
 from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.exit_code import ExitCode
 from airflow_snowpack.hooks.build_storage import has_default_builds
 from airflow_snowpack.hooks.connections import TEST_TIMEOUT, message_of, read_connection, remote_executors
-from airflow_snowpack.hooks.iceberg_catalog import IcebergCatalogHook
+from airflow_snowpack.hooks.iceberg_catalog import IcebergCatalogHook, count_databases
 from airflow_snowpack.hooks.iceberg_spark import IcebergSparkHook
-from airflow_snowpack.hooks.services import catalog_facts
+from airflow_snowpack.hooks.services import catalog_facts, dag_states
 from airflow_snowpack.hooks.store import SnowpackHook
 from airflow_snowpack.humanize import plural
+from airflow_snowpack.iceberg import CatalogKind
 from airflow_snowpack.iceberg.errors import catalog_label
 from airflow_snowpack.redaction import public_address, redacted
+from airflow_snowpack.scheduling.sources.source import read_unreadable_tables
 from airflow_snowpack.store import Store
-from airflow_snowpack.store.signs_of_life import Sign
+from airflow_snowpack.store.schema import REVISION
+from airflow_snowpack.store.signs_of_life import Sign, read_signs
 from airflow_snowpack.timed_calls import call_with_timeout
 from airflow_snowpack.wire.listing import Column, Listing
 
@@ -145,8 +147,6 @@ def store_place(examined: Examined) -> Finding:
 
 def local_paths(examined: Examined) -> Finding:
     """Every host of the executor reaches the catalog's file, the warehouse and the builds."""
-    from airflow_snowpack.iceberg import CatalogKind
-
     if not (remote := remote_executors()):
         return Finding(Verdict.SKIPPED, "The executor runs every task on this host.")
     settings = examined.store_hook.settings
@@ -170,8 +170,6 @@ def local_paths(examined: Examined) -> Finding:
 
 def store_schema(examined: Examined) -> Finding:
     """The store answers, and its tables are those of this version."""
-    from airflow_snowpack.store.schema import REVISION
-
     return Finding(Verdict.OK, f"The store {examined.store.identity} answers, at revision {REVISION}.")
 
 
@@ -192,8 +190,6 @@ def clock_skew(examined: Examined) -> Finding:
 
 def catalog_answers(examined: Examined) -> Finding:
     """The catalog's connection exists, and the catalog answers."""
-    from airflow_snowpack.hooks.iceberg_catalog import count_databases
-
     config = examined.catalog.config
     databases = call_with_timeout(lambda: count_databases(config), "The catalog", TEST_TIMEOUT)
     label = catalog_label(config.name, config.catalog_id)
@@ -293,9 +289,6 @@ def same_store(examined: Examined) -> Finding:
 
 def background_roles(examined: Examined) -> Finding:
     """Workers, sweeper, scheduler, poller and collector run where there is work for them."""
-    from airflow_snowpack.api.roles import TO_START, read_roles
-    from airflow_snowpack.hooks.services import dag_states
-
     reports = read_roles(examined.store, dag_states)
     missing = [report for report in reports if report.is_missing]
     if missing:
@@ -306,8 +299,6 @@ def background_roles(examined: Examined) -> Finding:
 
 def tables_readable(examined: Examined) -> Finding:
     """The tables that schedules listen to can be read in time."""
-    from airflow_snowpack.scheduling.sources.source import read_unreadable_tables
-
     unreadable = read_unreadable_tables(examined.store)
     if unreadable:
         name, why = next(iter(unreadable.items()))
@@ -384,8 +375,6 @@ def _trial_file(examined: Examined, warehouse: str) -> Iterator[str]:
 
 def _running(store: Store) -> list[Sign]:
     """The background processes and API servers that work on this store now."""
-    from airflow_snowpack.store.signs_of_life import read_signs
-
     return [sign for sign in store.read(read_signs) if sign.is_alive(store.clock())]
 
 

@@ -1,42 +1,37 @@
 """``airflow snowpack policies``: the policy of a table with its reasons, and the problems of the policies file."""
 
-from __future__ import annotations
-
+import json
 from argparse import Namespace
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
-from airflow_snowpack.cli.context import CommandContext, ends_cleanly, open_context
+from airflow_snowpack.cli.context import CommandContext, command, ends_cleanly
 from airflow_snowpack.cli.output import DATA, filled, is_for_people, note, print_data, print_one, print_rows, printable
 from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.exit_code import ExitCode
 from airflow_snowpack.humanize import plural
-from airflow_snowpack.iceberg import TableName
-from airflow_snowpack.maintenance.policies import Policies, TableFacts
+from airflow_snowpack.iceberg import CatalogUnreachable, TableName, TableUnreadable, load_table
+from airflow_snowpack.iceberg.table_properties import owner_properties
+from airflow_snowpack.maintenance.policies import InvalidPolicies, Policies, TableFacts, lint, policies_schema, values_of
+from airflow_snowpack.wire.policy import FINDINGS, VALUES, PolicyFindingShape, TablePolicyShape
 
 PARALLEL_READS = 8
 """Tables that are read from the catalog at once."""
 PAGE = 1000
 
 
-@ends_cleanly
-def explain(args: Namespace) -> ExitCode | None:
-    """``policies explain``"""
-    from airflow_snowpack.iceberg import CatalogUnreachable, TableUnreadable, load_table
-    from airflow_snowpack.iceberg.table_properties import owner_properties
-    from airflow_snowpack.maintenance.policies import TableFacts, lint, values_of
-    from airflow_snowpack.wire.policy import VALUES, TablePolicyShape
-
-    unread = None
-    with open_context(args) as here:
-        policies, table = _policies(here, args), here.table(args.table)
-        try:
-            loaded = load_table(here.inventory.catalog(), table)
-            facts = TableFacts(table, owner_properties(loaded), loaded.schema())
-        except (CatalogUnreachable, TableUnreadable) as problem:
-            facts, unread = TableFacts(table), problem
-    now = datetime.now(UTC)
+@command
+def explain(args: Namespace, here: CommandContext) -> ExitCode | None:
+    unread, now = None, datetime.now(UTC)
+    policies, table = _policies(here, args), here.table(args.table)
+    try:
+        loaded = load_table(here.inventory.catalog(), table)
+        facts = TableFacts(table, owner_properties(loaded), loaded.schema())
+    except (CatalogUnreachable, TableUnreadable) as problem:
+        facts, unread = TableFacts(table), problem
     policy = policies.of(table, facts.properties)
     values = values_of(policy)
     if args.output in DATA:
@@ -54,22 +49,17 @@ def explain(args: Namespace) -> ExitCode | None:
     return ExitCode.UNREACHABLE
 
 
-@ends_cleanly
-def check(args: Namespace) -> ExitCode | None:
-    """``policies lint``"""
-    from airflow_snowpack.maintenance.policies import InvalidPolicies, lint
-    from airflow_snowpack.wire.policy import FINDINGS, PolicyFindingShape
-
+@command
+def check(args: Namespace, here: CommandContext) -> ExitCode | None:
     now = datetime.now(UTC)
     tables: list[TableFacts] = []
-    with open_context(args) as here:
-        try:
-            policies = _policies(here, args)
-        except InvalidPolicies as invalid:
-            found = [*invalid.faults]
-        else:
-            tables = [] if args.no_catalog else list(_tables(here, stored=args.stored))
-            found = lint(policies, tables, now=now)
+    try:
+        policies = _policies(here, args)
+    except InvalidPolicies as invalid:
+        found = [*invalid.faults]
+    else:
+        tables = [] if args.no_catalog else list(_tables(here, stored=args.stored))
+        found = lint(policies, tables, now=now)
     if args.output in DATA:
         print_data(args.output, {"tables": len(tables), "problems": [PolicyFindingShape.encode(each) for each in found]})
     elif is_for_people(args.output):
@@ -82,11 +72,6 @@ def check(args: Namespace) -> ExitCode | None:
 
 @ends_cleanly
 def schema(args: Namespace) -> None:
-    """``policies schema``"""
-    import json
-
-    from airflow_snowpack.maintenance.policies import policies_schema
-
     print(json.dumps(policies_schema(), indent=2))
 
 
@@ -96,8 +81,6 @@ def _policies(here: CommandContext, args: Namespace) -> Policies:
     :raises PoliciesNotFound: the file cannot be read.
     :raises InvalidPolicies: it has problems.
     """
-    from airflow_snowpack.maintenance.policies import Policies
-
     return here.policies if args.policies is None else Policies.load(Path(args.policies))
 
 
@@ -107,11 +90,6 @@ def _tables(here: CommandContext, *, stored: bool) -> Iterator[TableFacts]:
     :param stored: take the properties of the stored health where there is one.
     :raises CatalogUnreachable: the catalog cannot be listed.
     """
-    from concurrent.futures import ThreadPoolExecutor
-    from functools import partial
-
-    from airflow_snowpack.maintenance.policies import TableFacts
-
     here.inventory.refresh()
     names = list(_names(here))
     records = here.installation.health_records.get(names) if stored else {}
@@ -130,10 +108,6 @@ def _names(here: CommandContext) -> Iterator[TableName]:
 
 
 def _read(here: CommandContext, name: TableName) -> TableFacts:
-    from airflow_snowpack.iceberg import load_table
-    from airflow_snowpack.iceberg.table_properties import owner_properties
-    from airflow_snowpack.maintenance.policies import TableFacts
-
     try:
         loaded = load_table(here.inventory.catalog(), name)
     except SnowpackError as problem:

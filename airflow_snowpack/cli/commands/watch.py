@@ -24,7 +24,7 @@ from airflow_snowpack.cli.output import is_for_people, note, printable
 from airflow_snowpack.cli.values import read_period, read_poll
 from airflow_snowpack.exit_code import ExitCode
 from airflow_snowpack.humanize import ago, clock_time, duration, short_id
-from airflow_snowpack.jobs import ActionResult, HistoryEntry, Job, Jobs, explain
+from airflow_snowpack.jobs import ActionResult, HistoryEntry, Job, Jobs, explain, shown_status
 from airflow_snowpack.store import StoreTooSlow, StoreUnreachable
 
 POLL = timedelta(seconds=1)
@@ -154,8 +154,6 @@ class Watch:
         return "" if place is None or place.claimed_at is None else f" Its lease ends {ago(place.visible_at, now)}."
 
     def _print_end(self, job: Job) -> None:
-        from airflow_snowpack.jobs import shown_status
-
         at = clock_time(job.completed_at or self._jobs.store.clock())
         for result in job.results:
             if result.action not in self._actions:
