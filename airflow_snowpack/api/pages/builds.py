@@ -5,7 +5,6 @@ from fastapi.responses import HTMLResponse
 
 from airflow_snowpack.api.pages.charts import skew_chart
 from airflow_snowpack.api.pages.navigation import task_link
-from airflow_snowpack.api.pages.operations import WORDS
 from airflow_snowpack.api.pages.page import Here, Page, PageRoute
 from airflow_snowpack.api.problems import InvalidRequest
 from airflow_snowpack.api.routes.builds import MAX_RUNS, DatasetName, RunName, checked_run
@@ -56,7 +55,6 @@ def build(page: Here, dataset: DatasetName) -> HTMLResponse:
         plan=_plan(page, manager, dataset, asked) if page.asked("plan") else None,
         shown=SHOWN_ACTIONS,
         phases=PHASES,
-        words=WORDS,
         audit=page.changes(audit_subject(dataset)),
     )
 

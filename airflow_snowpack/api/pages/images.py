@@ -4,7 +4,6 @@ from fastapi import APIRouter, Response
 from fastapi.responses import HTMLResponse
 
 from airflow_snowpack.api.pages.navigation import task_link
-from airflow_snowpack.api.pages.operations import WORDS
 from airflow_snowpack.api.pages.page import Here, PageRoute
 from airflow_snowpack.runners.images.explanation import SHORT, explain, host_of
 from airflow_snowpack.runners.images.model import ImageState
@@ -49,6 +48,5 @@ def image(page: Here, key: str) -> Response:
         builder=task_link(found.holder, page.airflow),
         short=SHORT,
         host_of=host_of,
-        words=WORDS,
         audit=page.changes(f"image:{key}"),
     )

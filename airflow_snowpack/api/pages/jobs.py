@@ -10,7 +10,6 @@ from fastapi.responses import HTMLResponse
 from airflow_snowpack.api.pages.figures import figures
 from airflow_snowpack.api.pages.job_query import PERIODS, JobQuery
 from airflow_snowpack.api.pages.navigation import task_link
-from airflow_snowpack.api.pages.operations import WORDS
 from airflow_snowpack.api.pages.page import Here, PageRoute
 from airflow_snowpack.api.pages.tables import did
 from airflow_snowpack.api.pages.timeline import spans, steps
@@ -118,7 +117,6 @@ def job(page: Here, job_id: JobId) -> Response:
         steps=steps(found, history),
         figures={result.action: figures(result, dry_run=found.dry_run) for result in found.results},
         options=json.dumps(dict(found.options), indent=2, sort_keys=True) if found.options else None,
-        words=WORDS,
         audit=list(reversed(AuditTrail(reader.store).of(job_id))),
         task=task_link(found.owner, page.airflow),
         lock=reader.locks.get(found.table),

@@ -20,6 +20,47 @@ from airflow_snowpack.jobs import shown_status
 from airflow_snowpack.wire.tone import tone_of
 
 CODE = re.compile("`([^`]+)`")
+CHANGE_WORDS = {
+    "submit": "submitted",
+    "dry_run": "previewed",
+    "rerun": "ran again",
+    "cancel": "cancelled",
+    "delete": "deleted",
+    "prune": "deleted old rows of",
+    "drain_on": "switched drain mode on",
+    "drain_off": "switched drain mode off",
+    "drain_reason": "changed the reason of drain mode",
+    "release_lock": "released the lock of",
+    "sweep": "swept",
+    "create_schedule": "created",
+    "update_schedule": "changed",
+    "delete_schedule": "deleted",
+    "suspend_schedule": "suspended",
+    "resume_schedule": "resumed",
+    "run_schedule": "ran",
+    "register_run": "registered",
+    "update_run": "changed",
+    "unregister_run": "unregistered",
+    "enable_run": "enabled",
+    "disable_run": "disabled",
+    "run_registered": "ran",
+    "send_event": "sent",
+    "publish_build": "published",
+    "rollback_build": "rolled back",
+    "cleanup_builds": "cleaned up",
+    "drop_interim": "released",
+    "forget_interim": "removed the record of",
+    "collect_interim": "collected",
+    "sweep_interim": "swept",
+    "adopt_interim": "taken over",
+    "build_image": "requested",
+    "forget_image": "forgot",
+    "approve_removal": "approved",
+    "reject_removal": "rejected",
+    "restore_removal": "restored files of",
+    "purge_removal": "deleted files in quarantine of",
+}
+"""The changes of the audit trail, as people read them after the name of the user."""
 
 
 @cache
@@ -38,6 +79,7 @@ def environment(*packages: str) -> Environment:
         "since": moment_since,
         "sentence": sentence,
         "plain_action": plain_action,
+        "change": lambda change: CHANGE_WORDS.get(change, plain_action(change)),
         "tone": tone_of,
         "shown_status": shown_status,
     }

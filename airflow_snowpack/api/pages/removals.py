@@ -4,7 +4,6 @@ from fastapi import APIRouter, Response
 from fastapi.responses import HTMLResponse
 
 from airflow_snowpack.api.pages.navigation import task_link
-from airflow_snowpack.api.pages.operations import WORDS
 from airflow_snowpack.api.pages.page import Here, PageRoute
 from airflow_snowpack.humanize import SHORT_ID
 from airflow_snowpack.maintenance.removals.model import RemovalState
@@ -45,6 +44,5 @@ def removal(page: Here, removal_id: str) -> Response:
         previous=max(0, start - ITEMS) if start else None,
         next=start + ITEMS if start + ITEMS < found.item_count else None,
         short=SHORT_ID,
-        words=WORDS,
         audit=page.changes(audit_subject(removal_id)),
     )

@@ -10,7 +10,6 @@ from fastapi import APIRouter
 from fastapi.responses import HTMLResponse
 
 from airflow_snowpack.api.pages.navigation import run_link
-from airflow_snowpack.api.pages.operations import WORDS
 from airflow_snowpack.api.pages.page import Here, Page, PageRoute
 from airflow_snowpack.api.routes.schedules import ScheduleName
 from airflow_snowpack.errors import SnowpackError
@@ -164,7 +163,6 @@ def schedule(page: Here, name: ScheduleName) -> HTMLResponse:
         lines=lines,
         next=following,
         cursor=cursor,
-        words=WORDS,
         audit=page.changes(audit_subject(name, explanation.stored.origin)),
     )
 
