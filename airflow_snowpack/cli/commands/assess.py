@@ -44,7 +44,7 @@ def assess(args: Namespace) -> ExitCode | None:
     walk = Walk(load, policies, partial(datetime.now, UTC), concurrency=args.concurrency, old_snapshots=args.old_snapshots)
     try:
         with ProgressLine("tables", len(tables)) as line:
-            found = walk.assess(catalog, tables, progress=line.show, resume=resume)
+            found = walk.assess(catalog, tables, progress=line.advance, resume=resume)
     except (SnowpackError, KeyboardInterrupt):
         note(f"What was read is in {resume.path}. Run the same command again to go on from there.")
         raise

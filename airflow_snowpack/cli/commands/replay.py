@@ -40,7 +40,7 @@ def replay(args: Namespace) -> ExitCode | None:
             since=until - timedelta(days=args.days),
             until=until,
             every=every,
-            progress=line.show,
+            progress=line.advance,
         )
     found = replace(found, problems={**{each.name: each.reason for each in left_out}, **found.problems})
     _report(args, found, every)

@@ -7,20 +7,17 @@ The events are those of the job's history. Events can be missing there, so at th
 The invariant: watching changes nothing, and the job does not depend on it.
 """
 
-import os
-import shutil
 import sys
 import time
 from argparse import Namespace
 from collections import Counter
 from collections.abc import Callable
 from datetime import datetime, timedelta
-from types import TracebackType
-from typing import Self, TextIO
 
 from airflow_snowpack.cli.commands.jobs import print_job, story_line
 from airflow_snowpack.cli.context import CommandContext, command
-from airflow_snowpack.cli.output import is_for_people, note, printable
+from airflow_snowpack.cli.output import is_for_people, note
+from airflow_snowpack.cli.progress import LiveLine
 from airflow_snowpack.cli.values import read_period, read_poll
 from airflow_snowpack.exit_code import ExitCode
 from airflow_snowpack.humanize import ago, clock_time, duration, short_id
@@ -30,7 +27,6 @@ from airflow_snowpack.store import StoreTooSlow, StoreUnreachable
 POLL = timedelta(seconds=1)
 EXPLAIN_EVERY = timedelta(minutes=1)
 SKIPPED_EVENTS = frozenset({"heartbeat", "completed", "failed", "cancelled", "deleted"})  # the end is printed from the job itself
-TO_START_AND_ERASE = "\r\x1b[K"
 BEGINS_ATTEMPT = frozenset({"claimed", "taken_over"})
 
 
@@ -80,7 +76,7 @@ class Watch:
     def __init__(
         self,
         jobs: Jobs,
-        line: "LiveLine",
+        line: LiveLine,
         *,
         poll: timedelta = POLL,
         timeout: timedelta | None = None,
@@ -180,43 +176,3 @@ def _goes_on(job: Job) -> str:
         f"The job {short_id(job.job_id)} continues; `airflow snowpack jobs watch {short_id(job.job_id)}` watches it again, "
         f"and `jobs cancel` cancels it."
     )
-
-
-class LiveLine:
-    """A line at the bottom of a terminal that is rewritten, below the lines that stay; elsewhere only the lines.
-
-    :param out: the stream; whether it is a terminal decides.
-    """
-
-    def __init__(self, out: TextIO) -> None:
-        self._out = out
-        self.is_live = out.isatty() and os.environ.get("TERM", "dumb") != "dumb"
-        self._shown = False
-
-    def show(self, text: str) -> None:
-        """Write the live line, cut to the width of the terminal; nothing where there is no terminal."""
-        if self.is_live:
-            text = printable(text).replace("\n", " ")
-            width = shutil.get_terminal_size().columns - 1
-            self._out.write(f"{TO_START_AND_ERASE}{text if len(text) <= width else text[: width - 1] + '…'}")
-            self._out.flush()
-            self._shown = True
-
-    def write(self, text: str) -> None:
-        """Write a line that stays."""
-        self.clear()
-        self._out.write(f"{printable(text)}\n")
-        self._out.flush()
-
-    def clear(self) -> None:
-        """Erase the live line."""
-        if self._shown:
-            self._out.write(TO_START_AND_ERASE)
-            self._out.flush()
-            self._shown = False
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exc: type[BaseException] | BaseException | TracebackType | None) -> None:
-        self.clear()

@@ -305,13 +305,14 @@ def test_progress_is_shown_on_a_terminal_alone(monkeypatch: pytest.MonkeyPatch, 
     from airflow_snowpack.cli.progress import ProgressLine
 
     with ProgressLine("tables", 2) as line:
-        line.show(1, "db.first")
+        line.advance(1, "db.first")
     assert capsys.readouterr().err == ""
 
+    monkeypatch.setenv("TERM", "xterm")
     screen = PseudoTerminal()
     monkeypatch.setattr("sys.stderr", screen.out)
     with ProgressLine("tables", 1) as line:
-        line.show(1, "db.first")
+        line.advance(1, "db.first")
     assert "1 of 1 tables" in screen.shown()
 
 

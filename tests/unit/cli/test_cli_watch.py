@@ -48,7 +48,8 @@ class World:
 
     def watch(self, *events: Callable[[], object], timeout: timedelta | None = None) -> Job | None:
         """Watch while these come to pass."""
-        from airflow_snowpack.cli.commands.watch import LiveLine, Watch
+        from airflow_snowpack.cli.commands.watch import Watch
+        from airflow_snowpack.cli.progress import LiveLine
 
         coming = iter(events)
 
