@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from airflow_snowpack.humanize import ago, plural, short_id
 from airflow_snowpack.lineage.graph import Edge
 from airflow_snowpack.lineage.operation import Operation, OperationKind
 from airflow_snowpack.lineage.operations import OperationLog
@@ -111,3 +112,20 @@ def full_name(store: Store, given: str, catalog: str) -> str:
 
         return BuildRegistry(store).dataset(given).url.rstrip("/")
     return OperationLog(store).full_name(given, catalog)
+
+
+def operation_in_words(operation: Operation, now: datetime, *, version: str = "", times: int = 1) -> str:
+    """Return an operation in a line.
+
+    :param version: what it read or wrote of the table.
+    :param times: how many operations it is the newest of.
+    """
+    parts = [
+        f"{operation.kind.value}{f' by {operation.task}' if operation.task else ''}",
+        f"job {short_id(operation.job_id)}" if operation.job_id else "",
+        ago(operation.at, now),
+        "" if operation.rows is None else plural(operation.rows, "row"),
+        version,
+        plural(times, "time") if times > 1 else "",
+    ]
+    return ", ".join(part for part in parts if part)

@@ -18,11 +18,11 @@ from fastapi.responses import HTMLResponse
 from airflow_snowpack.api.pages.navigation import task_link
 from airflow_snowpack.api.pages.page import Here, Page, PageRoute
 from airflow_snowpack.builds.errors import DatasetNotFound
-from airflow_snowpack.humanize import ago, plural
+from airflow_snowpack.humanize import ago
 from airflow_snowpack.lineage.graph import DEEPEST, DEPTH, Direction, Edge, Lineage, LineageGraph, Node
 from airflow_snowpack.lineage.operation import Operation
 from airflow_snowpack.store import Page as PageOf
-from airflow_snowpack.wire.lineage import full_name
+from airflow_snowpack.wire.lineage import full_name, operation_in_words
 
 PAGE = 50
 WIDTH, HEIGHT = 200, 64
@@ -190,17 +190,4 @@ def _line(edge: Edge, source: Box, target: Box, now: datetime) -> Line:
     if end < begin:  # a cycle: above everything in between
         bend = 90.0
     path = f"M{begin:g} {from_y:g}C{begin + bend:g} {from_y:g} {end - bend:g} {to_y:g} {end:g} {to_y:g}"
-    return Line(path, operation_title(edge.operation, now, times=edge.operations), edge.operation.kind.value)
-
-
-def operation_title(operation: Operation, now: datetime, *, times: int = 1) -> str:
-    """An operation in a line."""
-    parts = [
-        operation.kind.value,
-        f"by {operation.task}" if operation.task else "",
-        f"job {operation.job_id[:8]}" if operation.job_id else "",
-        ago(operation.at, now),
-        plural(operation.rows, "row") if operation.rows is not None else "",
-        plural(times, "time") if times > 1 else "",
-    ]
-    return ", ".join(part for part in parts if part)
+    return Line(path, operation_in_words(edge.operation, now, times=edge.operations), edge.operation.kind.value)

@@ -13,10 +13,9 @@ from rich.tree import Tree
 
 from airflow_snowpack.cli.context import CommandContext, command
 from airflow_snowpack.cli.output import DATA, console, note, print_data, print_rows, printable
-from airflow_snowpack.humanize import ago, plural, short_id
 from airflow_snowpack.lineage.graph import Direction, Edge, Lineage, LineageGraph
 from airflow_snowpack.lineage.operation import DatasetAt, Operation
-from airflow_snowpack.wire.lineage import EDGES, LineageShape, full_name
+from airflow_snowpack.wire.lineage import EDGES, LineageShape, full_name, operation_in_words
 
 HEADINGS = {Direction.UP: "Upstream", Direction.DOWN: "Downstream"}
 
@@ -83,17 +82,8 @@ def operation_line(name: str, operation: Operation | None, now: datetime, *, tim
     text = Text(printable(name))
     if operation is None:
         return text
-    by = str(operation.task) if operation.task else ""
-    job = f"job {short_id(operation.job_id)}" if operation.job_id else ""
-    parts = [
-        f"{operation.kind.value}{f' by {by}' if by else ''}",
-        job,
-        ago(operation.at, now),
-        "" if operation.rows is None else plural(operation.rows, "row"),
-        _version(name, operation),
-    ]
-    parts.append(plural(times, "time") if times > 1 else "")
-    return text.append(f"  {printable(', '.join(part for part in parts if part))}", "dim")
+    words = operation_in_words(operation, now, version=_version(name, operation), times=times)
+    return text.append(f"  {printable(words)}", "dim")
 
 
 def _version(name: str, operation: Operation) -> str:
