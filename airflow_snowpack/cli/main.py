@@ -34,7 +34,7 @@ def command(name: str, function: str, help: str, *args: Arg, example: str, store
     )
 
 
-JOBS = (
+JOBS = GroupCommand("jobs", "Maintenance jobs", (
     command("submit", "submit.submit", "Submit maintenance of a table",
             a.TABLE, a.ACTION, a.OPTIONS, a.WHERE, a.ONLY_IF_NEEDED, a.PRIORITY, a.DRY_RUN, a.IDEMPOTENCY_KEY, a.WAIT, a.TIMEOUT,
             a.WATCH_POLL, a.CATALOG_CONN_ID, a.OUTPUT,
@@ -53,9 +53,9 @@ JOBS = (
             example="jobs delete 3f2a91bc04de 90cc7d1e5a02 --yes"),
     command("rerun", "jobs.rerun", "Submit jobs again", a.JOB_IDS, a.CATALOG_CONN_ID, a.OUTPUT,
             example="jobs rerun 3f2a91bc04de"),
-)  # fmt: skip
+))  # fmt: skip
 
-TABLES = (
+TABLES = GroupCommand("tables", "The tables of the catalog and their health", (
     command("list", "tables.list_tables", "List the catalog's tables, their scores, last jobs and next steps",
             a.DATABASE, a.SEARCH_TABLES, a.SHOW_TABLES, a.TABLE_ORDER, a.CURSOR_AFTER, a.LIMIT, a.CATALOG_CONN_ID, a.OUTPUT,
             example="tables list --database demo --order need"),
@@ -74,9 +74,9 @@ TABLES = (
             a.ASSESSED_TABLES, a.DATABASE, a.SEARCH_TABLES, a.LIMIT, a.HTML, a.POLICIES, a.RESUME, a.CONCURRENCY,
             a.OLD_SNAPSHOTS, a.CATALOG_CONN_ID, a.OUTPUT,
             example="tables assess --html report.html", store=False),
-)  # fmt: skip
+))  # fmt: skip
 
-POLICIES = (
+POLICIES = GroupCommand("policies", "Explain, check and replay maintenance policies", (
     command("explain", "policies.explain", "Show every value of a table's policy, and where it came from",
             a.TABLE, a.POLICIES, a.CATALOG_CONN_ID, a.OUTPUT,
             example="policies explain demo.flights"),
@@ -88,24 +88,24 @@ POLICIES = (
             a.ASSESSED_TABLES, a.DATABASE, a.SEARCH_TABLES, a.REPLAYED_DAYS, a.REPLAYED_EVERY, a.POLICIES, a.AGAINST, a.LIMIT,
             a.HTML, a.CATALOG_CONN_ID, a.OUTPUT,
             example="policies replay --days 30 --policies new.yaml --against policies.yaml", store=False),
-)  # fmt: skip
+))  # fmt: skip
 
-LOCKS = (
+LOCKS = GroupCommand("locks", "Locks on tables", (
     command("list", "queue.list_locks", "List locked tables and the holders of the locks", a.OUTPUT, example="locks list"),
     command("release", "queue.release", "Release a lock whose holder no longer exists",
             a.TABLE, a.HOLDER, a.FORCE, a.YES, a.OUTPUT,
             example="locks release demo.flights --holder etl/2026-11-21"),
-)  # fmt: skip
+))  # fmt: skip
 
-DRAIN = (
+DRAIN = GroupCommand("drain", "Drain mode, which refuses new maintenance and stops claims", (
     command("on", "queue.drain_on", "Refuse new maintenance, stop claims and pause the sweep", a.REASON, a.OUTPUT,
             example='drain on --reason "Postgres moves to its new host"'),
     command("off", "queue.drain_off", "Accept maintenance again", a.OUTPUT, example="drain off"),
     command("status", "queue.drain_status", "Show whether drain mode is on, since when, by whom and why", a.OUTPUT,
             example="drain status"),
-)  # fmt: skip
+))  # fmt: skip
 
-SCHEDULES = (
+SCHEDULES = GroupCommand("schedules", "Schedules, and why one has not run", (
     command("list", "schedules.list_schedules", "List schedules, the progress of their triggers and what they wait for",
             a.OF_DAG, a.ENABLED, a.SEARCH_SCHEDULES, a.CURSOR_AFTER, a.LIMIT, a.OUTPUT,
             example="schedules list --enabled"),
@@ -135,9 +135,9 @@ SCHEDULES = (
     command("check", "schedule_files.check", "Fail if a table or DAG of a declared schedule is missing or unreadable",
             a.SCHEDULE_PATHS, a.CATALOG_CONN_ID, a.OUTPUT,
             example="schedules check dags"),
-)  # fmt: skip
+))  # fmt: skip
 
-RUNS = (
+RUNS = GroupCommand("runs", "Registered runs: named DAG runs with default values", (
     command("register", "runs.register", "Register a run: a name for a DAG, its default conf and an optional cron",
             a.REGISTERED, a.RUN_DAG, a.RUN_CONF, a.CRON, a.TZ, a.PRESERVATION, a.RUN_ENABLED, a.DESCRIPTION, a.OUTPUT,
             example="runs register features_daily --dag make_features --cron '0 8 * * *' --tz Europe/Berlin"),
@@ -158,22 +158,22 @@ RUNS = (
     command("run", "runs.run", "Start a registered run now, also while it is disabled",
             a.REGISTERED, a.ONE_CONF, a.ONE_PRESERVATION, a.OUTPUT,
             example="runs run features_daily --conf '{\"days\": 30}' --preservation FULL"),
-)  # fmt: skip
+))  # fmt: skip
 
-EVENTS = (
+EVENTS = GroupCommand("events", "Events that schedules listen to", (
     command("list", "events.list_events", "List events, newest first", a.EVENT_KEY, a.LIMIT, a.CURSOR_BEFORE, a.OUTPUT,
             example="events list --key table:lake.demo.flights"),
     command("send", "events.send", "Send a custom event", a.EVENT_NAME, a.AMOUNT, a.DETAIL, a.SOURCE_ID, a.OUTPUT,
             example="events send orders_closed --amount records=900 --source-id 2026-11-21"),
-)  # fmt: skip
+))  # fmt: skip
 
-PENDING = (
+PENDING = GroupCommand("pending", "Pending runs", (
     command("list", "events.list_pending", "List pending runs and what each waits for",
             a.STATE, a.OF_SCHEDULE, a.LIMIT, a.CURSOR, a.OUTPUT,
             example="pending list --state pending_constraint"),
-)  # fmt: skip
+))  # fmt: skip
 
-BUILDS = (
+BUILDS = GroupCommand("builds", "Builds: what is published, and rollbacks", (
     command("list", "builds.list_datasets", "List datasets and their current runs", a.CURSOR_AFTER, a.LIMIT, a.OUTPUT,
             example="builds list"),
     command("show", "builds.show", "Show a dataset and its runs, or a run and its shards",
@@ -190,9 +190,9 @@ BUILDS = (
     command("cleanup", "builds.cleanup", "Delete losing attempts, failed runs and old runs",
             a.DATASET, a.KEEP_RUNS, a.STALE_AGE, a.PLAN_CLEANUP, a.YES, a.STORAGE_CONN_ID, a.OUTPUT,
             example="builds cleanup flights_by_tail --keep-runs 7 --dry-run"),
-)  # fmt: skip
+))  # fmt: skip
 
-INTERIM = (
+INTERIM = GroupCommand("interim", "Interim tables, which tasks pass to each other", (
     command("list", "interim.list_interim", "List interim tables and the tasks that need them",
             a.MADE_BY_DAG, a.MADE_BY_RUN, a.INTERIM_STATE, a.LIMIT, a.CURSOR, a.OUTPUT,
             example="interim list --dag flights"),
@@ -210,9 +210,9 @@ INTERIM = (
     command("drop", "interim.drop", "Release preserved or named tables, which the collector then drops",
             a.INTERIM_TABLES, a.FORGET, a.YES, a.OUTPUT,
             example="interim drop lake.snowpack_interim.flights_clean_5d2a91bc04de4f6f8d3c --yes"),
-)  # fmt: skip
+))  # fmt: skip
 
-IMAGES = (
+IMAGES = GroupCommand("images", "Images that workers build from Git repositories", (
     command("list", "images.list_images", "List the images that workers build, the latest request first",
             a.IMAGE_STATE, a.LIMIT, a.CURSOR, a.OUTPUT,
             example="images list --state failed"),
@@ -223,9 +223,9 @@ IMAGES = (
             example="images build https://github.com/acme/score.git --revision main --build-arg PYTHON=3.12"),
     command("forget", "images.forget", "Forget images; their next requests build them again", a.IMAGE_KEYS, a.YES, a.OUTPUT,
             example="images forget 9f86d081884c --yes"),
-)  # fmt: skip
+))  # fmt: skip
 
-FLEET = (
+FLEET = GroupCommand("fleet", "Passes over all tables of the catalog", (
     command("list", "fleet.list_passes", "List passes over all tables, the newest first", a.LIMIT, a.CURSOR, a.OUTPUT,
             example="fleet list --limit 7"),
     command("show", "fleet.show", "Show a pass: its report, and the state and reason of each table", a.PASS, a.OUTPUT,
@@ -233,9 +233,9 @@ FLEET = (
     command("run", "fleet.run", "Plan a pass, maintain its tables in this process, and print its report",
             a.GB_HOURS, a.FLEET_BYTES, a.FLEET_TABLES, a.FLEET_TIME, a.CATALOG_CONN_ID, a.SPARK_CONN_ID, a.OUTPUT,
             example="fleet run --tables 5 --time 30m"),
-)  # fmt: skip
+))  # fmt: skip
 
-REMOVALS = (
+REMOVALS = GroupCommand("removals", "Lists of orphan files and old snapshots to delete", (
     command("list", "removals.list_removals", "List removals, the latest plan first",
             a.REMOVALS_OF, a.REMOVAL_STATE, a.LIMIT, a.CURSOR, a.CATALOG_CONN_ID, a.OUTPUT,
             example="removals list --state awaiting_approval"),
@@ -253,9 +253,9 @@ REMOVALS = (
     command("restore", "removals.restore", "Restore files from quarantine, by a job that a worker runs",
             a.RESTORED, a.RESTORED_TABLE, a.RESTORED_FILES, a.YES, a.WAIT, a.TIMEOUT, a.WATCH_POLL, a.CATALOG_CONN_ID, a.OUTPUT,
             example="removals restore 4f1c2b9a6d0e --wait --yes"),
-)  # fmt: skip
+))  # fmt: skip
 
-DB = (
+DB = GroupCommand("db", "The tables of the store", (
     command("upgrade", "db.upgrade", "Run the migrations that this version needs",
             example="db upgrade --store-conn-id snowpack_store"),
     command("check", "db.check", "Check that the store answers and its tables are up to date; exit code 1 if not",
@@ -263,7 +263,7 @@ DB = (
     command("prune", "db.prune", "Delete old jobs, histories, events and records of builds that are no longer needed",
             a.PRUNED_AGE, a.PLAN_PRUNE, a.YES, a.OUTPUT,
             example="db prune --older-than 180d --dry-run"),
-)  # fmt: skip
+))  # fmt: skip
 
 
 def get_cli_commands() -> list[CLICommand]:
@@ -277,21 +277,8 @@ def get_cli_commands() -> list[CLICommand]:
                 "Most commands take --output json for programs."
             ),
             subcommands=(
-                GroupCommand(name="jobs", help="Maintenance jobs", subcommands=JOBS),
-                GroupCommand(name="tables", help="The tables of the catalog and their health", subcommands=TABLES),
-                GroupCommand(name="policies", help="Explain, check and replay maintenance policies", subcommands=POLICIES),
-                GroupCommand(name="locks", help="Locks on tables", subcommands=LOCKS),
-                GroupCommand(name="drain", help="Drain mode, which refuses new maintenance and stops claims", subcommands=DRAIN),
-                GroupCommand(name="schedules", help="Schedules, and why one has not run", subcommands=SCHEDULES),
-                GroupCommand(name="runs", help="Registered runs: named DAG runs with default values", subcommands=RUNS),
-                GroupCommand(name="events", help="Events that schedules listen to", subcommands=EVENTS),
-                GroupCommand(name="pending", help="Pending runs", subcommands=PENDING),
-                GroupCommand(name="builds", help="Builds: what is published, and rollbacks", subcommands=BUILDS),
-                GroupCommand(name="interim", help="Interim tables, which tasks pass to each other", subcommands=INTERIM),
-                GroupCommand(name="images", help="Images that workers build from Git repositories", subcommands=IMAGES),
-                GroupCommand(name="fleet", help="Passes over all tables of the catalog", subcommands=FLEET),
-                GroupCommand(name="removals", help="Lists of orphan files and old snapshots to delete", subcommands=REMOVALS),
-                GroupCommand(name="db", help="The tables of the store", subcommands=DB),
+                JOBS, TABLES, POLICIES, LOCKS, DRAIN, SCHEDULES, RUNS, EVENTS, PENDING, BUILDS, INTERIM, IMAGES, FLEET, REMOVALS,
+                DB,
                 command("digest", "digest.show", "Show what maintenance did in the last 24 hours, and what failed",
                         a.OUTPUT,
                         example="digest"),
