@@ -19,7 +19,7 @@ from airflow_snowpack import __version__
 from airflow_snowpack.api import problems
 from airflow_snowpack.api.auth import Auth
 from airflow_snowpack.api.metrics import Metrics
-from airflow_snowpack.api.middleware import DEADLINE_SHARE, Deadline, Edge, EncodedSlashes
+from airflow_snowpack.api.middleware import DEADLINE_SHARE, EncodedSlashes, OuterLayer, RequestDeadline
 from airflow_snowpack.api.pages.page import refuse
 from airflow_snowpack.api.pages.router import router as pages
 from airflow_snowpack.api.routes import ROUTERS
@@ -56,8 +56,8 @@ def build_app(open_services: Callable[[], Services], auth: Auth, timeout: timede
         app.include_router(router)
     app.include_router(pages)
     app.add_middleware(EncodedSlashes)  # the last that is added is the outermost
-    app.add_middleware(Deadline, limit=timeout * DEADLINE_SHARE, refuse=refuse)
-    app.add_middleware(Edge, count=app.state.metrics.count, refuse=refuse)
+    app.add_middleware(RequestDeadline, limit=timeout * DEADLINE_SHARE, refuse=refuse)
+    app.add_middleware(OuterLayer, count=app.state.metrics.count, refuse=refuse)
     return app
 
 

@@ -1,4 +1,4 @@
-"""The layers around the routes, outermost first: headers and problems (:class:`Edge`), the deadline, and encoded slashes.
+"""The layers around the routes, outermost first: headers and problems (:class:`OuterLayer`), the deadline, and encoded slashes.
 
 Pure ASGI: a request pays for each layer, and Starlette's own base class costs more than a short handler.
 """
@@ -35,7 +35,7 @@ def refuse_with_problem(scope: Scope, error: Exception) -> ASGIApp:
     return problem_of(error)
 
 
-class Edge:
+class OuterLayer:
     """Add security headers, answer for every error, count requests, and answer HEAD.
 
     :param count: takes the method, the route's template, the status and the seconds of each request.
@@ -92,7 +92,7 @@ DEADLINE_SHARE = 0.9
 """The share of the request timeout after which a request is answered with 503: the answer still has to be sent."""
 
 
-class Deadline:
+class RequestDeadline:
     """Answer with 503 when the app does not answer in time. What the request started goes on in the background.
 
     The store and the catalog have their own, shorter limits with more specific messages.

@@ -79,7 +79,7 @@ from .schedules import (
 from .sources.polled import PolledSource as PolledSource
 from .sources.poller import Poller as Poller
 from .sources.source import (
-    Finding as Finding,
+    SourceFinding as SourceFinding,
     check_scheduler as check_scheduler,
     check_sources as check_sources,
     named_assets as named_assets,

@@ -12,7 +12,6 @@ from pydantic import ConfigDict, Field
 from airflow_snowpack.iceberg.names import LEVEL
 from airflow_snowpack.scheduling import (
     Explanation,
-    Finding,
     LaunchBacklog,
     Missed,
     PendingState,
@@ -20,6 +19,7 @@ from airflow_snowpack.scheduling import (
     RecordedEvent,
     ScheduleEntry,
     ScheduleOrigin,
+    SourceFinding,
     StoredSchedule,
 )
 from airflow_snowpack.scheduling.constraints.constraint import CONSTRAINTS
@@ -360,6 +360,6 @@ EVENTS: Listing[RecordedEvent] = Listing(
         Column("source id", "event.source_id"),
     ),
 )
-FINDINGS: Listing[Finding] = Listing(
+FINDINGS: Listing[SourceFinding] = Listing(
     "problems", FindingShape.encode, (Column("schedule", "schedule"), Column("problem", "problem"))
 )

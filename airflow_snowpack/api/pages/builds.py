@@ -5,7 +5,7 @@ from fastapi.responses import HTMLResponse
 
 from airflow_snowpack.api.pages.charts import skew_chart
 from airflow_snowpack.api.pages.navigation import task_link
-from airflow_snowpack.api.pages.page import Here, Page, PageRoute
+from airflow_snowpack.api.pages.page import Here, HtmlPage, PageRoute
 from airflow_snowpack.api.problems import InvalidRequest
 from airflow_snowpack.api.routes.builds import MAX_RUNS, DatasetName, RunName, checked_run
 from airflow_snowpack.builds.manager import BuildManager, can_publish, can_roll_back_to
@@ -59,7 +59,7 @@ def build(page: Here, dataset: DatasetName) -> HTMLResponse:
     )
 
 
-def _plan(page: Page, manager: BuildManager, dataset: str, asked: dict[str, str]) -> Body:
+def _plan(page: HtmlPage, manager: BuildManager, dataset: str, asked: dict[str, str]) -> Body:
     keep = asked["keep_runs"]
     if not (keep.isascii() and keep.isdigit() and 1 <= int(keep) <= MAX_RUNS):
         raise InvalidRequest.at("keep_runs", f"it must be a whole number from 1 to {MAX_RUNS}")

@@ -187,7 +187,7 @@ def _bar(
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class BarColumn:
     """One column.
 
     :param title: the tooltip.
@@ -210,7 +210,7 @@ class ColumnChart(Chart):
 
     left: int = LEFT
     base: int = HEIGHT - BELOW
-    columns: tuple[Column, ...]
+    columns: tuple[BarColumn, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,7 +226,7 @@ class Series:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class ChartLine:
     """A series as a path."""
 
     label: str
@@ -243,7 +243,7 @@ class LineChart(Chart):
 
     left: int = LEFT
     base: int = HEIGHT - BELOW
-    lines: tuple[Line, ...]
+    lines: tuple[ChartLine, ...]
     ticks: tuple[tuple[str, float], ...]
 
 
@@ -257,7 +257,7 @@ def column_chart(values: Sequence[tuple[str, float, str]], *, width: int = WIDTH
     wide = min(step - GAP, WIDEST)
     labelled = ceil(CHARACTER * max((len(label) for label, _, _ in values), default=0) / step) or 1
     columns = tuple(
-        Column("" if i % labelled else label, title, round(LEFT + step * (i + 0.5) - wide / 2, 1), round(wide, 1), y(value))
+        BarColumn("" if i % labelled else label, title, round(LEFT + step * (i + 0.5) - wide / 2, 1), round(wide, 1), y(value))
         for i, (label, value, title) in enumerate(values)
     )
     return ColumnChart(levels=levels, columns=columns, width=width, right=width - RIGHT)
@@ -281,7 +281,7 @@ def line_chart(series: Sequence[Series], *, width: int = WIDTH) -> LineChart:
         steps = (f"H{x(at)}V{y(following)}" for at, following in rest)
         return f"M{x(start)} {y(value)}{''.join(steps)}H{width - RIGHT}"
 
-    lines = tuple(Line(each.label, each.tone, path(each.points)) for each in series if each.points)
+    lines = tuple(ChartLine(each.label, each.tone, path(each.points)) for each in series if each.points)
     # Dates alone where there are as many of them as labels.
     form, room = ("%b %d", DATE_WIDTH) if last - first >= timedelta(days=LABELS) else ("%b %d %H:%M", TIME_WIDTH)
     labels = min(LABELS, (width - LEFT - RIGHT) // room) if last > first else 1

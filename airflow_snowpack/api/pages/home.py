@@ -2,7 +2,7 @@
 
 from fastapi import APIRouter, Response
 
-from airflow_snowpack.api.pages.page import Here, Page, PageRoute
+from airflow_snowpack.api.pages.page import Here, HtmlPage, PageRoute
 from airflow_snowpack.inventory import TableScores
 from airflow_snowpack.maintenance.digest import MOST_CAUSES, PERIOD, Digest, read_digest
 
@@ -36,7 +36,7 @@ def home(page: Here) -> Response:
     )
 
 
-def _digest(page: Page) -> Digest:
+def _digest(page: HtmlPage) -> Digest:
     state, now = page.request.app.state, page.now
     kept: Digest | None = getattr(state, "digest", None)
     if kept is not None and kept.jobs + kept.active > EXPENSIVE_JOBS and 0 <= (now - kept.until).total_seconds() < 60:

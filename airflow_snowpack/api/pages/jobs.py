@@ -29,7 +29,7 @@ SUGGESTED_TABLES = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class JobRow:
     """A job in the list.
 
     :param place: in the queue, while it is active.
@@ -71,7 +71,7 @@ def jobs(page: Here) -> HTMLResponse:
         "Jobs",
         query=query,
         cursor=cursor,
-        rows=[Row(job, places.get(job.job_id), task_link(job.owner, page.airflow)) for job in found.items],
+        rows=[JobRow(job, places.get(job.job_id), task_link(job.owner, page.airflow)) for job in found.items],
         next=found.next,
         searched_to=found.searched_to,
         examined=MAX_EXAMINED,

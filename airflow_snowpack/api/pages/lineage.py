@@ -16,12 +16,12 @@ from fastapi import APIRouter
 from fastapi.responses import HTMLResponse
 
 from airflow_snowpack.api.pages.navigation import task_link
-from airflow_snowpack.api.pages.page import Here, Page, PageRoute
+from airflow_snowpack.api.pages.page import Here, HtmlPage, PageRoute
 from airflow_snowpack.builds.errors import DatasetNotFound
 from airflow_snowpack.humanize import ago
 from airflow_snowpack.lineage.graph import DEEPEST, DEPTH, Direction, Edge, Lineage, LineageGraph, Node
 from airflow_snowpack.lineage.operation import Operation
-from airflow_snowpack.store import Page as PageOf
+from airflow_snowpack.store import Page
 from airflow_snowpack.wire.lineage import full_name, operation_in_words
 
 PAGE = 50
@@ -46,7 +46,7 @@ def lineage(page: Here) -> HTMLResponse:
     walk, name = Lineage(page.services.jobs.store), _name(page, asked["table"])
     graph = walk.graph(name, *WAYS[asked["way"]][1], depth=depth) if name else None
 
-    def operations(after: str | None) -> PageOf[Operation]:
+    def operations(after: str | None) -> Page[Operation]:
         return walk.log.of_table(name, limit=PAGE, after=after) if name else walk.log.latest(limit=PAGE, after=after)
 
     return page.render(
@@ -76,7 +76,7 @@ def summary(operation: Operation) -> str:
     return ", ".join(parts + simple)
 
 
-def _name(page: Page, given: str) -> str:
+def _name(page: HtmlPage, given: str) -> str:
     """Return the whole name; a word that is no dataset stays unchanged."""
     if not given:
         return ""
@@ -107,7 +107,7 @@ class Box:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class LineageLine:
     """From a source to what was made of it.
 
     :param title: the tooltip.
@@ -125,7 +125,7 @@ class LineageChart:
     width: float
     height: float
     boxes: tuple[Box, ...]
-    lines: tuple[Line, ...]
+    lines: tuple[LineageLine, ...]
     box_width: int = WIDTH
     box_height: int = HEIGHT
 
@@ -183,11 +183,11 @@ def _clipped(text: str) -> str:
     return text if len(text) <= LONGEST else f"{text[: LONGEST - 12]}…{text[-11:]}"
 
 
-def _line(edge: Edge, source: Box, target: Box, now: datetime) -> Line:
+def _line(edge: Edge, source: Box, target: Box, now: datetime) -> LineageLine:
     begin, end = source.x + WIDTH, target.x - 3
     from_y, to_y = source.y + HEIGHT / 2, target.y + HEIGHT / 2
     bend = max(22.0, (end - begin) / 2)
     if end < begin:  # a cycle: above everything in between
         bend = 90.0
     path = f"M{begin:g} {from_y:g}C{begin + bend:g} {from_y:g} {end - bend:g} {to_y:g} {end:g} {to_y:g}"
-    return Line(path, operation_in_words(edge.operation, now, times=edge.operations), edge.operation.kind.value)
+    return LineageLine(path, operation_in_words(edge.operation, now, times=edge.operations), edge.operation.kind.value)

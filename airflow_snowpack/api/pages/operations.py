@@ -6,7 +6,7 @@ from fastapi import APIRouter
 from fastapi.responses import HTMLResponse
 
 from airflow_snowpack.api.pages.charts import queue_chart
-from airflow_snowpack.api.pages.page import Here, Page, PageRoute
+from airflow_snowpack.api.pages.page import Here, HtmlPage, PageRoute
 from airflow_snowpack.humanize import ID
 from airflow_snowpack.jobs import Job, JobNotFound, QueueSample, TableLock
 from airflow_snowpack.store import AuditEntry, AuditTrail
@@ -36,7 +36,7 @@ def queue(page: Here) -> HTMLResponse:
     )
 
 
-def _samples(page: Page) -> list[QueueSample]:
+def _samples(page: HtmlPage) -> list[QueueSample]:
     """They are computed from every job of two days, which would be too much for each refresh."""
     state, now = page.request.app.state, page.now
     at, kept = getattr(state, "queue_samples", (None, []))
@@ -57,7 +57,7 @@ def locks(page: Here) -> HTMLResponse:
     )
 
 
-def _job(page: Page, lock: TableLock) -> Job | None:
+def _job(page: HtmlPage, lock: TableLock) -> Job | None:
     """Return the job that owns the lock; ``None`` when it is not a job's, or the job was deleted."""
     try:
         return page.services.jobs.get(lock.holder) if locked_by_job(lock) else None

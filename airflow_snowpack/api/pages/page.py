@@ -41,7 +41,7 @@ SHORT_ID = re.compile("[0-9a-f]{8,31}")
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class HtmlPage:
     """A page that is being made."""
 
     request: Request
@@ -157,11 +157,11 @@ def choices_of(states: Iterable[StrEnum]) -> list[tuple[str, str, int | None]]:
     return [("", "All", None), *((state.value, state.value.replace("_", " "), None) for state in states)]
 
 
-async def _page(request: Request, user: Reader, services: Open) -> Page:
-    return Page(request, user, services)
+async def _page(request: Request, user: Reader, services: Open) -> HtmlPage:
+    return HtmlPage(request, user, services)
 
 
-Here = Annotated[Page, Depends(_page)]
+Here = Annotated[HtmlPage, Depends(_page)]
 
 
 class PageRoute(Threaded):

@@ -10,7 +10,7 @@ from fastapi import APIRouter
 from fastapi.responses import HTMLResponse
 
 from airflow_snowpack.api.pages.navigation import run_link
-from airflow_snowpack.api.pages.page import Here, Page, PageRoute
+from airflow_snowpack.api.pages.page import Here, HtmlPage, PageRoute
 from airflow_snowpack.api.routes.schedules import ScheduleName
 from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.humanize import duration
@@ -55,7 +55,7 @@ WAITS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class TriggerRow:
     """One trigger, or one that a trigger is made of.
 
     :param share: of :data:`FULL`; ``None`` where nothing is counted.
@@ -74,7 +74,7 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class ConstraintRow:
     """One constraint.
 
     :param state: ``met``, ``waits``, or ``idle``: it is checked when the trigger is satisfied.
@@ -89,18 +89,18 @@ class Rule:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class ScheduleRow:
     """A schedule in the list."""
 
     explanation: Explanation
     airflow: str | None
 
     @property
-    def steps(self) -> list[Step]:
+    def steps(self) -> list[TriggerRow]:
         return progress(self.explanation.trigger)
 
     @property
-    def rules(self) -> list[Rule]:
+    def rules(self) -> list[ConstraintRow]:
         return rules(self.explanation)
 
     @property
@@ -124,7 +124,7 @@ def schedules(page: Here) -> HTMLResponse:
         "schedules.html",
         "Schedules",
         asked,
-        ([Row(each, page.airflow) for each in explain_all(store, found).values()], following),
+        ([ScheduleRow(each, page.airflow) for each in explain_all(store, found).values()], following),
         narrowed=any(counts.values()),
         states=[
             ("", "All", sum(counts.values())),
@@ -135,7 +135,7 @@ def schedules(page: Here) -> HTMLResponse:
     )
 
 
-def _filter(page: Page, states: Mapping[str, bool | None]) -> tuple[dict[str, str], dict[str, Any]]:
+def _filter(page: HtmlPage, states: Mapping[str, bool | None]) -> tuple[dict[str, str], dict[str, Any]]:
     """Return the filter in the address of a list by name, and the arguments for one more entry than its page has."""
     asked = page.filter("search", "dag") | {"state": page.choice("state", states)}
     which = {"dag_id": asked["dag"], "search": asked["search"], "after": page.asked("cursor")}
@@ -167,7 +167,7 @@ def schedule(page: Here, name: ScheduleName) -> HTMLResponse:
     )
 
 
-def _may_start(page: Page, dag_id: str) -> bool:
+def _may_start(page: HtmlPage, dag_id: str) -> bool:
     """Return whether to offer what starts the DAG; also while the auth manager does not answer, as the route checks it again."""
     try:
         return page.user.may_edit and page.user.may_start(dag_id)
@@ -175,7 +175,7 @@ def _may_start(page: Page, dag_id: str) -> bool:
         return True
 
 
-def _runs(page: Page, schedule: str, limit: int) -> list[tuple[LaunchedRun, str | None]]:
+def _runs(page: HtmlPage, schedule: str, limit: int) -> list[tuple[LaunchedRun, str | None]]:
     """Return the newest runs of a schedule, each with its address in Airflow."""
     runs = read_runs(page.services.jobs.store, schedule, limit=limit)
     return [(run, run_link(run.dag_id, run.run_id, page.airflow)) for run in runs]
@@ -230,21 +230,21 @@ def events(page: Here) -> HTMLResponse:
     return page.render_list("events.html", "Events", asked, shown, backlog=read_backlog(store))
 
 
-def progress(trigger: Judgement, joined: str | None = None, depth: int = 0) -> list[Step]:
+def progress(trigger: Judgement, joined: str | None = None, depth: int = 0) -> list[TriggerRow]:
     """Return the trigger taken apart into what is counted, each with its share of what is wanted."""
     if trigger.word is None:
         inner = [step for part in trigger.parts for step in progress(part, None, depth + 1)]
         have, want, share = trigger.have, trigger.want, None
         if have is not None and want:
             share = min(max(FULL * have // want, LEAST if have else 0), FULL)
-        return [Step(trigger.text, trigger.satisfied, share, trigger.next_at, joined, depth, trigger.problem), *inner]
+        return [TriggerRow(trigger.text, trigger.satisfied, share, trigger.next_at, joined, depth, trigger.problem), *inner]
     deeper = depth + 1 if joined else depth
     return [
         step for number, part in enumerate(trigger.parts) for step in progress(part, trigger.word if number else joined, deeper)
     ]
 
 
-def rules(explanation: Explanation) -> list[Rule]:
+def rules(explanation: Explanation) -> list[ConstraintRow]:
     """The constraints of a schedule in their order."""
     checked = explanation.pending is not None and explanation.pending.state is PendingState.CONSTRAINT
     reasons = explanation.pending.reasons[1:] if explanation.pending is not None and checked else ()
@@ -253,9 +253,9 @@ def rules(explanation: Explanation) -> list[Rule]:
     for number, constraint in enumerate(constraints):
         if number < len(reasons):
             reason = reasons[number]
-            found.append(Rule(constraint.kind, "met" if reason.met else "waits", reason.text, reason.not_before))
+            found.append(ConstraintRow(constraint.kind, "met" if reason.met else "waits", reason.text, reason.not_before))
         else:
-            found.append(Rule(constraint.kind, "idle", declared(constraint)))
+            found.append(ConstraintRow(constraint.kind, "idle", declared(constraint)))
     return found
 
 

@@ -12,7 +12,7 @@ from fastapi.responses import HTMLResponse
 
 from airflow_snowpack.api.pages.charts import LineChart, Series, line_chart, size_chart
 from airflow_snowpack.api.pages.figures import FULL
-from airflow_snowpack.api.pages.page import Here, Page, PageRoute
+from airflow_snowpack.api.pages.page import Here, HtmlPage, PageRoute
 from airflow_snowpack.api.parameters import NamedTable
 from airflow_snowpack.iceberg import TableHealth, TableName, TableNotFound
 from airflow_snowpack.inventory import Condition, HealthPoint
@@ -158,7 +158,7 @@ class Planned:
     is_inexact: bool = False
 
 
-def _plan(page: Page, name: TableName, health: TableHealth) -> Planned:
+def _plan(page: HtmlPage, name: TableName, health: TableHealth) -> Planned:
     services = page.services
     try:
         policy = services.installation.policies.of(name, health.properties)
@@ -169,7 +169,7 @@ def _plan(page: Page, name: TableName, health: TableHealth) -> Planned:
     return Planned(plan, is_inexact=policy.bounds != health.bounds)
 
 
-def _waits(page: Page, name: TableName) -> PassEntry | None:
+def _waits(page: HtmlPage, name: TableName) -> PassEntry | None:
     entry = page.services.installation.fleet_passes.latest_entry(name)
     return entry if entry is not None and entry.state is EntryState.WAITING else None
 

@@ -43,7 +43,7 @@ class Span:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class TimelineStep:
     """Something that happened.
 
     :param tone: colours its mark: an outcome, a status or ``plain``.
@@ -67,7 +67,7 @@ def spans(job: Job, history: Sequence[HistoryEntry], now: datetime) -> list[Span
     return [_placed(span, job.submitted_at, total) for span in found]
 
 
-def steps(job: Job, history: Sequence[HistoryEntry]) -> list[Step]:
+def steps(job: Job, history: Sequence[HistoryEntry]) -> list[TimelineStep]:
     """What happened, oldest first."""
     recorded = [_step(entry) for entry in history]
     return sorted([*_missing(job, recorded), *recorded], key=lambda step: step.at)
@@ -157,36 +157,40 @@ def _attempts(history: Iterable[HistoryEntry]) -> dict[str, int]:
     return {str(entry.attempt_id): int(entry.detail.get("attempt", 0)) for entry in claims}
 
 
-def _step(entry: HistoryEntry) -> Step:
+def _step(entry: HistoryEntry) -> TimelineStep:
     at, detail, name = entry.at, dict(entry.detail), entry.event.replace("_", " ").capitalize()
     match entry.event:
         case "claimed" | "taken_over":
-            return Step(at, f"{name}, attempt {detail.get('attempt', '?')}", f"by worker {detail.get('worker', '?')}", "running")
+            return TimelineStep(
+                at, f"{name}, attempt {detail.get('attempt', '?')}", f"by worker {detail.get('worker', '?')}", "running"
+            )
         case "heartbeat":
             count = int(detail.get("count", 1))
-            return Step(at, plural(count, "heartbeat"), last=datetime.fromisoformat(detail["last_at"]) if count > 1 else None)
+            return TimelineStep(
+                at, plural(count, "heartbeat"), last=datetime.fromisoformat(detail["last_at"]) if count > 1 else None
+            )
         case "action":
             took, outcome = duration(float(detail.get("elapsed_seconds", 0))), str(detail.get("outcome", ""))
-            return Step(at, f"{detail.get('action', 'action')} in {took}", str(detail.get("message", "")), outcome)
+            return TimelineStep(at, f"{detail.get('action', 'action')} in {took}", str(detail.get("message", "")), outcome)
         case "requeued":
-            return Step(at, "Back in the queue", "its worker was gone and the lease ran out", "waiting")
+            return TimelineStep(at, "Back in the queue", "its worker was gone and the lease ran out", "waiting")
         case "failed":
-            return Step(at, name, str(detail.get("error") or detail.get("reason") or ""), "failed")
+            return TimelineStep(at, name, str(detail.get("error") or detail.get("reason") or ""), "failed")
         case "unlocked":
-            return Step(at, "Table unlocked", "its worker has left the table alone")
+            return TimelineStep(at, "Table unlocked", "its worker has left the table alone")
         case "writeback_stale_attempt":
             wanted = f"it wanted to write {detail['wanted']}" if detail.get("wanted") else ""
-            return Step(at, "A replaced attempt came back and was ignored", wanted, "conflict")
+            return TimelineStep(at, "A replaced attempt came back and was ignored", wanted, "conflict")
         case event:
-            return Step(at, name, f"by {detail['by']}" if detail.get("by") else "", TONES.get(event, "plain"))
+            return TimelineStep(at, name, f"by {detail['by']}" if detail.get("by") else "", TONES.get(event, "plain"))
 
 
-def _missing(job: Job, recorded: Sequence[Step]) -> Iterable[Step]:
+def _missing(job: Job, recorded: Sequence[TimelineStep]) -> Iterable[TimelineStep]:
     """What the job's row knows and the history does not."""
     titles = {step.title.split(",")[0] for step in recorded}
     if not titles & {"Submitted", "Dry run"}:
-        yield Step(job.submitted_at, "Submitted", f"by {job.submitted_by}" if job.submitted_by else "")
+        yield TimelineStep(job.submitted_at, "Submitted", f"by {job.submitted_by}" if job.submitted_by else "")
     if job.started_at is not None and not job.dry_run and not titles & {"Claimed", "Taken over"}:
-        yield Step(job.started_at, "Started", "", "running")
+        yield TimelineStep(job.started_at, "Started", "", "running")
     if job.completed_at is not None and not job.dry_run and job.status.value.capitalize() not in titles:
-        yield Step(job.completed_at, shown_status(job).capitalize(), job.error or "", job.status.value)
+        yield TimelineStep(job.completed_at, shown_status(job).capitalize(), job.error or "", job.status.value)

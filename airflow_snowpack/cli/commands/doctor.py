@@ -45,7 +45,7 @@ PLUGIN = "snowpack"
 TRIAL = b"written by airflow snowpack doctor"
 
 
-class Verdict(StrEnum):
+class CheckVerdict(StrEnum):
     """How a check ended."""
 
     OK = "ok"
@@ -55,14 +55,14 @@ class Verdict(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class CheckResult:
     """What a check found.
 
     :param to_do: what to do about it; empty when there is nothing to do.
     :param check: the name of the check; :func:`diagnose` fills it in.
     """
 
-    verdict: Verdict
+    verdict: CheckVerdict
     message: str
     to_do: str = ""
     check: str = ""
@@ -99,7 +99,7 @@ class Examined:
         self.store_hook.close()
 
 
-FINDINGS: Listing[Finding] = Listing(
+FINDINGS: Listing[CheckResult] = Listing(
     "findings",
     lambda finding: {
         "check": finding.check,
@@ -122,33 +122,33 @@ def examine(args: Namespace) -> ExitCode | None:
         for finding in findings:
             if finding.to_do:
                 print(f"{finding.check}: {finding.to_do}")
-    return ExitCode.REFUSED if any(finding.verdict is Verdict.WRONG for finding in findings) else None
+    return ExitCode.REFUSED if any(finding.verdict is CheckVerdict.WRONG for finding in findings) else None
 
 
-def settings(examined: Examined) -> Finding:
+def settings(examined: Examined) -> CheckResult:
     """Every option of ``[snowpack]`` can be read."""
     found = examined.store_hook.settings
-    return Finding(Verdict.OK, f"[snowpack] can be read; the catalog is called {found.catalog_name!r}.")
+    return CheckResult(CheckVerdict.OK, f"[snowpack] can be read; the catalog is called {found.catalog_name!r}.")
 
 
-def store_place(examined: Examined) -> Finding:
+def store_place(examined: Examined) -> CheckResult:
     """The store is where every host of the installation reaches it."""
     url, remote = examined.store_hook.url(), remote_executors()
     where = public_address(url.render_as_string(hide_password=True))
     if url.get_backend_name() == "sqlite" and remote:
         advice = "Use a Postgres, unless this file is on storage that every host of the executor mounts."
-        return Finding(Verdict.WARNING, f"{where} is a file, and {', '.join(remote)} runs tasks elsewhere.", advice)
+        return CheckResult(CheckVerdict.WARNING, f"{where} is a file, and {', '.join(remote)} runs tasks elsewhere.", advice)
     hosts = _airflow_hosts()
     if url.get_backend_name() == "sqlite" and len(hosts) > 1:
         advice = "Name a Postgres in [snowpack] store_conn_id, so that they share jobs and locks."
-        return Finding(Verdict.WRONG, f"{where} is a file, and Airflow runs on {', '.join(hosts)}.", advice)
-    return Finding(Verdict.OK, f"The store is {where}.")
+        return CheckResult(CheckVerdict.WRONG, f"{where} is a file, and Airflow runs on {', '.join(hosts)}.", advice)
+    return CheckResult(CheckVerdict.OK, f"The store is {where}.")
 
 
-def local_paths(examined: Examined) -> Finding:
+def local_paths(examined: Examined) -> CheckResult:
     """Every host of the executor reaches the catalog's file, the warehouse and the builds."""
     if not (remote := remote_executors()):
-        return Finding(Verdict.SKIPPED, "The executor runs every task on this host.")
+        return CheckResult(CheckVerdict.SKIPPED, "The executor runs every task on this host.")
     settings = examined.store_hook.settings
     places = {} if has_default_builds(settings) else {"[snowpack] builds_url": settings.builds_url}
     with suppress(SnowpackError):  # an embedded catalog is refused, see catalog_answers
@@ -162,81 +162,81 @@ def local_paths(examined: Examined) -> Finding:
     builds = " Builds without a url are refused until [snowpack] builds_url is set." if has_default_builds(settings) else ""
     entries = f"Each host may have its own [snowpack] runner_folder ({settings.runner_folder}), except for the runner kubernetes."
     if not local:
-        return Finding(Verdict.OK, f"Hosts share no local path.{builds} {entries}")
+        return CheckResult(CheckVerdict.OK, f"Hosts share no local path.{builds} {entries}")
     message = f"{', '.join(remote)} runs tasks on other hosts, and these paths are local: {_few(local)}.{builds} {entries}"
     advice = "Use object storage and a Postgres or REST catalog, or mount each path on every host."
-    return Finding(Verdict.WARNING, message, advice)
+    return CheckResult(CheckVerdict.WARNING, message, advice)
 
 
-def store_schema(examined: Examined) -> Finding:
+def store_schema(examined: Examined) -> CheckResult:
     """The store answers, and its tables are those of this version."""
-    return Finding(Verdict.OK, f"The store {examined.store.identity} answers, at revision {REVISION}.")
+    return CheckResult(CheckVerdict.OK, f"The store {examined.store.identity} answers, at revision {REVISION}.")
 
 
-def clock_skew(examined: Examined) -> Finding:
+def clock_skew(examined: Examined) -> CheckResult:
     """This host's clock and the database's agree: leases and schedules are measured by the hosts' clocks."""
     store = examined.store
     if not store.is_postgres:
-        return Finding(Verdict.SKIPPED, "The store is a file, so there is no other clock.")
+        return CheckResult(CheckVerdict.SKIPPED, "The store is a file, so there is no other clock.")
     before = datetime.now(UTC)
     theirs = store.read(lambda conn: conn.exec_driver_sql("SELECT clock_timestamp()").scalar_one())
     middle = before + (datetime.now(UTC) - before) / 2
     skew = abs(theirs - middle)
     message = f"This host's clock and the store's differ by {skew.total_seconds():.1f} s."
     if skew > MOST_SKEW:
-        return Finding(Verdict.WRONG, message, "Synchronise the clocks of all hosts (NTP).")
-    return Finding(Verdict.OK, message)
+        return CheckResult(CheckVerdict.WRONG, message, "Synchronise the clocks of all hosts (NTP).")
+    return CheckResult(CheckVerdict.OK, message)
 
 
-def catalog_answers(examined: Examined) -> Finding:
+def catalog_answers(examined: Examined) -> CheckResult:
     """The catalog's connection exists, and the catalog answers."""
     config = examined.catalog.config
     databases = call_with_timeout(lambda: count_databases(config), "The catalog", TEST_TIMEOUT)
     label = catalog_label(config.name, config.catalog_id)
-    return Finding(Verdict.OK, f"The {config.kind} catalog {label} answers; databases: {databases}.")
+    return CheckResult(CheckVerdict.OK, f"The {config.kind} catalog {label} answers; databases: {databases}.")
 
 
-def warehouse_writable(examined: Examined) -> Finding:
+def warehouse_writable(examined: Examined) -> CheckResult:
     """This host can write to the warehouse, read back, and delete."""
     warehouse = _warehouse(examined)
     if warehouse is None:
-        return Finding(Verdict.SKIPPED, "The catalog itself chooses where tables go.")
+        return CheckResult(CheckVerdict.SKIPPED, "The catalog itself chooses where tables go.")
 
     def try_it() -> str:
         with _trial_file(examined, warehouse) as place:
             return place
 
     call_with_timeout(try_it, "The warehouse", timedelta(seconds=30))
-    return Finding(Verdict.OK, f"{public_address(warehouse)} can be written to.")
+    return CheckResult(CheckVerdict.OK, f"{public_address(warehouse)} can be written to.")
 
 
-def spark_installed(examined: Examined) -> Finding:
+def spark_installed(examined: Examined) -> CheckResult:
     """Java, PySpark and the jars are there; nothing is started."""
     examined.spark.check()
-    return Finding(Verdict.OK, "PySpark and Java fit each other, or Spark runs on a Connect server.")
+    return CheckResult(CheckVerdict.OK, "PySpark and Java fit each other, or Spark runs on a Connect server.")
 
 
-def spark_sees_catalog(examined: Examined) -> Finding:
+def spark_sees_catalog(examined: Examined) -> CheckResult:
     """Spark lists the same databases in the catalog as PyIceberg, and reads a file that this host writes to the warehouse."""
     if not examined.start_spark:
-        return Finding(Verdict.SKIPPED, "Spark was not started (--no-spark).")
+        return CheckResult(CheckVerdict.SKIPPED, "Spark was not started (--no-spark).")
     name, session = examined.catalog.config.name, examined.spark.session()
     ours = {".".join(each) for each in examined.catalog.catalog.list_namespaces()}
     theirs = {str(row[0]).replace("`", "") for row in session.sql(f"SHOW NAMESPACES IN `{name}`").collect()}
     if ours != theirs:
         message = f"In {name!r} Spark sees {_few(theirs)}, and PyIceberg sees {_few(ours)}."
         advice = "Give both the same address: catalog_conn_id here, and spark.sql.catalog.* on a Spark Connect server."
-        return Finding(Verdict.WRONG, message, advice)
+        return CheckResult(CheckVerdict.WRONG, message, advice)
     warehouse = _warehouse(examined)
     # Of other storages Spark may know only what Iceberg reads for it.
     if warehouse is not None and warehouse.startswith("file:"):
         with _trial_file(examined, warehouse) as place:
             if not session.read.text(place).collect():
                 raise OSError(f"Spark does not see the file {place} that this host wrote")
-    return Finding(Verdict.OK, f"Spark and PyIceberg see the same databases: {_few(ours)}.")
+    return CheckResult(CheckVerdict.OK, f"Spark and PyIceberg see the same databases: {_few(ours)}.")
 
 
-def plugin_loaded(examined: Examined) -> Finding:
+def plugin_loaded(examined: Examined) -> CheckResult:
     """Airflow loaded the plugin with the API, the pages and the listener."""
     from airflow import plugins_manager
 
@@ -244,23 +244,23 @@ def plugin_loaded(examined: Examined) -> Finding:
     loaded = {each["name"] for each in plugins_manager.get_plugin_info(["name"])}
     if PLUGIN not in loaded or errors:
         advice = "Install airflow-snowpack in this environment, and see `airflow plugins` for import errors."
-        return Finding(Verdict.WRONG, "; ".join(errors) or "Airflow did not load the plugin 'snowpack'.", advice)
+        return CheckResult(CheckVerdict.WRONG, "; ".join(errors) or "Airflow did not load the plugin 'snowpack'.", advice)
     if not examined.store_hook.settings.listen_to_airflow:
         advice = "Set [snowpack] listen_to_airflow to True, unless another process reports the ends of runs."
-        return Finding(Verdict.WARNING, "The plugin is loaded, and its listener is switched off.", advice)
-    return Finding(Verdict.OK, "The plugin is loaded, with its listener.")
+        return CheckResult(CheckVerdict.WARNING, "The plugin is loaded, and its listener is switched off.", advice)
+    return CheckResult(CheckVerdict.OK, "The plugin is loaded, with its listener.")
 
 
-def airflow_api(examined: Examined) -> Finding:
+def airflow_api(examined: Examined) -> CheckResult:
     """The connection to Airflow's REST API exists, where one is configured."""
     conn_id = examined.store_hook.settings.airflow_conn_id
     if conn_id is None:
-        return Finding(Verdict.SKIPPED, "[snowpack] airflow_conn_id is empty; only processes beside Airflow need it.")
+        return CheckResult(CheckVerdict.SKIPPED, "[snowpack] airflow_conn_id is empty; only processes beside Airflow need it.")
     read_connection(conn_id, "Airflow's REST API")
-    return Finding(Verdict.OK, f"The connection {conn_id!r} is there.")
+    return CheckResult(CheckVerdict.OK, f"The connection {conn_id!r} is there.")
 
 
-def same_catalog(examined: Examined) -> Finding:
+def same_catalog(examined: Examined) -> CheckResult:
     """The API, the workers and the scheduler that opened this store reach the same catalog and warehouse as this process."""
     ours = catalog_facts(examined.catalog)
     seen = [each for each in _running(examined.store) if "catalog_id" in each.detail]
@@ -274,63 +274,63 @@ def same_catalog(examined: Examined) -> Finding:
         mine = f"the catalog {ours['catalog_id']} with the warehouse {ours['warehouse']!r}"
         message = f"This process reaches {mine}; {'; '.join(others)}."
         advice = "Give every process the same catalog_conn_id and home. A worker of another catalog on purpose is all right."
-        return Finding(Verdict.WARNING, message, advice)
+        return CheckResult(CheckVerdict.WARNING, message, advice)
     roles = ", ".join(sorted({each.role for each in seen})) or "none"
-    return Finding(Verdict.OK, f"Every process that works on this store reaches this catalog. Running: {roles}.")
+    return CheckResult(CheckVerdict.OK, f"Every process that works on this store reaches this catalog. Running: {roles}.")
 
 
-def same_store(examined: Examined) -> Finding:
+def same_store(examined: Examined) -> CheckResult:
     """An API server works on this store: one that does not has another store."""
     if any(each.role == "api" for each in _running(examined.store)):
-        return Finding(Verdict.OK, "An API server works on this store.")
+        return CheckResult(CheckVerdict.OK, "An API server works on this store.")
     advice = "Open a Snowpack page, and run this again. If it stays, the API server has another store_conn_id or AIRFLOW_HOME."
-    return Finding(Verdict.WARNING, "No API server works on this store now.", advice)
+    return CheckResult(CheckVerdict.WARNING, "No API server works on this store now.", advice)
 
 
-def background_roles(examined: Examined) -> Finding:
+def background_roles(examined: Examined) -> CheckResult:
     """Workers, sweeper, scheduler, poller and collector run where there is work for them."""
     reports = read_roles(examined.store, dag_states)
     missing = [report for report in reports if report.is_missing]
     if missing:
         advice = " ".join(TO_START[report.role] for report in missing)
-        return Finding(Verdict.WRONG, " ".join(str(report) for report in missing), advice)
-    return Finding(Verdict.OK, " ".join(str(report) for report in reports))
+        return CheckResult(CheckVerdict.WRONG, " ".join(str(report) for report in missing), advice)
+    return CheckResult(CheckVerdict.OK, " ".join(str(report) for report in reports))
 
 
-def tables_readable(examined: Examined) -> Finding:
+def tables_readable(examined: Examined) -> CheckResult:
     """The tables that schedules listen to can be read in time."""
     unreadable = read_unreadable_tables(examined.store)
     if unreadable:
         name, why = next(iter(unreadable.items()))
         message = f"{plural(len(unreadable), 'table')} that schedules listen to cannot be read, such as {name}: {why}"
-        return Finding(Verdict.WRONG, message, "List them with `airflow snowpack schedules check`.")
-    return Finding(Verdict.OK, "The tables that schedules listen to can be read.")
+        return CheckResult(CheckVerdict.WRONG, message, "List them with `airflow snowpack schedules check`.")
+    return CheckResult(CheckVerdict.OK, "The tables that schedules listen to can be read.")
 
 
-def queue_moves(examined: Examined) -> Finding:
+def queue_moves(examined: Examined) -> CheckResult:
     """No job waits for a worker or a sweep that is missing."""
     jobs, ours = examined.store_hook.jobs(), examined.catalog.config.catalog_id
     if jobs.drain().on:
         message = "Drain mode is on: new maintenance is refused, and no job is claimed."
-        return Finding(Verdict.WARNING, message, "airflow snowpack drain off")
+        return CheckResult(CheckVerdict.WARNING, message, "airflow snowpack drain off")
     left, state = jobs.waiting_elsewhere(ours), jobs.queue()
     if left:
         message = "; ".join(f"{number} for catalog {each or '(not recorded)'}" for each, number in sorted(left.items()))
         advice = "Start a worker for each: airflow snowpack worker --catalog-conn-id …"
-        return Finding(Verdict.WARNING, f"Jobs wait for workers of other catalogs: {message}.", advice)
+        return CheckResult(CheckVerdict.WARNING, f"Jobs wait for workers of other catalogs: {message}.", advice)
     if state.oldest is not None and jobs.store.clock() - state.oldest > SWEEP_OVERDUE and not state.running:
         message = f"{state.depth} waiting, the oldest since {state.oldest:%Y-%m-%d %H:%M} UTC, and nothing runs."
-        return Finding(Verdict.WARNING, message, "Start a worker: airflow snowpack worker")
-    return Finding(Verdict.OK, f"{state.depth} waiting, {state.running} running.")
+        return CheckResult(CheckVerdict.WARNING, message, "Start a worker: airflow snowpack worker")
+    return CheckResult(CheckVerdict.OK, f"{state.depth} waiting, {state.running} running.")
 
 
-CHECKS: tuple[Callable[[Examined], Finding], ...] = (
+CHECKS: tuple[Callable[[Examined], CheckResult], ...] = (
     settings, store_place, local_paths, store_schema, clock_skew, catalog_answers, warehouse_writable, spark_installed,
     spark_sees_catalog, plugin_loaded, airflow_api, same_store, same_catalog, background_roles, tables_readable, queue_moves,
 )  # fmt: skip
 
 
-def diagnose(examined: Examined) -> list[Finding]:
+def diagnose(examined: Examined) -> list[CheckResult]:
     """Run every check."""
     try:
         return [_run(check, examined) for check in CHECKS]
@@ -339,14 +339,14 @@ def diagnose(examined: Examined) -> list[Finding]:
             examined.close()
 
 
-def _run(check: Callable[[Examined], Finding], examined: Examined) -> Finding:
+def _run(check: Callable[[Examined], CheckResult], examined: Examined) -> CheckResult:
     name = check.__name__.replace("_", " ")
     try:
         return replace(check(examined), check=name)
     except Exception as problem:  # noqa: BLE001 - whatever it is, it is what the check was for
         message = redacted(message_of(problem))
         advice = "" if isinstance(problem, SnowpackError) else f"It should hold that: {(check.__doc__ or '').strip()}"
-        return Finding(Verdict.WRONG, message, advice, name)
+        return CheckResult(CheckVerdict.WRONG, message, advice, name)
 
 
 def _warehouse(examined: Examined) -> str | None:

@@ -20,8 +20,8 @@ from airflow_snowpack.hooks.dag_files import dags_folder
 from airflow_snowpack.hooks.iceberg_catalog import reach_catalog
 from airflow_snowpack.humanize import plural
 from airflow_snowpack.scheduling import (
-    Finding,
     Schedule,
+    SourceFinding,
     SyncReport,
     check_scheduler,
     check_sources,
@@ -64,7 +64,7 @@ def find_problems(
     declared: list[Schedule],
     missing_dags: Collection[str],
     missing_assets: Collection[str] = (),
-) -> list[Finding]:
+) -> list[SourceFinding]:
     """Return the problems of the sources of these schedules, and of the scheduler.
 
     :raises CatalogUnreachable: the catalog does not answer, or cannot be used.
@@ -137,7 +137,7 @@ def sync(args: Namespace, here: CommandContext) -> None:
         print_one(args.output, body | {"problems": [FindingShape.encode(finding) for finding in findings]}, fields)
 
 
-def _warnings(args: Namespace, here: CommandContext, declared: list[Schedule], gone: set[str]) -> list[Finding]:
+def _warnings(args: Namespace, here: CommandContext, declared: list[Schedule], gone: set[str]) -> list[SourceFinding]:
     """Return the problems of the sources. A failed check does not fail the deployment, which is done."""
     try:
         return find_problems(args, here, declared, gone)

@@ -249,7 +249,7 @@ def read_unreadable_tables(store: Store) -> dict[str, str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class SourceFinding:
     """Something that keeps a schedule from starting its DAG, or may.
 
     :param schedule: its name; ``None`` where all schedules are concerned.
@@ -274,7 +274,7 @@ def check_sources(
     missing_dags: Collection[str],
     missing_assets: Collection[str] = (),
     now: datetime,
-) -> list[Finding]:
+) -> list[SourceFinding]:
     """Return what is wrong with the sources of these schedules, in the order of their names.
 
     :param load_catalog: connects to the catalog; called when there are tables to read.
@@ -291,25 +291,27 @@ def check_sources(
         found = found_with(result, now) if isinstance(result, Exception) else result
         if found is not None:
             problems[table_key(name)] = found
-    findings: list[Finding] = []
+    findings: list[SourceFinding] = []
     for one in wanted:
         blocked = with_problems(one.trigger, one.trigger.evaluate({}, now), blocking(one.trigger, problems, catalog_name))
         for source in sources_of(one.trigger, problems, {}, catalog_name):
             if source.problem is not None:
-                findings.append(Finding(one.name, source.problem, blocked.problem is not None))
+                findings.append(SourceFinding(one.name, source.problem, blocked.problem is not None))
         if one.dag_id in missing_dags:
-            findings.append(Finding(one.name, f"the DAG {one.dag_id}, which it starts, does not exist", True))
+            findings.append(SourceFinding(one.name, f"the DAG {one.dag_id}, which it starts, does not exist", True))
     return findings
 
 
-def check_scheduler(store: Store) -> list[Finding]:
+def check_scheduler(store: Store) -> list[SourceFinding]:
     """Return a finding when schedules are enabled and no scheduler is running."""
     enabled = sa.select(schedules.c.name).where(schedules.c.enabled).limit(1)
     is_wanted, seen_at = store.read(lambda conn: (conn.execute(enabled).first() is not None, last_seen(conn, Role.SCHEDULER)))
     if not is_wanted or is_alive(seen_at, store.clock()):
         return []
     return [
-        Finding(None, "no scheduler is running; unpause the DAG snowpack_dispatcher, or run `airflow snowpack scheduler`", True)
+        SourceFinding(
+            None, "no scheduler is running; unpause the DAG snowpack_dispatcher, or run `airflow snowpack scheduler`", True
+        )
     ]
 
 

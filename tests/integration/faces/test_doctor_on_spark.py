@@ -8,16 +8,16 @@ import pytest
 
 
 def test_spark_sees_the_catalog_and_the_warehouse_of_the_installation(installation: Path) -> None:
-    from airflow_snowpack.cli.commands.doctor import Examined, Verdict, spark_sees_catalog
+    from airflow_snowpack.cli.commands.doctor import CheckVerdict, Examined, spark_sees_catalog
 
     finding = spark_sees_catalog(Examined())
 
-    assert finding.verdict is Verdict.OK
+    assert finding.verdict is CheckVerdict.OK
     assert "Spark and PyIceberg see the same databases: " in finding.message
 
 
 def test_a_spark_with_another_catalog_is_wrong(installation: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from airflow_snowpack.cli.commands.doctor import Examined, Verdict, diagnose
+    from airflow_snowpack.cli.commands.doctor import CheckVerdict, Examined, diagnose
 
     monkeypatch.setenv(
         "AIRFLOW_CONN_OTHER",
@@ -27,6 +27,6 @@ def test_a_spark_with_another_catalog_is_wrong(installation: Path, tmp_path: Pat
     examined.__dict__["spark"] = Examined().spark  # a Connect server has a configuration of its own
     found = {finding.check: finding for finding in diagnose(examined)}["spark sees catalog"]
 
-    assert found.verdict is Verdict.WRONG
+    assert found.verdict is CheckVerdict.WRONG
     assert "and PyIceberg sees none." in found.message
     assert "spark.sql.catalog.*" in found.to_do

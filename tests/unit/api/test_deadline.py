@@ -14,7 +14,7 @@ from bounded import PATIENCE_S
 from pages_world import World
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from airflow_snowpack.api.middleware import Deadline
+from airflow_snowpack.api.middleware import RequestDeadline
 from airflow_snowpack.api.services import Services
 from airflow_snowpack.humanize import duration
 
@@ -40,7 +40,7 @@ def test_an_app_that_hangs_is_answered_for_and_what_it_says_later_is_dropped() -
         ended.set()
 
     async def scene() -> httpx.Response:
-        answer = await ask(Deadline(hanging, SHORT))
+        answer = await ask(RequestDeadline(hanging, SHORT))
         released.set()
         await asyncio.wait_for(ended.wait(), PATIENCE_S)
         return answer
@@ -52,7 +52,7 @@ def test_an_app_that_hangs_is_answered_for_and_what_it_says_later_is_dropped() -
 
 
 def test_an_app_that_answers_is_left_alone() -> None:
-    answer = asyncio.run(ask(Deadline(hello, LONG)))
+    answer = asyncio.run(ask(RequestDeadline(hello, LONG)))
     assert (answer.status_code, answer.text) == (200, "hello")
 
 
@@ -63,7 +63,7 @@ def test_an_answer_that_has_begun_may_take_its_time() -> None:
             await asyncio.sleep(2 * SHORT.total_seconds())
             await send({"type": "http.response.body", "body": part, "more_body": part == b"a"})
 
-    assert asyncio.run(ask(Deadline(slow_stream, SHORT))).text == "ab"
+    assert asyncio.run(ask(RequestDeadline(slow_stream, SHORT))).text == "ab"
 
 
 def test_a_sender_that_is_slow_is_waited_for() -> None:
@@ -85,7 +85,7 @@ def test_a_sender_that_is_slow_is_waited_for() -> None:
         async def send(message: Message) -> None:
             sent.append(message)
 
-        await Deadline(reads, SHORT)({"type": "http"}, receive, send)
+        await RequestDeadline(reads, SHORT)({"type": "http"}, receive, send)
 
     asyncio.run(scene())
     assert sent[0]["status"] == 200
@@ -96,7 +96,7 @@ def test_an_error_passes_through() -> None:
         raise LookupError("of the app")
 
     with pytest.raises(LookupError, match="of the app"):
-        asyncio.run(ask(Deadline(broken, LONG)))
+        asyncio.run(ask(RequestDeadline(broken, LONG)))
 
 
 @pytest.mark.parametrize("timeout", [timedelta(0), timedelta(microseconds=100)])

@@ -14,7 +14,7 @@ from sqlalchemy.exc import OperationalError, TimeoutError as PoolTimeout
 from starlette.types import Receive, Scope, Send
 
 from airflow_snowpack.api import Forbidden, NotAuthenticated, Services
-from airflow_snowpack.api.middleware import Edge
+from airflow_snowpack.api.middleware import OuterLayer
 from airflow_snowpack.api.problems import CatalogTooSlow, InvalidRequest, StoreDown, problem_of, reason_in_words, snake_case
 from airflow_snowpack.api.routes.service import check_readiness
 from airflow_snowpack.api.services import LazyServices
@@ -116,7 +116,7 @@ def test_an_error_that_nobody_expected_is_logged_with_its_traceback_and_tells_no
         raise KeyError("a secret of the inside")
 
     counted: list[tuple[str, str, int]] = []
-    edge = Edge(broken, lambda method, route, code, seconds: counted.append((method, route, code)))
+    edge = OuterLayer(broken, lambda method, route, code, seconds: counted.append((method, route, code)))
 
     async def ask() -> httpx.Response:
         async with httpx.AsyncClient(transport=httpx.ASGITransport(edge), base_url="http://api") as client:
