@@ -263,5 +263,5 @@ def _conclude(shape: RewriteWording, counts: Mapping[str, int], last: Try, *, ou
 
 def _summary(shape: RewriteWording, counts: Mapping[str, int], verb: str | None = None) -> str:
     if not counts[shape.after]:
-        return f"{'removed' if verb else 'Removed'} {plural(counts[shape.before], shape.noun)} of which nothing is needed"
+        return f"{'removed' if verb else 'Removed'} {plural(counts[shape.before], shape.noun)} and wrote no new ones"
     return f"{verb or shape.verb} {plural(counts[shape.before], shape.noun)} into {counts[shape.after]:,}"
