@@ -5,8 +5,7 @@
 
     SnapshotReader("s3://lake/builds/features").get(4711)
 
-``__init__.pyi`` lists the names, which load on first use: a Spark task that writes a shard needs neither the registry nor its
-database.
+The names in ``__init__.pyi`` load on first use: a Spark task that writes a shard needs neither the registry nor its database.
 """
 
 import lazy_loader

@@ -3,13 +3,13 @@
     build = Build(registry, storage)
     outcome = build.run(SparkSource.table(session, table), spec, as_of=interval_end, owner="dag/run/task")
 
-    handle = build.begin(spec, sharding, as_of=interval_end)         # or step by step, each in a process of its own
+    handle = build.begin(spec, sharding, as_of=interval_end)         # or step by step, in separate processes
     build_input = build.write(handle, source, spec, sharding)
     manifest = build.select(handle, build_input, spec, sharding)
     outcome = build.publish(handle, manifest)
 
-Each step renews the run's lease and stops the work when another attempt has the run. A run that will not be published is failed,
-if the registry can be reached.
+Each step renews the run's lease and stops the work if another attempt takes over the run. A run that will not be published is
+marked as failed if the registry can be reached.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Build:
         self.registry = registry
         self.storage = storage
         self.interrupt = Interrupt()
-        """Call it to stop the writing; a signal handler may."""
+        """Stops the writers; a signal handler may call it."""
 
     def run(
         self,
@@ -55,10 +55,10 @@ class Build:
         label: str | None = None,
         verify: FileCheck = FileCheck.SIZES,
     ) -> PublishOutcome:
-        """Do all steps.
+        """Run all steps.
 
-        :param as_of: the time of the data: the end of the data interval.
-        :param owner: the task instance; a later try of the same owner takes over an earlier one's run.
+        :param as_of: the end of the data interval.
+        :param owner: the task instance; a later try of the same owner fails an earlier try's run.
         :param label: the run's name; ``None`` for ``as_of``.
         :param verify: see :func:`publish`.
         :raises BuildError: the run was not published; the registry has the reason.
@@ -73,10 +73,7 @@ class Build:
         return outcome
 
     def sharding(self, source: BuildSource, spec: BuildSpec) -> Sharding:
-        """Return how the rows are distributed, after counting the source's keys if the spec sets no sharding.
-
-        :raises InvalidBuild: there are more keys than the largest number of shards can hold.
-        """
+        """Return the spec's sharding, or compute it from the source's counted keys; raises like :func:`fewest_shards`."""
         if spec.sharding is not None:
             return spec.sharding
         assert spec.max_keys_per_shard is not None
@@ -92,31 +89,25 @@ class Build:
         )
 
     def write(self, handle: RunHandle, source: BuildSource, spec: BuildSpec, sharding: Sharding) -> BuildInput:
-        """Write all shards of a run.
-
-        :raises StaleBuild: another attempt has the run, or its lease expired.
-        """
+        """Write all shards of a run; raise :class:`StaleBuild` if another attempt takes it over or its lease expires."""
         with self._fails_run(handle, BaseException), self._kept_alive(handle) as lease:
             try:
                 build_input = source.write(self.storage, handle.run_id, spec, sharding, self.interrupt)
             except Exception:
-                check_lease(lease, handle)  # the loss of the lease is then what stopped the work
+                check_lease(lease, handle)  # if the lease is lost, that is what stopped the work
                 raise
             check_lease(lease, handle)
             return build_input
 
     def select(self, handle: RunHandle, build_input: BuildInput, spec: BuildSpec, sharding: Sharding) -> Manifest:
-        """Select the winners among the attempts, by their records.
-
-        :raises ShardCoverageError: a shard has no successful attempt.
-        """
+        """Select the winners by the attempts' records; raise :class:`ShardCoverageError` if a shard has no successful attempt."""
         with self._fails_run(handle, BuildError), self._kept_alive(handle):
             attempts = read_attempts(self.storage, handle.run_id)
             return select(handle, attempts, build_input, sharding, spec.shard_format, self.registry.store.clock())
 
     def publish(self, handle: RunHandle, manifest: Manifest, *, verify: FileCheck = FileCheck.SIZES) -> PublishOutcome:
-        """Publish what was selected; see :func:`publish`."""
-        # After other errors the pointer may name this run; the process that has the dataset's lock next finds out.
+        """Publish the selection; see :func:`publish`."""
+        # After other errors the pointer may name this run; the next holder of the dataset's lock finds out.
         with self._fails_run(handle, StorageFailed), self._kept_alive(handle):
             try:
                 return publish(self.registry, self.storage, handle, manifest, verify=verify)
@@ -125,7 +116,7 @@ class Build:
                 raise
 
     def clean_up(self, dataset: str, retention: Retention) -> list[CleanupAction]:
-        """Clean up after a publication. A failure is logged, and the next cleanup deletes what is left."""
+        """Clean up after a publication. A failure is logged; the next cleanup deletes the rest."""
         try:
             return cleanup(self.registry, self.storage, dataset, retention)
         except (BuildError, StoreError) as error:
@@ -134,7 +125,7 @@ class Build:
 
     @contextmanager
     def _kept_alive(self, handle: RunHandle) -> Iterator[KeepAlive]:
-        """Renew the run's lease, and stop the work when it is lost."""
+        """Renew the run's lease during the block, and stop the work if it is lost."""
         policy = self.registry.policy
         beat, lost_after = partial(self.registry.heartbeat, handle), policy.run_lease
         with KeepAlive(beat, every=policy.heartbeat, lost_after=lost_after, what=str(handle), on_lost=self.interrupt) as lease:
@@ -142,7 +133,7 @@ class Build:
 
     @contextmanager
     def _fails_run(self, handle: RunHandle, *errors: type[BaseException]) -> Iterator[None]:
-        """Fail the run in the registry when one of these errors ends the block."""
+        """Mark the run as failed if one of these errors ends the block."""
         try:
             yield
         except errors as error:
@@ -154,7 +145,7 @@ class Build:
 
 
 def check_lease(lease: KeepAlive, handle: RunHandle) -> None:
-    """:raises StaleBuild: the lease is lost."""
+    """Raise :class:`StaleBuild` if the lease is lost."""
     if lease.lost is Loss.RAN_OUT:
         raise BuildLeaseRanOut(str(handle))
     if lease.lost is not None:

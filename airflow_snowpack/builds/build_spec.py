@@ -1,7 +1,9 @@
-"""The declaration of a build, its source of rows, and what was written of it.
+"""The declaration of a build, its source of rows, and the result of writing it.
 
-spec = BuildSpec(dataset="features_by_user", key="user_id", sharding=Sharding.hash(8), shard_format=ShardFormat.SQLITE)
-spec = BuildSpec(dataset="features_by_user", key="user_id", max_keys_per_shard=1_000_000)
+    spec = BuildSpec(dataset="features_by_user", key="user_id", sharding=Sharding.hash(8), shard_format=ShardFormat.SQLITE)
+    spec = BuildSpec(dataset="features_by_user", key="user_id", max_keys_per_shard=1_000_000)
+
+A spec declares either the sharding or the maximum of keys per shard.
 """
 
 from __future__ import annotations
@@ -28,17 +30,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuildSpec:
-    """A build as it is declared, the same for each of its runs.
+    """The declaration of a build, shared by all of its runs.
 
     :param key: the column by which readers look up rows.
     :param sharding: how rows are distributed. ``None``: by hash, over as few shards as ``max_keys_per_shard`` allows.
-    :param max_keys_per_shard: the limit of distinct keys of a shard. An extra pass over the input then counts the keys first.
-    :param batch_size: rows that a writer keeps in memory and writes at once; in Parquet, the rows of a row group.
-    :param rows_per_second: the limit of each of the parallel writers; ``None`` for no limit.
-    :param shard_retry: retries of a shard without Spark; with Spark, ``spark.task.maxFailures`` decides.
+    :param max_keys_per_shard: the maximum of distinct keys per shard; counting them takes an extra pass over the input.
+    :param batch_size: rows that a writer buffers and writes at once; in Parquet, the rows per row group.
+    :param rows_per_second: the limit of each parallel writer; ``None`` for no limit.
+    :param shard_retry: retries per shard without Spark; with Spark, ``spark.task.maxFailures`` decides.
     :param processes: parallel writers without Spark; ``None`` for one per CPU core.
     :param retention: what the cleanup after a publication keeps; ``None`` for no cleanup.
-    :raises InvalidBuild: a name or a number is not allowed, or not exactly one of ``sharding`` and ``max_keys_per_shard`` is set.
+    :raises InvalidBuild: a name or a number is invalid, or not exactly one of ``sharding`` and ``max_keys_per_shard`` is set.
     """
 
     dataset: str
@@ -66,14 +68,14 @@ class BuildSpec:
             whole_number("max_keys_per_shard", self.max_keys_per_shard, least=1)
 
     def plan(self, schema: pa.Schema) -> ShardPlan:
-        """Return what the shards of an input with these columns have in common; errors as of :class:`ShardPlan`."""
+        """Return what all shards of an input with this schema share; raises like :class:`ShardPlan`."""
         return ShardPlan(
             schema, self.key, self.shard_format, self.batch_size, self.rows_per_second, max_keys=self.max_keys_per_shard
         )
 
 
 def check_sources(sources: tuple[dict[str, Any], ...]) -> None:
-    """:raises InvalidBuild: a source has no JSON, and the manifest records sources as JSON."""
+    """Raise :class:`InvalidBuild` for sources that the manifest cannot store as JSON."""
     try:
         json.dumps(sources, ensure_ascii=False, allow_nan=False).encode()
     except (TypeError, ValueError) as error:  # UnicodeEncodeError is a ValueError too
@@ -82,10 +84,10 @@ def check_sources(sources: tuple[dict[str, Any], ...]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class BuildInput:
-    """What the writers have written; with the winners it makes the manifest. It travels between tasks as JSON.
+    """What the writers have written; with the winners it makes up the manifest. It travels between tasks as JSON.
 
-    :param columns: the names and Arrow types of the shards' columns, in order.
-    :param sources: what was read, such as ``{"table": …, "snapshot_id": …}``.
+    :param columns: names and Arrow types of the shards' columns, in order.
+    :param sources: the origin of the rows: ``{"table": …, "snapshot_id": …}``.
     """
 
     key_column: str
@@ -98,12 +100,11 @@ class BuildInput:
 
     @classmethod
     def of(cls, schema: pa.Schema, key_column: str, sources: tuple[dict[str, Any], ...] = ()) -> BuildInput:
-        """Describe files with this schema."""
         key_type = key_type_of(key_column, schema.field(key_column).type)
         return cls(key_column, key_type, tuple((field.name, str(field.type)) for field in schema), sources)
 
     def as_dict(self) -> dict[str, Any]:
-        """Return it as JSON can hold it."""
+        """Return the JSON-compatible form."""
         return {
             "key_column": self.key_column,
             "key_type": self.key_type.value,
@@ -113,14 +114,13 @@ class BuildInput:
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> BuildInput:
-        """Read the result of :meth:`as_dict`."""
         columns = tuple((str(name), str(kind)) for name, kind in content["columns"])
         sources = tuple(dict(source) for source in content["sources"])
         return cls(content["key_column"], KeyType(content["key_type"]), columns, sources)
 
 
 class Interrupt:
-    """Stops a writer. It only sets flags, so that a signal handler may call it."""
+    """Stops a writer. It only sets flags, so a signal handler may call it."""
 
     def __init__(self) -> None:
         self.work = SparkWork()
@@ -132,17 +132,17 @@ class Interrupt:
 
 
 class BuildSource(Protocol):
-    """Rows that can be written as shards."""
+    """Rows to write as shards."""
 
     def count_keys(self, key: str, interrupt: Interrupt) -> np.ndarray:
-        """Count the distinct keys by bucket, see :func:`fewest_shards`."""
+        """Count the distinct keys by bucket (see :func:`fewest_shards`)."""
 
     def write(self, storage: Storage, run_id: str, spec: BuildSpec, sharding: Sharding, interrupt: Interrupt) -> BuildInput:
-        """Write every row into its shard, and every shard, including those without rows.
+        """Write each row into its shard, and all shards, including empty ones.
 
         :param storage: the dataset's root.
         :raises InvalidBuild: the rows, the key, a column or the sharding cannot be used.
         :raises InvalidRowKey: a key is null or outside of 64 bits, or a row belongs to no shard.
-        :raises TooManyKeys: a shard gets more distinct keys than the spec allows.
-        :raises BuildError: a shard could not be written within its tries, or the writing was interrupted.
+        :raises TooManyKeys: a shard has more distinct keys than the spec allows.
+        :raises BuildError: a shard failed in all of its tries, or the writer was interrupted.
         """

@@ -1,14 +1,14 @@
 """Delete what no reader and no writer needs, in three phases: losing attempts, failed or abandoned runs, old runs.
 
-    cleanup(registry, storage, "flights", Retention(keep_runs=7), dry_run=True)   # what it would do
-    cleanup(registry, storage, "flights", Retention(keep_runs=7))                 # the same, done
+    cleanup(registry, storage, "flights", Retention(keep_runs=7), dry_run=True)   # the plan
+    cleanup(registry, storage, "flights", Retention(keep_runs=7))                 # executes the plan
 
-The invariants: nothing that a live run or the current build may need is deleted; each path is planned first, as a folder of one
-run, and a dry run returns the same plan; one failed deletion stops no other, and the next cleanup finds it again. Objects of runs
-that the registry does not know are left alone.
+Invariants: cleanup deletes nothing that a live run or the current build may need, and nothing of runs that are not in the
+registry. Each path lies in one run's folder and is planned first; a dry run returns the same plan. A failed deletion does not
+stop the others, and the next cleanup tries it again.
 
 The dataset is locked only while runs are chosen and marked as deleted. From then on they cannot be published, resumed or rolled
-back to, and no other run gets their names; so a publication need not wait while thousands of objects are deleted.
+back to, and no other run gets their names, so publications need not wait for the deletions.
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ def cleanup(
     holder: str | None = None,
     phases: Iterable[CleanupPhase] = tuple(CleanupPhase),
 ) -> list[CleanupAction]:
-    """Clean up, or return what would be deleted. Losing attempts need no lock: the winners of a published run never change.
+    """Clean up, or return the plan. Losing attempts need no lock: the winners of a published run never change.
 
     :param holder: the process that locks the dataset, for people.
-    :param phases: only these, in their order.
-    :raises DatasetNotFound: no build of this name was ever begun.
+    :param phases: run only these, in their own order.
+    :raises DatasetNotFound: no build of this dataset has ever begun.
     :raises DatasetBusy: another process publishes, rolls back or cleans up.
-    :raises StorageFailed: the pointer could not be read, so that the current build is unknown.
+    :raises StorageFailed: the pointer is unreadable, so the current build is unknown.
     """
     work = _Cleanup(registry, storage, dataset, retention)
     actions = work.losers(dry_run=dry_run) if CleanupPhase.LOSERS in phases else []
@@ -83,8 +83,6 @@ class _Chosen:
 
 
 class _Cleanup:
-    """The steps of one cleanup of a dataset."""
-
     def __init__(self, registry: BuildRegistry, storage: Storage, dataset: str, retention: Retention) -> None:
         self._registry = registry
         self._clock = registry.store.clock
@@ -104,7 +102,7 @@ class _Cleanup:
         return done
 
     def chosen(self, phases: Iterable[CleanupPhase], current: str | None, lock: DatasetLock | None = None) -> Iterator[_Chosen]:
-        """Choose runs phase by phase, except the current one, and mark them as deleted, unless without a lock (a dry run)."""
+        """Choose runs to delete, phase by phase. Mark them as deleted if there is a lock; a dry run has none."""
         now, age, keep = self._clock(), self._retention.stale_attempt_age, self._retention.keep_runs
         for phase in phases:
             stale = phase is CleanupPhase.STALE_ATTEMPTS
@@ -118,7 +116,7 @@ class _Cleanup:
                     log.info("cleanup_skipped: the run %s of %s has changed", run.run_id, run.dataset)
 
     def plan(self, chosen: _Chosen, without: frozenset[str] = frozenset()) -> list[CleanupAction]:
-        """Return the folders of a run; ``without`` are folders of attempts that phase 1 has in its own plan."""
+        """Plan the deletion of a run, except the attempt folders in ``without``, which the losers phase has planned."""
         return _planned(chosen.phase, chosen.run, _whole_run(self._storage, chosen, without))
 
     def delete_run(self, chosen: _Chosen) -> list[CleanupAction]:
@@ -133,7 +131,7 @@ class _Cleanup:
         return actions
 
     def delete_half_written_pointers(self) -> None:
-        """Delete what killed processes left while they set the pointer: they had the lock, and have not by now."""
+        """Delete pointer files of killed writers: each had the lock, and its lease has expired."""
         before = self._clock() - self._registry.policy.lock_lease
         for half in self._storage.half_written(layout.CURRENT):
             if half.modified is not None and half.modified <= before:
@@ -167,7 +165,7 @@ def _log_problems(path: str, gone: Deleted) -> None:
 
 
 def _planned(phase: CleanupPhase, run: BuildRun, actions: Iterator[CleanupAction]) -> list[CleanupAction]:
-    """Return the actions; if the run's objects cannot be listed or read, one action with the error."""
+    """Return the actions, or one action with the error if the run's objects cannot be listed or read."""
     try:
         return list(actions)
     except BuildError as error:
@@ -176,7 +174,7 @@ def _planned(phase: CleanupPhase, run: BuildRun, actions: Iterator[CleanupAction
 
 
 def _losing_attempts(storage: Storage, run: BuildRun) -> Iterator[CleanupAction]:
-    """Yield the folders of the attempts that are not in the run's manifest."""
+    """Plan the deletion of attempts that are not in the run's manifest."""
     if run.manifest is None or run.checksum is None:
         raise ManifestDamaged(layout.manifest_folder(run.run_id), "the registry does not know the manifest of this published run")
     shards = manifest_at(storage, run.manifest, run.checksum).shards
@@ -188,7 +186,7 @@ def _losing_attempts(storage: Storage, run: BuildRun) -> Iterator[CleanupAction]
 
 
 def _whole_run(storage: Storage, chosen: _Chosen, without: Set[str]) -> Iterator[CleanupAction]:
-    """Yield the folder of a run's manifests first, then that of its data."""
+    """Plan the deletion of a whole run: its manifests first, then its data."""
     run = chosen.run
     for folder in (layout.manifest_folder(run.run_id), layout.run_folder(run.run_id)):
         found = [each for each in storage.objects(folder, half_written=True) if _attempt_folder(each.path) not in without]
@@ -204,7 +202,6 @@ def _action(
 
 
 def _attempts(storage: Storage, run: BuildRun) -> dict[tuple[int, str], list[StoredObject]]:
-    """Return the objects of each attempt, by its shard and folder."""
     attempts: dict[tuple[int, str], list[StoredObject]] = defaultdict(list)
     above = layout.run_folder(run.run_id)
     for found in storage.objects(above, half_written=True):
@@ -215,7 +212,7 @@ def _attempts(storage: Storage, run: BuildRun) -> dict[tuple[int, str], list[Sto
 
 
 def _winner_folder(storage: Storage, winner: ShardAttemptResult, attempt: str) -> str:
-    """Return the winner's folder; for a winner without a file, ``attempt`` itself if its record is the winner's."""
+    """Return the winner's folder. If the winner has no file, return ``attempt`` if its record is the winner's."""
     if winner.url is not None:
         return f"{posixpath.dirname(winner.url)}/"
     record = f"{attempt}{layout.RECORD}"

@@ -1,18 +1,17 @@
-"""The columns of shards: which types a format can hold, their names in the manifest, and their values in SQLite.
+"""The columns of shards: the types each format can hold, their names in the manifest, and their values in SQLite.
 
     check_columns(pyarrow.schema([("id", pyarrow.int64()), ("tags", pyarrow.struct([]))]), ShardFormat.PARQUET)     # InvalidBuild
     arrow_type("timestamp[us, tz=UTC]") == pyarrow.timestamp("us", "UTC")
     to_cells(pyarrow.array([Decimal("1.50"), None])) == ["1.50", None]
     from_cell(pyarrow.decimal128(10, 2))("1.50") == Decimal("1.50")
 
-Columns are checked when a build is declared, as each shard's writer would fail in the same way. A manifest has Arrow's own names
-of types, so that ``arrow_type(str(type)) == type`` for every type that passes the check, except a struct with a field whose name
-contains ": " or " not null"; such a column needs Parquet shards, which carry their own schema.
+Columns are checked when a build is declared, as each shard's writer would fail on them. A manifest stores Arrow's type names:
+``arrow_type(str(type)) == type`` for every type that passes the check, except for a struct with a field whose name contains ": "
+or " not null". Such a column needs Parquet shards, which carry their own schema.
 
-In SQLite, integers, floats, strings and bytes are themselves; a boolean is 0 or 1; timestamps, dates, times and durations are
-integers in the unit of their type; decimals are text; lists, structs and maps are JSON text. NaN is the text ``nan``, as SQLite
-would store it as NULL; an integer of 2^63 or more is text. The invariant: what is read equals Arrow's ``as_py`` of the value
-that was written.
+SQLite stores integers, floats, strings and bytes as they are; booleans as 0 or 1; timestamps, dates, times and durations as
+integers in the unit of their type; decimals as text; lists, structs and maps as JSON text; NaN as the text ``nan``, because
+SQLite stores NaN as NULL; integers from 2^63 as text. Invariant: what is read equals Arrow's ``as_py`` of what was written.
 """
 
 from __future__ import annotations
@@ -39,10 +38,7 @@ NOTHING = pa.array([], pa.int64())
 
 
 def check_columns(schema: pa.Schema, shard_format: ShardFormat) -> None:
-    """Check names and types.
-
-    :raises InvalidBuild: a name is not Unicode text without NUL, or a shard of this format cannot hold a type.
-    """
+    """Raise :class:`InvalidBuild` if a name is not Unicode text or contains NUL, or this format cannot hold a type."""
     for field in schema:
         plain_text("columns", field.name)
         if "\0" in field.name:
@@ -65,7 +61,7 @@ def _check(field: pa.Field, shard_format: ShardFormat) -> None:
 
 def _try(schema: pa.Schema, shard_format: ShardFormat) -> None:
     nothing = schema.empty_table()
-    nothing.take(NOTHING)  # as rows are placed
+    nothing.take(NOTHING)  # placing rows takes them
     if shard_format is ShardFormat.PARQUET:
         pq.write_table(nothing, pa.BufferOutputStream())
         return
@@ -76,7 +72,7 @@ def _try(schema: pa.Schema, shard_format: ShardFormat) -> None:
 
 
 def _without_nullness(kind: pa.DataType) -> pa.DataType:
-    """Return the type without what no value depends on, such as the nullability of a map's values, which Arrow's names omit."""
+    """Return the type without what affects no value: the nullability of a map's values, for example, which Arrow's names omit."""
     inner = [field.with_type(_without_nullness(field.type)).with_nullable(True) for field in inner_fields(kind)]
     return with_inner_fields(kind, inner)
 
@@ -91,7 +87,7 @@ _NOT_NULL = " not null"
 
 
 def arrow_type(text: str) -> pa.DataType:
-    """Return the Arrow type of this name; :class:`InvalidBuild` if no type has it."""
+    """Return the Arrow type of this name, or raise :class:`InvalidBuild` if there is none."""
     try:
         return _read(text)
     except (ValueError, TypeError, KeyError, pa.ArrowException):
@@ -99,7 +95,7 @@ def arrow_type(text: str) -> pa.DataType:
 
 
 def arrow_schema(columns: tuple[tuple[str, str], ...]) -> pa.Schema:
-    """Return the schema of a manifest's columns; errors as of :func:`arrow_type`."""
+    """Return the schema of a manifest's columns; raises like :func:`arrow_type`."""
     return pa.schema([pa.field(name, arrow_type(text)) for name, text in columns])
 
 
@@ -126,7 +122,7 @@ def _nested(kind: str, inside: str, size: str | None) -> pa.DataType:
         case "struct":
             return pa.struct([_field(part) for part in _parts(inside)])
         case "map":
-            # Arrow appends the name of the entries if it is not its default, as after reading Parquet; no value depends on it.
+            # Arrow appends a non-default name of the entries, which Parquet files produce; no value depends on it.
             key, item = list(_parts(_ENTRIES.sub("", inside)))[:2]
             return pa.map_(_read(key), _read(item.removesuffix(_NOT_NULL)))
     parts = dict(part.split("=", 1) for part in _parts(inside))
@@ -139,7 +135,7 @@ def _field(text: str) -> pa.Field:
 
 
 def _parts(text: str) -> Iterator[str]:
-    """Yield what is between the commas outside of brackets."""
+    """Yield the parts between commas outside of brackets."""
     depth, begin = 0, 0
     for at, character in enumerate(text):
         depth += (character in "<[(") - (character in ">])")
@@ -159,10 +155,7 @@ EPOCH, EPOCH_UTC, EPOCH_DAY = datetime(1970, 1, 1), datetime(1970, 1, 1, tzinfo=
 
 
 def to_cells(array: pa.Array | pa.ChunkedArray) -> list[Cell]:
-    """Return the values of a column as parameters for SQLite.
-
-    :raises InvalidBuild: the column has intervals, which SQLite cannot represent.
-    """
+    """Return the values of a column as parameters for SQLite, or raise :class:`InvalidBuild` if they are intervals."""
     kind = array.type
     if types.is_dictionary(kind):
         return to_cells(array.cast(kind.value_type))
@@ -187,7 +180,7 @@ def to_cells(array: pa.Array | pa.ChunkedArray) -> list[Cell]:
 
 
 def from_cell(kind: pa.DataType) -> Read | None:
-    """Return the function that converts a cell other than NULL to its value; ``None`` if the cell is the value."""
+    """Return the function that converts a non-NULL cell to its value; ``None`` if they are equal."""
     if types.is_dictionary(kind):
         return from_cell(kind.value_type)
     if types.is_boolean(kind):
@@ -207,7 +200,7 @@ def from_cell(kind: pa.DataType) -> Read | None:
 
 
 def arrow_array(cells: Sequence[Cell], kind: pa.DataType) -> pa.Array:
-    """Return the column that was written as these cells."""
+    """Return the column that these cells represent."""
     if types.is_dictionary(kind):
         return arrow_array(cells, kind.value_type).cast(kind)
     if _is_temporal(kind):
@@ -246,7 +239,7 @@ def _zone(name: str) -> ZoneInfo | None:
 
 
 def _to_json(kind: pa.DataType) -> Read:
-    """Return the function that converts a value to what JSON can hold."""
+    """Return the function that converts a value to its JSON-compatible form."""
     if types.is_binary(kind) or types.is_large_binary(kind) or types.is_fixed_size_binary(kind):
         return lambda value: base64.b64encode(value).decode()
     return lambda value: to_cells(pa.array([value], kind))[0]
@@ -259,10 +252,7 @@ def _from_json(kind: pa.DataType) -> Read:
 
 
 def _each(kind: pa.DataType, convert: Callable[[pa.DataType], Read], entry: type[list[Any] | tuple[Any, ...]]) -> Read:
-    """Return the function that converts the plain values in a nested value; null stays null at every depth.
-
-    :param entry: the type of an entry of a map.
-    """
+    """Return the function that converts the plain values inside a nested one, except null; map entries become an ``entry``."""
     if types.is_struct(kind):
         parts = [(field.name, _nullable(_each(field.type, convert, entry))) for field in kind]
         return lambda value: {name: part(value[name]) for name, part in parts}

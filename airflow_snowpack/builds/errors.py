@@ -1,4 +1,4 @@
-"""Errors of builds: declaring, writing, publishing and reading them."""
+"""Errors of declaring, writing, publishing, reading and cleaning up builds."""
 
 from __future__ import annotations
 
@@ -13,10 +13,7 @@ class BuildError(SnowpackError, kind=Kind.FAILED):
 
 
 class InvalidBuild(BuildError, kind=Kind.INVALID):
-    """Invalid build declaration.
-
-    :ivar field: the invalid parameter.
-    """
+    """Invalid build declaration."""
 
     def __init__(self, field: str, value: object, problem: str) -> None:
         self.field = field
@@ -154,10 +151,7 @@ class PointerUnknown(PublishFailed, kind=Kind.UNAVAILABLE):
 
 
 class CleanupIncomplete(BuildError, kind=Kind.FAILED):
-    """Some datasets could not be cleaned up.
-
-    :param problems: the error of each such dataset.
-    """
+    """Some datasets could not be cleaned up."""
 
     def __init__(self, problems: Mapping[str, str]) -> None:
         self.problems = dict(problems)
@@ -200,9 +194,9 @@ class ObjectChanged(StorageFailed, kind=Kind.UNAVAILABLE):
 
 
 def raised_elsewhere(name: str, message: str) -> BuildError:
-    """Return an error that another process has raised, from the name of its class and its message."""
+    """Rebuild an error of another process from its class name and message."""
     kind = globals().get(name)
     if not (isinstance(kind, type) and issubclass(kind, BuildError)):
         return BuildError(message)
-    # Without the constructor, which would compose a message of its own.
+    # Not by the constructor, which would compose another message.
     return kind.__new__(kind, message)

@@ -1,12 +1,12 @@
-"""The file systems of storages, and compare-and-set of one object on S3.
+"""File systems of storages, and compare-and-set for objects on S3.
 
     filesystem, path = open_filesystem("s3://lake/builds/flights", options)
-    writes = conditional_writes("s3", options)              # None where the storage or this machine does not support it
+    writes = conditional_writes("s3", options)              # None if the storage or this machine does not support it
     data, version = writes.read("lake", "builds/flights/_CURRENT")
     writes.replace("lake", "builds/flights/_CURRENT", changed, version)     # ChangedSince if another process was faster
 
-Arrow's file system cannot send the headers ``If-Match`` and ``If-None-Match``, so compare-and-set goes through botocore, which is
-optional. It uses the same options as Arrow's file system, and raises ``OSError`` when the storage fails.
+Arrow's file system cannot send ``If-Match`` and ``If-None-Match``, so compare-and-set uses botocore, which is optional. It takes
+the options of Arrow's file system, and raises ``OSError`` when the storage fails.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ KNOWN = {
     *("role_arn", "session_name", "external_id", "load_frequency", "tls_ca_file_path", "request_timeout", "connect_timeout"),
     *("background_writes", "allow_bucket_creation", "allow_bucket_deletion", "check_directory_existence_before_creation"),
 }
-"""Arrow's options that this client understands or may ignore; with any other option there is no compare-and-set."""
+"""Arrow's options that this client applies or may ignore; any other option disables compare-and-set."""
 CHANGED = {"PreconditionFailed", "ConditionalRequestConflict", "412", "409"}
 UNSUPPORTED = {"NotImplemented", "501"}
 MISSING = {"NoSuchKey", "404"}
 
 
 class ChangedSince(OSError):
-    """The object is no longer the one that was read."""
+    """The object has changed since it was read."""
 
 
 class ConditionalWrites:
-    """Reads and replaces objects of one storage with Arrow's options, all ``KNOWN``; threads may share it."""
+    """Reads and replaces objects of a storage; thread-safe. Options are Arrow's, all in ``KNOWN``."""
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         self._options = options
@@ -62,7 +62,7 @@ class ConditionalWrites:
             return answer["Body"].read(), answer["ETag"]
 
     def replace(self, bucket: str, key: str, data: bytes, version: str) -> None:
-        """Replace an object if it still has this version, or create it if the version is ``ABSENT``.
+        """Replace an object that still has this version, or create it if the version is ``ABSENT``.
 
         :raises ChangedSince: another process replaced, created or deleted it.
         """
@@ -85,7 +85,7 @@ class ConditionalWrites:
 
 
 def conditional_writes(scheme: str, options: Mapping[str, Any]) -> ConditionalWrites | None:
-    """Return the compare-and-set of a storage; ``None`` if it has none, botocore is missing, or an option is unknown."""
+    """Return a storage's compare-and-set; ``None`` if it has none, botocore is missing, or an option is unknown."""
     if scheme != "s3" or not KNOWN.issuperset(options):
         return None
     try:
@@ -106,11 +106,11 @@ def _connected(options: Mapping[str, Any]) -> Any:
     virtual = options.get("force_virtual_addressing") or not endpoint
     config = Config(
         s3={"addressing_style": "virtual" if virtual else "path"},
-        # The caller retries, and first checks whether a try whose answer was lost had worked.
+        # The caller retries, after checking whether a try whose response was lost had succeeded.
         retries={"total_max_attempts": 1},
         connect_timeout=options.get("connect_timeout", 10),
         read_timeout=options.get("request_timeout", 30),
-        # Servers other than Amazon's may not support the newer checksums.
+        # Other S3 servers than Amazon's may not support the newer checksums.
         request_checksum_calculation="when_required",
         response_checksum_validation="when_required",
     )
@@ -131,7 +131,7 @@ def _connected(options: Mapping[str, Any]) -> Any:
 
 
 def _assumed(session: Any, options: Mapping[str, Any], region: str) -> tuple[str, str, str]:
-    """Return the keys of a role, which last longer than a publication takes."""
+    """Return the credentials of a role, which outlast a publication."""
     request = {"RoleArn": options["role_arn"], "RoleSessionName": options.get("session_name") or "airflow-snowpack"}
     if options.get("external_id"):
         request["ExternalId"] = options["external_id"]
@@ -146,7 +146,7 @@ def _code(error: BaseException) -> str | None:
 
 @contextmanager
 def _as_os_errors() -> Iterator[None]:
-    """Raise botocore's errors of a failing storage or network as ``OSError``."""
+    """Translate botocore's storage and network errors to ``OSError``."""
     from botocore.exceptions import BotoCoreError, ClientError
 
     try:
@@ -156,23 +156,20 @@ def _as_os_errors() -> Iterator[None]:
 
 
 def refuse_secrets(url: str) -> None:
-    """Keep secrets out of the URLs of storages, which the store records and the pages show.
-
-    :raises InvalidBuild: the URL contains a password, a key or a query.
-    """
+    """Raise :class:`InvalidBuild` if the URL has a password, a key or a query: the store records URLs and the pages show them."""
     scheme, separator, rest = url.partition("://")
     if not separator or scheme == "file":
         return
     user = rest.partition("/")[0].rpartition("@")[0]
     shown = public_address(url)
-    # A user alone is a container of Azure or a user of HDFS; only for S3 it is an access key.
+    # A user alone is a container of Azure or a user of HDFS; only on S3 it is an access key.
     if ":" in user or (user and scheme == "s3") or HIDDEN in shown or QUERY.search(url):
         problem = "it contains a password, a key or a query; use a connection (storage_conn_id) or options instead"
         raise InvalidBuild("url", shown, problem)
 
 
 def open_filesystem(url: str, options: Mapping[str, Any]) -> tuple[fs.FileSystem, str]:
-    """Return the file system of a URL with the options of :class:`Storage`, and the path on it.
+    """Return the file system of a URL, with the options of :class:`Storage`, and the path on it.
 
     :raises InvalidBuild: the URL has no known file system, or contains a secret.
     """
@@ -197,7 +194,7 @@ def open_filesystem(url: str, options: Mapping[str, Any]) -> tuple[fs.FileSystem
 
 
 def _open_azure(rest: str, options: dict[str, Any]) -> tuple[fs.FileSystem, str]:
-    """Open ``container@account.dfs.core.windows.net/path``, or ``container/path`` with the account among the options."""
+    """Open ``container@account.dfs.core.windows.net/path``, or ``container/path`` with the account in the options."""
     container, slash, path = rest.partition("/")
     container, _, host = container.partition("@")
     account = options.pop("account_name", None) or host.partition(".")[0]

@@ -1,11 +1,11 @@
-"""The JSON of a build: attempt record, manifest and pointer, as described in ``docs/build-format.md``.
+"""The JSON of a build: attempt record, manifest and pointer, as in ``docs/build-format.md``.
 
     storage.write("manifests/…/1.json", data := to_json(manifest))
     read_manifest(data, "manifests/…/1.json", checksum_of(data)) == manifest
 
-The invariant: what is read equals what was written, or it is refused with the file's path and the problem. Unknown fields are
-ignored; an unknown version is refused. A manifest's checksum is in the pointer that names it. An attempt's record and a selection
-carry their own checksum (they are *sealed*): the checksum of their bytes with zeros in place of its 16 digits.
+Invariant: what is read equals what was written, or is refused with the file's path and the problem. Unknown fields are ignored;
+an unknown version is refused. The pointer has the checksum of its manifest. Attempt records and selections are *sealed*: they
+contain their own checksum, computed with zeros in place of its 16 digits.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from airflow_snowpack.builds.model import (
 
 T = TypeVar("T")
 Read = Callable[[dict[str, Any], str], Any]
-"""Reads and checks a field of a JSON object by its name."""
+"""Reads and checks a field of a JSON object, by name."""
 
 VERSION = 1
 CHUNK_BYTES = 4 * 1024 * 1024
@@ -54,12 +54,11 @@ _SEAL = re.compile(rb'"record_checksum": "xxh3_64:([0-9a-f]{16})"\s*\}\s*$')
 
 
 def checksum_of(data: bytes) -> str:
-    """Return the checksum of an object's bytes: ``xxh3_64:`` and 16 hex digits."""
+    """Return the checksum of an object: ``xxh3_64:`` and 16 hex digits."""
     return f"xxh3_64:{xxhash.xxh3_64_hexdigest(data, seed=0)}"
 
 
 def file_checksum(path: Path) -> str:
-    """Return the checksum of a local file."""
     digest = xxhash.xxh3_64(seed=0)
     with path.open("rb") as file:
         while chunk := file.read(CHUNK_BYTES):
@@ -68,7 +67,7 @@ def file_checksum(path: Path) -> str:
 
 
 def to_json(record: ShardAttemptResult | Manifest | Current) -> bytes:
-    """Return the bytes to store, always the same for the same record."""
+    """Return the bytes to store, deterministically."""
     match record:
         case ShardAttemptResult():
             return _sealed(ATTEMPT_FORMAT, {"run_id": record.run_id} | _fields_json(record, SHARD_FIELDS))
@@ -79,24 +78,21 @@ def to_json(record: ShardAttemptResult | Manifest | Current) -> bytes:
 
 
 def selection_json(manifest: Manifest) -> bytes:
-    """Return the bytes of a selection: a manifest with its own checksum, as no pointer has it yet."""
+    """Return a selection: a sealed manifest, because no pointer has its checksum yet."""
     return _sealed(MANIFEST_FORMAT, _manifest_json(manifest))
 
 
 def read_attempt(data: bytes, path: str) -> ShardAttemptResult:
-    """Read an attempt's record.
-
-    :raises ManifestDamaged: it is not an attempt's record, or not what was written.
-    """
+    """Parse an attempt's record, or raise :class:`ManifestDamaged` if it is another object or not what was written."""
     _check_seal(data, path)
     return _read(data, path, ATTEMPT_FORMAT, lambda content: _shard(content, _text(content, "run_id")))
 
 
 def read_manifest(data: bytes, path: str, checksum: str | None = None) -> Manifest:
-    """Read a manifest.
+    """Parse a manifest.
 
     :param checksum: the expected checksum; ``None`` to skip the check.
-    :raises ManifestDamaged: it is not what was written, or has a newer version than this release supports.
+    :raises ManifestDamaged: it is not what was written, or its version is newer than this release supports.
     """
     if checksum is not None and (found := checksum_of(data)) != checksum:
         raise ManifestDamaged(path, f"its checksum is {found}, and it was written with {checksum}")
@@ -104,21 +100,18 @@ def read_manifest(data: bytes, path: str, checksum: str | None = None) -> Manife
 
 
 def read_selection(data: bytes, path: str) -> Manifest:
-    """Read a selection.
-
-    :raises ManifestDamaged: it is not a selection, or not what was written.
-    """
+    """Parse a selection, or raise :class:`ManifestDamaged` if it is another object or not what was written."""
     _check_seal(data, path)
     return read_manifest(data, path)
 
 
 def read_current(data: bytes, path: str) -> Current:
-    """:raises ManifestDamaged: it is not a pointer."""
+    """Parse a pointer, or raise :class:`ManifestDamaged` if it is none."""
     return _read(data, path, CURRENT_FORMAT, _current)
 
 
 def sharding_json(sharding: Sharding) -> dict[str, Any]:
-    """Return a sharding as a manifest has it."""
+    """Return the manifest's form of a sharding."""
     content: dict[str, Any] = {"kind": sharding.kind.value, "num_shards": sharding.num_shards}
     match sharding.kind:
         case ShardingKind.HASH:
@@ -176,7 +169,7 @@ class _Invalid(ValueError): ...
 
 
 def _check_seal(data: bytes, path: str) -> None:
-    """:raises ManifestDamaged: the bytes do not match the checksum at their end, or have none."""
+    """Raise :class:`ManifestDamaged` unless the bytes end with their own checksum."""
     seal = _SEAL.search(data)
     if seal is None:
         raise ManifestDamaged(path, "it does not end with its own record_checksum")
@@ -225,7 +218,7 @@ def _text(content: dict[str, Any], name: str) -> str:
 
 
 def _is_unicode(text: str) -> bool:
-    """Return whether the text has a UTF-8 form, unlike half of a surrogate pair, which JSON can escape."""
+    """Return whether UTF-8 can encode the text: half of a surrogate pair, which JSON can escape, it cannot."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -296,7 +289,7 @@ def _shard(content: dict[str, Any], run_id: str) -> ShardAttemptResult:
 
 
 def read_sharding(content: dict[str, Any]) -> Sharding:
-    """Read the result of :func:`sharding_json`; a ``ValueError`` if it is not a sharding."""
+    """Parse the result of :func:`sharding_json`, or raise ``ValueError``."""
     kind = _one_of(content, "kind", ShardingKind)
     num_shards = _number(content, "num_shards", least=1)
     match kind:

@@ -1,12 +1,12 @@
-"""The paths of a dataset's objects, relative to the dataset's own folder (its *root*).
+"""The paths of a dataset's objects, relative to its folder (the *root*).
 
     _CURRENT                                                   the pointer to the current manifest
     manifests/<run_id>/1.json                                  the run's manifest; a later try to publish the run writes 2.json
     data/<run_id>/shard=00007/attempt=00-31/shard.parquet      the file of one attempt at one shard
     data/<run_id>/shard=00007/attempt=00-31/_ATTEMPT.json      its record, written last
 
-The invariant: a folder's name ends in "/" wherever something is listed or deleted by it, as ``attempt=1`` is a prefix of
-``attempt=10``. The names of runs and datasets have no "/" and do not begin with a dot, so that no path leaves the root.
+Invariants: wherever a folder is listed or deleted its name ends in "/", because ``attempt=1`` is a prefix of ``attempt=10``.
+Names of runs and datasets contain no "/" and do not begin with a dot, so no path leaves the root.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ MAX_NAME = 200
 
 
 def check_dataset(name: str) -> str:
-    """Return the name if a dataset can have it, and raise :class:`InvalidBuild` if not."""
+    """Return a valid dataset name unchanged, or raise :class:`InvalidBuild`."""
     return _checked("dataset", name, DATASET)
 
 
 def check_run(run_id: str) -> str:
-    """Return the id if a run can have it, and raise :class:`InvalidBuild` if not."""
+    """Return a valid run id unchanged, or raise :class:`InvalidBuild`."""
     return _checked("run_id", run_id, RUN)
 
 
@@ -42,32 +42,25 @@ def _checked(field: str, name: str, pattern: re.Pattern[str]) -> str:
 
 
 def manifest_folder(run_id: str) -> str:
-    """Return the folder of a run's manifests."""
     return f"{MANIFESTS}{run_id}/"
 
 
 def manifest(run_id: str, attempt: int) -> str:
-    """Return the path of a run's manifest.
-
-    :param attempt: counts the attempts that had the run, so that a stale attempt never overwrites its successor's manifest.
-    """
+    """Return the path of the manifest that this attempt of the run writes; a stale attempt never overwrites its successor's."""
     return f"{manifest_folder(run_id)}{attempt}.json"
 
 
 def run_folder(run_id: str) -> str:
-    """Return the folder of all attempts of a run."""
     return f"{DATA}{run_id}/"
 
 
 def shard_folder(run_id: str, shard_id: int) -> str:
-    """Return the folder of all attempts at one shard."""
     return f"{run_folder(run_id)}shard={shard_id:05d}/"
 
 
 def attempt_folder(run_id: str, shard_id: int, attempt: int, token: str) -> str:
     """Return the folder of one attempt.
 
-    :param token: makes it unique within the run: Spark's ``taskAttemptId``, as Spark repeats ``attemptNumber`` after a stage
-        retry; a new id without Spark.
+    :param token: unique within the run: Spark's ``taskAttemptId``, as stage retries repeat ``attemptNumber``, or a new id.
     """
     return f"{shard_folder(run_id, shard_id)}attempt={attempt:02d}-{token}/"

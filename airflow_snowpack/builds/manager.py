@@ -1,4 +1,4 @@
-"""Builds as API, pages and command line see them: inspect, verify, publish, roll back and clean up, each by the dataset's name.
+"""Builds for the API, the pages and the command line: inspect, verify, publish, roll back and clean up, by dataset name.
 
     builds = BuildManager(registry, open_storage)
     found = builds.inspect("flights", "20260101T000000Z", after=99, limit=100)
@@ -6,8 +6,8 @@
     builds.rollback("flights", to="-1", actor=Actor("vera", via="api"))
     builds.cleanup("flights", Retention(keep_runs=7), actor=None)          # a dry run
 
-The invariant: a change of the current build and its audit entry are one transaction. A cleanup is many; its entry is written
-before the first deletion. A page of a run lists only the folders of its own shards; of the whole run only the manifest is read.
+Invariant: a change of the current build and its audit entry are one transaction. A cleanup takes many; its entry is written
+before the first deletion. Inspecting a page of shards lists only the folders of these shards, and reads only the run's manifest.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ ATTEMPT = re.compile(r"attempt=(\d+)-([^/]+)/")
 
 @dataclass(frozen=True, slots=True)
 class AttemptInspection:
-    """The objects in one attempt's folder.
+    """The objects in the folder of one attempt.
 
-    :param folder: relative to the dataset's root; it ends in "/".
-    :param token: makes the folder unique, such as Spark's ``taskAttemptId``.
+    :param folder: relative to the dataset's root; ends in "/".
+    :param token: makes the folder unique: Spark's ``taskAttemptId``, for example.
     :param complete: its record exists, so it succeeded.
-    :param won: it is the one in the manifest; ``None`` while there is no manifest.
+    :param won: the manifest names it; ``None`` if there is no manifest yet.
     """
 
     folder: str
@@ -59,10 +59,10 @@ class AttemptInspection:
 
 @dataclass(frozen=True, slots=True)
 class ShardInspection:
-    """One shard.
+    """A shard of a run.
 
-    :param winner: as the manifest has it; ``None`` while there is no manifest.
-    :param attempts: those that have objects in the storage, the winner among them.
+    :param winner: from the manifest; ``None`` if there is none yet.
+    :param attempts: those with objects in the storage, including the winner.
     """
 
     shard_id: int
@@ -76,25 +76,21 @@ class ShardInspection:
 
 @dataclass(frozen=True, slots=True)
 class RunInspection:
-    """A run, and a page of its shards.
-
-    :param problem: why its manifest cannot be read.
-    """
+    """A run and a page of its shards; ``problem`` is why its manifest cannot be read."""
 
     run: BuildRun
     manifest: Manifest | None
     problem: str | None
     shards: tuple[ShardInspection, ...]
     more: bool
-    """There are shards after these."""
+    """More shards follow."""
 
 
 @dataclass(frozen=True, slots=True)
 class Skew:
     """How unevenly rows are distributed over shards.
 
-    :param largest: the id of the shard with the most rows.
-    :param rows: the rows of that shard.
+    :param largest: the id of the shard with the most rows, which has ``rows``.
     :param average: the rows of the average shard.
     :param times: ``rows`` divided by ``average``.
     :param empty: the number of shards without rows.
@@ -108,23 +104,20 @@ class Skew:
 
 
 class BuildManager:
-    """Inspects and changes the builds of all datasets.
-
-    :param open_storage: opens the storage at a dataset's URL, with its credentials.
-    """
+    """Inspects and changes the builds of all datasets; ``open_storage`` opens a dataset's URL with its credentials."""
 
     def __init__(self, registry: BuildRegistry, open_storage: Callable[[str], Storage]) -> None:
         self.registry = registry
         self._open_storage = open_storage
 
     def storage(self, dataset: str) -> Storage:
-        """:raises DatasetNotFound: no build of this name was ever begun."""
+        """Open a dataset's storage, or raise :class:`DatasetNotFound` if none of its builds has ever begun."""
         return self._open_storage(self.registry.dataset(dataset).url)
 
     def inspect(self, dataset: str, run_id: str, *, after: int = -1, limit: int = SHARDS_PER_PAGE) -> RunInspection:
-        """Inspect a run, and a page of its shards.
+        """Inspect a run and a page of its shards.
 
-        :param after: the last shard of the page before.
+        :param after: the last shard of the previous page.
         :raises BuildNotFound: there is no such run.
         :raises StorageFailed: the storage could not be read.
         """
@@ -143,8 +136,8 @@ class BuildManager:
     def verify(self, dataset: str, run_id: str | None = None) -> Verification:
         """Read a published build back; see :func:`verify`.
 
-        :param run_id: the run; ``None`` for the current build.
-        :raises BuildError: there is no such build, or the pointer or the manifest is not what was written.
+        :param run_id: ``None`` for the current build.
+        :raises BuildError: there is no such build, or its pointer or manifest is damaged.
         """
         storage = self.storage(dataset)
         if run_id is None:
@@ -159,7 +152,7 @@ class BuildManager:
         return verify(storage, path, manifest_at(storage, path, checksum))
 
     def publish(self, dataset: str, run_id: str, *, actor: Actor, verify: FileCheck = FileCheck.SIZES) -> PublishOutcome:
-        """Publish a run whose winners are selected; a published run stays as it is.
+        """Publish a run whose winners are selected; a published run is left as it is.
 
         :param verify: see :func:`publish`.
         :raises DatasetNotFound, BuildNotFound: there is no such run, it has failed, or its winners are not selected.
@@ -177,10 +170,7 @@ class BuildManager:
         return rollback(self.registry, self.storage(dataset), dataset, to, actor.name, actor=actor)
 
     def cleanup(self, dataset: str, retention: Retention, *, actor: Actor | None) -> list[CleanupAction]:
-        """Delete what no reader and no writer needs.
-
-        :param actor: ``None`` for a dry run, which only returns what would be deleted.
-        """
+        """Delete what no reader and no writer needs; without an ``actor``, only return the plan (dry run)."""
         storage = self.storage(dataset)
         if actor is None:
             return cleanup(self.registry, storage, dataset, retention, dry_run=True)
@@ -191,7 +181,6 @@ class BuildManager:
 
 
 def skew(shards: Sequence[ShardAttemptResult]) -> Skew:
-    """Return how unevenly the rows of a build are distributed."""
     rows = [shard.rows for shard in shards]
     average = sum(rows) / len(rows) if rows else 0.0
     return Skew(
@@ -204,12 +193,10 @@ def skew(shards: Sequence[ShardAttemptResult]) -> Skew:
 
 
 def can_publish(run: BuildRun) -> bool:
-    """Return whether a run may still be published."""
     return run.status is RunStatus.RUNNING
 
 
 def can_roll_back_to(run: BuildRun, current_run: str | None) -> bool:
-    """Return whether a rollback may make a run current."""
     return run.status is RunStatus.SUCCEEDED and run.deleted_at is None and run.run_id != current_run
 
 

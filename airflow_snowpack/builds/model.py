@@ -1,11 +1,11 @@
-"""The values of a build: keys, sharding, attempts, manifest, pointer, and what cleanup keeps and deletes.
+"""Values of a build: keys, sharding, attempts, the manifest, the pointer and cleanup.
 
     >>> hash_shard("N14228", KeyType.STRING, num_shards=8)
     6
 
-A key's shard is xxh3-64 with seed 0 of its canonical bytes, as an unsigned number, modulo the number of shards; readers in any
-language can repeat this. The bytes of an integer are 8, signed and little-endian; those of a string its UTF-8; bytes are
-themselves. A key without such bytes is refused, never rounded.
+A key's shard is the unsigned xxh3-64 (seed 0) of its canonical bytes modulo the number of shards, so readers in any language can
+compute it. The canonical bytes of an integer are 8 bytes, signed and little-endian; of a string, its UTF-8; of bytes, the bytes.
+A key without canonical bytes is rejected, never rounded.
 """
 
 from __future__ import annotations
@@ -20,30 +20,30 @@ import xxhash
 from airflow_snowpack.builds.errors import InvalidBuild, InvalidRowKey
 
 NO_TASK_ATTEMPT = 2**63 - 1
-"""Replaces a missing ``task_attempt_id`` in the order of attempts."""
+"""Sorts attempts without a ``task_attempt_id`` last."""
 
 MAX_SHARDS = 100_000
-"""The limit of shards of a build; the names of their folders have five digits."""
+"""The maximum number of shards of a build: the names of shard folders have five digits."""
 
 
 MAX_PUBLICATION = 2**53 - 1
-"""The greatest number that every JSON parser reads exactly; a pointer with a greater number is damaged."""
+"""The largest integer that every JSON parser reads exactly. A pointer with a larger number is damaged."""
 
 
 def is_newer(publication: int, than: int) -> bool:
-    """Return whether a publication follows another one: its number is greater, or the other one has the last number."""
+    """Return whether a publication follows another: its number is greater, or the other has the last number."""
     return publication > than or publication < than == MAX_PUBLICATION
 
 
 def whole_number(field: str, value: object, *, least: int, most: int | None = None) -> None:
-    """Raise :class:`InvalidBuild` unless a declared value is an integer within these bounds; ``True`` is not an integer."""
+    """Raise :class:`InvalidBuild` unless a declared value is an integer, not a bool, within these bounds."""
     allowed = f"at least {least}" if most is None else f"from {least:,} to {most:,}"
     if not isinstance(value, int) or isinstance(value, bool) or value < least or (most is not None and value > most):
         raise InvalidBuild(field, value, f"it must be an integer {allowed}")
 
 
 def plain_text(field: str, value: object) -> None:
-    """Raise :class:`InvalidBuild` unless a declared value is a string that has UTF-8, as the manifest's JSON needs."""
+    """Raise :class:`InvalidBuild` unless a declared value is a string that UTF-8, and thus the manifest's JSON, can encode."""
     if not isinstance(value, str):
         raise InvalidBuild(field, value, f"it must be a string, and is {type(value).__name__}")
     try:
@@ -56,7 +56,7 @@ Key = int | str | bytes
 
 
 class KeyType(StrEnum):
-    """The types of keys. Columns of narrower integers are ``INTEGER``."""
+    """The type of a build's keys; ``INTEGER`` includes narrower integers."""
 
     INTEGER = "integer"
     STRING = "string"
@@ -89,33 +89,33 @@ def canonical(key: object, key_type: KeyType) -> bytes:
 
 
 def hash_shard(key: object, key_type: KeyType, num_shards: int) -> int:
-    """Return the shard of a key, from 0 to ``num_shards - 1``; errors as of :func:`canonical`."""
+    """Return the shard of a key, from 0 to ``num_shards - 1``; raises like :func:`canonical`."""
     return xxhash.xxh3_64_intdigest(canonical(key, key_type), seed=0) % num_shards
 
 
 class ShardFormat(StrEnum):
-    """The format of a shard's file: ``shard.parquet`` sorted by key, or ``shard.sqlite`` for point look-ups."""
+    """The file format of a shard: ``shard.parquet`` sorted by key, or ``shard.sqlite`` for point look-ups."""
 
     PARQUET = "parquet"
     SQLITE = "sqlite"
 
 
 class FileCheck(StrEnum):
-    """What a publication checks of each shard's file before the build becomes current."""
+    """What a publication checks in each shard's file before the build becomes current."""
 
     SIZES = "sizes"
     CHECKSUMS = "checksums"
 
     @classmethod
     def read(cls, value: object) -> FileCheck:
-        """Read the argument ``verify``, or raise :class:`InvalidBuild`."""
+        """Parse the argument ``verify``, or raise :class:`InvalidBuild`."""
         if value not in list(cls):
             raise InvalidBuild("verify", value, f"it must be one of {', '.join(cls)}")
         return cls(str(value))
 
 
 class ShardingKind(StrEnum):
-    """What decides about a row's shard."""
+    """What determines a row's shard."""
 
     HASH = "hash"
     CATEGORIES = "categories"
@@ -124,11 +124,11 @@ class ShardingKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Sharding:
-    """How rows are distributed over shards. Create one with :meth:`hash`, :meth:`categories` or :meth:`expression`.
+    """How rows are distributed over shards; created by :meth:`hash`, :meth:`categories` or :meth:`expression`.
 
-    :param num_shards: the ids of shards go from 0 to ``num_shards - 1``.
-    :param values: the categories of ``column`` in the order of their shard ids.
-    :param sql: a Spark SQL expression whose value is the shard's id.
+    :param num_shards: shard ids range from 0 to ``num_shards - 1``.
+    :param values: the categories of ``column``, in the order of their shard ids.
+    :param sql: a Spark SQL expression that returns the shard id.
     """
 
     kind: ShardingKind
@@ -145,14 +145,14 @@ class Sharding:
 
     @classmethod
     def hash(cls, num_shards: int) -> Sharding:
-        """Shard by xxh3-64 of the key; see :func:`hash_shard`."""
+        """Shard by xxh3-64 of the key (:func:`hash_shard`)."""
         return cls(ShardingKind.HASH, num_shards)
 
     @classmethod
     def categories(cls, column: str, values: tuple[Key, ...]) -> Sharding:
-        """Shard by the value of a column, one shard per value; a row with another value aborts the build.
+        """Shard by a column, one shard per value. A row with any other value aborts the build.
 
-        :raises InvalidBuild: there is no value, a value occurs twice, or it cannot be a key.
+        :raises InvalidBuild: there are no values, a value occurs twice, or a value cannot be a key.
         """
         for value in values:
             _check_category(value)
@@ -162,7 +162,7 @@ class Sharding:
 
     @classmethod
     def expression(cls, sql: str, num_shards: int) -> Sharding:
-        """Shard by an expression over the columns; a value outside of ``[0, num_shards)`` aborts the build."""
+        """Shard by an expression over the columns. A result outside of ``[0, num_shards)`` aborts the build."""
         return cls(ShardingKind.EXPRESSION, num_shards, sql=sql)
 
 
@@ -177,13 +177,13 @@ def _check_category(value: object) -> None:
 
 @dataclass(frozen=True, slots=True)
 class ShardAttemptResult:
-    """What one successful attempt at one shard wrote; also the content of the attempt's record.
+    """What a successful attempt at a shard wrote; also the content of the attempt's record.
 
     :param attempt: Spark's ``attemptNumber``, or the number of the try, from 0.
     :param task_attempt_id: Spark's ``taskAttemptId``; ``None`` without Spark.
-    :param url: the file, relative to the dataset's root; ``None`` when the attempt wrote no file.
-    :param checksum: ``xxh3_64:`` and 16 hex digits, of the file's bytes.
-    :param block_seed: 16 hex digits, the seed of the checksums inside the file; ``None`` if it has none.
+    :param url: the file, relative to the dataset's root; ``None`` if the attempt wrote no file.
+    :param checksum: of the file's bytes: ``xxh3_64:`` and 16 hex digits.
+    :param block_seed: the seed of the checksums inside the file, 16 hex digits; ``None`` if it has none.
     """
 
     run_id: str
@@ -202,12 +202,12 @@ class ShardAttemptResult:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """A build as readers see it: the winners of all shards, and what is needed to find a key in them.
+    """A build as readers see it: the winner of each shard, and what a look-up needs.
 
-    :param as_of: the time of the data (the end of the data interval); an older build never replaces a newer one.
-    :param columns: the names and Arrow types of the columns, in order.
+    :param as_of: the end of the data interval; an older build never replaces a newer one.
+    :param columns: names and Arrow types of the columns, in order.
     :param sources: the origin of the rows: ``{"table": …, "snapshot_id": …}``.
-    :param previous: the manifest that was current before this one was published, for readers that find this one damaged.
+    :param previous: the manifest that was current before this one; readers fall back to it if this one is damaged.
     """
 
     dataset: str
@@ -236,10 +236,9 @@ class Manifest:
 class Current:
     """The pointer, ``_CURRENT``.
 
-    :param publication: counts the changes of the pointer, including rollbacks, and never decreases: a reader that has seen 8
-        ignores 7.
-    :param manifest: path of the manifest, relative to the dataset's root; ``checksum``: of its bytes.
-    :param previous: the manifest to fall back to when this one, or one of its shards, is damaged; with a checksum of its own.
+    :param publication: counts the pointer's changes, including rollbacks, and never decreases: after 8, readers ignore 7.
+    :param manifest: the manifest's path, relative to the dataset's root; ``checksum`` is that of its bytes.
+    :param previous: the manifest to fall back to, with its checksum, if this one or one of its shards is damaged.
     """
 
     dataset: str
@@ -253,7 +252,7 @@ class Current:
 
 
 class CleanupPhase(StrEnum):
-    """The phases of a cleanup, in their order."""
+    """A phase of a cleanup; members are in execution order."""
 
     LOSERS = "losers"
     STALE_ATTEMPTS = "stale_attempts"
@@ -262,12 +261,12 @@ class CleanupPhase(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CleanupAction:
-    """One deletion, planned or done.
+    """A deletion, planned or done.
 
-    :param path: a folder (it ends in "/") or a single object, relative to the dataset's root.
+    :param path: a folder (ends in "/") or an object, relative to the dataset's root.
     :param reason: why no reader and no writer needs it.
-    :param objects: the number of objects, deleted or, in a dry run, found; ``bytes``: their size.
-    :param error: why it could not be deleted or read; the next cleanup finds it again.
+    :param objects: the number of objects deleted, or found by a dry run; ``bytes`` is their size.
+    :param error: why it could not be deleted or read; the next cleanup tries again.
     """
 
     phase: CleanupPhase
@@ -285,8 +284,8 @@ class CleanupAction:
 class Retention:
     """What cleanup keeps.
 
-    :param keep_runs: the number of published runs to keep, at least 1, the newest first; the current run is always kept.
-    :param stale_attempt_age: how long ago the lease of a running run must have expired for the run to count as abandoned.
+    :param keep_runs: the number of newest published runs to keep, at least 1; the current run is always kept.
+    :param stale_attempt_age: how long after its lease expired a running run counts as abandoned.
     """
 
     keep_runs: int = 7

@@ -1,13 +1,13 @@
-"""The pointer ``_CURRENT``, the one object that names the current build, and the manifests that it leads to.
+"""The pointer ``_CURRENT``, the object that names the current build, and the manifests it leads to.
 
     current = published_pointer(storage)
     path, manifest = newest_whole(storage, current, damaged={})
     set_pointer(storage, changed, lock, above=current.publication)
 
-The pointer is replaced whole by the process that holds the dataset's lock, which checks its fence immediately before the write. A
-process may still sleep between check and write for longer than its lease. Storage with compare-and-set then refuses the write.
-Elsewhere each pointer carries a publication number that grows, see ``is_newer``: readers ignore a smaller one, and
-the next process that takes the lock restores the pointer.
+The process that holds the dataset's lock replaces the pointer as a whole, and checks its fence immediately before. It may still
+sleep between check and write until its lease has expired. Storage with compare-and-set then rejects the write. Elsewhere, the
+publication number, which grows with each pointer (``is_newer``), protects readers, who ignore a smaller number; and the next
+process that takes the lock restores the pointer.
 """
 
 from __future__ import annotations
@@ -39,10 +39,7 @@ log = logging.getLogger(__name__)
 
 
 def read_pointer(storage: Storage) -> Current | None:
-    """Return the pointer, or ``None`` if there is none.
-
-    :raises ManifestDamaged: the pointer is not what was written.
-    """
+    """Return the pointer, ``None`` if there is none; raise :class:`ManifestDamaged` if it is not what was written."""
     try:
         return read_current(storage.read(layout.CURRENT), layout.CURRENT)
     except ObjectMissing:
@@ -50,10 +47,7 @@ def read_pointer(storage: Storage) -> Current | None:
 
 
 def published_pointer(storage: Storage) -> Current:
-    """Return the pointer; errors as of :func:`read_pointer`.
-
-    :raises NothingPublished: there is none.
-    """
+    """Return the pointer, or raise :class:`NothingPublished` if there is none; also raises like :func:`read_pointer`."""
     pointer = read_pointer(storage)
     if pointer is None:
         raise NothingPublished(storage.url)
@@ -61,7 +55,7 @@ def published_pointer(storage: Storage) -> Current:
 
 
 def sound_pointer(storage: Storage, dataset: str) -> Current | None:
-    """Return the dataset's pointer, or ``None`` if it is missing or damaged; damage is logged.
+    """Return the dataset's pointer; ``None`` if it is missing or, with a warning in the log, damaged.
 
     :raises InvalidBuild: the folder belongs to another dataset.
     """
@@ -78,7 +72,7 @@ def sound_pointer(storage: Storage, dataset: str) -> Current | None:
 def set_pointer(storage: Storage, current: Current, lock: DatasetLock, *, above: int) -> None:
     """Replace the pointer, unless it changes between read and write.
 
-    :param above: the publication number of the pointer that the caller has read; 0 for none.
+    :param above: the publication number that the caller has read; 0 for none.
     :raises PublishFailed: all tries failed, and the pointer is unchanged.
     :raises PointerMoved: another installation has set it to this number or a greater one.
     :raises PointerUnknown: all tries failed, and the pointer cannot be read either.
@@ -89,9 +83,9 @@ def set_pointer(storage: Storage, current: Current, lock: DatasetLock, *, above:
         try:
             found, version = storage.read_version(layout.CURRENT)
             if found == data:
-                return None  # an earlier write had worked, and only its answer was lost
+                return None  # an earlier write succeeded, but its response was lost
             _check_number(found, current, above)
-            lock.check()  # immediately before the write, as the read may have taken long
+            lock.check()  # as late as possible: the read may have taken long
             return storage.replace(layout.CURRENT, data, version)
         except StorageFailed as error:
             log.warning("pointer_not_set: of %s to the run %s: %s", current.dataset, current.run_id, error)
@@ -100,7 +94,7 @@ def set_pointer(storage: Storage, current: Current, lock: DatasetLock, *, above:
             lock.sleep(wait.total_seconds())
     tries = len(waits) + 1
     try:
-        if storage.read(layout.CURRENT) == data:  # the last write may have worked although its answer was lost
+        if storage.read(layout.CURRENT) == data:  # the last write succeeded, but its response was lost
             return None
     except ObjectMissing:
         pass
@@ -110,7 +104,7 @@ def set_pointer(storage: Storage, current: Current, lock: DatasetLock, *, above:
 
 
 def _check_number(found: bytes | None, current: Current, above: int) -> None:
-    """:raises PointerMoved: the pointer has a number that only another installation can have drawn."""
+    """Raise :class:`PointerMoved` if only another installation can have drawn the pointer's number."""
     if found is None:
         return
     try:
@@ -122,7 +116,7 @@ def _check_number(found: bytes | None, current: Current, above: int) -> None:
 
 
 def manifest_at(storage: Storage, path: str, checksum: str | None = None) -> Manifest:
-    """:raises ManifestDamaged: it is missing, or not what was published."""
+    """Read a manifest, or raise :class:`ManifestDamaged` if it is missing or not what was published."""
     try:
         return read_manifest(storage.read(path), path, checksum)
     except ObjectMissing:
@@ -130,11 +124,7 @@ def manifest_at(storage: Storage, path: str, checksum: str | None = None) -> Man
 
 
 def check_files(storage: Storage, path: str, manifest: Manifest) -> None:
-    """Check that every file of a manifest exists and has its size, with one listing of the run's folder.
-
-    :param path: the manifest's path, for the error.
-    :raises ManifestDamaged: a file is missing or has another size.
-    """
+    """Raise :class:`ManifestDamaged` unless each file of the manifest at ``path`` exists with its size; takes one listing."""
     sizes = {found.path: found.bytes for found in storage.objects(layout.run_folder(manifest.run_id))}
     wrong = [shard for shard in manifest.shards if shard.url is not None and sizes.get(shard.url) != shard.bytes]
     if wrong:
@@ -147,13 +137,13 @@ def check_files(storage: Storage, path: str, manifest: Manifest) -> None:
 def newest_whole(
     storage: Storage, current: Current, damaged: MutableMapping[str, ManifestDamaged], *, oldest: str | None = None
 ) -> tuple[str, Manifest]:
-    """Return the manifest that the pointer names, or the nearest earlier one that is whole, with its path.
+    """Return the path and content of the manifest that the pointer names, or of the nearest earlier one that is undamaged.
 
-    The first two are compared with the checksums in the pointer; no manifest holds the checksum of an earlier one.
+    Only the first two have their checksums compared, with those in the pointer; manifests hold no checksum of earlier ones.
 
-    :param damaged: manifests already known to be damaged, by path; newly found ones are added.
-    :param oldest: the path of the manifest before which none is returned; ``None`` for no limit.
-    :raises ManifestDamaged: no manifest is left; the error is that of the manifest which the pointer names.
+    :param damaged: damaged manifests by path; newly found ones are added.
+    :param oldest: the path of the oldest manifest that may be returned; ``None`` for no limit.
+    :raises ManifestDamaged: all are damaged; the error is that of the manifest which the pointer names.
     """
     path: str | None = current.manifest
     checksum: str | None = current.checksum
@@ -177,11 +167,11 @@ def newest_whole(
 
 
 def find_manifest(storage: Storage, ref: str) -> tuple[str, Manifest]:
-    """Return the manifest of a run or at a path, with its path.
+    """Return the path and content of a manifest.
 
-    :param ref: a run's id, or a manifest's path relative to the dataset's root.
+    :param ref: a run's id, or the path relative to the dataset's root.
     :raises BuildNotFound: there is no such manifest.
-    :raises ManifestDamaged: it is not a manifest.
+    :raises ManifestDamaged: the object is not a manifest.
     """
     if not ref.startswith(layout.MANIFESTS):
         folder = layout.manifest_folder(layout.check_run(ref))

@@ -5,11 +5,10 @@
     rollback(registry, storage, "flights", to="20260101T000000Z", by="ada")         # a run
     rollback(registry, storage, "flights", to="manifests/20260101T000000Z/1.json", by="ada")
 
-The invariants: readers see the build before or this one, complete, wherever a process is killed; no build is published unless
-all of its files exist with their sizes; an older run never replaces a newer one by itself; and the registry ends up with what
-readers may have seen, because the process that next takes the dataset's lock reconciles the two. A rollback is a publication
-with a higher number; the newest run stays the newest, so that a run older than the one that was rolled back does not become
-current by itself.
+Invariants: wherever a process is killed, readers see the previous build or this one, complete. A build is published only if all
+of its files exist with their sizes. Publishing an older run never replaces a newer one. The registry ends up with what readers
+may have seen, because each process that takes the dataset's lock reconciles registry and pointer first. A rollback is a
+publication with a higher number; the newest run stays the newest, and older runs are only published into history.
 """
 
 from __future__ import annotations
@@ -77,19 +76,19 @@ def publish(
     by: str | None = None,
     actor: Actor | None = None,
 ) -> PublishOutcome:
-    """Publish a run that this attempt has. Repeating it changes nothing and returns the same outcome.
+    """Publish a run that this attempt owns. Idempotent: a repeated call returns the same outcome.
 
-    It waits ``policy.lock_wait`` for the dataset's lock. Checksums are verified before.
+    Verify checksums first, then wait up to ``policy.lock_wait`` for the dataset's lock.
 
-    :param verify: ``CHECKSUMS`` to read each shard's file; by default one listing shows that each exists with its size.
+    :param verify: ``CHECKSUMS`` reads each shard's file; by default, one listing shows that each exists with its size.
     :param by: the publisher's name, for people; ``None`` for the run's owner.
     :param actor: the user, for the audit trail.
     :raises ShardCoverageError, InvalidBuild: the manifest does not belong to this run.
-    :raises ManifestDamaged: a winner's file is missing or not what was written; the run has failed, the current build stays.
+    :raises ManifestDamaged: a winner's file is missing or damaged; the run has failed, the current build is unchanged.
     :raises PublishFailed: the pointer could not be set; the run has failed, the current build is unchanged.
-    :raises StaleBuild: another attempt has the run.
-    :raises DatasetBusy: another process still has the dataset's lock.
-    :raises StorageFailed: the manifest could not be written; it may be tried again.
+    :raises StaleBuild: another attempt owns the run.
+    :raises DatasetBusy: another process still holds the dataset's lock.
+    :raises StorageFailed: the manifest could not be written; retry.
     """
     _check(handle, manifest)
     if FileCheck.read(verify) is FileCheck.CHECKSUMS and outcome_of(registry, handle.dataset, handle.run_id) is None:
@@ -124,10 +123,10 @@ def publish_selected(
 ) -> tuple[PublishOutcome, Manifest]:
     """Publish a run whose selection is stored; for a published run, return its publication.
 
-    :param holder: takes the run over: no other process can publish it, or fail it, any more.
+    :param holder: takes over the run, so no other process can publish or fail it.
     :param verify: see :func:`publish`.
     :param actor: the user, for the audit trail.
-    :raises BuildError: see :func:`publish`, and :func:`kept_selection`.
+    :raises BuildError: see :func:`publish` and :func:`kept_selection`.
     """
     manifest = kept_selection(storage, dataset, run_id)
     published = outcome_of(registry, dataset, run_id)
@@ -150,15 +149,15 @@ def rollback(
 ) -> PublishOutcome:
     """Make another published build current.
 
-    :param to: a run's id, a manifest's path, or ``-1`` for the published build before the current one in the order of their data,
-        ``-2`` for the one before that, and so on.
+    :param to: a run's id, a manifest's path, or an offset: ``-1`` for the published build before the current one in the order of
+        their data, ``-2`` for the one before that, and so on.
     :param by: the name of the user or task, for people.
-    :param once: for a ``by`` that may repeat the call, such as a retried task. An offset counts from the current build, so while
-        the current publication is a rollback by the same ``by``, nothing changes, and the outcome is that of the first call.
-    :param actor: the user, for the audit trail; the entry is written only if the current build changes.
+    :param once: set it if ``by`` may repeat the call, as a retried task does. Offsets count from the current build, so if that is
+        already a rollback by the same ``by``, nothing changes and the first call's outcome is returned.
+    :param actor: the user, for the audit trail; an entry is written only if the current build changes.
     :raises DatasetNotFound, BuildNotFound: there is no such build to roll back to.
     :raises ManifestDamaged: its manifest or one of its files is damaged; the current build is unchanged.
-    :raises DatasetBusy: another process still has the dataset's lock.
+    :raises DatasetBusy: another process still holds the dataset's lock.
     :raises PublishFailed: the pointer could not be set; the current build is unchanged.
     """
     change = None if actor is None else AuditedChange(actor, "rollback_build", {"to": to})
@@ -176,7 +175,7 @@ def rollback(
 
 
 def outcome_of(registry: BuildRegistry, dataset: str, run_id: str) -> PublishOutcome | None:
-    """Return the outcome of a run that is published already; ``None`` for any other."""
+    """Return the outcome of a published run; ``None`` for any other run."""
     run = registry.find_run(dataset, run_id)
     if run is None or run.status is not RunStatus.SUCCEEDED or run.manifest is None:
         return None
@@ -199,7 +198,7 @@ class _LockedDataset:
 
     @property
     def previous(self) -> tuple[str | None, str | None]:
-        """The current manifest and its checksum, to which readers of the next one fall back."""
+        """The current manifest and its checksum, the fallback of the next one's readers."""
         current = self.state.current
         return (None, None) if current is None else (current.manifest, current.checksum)
 
@@ -228,8 +227,7 @@ class _LockedDataset:
             self._set_pointer(publication, handle)
             return self._confirm(publication, stored)
         except StaleBuild:
-            # The process that got the lock has found the record and may have completed it; and this process may have overwritten
-            # a later pointer.
+            # The new lock holder may have completed the publication, and this process may have overwritten a later pointer.
             self._reconcile_again(by)
             published = outcome_of(self._registry, publication.dataset, publication.run_id)
             if published is None:
@@ -240,7 +238,7 @@ class _LockedDataset:
         try:
             set_pointer(self._storage, pointer_of(publication), self._lock, above=self.state.pointer_number)
         except PointerUnknown:
-            raise  # the record stays: the process that has the lock next finds out which of the two it is
+            raise  # keep the record: the next lock holder determines which of the two it is
         except PublishFailed as error:
             try:
                 self.publications.withdraw(publication, handle, error)
@@ -260,7 +258,7 @@ class _LockedDataset:
         return outcome
 
     def _reconcile_again(self, by: str | None) -> None:
-        """Reconcile if the lock is free; otherwise the process that has it next does so."""
+        """Reconcile if the lock is free; otherwise its holder does so."""
         dataset = self._lock.dataset
         try:
             with self._registry.lock(dataset, by) as lock:
@@ -282,7 +280,7 @@ def _check(handle: RunHandle, manifest: Manifest) -> None:
 
 
 def _check_files(registry: BuildRegistry, storage: Storage, handle: RunHandle, manifest: Manifest) -> None:
-    """Fail the run when a winner's file is missing or has another size, or when readers would refuse the manifest."""
+    """Fail the run if a winner's file is missing or has another size, or readers would refuse the manifest."""
     path = layout.manifest(handle.run_id, handle.attempt)
     with _fails_if_damaged(registry, handle):
         read_manifest(to_json(manifest), path)
@@ -306,7 +304,7 @@ def _in_history(handle: RunHandle, stored: StoredManifest, newest: RunPlace) -> 
 
 
 def _find_published(registry: BuildRegistry, state: PublicationState, to: str) -> BuildRun:
-    """Return the run that ``to`` of :func:`rollback` names, if it is published and was not cleaned up."""
+    """Return the run that ``to`` of :func:`rollback` names, if it is published and not cleaned up."""
     dataset = state.dataset
     if OFFSET.fullmatch(to):
         return _before_current(registry, state, to)
@@ -336,7 +334,7 @@ def _before_current(registry: BuildRegistry, state: PublicationState, to: str) -
 
 
 def _checked(storage: Storage, run: BuildRun) -> StoredManifest:
-    """Read the run's manifest, and check that every file exists."""
+    """Return the run's manifest, after checking that every file exists."""
     assert run.manifest is not None
     assert run.checksum is not None
     manifest = manifest_at(storage, run.manifest, run.checksum)
@@ -345,7 +343,7 @@ def _checked(storage: Storage, run: BuildRun) -> StoredManifest:
 
 
 def _fallback(registry: BuildRegistry, manifest: Manifest) -> tuple[str | None, str | None]:
-    """Return the predecessor of the build that is rolled back to, as the current one may be damaged; nothing if it is deleted."""
+    """Return the build's own predecessor, as the current build may be damaged; nothing if it is deleted."""
     if manifest.previous is None:
         return None, None
     run = registry.find_run(manifest.dataset, manifest.previous.split("/")[1])

@@ -1,17 +1,17 @@
-"""Make the registry and the pointer agree after a process was killed, cut off, or suspended for longer than its lock's lease.
+"""Make the registry and the pointer agree after a process was killed, disconnected, or suspended beyond its lock's lease.
 
     with registry.lock("flights") as lock:
         state = reconcile(registry, storage, lock)
 
-What readers may have seen is the truth, because the current build must not change back unexpectedly:
+What readers may have seen wins, because the current build must not change back unexpectedly:
 
-| the pointer | unconfirmed publication | what happens |
+| pointer | unconfirmed publication | fix |
 |---|---|---|
-| is the registry's | none, or it cannot be published | nothing; the record is deleted |
-| is ahead of the registry | any | the registry adopts it, unless its manifest does not exist |
-| is behind, missing or damaged | can be published | it is completed: the pointer is set |
+| matches the registry | none, or cannot be published | none; the record is deleted |
+| is ahead of the registry | any | the registry adopts the pointer, unless its manifest does not exist |
+| is behind, missing or damaged | can be published | the publication is completed: the pointer is set |
 | is behind, missing or damaged | none | the registry's pointer is written again |
-| is ahead, and its manifest does not exist | none | the pointer goes to the current run, with a new number |
+| is ahead, and its manifest does not exist | none | the pointer is set to the current run, with a new number |
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ log = logging.getLogger(__name__)
 
 
 class Fix(StrEnum):
-    """What makes registry and pointer agree."""
+    """The fix that makes registry and pointer agree."""
 
     NOTHING = "nothing"
     ADOPT = "adopt"
@@ -53,8 +53,8 @@ class Fix(StrEnum):
 class RegistryDifference:
     """How registry and pointer differ.
 
-    :param pointer_number: the number of the pointer in the storage; 0 for none.
-    :param publication: the current publication after the fix; ``None`` while nothing is published.
+    :param pointer_number: the publication number in the storage; 0 for none.
+    :param publication: the current publication after the fix; ``None`` if nothing is published.
     :param stored: its manifest, if it was read.
     """
 
@@ -66,9 +66,9 @@ class RegistryDifference:
 
 
 def compare(registry: BuildRegistry, storage: Storage, dataset: str) -> RegistryDifference:
-    """Compare registry and pointer, without a write.
+    """Compare registry and pointer, without writing.
 
-    :raises DatasetNotFound: no build of this name was ever begun.
+    :raises DatasetNotFound: no build of this dataset has ever begun.
     :raises InvalidBuild: the folder belongs to another dataset.
     """
     state = read_state(registry.store, dataset)
@@ -77,7 +77,7 @@ def compare(registry: BuildRegistry, storage: Storage, dataset: str) -> Registry
     ahead = publication_of(pointer) if pointer is not None and is_newer(number, state.number) else None
     unconfirmed = state.unconfirmed
     if ahead is not None and unconfirmed is not None and pointer == pointer_of(unconfirmed):
-        ahead = unconfirmed  # the registry knows more of it than the pointer shows
+        ahead = unconfirmed  # the registry has more details than the pointer
     if ahead is not None and (stored := _readable(registry, storage, ahead)) is not None:
         return RegistryDifference(Fix.ADOPT, state, number, ahead, stored)
     if unconfirmed is not None and is_newer(unconfirmed.number, number):
@@ -123,7 +123,7 @@ def reconcile(registry: BuildRegistry, storage: Storage, lock: DatasetLock) -> P
 
 
 def _readable(registry: BuildRegistry, storage: Storage, publication: Publication) -> StoredManifest | None:
-    """Return the manifest if it is what was written and its run was not cleaned up."""
+    """Return the manifest if it is undamaged and its run was not cleaned up."""
     run = registry.find_run(publication.dataset, publication.run_id)
     if run is not None and run.deleted_at is not None:
         return None
@@ -136,7 +136,7 @@ def _readable(registry: BuildRegistry, storage: Storage, publication: Publicatio
 
 
 def _completable(registry: BuildRegistry, storage: Storage, unconfirmed: Publication) -> StoredManifest | None:
-    """Return the manifest if the run has not failed and all files exist; no reader has seen it, so it may be dropped."""
+    """Return the manifest if the run has not failed and all files exist. No reader has seen it, so it may be dropped."""
     run = registry.find_run(unconfirmed.dataset, unconfirmed.run_id)
     if run is None or run.status is RunStatus.FAILED:
         return None

@@ -1,10 +1,10 @@
-"""The shards of rows, a whole column at a time.
+"""Assign rows to shards, a whole column at a time.
 
     placing = Placing(Sharding.hash(8), KeyType.STRING)
     placing.shards(pyarrow.array(["N14228", "N24211"]))        # → [6, …], int32
 
-The invariant: a row gets exactly the shard that :func:`hash_shard` returns for its key, and a row without a shard stops the
-build. The module runs in Spark's tasks, and needs neither Spark nor the store.
+Invariant: a row gets exactly the shard that :func:`hash_shard` returns for its key, and a row without a shard aborts the build.
+This module runs in Spark's tasks and needs neither Spark nor the store.
 """
 
 from __future__ import annotations
@@ -28,15 +28,12 @@ ARROW_TYPE = {KeyType.INTEGER: pa.int64(), KeyType.STRING: pa.string(), KeyType.
 """The types that :func:`plain_keys` returns."""
 
 BUCKETS = 720_720
-"""Divisible by each number up to 16, and by 240 numbers in all."""
+"""Divisible by each number up to 16, and by 240 numbers in total."""
 SHARD_COUNTS = tuple(n for n in range(1, MAX_SHARDS + 1) if BUCKETS % n == 0)
 
 
 def key_type_of(column: str, arrow_type: pa.DataType) -> KeyType:
-    """Return the type of the keys of a column.
-
-    :raises InvalidBuild: the column has neither integers of up to 64 bits, nor strings, nor bytes.
-    """
+    """Return the type of a column's keys: integers of up to 64 bits, strings or bytes; raise :class:`InvalidBuild` for others."""
     if types.is_integer(arrow_type):
         return KeyType.INTEGER
     if types.is_string(arrow_type) or types.is_large_string(arrow_type):
@@ -48,10 +45,7 @@ def key_type_of(column: str, arrow_type: pa.DataType) -> KeyType:
 
 
 def plain_keys(keys: pa.Array) -> pa.Array:
-    """Return the keys as int64, string or binary, whatever width the column has.
-
-    :raises InvalidRowKey: a key is null, or an integer outside of 64 bits, signed.
-    """
+    """Return the keys as int64, string or binary; raise :class:`InvalidRowKey` if a key is null or outside of signed 64 bits."""
     if keys.null_count:
         raise InvalidRowKey(None, "a key must not be null; omit such rows, or give them a key")
     if types.is_integer(keys.type):
@@ -63,15 +57,14 @@ def plain_keys(keys: pa.Array) -> pa.Array:
 
 
 def bucket_of(keys: pa.Array) -> np.ndarray:
-    """Return the hash of each key modulo ``BUCKETS``, as int32; errors as of :func:`plain_keys`."""
+    """Return the hash of each key modulo ``BUCKETS``, as int32; raises like :func:`plain_keys`."""
     return (_hashes(plain_keys(keys)) % np.uint64(BUCKETS)).astype(np.int32)
 
 
 def fewest_shards(keys_by_bucket: np.ndarray, max_keys_per_shard: int) -> int:
-    """Return the smallest number of shards, among the divisors of ``BUCKETS``, with which no shard has more keys than allowed.
+    """Return the smallest divisor of ``BUCKETS`` that, as the number of shards, exceeds the limit in no shard.
 
-    A key is in shard ``hash % n``. Where ``n`` divides ``BUCKETS`` that is ``bucket % n``, so the counts of all buckets give the
-    exact count of each shard for every such ``n``.
+    A key is in shard ``hash % n``. If ``n`` divides ``BUCKETS``, that equals ``bucket % n``, so buckets give exact counts.
 
     :param keys_by_bucket: the number of distinct keys in each bucket of :func:`bucket_of`.
     :raises InvalidBuild: even the largest number of shards is not enough.
@@ -89,10 +82,7 @@ def fewest_shards(keys_by_bucket: np.ndarray, max_keys_per_shard: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Placing:
-    """Assigns rows to shards.
-
-    :param key_type: of the build's keys.
-    """
+    """Assigns rows to the shards of a build with these keys."""
 
     sharding: Sharding
     key_type: KeyType
@@ -100,9 +90,9 @@ class Placing:
     def shards(self, column: pa.Array) -> pa.Array:
         """Return the shard ids of rows, as int32.
 
-        :param column: the keys for a hash, the categories' column, or the values of an expression.
+        :param column: the keys (hash), the column of categories, or the values of the expression.
         :raises InvalidRowKey: a key is null or outside of 64 bits, or a value is not a category.
-        :raises InvalidBuild: a value of the expression is not the id of a shard.
+        :raises InvalidBuild: a value of the expression is not a shard id.
         """
         match self.sharding.kind:
             case ShardingKind.HASH:
@@ -146,9 +136,9 @@ def _hashes(keys: pa.Array) -> np.ndarray:
 
 
 def hash_integers(keys: np.ndarray) -> np.ndarray:
-    """Return xxh3-64 with seed 0 of 8-byte little-endian integers, as xxhash's specification defines it for that length.
+    """Return xxh3-64 with seed 0 of 8-byte little-endian integers, per xxhash's specification for that length.
 
-    This is a hundred times faster than a library call for each key.
+    A hundred times faster than a library call per key.
     """
     bits = keys.astype(np.int64, copy=False).view(np.uint64)
     mixed = _rotated(bits, 32) ^ _SECRET

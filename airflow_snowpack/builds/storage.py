@@ -1,15 +1,14 @@
-"""Object storage below one folder: a local path, S3, GCS, ABFS, or anything else that fsspec supports, by URL.
+"""Object storage below one folder: a local path, S3, GCS, ABFS or any other file system of fsspec, by URL.
 
     storage = Storage("s3://lake/builds/flights", {"endpoint_override": "http://127.0.0.1:9000"})
     storage.write("_CURRENT", b"…")
     for found in storage.objects("data/"): print(found.path, found.bytes)
 
-Paths are relative to the URL. The invariants: an object is written whole or not at all, even if the process is killed; a folder's
-name ends in "/"; and nothing outside of the URL is ever touched. Each call is tried three times, as storages fail intermittently.
+Paths are relative to the URL, and the names of folders end in "/". Invariants: an object is written whole or not at all, even if
+the process is killed, and nothing outside of the URL is touched. Each call is tried three times.
 
-Writes to an object storage run in a thread of their own. A stream there creates its object when it is closed, however it is left:
-an exception that a signal handler raises in between, as Airflow's do at SIGTERM and at a time limit, would create an empty or a
-shorter object. Signal handlers run in the main thread only.
+Writes to an object storage run in a separate thread, because closing a stream there always creates the object. An exception that
+a signal handler raises in the main thread, as Airflow's do at SIGTERM and on a timeout, would otherwise leave a truncated object.
 """
 
 from __future__ import annotations
@@ -55,7 +54,7 @@ PARALLEL_DELETIONS = 16
 
 @dataclass(frozen=True, slots=True)
 class StoredObject:
-    """An object of a listing; the path is relative to the storage's URL."""
+    """A listed object; the path is relative to the storage's URL."""
 
     path: str
     bytes: int
@@ -64,10 +63,7 @@ class StoredObject:
 
 @dataclass(frozen=True, slots=True)
 class Deleted:
-    """The result of a deletion.
-
-    :param problems: the errors of objects that could not be deleted.
-    """
+    """The result of a deletion; ``problems`` has the errors of objects that could not be deleted."""
 
     objects: int
     bytes: int
@@ -75,16 +71,15 @@ class Deleted:
 
 
 class Storage:
-    """A folder of an object storage. It can be pickled, so that Spark's tasks open their own.
+    """A folder of an object storage. It can be pickled for Spark's tasks.
 
-    Every method raises :class:`StorageFailed` after three failed tries, and its subclass :class:`ObjectMissing` if the object to
-    read does not exist.
+    Every method raises :class:`StorageFailed` after three failed tries, or :class:`ObjectMissing` if the object is missing.
 
     :param url: ``/a/path``, ``file://``, ``s3://``, ``gs://``, ``abfs://`` or any URL that fsspec supports.
-    :param options: the parameters of pyarrow's ``S3FileSystem``, ``GcsFileSystem`` or ``AzureFileSystem``, else of fsspec's file
-        system; ``fsspec=True`` selects fsspec for these three as well.
+    :param options: parameters of pyarrow's ``S3FileSystem``, ``GcsFileSystem`` or ``AzureFileSystem``, else of fsspec's file
+        system; ``fsspec=True`` selects fsspec for these three, too.
     :param filesystem: replaces the file system of the URL; the URL is then a path on it.
-    :param sleep: waits between two tries, in seconds.
+    :param sleep: waits between tries, in seconds.
     :raises InvalidBuild: the URL has no known file system, or contains a secret.
     """
 
@@ -116,21 +111,18 @@ class Storage:
         return (Storage, (self.url, self._options))
 
     def __repr__(self) -> str:
-        return f"Storage({self.url!r})"  # without the options, which may contain secrets
+        return f"Storage({self.url!r})"  # the options may contain secrets
 
     @property
     def is_local(self) -> bool:
         return isinstance(self._fs, fs.LocalFileSystem)
 
     def local_path(self, path: str) -> Path:
-        """Return the path of an object of a local storage."""
         if not self.is_local:
             raise StorageFailed("find a local path of", self._full(path), "the storage is not local")
         return Path(self._at(path))
 
     def read(self, path: str) -> bytes:
-        """Read an object."""
-
         def whole() -> bytes:
             with self._fs.open_input_stream(self._at(path)) as stream:
                 return bytes(stream.read())
@@ -138,10 +130,7 @@ class Storage:
         return self._tried("read", path, whole)
 
     def write(self, path: str, data: bytes, *, tries: int = TRIES) -> None:
-        """Create or replace an object, whole or not at all.
-
-        :param tries: 1 for a caller that checks something between two tries.
-        """
+        """Create or replace an object, whole or not at all; pass ``tries=1`` to check something between tries."""
 
         def put() -> None:
             with self._opened(path) as file:
@@ -152,7 +141,7 @@ class Storage:
     def read_version(self, path: str) -> tuple[bytes | None, str | None]:
         """Read an object, and its version for :meth:`replace`.
 
-        :returns: the bytes are ``None`` if the object does not exist, the version if the storage has no compare-and-set.
+        :returns: the bytes, ``None`` if there is no object, and the version, ``None`` if there is no compare-and-set.
         """
         writes = self._conditional
         if writes is not None:
@@ -166,12 +155,12 @@ class Storage:
             return None, None
 
     def replace(self, path: str, data: bytes, version: str | None) -> None:
-        """Replace an object in one try, whole or not at all, if it still has the version that was read.
+        """Replace an object in one try, whole or not at all, if it still has this version.
 
-        Without a version or compare-and-set, the object is replaced unconditionally.
+        Without a version or compare-and-set, replace it unconditionally.
 
-        :raises ObjectChanged: another process was faster.
-        :raises StorageFailed: it may have been replaced or not.
+        :raises ObjectChanged: another process replaced it first.
+        :raises StorageFailed: it is unknown whether it was replaced.
         """
         writes = self._conditional
         if writes is None or version is None:
@@ -192,9 +181,7 @@ class Storage:
         return bucket, key
 
     def upload(self, local: Path, path: str) -> None:
-        """Create or replace an object from a local file."""
-
-        # Not by pyarrow's copy_files, which returns without an error when the last request of an upload has failed.
+        # Not pyarrow's copy_files, which returns without an error if the last request of an upload fails.
         def put() -> None:
             with local.open("rb") as source, self._opened(path) as file:
                 shutil.copyfileobj(source, file, CHUNK_BYTES)
@@ -211,7 +198,7 @@ class Storage:
         self._tried("read", path, get)
 
     def open_ranges(self, path: str) -> tuple[Any, int]:
-        """Open an object for :meth:`read_range`, and return the file and its size in bytes."""
+        """Open an object for :meth:`read_range`; return the file and its size in bytes."""
 
         def opened() -> tuple[Any, int]:
             file = self._fs.open_input_file(self._at(path))
@@ -220,29 +207,26 @@ class Storage:
         return self._tried("read", path, opened)
 
     def read_range(self, file: Any, path: str, offset: int, length: int) -> bytes:
-        """Read a range of an object in one request, from what :meth:`open_ranges` returned; threads may share it."""
+        """Read a range of an object that :meth:`open_ranges` opened, in one request; thread-safe."""
         return self._tried("read", path, lambda: bytes(file.read_at(length, offset)))
 
     def objects(self, folder: str, *, half_written: bool = False) -> Iterator[StoredObject]:
-        """List all objects below a folder, at any depth; none if the folder does not exist.
+        """List all objects below a folder, at any depth; none if it does not exist.
 
-        :param half_written: include files that a process is writing, or was writing when it was killed.
+        :param half_written: include files that are being written, or were when their writer was killed.
         """
         for info in self._listed(folder, recursive=True):
             if info.type == fs.FileType.File and (half_written or HALF_WRITTEN not in info.base_name):
                 yield StoredObject(self._relative(info.path), info.size or 0, info.mtime)
 
     def half_written(self, name: str) -> list[StoredObject]:
-        """List the half-written files of an object directly below the root.
-
-        Only a local storage has them; an object storage does not list the parts of an upload.
-        """
+        """List half-written files of an object at the root. Object storages, which do not list parts of uploads, have none."""
         infos = self._listed("", recursive=False) if self.is_local else []
         begun = f"{name}{HALF_WRITTEN}"
         return [StoredObject(self._relative(i.path), i.size or 0, i.mtime) for i in infos if i.base_name.startswith(begun)]
 
     def delete(self, path: str) -> Deleted:
-        """Delete one object, or everything below a folder (its name ends in "/"). Missing objects count as deleted.
+        """Delete an object, or everything below a folder (ends in "/"). Missing objects count as deleted.
 
         A failed deletion does not stop the others; the result reports it.
         """
@@ -250,7 +234,7 @@ class Storage:
         if not path.endswith("/"):
             return self._delete_object(StoredObject(path, 0, None))
         found = list(self.objects(path, half_written=True))
-        # For pyarrow a folder on GCS is an object of that name; without such an object it is not deleted.
+        # In pyarrow, a folder on GCS is an object of that name; without that object, deleting the folder deletes nothing.
         if isinstance(self._fs, fs.GcsFileSystem):
             return self._delete_all(found)
         if not self._delete_folder(path):
@@ -261,7 +245,7 @@ class Storage:
         return Deleted(len(found), sum(each.bytes for each in found))
 
     def _delete_folder(self, path: str) -> bool:
-        """Delete a folder in few requests, as object storages allow; ``False``: something may be left."""
+        """Delete a folder in few requests; return ``False`` if objects may be left."""
         try:
             self._tried("delete", path, lambda: self._fs.delete_dir(self._at(path).rstrip("/")))
         except ObjectMissing:
@@ -297,12 +281,12 @@ class Storage:
         self._tried("write", path, put if self.is_local else partial(_unbroken, put), tries)
 
     def _opened(self, path: str) -> AbstractContextManager[Any]:
-        """Open an object for writing; an error of the last request is raised when it is closed."""
+        """Open an object for writing. Closing it raises the error of the last request."""
         return self._whole(path) if self.is_local else self._fs.open_output_stream(self._at(path))
 
     @contextmanager
     def _whole(self, path: str) -> Iterator[IO[bytes]]:
-        """Open an object of a local storage for writing; it survives a power failure."""
+        """Open an object of a local storage for writing, durable once closed."""
         target = Path(self._at(path))
         target.parent.mkdir(parents=True, exist_ok=True)
         with _written_whole(target) as file:
@@ -332,7 +316,7 @@ class Storage:
             raise StorageFailed(what, self._full(path), error) from error
 
     def _is_the_storages(self, error: BaseException) -> bool:
-        """Return whether the storage failed, rather than the call; fsspec's file systems raise the errors of their libraries."""
+        """Return whether the storage failed, not the call. File systems of fsspec raise the errors of their libraries."""
         if isinstance(error, (OSError, pyarrow.ArrowException)):
             return True
         by_fsspec = isinstance(self._fs, fs.PyFileSystem)
@@ -340,17 +324,14 @@ class Storage:
 
 
 def version_of(path: str | Path) -> FileVersion:
-    """Return what changes when a local file is replaced or overwritten: its inode, the time of its last change, and its size.
-
-    :raises FileNotFoundError: it does not exist.
-    """
+    """Return what changes when a local file is replaced or overwritten; raises ``FileNotFoundError`` like :func:`os.stat`."""
     found = os.stat(path)
     return found.st_ino, found.st_mtime_ns, found.st_size
 
 
 @contextmanager
 def _written_whole(target: Path) -> Iterator[IO[bytes]]:
-    """Open a file for writing, which gets its name when the block ends without an error."""
+    """Open a file that gets its name only when the block ends without an error."""
     half = target.with_name(f"{target.name}{HALF_WRITTEN}{uuid4().hex}")
     try:
         with half.open("wb") as file:
@@ -361,7 +342,7 @@ def _written_whole(target: Path) -> Iterator[IO[bytes]]:
 
 
 def _unbroken(put: Callable[[], None]) -> None:
-    """Run ``put`` to its end even if a signal handler raises meanwhile; the exception is raised afterwards."""
+    """Complete ``put`` even if a signal handler raises meanwhile; raise that exception afterwards."""
     with ThreadPoolExecutor(1, thread_name_prefix="snowpack-write") as thread:
         thread.submit(put).result()
 

@@ -1,1 +1,1 @@
-"""Read published builds: by key, by scan, as a Spark DataFrame, and to verify every shard."""
+"""Read published builds: by key, by scan, as a Spark DataFrame; and verify every shard."""

@@ -1,10 +1,10 @@
-"""One build, open for reading: each key is routed to its shards, and a shard's file is opened on its first use.
+"""One build, open for reading: each key is routed to its shards, and a shard's file opens on first use.
 
     build = OpenBuild("manifests/20260101T000000Z/1.json", manifest, cache)
     build.get("N14228"), build.multi_get(["N14228", "N24211"]), build.rows()
 
 A large shard of an object storage is read by ranges until a copy would have been cheaper; a scan copies it first. A build never
-changes. Threads may share it, also after it was closed, which only closes the files that are not in use.
+changes. It is thread-safe and remains usable after ``close``, which only closes files that are not in use.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ READERS: dict[ShardFormat, type[ShardReader[Any]]] = {ShardFormat.SQLITE: Sqlite
 class OpenBuild:
     """A build with its open shards.
 
-    :param path: of the manifest, relative to the dataset's root.
-    :param most_open: the limit of open shards; the least recently used are closed first.
+    :param path: the manifest's path, relative to the dataset's root.
+    :param most_open: the maximum number of open shards; the least recently used are closed first.
     """
 
     def __init__(self, path: str, manifest: Manifest, cache: ShardCache, most_open: int = MAX_OPEN_SHARDS) -> None:
@@ -79,19 +79,16 @@ class OpenBuild:
         return [row for shard_id in self._routing.shards_of(key, category) for row in self._shard(shard_id).get_all(key)]
 
     def multi_get(self, keys: Iterable[Key], category: Key | None = None) -> dict[Key, Row]:
-        """Return the first rows of these keys, in their order, without the keys that have none."""
+        """Return the first row of each key, in the order of the keys, without keys that have none."""
         rows: dict[Key, Any] = dict.fromkeys(map(_plain, keys))
         groups = self._routing.grouped(list(rows), category)
         found = self._parallel(groups)
-        for shard_id in sorted(groups, reverse=True):  # the first shard's row is the one that stays
+        for shard_id in sorted(groups, reverse=True):  # the first shard's row wins
             rows.update(found[shard_id] if shard_id in found else self._shard(shard_id).multi_get(groups[shard_id]))
         return rows if all(rows.values()) else {key: row for key, row in rows.items() if row}
 
     def _parallel(self, groups: Mapping[int, Sequence[Key]]) -> dict[int, list[tuple[Key, Row]]]:
-        """Return the rows of the shards that wait for the network, which are read in parallel.
-
-        A local shard takes some microseconds for each key, less than starting a thread.
-        """
+        """Read the shards that wait for the network in parallel. A local shard takes less time than starting a thread."""
         if self._cache.in_place:
             return {}
         waiting = [shard_id for shard_id, keys in groups.items() if self._waits(shard_id, len(keys))]
@@ -102,19 +99,19 @@ class OpenBuild:
             return dict(zip(waiting, answers, strict=True))
 
     def _waits(self, shard_id: int, keys: int) -> bool:
-        """Return whether a look-up of so many keys waits for the network; too many keys for range reads have the shard copied."""
+        """Return whether a look-up of this many keys waits for the network; too many for range reads copy the shard."""
         reader = self._shard(shard_id)
         if reader.by_range and keys * BLOCK > self.manifest.shards[shard_id].bytes // 2:
             reader = self._opened(shard_id, whole=True)
         return reader.by_range or not reader.is_open
 
     def rows(self, shard_id: int | None = None) -> Iterator[Row]:
-        """Yield all rows of one shard or of all, one shard after the other."""
+        """Yield all rows of one shard, or of all shards one after another."""
         for batch in self.batches(shard_id):
             yield from batch.to_pylist()
 
     def batches(self, shard_id: int | None = None) -> Iterator[pa.RecordBatch]:
-        """Yield all rows of one shard or of all as Arrow batches."""
+        """Yield all rows of one shard, or of all shards, as Arrow batches."""
         shards = self.manifest.shards
         if shard_id is not None and not 0 <= shard_id < len(shards):
             raise InvalidBuild("shard_id", shard_id, f"the build has the shards 0 to {len(shards) - 1}")
@@ -137,7 +134,7 @@ class OpenBuild:
         return reader
 
     def _opened(self, shard_id: int, *, whole: bool = False) -> ShardReader[Any]:
-        """Open a shard; ``whole``: from a copy of the file, for calls that read much of it."""
+        """Open a shard; ``whole`` opens a copy of the file, for calls that read much of it."""
         with self._opening:
             reader = self._open.get(shard_id)
             if reader is None or (whole and reader.by_range):
@@ -157,7 +154,7 @@ class OpenBuild:
         return reader(partial(self._cache.path, shard), self.manifest, self._cache.in_place)
 
     def _copy_from_now_on(self, shard_id: int) -> None:
-        """Have this shard copied from now on; calls in progress continue to read ranges."""
+        """Read this shard from a copy from now on; calls in progress continue to read ranges."""
         with self._opening:
             self._to_copy.add(shard_id)
             reader = self._open.get(shard_id)
@@ -166,7 +163,7 @@ class OpenBuild:
                 reader.close()
 
     def _close_least_used(self, spare: int) -> None:
-        """Close the oldest shard that was not used since the last check; the others get another round."""
+        """Close the oldest shard that was not used since the last check; keep the others for another round."""
         while True:
             shard_id, reader = next(iter(self._open.items()))
             del self._open[shard_id]
@@ -177,15 +174,14 @@ class OpenBuild:
 
 
 def _plain(key: Key) -> Key:
-    """Return a scalar of NumPy, such as an element of a column in pandas, as Python's own value."""
+    """Return Python's own value of a NumPy scalar: an element of a pandas column, for example."""
     return key.item() if isinstance(key, np.generic) else key
 
 
 class Routing:
     """Finds every shard that may have a key, and none without rows, from the manifest alone.
 
-    By hash or category that is one shard; otherwise those with a fitting range of keys. The cost does not grow with the number of
-    shards, unless their keys overlap.
+    By hash or category, that is one shard; otherwise those whose range of keys fits. The cost grows only with overlapping ranges.
     """
 
     def __init__(self, manifest: Manifest) -> None:
@@ -203,8 +199,8 @@ class Routing:
     def shards_of(self, key: Key, category: Key | None = None) -> Sequence[int]:
         """Return the ids of the shards that may have a key, in order.
 
-        :param category: the value of the category's column, if it is known.
-        :raises InvalidRowKey: the key has another type than the build's keys, or the build has no such category.
+        :param category: the value of the category column, if known.
+        :raises InvalidRowKey: the key is not of the build's key type, or the build has no such category.
         """
         if self._by_hash:
             self._refuse(category)
@@ -222,7 +218,7 @@ class Routing:
         return (shard_id,) if shard_id in self._filled and self._by_range.may_have(shard_id, key) else ()
 
     def grouped(self, keys: Sequence[Key], category: Key | None = None) -> dict[int, list[Key]]:
-        """Group keys by the shards that may have them; errors as of :meth:`shards_of`."""
+        """Group keys by the shards that may have them; raises like :meth:`shards_of`."""
         groups: defaultdict[int, list[Key]] = defaultdict(list)
         if self._by_hash and category is None and set(map(type, keys)) == {PYTHON_TYPE[self._key_type]}:
             for key, shard_id in zip(keys, self._hashed(keys), strict=True):
@@ -234,7 +230,7 @@ class Routing:
         return groups
 
     def _hashed(self, keys: Sequence[Key]) -> list[int]:
-        """Return the shards of keys that have one Python type."""
+        """Return the shards of keys of one Python type."""
         many: Any = keys
         try:
             if self._key_type is KeyType.INTEGER:
@@ -243,7 +239,7 @@ class Routing:
                 return shard_ids
             data = map(str.encode, many) if self._key_type is KeyType.STRING else many
             return [digest % self._num_shards for digest in map(xxhash.xxh3_64_intdigest, data)]
-        except (OverflowError, UnicodeError):  # one key is invalid, and this raises for it
+        except (OverflowError, UnicodeError):  # a key is invalid, and this raises for it
             return [hash_shard(key, self._key_type, self._num_shards) for key in keys]
 
     def _of_category(self, category: Key) -> int:
@@ -264,14 +260,14 @@ class _Ranges:
 
     def __init__(self, shards: Sequence[ShardAttemptResult]) -> None:
         filled = [shard for shard in shards if shard.rows]
-        # All keys of a build have one type, so that they can be compared.
+        # All keys of a build have one type, so they can be compared.
         self._bounds: dict[int, tuple[Any, Any]] = {shard.shard_id: (shard.min_key, shard.max_key) for shard in filled}
         self._unbounded = [shard_id for shard_id, bounds in self._bounds.items() if None in bounds]
         bounded = sorted((*bounds, shard_id) for shard_id, bounds in self._bounds.items() if None not in bounds)
         self._smallest = [smallest for smallest, _, _ in bounded]
         self._greatest = [greatest for _, greatest, _ in bounded]
         self._ids = [shard_id for _, _, shard_id in bounded]
-        # The greatest key of this and all earlier shards: if it is below the key, no earlier shard can have the key.
+        # The greatest key of this and all earlier shards: no earlier shard can have a greater key.
         self._greatest_so_far = list(accumulate(self._greatest, max))
 
     def around(self, key: Any) -> Sequence[int]:

@@ -1,7 +1,9 @@
-"""Read shards in Parquet, for scans; a look-up reads the row groups whose statistics allow the key, or that have none.
+"""Read shards in Parquet, for scans.
 
-reader = ParquetReader(lambda: cache.path(shard), manifest)
-reader.multi_get(["N14228", "N24211"])
+    reader = ParquetReader(lambda: cache.path(shard), manifest)
+    reader.multi_get(["N14228", "N24211"])
+
+A look-up reads the row groups whose statistics allow the key, or that have none.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from airflow_snowpack.builds.sharding import ARROW_TYPE
 
 
 class ParquetReader(ShardReader[parquet.ParquetFile]):
-    """Reads ``shard.parquet``; by range, its footer once, and the row groups that may have the key."""
+    """Reads ``shard.parquet``; by range: the footer once, and the row groups that may have the key."""
 
     def __init__(self, locate: Locate, manifest: Manifest, in_place: bool = True, *, by_range: bool = False) -> None:
         super().__init__(locate, manifest, in_place, by_range=by_range)
@@ -66,7 +68,7 @@ class ParquetReader(ShardReader[parquet.ParquetFile]):
     def _open(self, file: Path | RangedFile) -> parquet.ParquetFile:
         if not isinstance(file, RangedFile):
             return parquet.ParquetFile(file, memory_map=not self._in_place)
-        # With pre_buffer, adjacent columns are one request.
+        # pre_buffer reads adjacent columns in one request.
         opened = parquet.ParquetFile(file.stream(), metadata=self._footer, pre_buffer=True)
         if self._footer is None:
             check = table_check((opened.metadata.metadata or {}).get(TABLE_KEY.encode(), b""), file.block_seed)
@@ -92,7 +94,7 @@ def _key_ranges(file: parquet.ParquetFile, key_column: str) -> list[tuple[Any, A
 
 
 def _by_row_group(ranges: Sequence[tuple[Any, Any] | None], keys: Sequence[Any]) -> dict[int, list[Any]]:
-    """Return the keys that each row group may have; the groups in order."""
+    """Return the keys that each row group may have, in the order of the groups."""
     ordered = sorted(keys)
     groups = {}
     for group, bounds in enumerate(ranges):

@@ -1,12 +1,12 @@
-"""Read ranges of a file in an object storage, so that a look-up need not copy the file.
+"""Read ranges of a file in an object storage, without copying the file for a look-up.
 
     file = RangedFile(storage, "data/…/shard.sqlite", size=4 * 2**30)
     file.verify(partial(are_sealed, seed))
-    file.read(offset=8192, length=8192)           # fetches the block of 64 KiB that it is in, once
+    file.read(offset=8192, length=8192)           # fetches its block of 64 KiB, once
     pyarrow.parquet.ParquetFile(file.stream())
 
-Adjacent blocks are fetched in one request, and the blocks used last are cached. The file's size is checked, and each block by the
-checksums inside the file. Threads may share a file.
+Adjacent blocks are fetched in one request, and the most recently used blocks are cached. The file's size is checked, and each
+block against the checksums inside the file. A file is thread-safe.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ MAX_CACHED_BLOCKS = 64
 class RangedFile:
     """Reads one file.
 
-    :param size: in bytes, as the manifest has it.
-    :param block_seed: the seed of the checksums inside the file, as the manifest has it.
-    :param on_outgrown: called once, when half of the file's size was fetched: a copy is cheaper from then on.
+    :param size: in bytes, from the manifest.
+    :param block_seed: the seed of the checksums inside the file, from the manifest.
+    :param on_outgrown: called once, after half of the file's size was fetched: from then on a copy is cheaper.
     """
 
     def __init__(
@@ -52,10 +52,7 @@ class RangedFile:
         return self.path
 
     def read(self, offset: int, length: int) -> bytes:
-        """Return the bytes from an offset on; fewer at the end of the file.
-
-        :raises ManifestDamaged: the file has another size, or does not exist.
-        """
+        """Return bytes from an offset on, fewer at the end; raise :class:`ManifestDamaged` if the file has been replaced."""
         end = min(offset + length, self.size)
         if offset >= end:
             return b""
@@ -68,11 +65,11 @@ class RangedFile:
         return data[begin : begin + end - offset]
 
     def stream(self) -> io.RawIOBase:
-        """Return a file object of Python with a position of its own."""
+        """Return a Python file object with its own position."""
         return _Stream(self)
 
     def verify(self, check: BlockCheck) -> None:
-        """Check all blocks from now on, and those that are cached; the first check stays.
+        """Check the cached blocks, and all blocks fetched from now on; only the first ``check`` counts.
 
         :raises ManifestDamaged: a block is not what was written.
         """

@@ -5,10 +5,10 @@
         flights.multi_get(["N14228", "N24211"])       # a dict of the rows that exist
         for row in flights.scan(shard_id=3): ...
 
-The invariant: each answer comes from one complete build, and never from an older one than the answer before, unless a publication
+Invariant: each answer comes from one complete build, which is never older than that of the previous answer, unless a publication
 has rolled the dataset back. The reader checks the pointer periodically and in :meth:`SnapshotReader.reload`; an open scan stays
-in its build. When a manifest or a shard is damaged or missing, the reader falls back to the build before, logs that, and shows it
-as ``fallback``. From a build that has answered it does not fall back: it raises the damage until there is another publication.
+in its build. If a manifest or a shard is damaged or missing, the reader falls back to the previous build, logs that, and shows it
+as ``fallback``. It does not fall back from a build that has answered: it raises the damage until there is another publication.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Fallback:
     """Why a reader uses an older build than the pointer names.
 
     :param wanted: the manifest that the pointer names.
-    :param used: the manifest that the reader uses instead.
+    :param used: the manifest that the reader uses.
     :param problem: what is damaged in the wanted build.
     """
 
@@ -55,20 +55,20 @@ class Fallback:
 
 
 class SnapshotReader:
-    """Reads a dataset. Threads may share a reader; a pickled copy opens the dataset again.
+    """Reads a dataset. A reader is thread-safe; a pickled copy opens the dataset again.
 
-    :param url: the dataset's root, see :class:`~airflow_snowpack.builds.storage.Storage`.
+    :param url: the dataset's root; see :class:`~airflow_snowpack.builds.storage.Storage`.
     :param options: of the storage's file system.
-    :param cache_dir: the folder for copies of a remote storage's shards, which processes share; ``~/.cache/snowpack/builds`` by
+    :param cache_dir: the folder for copies of a remote storage's shards, shared by processes; ``~/.cache/snowpack/builds`` by
         default. A local storage is read in place.
     :param cache_bytes: the limit of these copies; the least recently used are deleted first.
-    :param range_reads_above: bytes: a look-up in a larger shard of a remote storage reads only the pages or row groups that it
-        needs, without the checksum of the whole file. After half of the file was read, the shard is copied like a smaller one.
+    :param range_reads_above: bytes; a look-up in a larger shard of a remote storage reads only the pages or row groups it needs,
+        without verifying the checksum of the whole file. Once half of the file was read, the shard is copied like a smaller one.
     :param ref: a run's id or a manifest's path, to read that build and ignore later publications.
-    :param reload_every: how often a look-up checks the pointer first; ``None`` to check it in :meth:`reload` only.
+    :param reload_every: how often look-ups check the pointer first; ``None``: only :meth:`reload` checks it.
     :param clock: a monotonic clock in seconds.
     :raises NothingPublished: the dataset has no pointer.
-    :raises ManifestDamaged: no published build can be read.
+    :raises ManifestDamaged: no published build is readable.
     :raises StorageFailed: the storage could not be read.
     """
 
@@ -122,24 +122,24 @@ class SnapshotReader:
 
     @property
     def manifest(self) -> Manifest:
-        """The manifest of the build that the reader uses."""
+        """The manifest of the build in use."""
         return self._build.manifest
 
     @property
     def publication(self) -> int | None:
-        """The number of the publication last seen; ``None`` for a reader of one build."""
+        """The number of the last publication seen; ``None`` for a reader of one build."""
         return None if self._current is None else self._current.publication
 
     @property
     def fallback(self) -> Fallback | None:
-        """Set while the reader uses an older build, as the current one is damaged."""
+        """Set while the reader uses an older build because the current one is damaged."""
         return self._fallback
 
     def get(self, key: Key, *, category: Key | None = None) -> Row | None:
-        """Return the row with this key, or ``None``; the first one where keys repeat.
+        """Return the row with this key, the first one if keys repeat, or ``None``.
 
-        :param category: the value of the column by which the build is sharded, so that only one shard is read.
-        :raises InvalidRowKey: the key has another type than the build's keys, or the build has no such category.
+        :param category: the value of the sharding column, to read only one shard.
+        :raises InvalidRowKey: the key is not of the build's key type, or the build has no such category.
         :raises ManifestDamaged: the shard is damaged, and so is every build to fall back to, or the build has answered before.
         """
         return self._answer(lambda build: build.get(key, category))
@@ -149,15 +149,14 @@ class SnapshotReader:
         return self._answer(lambda build: build.get_all(key, category))
 
     def multi_get(self, keys: Iterable[Key], *, category: Key | None = None) -> dict[Key, Row]:
-        """Return the rows of several keys, without the keys that have none; parameters and errors as in :meth:`get`."""
+        """Return the rows of several keys, without keys that have none; parameters and errors as in :meth:`get`."""
         wanted = list(keys)
         return self._answer(lambda build: build.multi_get(wanted, category))
 
     def scan(self, shard_id: int | None = None) -> Iterator[Row]:
-        """Yield all rows of one shard in the order of their keys, or of all shards, one shard after the other.
+        """Yield all rows of one shard in the order of their keys, or of all shards one after another.
 
-        :raises ManifestDamaged: a shard is damaged. A scan cannot continue in another build: scan again, after the reader has
-            fallen back.
+        :raises ManifestDamaged: a shard is damaged. A scan cannot switch builds: scan again after the reader has fallen back.
         """
         return self._stream(lambda build: build.rows(shard_id))
 
@@ -166,10 +165,10 @@ class SnapshotReader:
         return self._stream(lambda build: build.batches(shard_id))
 
     def reload(self) -> bool:
-        """Check the pointer now, and try builds again that were found damaged. An open scan stays in its build.
+        """Check the pointer now, and retry builds that were found damaged. An open scan stays in its build.
 
-        :returns: whether the reader uses another build from now on.
-        :raises NothingPublished: the pointer is missing; the reader keeps its build, as after every error.
+        :returns: whether the reader now uses another build.
+        :raises NothingPublished: the pointer is missing; the reader keeps its build, as after any error.
         """
         with self._lock:
             self._damaged.clear()
@@ -204,10 +203,10 @@ class SnapshotReader:
             raise
         finally:
             if build is not self._build:
-                build.close()  # the files that it has opened since the reader left this build
+                build.close()  # the files it has opened since the reader left this build
 
     def _check_pointer(self) -> None:
-        """Check the pointer periodically; other threads meanwhile keep the present build, and so does this one on errors."""
+        """Check the pointer periodically. Meanwhile other threads keep the present build, and on errors so does this one."""
         if not self._lock.acquire(blocking=False):
             return
         try:
@@ -219,10 +218,7 @@ class SnapshotReader:
             self._lock.release()
 
     def _follow_pointer(self, *, again: bool = False) -> bool:
-        """Use what the pointer names.
-
-        :param again: also if it has not changed.
-        """
+        """Use the build that the pointer names; with ``again``, even if the pointer has not changed."""
         if self._current is None:
             return False
         found = published_pointer(self._storage)
@@ -236,8 +232,8 @@ class SnapshotReader:
         return self._use(found)
 
     def _use(self, current: Current) -> bool:
-        """Use what a pointer names, or the nearest whole build before it, but none before the one that has answered; without one,
-        keep the present build and raise.
+        """Use the build that a pointer names, or the nearest earlier one that is undamaged and not older than the one that has
+        answered. If there is none, keep the present build and raise.
         """
         path, manifest = newest_whole(self._storage, current, self._damaged, oldest=self._answered)
         before, self._current = self._build, current
@@ -248,13 +244,10 @@ class SnapshotReader:
         return path != before.path
 
     def _step_back(self, build: OpenBuild, damage: ManifestDamaged) -> None:
-        """Use another build than this one, which is damaged.
-
-        :raises ManifestDamaged: there is none.
-        """
+        """Use another build instead of this damaged one; raise :class:`ManifestDamaged` if there is none."""
         with self._lock:
             if self._build is not build:
-                return  # another thread has done so
+                return  # another thread has done it
             if self._current is None:
                 raise damage
             self._damaged[build.path] = damage

@@ -1,13 +1,12 @@
-"""The local files of shards: in place if the storage is local, otherwise copies.
+"""Local files of shards: in place if the storage is local, otherwise copies.
 
     cache = ShardCache(storage, folder=Path("/var/cache/builds"), max_bytes=50 * 2**30)
     with cache.path(manifest.shards[3]) as path: ...
 
-The invariant: a returned path has exactly the bytes that the manifest names. Each file's checksum is verified before its first
-use, and again after a storage's own file has changed, and a copy gets its name only after that. Copies are named by their
-checksum and shared by all processes of the machine.
-Beyond the limit the least recently used are deleted, but not between verification and opening; a process that has opened one
-keeps reading it.
+Invariant: a returned path has exactly the bytes that the manifest names. Each file's checksum is verified before its first use,
+and again after a storage's own file has changed; a copy gets its name only after that. Copies are named by their checksum and
+shared by all processes of the machine. Beyond the limit, the least recently used copies are deleted, but never between
+verification and opening; a process that has opened a copy can still read it.
 """
 
 from __future__ import annotations
@@ -34,9 +33,9 @@ MAX_BYTES = 20 * 2**30
 RANGE_READS_ABOVE = 64 * 2**20
 PART = ".part"
 LOCKS = 64
-"""The number of lock files, which all copies share."""
+"""The number of lock files, shared by all copies."""
 ROOM = "lock-room"
-"""The lock for evicting copies and for opening one."""
+"""The lock for evicting copies and for opening a copy."""
 GONE = "it does not exist"
 ABANDONED_PART_AGE_S = 3600.0
 
@@ -46,8 +45,8 @@ class ShardCache:
 
     :param folder: for copies, shared by processes and datasets; ``~/.cache/snowpack/builds`` by default.
     :param max_bytes: the limit of this dataset's copies; a single larger shard is kept alone.
-    :param range_reads_above: the size above which a look-up reads ranges of a remote shard instead of copying it.
-    :param clock: seconds since 1970, as in the times of files.
+    :param range_reads_above: look-ups read ranges of remote shards above this size instead of copying them.
+    :param clock: seconds since 1970, like the times of files.
     """
 
     def __init__(
@@ -72,10 +71,9 @@ class ShardCache:
         return self._storage.is_local
 
     def ranged(self, shard: ShardAttemptResult, on_outgrown: Callable[[], None]) -> RangedFile | None:
-        """Return a shard's file for range reads; ``None`` to read it from this machine: it is small or copied already, or only a
-        copy can be verified, as the file has no checksums inside.
+        """Return a shard's file for range reads; ``None`` if it is small or already copied, or lacks checksums inside.
 
-        :param on_outgrown: called when so much was read that a copy is cheaper.
+        :param on_outgrown: called once a copy would have been cheaper than the ranges read.
         """
         if self._storage.is_local or shard.url is None or shard.checksum is None or shard.bytes <= self._range_reads_above:
             return None
@@ -87,7 +85,7 @@ class ShardCache:
 
     @contextmanager
     def path(self, shard: ShardAttemptResult) -> Iterator[Path]:
-        """Return the path of a shard's verified file. A copy is not evicted within the block: open it there, and read it later.
+        """Return the path of a shard's verified file. Open it within the block, which protects a copy from eviction.
 
         :raises ManifestDamaged: the file differs from the manifest, or does not exist.
         """
@@ -122,7 +120,7 @@ class ShardCache:
 
     @contextmanager
     def _copied(self, url: str, path: Path, checksum: str, size: int) -> Iterator[None]:
-        """Copy a shard unless there is a whole copy, and prevent evictions until the block ends."""
+        """Copy a shard unless there is an undamaged copy, and prevent evictions until the block ends."""
         half = path.with_name(path.name + PART)
         try:
             while True:
@@ -145,7 +143,7 @@ class ShardCache:
         return self._folder / f"{checksum.partition(':')[2]}-{size}{Path(url).suffix}"
 
     def _download(self, url: str, half: Path, checksum: str, size: int) -> None:
-        for left_over in self._folder.glob(f"{half.name}*"):  # of a killed process, as this one has the lock
+        for left_over in self._folder.glob(f"{half.name}*"):  # of a killed process: this one has the lock
             left_over.unlink(missing_ok=True)
         try:
             self._storage.download(url, half)
@@ -167,7 +165,7 @@ class ShardCache:
             log.warning("%s alone exceeds the cache's limit of %s bytes.", keep.name, self._max_bytes)
 
     def _copies(self) -> Iterator[tuple[float, int, Path]]:
-        """Yield the time of the last use, size and path of each copy, without downloads in progress."""
+        """Yield the time of last use, size and path of each copy, without downloads in progress."""
         for entry in os.scandir(self._folder):
             with suppress(FileNotFoundError):
                 found = entry.stat()
@@ -186,7 +184,7 @@ class ShardCache:
 def problem_of(path: Path, checksum: str, size: int) -> str | None:
     """Return how a file differs from the manifest, or ``None``.
 
-    :raises FileNotFoundError: it does not exist. A build whose copy is missing is not damaged.
+    :raises FileNotFoundError: it does not exist. A missing copy does not mean that the build is damaged.
     """
     if (found := path.stat().st_size) != size:
         return f"it has {found} bytes, and {size} in the manifest"
@@ -203,5 +201,5 @@ def _is_whole(path: Path, checksum: str, size: int) -> bool:
 
 
 def _mark_used(path: Path) -> None:
-    with suppress(FileNotFoundError):  # just evicted, which the opening will notice
+    with suppress(FileNotFoundError):  # just evicted, which opening it detects
         os.utime(path)

@@ -1,12 +1,12 @@
-"""Read the rows of one shard; :class:`SqliteReader` and :class:`ParquetReader` know the formats.
+"""Read the rows of one shard; :class:`SqliteReader` and :class:`ParquetReader` implement the formats.
 
     shard = SqliteReader(lambda: cache.path(part), manifest)
     shard.get("N14228")                    # the first row with this key, as a dict, or None
     shard.get_all("N14228")                # all rows with this key
     for batch in shard.batches(): ...      # all rows, in the order of their keys
 
-Threads may share a reader, also while it is closed: each call uses a file handle of its own, which then returns to a pool, or is
-closed if the reader was closed meanwhile.
+A reader is thread-safe, even while it is closed: each call uses its own file handle, which then returns to a pool or, if the
+reader was closed meanwhile, is closed.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ class ShardReader(ABC, Generic[Handle]):
     """Reads one shard.
 
     :param locate: returns the path of the file, which exists until it is opened, or a file for range reads.
-    :param in_place: the file is the storage's own, which other processes may change, and not a copy.
-    :param by_range: it reads ranges of a file in the storage, so that each call waits for the network.
+    :param in_place: the file is not a copy but the storage's own, which other processes may change.
+    :param by_range: each call reads ranges of a file in the storage, and thus waits for the network.
     """
 
     def __init__(self, locate: Locate, manifest: Manifest, in_place: bool = True, *, by_range: bool = False) -> None:
@@ -67,7 +67,7 @@ class ShardReader(ABC, Generic[Handle]):
 
     @abstractmethod
     def multi_get(self, keys: Sequence[Key]) -> Iterable[tuple[Key, Row]]:
-        """Return the rows of these keys; of several pairs with one key, the last has its first row."""
+        """Return the rows of these keys; if a key has several pairs, the last has its first row."""
 
     @abstractmethod
     def batches(self) -> Iterator[pa.RecordBatch]:
@@ -96,15 +96,15 @@ class ShardReader(ABC, Generic[Handle]):
         self._check_unchanged()
 
     def _damage(self, error: Exception) -> ManifestDamaged | MemoryError:
-        """Return the error of a file that was whole when it was opened, so that it has changed since."""
+        """Return the error for a file that was undamaged when it was opened and has changed since."""
         if isinstance(error, apsw.NoMemError):
             return MemoryError(str(error))
         return ManifestDamaged(self._path, f"it can no longer be read ({error})")
 
     def _check_unchanged(self) -> None:
-        """Verify the file if it has changed since it was verified, before rows that were read of it are returned.
+        """Verify the file again if it has changed, before returning rows that were read from it.
 
-        A deleted file did not change: open handles still read it.
+        A deleted file has not changed: open handles still read it.
 
         :raises ManifestDamaged: it was overwritten or replaced by other bytes.
         """

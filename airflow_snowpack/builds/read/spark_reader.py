@@ -3,9 +3,9 @@
     df = read_build(spark, "s3://lake/builds/flights")
     before = read_build(spark, "s3://lake/builds/flights", ref="20260101T000000Z")
 
-The DataFrame has exactly the rows of one complete build, with each shard's file verified against the manifest. Executors open
-the storage themselves, so they need this package with pyarrow, xxhash and apsw, and the storage's credentials from its options.
-A shard of a remote storage is copied into a folder of the task and deleted with it.
+The DataFrame has exactly the rows of one complete build; each shard's file is verified against the manifest. Executors open the
+storage themselves: they need this package with pyarrow, xxhash and apsw, and the storage's credentials in its options. A task
+copies the shard of a remote storage into a temporary folder.
 """
 
 from __future__ import annotations
@@ -49,11 +49,10 @@ def read_build(
 ) -> DataFrame:
     """Return a build as a DataFrame.
 
-    Types that Spark does not have become the nearest type that can hold every value: unsigned integers become wider ones,
-    timestamps microseconds.
+    Types that Spark lacks become the nearest type that holds every value: unsigned integers wider ones, timestamps microseconds.
 
     :param url: the dataset's root, or its storage.
-    :param ref: a run's id or a manifest's path; ``None`` for the current build, or the whole build before it.
+    :param ref: a run's id or a manifest's path; ``None`` for the current build, or the latest undamaged one before it.
     :param options: of the storage's file system.
     :raises NothingPublished: the dataset has no pointer.
     :raises BuildNotFound: there is no such manifest.
@@ -76,10 +75,7 @@ def read_build(
 
 
 def spark_arrow_type(column: str, kind: pa.DataType) -> pa.DataType:
-    """Return the Arrow type that Spark supports and that can hold every value of a column.
-
-    :raises InvalidBuild: there is none.
-    """
+    """Return the Arrow type that Spark supports and that holds every value of a column, or raise :class:`InvalidBuild`."""
     inner = partial(spark_arrow_type, column)
     if types.is_dictionary(kind):
         return inner(kind.value_type)

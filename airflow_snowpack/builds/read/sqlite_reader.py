@@ -3,11 +3,11 @@
     reader = SqliteReader(lambda: cache.path(shard), manifest)
     reader.get("N14228")
 
-Values are decoded by ``columns.py``. A file that is truncated while it is read is an error that the process survives. A
-shard of an object storage is read page by page, through a virtual file system of APSW: nothing is ever written or locked.
+``columns.py`` decodes the values. Truncating a file while it is read raises an error, and does not crash the process. A shard of
+an object storage is read page by page, through a virtual file system of APSW that never writes or locks.
 
-APSW converts SQLite's values in half the time of the standard library. It is another SQLite in the process than the writer's, and
-closing a file in one releases the other's locks on it; shards are never written again once they can be read.
+APSW converts SQLite's values in half the time of the standard library. It brings another SQLite than the writer's into the
+process, and closing a file in one releases the other's locks on it; that is safe, as readable shards are never written again.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ RowMaker = Callable[[Iterable[Sequence[Any]]], list[Row]]
 MAPPED_BYTES = 2**40
 BUSY_MS = 5_000
 FLAGS = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI | apsw.SQLITE_OPEN_NOMUTEX
-"""Without a mutex around each value: the pool gives a connection to one thread at a time, with all cursors finished."""
+"""No mutex around each value: the pool gives a connection to one thread at a time, with all cursors finished."""
 TAKES_ARRAYS = hasattr(apsw, "carray") and "ENABLE_CARRAY" in apsw.compile_options
-"""APSW from PyPI does; a build with the system's SQLite may not."""
+"""True for APSW from PyPI, not for every build with the system's SQLite."""
 CACHE_BYTES = 8 * 2**20
 """The page cache of one connection."""
 
@@ -61,7 +61,7 @@ class SqliteReader(ShardReader[apsw.Connection]):
         self._any = f"SELECT rows.* FROM carray(?) AS wanted CROSS JOIN rows WHERE {key} = wanted.value"
 
     def get(self, key: Key) -> Row | None:
-        connection = self._take()  # not by the context manager, which takes a tenth of the time
+        connection = self._take()  # not the context manager, which would take a tenth of the time
         try:
             found = connection.execute(self._one, (key,)).fetchall()
         except UNREADABLE as error:
@@ -82,7 +82,7 @@ class SqliteReader(ShardReader[apsw.Connection]):
             # NUL would end a string in an array.
             if TAKES_ARRAYS and not (self._key_type is KeyType.STRING and "\0" in "".join(wanted)):
                 keys_array = apsw.carray(array("q", wanted) if self._key_type is KeyType.INTEGER else tuple(wanted))
-                # Not cached, as a prepared statement keeps its bound values.
+                # Not cached, because a prepared statement keeps its bound values.
                 found = connection.execute(self._any, (keys_array,), can_cache=False).fetchall()
             else:
                 with connection:  # one transaction locks the file once
@@ -99,7 +99,7 @@ class SqliteReader(ShardReader[apsw.Connection]):
                 yield pa.RecordBatch.from_arrays(columns, schema=self._schema)
 
     def _in_order(self, keys: Sequence[Any]) -> list[Any]:
-        """Return the keys sorted, so that each page is read once, and without subclasses of str and bytes, which APSW rejects."""
+        """Return the keys sorted, to read each page once, and without subclasses of str and bytes, which APSW rejects."""
         match self._key_type:
             case KeyType.INTEGER:
                 return sorted(keys)
@@ -117,8 +117,8 @@ class SqliteReader(ShardReader[apsw.Connection]):
         if not self._in_place:
             # A copy never changes: SQLite need not lock or check it, and may map it.
             return self._connected(f"{uri}&immutable=1", f"PRAGMA mmap_size = {MAPPED_BYTES}")
-        # The storage's own file may change. So SQLite checks it with each statement, and reads instead of mapping it: truncation
-        # is then an error and not a signal that ends the process.
+        # The storage's own file may change. SQLite checks it with each statement, and reads instead of mapping it: truncation
+        # then raises an error instead of killing the process by a signal.
         pages = f"PRAGMA cache_size = -{min(file.stat().st_size, CACHE_BYTES) // 1024 + 256}"
         try:
             return self._connected(uri, pages)
@@ -142,10 +142,9 @@ class SqliteReader(ShardReader[apsw.Connection]):
 
 @lru_cache(maxsize=64)
 def _row_maker(columns: tuple[tuple[str, str], ...]) -> RowMaker:
-    """Compile the function that makes rows of a manifest's columns, which takes milliseconds for a thousand of them.
+    """Compile the function that makes rows from cells, which takes milliseconds for a thousand columns.
 
-    It is compiled, as ``collections.namedtuple`` is, because ``dict(zip(names, values))`` takes more than twice the time, a fifth
-    of a look-up of a thousand keys.
+    Without compiling, ``dict(zip(names, values))`` takes more than twice the time, a fifth of a look-up of a thousand keys.
     """
     decoders: dict[str, Callable[[Any], Any]] = {}
     items = []
@@ -154,7 +153,7 @@ def _row_maker(columns: tuple[tuple[str, str], ...]) -> RowMaker:
         if (read := from_cell(field.type)) is not None:
             decoders[f"d{value}"] = read
             value = f"None if {value} is None else d{value}({value})"
-        items.append(f"{field.name!r}: {value}")  # the only input in the text are the names, as Python literals
+        items.append(f"{field.name!r}: {value}")  # the text contains only names, as Python literals
     values = ", ".join(f"v{at}" for at in range(len(columns)))
     make: RowMaker = eval(f"lambda found: [{{{', '.join(items)}}} for {values}, in found]", decoders)
     return make
@@ -168,7 +167,7 @@ _names = count(1)
 
 @contextmanager
 def registered(file: RangedFile) -> Iterator[str]:
-    """Return the URI under which SQLite opens a file; an open connection can read it after the block as well."""
+    """Return the URI under which SQLite opens a file; an open connection can read it after the block, too."""
     _vfs()
     name = f"/{next(_names)}"
     _files[name] = file
@@ -229,5 +228,5 @@ class _File:
 
 @cache
 def _vfs() -> _Vfs:
-    """Register the file system, once for the process."""
+    """Register the file system, once per process."""
     return _Vfs()

@@ -3,9 +3,9 @@
     found = verify(storage, "manifests/20260101T000000Z/1.json", manifest)
     found.sound or print(found.problems)
 
-Each shard's checksum is verified, and the file is opened as readers open it and read to its end: its columns, the number of rows,
-the order of keys, the smallest and greatest key, the look-up by key, and whether each key belongs to this shard. A problem of one
-shard does not hide those of others; only a failing storage ends it early.
+Each shard's checksum is verified. Then its file is opened as readers open it and read to the end, to check its columns, the
+number of rows, the order of keys, the smallest and greatest key, look-ups by key, and whether each key belongs to this shard. A
+problem in one shard does not hide those of others; only a storage failure ends the verification early.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ PARALLEL_SHARDS = 4
 
 @dataclass(frozen=True, slots=True)
 class ShardProblem:
-    """The problem of one shard, and the path of its file, relative to the dataset's root, if it has one."""
+    """The problem of a shard; ``path`` is its file, if it has one, relative to the dataset's root."""
 
     shard_id: int
     path: str | None
@@ -42,7 +42,7 @@ class ShardProblem:
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """The result of a verification: ``manifest`` is the path of the manifest, ``rows`` the number of rows that were read."""
+    """The result of a verification; ``manifest`` is the manifest's path, ``rows`` the number of rows read."""
 
     dataset: str
     run_id: str
@@ -58,11 +58,9 @@ class Verification:
 
 
 def verify(storage: Storage, path: str, manifest: Manifest) -> Verification:
-    """Read a build back.
+    """Read a build back. Files of a remote storage are copied to temporary folders, a few in parallel, bypassing readers' caches.
 
-    The files of a remote storage are copied to temporary folders, a few in parallel; the copies of readers are not used.
-
-    :param path: of the manifest, relative to the dataset's root.
+    :param path: the manifest's path, relative to the dataset's root.
     :raises StorageFailed: the storage could not be read.
     """
 
@@ -86,7 +84,7 @@ def verify(storage: Storage, path: str, manifest: Manifest) -> Verification:
 
 
 def check_checksums(storage: Storage, manifest: Manifest) -> None:
-    """Read each shard's file, and compare it with the manifest; files are copied as in :func:`verify`.
+    """Compare each shard's file with its checksum in the manifest; files are copied as in :func:`verify`.
 
     :raises ManifestDamaged: a file is not what was written, or does not exist.
     :raises StorageFailed: the storage could not be read.
@@ -101,9 +99,9 @@ def check_checksums(storage: Storage, manifest: Manifest) -> None:
 
 
 def _rows(storage: Storage, manifest: Manifest, shard: ShardAttemptResult) -> int:
-    """Read a shard, and return its number of rows; raise an error that ``verify`` reports if it differs from the manifest."""
+    """Read a shard and return its number of rows; if it differs from the manifest, raise an error that ``verify`` reports."""
     if shard.url is None:
-        return 0  # the manifest's own check makes sure that such a shard has no rows
+        return 0  # reading the manifest has checked that such a shard has no rows
     with scratch_folder() as folder:
         cache = ShardCache(storage, folder)
         reader = READERS[manifest.shard_format](partial(cache.path, shard), manifest, cache.in_place)
@@ -120,9 +118,9 @@ def _rows(storage: Storage, manifest: Manifest, shard: ShardAttemptResult) -> in
 
 
 def _columns_of(manifest: Manifest) -> pa.Schema | None:
-    """Return the columns as a reader gets them; Parquet has no seconds, for example, and returns milliseconds.
+    """Return the columns as a reader gets them: Parquet has no seconds, for example, and returns milliseconds.
 
-    ``None``: a Parquet shard has a type that the manifest cannot name, such as an extension type.
+    Return ``None`` if the manifest cannot name a type of a Parquet shard: an extension type, for example.
     """
     try:
         schema = arrow_schema(manifest.columns)
@@ -138,7 +136,7 @@ def _columns_of(manifest: Manifest) -> pa.Schema | None:
 
 
 class _Found:
-    """What was read of a shard so far."""
+    """The rows of a shard read so far, checked against the manifest."""
 
     def __init__(self, url: str, manifest: Manifest, shard: ShardAttemptResult) -> None:
         self._url, self._manifest, self._shard = url, manifest, shard
@@ -172,7 +170,7 @@ class _Found:
             raise ManifestDamaged(self._url, f"{others[0].as_py()!r:.100} belongs to another shard")
 
     def check(self) -> None:
-        """:raises ManifestDamaged: all batches together differ from the manifest."""
+        """Raise :class:`ManifestDamaged` if all batches together differ from the manifest."""
         shard = self._shard
         if self.rows != shard.rows:
             raise ManifestDamaged(self._url, f"it has {self.rows:,} rows, and {shard.rows:,} in the manifest")

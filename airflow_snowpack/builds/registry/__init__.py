@@ -1,1 +1,1 @@
-"""The build registry: datasets, runs and publications in the store, and the lock of each dataset."""
+"""The build registry: datasets, runs, publications and dataset locks in the store."""

@@ -1,11 +1,11 @@
-"""The current build of a dataset, and whether it is what a sensor waits for.
+"""The current build of a dataset, and whether it meets a sensor's condition.
 
     wanted = WantedBuild("features", as_of=midnight)
     current = current_build(store, "features")
     wanted.is_met(current) or print(wanted.unmet(current))
 
-Only the build that the pointer names counts: a build that was published into history, behind a newer one, is never current. The
-newer build satisfies the wait as well; an older build after a rollback does not.
+Only the build that the pointer names is current, never a build that was published into history behind a newer one. That newer
+build meets the condition, too; an older build after a rollback does not.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from airflow_snowpack.store.tables.builds import build_datasets, build_runs
 
 @dataclass(frozen=True, slots=True)
 class CurrentBuild:
-    """The build that readers of a dataset get: ``publication`` is the pointer's number, ``rows`` ``None`` if unknown."""
+    """The build that a dataset's readers get; ``publication`` is the pointer's number, ``rows`` is ``None`` if unknown."""
 
     dataset: str
     run_id: str
@@ -39,7 +39,7 @@ class WantedBuild:
 
     :param as_of: data of this time or later.
     :param newer_than: a publication with a greater number.
-    :raises InvalidBuild: the dataset's name is not allowed, or the time has no time zone.
+    :raises InvalidBuild: the dataset's name is invalid, or the time has no time zone.
     """
 
     dataset: str
@@ -52,7 +52,6 @@ class WantedBuild:
             raise InvalidBuild("as_of", self.as_of.isoformat(), "it must have a time zone")
 
     def is_met(self, current: CurrentBuild | None) -> bool:
-        """Return whether the current build meets the condition."""
         if current is None or (self.as_of is not None and current.as_of < self.as_of):
             return False
         return self.newer_than is None or current.publication > self.newer_than
@@ -70,13 +69,13 @@ class WantedBuild:
 
 
 def current_build(store: Store, dataset: str) -> CurrentBuild | None:
-    """Return the current build by the registry, or ``None`` if nothing is published under this name."""
+    """Return the current build in the registry; ``None`` if the dataset has no publication."""
     return current_builds(store, [dataset])[dataset]
 
 
 def current_builds(store: Store, datasets: Collection[str]) -> dict[str, CurrentBuild | None]:
     """Return the current builds of several datasets, in one statement."""
-    run_key = build_datasets.c.dataset + "/" + build_datasets.c.current_run  # as ``build_id`` makes it
+    run_key = build_datasets.c.dataset + "/" + build_datasets.c.current_run  # like ``build_id``
     columns = (build_datasets.c.dataset, build_datasets.c.publication, build_runs.c.run_id, build_runs.c.as_of, build_runs.c.rows)
     query = sa.select(*columns).join(build_runs, build_runs.c.build_id == run_key)
     query = query.where(build_datasets.c.publication.is_not(None))

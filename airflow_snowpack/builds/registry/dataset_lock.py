@@ -1,12 +1,11 @@
-"""The lock of a dataset: one process at a time publishes, rolls back or cleans up.
+"""The lock of a dataset: only one process at a time publishes, rolls back or cleans up.
 
     with registry.lock("flights", "dag/run/publish", wait=registry.policy.lock_wait) as lock:
         lock.check()                       # immediately before each step that others can see
         storage.write(layout.CURRENT, …)
 
-The lock is a lease on the dataset's row, which a heartbeat renews; after a crash the dataset is free when the lease has expired.
-The invariant: whatever is written to the registry under the lock carries its ``attempt_id``, so that a process that has lost the
-lock changes nothing any more.
+The lock is a lease on the dataset's row, renewed by a heartbeat; after a crash, the dataset is free once the lease has expired.
+Invariant: each write to the registry under the lock names its ``attempt_id``, so a process that lost the lock changes nothing.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ LOCKS = Leases(build_datasets, key=build_datasets.c.dataset, order=[build_datase
 
 
 class DatasetLock:
-    """A lock that this process has, by its fence ``attempt_id``; the context manager renews it and releases it at the end."""
+    """A lock that this process holds, fenced by ``attempt_id``; the context manager renews it and finally releases it."""
 
     def __init__(self, store: Store, policy: BuildPolicy, dataset: str, attempt_id: str, sleep: Callable[[float], None]) -> None:
         self.store = store

@@ -1,4 +1,4 @@
-"""The values of the build registry: datasets, runs and publications, and how they are read from rows."""
+"""The values of the build registry: datasets, runs and publications, and their mapping from rows."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from airflow_snowpack.store.dialect import row_mapper
 
 @dataclass(frozen=True, slots=True)
 class BuildPolicy:
-    """Periods of leases and locks.
+    """The periods of leases and locks.
 
-    :param run_lease: the lease of a run; an attempt that does not renew it loses the run.
-    :param lock_lease: the lease of a dataset's lock; after a crash the dataset stays locked for this long.
-    :param heartbeat: the period of renewals; at least three renewals fit into a lease.
+    :param run_lease: an attempt that does not renew its run within this period loses the run.
+    :param lock_lease: after a crash, the dataset stays locked for this period.
+    :param heartbeat: the period of renewals; a lease must fit at least three.
     :param lock_wait: how long a publication, rollback or cleanup waits for the dataset's lock.
     :param pointer_waits: the pauses before the second and third try to set the pointer.
     """
@@ -31,7 +31,7 @@ class BuildPolicy:
 
 
 class RunStatus(StrEnum):
-    """The state of a run. ``SUCCEEDED``: published, though perhaps behind a newer run. ``FAILED``: never to be published."""
+    """The state of a run. ``SUCCEEDED``: published, perhaps behind a newer run. ``FAILED``: never published."""
 
     RUNNING = "running"
     SUCCEEDED = "succeeded"
@@ -42,12 +42,12 @@ class RunStatus(StrEnum):
 class BuildRun:
     """A run.
 
-    :param holder: the attempt that has the lease, for people.
+    :param holder: the attempt that holds the lease, for people.
     :param lease_until: the end of the lease unless it is renewed.
-    :param losers_left: cleanup has still to look for losing attempts, or to look again for attempts that were still writing.
-    :param deleted_at: when cleanup began to delete its objects; from then on it can no longer be published.
-    :param owner: the task instance that began it; a later try of the same owner takes it over.
-    :param manifest: the path of its manifest, once published, if only into history.
+    :param losers_left: cleanup must still examine the run for losing attempts, some of which may still be writing.
+    :param deleted_at: when cleanup began to delete its objects; from then on it cannot be published.
+    :param owner: the task instance that began it; a later try of the same owner fails it and begins a new run.
+    :param manifest: the path of its manifest, once published, even if only into history.
     """
 
     dataset: str
@@ -73,11 +73,11 @@ class BuildRun:
 
 @dataclass(frozen=True, slots=True)
 class RunHandle:
-    """A run and the fence of the attempt that began or resumed it.
+    """A run, with the fence of the attempt that began or resumed it.
 
-    :param sequence: counts the dataset's runs, and orders two runs of the same ``as_of``.
-    :param attempt_id: the fence, which every write about the run carries.
-    :param attempt: counts the attempts that had the run, from 1.
+    :param sequence: counts the dataset's runs, and orders runs of the same ``as_of``.
+    :param attempt_id: the fence, which every write about the run names.
+    :param attempt: counts the run's attempts, from 1.
     """
 
     dataset: str
@@ -100,7 +100,7 @@ class BuildDataset:
     """A dataset.
 
     :param publication: the number of the current publication; ``None`` before the first.
-    :param newest_as_of: the newest ``as_of`` that was ever current; an older run is published into history only.
+    :param newest_as_of: the newest ``as_of`` that was ever current; an older run is only published into history.
     :param locked_by: the process that publishes, rolls back or cleans up, for people.
     """
 
@@ -116,7 +116,7 @@ class BuildDataset:
 
 
 class PublicationKind(StrEnum):
-    """Why the pointer was set. ``REPAIR``: it named a manifest that does not exist, and went back to the current run."""
+    """Why the pointer was set. ``REPAIR``: it named a missing manifest, and was set back to the current run."""
 
     PUBLISH = "publish"
     ROLLBACK = "rollback"
@@ -125,7 +125,7 @@ class PublicationKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Publication:
-    """One change of the pointer.
+    """A change of the pointer.
 
     :param number: grows with each publication, not always by one.
     :param previous: the manifest to which readers fall back.
@@ -147,11 +147,10 @@ class Publication:
 class PublishOutcome:
     """The result of a publication or rollback.
 
-    :param moved: the run is the current build now.
-    :param publication: the pointer's number; ``None`` when it was not set.
+    :param moved: the run is now the current build.
+    :param publication: the pointer's number; ``None`` if it was not set.
     :param reason: why the pointer was not set.
-    :param recorded: ``False``: the run is current, but the registry could not be reached to confirm it; the next publication,
-        rollback or cleanup does so.
+    :param recorded: ``False``: the run is current, but the registry was unreachable; the next lock holder confirms it.
     """
 
     dataset: str
@@ -164,7 +163,7 @@ class PublishOutcome:
 
 
 def build_id(dataset: str, run_id: str) -> str:
-    """Return the key of a run's row; neither name has a "/"."""
+    """Return the key of a run's row; neither name contains a "/"."""
     return f"{dataset}/{run_id}"
 
 
@@ -184,5 +183,5 @@ publication_from = row_mapper(Publication, {"kind": PublicationKind})
 
 
 def handle_from(row: sa.Row[Any], url: str) -> RunHandle:
-    """Return the handle of the attempt that has the run now. ``url`` is the dataset's root."""
+    """Return the handle of the attempt that owns the run; ``url`` is the dataset's root."""
     return row_mapper(RunHandle, url=lambda _: url, attempt="attempt_count", lease_until="visible_at")(row)

@@ -1,8 +1,8 @@
-"""The registry's part of a publication: it is recorded before readers can see it, and confirmed afterwards.
+"""The registry's part of a publication: recorded before readers can see it, and confirmed afterwards.
 
-The invariants: only the process with the dataset's lock draws a number, and no number is drawn twice; and the record exists
-before the pointer is set, so that whichever process next has the lock finds an unconfirmed publication and completes it. A run
-is recorded in the lineage once, in the transaction that marks it as succeeded.
+Invariants: only the process with the dataset's lock draws a number, and no number is drawn twice. The record exists before the
+pointer is set, so the next lock holder finds an unconfirmed publication and completes it. A run's lineage is recorded once, in
+the transaction that marks the run as succeeded.
 """
 
 from __future__ import annotations
@@ -27,13 +27,11 @@ from airflow_snowpack.store.dialect import row_mapper
 from airflow_snowpack.store.tables.builds import build_datasets, build_publications, build_runs
 
 RunPlace = tuple[datetime, int]
-"""The place of a run in the order of its dataset's runs: ``as_of`` and ``sequence``."""
+"""A run's position in the order of its dataset's runs: ``as_of`` and ``sequence``."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoredManifest:
-    """A manifest as it is in the storage."""
-
     path: str
     checksum: str
     manifest: Manifest
@@ -41,7 +39,7 @@ class StoredManifest:
 
 @dataclass(frozen=True, slots=True)
 class AuditedChange:
-    """A change by an actor, for the audit trail; its name is such as ``rollback_build``."""
+    """A change by an actor, for the audit trail; ``name`` is ``rollback_build``, for example."""
 
     actor: Actor
     name: str
@@ -50,12 +48,12 @@ class AuditedChange:
 
 @dataclass(frozen=True, slots=True)
 class PublicationState:
-    """A dataset's publications by the registry.
+    """A dataset's publications in the registry.
 
     :param current: the last confirmed publication.
-    :param unconfirmed: a recorded publication that readers may have seen or not.
-    :param newest: the place of the newest run that was ever current.
-    :param pointer_number: the number of the pointer in the storage, where it was read.
+    :param unconfirmed: a recorded publication that readers may or may not have seen.
+    :param newest: the position of the newest run that was ever current.
+    :param pointer_number: the pointer's number in the storage, if it was read.
     """
 
     dataset: str
@@ -73,7 +71,7 @@ class PublicationState:
 def read_state(store: Store, dataset: str) -> PublicationState:
     """Read a dataset's publications in one statement, or raise :class:`DatasetNotFound`."""
     row, entry = build_datasets.c, build_publications.c
-    # After the last number, the number that was drawn last may be smaller than the current one.
+    # After the last number, the latest draw may be smaller than the current number.
     from_current = sa.or_(entry.number >= sa.func.coalesce(row.publication, 0), entry.number == row.drawn)
     relevant = sa.or_(entry.done_at.is_(None), entry.number == row.publication)
     query = (
@@ -94,10 +92,7 @@ def read_state(store: Store, dataset: str) -> PublicationState:
 
 
 class Publications:
-    """What the process with a dataset's lock writes about its pointer; ``StaleBuild`` once the lock is lost.
-
-    ``change`` is what a publication writes into the audit trail.
-    """
+    """A lock holder's writes about the pointer; they raise ``StaleBuild`` if the lock is lost. ``change`` is audited."""
 
     def __init__(self, store: Store, lock: DatasetLock, change: AuditedChange | None = None) -> None:
         self._store = store
@@ -117,9 +112,9 @@ class Publications:
         """Record that the pointer is about to be set, and draw its number.
 
         :param previous: the manifest to fall back to, and its checksum.
-        :param above: the number of the pointer in the storage; the new one is greater. The last number counts as none, as readers
-            take any number after it; if this dataset drew it, the count continues at its half, above all other numbers in use.
-        :param handle: the attempt that must still have the run; ``None``: the run must have succeeded and not be cleaned up.
+        :param above: the pointer's number in the storage; the new one is greater. The last number counts as 0, because readers
+            accept any number after it. If this dataset drew it, the count continues at its half, above all others in use.
+        :param handle: the attempt that must still own the run; ``None``: the run must have succeeded and not be cleaned up.
         :raises BuildNotFound: the run was cleaned up.
         """
         now, run_id = self._store.clock(), stored.manifest.run_id
@@ -143,7 +138,7 @@ class Publications:
                 at=now,
                 by=None if by is None else storable(by),
             )
-            entry = build_publications.c  # a record of this number exists only after the last number
+            entry = build_publications.c  # such a record exists only after the last number
             same = sa.and_(entry.dataset == publication.dataset, entry.number == publication.number)
             conn.execute(sa.delete(build_publications).where(same))
             conn.execute(sa.insert(build_publications).values(_row(publication)))
@@ -162,9 +157,9 @@ class Publications:
         raise BuildNotFound(self._lock.dataset, run_id, "it was cleaned up")
 
     def confirm(self, publication: Publication, stored: StoredManifest, newest: RunPlace | None) -> None:
-        """Record that readers see the publication: its run has succeeded and is current. Repeating it changes nothing.
+        """Record that readers see the publication: its run has succeeded and is current. Idempotent.
 
-        ``newest`` is the place of the newest run that was current before.
+        :param newest: the position of the newest run that was current before.
         """
         now, name = self._store.clock(), self._lock.dataset
         row, entry = build_datasets.c, build_publications.c
@@ -187,7 +182,7 @@ class Publications:
         self._store.transact(write)
 
     def keep_in_history(self, handle: RunHandle, stored: StoredManifest) -> None:
-        """Record that the run has succeeded, and leave the current build as it is; ``StaleBuild`` if another attempt has it."""
+        """Mark the run as succeeded without making it current; raise ``StaleBuild`` if another attempt owns it."""
         now = self._store.clock()
 
         def write(conn: sa.Connection) -> bool:
@@ -205,7 +200,7 @@ class Publications:
     def withdraw(self, publication: Publication, handle: RunHandle | None, error: object) -> None:
         """Delete the record of a publication whose pointer was not set, and fail the run of ``handle`` with ``error``.
 
-        The record of another unconfirmed publication stays, as the pointer may show that one.
+        Keep the record of another unconfirmed publication: the pointer may show that one.
         """
         this = build_publications.c.number == publication.number
         values = ended(RunStatus.FAILED, self._store.clock(), str(error))
@@ -235,7 +230,7 @@ class Publications:
             write_audit(conn, self._store, change.actor, change.name, audit_subject(self._lock.dataset), **change.detail)
 
     def _succeed(self, conn: sa.Connection, stored: StoredManifest, now: datetime, by: str | None) -> RunPlace:
-        """Mark the run of a published manifest as succeeded, whatever its state was, and return its place among the runs."""
+        """Mark the run of a published manifest as succeeded, whatever its state, and return its position."""
         run, manifest = build_runs.c, stored.manifest
         key = build_id(self._lock.dataset, manifest.run_id)
         found = conn.execute(sa.select(run.status, run.as_of, run.sequence).where(run.build_id == key).with_for_update()).first()
@@ -254,7 +249,7 @@ class Publications:
         record_operation(conn, build_operation(manifest, url=url, by=by, at=now))
 
     def _adopt_run(self, conn: sa.Connection, stored: StoredManifest, facts: dict[str, Any], now: datetime) -> RunPlace:
-        """Register a run that only the pointer names, as after the registry was lost or restored from an older copy."""
+        """Register a run that only the pointer names, after the registry was lost or restored from an older copy."""
         row, manifest = build_datasets.c, stored.manifest
         counted = sa.update(build_datasets).where(row.dataset == self._lock.dataset).values(runs=row.runs + 1)
         sequence = conn.execute(counted.returning(row.runs)).scalar_one()
@@ -275,20 +270,19 @@ class Publications:
 
 
 def audit_subject(dataset: str) -> str:
-    """Return the name of a dataset in the audit trail."""
     return f"build:{dataset}"
 
 
 pointer_of = row_mapper(Current, publication="number", moved_at="at")
-"""Return the pointer that a publication writes, always the same for the same publication."""
+"""Return the pointer for a publication, deterministically."""
 publication_of = row_mapper(
     Publication, number="publication", at="moved_at", kind=lambda _: PublicationKind.PUBLISH, by=lambda _: None
 )
-"""Return the publication that a pointer shows, whose kind and actor only the registry knows."""
+"""Return the publication that a pointer shows; only the registry has its kind and actor."""
 
 
 def build_operation(manifest: Manifest, *, url: str, by: str | None, at: datetime) -> Operation:
-    """Return what the lineage records of a run that the task instance or person ``by`` has published."""
+    """Return the lineage record of a run that the task instance or person ``by`` published."""
     return Operation(
         OperationKind.BUILD,
         at,
@@ -302,7 +296,7 @@ def build_operation(manifest: Manifest, *, url: str, by: str | None, at: datetim
 
 
 def source_tables(sources: Iterable[Mapping[str, Any]]) -> tuple[TableAt, ...]:
-    """Return the tables among a build's sources, which may also be queries and functions."""
+    """Return the tables among a build's sources, which include queries and functions."""
     found = []
     for source in sources:
         table, snapshot_id = source.get("table"), source.get("snapshot_id")

@@ -1,9 +1,9 @@
-"""What of the registry is no longer needed: the runs whose files cleanup deletes, and the records that retention deletes.
+"""What the registry no longer needs: runs whose files cleanup deletes, and rows that retention deletes.
 
-The invariants: a run is marked as deleted before the first of its objects goes, in the transaction that checks that it may go;
-from then on it can be neither published nor rolled back to. A run that has just ended is examined again after the stale age, as
-an attempt of it may still be writing. A run stays recorded until cleanup need not examine it again, and while it is the current
-one; a publication until it is confirmed and a later one is current.
+Invariants: a run is marked as deleted before its first object is deleted, in the transaction that checks that it may be; from
+then on it can be neither published nor rolled back to. A run that has just ended is examined again after the stale age, because
+an attempt may still be writing. A run's row is kept while cleanup must examine it again or it is current; a publication's row,
+until it is confirmed and a later one is current.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ RUNNING = RUN.status == sa.literal_column("'running'")
 
 
 class CleanupRuns:
-    """Finds the runs that cleanup has to examine, by index, and records what was done."""
+    """Finds the runs that cleanup must examine, by index, and records the results."""
 
     def __init__(self, store: Store, dataset: str) -> None:
         self._store = store
@@ -35,13 +35,13 @@ class CleanupRuns:
         self._of_dataset = RUN.dataset == self._dataset
 
     def with_losers(self, now: datetime) -> list[BuildRun]:
-        """Return the runs of phase 1: published, and not yet searched for losing attempts."""
+        """Return the runs of phase 1: published, not yet examined for losing attempts."""
         return self._runs(self._due(now), SUCCEEDED, RUN.deleted_at.is_(None))
 
     def stale(self, now: datetime, age: timedelta) -> list[BuildRun]:
         """Return the runs of phase 2: failed, or running with a lease that expired longer ago than ``age``."""
         failed = self._runs(self._due(now), FAILED)
-        # A lease ends after its run has begun; the condition on started_at is for the index.
+        # The condition on started_at uses the index: a lease ends after its run has begun.
         return failed + self._runs(self._of_dataset, RUNNING, RUN.started_at <= now - age, RUN.visible_at <= now - age)
 
     def beyond(self, now: datetime, keep: int, *, current: str | None = None) -> list[BuildRun]:
@@ -58,13 +58,13 @@ class CleanupRuns:
         return begun + published[keep:]
 
     def mark_deleted(self, lock: DatasetLock, run: BuildRun, now: datetime, age: timedelta) -> bool:
-        """Mark a run as deleted; ``False``: it has changed since it was read, and is kept.
+        """Mark a run as deleted; return ``False``, and keep it, if it has changed since it was read.
 
         :param age: how long ago the lease of a running run must have expired.
         :raises StaleBuild: the lock was lost.
         """
         if run.status is RunStatus.RUNNING:
-            # A run that was resumed or published since does not match: its lease or its status is another.
+            # A run that was resumed or published since has another lease or status, and does not match.
             unchanged = sa.and_(RUNNING, RUN.visible_at <= now - age)
             abandoned = f"Its lease expired at {run.lease_until or run.started_at:%Y-%m-%d %H:%M} UTC."
             values = ended(RunStatus.FAILED, now, abandoned) | {"deleted_at": now}
@@ -81,12 +81,12 @@ class CleanupRuns:
     def examined(self, run: BuildRun, now: datetime, age: timedelta) -> None:
         """Record that nothing is left to delete for now; a run whose attempts may still be writing is examined again."""
         again = (run.finished_at or now) + age
-        # Not a run that phase 3 has meanwhile begun to delete, which is due at once.
+        # Exclude a run that phase 3 has begun to delete: it is due at once.
         same = RUN.deleted_at.is_(None) if run.status is RunStatus.SUCCEEDED else FAILED
         self._store.execute(sa.update(build_runs).where(self._is(run), same).values(cleanup_at=again if again > now else None))
 
     def gone(self, run: BuildRun) -> None:
-        """Record that phase 3 has deleted the run; its attempts ended long ago."""
+        """Record that phase 3 has deleted the run, whose attempts ended long ago."""
         self._store.execute(sa.update(build_runs).where(self._is(run), RUN.deleted_at.is_not(None)).values(cleanup_at=None))
 
     def _due(self, now: datetime) -> sa.ColumnElement[bool]:
@@ -105,7 +105,7 @@ class CleanupRuns:
 entry, dataset = build_publications.c, build_datasets.c
 current_run = sa.select(dataset.current_run).where(dataset.dataset == RUN.dataset).scalar_subquery()
 current_publication = sa.select(dataset.publication).where(dataset.dataset == entry.dataset).scalar_subquery()
-# Not EXISTS: Postgres would turn it into a join over the unconfirmed publications of all datasets.
+# Not EXISTS, which Postgres would turn into a join over the unconfirmed publications of all datasets.
 unconfirmed = (
     sa.select(entry.number)
     .where(entry.dataset == RUN.dataset, entry.run_id == RUN.run_id, entry.done_at.is_(None))

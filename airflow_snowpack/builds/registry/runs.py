@@ -1,4 +1,4 @@
-"""The build registry: begin runs, keep their leases, end them, and list them.
+"""The build registry: begin runs, renew their leases, end them, and list them.
 
     registry = BuildRegistry(store)
     handle = registry.begin("flights", "s3://lake/builds/flights", as_of=interval_end, num_shards=8, owner="dag/run/task")
@@ -6,9 +6,9 @@
     publish(registry, storage, handle, manifest)      # or registry.fail(handle, "no space left")
     page = registry.runs("flights", limit=50, before=None)
 
-The invariants: each run has a folder of its own, so that attempts of two processes never share one, and published data is never
-overwritten; the folder is searched for before the run is registered, so that a run never adopts foreign objects; and every write
-about a run carries its fence. A later try of the same owner fails the earlier run and begins a new one.
+Invariants: each run has its own folder, so attempts of two processes never share one, and published data is never overwritten.
+The storage is searched for the folder before the run is registered, so a run never adopts foreign objects. Every write about a
+run names its fence. A later try of the same owner fails the earlier run and begins a new one.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class _NameTaken(Exception):
 
 
 class BuildRegistry:
-    """Datasets, their runs and publications. ``make_id`` draws the fences; ``sleep`` waits for a lock, in seconds."""
+    """Datasets, their runs and publications. ``make_id`` draws fences; ``sleep`` waits for a lock, in seconds."""
 
     def __init__(
         self,
@@ -88,18 +88,18 @@ class BuildRegistry:
         label: str | None = None,
         storage: Storage | None = None,
     ) -> RunHandle:
-        """Begin a run, and register the dataset with its first run.
+        """Begin a run; register the dataset with its first run.
 
-        :param url: the dataset's root, always the same for a dataset.
-        :param as_of: the time of the data, the end of the data interval; it orders runs.
-        :param owner: the task instance; a run that an earlier try of this owner left running is failed.
+        :param url: the dataset's root, the same for all of its runs.
+        :param as_of: the end of the data interval, which orders runs.
+        :param owner: the task instance; a run that an earlier try of it left running is failed.
         :param label: the run's name; ``None`` for ``as_of`` (``20260101T000000Z``). Further runs of a label get ``.2``, ``.3`` …
-        :param storage: the dataset's storage; names under which it has objects are then skipped.
-        :raises InvalidBuild: a name is not allowed, or the dataset has another URL.
-        :raises StorageFailed: the storage could not be searched for the name; nothing was begun.
+        :param storage: the dataset's storage, to skip names under which it has objects.
+        :raises InvalidBuild: a name is invalid, or the dataset has another URL.
+        :raises StorageFailed: the storage could not be searched for the name; no run was begun.
         """
         layout.check_dataset(dataset)
-        named_by_time = run_label(as_of)  # checks the time zone as well
+        named_by_time = run_label(as_of)  # also checks the time zone
         label = layout.check_run(named_by_time if label is None else label)
         Sharding.hash(num_shards)  # checks the number
         while True:
@@ -138,7 +138,7 @@ class BuildRegistry:
         }
 
         def write(conn: sa.Connection) -> RunHandle:
-            sequence = self._next_sequence(conn, dataset, url)  # locks the dataset's row until this transaction ends
+            sequence = self._next_sequence(conn, dataset, url)  # locks the dataset's row for this transaction
             if _begun_among(conn, dataset, [run_id]):
                 raise _NameTaken(key)
             if owner is not None:
@@ -175,7 +175,7 @@ class BuildRegistry:
         return None if row is None else handle_from(row, url)
 
     def resume(self, dataset: str, run_id: str, *, holder: str | None = None) -> RunHandle:
-        """Take over a run that another task began: the fence moves, and the earlier attempt can write no more.
+        """Take over a run that another task began: the fence moves, and the earlier attempt can no longer write.
 
         :param holder: the new attempt, for people.
         :raises BuildNotFound: there is no such run, or it has ended.
@@ -197,18 +197,18 @@ class BuildRegistry:
         return self.store.transact(repeatable(take_over, lambda conn: self._handle(conn, dataset, attempt_id, url)))
 
     def heartbeat(self, handle: RunHandle) -> bool:
-        """Renew the run's lease; ``False``: the fence has moved, so the work must stop."""
+        """Renew the run's lease; ``False``: the fence has moved, and the work must stop."""
         until = self.store.clock() + self.policy.run_lease
         key = build_id(handle.dataset, handle.run_id)
         return self.store.transact(lambda conn: RUNS.renew(conn, key, handle.attempt_id, until))
 
     def check(self, handle: RunHandle) -> None:
-        """:raises StaleBuild: another attempt has the run."""
+        """Renew the run's lease, or raise :class:`StaleBuild` if another attempt owns the run."""
         if not self.heartbeat(handle):
             raise StaleBuild(str(handle))
 
     def fail(self, handle: RunHandle, error: object) -> bool:
-        """End a run that will not be published; ``False``: another attempt has it, and nothing was written."""
+        """End a run that will not be published; ``False``: another attempt owns it, and nothing was written."""
         fail = sa.update(build_runs).where(fenced(handle)).values(ended(RunStatus.FAILED, self.store.clock(), str(error)))
         return self.store.transact(lambda conn: conn.execute(fail).rowcount == 1)
 
@@ -216,8 +216,8 @@ class BuildRegistry:
         """Take the dataset's lock.
 
         :param holder: this process, for people.
-        :param wait: how long to wait while another process has the lock.
-        :raises DatasetNotFound: no build of this name was ever begun.
+        :param wait: how long to wait for another process to release the lock.
+        :raises DatasetNotFound: no build of this dataset has ever begun.
         :raises DatasetBusy: another process still has the lock.
         """
         waited = timedelta(0)
@@ -231,14 +231,14 @@ class BuildRegistry:
             waited += LOCK_RETRY_INTERVAL
 
     def datasets(self, *, limit: int = PAGE_SIZE, after: str | None = None) -> Page[BuildDataset]:
-        """List the datasets by name; ``after`` is ``next`` of the page before, the name of its last dataset."""
+        """List the datasets by name; ``after`` is ``next`` of the previous page, the name of its last dataset."""
         query = sa.select(build_datasets).order_by(build_datasets.c.dataset).limit(limit + 1)
         query = query if after is None else query.where(build_datasets.c.dataset > storable(after))
         found = [dataset_from(row) for row in self.store.all(query)]
         return Page(tuple(found[:limit]), found[limit - 1].dataset if len(found) > limit else None)
 
     def dataset(self, dataset: str) -> BuildDataset:
-        """:raises DatasetNotFound: no build of this name was ever begun."""
+        """Return a dataset, or raise :class:`DatasetNotFound` if none of its builds has ever begun."""
         row = self.store.first(sa.select(build_datasets).where(build_datasets.c.dataset == storable(dataset)))
         if row is None:
             raise DatasetNotFound(dataset)
@@ -247,9 +247,9 @@ class BuildRegistry:
     def runs(
         self, dataset: str, *, limit: int = PAGE_SIZE, before: str | None = None, status: RunStatus | None = None
     ) -> Page[BuildRun]:
-        """List the runs of a dataset, the newest data first; none for a dataset that does not exist.
+        """List the runs of a dataset, newest data first; none for an unknown dataset.
 
-        :param before: ``next`` of the page before: the id of its last run.
+        :param before: ``next`` of the previous page: the id of its last run.
         :raises BuildNotFound: there is no run ``before``.
         """
         query = sa.select(build_runs).where(build_runs.c.dataset == storable(dataset))
@@ -261,19 +261,18 @@ class BuildRegistry:
         return Page(tuple(found[:limit]), found[limit - 1].run_id if len(found) > limit else None)
 
     def run(self, dataset: str, run_id: str) -> BuildRun:
-        """:raises BuildNotFound: the dataset has no such run."""
+        """Return a run, or raise :class:`BuildNotFound`."""
         found = self.find_run(dataset, run_id)
         if found is None:
             raise BuildNotFound(dataset, run_id)
         return found
 
     def find_run(self, dataset: str, run_id: str) -> BuildRun | None:
-        """Return the run, or ``None`` if there is none of this id."""
         row = self.store.first(sa.select(build_runs).where(build_runs.c.build_id == storable(build_id(dataset, run_id))))
         return None if row is None else run_from(row)
 
     def publications(self, dataset: str, *, limit: int = PAGE_SIZE, before: int | None = None) -> list[Publication]:
-        """List the publications of a dataset, the latest first; ``before`` is the number of the last one of the page before."""
+        """List the publications of a dataset, latest first; ``before`` is the last number of the previous page."""
         row = build_publications.c
         query = sa.select(build_publications).where(row.dataset == storable(dataset), row.done_at.is_not(None))
         query = query if before is None else query.where(row.number < before)
@@ -281,20 +280,20 @@ class BuildRegistry:
 
 
 def run_label(as_of: datetime) -> str:
-    """Return the name of a run of this time, which needs a time zone: ``20260101T000000Z``."""
+    """Return the run name for a time with a time zone: ``20260101T000000Z``."""
     if as_of.tzinfo is None:
         raise InvalidBuild("as_of", as_of, "it has no time zone")
     return as_of.astimezone(UTC).strftime("%Y%m%dT%H%M%SZ")
 
 
 def fenced(handle: RunHandle) -> sa.ColumnElement[bool]:
-    """Return the condition for the run's row while this attempt has it."""
+    """Return the condition that selects the run's row while this attempt owns it."""
     run = build_runs.c
     return sa.and_(run.build_id == build_id(handle.dataset, handle.run_id), run.attempt_id == handle.attempt_id)
 
 
 def ended(status: RunStatus, now: datetime, error: str | None = None) -> dict[str, Any]:
-    """Return what the end of a run writes: no lease, and work for cleanup."""
+    """Return the values that end a run: no lease, and due for cleanup."""
     freed = {"visible_at": now, "claimed_at": None, "claimed_by": None, "attempt_id": None}
     reason = None if error is None else storable_error(error)
     return {"status": status.value, "finished_at": now, "error": reason, "cleanup_at": now, **freed}

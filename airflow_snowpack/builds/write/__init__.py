@@ -1,1 +1,1 @@
-"""Write the shards of a run, with Spark or without it, and select the attempt that counts at each shard."""
+"""Write the shards of a run, with or without Spark, and select the winning attempt of each shard."""

@@ -1,11 +1,11 @@
-"""One attempt at one shard: sorted rows become a file, and then the attempt's record confirms it.
+"""One attempt at one shard: write sorted rows to a file, then the attempt's record to confirm it.
 
     plan = ShardPlan(schema, key_column="tail_number", shard_format=ShardFormat.PARQUET)
     result = write_attempt(storage, AttemptPlace(run_id, shard_id=7, attempt=0, token="31", task_attempt_id=31), plan, batches)
 
-The invariants: a record exists only beside a complete file, and no two attempts share a folder. So the records list exactly the
-successful attempts, and an attempt that an engine has given up writes only into its own folder. Within a file the keys never
-decrease, as readers search in it: rows out of order are refused. One batch is in memory at a time, however large the shard is.
+Invariants: a record exists only beside a complete file, and no two attempts share a folder. The records thus list exactly the
+successful attempts, and an attempt that its engine has abandoned does no harm. Keys within a file never decrease, because readers
+search in it; rows out of order are refused. Only one batch is in memory, however large the shard is.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ BATCH_SIZE = 65_536
 
 
 class RateLimit:
-    """Limits the rows that a writer sends per second, for storage or a network that others share.
+    """Limits the rows that a writer sends per second, to spare shared storage or networks.
 
     :param rows_per_second: ``None`` for no limit; ``monotonic`` and ``sleep`` are in seconds.
     :raises InvalidBuild: the rate is not a positive number.
@@ -58,7 +58,6 @@ class RateLimit:
         self._rows = 0
 
     def wait(self, rows: int) -> None:
-        """Wait until the rate allows so many more rows."""
         if self._rate is None:
             return
         now = self._monotonic()
@@ -72,7 +71,7 @@ class RateLimit:
 
 @dataclass(frozen=True, slots=True)
 class AttemptPlace:
-    """The identity of an attempt, and so its folder; see :func:`layout.attempt_folder`.
+    """The identity of an attempt, which determines its folder; see :func:`layout.attempt_folder`.
 
     :param attempt: Spark's ``attemptNumber``, or the number of the try, from 0.
     :param task_attempt_id: Spark's ``taskAttemptId``; ``None`` without Spark.
@@ -92,13 +91,13 @@ class AttemptPlace:
 
 @dataclass(frozen=True, slots=True)
 class ShardPlan:
-    """What all shards of a build have in common.
+    """What all shards of a build share.
 
-    :param batch_size: rows that are kept in memory and written at once; in Parquet, the rows of a row group.
-    :param rows_per_second: the limit of each shard that is being written; ``None`` for no limit.
-    :param max_keys: the limit of distinct keys of a shard; ``None`` for no limit.
-    :raises InvalidBuild: the key is not a column or has a type that no key can have, two columns share a name, a shard cannot
-        hold a column's type, or a number is not positive.
+    :param batch_size: rows that are buffered and written at once; in Parquet, the rows per row group.
+    :param rows_per_second: the limit per shard while it is written; ``None`` for no limit.
+    :param max_keys: the maximum of distinct keys per shard; ``None`` for no limit.
+    :raises InvalidBuild: the key is not a column or has an unsupported type, two columns share a name, a shard cannot hold a
+        column's type, or a number is not positive.
     """
 
     schema: pa.Schema
@@ -110,7 +109,7 @@ class ShardPlan:
 
     def __post_init__(self) -> None:
         check_key(self.schema, self.key_column)
-        # SQLite ignores the case of names, and so does Spark by default.
+        # SQLite ignores the case of names, as Spark does by default.
         folded = [name.casefold() for name in self.schema.names]
         twice = next((name for name in self.schema.names if folded.count(name.casefold()) > 1), None)
         if twice is not None:
@@ -125,7 +124,7 @@ class ShardPlan:
 
 
 def check_key(schema: pa.Schema, key_column: str) -> None:
-    """:raises InvalidBuild: the key is not exactly one of the columns, or has a type that no key can have."""
+    """Raise :class:`InvalidBuild` unless the key is exactly one of the columns, with a supported type."""
     if schema.names.count(key_column) != 1:
         raise InvalidBuild("key", key_column, f"it must be exactly one of the columns {', '.join(schema.names)}")
     key_type_of(key_column, schema.field(key_column).type)
@@ -178,8 +177,8 @@ def write_attempt(
 def write_shard(plan: ShardPlan, batches: Iterable[pa.RecordBatch], folder: Path) -> ShardFile:
     """Write a shard's rows into ``shard.parquet`` or ``shard.sqlite`` in a local folder.
 
-    :param batches: sorted by key over all of them; none make an empty file.
-    :raises InvalidRowKey: a key is null, outside of 64 bits, or smaller than the one before it.
+    :param batches: sorted by key across all batches; none write an empty file.
+    :raises InvalidRowKey: a key is null, outside of 64 bits, or smaller than its predecessor.
     :raises TooManyKeys: there are more distinct keys than the plan allows.
     """
     limit = RateLimit(plan.rows_per_second)
@@ -205,7 +204,7 @@ def write_shard(plan: ShardPlan, batches: Iterable[pa.RecordBatch], folder: Path
 
 
 def _gathered(batches: Iterable[pa.RecordBatch], plan: ShardPlan) -> Iterator[pa.Table]:
-    """Yield the same rows in tables of ``batch_size`` rows, as the size of Spark's batches depends on its settings."""
+    """Yield the rows in tables of ``batch_size`` rows, because Spark's settings determine the size of its batches."""
     pending: list[pa.RecordBatch] = []
     count = 0
     for batch in batches:
@@ -226,9 +225,9 @@ def _gathered(batches: Iterable[pa.RecordBatch], plan: ShardPlan) -> Iterator[pa
 
 
 def check_order(keys: pa.Array, before: Key | None) -> int:
-    """Return how many keys equal the one before them; ``before`` is the last key of the rows before these.
+    """Return how many keys equal their predecessor; ``before`` is the last key of the preceding rows.
 
-    :raises InvalidRowKey: a key is smaller than the one before it.
+    :raises InvalidRowKey: a key is smaller than its predecessor.
     """
     earlier, later = keys.slice(0, len(keys) - 1), keys.slice(1)
     falls = later.filter(pc.less(later, earlier))

@@ -1,10 +1,9 @@
-"""Write rows as shards without Spark: they are spooled to the local disk, then parallel subprocesses write the shards.
+"""Write rows as shards without Spark: spool them to the local disk, then let parallel subprocesses write the shards.
 
     written = RowsSource([{"id": 1, "name": "a"}, {"id": 2, "name": None}]).write(storage, run_id, spec, sharding, Interrupt())
 
 A failed attempt is retried after 1, 2 and 4 s in a new subprocess, up to ``shard_retry`` times, unless a key or the declaration
-is at fault. Each try is an attempt with a folder of its own, as with Spark. A value or column that does not fit the schema is
-refused, never dropped or converted with loss.
+is at fault. As with Spark, each try is an attempt with its own folder. What does not fit the schema is refused, never changed.
 """
 
 from __future__ import annotations
@@ -37,11 +36,11 @@ Rows: TypeAlias = "pa.Table | pa.RecordBatchReader | Iterable[pa.RecordBatch | p
 
 @dataclass(frozen=True, slots=True)
 class RowsSource:
-    """Rows of Python as the source of a build; see :class:`BuildSource`.
+    """Python rows as the source of a build; see :class:`BuildSource`.
 
     :param rows: a table, a reader, or an iterable of batches, tables or dictionaries, which is consumed.
-    :param schema: the columns of the rows; ``None`` for those of the first batch or the first 10,000 dictionaries.
-    :param sources: where the rows come from, for the manifest.
+    :param schema: the columns of the rows; ``None`` to infer them from the first batch or the first 10,000 dictionaries.
+    :param sources: the origin of the rows, for the manifest.
     """
 
     rows: Rows
@@ -52,10 +51,7 @@ class RowsSource:
         check_sources(self.sources)
 
     def count_keys(self, key: str, interrupt: Interrupt) -> np.ndarray:
-        """Count the distinct keys by bucket.
-
-        :raises InvalidBuild: the rows can be read only once, or the key is not one of their columns.
-        """
+        """Count the distinct keys by bucket; raise :class:`InvalidBuild` unless the rows are a table with this key column."""
         if not isinstance(self.rows, pa.Table):
             problem = "only the keys of a table can be counted first; set sharding"
             raise InvalidBuild("max_keys_per_shard", type(self.rows).__name__, problem)
@@ -64,7 +60,7 @@ class RowsSource:
         return np.bincount(bucket_of(keys), minlength=BUCKETS)
 
     def write(self, storage: Storage, run_id: str, spec: BuildSpec, sharding: Sharding, interrupt: Interrupt) -> BuildInput:
-        """Write all shards; see :meth:`BuildSource.write`. ``ShardFailed``: a shard could not be written in any of its tries."""
+        """Write all shards; see :meth:`BuildSource.write`. Raise ``ShardFailed`` if a shard fails in all of its tries."""
         batches = InputBatches(self.rows, spec.key, self.schema)
         plan = spec.plan(batches.schema)
         placing = Placing(sharding, key_type_of(spec.key, plan.schema.field(spec.key).type))
@@ -80,7 +76,7 @@ class RowsSource:
 
 
 class InputBatches:
-    """Rows as Arrow batches of one schema; can be iterated once. Without a schema there must be rows to infer it from."""
+    """Arrow batches of one schema, iterable once. Without a schema, there must be rows to infer it from."""
 
     def __init__(self, rows: Rows, key_column: str, schema: pa.Schema | None = None) -> None:
         self._key = key_column
@@ -127,7 +123,7 @@ class InputBatches:
             raise InvalidBuild("rows", "…", problem) from error
 
     def _blame_key(self, some: list[Any], schema: pa.Schema | None) -> None:
-        """:raises InvalidRowKey: a key is what does not fit."""
+        """Raise :class:`InvalidRowKey` if a key is what does not fit."""
         keys = [row.get(self._key) for row in some if isinstance(row, Mapping)]
         try:
             pa.array(keys, schema.field(self._key).type if schema is not None else None)
@@ -140,6 +136,6 @@ class InputBatches:
 
 
 def _key_type(column: str, key: object) -> KeyType:
-    """Return the type of a key, also of integers and strings for which Arrow has no value."""
+    """Return the type of a key, including integers and strings that Arrow cannot represent."""
     kind = next((kind for kind, python in PYTHON_TYPE.items() if isinstance(key, python) and not isinstance(key, bool)), None)
     return key_type_of(column, pa.array([key]).type) if kind is None else kind

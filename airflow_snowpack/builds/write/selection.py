@@ -1,12 +1,12 @@
-"""Select, for each shard, the one attempt that counts, and keep the selection until it is published.
+"""Select the winning attempt of each shard, and keep the selection until it is published.
 
     manifest = select(run, read_attempts(storage, run_id), build_input, Sharding.hash(8), ShardFormat.SQLITE, now)
     keep_selection(storage, manifest)                                             # in one process
     publish(registry, storage, handle, kept_selection(storage, "flights", run_id))      # in another, an hour later
 
-Several successful attempts at a shard are normal, as writers retry and speculate. The winner is the smallest ``(attempt,
-task_attempt_id or 2^63 - 1, url or "")``, in whatever order the attempts are read. They are read from their own records, as the
-process that started them sees only one attempt of each shard. A kept selection carries its own checksum.
+Writers retry and speculate, so a shard often has several successful attempts. The winner is the smallest ``(attempt,
+task_attempt_id or 2^63 - 1, url or "")``, in whatever order the attempts are read. They are read from their records, because the
+process that started them sees only one attempt per shard. A kept selection contains its own checksum.
 """
 
 from __future__ import annotations
@@ -38,10 +38,7 @@ def select(
     shard_format: ShardFormat,
     now: datetime,
 ) -> Manifest:
-    """Return the manifest of a run's winners among the attempts that :func:`read_attempts` returns.
-
-    :raises ShardCoverageError: a shard has no successful attempt.
-    """
+    """Return the manifest of the winners among :func:`read_attempts`; raises like :func:`select_winners`."""
     return Manifest(
         dataset=run.dataset,
         run_id=run.run_id,
@@ -75,22 +72,19 @@ def select_winners(attempts: Iterable[ShardAttemptResult], num_shards: int, run_
 
 
 def winner_sort_key(attempt: ShardAttemptResult) -> tuple[int, int, str]:
-    """Return the key by which the smallest of a shard's attempts wins."""
+    """Return the key by which a shard's smallest attempt wins."""
     task_attempt_id = NO_TASK_ATTEMPT if attempt.task_attempt_id is None else attempt.task_attempt_id
     return attempt.attempt, task_attempt_id, attempt.url or ""
 
 
 def _is_before(one: ShardAttemptResult, other: ShardAttemptResult) -> bool:
     mine, theirs = winner_sort_key(one), winner_sort_key(other)
-    # Attempts with equal keys are ordered by their content, so that the order of reading does not decide.
+    # Equal keys are ordered by content: the order of reading must not decide.
     return to_json(one) < to_json(other) if mine == theirs else mine < theirs
 
 
 def read_attempts(storage: Storage, run_id: str) -> list[ShardAttemptResult]:
-    """Read all successful attempts of a run from their records; a damaged record is logged and does not count.
-
-    :raises StorageFailed: the storage could not be read.
-    """
+    """Read the successful attempts of a run from their records; a damaged record is logged and ignored."""
     sizes = {found.path: found.bytes for found in storage.objects(layout.run_folder(run_id))}
     records = sorted(path for path in sizes if path.endswith(f"/{layout.RECORD}"))
 
@@ -108,7 +102,7 @@ def read_attempts(storage: Storage, run_id: str) -> list[ShardAttemptResult]:
 
 
 def _check(attempt: ShardAttemptResult, run_id: str, path: str, sizes: dict[str, int]) -> None:
-    """:raises ManifestDamaged: the record does not belong to its folder, or its file is missing or has another size."""
+    """Raise :class:`ManifestDamaged` if the record is in another folder, or its file is missing or has another size."""
     folder = path.removesuffix(layout.RECORD)
     if attempt.run_id != run_id or not folder.startswith(layout.shard_folder(run_id, attempt.shard_id)):
         problem = f"it is the record of shard {attempt.shard_id} of the run {attempt.run_id}, in a folder of another one"
@@ -122,17 +116,14 @@ def _check(attempt: ShardAttemptResult, run_id: str, path: str, sizes: dict[str,
 
 
 def keep_selection(storage: Storage, manifest: Manifest) -> str:
-    """Keep a selection beside its shards, and return its path, relative to the dataset's root."""
+    """Store a selection beside its shards; return its path, relative to the dataset's root."""
     path = _path(manifest.run_id)
     storage.write(path, selection_json(manifest))
     return path
 
 
 def kept_selection(storage: Storage, dataset: str, run_id: str) -> Manifest:
-    """Return the last selection of a run.
-
-    :raises BuildNotFound, ManifestDamaged: there is none, or it is not what was written.
-    """
+    """Return a run's latest selection; raise :class:`BuildNotFound` if it has none, :class:`ManifestDamaged` if it is damaged."""
     try:
         return read_selection(storage.read(_path(run_id)), _path(run_id))
     except ObjectMissing:

@@ -1,4 +1,4 @@
-"""Write shards without Spark: a spool keeps the rows on the local disk, and parallel subprocesses write them shard by shard.
+"""Write shards without Spark: spool the rows to the local disk, then let parallel subprocesses write them shard by shard.
 
     spool = Spool(folder, schema, Placing(Sharding.hash(8), KeyType.STRING), "tail_number")
     for batch in batches: spool.add(batch)
@@ -6,10 +6,9 @@
     ShardPool(SpooledRun(storage, run_id, plan, folder), tries=3).write(range(8), processes=2)
 
 Rows are collected into chunks of about 100 MB. Each chunk is sorted by shard and written as one Arrow file, beside the row
-numbers at which its shards begin. So 10,000 shards need no more files than one, and a process that writes a shard reads only its
-part. Tasks and answers are pickled and go through pipes, so that no credential appears on a command line. The invariants: when
-``write`` returns or raises, no subprocess is left; and no subprocess outlives its parent, as it ends when the pipe of its tasks
-does.
+numbers at which its shards begin: 10,000 shards need no more files than one, and the writer of a shard reads only its part. Tasks
+and answers are pickled and sent through pipes, so no credential appears on a command line. Invariants: no subprocess is left when
+``write`` returns or raises; and none outlives its parent, because it ends with the pipe of its tasks.
 """
 
 from __future__ import annotations
@@ -45,15 +44,15 @@ CHUNK_BYTES = 100 * 1024 * 1024
 ROWS, BEGINS = "chunk-*.arrow", ".npy"
 STOP_CHECK_S = 0.1
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 4.0
-# Not by "-m", which would load this module a second time under another name; "-P", as the current folder may hold any file.
+# Not "-m", which would load this module again under another name; "-P", because the current folder may hold any file.
 COMMAND = (sys.executable, "-P", "-c", "from airflow_snowpack.builds.write.shard_pool import serve; serve()")
 
 
 class Spool:
-    """Collects rows.
+    """Collects rows on the local disk.
 
-    :param folder: an empty folder on the local disk, with space for all rows.
-    :param chunk_bytes: the size of the rows that are kept in memory.
+    :param folder: an empty local folder with space for all rows.
+    :param chunk_bytes: the size of the rows to buffer in memory.
     :raises InvalidBuild: the sharding is by an expression, which only Spark can evaluate, or by a column that does not exist.
     """
 
@@ -98,7 +97,7 @@ class Spool:
             self.close()
 
     def close(self) -> None:
-        """Write the rows that are still in memory."""
+        """Write the buffered rows."""
         if not self._pending:
             return
         table = pa.Table.from_batches(self._pending, self._schema).combine_chunks()
@@ -115,7 +114,7 @@ class Spool:
 
 
 def spooled_rows(folder: Path, shard_id: int, key_column: str, batch_size: int) -> Iterator[pa.RecordBatch]:
-    """Yield a shard's rows from the spool in a folder, sorted by key; all of them are in memory meanwhile."""
+    """Yield a shard's spooled rows, sorted by key; all of them are in memory meanwhile."""
     parts = [_part(path, shard_id) for path in sorted(folder.glob(ROWS))]
     if parts:
         yield from pa.concat_tables(parts).sort_by(key_column).to_batches(batch_size)
@@ -129,7 +128,7 @@ def _part(path: Path, shard_id: int) -> pa.Table:
 
 @dataclass(frozen=True, slots=True)
 class SpooledRun:
-    """A run whose rows are in the spool of ``folder``."""
+    """A run whose rows are spooled in ``folder``."""
 
     storage: Storage
     run_id: str
@@ -137,7 +136,7 @@ class SpooledRun:
     folder: Path
 
     def write(self, shard_id: int, attempt: int) -> ShardAttemptResult:
-        """Write an attempt at a shard, in a folder with a new id."""
+        """Write an attempt at a shard, in a new folder."""
         place = AttemptPlace(self.run_id, shard_id, attempt, uuid4().hex)
         batches = spooled_rows(self.folder, shard_id, self.plan.key_column, self.plan.batch_size)
         return write_attempt(self.storage, place, self.plan, batches)
@@ -146,8 +145,8 @@ class SpooledRun:
 class ShardPool:
     """Writes the shards of a spooled run.
 
-    :param tries: of each shard, at least 1.
-    :param pause: waits for a number of seconds between two tries, or until the pool is stopped.
+    :param tries: per shard, at least 1.
+    :param pause: waits between tries, in seconds, or until the pool is stopped.
     """
 
     def __init__(self, run: SpooledRun, *, tries: int, pause: Callable[[float], object] | None = None) -> None:
@@ -162,9 +161,9 @@ class ShardPool:
     def write(self, shard_ids: Iterable[int], processes: int, stop: threading.Event | None = None) -> None:
         """Write these shards.
 
-        :param stop: stops all subprocesses at once when any thread sets it.
-        :raises ShardFailed: a shard could not be written in any of its tries.
-        :raises BuildError: ``stop`` was set, or an error of :func:`write_shard` that no other try would change.
+        :param stop: kills all subprocesses when set, by any thread.
+        :raises ShardFailed: a shard failed in all of its tries.
+        :raises BuildError: ``stop`` was set, or :func:`write_shard` raised an error that no retry would change.
         """
         for shard_id in shard_ids:
             self._shards.put(shard_id)
@@ -198,7 +197,7 @@ class ShardPool:
             self._end(process)
 
     def _written(self, shard_id: int, process: ShardProcess | None) -> ShardProcess | None:
-        """Write a shard, and return the process that did, for the next one."""
+        """Write a shard, and return the process to reuse for the next shard."""
         last: Exception | None = None
         for attempt in range(self._tries):
             process = process or self._start()
@@ -238,15 +237,15 @@ class ShardPool:
 
 
 Task = tuple[SpooledRun, int, int]
-"""A run, the id of a shard, and the number of the try."""
+"""A run, a shard id, and the number of the try."""
 
 
 class ProcessDied(Exception):
-    """The subprocess has ended without an answer."""
+    """The subprocess ended without an answer."""
 
 
 class ShardProcess:
-    """A subprocess that writes one shard after another, as its parent sees it."""
+    """The parent's side of a subprocess that writes one shard after another."""
 
     def __init__(self) -> None:
         self._process = subprocess.Popen(COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
@@ -255,7 +254,7 @@ class ShardProcess:
         self._tasks, self._answers = self._process.stdin, self._process.stdout
 
     def write(self, run: SpooledRun, shard_id: int, attempt: int) -> ShardAttemptResult:
-        """Write a shard, and raise its error, or ``ProcessDied`` if the subprocess was killed or ended by itself."""
+        """Write a shard; raise its error, or ``ProcessDied`` if the subprocess was killed or exited."""
         try:
             pickle.dump((run, shard_id, attempt), self._tasks)
             self._tasks.flush()
@@ -268,15 +267,14 @@ class ShardProcess:
         raise raised_elsewhere(*answer)
 
     def kill(self) -> None:
-        """End it at once; any thread may call this."""
+        """Kill the subprocess; thread-safe."""
         self._process.kill()
 
     def close(self) -> None:
-        """End it and wait for its end."""
         self.kill()
         self._process.wait()
         for pipe in (self._tasks, self._answers):
-            with suppress(OSError):  # a task that was only half sent
+            with suppress(OSError):  # a half-sent task
                 pipe.close()
 
 

@@ -1,10 +1,9 @@
 """The files of shards: ``shard.sqlite`` for point look-ups, ``shard.parquet`` sorted by key for scans.
 
-The SQLite table ``rows`` has the build's columns in their order, with values as ``columns.py`` encodes them. While no key
-repeats, the key is the primary key; from the first repetition on, the table has an index on it instead. So a look-up is one
-descent in one B-tree. A closed file can be opened read-only and immutable, as it has no journal and no write-ahead log. A Parquet
-file has exactly the build's Arrow schema, also without rows. Both carry the checksums that range reads verify, see
-``block_checksums.py``.
+The SQLite table ``rows`` has the build's columns in order, with values encoded by ``columns.py``. The key is the primary key
+until a key repeats; from then on the table has an index on it instead. Either way a look-up is one descent in one B-tree. A
+closed file can be opened read-only and immutable: it has no journal and no write-ahead log. A Parquet file has exactly the
+build's Arrow schema, even without rows. Both contain the checksums that range reads verify (``block_checksums.py``).
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from airflow_snowpack.builds.model import KeyType
 from airflow_snowpack.builds.sharding import key_type_of
 
 _FAST = (
-    # A file whose writer dies is discarded, so nothing in it has to survive.
+    # A file whose writer dies is discarded, so nothing in it needs to survive.
     "PRAGMA journal_mode = OFF",
     "PRAGMA synchronous = OFF",
     "PRAGMA locking_mode = EXCLUSIVE",
@@ -30,10 +29,7 @@ _FAST = (
 
 
 class SqliteShard:
-    """Writes ``shard.sqlite``.
-
-    :raises InvalidBuild: there are more columns than an SQLite table can have.
-    """
+    """Writes ``shard.sqlite``, or raises :class:`InvalidBuild` if there are more columns than SQLite allows."""
 
     def __init__(self, path: Path, schema: pa.Schema, key_column: str, block_seed: str) -> None:
         self._path = path
@@ -45,16 +41,12 @@ class SqliteShard:
         self._connection = self._open(path)
 
     def write(self, rows: pa.Table, *, repeats: bool) -> None:
-        """Append rows, which come sorted, so that each goes to the end of the B-tree.
-
-        :param repeats: a key of these rows occurs more than once in them or in the file.
-        """
+        """Append rows, sorted by key, to the end of the B-tree; ``repeats`` is whether one of their keys occurs again."""
         if repeats and self._unique:
             self._allow_repetition()
         self._connection.executemany(self._insert, zip(*(to_cells(column) for column in rows.columns), strict=True))
 
     def close(self) -> None:
-        """Complete the file."""
         if not self._unique:
             self._connection.execute(f"CREATE INDEX rows_by_key ON rows ({quoted(self._key)})")
         self._connection.commit()
@@ -75,8 +67,8 @@ class SqliteShard:
         return connection
 
     def _create(self) -> str:
-        # Without types, so that SQLite keeps each value as it is. Only "INTEGER PRIMARY KEY" makes the key the row id, SQLite's
-        # fastest access; any other key is the key of a table without row ids.
+        # Without types, SQLite stores each value as it is. Only "INTEGER PRIMARY KEY" makes the key the row id, SQLite's fastest
+        # access; any other key becomes the primary key of a table without row ids.
         integer = key_type_of(self._key, self._schema.field(self._key).type) is KeyType.INTEGER
         key = "NOT NULL" if not self._unique else "INTEGER PRIMARY KEY" if integer else "NOT NULL PRIMARY KEY"
         columns = (f"{quoted(name)} {key}" if name == self._key else quoted(name) for name in self._schema.names)
@@ -100,29 +92,26 @@ class SqliteShard:
 
 
 def _create_empty(path: Path) -> None:
-    """Create a database without tables whose pages have reserved bytes, which SQLite offers only to programs in C."""
+    """Create a database whose pages have reserved bytes, which SQLite lets only C programs set."""
     connection = sqlite3.connect(path)
     connection.execute(f"PRAGMA page_size = {PAGE_SIZE}")
     connection.execute("PRAGMA user_version = 1")
     connection.close()
     with path.open("r+b") as file:
         for offset, value in ((20, bytes([RESERVED])), (105, (PAGE_SIZE - RESERVED).to_bytes(2))):
-            file.seek(offset)  # of the number of reserved bytes, and of the end of the free space of the first page
+            file.seek(offset)  # the number of reserved bytes; the end of the first page's free space
             file.write(value)
 
 
 def quoted(name: str) -> str:
-    """Quote a column's name for SQL."""
     return '"' + name.replace('"', '""') + '"'
 
 
 DICTIONARY_BYTES = 64 * 1024
-"""Values of a row group beyond this are written plainly: a large dictionary costs time, and more space than it saves."""
+"""Values beyond this size per row group are stored plainly: a large dictionary costs time, and more space than it saves."""
 
 
 class ParquetShard:
-    """Writes ``shard.parquet``."""
-
     def __init__(self, path: Path, schema: pa.Schema, key_column: str, block_seed: str, rows_per_group: int) -> None:
         self._path = path
         self._block_seed = block_seed
@@ -139,11 +128,9 @@ class ParquetShard:
         )
 
     def write(self, rows: pa.Table, *, repeats: bool) -> None:
-        """Append rows as a row group."""
         self._writer.write_table(rows, row_group_size=self._rows_per_group)
 
     def close(self) -> None:
-        """Write the footer."""
         self._sink.flush()
         self._writer.add_key_value_metadata({TABLE_KEY: block_table(self._path, self._block_seed)})
         self._writer.close()

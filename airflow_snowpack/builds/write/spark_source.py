@@ -4,12 +4,11 @@
     source = SparkSource.sql(session, "SELECT user_id, count(*) AS clicks FROM lake.web.clicks GROUP BY user_id")
     written = source.write(storage, run_id, spec, Sharding.hash(8), Interrupt())
 
-A task writes its own attempt and nothing else: the shard is the task's partition, and the attempt's folder carries Spark's
-attempt number and task attempt id. So Spark may speculate, retry a task or a stage, or lose an executor; each repetition is one
-more complete attempt, and the selection later decides from the attempts' records which one counts. An Iceberg table is read at
-one snapshot, which the manifest names.
+A task's partition is its shard, and it writes only its own attempt, in a folder with Spark's attempt number and task attempt id.
+So Spark may speculate, retry tasks or stages, and lose executors: each repetition is another complete attempt, and the selection
+later picks the winner from the attempts' records. An Iceberg table is read at one snapshot, which the manifest names.
 
-Executors need this package with pyarrow and xxhash, and the storage's credentials from its options.
+Executors need this package with pyarrow and xxhash, and the storage's credentials in its options.
 """
 
 from __future__ import annotations
@@ -53,10 +52,7 @@ SHARD = "__snowpack_shard"
 
 @dataclass(frozen=True, slots=True)
 class SparkSource:
-    """A DataFrame as the source of a build; see :class:`BuildSource`.
-
-    :param sources: where the rows come from, for the manifest.
-    """
+    """A DataFrame as the source of a build (:class:`BuildSource`); ``sources`` is the origin of the rows, for the manifest."""
 
     df: DataFrame
     sources: tuple[dict[str, Any], ...] = ()
@@ -75,15 +71,12 @@ class SparkSource:
 
     @classmethod
     def sql(cls, session: SparkSession, query: str) -> SparkSource:
-        """Read the result of a query.
-
-        :raises InvalidBuild: it has a variable for Spark to substitute.
-        """
+        """Read the result of a query, or raise :class:`InvalidBuild` if it has a variable for Spark to substitute."""
         _check_sql("sql", query)
         return cls(without_substitution(session).sql(query), ({"sql": query},))
 
     def count_keys(self, key: str, interrupt: Interrupt) -> np.ndarray:
-        """Count the distinct keys by bucket, in a pass over the input; nulls are not counted, as writing refuses them."""
+        """Count the distinct keys by bucket, in a pass over the input; nulls are not counted, because writing refuses them."""
         from pyspark.sql.pandas.functions import arrow_udf
         from pyspark.sql.types import IntegerType
 
@@ -101,9 +94,9 @@ class SparkSource:
         """Write all shards; see :meth:`BuildSource.write`.
 
         :raises StorageFailed: an object could not be written in any of Spark's tries.
-        :raises SparkFailed, SparkInterrupted: Spark itself failed, or the writing was interrupted.
+        :raises SparkFailed, SparkInterrupted: Spark itself failed, or the write was interrupted.
         """
-        sources = (*self.sources, *self._tables())  # before the rows are read, with the snapshots of the plan
+        sources = (*self.sources, *self._tables())  # before reading the rows, with the snapshots of the plan
         schema = arrow_schema_of(self.df)
         plan = spec.plan(schema)
         placed = _placed(self.df, sharding, schema, spec.key)
@@ -117,7 +110,7 @@ class SparkSource:
         return BuildInput.of(schema, spec.key, sources)
 
     def _tables(self) -> tuple[dict[str, Any], ...]:
-        """Return the tables that the plan of a query or of a user's DataFrame shows."""
+        """Return the tables in the plan of a query or of a user's DataFrame."""
         named = {source.get("table") for source in self.sources}
         read = [table for table in tables_read(self.df) if table.name not in named]
         return tuple(
@@ -137,7 +130,7 @@ def write_empty_shards(storage: Storage, run_id: str, plan: ShardPlan, shard_ids
 
 
 def arrow_schema_of(df: DataFrame) -> pa.Schema:
-    """Return the columns as shards hold them: all nullable, and timestamps in UTC whatever the session's time zone is.
+    """Return the shards' schema: all columns nullable, timestamps in UTC whatever the session's time zone is.
 
     :raises InvalidBuild: Arrow has no type for a column.
     """
@@ -165,10 +158,9 @@ def _current_snapshot(session: SparkSession, name: TableName) -> int | None:
 
 
 def _placed(df: DataFrame, sharding: Sharding, schema: pa.Schema, key_column: str) -> DataFrame:
-    """Add the column of shard ids; only the column that decides about them travels to Python and back.
+    """Add the column of shard ids; only the column that determines them travels to Python and back.
 
-    :raises InvalidBuild: the sharding names a column that does not exist, or its expression is not valid or has a variable for
-        Spark to substitute.
+    :raises InvalidBuild: the column does not exist, or the expression is invalid or has a variable for Spark to substitute.
     """
     from pyspark.errors import AnalysisException, ParseException
     from pyspark.sql.functions import expr
@@ -180,7 +172,7 @@ def _placed(df: DataFrame, sharding: Sharding, schema: pa.Schema, key_column: st
     if sharding.sql is not None:
         _check_sql("sharding", sharding.sql)
     placing = Placing(sharding, key_type_of(key_column, schema.field(key_column).type))
-    # The type stubs require the kind of function; Spark infers it from the function, and warns if it is passed.
+    # The type stubs require the kind of function; Spark infers it, and warns if it is passed.
     shards: Any = arrow_udf(SparkPlacing(placing).shards, IntegerType())  # type: ignore[call-overload]  # pyspark types no Arrow functions
     try:
         return df.withColumn(SHARD, shards(expr(sharding.sql) if sharding.sql is not None else df[sharding.column or key_column]))
@@ -206,7 +198,7 @@ def _run(work: SparkWork, df: DataFrame, action: Callable[[], T]) -> T:
 
 
 def _our_error(message: str) -> BuildError | None:
-    """Return the error of this room that ended a task; Spark reports it as the last line of the task's traceback."""
+    """Return the error of this room that ended a task, from the last line of the task's traceback in Spark's message."""
     found = re.search(r"airflow_snowpack\.builds\.errors\.(\w+): (.+)", message)
     return raised_elsewhere(found[1], found[2]) if found else None
 
@@ -221,13 +213,11 @@ class SparkPlacing:
     placing: Placing
 
     def shards(self, column: pa.Array) -> pa.Array:
-        """See :meth:`Placing.shards`."""
         spare_archives()
         return self.placing.shards(column)
 
 
 def spark_bucket(keys: pa.Array) -> pa.Array:
-    """See :func:`bucket_of`."""
     spare_archives()
     return pa.array(bucket_of(keys))
 
@@ -235,7 +225,7 @@ def spark_bucket(keys: pa.Array) -> pa.Array:
 def write_partition(
     storage: Storage, run_id: str, plan: ShardPlan, batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """Write the shard that is this task's partition: rows sorted by key, with the column of shard ids."""
+    """Write this task's partition, which is one shard: rows sorted by key, with the column of shard ids."""
     from pyspark import TaskContext
 
     spare_archives()
@@ -249,10 +239,7 @@ def write_partition(
 
 
 def _checked(batches: Iterator[pa.RecordBatch], shard_id: int) -> Iterator[pa.RecordBatch]:
-    """Yield the rows without their shard's id.
-
-    :raises InvalidBuild: a row belongs to another shard than the task's.
-    """
+    """Drop the column of shard ids; raise :class:`InvalidBuild` if a row belongs to another task's shard."""
     for batch in batches:
         ids = batch.column(SHARD)
         if not pc.all(pc.equal(ids, shard_id)).as_py():
