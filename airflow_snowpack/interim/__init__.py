@@ -1,4 +1,4 @@
-"""Interim tables: Iceberg tables that pass from task to task, and are dropped when no task needs them any more.
+"""Interim tables: Iceberg tables that pass from task to task, and are dropped once no task needs them.
 
     registry = InterimRegistry(store)
     writing = registry.begin(attempt, catalog="lake")                                           # then create the table
@@ -6,7 +6,7 @@
     reading = registry.consume([ref], attempt=consumer)                                         # released when the consumer ends
     Collector(registry, run_states, open_catalog).run()                                         # drops tables
 
-Names load on first use: a DAG file that uses a reference loads neither the registry nor its database.
+The names load on first use: a DAG file that uses a reference loads neither the registry nor its database.
 """
 
 import lazy_loader

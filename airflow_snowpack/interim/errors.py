@@ -127,7 +127,7 @@ class UnwritableFrame(FrameError, kind=Kind.INVALID):
     """Iceberg cannot store these rows.
 
     :param advice: what to do, as a sentence.
-    :param column: the column that cannot be stored, or the field inside of it: ``legs.element.at``.
+    :param column: the column, or the field inside a column, that cannot be stored: ``legs.element.at``.
     """
 
     def __init__(self, problem: object, advice: str = "", *, column: str = "") -> None:
@@ -174,7 +174,7 @@ class UnusableOutput(FrameError, kind=Kind.INVALID):
 
 
 def is_panic(problem: BaseException) -> bool:
-    """Return whether a library written in Rust, such as Polars, has panicked, which raises no ``Exception``."""
+    """Return whether a Rust library, such as Polars, has panicked, which raises no ``Exception``."""
     return type(problem).__name__ == "PanicException"
 
 

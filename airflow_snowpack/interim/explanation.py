@@ -1,10 +1,10 @@
-"""Why an interim table is still there, and what the collector does with it next: one answer for page, API, CLI and reports.
+"""Why an interim table still exists, and what the collector does next: one answer for the pages, API, CLI and reports.
 
     explanation = explain(registry.table(table_id), now)
     explanation.outlook, str(explanation.sentence)   # Outlook.STAYS, 'Needed by flights/r1/report, which has not finished …'
 
-It reads what is on record and does not query Airflow: a consumer counts as unfinished until a pass of the collector has found it
-finished. The invariant: a table stays exactly if there is a reason, and every reason is listed.
+It reads the registry and does not query Airflow: a consumer counts as unfinished until a pass of the collector has found it
+finished. Invariant: a table stays exactly if there is a reason, and every reason is listed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ MAX_CONSUMERS_SHOWN = 5
 
 
 class Outlook(StrEnum):
-    """What the next pass of the collector does with a table, unless Airflow reports a change."""
+    """What the collector's next pass does with a table, unless Airflow reports a change."""
 
     STAYS = "stays"
     GOES = "goes"
@@ -30,7 +30,7 @@ class Outlook(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class InterimExplanation:
-    """What happens to a table, and why, in full sentences; for a table that stays, each of them is sufficient."""
+    """What happens to a table and why, in full sentences, each of which suffices for a table that stays."""
 
     outlook: Outlook
     reasons: tuple[Text, ...]
@@ -42,7 +42,6 @@ class InterimExplanation:
 
 
 def explain(table: InterimTable, now: datetime) -> InterimExplanation:
-    """Explain the state of a table."""
     if table.state is TableState.DROPPING:
         tries = plural(table.drops, "attempt")
         failed = f"The collector has failed to drop it in {tries} and retries. The last error: {table.error}"

@@ -1,13 +1,12 @@
-"""The libraries that rows may come from and arrive in, recognised by the names of their classes.
+"""The libraries that rows may come from and be passed to, recognised by the names of their classes.
 
     frame_kind(value)                    # FrameKind.SPARK, PANDAS or ARROW; None for a value that is not a frame
     as_arrow(value)                      # a pyarrow.Table of a frame in memory
     form_of("polars", "DataFrame")       # Form.POLARS
     in_form(rows, Form.POLARS)           # a polars.DataFrame with the rows of a pyarrow.Table
 
-The invariant: a task imports no library that it does not use, and this module is cheap to import, since DAG files are parsed with
-it. Spark and pandas are recognised by class names; all others, such as Polars, DuckDB and Ibis, by ``__arrow_c_stream__``, which
-Arrow's PyCapsule interface defines.
+Invariant: a task imports no library that it does not use. This module is cheap to import, because DAG files are parsed with it.
+Spark and pandas are recognised by class names; all others by ``__arrow_c_stream__`` of Arrow's PyCapsule interface.
 """
 
 from __future__ import annotations
@@ -22,22 +21,22 @@ from airflow_snowpack.interim.errors import UnfitForm, UnwritableFrame, is_panic
 if TYPE_CHECKING:
     import pyarrow as pa
 
-# Older releases of pyarrow have no stream for all of these, and a lazy query of Polars has none before it runs.
+# Older releases of pyarrow have no stream for some of these, and a lazy Polars query has none before it runs.
 READER = ("pyarrow", "RecordBatchReader")
 ARROW_CLASSES = {("pyarrow", "Table"), ("pyarrow", "RecordBatch"), READER, ("polars", "LazyFrame")}
 
 
 class FrameKind(StrEnum):
-    """How a frame that a task returns is written."""
+    """How to write a frame that a task returns."""
 
     SPARK = "Spark"
     PANDAS = "pandas"
     ARROW = "Arrow"
-    """Also anything with an Arrow stream."""
+    """Anything with an Arrow stream, too."""
 
 
 class Form(StrEnum):
-    """What a table arrives as."""
+    """The form in which a task receives a table."""
 
     SPARK = "spark"
     REFERENCE = "reference"
@@ -51,12 +50,12 @@ class Form(StrEnum):
     IBIS = "ibis.Table"
 
 
-# In memory, the most common first: a parameter that may be several of them gets the first.
+# In memory, the most common first: a parameter that allows several gets the first.
 IN_MEMORY = (Form.ARROW, Form.PANDAS, Form.POLARS, Form.LAZY, Form.DUCKDB, Form.IBIS, Form.READER, Form.BATCH)
 
 
 def frame_kind(value: object) -> FrameKind | None:
-    """Return how to write this frame; ``None``: it is not a frame."""
+    """Return how to write this frame; ``None`` if it is not a frame."""
     for known in type(value).__mro__:
         root, name = known.__module__.partition(".")[0], known.__name__
         if name == "DataFrame" and known.__module__.startswith("pyspark.sql"):
@@ -69,18 +68,18 @@ def frame_kind(value: object) -> FrameKind | None:
 
 
 def is_reader(frame: object) -> bool:
-    """Return whether the frame is a ``pyarrow.RecordBatchReader``, whose rows can be read only once."""
+    """Return whether the frame is a ``pyarrow.RecordBatchReader``, which can be read only once."""
     return any((known.__module__.partition(".")[0], known.__name__) == READER for known in type(frame).__mro__)
 
 
 def form_of(module: str, name: str) -> Form | None:
-    """Return the form of a class that has rows in memory, by its module and its name."""
+    """Return the in-memory form of a class, by its module and name."""
     root = module.partition(".")[0].lstrip("_")
     return next((form for form in IN_MEMORY if form == f"{root}.{name}"), None)
 
 
 def as_arrow(frame: Any) -> pa.Table:
-    """Return the rows of a frame of pandas or Arrow, or of anything with an Arrow stream, in its own types.
+    """Return the rows of a pandas or Arrow frame, or of anything with an Arrow stream, with its types.
 
     :raises UnwritableFrame: Arrow cannot represent them, or it is a column and not a table.
     """
@@ -97,10 +96,7 @@ def as_arrow(frame: Any) -> pa.Table:
 
 
 def unread(reader: pa.RecordBatchReader) -> pa.RecordBatchReader:
-    """Return the rows of a reader that has not been read.
-
-    :raises UnwritableFrame: it has no batch: it was read to its end, or had none. Arrow does not distinguish the two.
-    """
+    """Return a reader of the same rows, or raise :class:`UnwritableFrame` if it has no batches and may have been read before."""
     import pyarrow as pa
 
     first = next(iter(reader), None)
@@ -111,23 +107,19 @@ def unread(reader: pa.RecordBatchReader) -> pa.RecordBatchReader:
 
 
 def no_rows(schema: pa.Schema) -> pa.RecordBatch:
-    """Return a batch with these columns and no rows: a reader without any batch cannot be returned, see :func:`unread`."""
+    """Return an empty batch with these columns: a reader without batches cannot be returned (see :func:`unread`)."""
     import pyarrow as pa
 
     return pa.RecordBatch.from_arrays([pa.nulls(0, field.type) for field in schema], schema=schema)
 
 
 def in_form(rows: pa.Table, form: Form) -> Any:
-    """Return the rows in this form, each value unchanged.
-
-    :param form: one of :data:`IN_MEMORY`.
-    :raises UnfitForm: it cannot represent them.
-    """
+    """Return the rows in a form of :data:`IN_MEMORY`, each value unchanged; raise :class:`UnfitForm` if they do not fit it."""
     try:
         return _converted(rows, form)
     except ImportError:
         raise
-    except BaseException as problem:  # each library has errors of its own
+    except BaseException as problem:  # each library has its own errors
         if isinstance(problem, Exception) or is_panic(problem):
             raise UnfitForm(form, problem) from problem
         raise
@@ -150,7 +142,7 @@ def _table_of(frame: Any) -> pa.Table:
     if root == "polars" and name in ("DataFrame", "LazyFrame"):
         frame = frame.collect() if hasattr(frame, "collect") else frame
         refuse_types("Polars", polars_types(frame.schema))
-        # Its stream ends the whole process for some types, where this raises.
+        # Its stream kills the process for some types; this raises an error.
         return frame.to_arrow()
     if root in ("duckdb", "_duckdb") and name == "DuckDBPyRelation":
         refuse_types("DuckDB", duckdb_types(frame))

@@ -1,4 +1,4 @@
-"""One attempt of a task: the tables that it receives, and the outputs that it passes to its consumers.
+"""One attempt of a task: the tables it receives, and the outputs it passes to its consumers.
 
     with TableHandover(registry, open_catalog, attempt, catalog_name="lake", consumers=task.downstream_task_ids) as handover:
         def work():
@@ -7,10 +7,9 @@
         ref = handover.run(session, work)
     return ref.to_json()                                     # the XCom
 
-The invariant: nothing is committed before everything is written, and then all of it in one transaction. A table is on record
-before it exists, and is committed when the block ends without an error, each output fenced; a block that fails, or whose fence
-has moved, commits nothing and leaves its tables to the collector. What was received is read as it is on record, and is not
-dropped until the block ends.
+Invariant: nothing is committed before everything is written; then one transaction commits all of it. A table is recorded before
+it exists, and committed, fenced, when the block ends without an error. A block that fails or loses its fence commits nothing and
+leaves its tables to the collector. Received tables are read as recorded, and are not dropped until the block ends.
 """
 
 from __future__ import annotations
@@ -43,17 +42,17 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 MAX_OUTPUT_NAME = 250
-"""Characters of the name of an output, which is part of a key in the store."""
+"""In characters: the name is part of a key in the store."""
 T = TypeVar("T")
 
 
 class TableHandover:
     """The inputs and outputs of one attempt.
 
-    :param open_catalog: loads the catalog when it is needed; a task without tables needs none.
-    :param catalog_name: the catalog's name in ``lake.snowpack_interim.t``.
+    :param open_catalog: called only if the task uses tables.
+    :param catalog_name: the first part of ``lake.snowpack_interim.t``.
     :param consumers: the ids of the tasks that may need the outputs.
-    :param options: of the outputs for which :meth:`give` gets no others.
+    :param options: the default options of :meth:`give`.
     """
 
     def __init__(
@@ -79,33 +78,28 @@ class TableHandover:
         self._outputs: dict[str, Output] = {}
         self._passed_on: list[Ref] = []
         self._working = False
-        self._interrupted = False  # no event: a signal may come while its lock is held
+        self._interrupted = False  # no event: a signal may arrive while its lock is held
         self._stop: Callable[[], None] | None = None
         self._heartbeat = Heartbeat(registry, attempt, on_lost=self.interrupt)
 
     def receive(self, refs: Iterable[Ref]) -> None:
-        """Keep the tables of these references from being dropped until the block ends.
+        """Protect these tables from being dropped until the block ends.
 
         :raises InterimTableGone: one no longer exists; none was received.
-        :raises InvalidInterimRef: one names another table than the one on record under its id.
+        :raises InvalidInterimRef: a reference names another table than the record of its id.
         """
         new = [ref for ref in refs if ref.of.table_id not in self._received]
         if new:
             self._add(self.registry.consume(new, attempt=self.attempt))
 
     def receive_named(self, name: str, scope: Scope) -> TableRef:
-        """Find a table by its name, and keep it from being dropped until the block ends.
-
-        :raises InterimTableNotFound: the name points to no table.
-        """
+        """Find a table by name and protect it from being dropped until the block ends, or raise :class:`InterimTableNotFound`."""
         reading = self.registry.consume_named(name, scope=scope, attempt=self.attempt)
         self._add(reading)
         return reading.tables[0]
 
     def resolved(self, value: Any) -> Any:
-        """Replace the name of a table by its reference, and the results of a mapped task by a list, at any depth.
-
-        A container in which nothing is replaced is returned as it is.
+        """Replace table names by references, and a mapped task's results by a list, at any depth; keep unchanged containers.
 
         :raises InterimTableNotFound: a name points to no table.
         """
@@ -122,19 +116,15 @@ class TableHandover:
         return value
 
     def has_received(self, ref: Ref) -> bool:
-        """Return whether this attempt has received the table of this reference."""
         return ref.of.table_id in self._received
 
     def recorded(self, ref: Ref) -> Ref:
-        """Return the reference with its table as it is on record, if it was received: its other fields are not trusted."""
+        """Return the reference with its table as recorded, if it was received: other fields of a reference are not trusted."""
         table = self._received.get(ref.of.table_id, ref.of)
         return replace(ref, of=table) if isinstance(ref, ViewRef) else table
 
     def read(self, ref: Ref, session: SparkSession) -> DataFrame:
-        """Return the rows as a lazy Spark DataFrame, which is valid until the block ends.
-
-        :raises InterimTableGone: the table no longer exists.
-        """
+        """Return the rows as a lazy Spark DataFrame, valid until the block ends; raises like :meth:`receive`."""
         self.receive([ref])
         return read_on_spark(self.recorded(ref), session)
 
@@ -148,23 +138,19 @@ class TableHandover:
         return read_as_arrow(self.recorded(ref), self._open_catalog())
 
     def read_batches(self, ref: Ref) -> pa.RecordBatchReader:
-        """Return the rows batch by batch, without Spark, while the block lasts.
-
-        :raises InterimTableGone: the table no longer exists.
-        :raises UnreadableView: only Spark can read this view.
-        """
+        """Return the rows batch by batch, without Spark, until the block ends; raises like :meth:`read_arrow`."""
         self.receive([ref])
         return read_as_batches(self.recorded(ref), self._open_catalog())
 
     def give(
         self, frame: Any, output: str = DEFAULT_OUTPUT, *, options: OutputOptions | None = None, **recorded: Any
     ) -> TableRef:
-        """Write rows as this output of the task. They are committed when the block ends without an error.
+        """Write rows as an output of the task, to be committed when the block ends without an error.
 
         :param frame: a DataFrame of Spark or pandas, or anything with an Arrow stream.
-        :param recorded: for its lineage: the fields ``kind``, ``detail`` and ``inputs`` of
-            :class:`~airflow_snowpack.interim.registry.Output`; what was received and what a DataFrame's own plan reads are added.
-        :raises UnusableOutput: the store cannot keep this name, or the task has returned the output already.
+        :param recorded: for the lineage: the fields ``kind``, ``detail`` and ``inputs`` of
+            :class:`~airflow_snowpack.interim.registry.Output`; received tables and the sources of a DataFrame's plan are added.
+        :raises UnusableOutput: the store cannot hold this name, or the task has already returned the output.
         :raises UnwritableFrame: Iceberg cannot store these rows.
         :raises StaleInterimAttempt: an attempt that started later has begun.
         """
@@ -188,16 +174,16 @@ class TableHandover:
         return made.ref
 
     def pass_on(self, ref: Ref) -> None:
-        """Return a table of another task as this task's output too: this task's consumers need it then."""
+        """Return another task's table as this task's output, too: this task's consumers then need it."""
         self._passed_on.append(ref)
 
     def run(self, session: SparkSession, call: Callable[[], T]) -> T:
-        """Run work on Spark that :meth:`interrupt` stops.
+        """Run work on Spark; :meth:`interrupt` stops it.
 
-        :raises FunctionError: a function that rows are mapped or reduced with has failed.
-        :raises SparkFailed: Spark refused it, or failed in it.
+        :raises FunctionError: a function that maps or reduces rows has failed.
+        :raises SparkFailed: Spark refused the work, or failed.
         :raises StaleInterimAttempt, InterimReadingLost: another attempt has taken over, or Airflow reported that this one ended.
-        :raises SparkInterrupted: it was stopped by :meth:`interrupt`.
+        :raises SparkInterrupted: :meth:`interrupt` stopped it.
         """
         self._working = True
         try:
@@ -211,9 +197,9 @@ class TableHandover:
             self._working = False
 
     def supervise(self, call: Callable[[], T], stop: Callable[[], None]) -> T:
-        """Run work outside of this process that :meth:`interrupt`, or the loss of a lease, stops.
+        """Run work outside of this process; :meth:`interrupt` or the loss of a lease stops it.
 
-        :param stop: ends the work, so that ``call`` returns; it may be called from any thread, and repeatedly.
+        :param stop: ends the work and thereby ``call``; any thread may call it, repeatedly.
         :raises StaleInterimAttempt, InterimReadingLost: another attempt has taken over, or Airflow reported that this one ended.
         """
         self._stop = stop
@@ -228,14 +214,14 @@ class TableHandover:
             self._stop = None
 
     def interrupt(self) -> None:
-        """Stop the work on Spark, and work that is supervised. May be called from a signal handler."""
+        """Stop the work on Spark and supervised work. A signal handler may call this."""
         self._interrupted = True
         self.work.interrupt()
         if (stop := self._stop) is not None:
             stop()
 
     def abandon(self, why: str) -> None:
-        """Give up what was written, for the collector to drop. May be called from any thread, and repeatedly."""
+        """Leave the written tables to the collector. Any thread may call this, repeatedly."""
         for writing in list(self._begun.values()):
             self._heartbeat.remove(writing)
             self.registry.abandon(writing, why)
@@ -277,7 +263,7 @@ class TableHandover:
             log.info("Committed %s for %s", output.writing.table, ", ".join(sorted(self.consumers)) or "no consumers")
 
     def _clean_up(self, why: str) -> None:
-        """Abandon the outputs after a failure. The failure is what is reported; the collector finds what is left behind."""
+        """Abandon the outputs after a failure, which stays the reported error; the collector finds the rest."""
         try:
             self.abandon(why)
         except Exception:
@@ -287,19 +273,19 @@ class TableHandover:
         for reading in self._readings:
             try:
                 self.registry.release(reading)
-            except Exception:  # the task is done; its reading ends with its lease
+            except Exception:  # the task is done; the reading ends with its lease
                 log.warning("The tables that %s has read could not be released; their lease expires", self.attempt, exc_info=True)
 
 
 class Heartbeat(KeepAlive):
-    """Keeps the leases of everything alive that one attempt writes and reads, with one thread.
+    """Renews the leases of everything that one attempt writes and reads, in one thread.
 
-    Only the store's own answer is a loss. While the store does not answer, the heartbeat is retried, also beyond the lease: no
-    process takes a table from an attempt that Airflow reports as running, and if one has, the fence keeps this attempt from
-    committing. The first loss ends the heartbeat, since the attempt can no longer commit.
+    Only an answer of the store means that a lease is lost. While the store does not answer, the heartbeat is retried, even beyond
+    the lease: no process takes a table from an attempt that Airflow reports as running, and if one has, the fence prevents this
+    attempt's commit. The first loss ends the heartbeat, because the attempt can no longer commit.
 
-    :param on_lost: called once, from the heartbeat's thread, when a lease is lost.
-    :ivar lost_lease: the lease that was lost.
+    :param on_lost: called once, in the heartbeat's thread, when a lease is lost.
+    :ivar lost_lease: the lost lease.
     """
 
     def __init__(self, registry: InterimRegistry, attempt: TaskAttempt, *, on_lost: Callable[[], None] = lambda: None) -> None:
@@ -311,32 +297,32 @@ class Heartbeat(KeepAlive):
         super().__init__(self._renew, every=every, lost_after=None, what=what, on_lost=on_lost)
 
     def add(self, leased: Writing | Reading) -> None:
-        """Keep this alive from now on. A reading without tables has no lease."""
+        """Renew this lease from now on. A reading without tables has none."""
         if isinstance(leased, Writing) or leased.tables:
             with self._lock:
                 self._leased[_key(leased)] = leased
 
     def remove(self, leased: Writing | Reading) -> None:
-        """Stop renewing this: it is about to be committed, abandoned or released."""
+        """Stop renewing this lease: the table is about to be committed, abandoned or released."""
         with self._lock:
             self._leased.pop(_key(leased), None)
 
     def refuse_lost(self) -> None:
-        """:raises StaleInterimAttempt, InterimReadingLost: a lease is lost, so that the work cannot be committed."""
+        """Raise :class:`StaleInterimAttempt` or :class:`InterimReadingLost` if a lost lease prevents the commit."""
         if isinstance(self.lost_lease, Writing):
             raise StaleInterimAttempt(f"the output {self.lost_lease.producer}")
         if isinstance(self.lost_lease, Reading):
             raise InterimReadingLost(str(self.lost_lease.attempt), [table.table for table in self.lost_lease.tables])
 
     def _renew(self) -> bool:
-        """Renew every lease; return ``False`` when one is lost."""
+        """Renew every lease; return ``False`` if one is lost."""
         with self._lock:
             leased = list(self._leased.values())
         for each in leased:
             if self._registry.heartbeat(each):
                 continue
             with self._lock:
-                if _key(each) in self._leased:  # or it was removed meanwhile, which is why it was not found
+                if _key(each) in self._leased:  # otherwise it was not found because it was just removed
                     self.lost_lease = self.lost_lease or each
         return self.lost_lease is None
 

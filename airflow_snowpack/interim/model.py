@@ -1,9 +1,9 @@
-"""The values of the room: who writes and who reads, under which lease, and a table as it is on record.
+"""Values of this room: writers, readers, their leases, and recorded tables.
 
     attempt = TaskAttempt(TaskRef("flights", "scheduled__2026…", "clean"), ti.id, try_number=2, started_at=ti.start_date)
     writing = registry.begin(attempt, catalog="lake", options=OutputOptions(name="features"))
 
-A table's life is :data:`TRANSITIONS`: a ready table is never written again, and a table that is being dropped never comes back.
+The life of a table is :data:`TRANSITIONS`: a ready table is never written again, and a table being dropped never comes back.
 """
 
 from __future__ import annotations
@@ -23,14 +23,12 @@ UNKNOWN = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class TableState(StrEnum):
-    """Where a table is in its life."""
-
     WRITING = "writing"
-    """On record; an attempt is writing it, or was."""
+    """Recorded; an attempt is writing it, or was."""
     READY = "ready"
-    """Committed. It never changes again."""
+    """Committed; it never changes again."""
     DROPPING = "dropping"
-    """No task needs it; the collector drops it, and retries a drop that fails."""
+    """No task needs it; the collector drops it, and retries failed drops."""
 
 
 TRANSITIONS: Mapping[TableState, frozenset[TableState]] = {
@@ -42,16 +40,16 @@ TRANSITIONS: Mapping[TableState, frozenset[TableState]] = {
 
 @dataclass(frozen=True, slots=True)
 class InterimPolicy:
-    """Where tables go, how long leases last, and how often the collector checks a DAG run.
+    """Where tables are created, how long leases last, and how often the collector checks a DAG run.
 
-    :param namespace: of the catalog, where the tables go.
-    :param lease: a writer or reader that does not renew for this long counts as dead, if Airflow confirms it.
-    :param heartbeat: how often a lease is renewed; at least three times per lease.
+    :param namespace: the tables' namespace in the catalog.
+    :param lease: a writer or reader that has not renewed for this long counts as dead, if Airflow confirms it.
+    :param heartbeat: how often leases are renewed; at least three times per lease.
     :param nudge_after: when to check a run after one of its tasks reported that it is about to end.
-    :param first_look: when to check a run again where nothing has changed; twice as long each time.
+    :param first_look: when to check an unchanged run again; doubles each time.
     :param longest_look: the longest time between two checks.
     :param drop_lease: a collector that does not finish a drop within this time counts as dead.
-    :param drop_again: when to retry a failed drop; twice as long each time, up to ``longest_look``.
+    :param drop_again: when to retry a failed drop; doubles each time, up to ``longest_look``.
     """
 
     namespace: str = "snowpack_interim"
@@ -68,10 +66,10 @@ class InterimPolicy:
 class OutputOptions:
     """How to find a committed table, and how long to keep it.
 
-    :param name: what others find it by; ``None``: only by its reference.
+    :param name: the name by which others find it; ``None``: only by its reference.
     :param scope: where the name is valid.
     :param preservation: ``FULL`` keeps the table when no task needs it.
-    :param ttl: how long it is preserved, or keeps its global name, from its commit on; ``None``: without end.
+    :param ttl: how long after its commit it is preserved or keeps its global name; ``None``: forever.
     """
 
     name: str | None = None
@@ -84,10 +82,10 @@ class OutputOptions:
 class TaskAttempt:
     """One attempt at a task instance, which writes or reads.
 
-    :param id: distinguishes this attempt from all others, such as Airflow's id of the task instance (``ti.id``).
-    :param try_number: starts at 1 again in a run that is deleted and created again.
-    :param started_at: when Airflow started the attempt. Of two concurrent attempts the one that started later counts; of two
-        that started within a minute, as clocks differ, or at an unknown time, the later try.
+    :param id: unique per attempt: Airflow's ``ti.id``, for example.
+    :param try_number: restarts at 1 in a run that is deleted and created again.
+    :param started_at: when Airflow started the attempt. Of two concurrent attempts, the one that started later counts; if they
+        started within a minute of each other (clocks differ) or at an unknown time, the later try counts.
     """
 
     task: TaskRef
@@ -96,7 +94,6 @@ class TaskAttempt:
     started_at: datetime = UNKNOWN
 
     def producer(self, output: str = DEFAULT_OUTPUT) -> Producer:
-        """Return one of the task's outputs."""
         return Producer(self.task.dag_id, self.task.run_id, self.task.task_id, self.task.map_index, output)
 
     def __str__(self) -> str:
@@ -105,10 +102,10 @@ class TaskAttempt:
 
 @dataclass(frozen=True, slots=True)
 class Writing:
-    """A table that one attempt may create and then commit, under a name that no other table has.
+    """A table that one attempt may create and then commit, under a unique name.
 
     :param attempt_id: the fence token.
-    :param lease_until: when the attempt counts as dead unless it renews; see ``InterimRegistry.heartbeat``.
+    :param lease_until: when the attempt counts as dead unless it renews (``InterimRegistry.heartbeat``).
     """
 
     table_id: str
@@ -122,9 +119,9 @@ class Writing:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """Tables that one attempt reads; none is dropped before the reading is released, or its reader is dead.
+    """Tables that one attempt reads; none is dropped until the reading is released or its reader is dead.
 
-    :param tables: the references of the tables themselves, views resolved, each once.
+    :param tables: references of the tables, each once; views are resolved.
     :param lease_until: when the reader counts as dead unless it renews.
     """
 
@@ -136,17 +133,17 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class InterimTable:
-    """A table as it is on record.
+    """A recorded table.
 
-    :param name: the name it was committed under; ``is_named`` is whether the name still points to it.
-    :param expires_at: until when it is preserved or keeps its global name; ``None``: without end.
+    :param name: the name under which it was committed; ``is_named`` is whether the name still points to it.
+    :param expires_at: when its preservation or global name ends; ``None``: never.
     :param pins: the consumers that have not finished for good, as ``dag_id/run_id/task_id``.
-    :param readers: how many tasks are reading it.
-    :param silent_readers: how many readers no longer renew their lease, for example because they were killed. They protect the
+    :param readers: the number of tasks that are reading it.
+    :param silent_readers: the number of readers that no longer renew their lease: killed ones, for example. They protect the
         table until the lease has expired and Airflow reports that they have ended.
     :param lease_until: the end of the lease of its writer, or of the collector that drops it.
     :param check_at: when the collector checks its DAG run next; ``None``: only when something happens.
-    :param drops: how many attempts to drop it were started.
+    :param drops: the number of attempts to drop it.
     :param error: why the last attempt to drop it failed.
     """
 

@@ -1,4 +1,4 @@
-"""What interim tables are called: by the output that they are, in their catalog, and by the names that DAG authors give.
+"""The names of interim tables: by producing output, in the catalog, and as DAG authors choose them.
 
     >>> producer = Producer("Flights 2026", "manual__1", "clean.rows")
     >>> table_name_of(producer, "5f0c3a9e4b7d4c21a8f60123456789ab")
@@ -6,8 +6,8 @@
     >>> is_ours("flights_2026_clean_rows_5f0c3a9e4b7d4c21a8f6"), is_ours("flights_2026")
     (True, False)
 
-The invariants: a table name is used once and never again, since it ends in twenty digits of a uuid4; and **no table or folder is
-ever dropped whose name does not look like that**, whatever else is wrong.
+Invariants: a table name is never used twice, because it ends in twenty digits of a uuid4; and **no table or folder is ever
+dropped whose name does not have this form**, whatever else is wrong.
 """
 
 from __future__ import annotations
@@ -32,18 +32,14 @@ class Scope(StrEnum):
     """Where the name of a table is valid."""
 
     RUN = "run"
-    """In its own DAG run, until the run ends."""
+    """In its DAG run, until the run ends."""
     GLOBAL = "global"
-    """Everywhere, until another table takes the name or its time to live elapses."""
+    """Everywhere, until another table takes the name or the time to live elapses."""
 
 
 @dataclass(frozen=True, slots=True)
 class Producer:
-    """One output of one task instance. At most one attempt at a time may commit a table for it.
-
-    :param map_index: -1 for a task that is not mapped.
-    :param output: distinguishes the outputs of one task.
-    """
+    """One output of one task instance (``map_index`` -1: not mapped). Only one attempt at a time may commit a table for it."""
 
     dag_id: str
     run_id: str
@@ -53,13 +49,12 @@ class Producer:
 
     @property
     def task(self) -> TaskRef:
-        """The task instance."""
         from airflow_snowpack.airflow.task_ref import TaskRef  # not needed to parse a DAG file
 
         return TaskRef(self.dag_id, self.run_id, self.task_id, self.map_index)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the fields as JSON, as references carry them."""
+        """Return the JSON form of a producer in references."""
         return asdict(self)
 
     def __str__(self) -> str:
@@ -67,19 +62,16 @@ class Producer:
 
 
 def table_name_of(producer: Producer, table_id: str) -> str:
-    """Return the table's name in its database, in lower case, since some catalogs allow no other.
-
-    :param table_id: a uuid4 in hex.
-    """
+    """Return the table's name, in lower case because some catalogs allow no other; ``table_id`` is a uuid4 in hex."""
     return f"{_safe(producer.dag_id)}_{_safe(producer.task_id)}_{table_id[:DIGITS]}"
 
 
 def is_ours(table_name: str) -> bool:
-    """Return whether only this package can have made a table or folder of this name."""
+    """Return whether only this package can have given a table or folder this name."""
     return len(table_name) <= MAX_LENGTH and re.fullmatch(OURS, table_name) is not None
 
 
 def _safe(text: str) -> str:
-    """Return a part of a name. No folder may begin with an underscore: Spark treats those as hidden."""
+    """Return a part of a name. A folder must not begin with an underscore, because Spark treats it as hidden."""
     safe = re.sub(r"[^a-z0-9]+", "_", text.lower()).strip("_")[:MAX_PART_LENGTH].rstrip("_")
     return safe if safe[:1].isalpha() else f"t{safe}"[:MAX_PART_LENGTH]

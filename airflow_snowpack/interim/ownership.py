@@ -1,11 +1,11 @@
-"""Which store's interim tables a namespace of the catalog has: each store marks its namespace and each of its tables with its id.
+"""Which store owns the interim tables in a namespace: each store marks its namespace and its tables with its id.
 
     claim(catalog, "lake", "snowpack_interim", store.identity)          # before a table is written; ForeignNamespace
     ownership_of(catalog, "snowpack_interim", store.identity).has(table.properties)
 
-The invariant: **what carries another store's id is never touched.** The table's own mark decides; the namespace's mark keeps two
-installations with the same settings from writing side by side, and decides for tables and folders without a mark. In a catalog
-that keeps no properties of namespaces only the marks of the tables count, and folders belong to no store.
+Invariant: **nothing that carries another store's id is touched.** The table's mark decides. The namespace's mark keeps two
+installations with equal settings from writing side by side, and decides for tables and folders without a mark. In catalogs
+without namespace properties only the tables' marks count, and folders belong to no store.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ log = logging.getLogger(__name__)
 
 STORES_BEFORE = "snowpack.stores-before"
 AUDIT_SUBJECT = "interim:orphans"
-"""The audit trail's name for a sweep, and for a namespace that is taken over."""
+"""The audit trail's name for a sweep, and for taking over a namespace."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ownership:
-    """Which store a namespace belongs to, from the view of one store.
+    """The owner of a namespace, as seen by one store.
 
-    :param store_id: of the store that reads it.
-    :param owner: the namespace's mark; ``None``: it has no mark, or the catalog cannot keep one.
+    :param store_id: the id of that store.
+    :param owner: the namespace's mark; ``None``: it has no mark, or the catalog cannot store one.
     :param before: the stores from which it was taken over.
     """
 
@@ -45,48 +45,48 @@ class Ownership:
 
     @property
     def is_own(self) -> bool:
-        """Whether the namespace is this store's."""
+        """Whether the namespace belongs to this store."""
         return self.owner == self.store_id
 
     @property
     def is_foreign(self) -> bool:
-        """Whether it is another store's."""
+        """Whether the namespace belongs to another store."""
         return self.owner is not None and not self.is_own
 
     def has(self, properties: Mapping[str, str]) -> bool:
-        """Return whether a table with these properties is this store's. One without a mark belongs to the namespace's store."""
+        """Return whether a table with these properties belongs to this store. Without a mark, the namespace's mark decides."""
         mark = properties.get(STORE)
         return mark == self.store_id or (self.is_own and (mark is None or mark in self.before))
 
 
 def ownership_of(catalog: Catalog, namespace: str, store_id: str) -> Ownership:
-    """Return which store the namespace belongs to; a missing namespace belongs to none."""
+    """Return the owner of the namespace; a missing namespace has none."""
     properties = _properties(catalog, namespace) or {}
     return Ownership(store_id, properties.get(STORE), frozenset(properties.get(STORES_BEFORE, "").split()))
 
 
 def claim(catalog: Catalog, catalog_name: str, namespace: str, store_id: str) -> None:
-    """Make sure that the namespace exists and is this store's: the first store to claim it owns it.
+    """Ensure that the namespace exists and belongs to this store: the first store to claim it owns it.
 
-    :param catalog_name: the name that this installation uses for the catalog.
-    :raises ForeignNamespace: it is another store's.
+    :param catalog_name: this installation's name for the catalog.
+    :raises ForeignNamespace: it belongs to another store.
     """
     properties = _properties(catalog, namespace)
     if properties is None:
         properties = _created(catalog, namespace, {STORE: store_id})
     if STORE not in properties:
-        # Read again afterwards: of two that mark it at once the last one owns it.
+        # Read it again afterwards: if two stores mark it concurrently, the last one owns it.
         properties = _marked(catalog, namespace, {STORE: store_id})
     if (owner := properties.get(STORE, store_id)) != store_id:
         raise ForeignNamespace(catalog_name, namespace, owner)
 
 
 def adopt(catalog: Catalog, catalog_name: str, namespace: str, store: Store, actor: Actor) -> str | None:
-    """Take the namespace over, with what the stores before have left in it.
+    """Take over the namespace, with what the previous stores have left in it.
 
     :param actor: the user, for the audit trail; the entry is written before another store's namespace is changed.
-    :returns: the id of the store that had it; ``None``: it had no owner, or was this store's already.
-    :raises UnmarkedNamespace: the catalog keeps no properties of namespaces.
+    :returns: the id of the previous owner; ``None``: there was none, or it was this store.
+    :raises UnmarkedNamespace: the catalog has no namespace properties.
     """
     store_id = store.identity
     before = ownership_of(catalog, namespace, store_id)
@@ -103,7 +103,7 @@ def adopt(catalog: Catalog, catalog_name: str, namespace: str, store: Store, act
 
 
 def _properties(catalog: Catalog, namespace: str) -> Mapping[str, str] | None:
-    """Return ``None`` if there is no such namespace."""
+    """Return the properties of a namespace; ``None`` if it does not exist."""
     from pyiceberg.exceptions import NoSuchNamespaceError
 
     try:
@@ -118,7 +118,7 @@ def _properties(catalog: Catalog, namespace: str) -> Mapping[str, str] | None:
 def _created(catalog: Catalog, namespace: str, properties: dict[str, str]) -> Mapping[str, str]:
     from pyiceberg.exceptions import NamespaceAlreadyExistsError
 
-    # A SQL catalog in which another process has just created it refuses a row that exists.
+    # A SQL catalog in which another process has just created it reports an existing row.
     exists: tuple[type[Exception], ...] = (NamespaceAlreadyExistsError, *connection_errors())
     try:
         catalog.create_namespace(tuple(namespace.split(".")), properties)
@@ -134,6 +134,6 @@ def _marked(catalog: Catalog, namespace: str, updates: dict[str, str]) -> Mappin
     refused: tuple[type[Exception], ...] = (NotImplementedError, *connection_errors())
     try:
         catalog.update_namespace_properties(tuple(namespace.split(".")), updates=updates)
-    except refused as problem:  # it may only be allowed to create tables; one that is down fails at the next call
+    except refused as problem:  # it may only be allowed to create tables; an unreachable catalog fails at the next call
         log.warning("interim_namespace_not_marked: %s: %s", namespace, problem)
     return _properties(catalog, namespace) or {}

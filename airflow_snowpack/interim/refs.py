@@ -1,13 +1,12 @@
-"""What one task passes to the next instead of rows: the reference to a table, or to a view of it.
+"""What one task passes to the next instead of rows: a reference to a table or to a view of it.
 
-    ref.to_json()                                       # the XCom: plain JSON, since Airflow refuses foreign classes
+    ref.to_json()                                       # the XCom: plain JSON, because Airflow refuses foreign classes
     ref.where("distance > 500").select("origin", "distance").order_by("distance desc").limit(10)
     find_refs({"args": [xcom, 7]}) == [TableRef(…)]
     report(features=named_table("features", scope="global"))     # resolved when the task runs
 
-The invariants: ``read_ref(ref.to_json()) == ref``; a view has no data of its own, so that a task that needs the view needs its
-table; and a view is one query, evaluated as in SQL: filter, then order, then limit, then columns. This module is cheap to import,
-since every DAG file may use it.
+Invariants: ``read_ref(ref.to_json()) == ref``. A view has no data, so a task that needs a view needs its table. A view is one
+query, evaluated as in SQL: filter, order, limit, columns. This module is cheap to import, because every DAG file may use it.
 """
 
 from __future__ import annotations
@@ -27,10 +26,9 @@ TABLE, VIEW, NAMED = "table", "view", "named"
 class TableRef:
     """A reference to a committed interim table, which never changes again.
 
-    :param table_id: its identity in the store.
     :param table: the full name, ``catalog.namespace.table``.
-    :param snapshot_id: what to read; ``None`` for a table without a snapshot, which is empty.
-    :param rows: how many it has; ``None`` when unknown.
+    :param snapshot_id: what to read; ``None`` for an empty table without a snapshot.
+    :param rows: the number of rows; ``None`` if unknown.
     """
 
     table_id: str
@@ -41,7 +39,7 @@ class TableRef:
 
     @property
     def of(self) -> TableRef:
-        """The table itself: tables and views share this property."""
+        """The table itself; views have this property, too."""
         return self
 
     def where(self, condition: str) -> ViewRef:
@@ -53,7 +51,7 @@ class TableRef:
         return ViewRef(self).select(*columns)
 
     def order_by(self, *order: str) -> ViewRef:
-        """Return a view in this order: column names, or SQL such as ``"distance desc"``."""
+        """Return a view in this order: column names, or SQL like ``"distance desc"``."""
         return ViewRef(self).order_by(*order)
 
     def limit(self, rows: int) -> ViewRef:
@@ -67,12 +65,12 @@ class TableRef:
 
 @dataclass(frozen=True, slots=True)
 class ViewRef:
-    """A view of a part of an interim table. It has no data of its own.
+    """A view of a part of an interim table. It has no data.
 
-    :param condition: SQL that is true for the rows in it; ``None`` for all.
+    :param condition: SQL that is true for its rows; ``None`` for all rows.
     :param columns: ``None`` for all.
-    :param order: SQL terms such as ``"distance desc"``.
-    :param rows: the highest number of rows; ``None`` for no limit.
+    :param order: SQL terms like ``"distance desc"``.
+    :param rows: the maximum number of rows; ``None`` for no limit.
     """
 
     of: TableRef
@@ -94,25 +92,25 @@ class ViewRef:
 
     @property
     def producer(self) -> Producer:
-        """The output that the table is."""
+        """The output that produced the table."""
         return self.of.producer
 
     def where(self, condition: str) -> ViewRef:
-        """Return the view with only the rows for which this SQL condition is true as well.
+        """Return the view with only rows that also meet this SQL condition.
 
-        :raises InvalidInterimRef: it is empty, or the view has a limit already.
+        :raises InvalidInterimRef: it is empty, or the view already has a limit.
         """
         self._refuse_after_limit("filter")
         if not condition.strip():
             raise InvalidInterimRef(condition, 'a condition is SQL that is true or false for a row, such as "distance > 500"')
-        # On lines of their own, so that a comment at the end of one does not hide what comes after it.
+        # On separate lines, because a comment at the end of one condition must not hide what follows.
         both = condition if self.condition is None else f"({self.condition}\n) AND ({condition}\n)"
         return replace(self, condition=both)
 
     def select(self, *columns: str) -> ViewRef:
         """Return the view with only these columns, in this order.
 
-        :raises InvalidInterimRef: no column is named, or one that this view does not have.
+        :raises InvalidInterimRef: there is no column, or one that this view does not have.
         """
         unknown = [name for name in columns if self.columns is not None and name not in self.columns]
         if not columns or unknown:
@@ -120,18 +118,12 @@ class ViewRef:
         return replace(self, columns=columns)
 
     def order_by(self, *order: str) -> ViewRef:
-        """Return the view in this order, which replaces the one before.
-
-        :raises InvalidInterimRef: the view has a limit already.
-        """
+        """Return the view in this order, replacing its order; raise :class:`InvalidInterimRef` if it already has a limit."""
         self._refuse_after_limit("order")
         return replace(self, order=order)
 
     def limit(self, rows: int) -> ViewRef:
-        """Return the view with at most this many rows; of two limits the smaller one applies.
-
-        :raises InvalidInterimRef: it is negative.
-        """
+        """Return the view with at most this many rows, the smaller of two limits; raise :class:`InvalidInterimRef` below 0."""
         if rows < 0:
             raise InvalidInterimRef(rows, "a limit is not negative")
         return replace(self, rows=rows if self.rows is None else min(rows, self.rows))
@@ -156,14 +148,14 @@ Ref = TableRef | ViewRef
 
 
 def is_ref(value: object) -> bool:
-    """Return whether this is a reference, or the JSON of one."""
+    """Return whether this is a reference or its JSON."""
     return isinstance(value, TableRef | ViewRef) or (isinstance(value, Mapping) and value.get(MARK) in (TABLE, VIEW))
 
 
 def read_ref(value: object) -> Ref:
-    """Parse the JSON of a reference; return a reference as it is.
+    """Parse a reference's JSON; return a reference as it is.
 
-    :raises InvalidInterimRef: it is something else, or a field is missing or of another type.
+    :raises InvalidInterimRef: it is something else, or a field is missing or has another type.
     """
     if isinstance(value, TableRef | ViewRef):
         return value
@@ -173,20 +165,14 @@ def read_ref(value: object) -> Ref:
 
 
 def find_refs(value: object) -> list[Ref]:
-    """Return all references in a value, at any depth of lists, tuples and dictionaries, in order.
-
-    :raises InvalidInterimRef: a value that is marked as a reference is damaged.
-    """
+    """Return all references in a value in order, at any depth of lists, tuples and dictionaries; raises like :func:`read_ref`."""
     found: list[Ref] = []
     replace_refs(value, found.append)
     return found
 
 
 def replace_refs(value: Any, by: Callable[[Ref], Any]) -> Any:
-    """Return the same value with each reference replaced. Sequences other than lists and tuples become lists.
-
-    :raises InvalidInterimRef: a value that is marked as a reference is damaged.
-    """
+    """Return the value with each reference replaced; sequences other than tuples become lists. Raises like :func:`read_ref`."""
     if is_ref(value):
         return by(read_ref(value))
     match value:
@@ -201,12 +187,11 @@ def replace_refs(value: Any, by: Callable[[Ref], Any]) -> Any:
 
 
 def named_table(name: str, scope: Scope | str = Scope.RUN) -> dict[str, Any]:
-    """Return a task's argument for the table that this name points to when the task runs.
+    """Return a task argument for the table to which this name points when the task runs.
 
-    A name is not a dependency: a task that needs a table that another task of the same run names has to run after it, as with
-    ``clean >> report``.
+    A name is not a dependency: a task that needs another task's table of the same run must run after it: ``clean >> report``.
 
-    :param scope: ``run``: a name of the same DAG run; ``global``: one that is valid everywhere.
+    :param scope: ``run`` for a name of the same DAG run, ``global`` for a name that is valid everywhere.
     :raises ValueError: an unknown scope.
     """
     return {MARK: NAMED, "name": name, "scope": Scope(scope).value}
@@ -218,10 +203,7 @@ def is_named(value: object) -> bool:
 
 
 def read_named(value: Mapping[str, Any]) -> tuple[str, Scope]:
-    """Return the name and its scope.
-
-    :raises InvalidInterimRef: the argument is damaged.
-    """
+    """Return the name and its scope, or raise :class:`InvalidInterimRef` if the argument is damaged."""
     try:
         return str(value["name"]), Scope(value["scope"])
     except (KeyError, ValueError) as problem:
@@ -261,7 +243,7 @@ def _texts(value: Mapping[str, Any], name: str, *, or_none: bool = False) -> lis
 
 
 def _field(value: Mapping[str, Any], name: str, kind: Any, *, or_none: bool = False) -> Any:
-    """Return a field of exactly this type, so that what is stored is what is read."""
+    """Return a field of exactly this type: what is stored is what is read."""
     found = value.get(name)
     if found is None and or_none:
         return None

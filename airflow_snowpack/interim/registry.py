@@ -1,24 +1,24 @@
-"""The registry of interim tables: which attempt writes which, which tasks need it, and which read it.
+"""The registry of interim tables: which attempt writes which table, and which tasks need and read it.
 
     registry = InterimRegistry(store)
-    writing = registry.begin(attempt, catalog="lake")                             # on record before the table exists
+    writing = registry.begin(attempt, catalog="lake")                             # recorded before the table exists
     [ref] = registry.commit(Output(writing, snapshot_id=…, rows=…), consumers=task.downstream_task_ids)
-    reading = registry.consume(find_refs(arguments), attempt=consumer)            # InterimTableGone, if it is too late
+    reading = registry.consume(find_refs(arguments), attempt=consumer)            # InterimTableGone if it is too late
     registry.pin_on(find_refs(result), consumers=task.downstream_task_ids, attempt=attempt)
     registry.release(reading)
     registry.page(dag_id="flights", limit=50); registry.table("flights_clean_5f0c3a9e4b7d4c21a8f6").pins
     registry.drop(table_id, actor=Actor("vera", via="cli"))
 
-The invariants of writers: **every attempt writes a table of its own**, so that no late write of a dead attempt reaches what its
-successor committed; and in one transaction all tables become ready, each under the attempt's fence, and get their pins, their
-lineage and their names. A try of which any part fails has committed nothing.
+Invariants of writers: **every attempt writes a separate table**, so a late write of a dead attempt never reaches what its
+successor committed. One transaction makes all tables ready, each under the attempt's fence, and adds their pins, lineage and
+names. A try of which any part fails has committed nothing.
 
-The invariants of readers: a reading or a pin is added in a transaction that finds the table ready and locks its row against every
-collector until the commit. So either the reader is first, and the table stays; or the collector is, and the reader gets
-``InterimTableGone``. A task that reads a table gets a pin on it until it has finished for good, however it got the reference. And
-what is read is what is on record under a reference's id, whatever else the reference contains.
+Invariants of readers: a reading or a pin is added in a transaction that finds the table ready and locks its row against every
+collector until the commit. Either the reader is first, and the table stays; or the collector is, and the reader gets
+``InterimTableGone``. A task that reads a table gets a pin on it until it has finished for good, however it got the reference.
+What is read is the record of a reference's id, whatever else the reference contains.
 
-No change by hand drops a table that a task needs, and each such change is written together with its audit entry.
+No manual change drops a table that a task needs, and each is written together with its audit entry.
 """
 
 from __future__ import annotations
@@ -94,17 +94,17 @@ log = logging.getLogger(__name__)
 
 NAME_FORM = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,99}")
 CLOCK_SKEW = timedelta(minutes=1)
-"""By how much the clocks of two workers may differ."""
+"""The maximum difference between the clocks of two workers."""
 NOT_YET = dict.fromkeys(("ready_at", "snapshot_id", "rows", "location", "expires_at", "error"))
 SLOT_KEY = ("run_key", "task_id", "map_index", "output")
 
 
 def _take_slot() -> Any:
-    """Give the slot to the newest attempt; no row comes back when a newer one has it. The row lock orders attempts.
+    """Give the slot to the newest attempt; return no row if a newer one has it. The row lock orders attempts.
 
-    Tries alone do not order attempts: they start at 1 again in a run that is deleted and created again under its id, and a zombie
-    of its first life may have a higher number than its successor. Nor do start times: each comes from a worker's own clock.
-    So the try decides between attempts that started at about the same time, and the start between others.
+    Try numbers alone do not order attempts: they restart at 1 in a run that is deleted and created again under its id, where a
+    zombie of the first run may have a higher number than its successor. Start times alone do not either: each comes from a
+    worker's clock. So the try decides between attempts that started at about the same time, and the start between others.
     """
     new = insert(interim_slots)
     is_newer = sa.or_(
@@ -123,14 +123,14 @@ SUPERSEDE = PreparedStatement(
     .where(*(TABLE[name] == sa.bindparam(f"b_{name}") for name in SLOT_KEY), WRITING, TABLE.attempt_id.is_not(None))
     .values(FREED)
 )
-"""Move the fence of whatever earlier attempts are writing in this slot; the end of their lease stays on record."""
+"""Move the fence of earlier attempts that are writing in this slot; the end of their lease stays recorded."""
 ADD_TABLE = PreparedStatement(sa.insert(interim_tables))
 
 FENCED = sa.and_(TABLE.table_id == sa.bindparam("b_table"), TABLE.attempt_id == sa.bindparam("b_attempt"), WRITING)
 COMMITTED = ("ready_at", "snapshot_id", "rows", "location", "expires_at", "visible_at")
 READY_WITH = {name: sa.bindparam(f"b_{name}", type_=TABLE[name].type) for name in COMMITTED}
 COMMIT = PreparedStatement(sa.update(interim_tables).where(FENCED).values(FREED | {"state": TableState.READY.value} | READY_WITH))
-"""Fenced: an attempt that was superseded, or that a collector declared dead, matches no row."""
+"""Fenced: no row matches for an attempt that was superseded, or that a collector declared dead."""
 DROP_NOW = FREED | {"state": TableState.DROPPING.value, "visible_at": moment("b_now")}
 ABANDON = sa.update(interim_tables).where(FENCED).values(DROP_NOW)
 POINT = PreparedStatement(upsert(interim_names, ["table_id", "moved_at"]))
@@ -140,8 +140,8 @@ NAMED_BEFORE = PreparedStatement(
     .join(interim_names, NAME.table_id == TABLE.table_id)
     .where(NAME.name == sa.bindparam("b_name"), NAME.run_key == sa.bindparam("b_run_key"))
 )
-"""The run of the table that the name points to so far; the collector checks it when the name has moved."""
-# These find the effect of a transaction whose answer was lost: no other process can have drawn the id.
+"""The run of the table to which the name has pointed; the collector checks it once the name has moved."""
+# These find the effect of a transaction whose response was lost: no other process can have drawn the id.
 IS_ON_RECORD = sa.select(TABLE.table_id).where(TABLE.table_id == sa.bindparam("b_table"))
 IS_COMMITTED = IS_ON_RECORD.where(TABLE.ready_at.is_not(None))
 
@@ -154,12 +154,12 @@ NAMED = REFERENCE.join(interim_names, NAME.table_id == TABLE.table_id).where(
 
 
 def _lock_ready(these: sa.ColumnElement[bool]) -> sa.Select[Any]:
-    """A shared lock: readers do not wait for each other, and no collector can drop the table before they have committed."""
+    """Take a shared lock: readers do not wait for each other, and no collector can drop the table before they have committed."""
     return REFERENCE.where(these, READY).order_by(TABLE.table_id).with_for_update(read=True)
 
 
 def _keep_pins(these: sa.ColumnElement[bool]) -> sa.Update:
-    """Erase a collector's mark on the pins of one consumer: it needs the tables again."""
+    """Erase a collector's mark on a consumer's pins: it needs the tables again."""
     consumer = sa.and_(PIN.run_key == sa.bindparam("b_run_key"), PIN.task_id == sa.bindparam("b_task"))
     return sa.update(interim_pins).where(these, consumer).values(asked_by=sa.null())
 
@@ -171,7 +171,7 @@ KEEP_PINS = _keep_pins(PIN.table_id.in_(ids()))
 ADD_REFS = PreparedStatement(sa.insert(interim_refs))
 RELEASE_READING = PreparedStatement(sa.delete(interim_refs).where(REF.reading_id == sa.bindparam("b_reading")))
 READ_BY = REFERENCE.join(interim_refs, REF.table_id == TABLE.table_id).where(REF.reading_id == sa.bindparam("b_reading"))
-"""Finds the effect of a transaction whose answer was lost: no other process can have drawn the id."""
+"""Finds the effect of a transaction whose response was lost: no other process can have drawn the id."""
 
 # -- statements of the list -------------------------------------------------------------------------------------------------
 
@@ -191,16 +191,15 @@ RENEW_READING = sa.update(interim_refs).where(REF.reading_id == sa.bindparam("b_
 
 
 def audit_subject(table_id: str) -> str:
-    """Return the audit trail's name for an interim table."""
     return f"interim:{table_id}"
 
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """A table that is written completely, and what its lineage records.
+    """A completely written table, and its lineage.
 
-    :param snapshot_id: what consumers read; ``None`` for a table without a snapshot, which is empty.
-    :param location: the table's folder, if it is known at no cost.
+    :param snapshot_id: what consumers read; ``None`` for an empty table without a snapshot.
+    :param location: the table's folder, if it is known without a request.
     :param kind: what made it.
     :param inputs: what it was made from.
     :param detail: more about how it was made, as JSON.
@@ -216,7 +215,7 @@ class Output:
 
     @property
     def ref(self) -> TableRef:
-        """The reference that the XCom carries."""
+        """The reference for the XCom."""
         return TableRef(self.writing.table_id, str(self.writing.table), self.snapshot_id, self.rows, self.writing.producer)
 
     def values(self, now: datetime) -> dict[str, Any]:
@@ -235,23 +234,18 @@ class Output:
 
     @property
     def name_values(self) -> tuple[str, str, str]:
-        """The run key of the name, the name and the table's id."""
+        """The run key of the name, the name, and the table's id."""
         writing, options = self.writing, self.writing.options
         return name_key(options.scope, writing.producer.dag_id, writing.producer.run_id), str(options.name), writing.table_id
 
     def operation(self, now: datetime) -> Operation:
-        """Return its lineage."""
         attempt, made = self.writing.attempt, TableAt(str(self.writing.table), self.snapshot_id, self.location)
         task = replace(attempt.task, try_number=attempt.try_number)
         return Operation(self.kind, at=now, inputs=self.inputs, outputs=[made], task=task, rows=self.rows, detail=self.detail)
 
 
 class InterimRegistry:
-    """Keeps the tables on record, from before they exist until they are dropped.
-
-    :param policy: where tables go, and how long leases last.
-    :param make_id: draws uuid4s in hex.
-    """
+    """Keeps the records of tables from before they exist until they are dropped; ``make_id`` draws uuid4s in hex."""
 
     def __init__(self, store: Store, policy: InterimPolicy | None = None, *, make_id: IdMaker = new_id) -> None:
         self.store = store
@@ -266,10 +260,9 @@ class InterimRegistry:
         output: str = DEFAULT_OUTPUT,
         options: OutputOptions = OutputOptions(),  # noqa: B008 - frozen
     ) -> Writing:
-        """Put a table on record, and take the output over from any earlier attempt. Create the table afterwards.
+        """Record a table before it is created, and take over the output from any earlier attempt.
 
-        :param catalog: the catalog of the table, by the name that this installation uses.
-        :param output: distinguishes the outputs of one task.
+        :param catalog: this installation's name for the table's catalog.
         :raises StaleInterimAttempt: an attempt at the same task instance that started later has begun.
         :raises InvalidInterimTable: a name or duration is not usable.
         """
@@ -298,10 +291,10 @@ class InterimRegistry:
         return self.store.transact(repeatable(write, _found(IS_ON_RECORD, writing, b_table=table_id)))
 
     def commit(self, *outputs: Output, consumers: Iterable[str]) -> list[TableRef]:
-        """Make these tables of one attempt ready, all or none: they never change any more, and their consumers may read them.
+        """Make these tables of one attempt ready, all or none: from then on they never change, and their consumers may read them.
 
         :param consumers: the ids of the tasks directly downstream, in the same run.
-        :raises StaleInterimAttempt: another attempt has one of the outputs; nothing was committed.
+        :raises StaleInterimAttempt: another attempt owns one of the outputs; nothing was committed.
         """
         if not outputs:
             return []
@@ -328,12 +321,12 @@ class InterimRegistry:
         return self.store.transact(repeatable(write, _found(IS_COMMITTED, refs, b_table=outputs[0].writing.table_id)))
 
     def abandon(self, writing: Writing, why: str) -> bool:
-        """Give up a table that will not be committed; return ``False`` if another attempt has the output already."""
+        """Give up a table that will not be committed; return ``False`` if another attempt already owns the output."""
         values = {"b_table": writing.table_id, "b_attempt": writing.attempt_id, "b_now": self.store.clock()}
         given_up = False
 
         def write(conn: sa.Connection) -> bool:
-            nonlocal given_up  # a repeat finds nothing any more when the answer alone was lost
+            nonlocal given_up  # a retry finds nothing if only the response was lost
             given_up = conn.execute(ABANDON, values).rowcount == 1 or given_up
             return given_up
 
@@ -342,12 +335,11 @@ class InterimRegistry:
         return given_up
 
     def consume(self, refs: Iterable[Ref], *, attempt: TaskAttempt) -> Reading:
-        """Keep these tables from being dropped, all of them or none.
+        """Protect these tables from being dropped, all or none.
 
-        :returns: the tables as they are on record. A reference may come from anywhere, such as the conf of a run: only its id
-            decides what is read.
+        :returns: the tables as recorded. References may come from anywhere (a run's conf, for example): only the id decides.
         :raises InterimTableGone: one no longer exists; the message names the task to clear.
-        :raises InvalidInterimRef: one names another table than the one on record under its id.
+        :raises InvalidInterimRef: a reference names another table than the record of its id.
         """
         tables, empty = _each_once(refs), self._reading(attempt)
         if not tables:
@@ -361,10 +353,7 @@ class InterimRegistry:
         return self.store.transact(repeatable(write, lambda conn: _added(conn, empty, tables)))
 
     def consume_named(self, name: str, *, scope: Scope = Scope.RUN, attempt: TaskAttempt) -> Reading:
-        """Find a table by its name and keep it from being dropped, in one step; ``reading.tables[0]`` is the table.
-
-        :raises InterimTableNotFound: the name points to no table.
-        """
+        """Find a table by name, ``tables[0]``, and protect it from being dropped, or raise :class:`InterimTableNotFound`."""
         task, empty = attempt.task, self._reading(attempt)
 
         def write(conn: sa.Connection) -> Reading | None:
@@ -374,7 +363,7 @@ class InterimRegistry:
             try:
                 reading = replace(empty, tables=_kept(conn, (ref_from(row),)))
             except InterimTableGone:
-                return None  # the name has moved since it was read, and the table that it pointed to is being dropped
+                return None  # the name has moved since it was read, and its former table is being dropped
             self._add(conn, reading)
             return reading
 
@@ -384,14 +373,14 @@ class InterimRegistry:
         return reading
 
     def release(self, reading: Reading) -> bool:
-        """End a reading; return ``False`` if it had already been removed because its reader counted as dead."""
+        """End a reading; return ``False`` if it was already removed because its reader counted as dead."""
         if not reading.tables:
             return True
         task, look_at = reading.attempt.task, self.store.clock() + self.policy.nudge_after
         released = False
 
         def write(conn: sa.Connection) -> bool:
-            nonlocal released  # a repeat finds nothing any more when the answer alone was lost
+            nonlocal released  # a retry finds nothing if only the response was lost
             released = RELEASE_READING.count(conn, {"b_reading": reading.reading_id}) > 0 or released
             nudge(conn, run_key(task.dag_id, task.run_id), look_at=look_at)
             return released
@@ -399,11 +388,7 @@ class InterimRegistry:
         return self.store.transact(write)
 
     def pin_on(self, refs: Iterable[Ref], *, consumers: Iterable[str], attempt: TaskAttempt) -> None:
-        """Pin tables of other tasks that this attempt returns: its own consumers, in its own run, need them too.
-
-        :raises InterimTableGone: one no longer exists.
-        :raises InvalidInterimRef: one names another table than the one on record under its id.
-        """
+        """Pin other tasks' tables that this attempt returns: its consumers need them, too. Raises like :meth:`consume`."""
         tables, look_at = _each_once(refs), self.store.clock() + self.policy.first_look
         pins = pin_values([table.table_id for table in tables], consumers, attempt.task)
         if not pins:
@@ -425,10 +410,10 @@ class InterimRegistry:
         limit: int = 100,
         after: str | None = None,
     ) -> Page[InterimTable]:
-        """Return a page of the tables that match, the newest first.
+        """Return a page of the matching tables, newest first.
 
-        :param after: the ``next`` of the page before.
-        :raises InvalidCursor: no page returned this cursor.
+        :param after: ``next`` of the previous page.
+        :raises InvalidCursor: no page has returned this cursor.
         """
         query = sa.select(interim_tables).where(*NEWEST_FIRST.beyond(after)).order_by(*NEWEST_FIRST.order()).limit(limit + 1)
         if dag_id is not None and run_id is not None:
@@ -444,25 +429,21 @@ class InterimRegistry:
         return NEWEST_FIRST.page(rows, limit, lambda row: tables[row.table_id])
 
     def tables(self, **filters: Any) -> list[InterimTable]:
-        """Return the tables of one :meth:`page`."""
         return list(self.page(**filters).items)
 
     def table(self, wanted: str) -> InterimTable:
-        """Return one table, by its id, its own name or its full name.
-
-        :raises InterimTableNotFound: there is none.
-        """
+        """Return a table by its id, its own name or its full name, or raise :class:`InterimTableNotFound`."""
         text = storable(wanted)
         is_id = ID.fullmatch(text) is not None
         query = sa.select(interim_tables)
         rows = self.store.all(query.where(TABLE.table_id == text if is_id else TABLE.table_name == text.rpartition(".")[2]))
-        # The own name is unique over all catalogs and namespaces; a longer name has to match in full.
+        # Its own name is unique across catalogs and namespaces; a longer name must match in full.
         if not rows or not (is_id or f".{name_from(rows[0])}".endswith(f".{text}")):
             raise InterimTableNotFound(wanted)
         return self.store.read(lambda conn: self._describe(conn, rows))[0]
 
     def heartbeat(self, leased: Writing | Reading) -> bool:
-        """Move the end of the lease; return ``False`` if the lease is lost: stop the work."""
+        """Renew a lease; return ``False`` if it is lost, and the work must stop."""
         until = self.store.clock() + self.policy.lease
         if isinstance(leased, Writing):
             writing = leased
@@ -470,20 +451,20 @@ class InterimRegistry:
         return self.store.execute(RENEW_READING, {"b_reading": leased.reading_id, "b_until": until}) == len(leased.tables)
 
     def nudge(self, dag_id: str, run_id: str, *, at_once: bool = True) -> bool:
-        """Have the collector check a run in which something ended.
+        """Make the collector check a run in which something ended.
 
-        :param at_once: ``False`` for a task that reports its own end before it has ended: check a few seconds later.
+        :param at_once: ``False`` for a task that reports its end before it has ended: check a few seconds later.
         :returns: ``False`` if the run has no tables, or is due by then anyway.
         """
         look_at = self.store.clock() + (timedelta(0) if at_once else self.policy.nudge_after)
         return self.store.transact(lambda conn: nudge(conn, run_key(dag_id, run_id), look_at=look_at)) > 0
 
     def drop(self, wanted: str, *, actor: Actor | None = None) -> InterimTable:
-        """Release a table that is preserved or named; the collector drops it at its next pass.
+        """Release a preserved or named table; the collector drops it in its next pass.
 
         :param wanted: the table's id, its own name or its full name.
         :param actor: the user who requests it, for the audit trail.
-        :returns: the table as it is afterwards.
+        :returns: the table after the change.
         :raises InterimTableNotFound: there is no such table.
         :raises InterimTableInUse: a task needs it, or is writing it.
         """
@@ -502,13 +483,12 @@ class InterimRegistry:
         return self.store.transact(write)
 
     def forget(self, wanted: str, *, actor: Actor | None = None) -> InterimTable:
-        """Delete the record of a table that no collector could drop; nothing else is touched.
+        """Delete the record of a table that no collector could drop, and nothing else.
 
-        For a table whose catalog is gone for good. If the catalog comes back, the sweeper finds a table without a record, and
-        drops it.
+        Use it for a table whose catalog is gone for good. If the catalog comes back, the sweeper drops the table.
 
         :param wanted: the table's id, its own name or its full name.
-        :returns: the table as it was.
+        :returns: the table before the change.
         :raises InterimTableNotFound: there is no such table.
         :raises InterimTableNotStuck: no drop of it has failed, or a collector is dropping it now.
         """
@@ -528,7 +508,7 @@ class InterimRegistry:
         return self.store.transact(write)
 
     def _check_soon(self, conn: sa.Connection, task: TaskRef, named_before: set[str], now: datetime) -> None:
-        """Have the collector check this run, and the runs whose tables had these names before and may not be needed now."""
+        """Make the collector check this run, and the runs whose tables had these names and may no longer be needed."""
         own = run_key(task.dag_id, task.run_id)
         for key in sorted({own, *named_before}):  # the order in which every transaction locks runs
             if key == own:
@@ -545,7 +525,7 @@ class InterimRegistry:
         reader = {"run_key": key, "task_id": task_id, "map_index": task.map_index, "holder": storable(reading.attempt.id)}
         each = reader | {"reading_id": reading.reading_id, "taken_at": now, "lease_until": reading.lease_until}
         ADD_REFS.each(conn, [each | {"table_id": table.table_id} for table in reading.tables])
-        # A task that was cleared after it had finished has no pin any more, and needs one for its next try.
+        # A task that was cleared after it had finished has lost its pin, and needs one for its next try.
         table_ids = sorted(table.table_id for table in reading.tables)
         consumer = {"b_run_key": key, "b_task": task_id}
         if len(table_ids) == 1:
@@ -598,7 +578,7 @@ class InterimRegistry:
 
 
 def check_options(options: OutputOptions) -> None:
-    """:raises InvalidInterimTable: the name has other characters than names of tables, or the time to live is not positive."""
+    """Raise :class:`InvalidInterimTable` if the name is not allowed for a table, or the ttl is not positive."""
     if options.ttl is not None and options.ttl <= timedelta(0):
         raise InvalidInterimTable("ttl", options.ttl, "it must be positive, or None for no end")
     if options.name is not None and not NAME_FORM.fullmatch(options.name):
@@ -641,14 +621,14 @@ def table_values(writing: Writing, now: datetime) -> dict[str, Any]:
 
 
 def _point(conn: sa.Connection, key: str, name: str, table_id: str, now: datetime) -> str | None:
-    """Move the name to this table; return the key of the run of the table that it pointed to before."""
+    """Move the name to this table; return the run key of the table to which it pointed before."""
     before = NAMED_BEFORE.first(conn, {"b_name": name, "b_run_key": key})
     POINT.count(conn, {"name": name, "run_key": key, "table_id": table_id, "moved_at": now})
     return None if before is None else str(before.run_key)
 
 
 def _found(query: sa.Select[Any], result: T, **values: str) -> Callable[[sa.Connection], T | None]:
-    """Return the result if the query finds what only this very step can have written."""
+    """Return the result if the query finds what only this step can have written."""
     return lambda conn: result if conn.execute(query, values).first() is not None else None
 
 
@@ -657,7 +637,7 @@ def _each_once(refs: Iterable[Ref]) -> tuple[TableRef, ...]:
 
 
 def _kept(conn: sa.Connection, tables: Sequence[TableRef]) -> tuple[TableRef, ...]:
-    """Return these tables as they are on record; no collector drops one before the commit."""
+    """Return these tables as recorded; no collector drops one before the commit."""
     table_ids = sorted(table.table_id for table in tables)
     if len(table_ids) == 1:
         row = LOCK_READY_TABLE.first(conn, {"b_table": table_ids[0]})
@@ -677,7 +657,7 @@ def _as_recorded(rows: Sequence[Any], tables: Sequence[TableRef]) -> tuple[Table
 
 
 def _added(conn: sa.Connection, reading: Reading, tables: Sequence[TableRef] | None = None) -> Reading | None:
-    """Return the reading that the previous try added, if its transaction was committed although its answer was lost."""
+    """Return the reading that the previous try added, if it was committed although its response was lost."""
     rows = conn.execute(READ_BY, {"b_reading": reading.reading_id}).all()
     if not rows:
         return None
@@ -685,7 +665,7 @@ def _added(conn: sa.Connection, reading: Reading, tables: Sequence[TableRef] | N
 
 
 def find_named(conn: sa.Connection, name: str, scope: Scope, dag_id: str, run_id: str) -> Any:
-    """Return the row of the table that a name points to, or ``None``."""
+    """Return the row of the table to which a name points, or ``None``."""
     return conn.execute(NAMED, {"b_name": storable(name), "b_run_key": name_key(scope, dag_id, run_id)}).first()
 
 

@@ -1,1 +1,1 @@
-"""The collector and the sweeper: they drop interim tables that no task needs any more."""
+"""The collector and the sweeper, which drop interim tables that no task needs any more."""

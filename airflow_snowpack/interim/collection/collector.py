@@ -1,14 +1,14 @@
-"""The collector: the only process that drops interim tables, when no task needs them any more.
+"""The collector: the only process that drops interim tables, once no task needs them.
 
     collector = Collector(registry, run_states, open_catalog)
     collector.run(dry_run=True).dropped      # the tables that it would drop
     collector.run()
 
-A pass finishes what earlier passes left, then checks the DAG runs that are due, queries Airflow for their consumers, deletes the
-pins of those that have finished for good, and drops the tables that no task needs. The invariants: **a table that a task needs is
-never dropped**, since it is marked for dropping under a lock that its readers take too; and nothing is forgotten: a drop that
-fails, and a pass that is killed anywhere, leave a row that the next pass finds. A run is put to sleep or deleted only if no
-process has written about it since it was taken. Any number of passes may run at once.
+A pass finishes what earlier passes left, then checks the DAG runs that are due: it queries Airflow for their consumers, deletes
+the pins of those that have finished for good, and drops the tables that no task needs. Invariants: **a table that a task needs is
+never dropped**, because it is marked for dropping under a lock that its readers take, too. Nothing is forgotten: a failed drop,
+and a pass killed anywhere, leave a row that the next pass finds. A run is put to sleep or deleted only if no process has written
+about it since it was taken. Any number of passes may run concurrently.
 """
 
 from __future__ import annotations
@@ -79,10 +79,10 @@ LATER = sa.update(interim_runs).where(SAME).values(check_at=moment("b_check"), c
 class Collector:
     """Drops the tables that no task needs.
 
-    :param run_states: queries Airflow for its runs and tasks.
-    :param open_catalog: opens a catalog by the name that this installation uses for it.
+    :param run_states: queries Airflow for runs and tasks.
+    :param open_catalog: opens a catalog by this installation's name for it.
     :param holder: the collector's name in the store, for people; ``None``: this process.
-    :param sign: its sign of life, reported at the end and before each drop; ``None``: it reports none.
+    :param sign: the sign of life to report at the end and before each drop; ``None`` to report none.
     """
 
     def __init__(
@@ -106,10 +106,10 @@ class Collector:
     def run(self, *, dry_run: bool = False, limit: int | None = None, actor: Actor | None = None) -> Collected:
         """Make one pass over everything that is due now.
 
-        :param dry_run: write nothing and drop nothing; ``dropped`` is what a pass would drop.
-        :param limit: start no more drops than this; the others are left to the next pass.
-        :param actor: the user who requested the pass, for the audit trail; its entry is written before the first drop.
-        :raises SnowpackError: Airflow does not answer. What needs no answer was done, and the rest is retried soon.
+        :param dry_run: write and drop nothing; ``dropped`` is what a pass would drop.
+        :param limit: the maximum number of drops to start; the next pass continues.
+        :param actor: the user who requested the pass, for the audit trail; the entry is written before the first drop.
+        :raises SnowpackError: Airflow does not answer. What needs no answer was done; the rest is retried soon.
         """
         if dry_run:
             return self._preview(limit)
@@ -129,7 +129,7 @@ class Collector:
         return Collected(runs=len(runs), dropped=tuple(found[:limit]))
 
     def _finish_left(self, dropper: Dropper, limit: int | None) -> Collected:
-        """Retry the drops that failed, or whose collector is dead."""
+        """Retry drops that failed, or whose collector is dead."""
         collected = Collected()
         while room := _room(collected, limit):
             left = self._collector_store.take(room)
@@ -156,7 +156,7 @@ class Collector:
         return collected + Collected(runs=len(runs), kept=kept, next_check_at=again)
 
     def _read_states(self, runs: Sequence[DueRun]) -> States:
-        """Query Airflow, twice for runs where a consumer seems to have finished: then the second answer counts."""
+        """Query Airflow, twice for runs where a consumer seems to have finished; the second answer counts."""
         states = dict(self._run_states.read(self._due.queries(runs)))
         if seem_finished := self._collector_store.mark(runs, states):
             second = self._run_states.read(self._due.queries(seem_finished))
@@ -185,7 +185,7 @@ class Collector:
         return Collected(dropped=tuple(dropped), failed=tuple(failed), missing=tuple(missing))
 
     def _leased(self, tables: Sequence[TableToDrop]) -> Iterator[TableToDrop]:
-        """Yield each table whose lease this collector still has. Before it expires, the lease of all that are left is renewed."""
+        """Yield each table whose lease this collector still holds; before it expires, renew the lease of all remaining tables."""
         renewed_at, leased = self._store.clock(), {each.table_id for each in tables}
         for place, table in enumerate(tables):
             self._beat()
@@ -202,7 +202,7 @@ class Collector:
 
 
 def _room(collected: Collected, limit: int | None) -> int:
-    """Return how many drops may be started in the next step."""
+    """Return how many drops the next step may start."""
     return DROPS_PER_BATCH if limit is None else max(0, min(DROPS_PER_BATCH, limit - collected.drops))
 
 
@@ -214,7 +214,7 @@ class DueRuns:
         self._policy = policy
 
     def take(self, limit: int) -> list[DueRun]:
-        """Take the runs that are due, the longest waiting first; other collectors do not get them meanwhile."""
+        """Take the runs that are due, longest waiting first; other collectors do not get them meanwhile."""
         now = self._store.clock()
 
         def take(conn: sa.Connection) -> list[DueRun]:
@@ -227,12 +227,11 @@ class DueRuns:
         return self._store.transact(take)
 
     def peek(self, limit: int) -> list[DueRun]:
-        """Return the runs that are due without taking them."""
         rows: Sequence[Any] = self._store.all(DUE, {"b_now": self._store.clock(), "b_limit": limit})
         return [DueRun(*row) for row in rows]
 
     def queries(self, runs: Sequence[DueRun]) -> list[RunQuery]:
-        """Return what Airflow has to be queried for: the tasks of these runs that tables wait for."""
+        """Return what to query Airflow for: the tasks of these runs that tables wait for."""
         tasks: dict[str, set[str]] = {run.run_key: set() for run in runs}
         for row in self._store.all(QUERIED, keys_of(runs) | {"b_now": self._store.clock()}):
             tasks[row.run_key].add(row.task_id)
@@ -245,7 +244,7 @@ class DueRuns:
     def checked(self, runs: Sequence[DueRun], states: States, *, changed: Collection[str] = ()) -> tuple[int, datetime | None]:
         """Set when each run is due again, and delete those with nothing left.
 
-        :param changed: the runs in which something was dropped, by ``run_key``: they are due again soon.
+        :param changed: the keys of runs in which something was dropped; these are due again soon.
         :returns: how many tables stay, and when the first run is due again.
         """
         now, values = self._store.clock(), keys_of(runs)
@@ -264,7 +263,7 @@ class DueRuns:
                     continue
                 looks = 0 if run.run_key in changed else run.looks + 1
                 check_at = now + backoff(self._policy.first_look, looks - 1, self._policy.longest_look)
-                if idle and row is not None and not row.unkept:  # asleep: nothing but preserved or named tables is left
+                if idle and row is not None and not row.unkept:  # asleep: only preserved or named tables are left
                     check_at = row.expires_at
                 later.append(same | {"b_check": check_at, "b_looks": looks, "b_now": now})
             if forget:

@@ -5,9 +5,9 @@
         drop(table)
         collector_store.dropped(table)
 
-The invariants: a table is marked for dropping in a transaction that locks its row and only then reads pins, refs and names, so
-that no task can have come to need it unseen; from then on it carries this collector's fence. Every statement is about a set, sent
-in parts when it is large, so that their number does not grow with the tables that stay.
+Invariants: a table is marked for dropping in a transaction that locks its row and only then reads pins, refs and names, so no
+task can have come to need it unseen; from then on it carries this collector's fence. Every statement is about a set, sent in
+parts if it is large: the number of statements does not grow with the tables that stay.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ NOW = moment("b_now")
 KEYS, IDS = ids("b_keys"), ids()
 T = TypeVar("T")
 VALUES_PER_STATEMENT = 5_000
-"""Postgres allows 65,535, and SQLite as few as 32,766."""
+"""Postgres allows 65,535; SQLite as few as 32,766."""
 TERMS_PER_STATEMENT = 100
-"""Terms of an OR. SQLite allows a thousand."""
+"""Terms of an OR; SQLite allows a thousand."""
 
 LASTING = sa.or_(TABLE.expires_at.is_(None), TABLE.expires_at > NOW)
 PRESERVED = sa.and_(TABLE.preservation == Preservation.FULL.value, LASTING)
@@ -60,7 +60,7 @@ NAMED = sa.exists().where(NAME.table_id == TABLE.table_id, sa.or_(NAME.run_key !
 KEPT = sa.and_(READY, sa.or_(PRESERVED, NAMED))
 NEEDED = sa.or_(sa.exists().where(PIN.table_id == TABLE.table_id), sa.exists().where(REF.table_id == TABLE.table_id))
 UNWRITTEN = sa.and_(WRITING, TABLE.attempt_id.is_(None), TABLE.visible_at <= NOW)
-"""Written by an attempt that has lost the slot, or was declared dead, and whose lease has expired."""
+"""Written by an attempt that has lost the slot or was declared dead, and whose lease has expired."""
 NEEDLESS = sa.or_(UNWRITTEN, sa.and_(READY, ~PRESERVED, ~NAMED, ~NEEDED))
 LATE_WRITER = sa.and_(WRITING, TABLE.attempt_id.is_not(None), TABLE.visible_at <= NOW)
 LATE_READER = REF.lease_until <= NOW
@@ -72,8 +72,8 @@ ALL_MARKED = (
     .group_by(PIN.table_id)
     .having(sa.func.count() == sa.func.count(sa.case((MARKED_NOW, 1))))
 )
-"""The pins that the runs have on a table are deleted together: a consumer that has finished may still be cleared, and must find
-the table that is there for another one."""
+"""The pins of the runs on a table are deleted together: a consumer that has finished may still be cleared, and must find the
+table that still exists for another consumer."""
 MARKED_PINS = sa.and_(PIN.run_key.in_(KEYS), PIN.table_id.in_(IDS), MARKED_NOW)
 PINNED_BY = sa.select(PIN.run_key, PIN.task_id).distinct().where(PIN.run_key.in_(KEYS))
 LATE_READINGS = sa.select(REF.reading_id, REF.run_key, REF.task_id, REF.map_index).where(REF.run_key.in_(KEYS), LATE_READER)
@@ -105,7 +105,7 @@ TAKE = (
     )
     .returning(interim_tables)
 )
-"""A statement of its own after the lock: it sees what a reader committed before it released the row."""
+"""A separate statement after the lock: it sees what a reader committed before it released the row."""
 FENCED = sa.and_(TABLE.table_id == sa.bindparam("b_table"), TABLE.attempt_id == sa.bindparam("b_attempt"))
 RENEW = (
     sa.update(interim_tables)
@@ -126,7 +126,7 @@ table_to_drop = row_mapper(
 
 
 class CollectorStore:
-    """Reads and writes what the collector needs. ``holder`` is the collector's name, for people."""
+    """Reads and writes what the collector needs; ``holder`` is the collector's name, for people."""
 
     def __init__(self, store: Store, policy: InterimPolicy, *, holder: str, make_id: IdMaker = new_id) -> None:
         self.store = store
@@ -138,10 +138,10 @@ class CollectorStore:
         self._seem_finished: set[str] = set()
 
     def mark(self, runs: Sequence[DueRun], states: States) -> list[DueRun]:
-        """Mark the pins of consumers that seem to have finished; return their runs, for which Airflow has to be queried again.
+        """Mark the pins of consumers that seem to have finished; return their runs, for which Airflow must be queried again.
 
-        A consumer may be cleared, and start, between Airflow's answer and the deletion of its pin. A task that comes to need a
-        table erases the mark; so a pin is deleted only if it was marked, then reported as finished, and not needed since.
+        A consumer may be cleared and start between Airflow's answer and the deletion of its pin. A task that needs a table erases
+        the mark, so a pin is deleted only if it was marked, then reported as finished, and not needed since.
         """
         known = _known(runs, states)
         self._mark_id = self._make_id()
@@ -149,7 +149,7 @@ class CollectorStore:
         return [run for run in runs if run.run_key in self._seem_finished]
 
     def settle(self, runs: Sequence[DueRun], states: States, limit: int) -> list[TableToDrop]:
-        """Delete what finished and dead tasks have on record, by the states after :meth:`mark`; take what no task needs then."""
+        """Delete the records of finished and dead tasks, by the states after :meth:`mark`; take the tables no task needs then."""
 
         def write(conn: sa.Connection) -> list[TableToDrop]:
             self._release(conn, runs, states)
@@ -158,7 +158,7 @@ class CollectorStore:
         return self.store.transact(write)
 
     def preview(self, runs: Sequence[DueRun], states: States, limit: int) -> list[TableToDrop]:
-        """Return what :meth:`settle` would take, and what was taken before, and write nothing."""
+        """Return what :meth:`settle` would take, and what was taken before, without writing."""
         found: list[TableToDrop] = []
 
         def write(conn: sa.Connection) -> None:
@@ -179,17 +179,17 @@ class CollectorStore:
         return self.store.transact(lambda conn: self._take(conn, lock, where, limit))
 
     def renew(self, tables: Sequence[TableToDrop]) -> set[str]:
-        """Renew the lease of these tables of one batch; return the ids of those that this collector still has."""
+        """Renew the leases of these tables of one batch; return the ids of those that this collector still holds."""
         until = self.store.clock() + self._policy.drop_lease
         values = {"b_ids": [each.table_id for each in tables], "b_attempt": tables[0].attempt_id, "b_until": until}
         return self.store.transact(lambda conn: set(conn.execute(RENEW, values).scalars()))
 
     def locate(self, table: TableToDrop, location: str) -> None:
-        """Record the folder before the catalog forgets it, so that its files can be found after a kill."""
+        """Record the folder before the catalog forgets it: its files can then be found after a kill."""
         self.store.execute(LOCATE, _fence(table) | {"b_location": storable(location)})
 
     def dropped(self, table: TableToDrop) -> None:
-        """Delete the row of a table that is dropped."""
+        """Delete the row of a dropped table."""
         self.store.execute(TABLES.release, {"b_key": table.table_id, "b_attempt": table.attempt_id})
 
     def failed(self, table: TableToDrop, error: str) -> None:
@@ -209,7 +209,7 @@ class CollectorStore:
         self._seem_finished = {key for marked in self._all_marked(conn, known) for key in conn.execute(seem, marked).scalars()}
 
     def _all_marked(self, conn: sa.Connection, run_keys: Iterable[str]) -> list[dict[str, Any]]:
-        """Return the tables on which all pins of the runs are marked, as the values of :data:`MARKED_PINS`."""
+        """Return the tables whose pins of these runs are all marked, as the values of :data:`MARKED_PINS`."""
         runs = {"b_keys": sorted(run_keys), "b_asked": self._mark_id}
         tables = conn.execute(ALL_MARKED, runs).scalars().all()
         return [runs | {"b_ids": part} for part in _parts(tables)]
@@ -248,7 +248,7 @@ class CollectorStore:
             self._end(conn, over, {run.run_key: run.touches for run in runs})
 
     def _end(self, conn: sa.Connection, over: list[str], touches: Mapping[str, int]) -> None:
-        """Delete names and slots of runs that are over, unless one was created again since it was taken."""
+        """Delete names and slots of ended runs, except of a run that was created again since it was taken."""
         now = conn.execute(TOUCHES, {"b_keys": over}).all()
         if same := [row.run_key for row in now if row.touches == touches[row.run_key]]:
             conn.execute(END_NAMES, {"b_keys": same})
@@ -257,7 +257,7 @@ class CollectorStore:
     def _wake_others(
         self, conn: sa.Connection, theirs: sa.ColumnElement[bool], needing: sa.Table, values: Mapping[str, Any] | None = None
     ) -> None:
-        """Make the runs of other runs' tables due, which may not be needed any more after this."""
+        """Make other runs due whose tables may no longer be needed after this."""
         others = sa.select(TABLE.run_key).distinct().join(needing, needing.c.table_id == TABLE.table_id)
         found = conn.execute(others.where(theirs, TABLE.run_key != needing.c.run_key), values or {}).scalars().all()
         for part in _parts(found):
@@ -265,11 +265,10 @@ class CollectorStore:
 
 
 class _RolledBack(Exception):
-    """Ends a transaction of which nothing is to stay."""
+    """Rolls a transaction back."""
 
 
 def keys_of(runs: Sequence[DueRun]) -> dict[str, Any]:
-    """Return the keys of these runs, as a parameter."""
     return {"b_keys": sorted(run.run_key for run in runs)}
 
 
@@ -278,7 +277,7 @@ def _fence(table: TableToDrop) -> dict[str, Any]:
 
 
 def _parts(values: Sequence[T], size: int | None = None) -> Iterator[Sequence[T]]:
-    """Divide values into parts that a statement can take; none for no values."""
+    """Divide values into parts that fit a statement; none for no values."""
     size = size or VALUES_PER_STATEMENT
     return (values[start : start + size] for start in range(0, len(values), size))
 
@@ -288,12 +287,12 @@ def _known(runs: Sequence[DueRun], states: States) -> dict[str, DagRunState]:
 
 
 def _pins_of(consumers: Sequence[tuple[str, str]], known: Mapping[str, DagRunState]) -> Iterator[sa.ColumnElement[bool]]:
-    """Yield conditions for the pins of these; for a run that is over, of all its consumers, for which its key suffices."""
+    """Yield conditions for the pins of these consumers; in an ended run all consumers have finished, and its key suffices."""
     over = sorted({key for key, _ in consumers if not known[key].is_active})
     for keys in _parts(over):
         yield PIN.run_key.in_(keys)
     for some in _parts(sorted((key, task) for key, task in consumers if known[key].is_active)):
-        # Run by run: for pairs SQLite uses no index, and Postgres compares each row with each pair.
+        # Run by run: for pairs, SQLite uses no index, and Postgres compares each row with each pair.
         of_runs = [(key, [task for _, task in pairs]) for key, pairs in groupby(some, key=itemgetter(0))]
         for part in _parts(of_runs, TERMS_PER_STATEMENT):
             yield sa.or_(*(sa.and_(PIN.run_key == key, PIN.task_id.in_(tasks)) for key, tasks in part))

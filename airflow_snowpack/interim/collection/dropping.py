@@ -1,12 +1,12 @@
-"""Drops one interim table: out of the catalog first, then everything in its own folder. No JVM is needed.
+"""Drop one interim table: from the catalog first, then everything in its folder. No JVM is needed.
 
     why_not = Dropper(open_catalog, collector_store).drop(table)
     Folder("s3://lake/snowpack_interim/flights_clean_5f0c3a9e4b7d4c21a8f6", catalog.properties).delete()
 
-The invariants: **only a folder whose own name can only have been given here is deleted**, with what is below it; any other
-location is refused. A drop may be repeated after a kill at any moment, and finds what is left. A committed table that the catalog
-does not have at the first attempt was dropped by another program: its files stay, since another catalog may have it. A table with
-another store's id stays too. The files of a table without a folder of its own are deleted one by one, as its metadata names them.
+Invariants: **a folder is deleted, with its content, only if its name can only have been given here**; any other location is
+refused. A drop may be repeated after a kill at any point, and finds what is left. A committed table that is missing from the
+catalog at the first attempt was dropped by another program: its files stay, because another catalog may have it. A table with
+another store's id stays, too. The files of a table without a separate folder are deleted one by one, as its metadata lists them.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ METADATA_FILE = re.compile(r"\.metadata\.json(\.gz)?$|\.gz\.metadata\.json$")
 
 @dataclass(frozen=True, slots=True)
 class Folder:
-    """A place that may have files: on a local disk, S3, or any other storage that PyArrow supports.
+    """A folder that may have files, on a local disk, S3, or any other storage that PyArrow supports.
 
-    :param properties: of the table's or the catalog's file access; may contain secrets.
+    :param properties: the table's or the catalog's properties for file access; may contain secrets.
     """
 
     location: str
@@ -51,15 +51,14 @@ class Folder:
 
     @property
     def name(self) -> str:
-        """Its last part."""
         return posixpath.basename(normalise(self.location))
 
     def is_own_of(self, table_name: str) -> bool:
-        """Return whether nothing but this interim table can be in it."""
+        """Return whether it can contain nothing but this interim table."""
         return is_ours(table_name) and self.name == table_name
 
     def delete(self) -> bool:
-        """Delete it and everything below; return ``False`` if it does not exist.
+        """Delete the folder with its content; return ``False`` if it does not exist.
 
         :raises ValueError: the name is not that of an interim table's folder.
         """
@@ -78,14 +77,14 @@ class Folder:
         return sorted(info.base_name for info in self._listed() if info.type.name == "Directory")
 
     def newest(self) -> datetime | None:
-        """Return when the last of its files was written; without files, when the folder itself changed, if that is known."""
+        """Return when its newest file was written; without files, when the folder itself changed, if known."""
         system, path = self._opened()
         files = [info for info in self._listed(recursive=True) if info.is_file]
         moments = [info.mtime_ns for info in files or [system.get_file_info(path)] if info.mtime_ns is not None]
         return datetime.fromtimestamp(max(moments) / 1e9, tz=UTC) if moments else None
 
     def table_properties(self) -> Mapping[str, str] | None:
-        """Return the properties of the table whose files these are, from its newest metadata file; ``None`` without one.
+        """Return the properties of the table with these files, from its newest metadata file; ``None`` if there is none.
 
         :raises OSError, ValueError: the file cannot be read.
         """
@@ -113,7 +112,7 @@ class Folder:
 
 
 def folder_of_namespace(catalog: Catalog, namespace: str) -> Folder | None:
-    """Return where new tables of a namespace go, if the catalog reports it; Spark's and PyIceberg's SQL catalogs agree on it."""
+    """Return the folder of a namespace's new tables, if known; Spark's and PyIceberg's SQL catalogs agree on it."""
     from pyiceberg.exceptions import NoSuchNamespaceError
 
     try:
@@ -127,9 +126,9 @@ def folder_of_namespace(catalog: Catalog, namespace: str) -> Folder | None:
 
 
 class Dropper:
-    """Drops tables, for as long as one pass lasts.
+    """Drops tables during one pass.
 
-    :param open_catalog: opens a catalog by the name that this installation uses for it.
+    :param open_catalog: opens a catalog by this installation's name for it.
     :param collector_store: records the folder of each table before the catalog forgets it.
     """
 
@@ -142,13 +141,13 @@ class Dropper:
     def drop(self, table: TableToDrop) -> str | None:
         """Drop a table, or what is left of it.
 
-        :returns: why nothing was dropped, which is unexpected; ``None`` when the table is gone.
-        :raises DropFailed: the table may still be there.
+        :returns: why nothing was dropped, which is unexpected; ``None`` if the table is gone.
+        :raises DropFailed: the table may still exist.
         """
         name = table.table.catalog
         away: tuple[type[Exception], ...] = (CatalogUnreachable, *connection_errors())
         refused: tuple[type[Exception], ...] = (SnowpackError, *unreadable_errors())
-        if name in self._down:  # a catalog that is down fails slowly; once per pass is enough
+        if name in self._down:  # an unreachable catalog fails slowly; once per pass is enough
             raise DropFailed(str(table.table), self._down[name])
         try:
             if name not in self._catalogs:
@@ -166,10 +165,10 @@ class Dropper:
         unknown, identifier = (NoSuchTableError, NoSuchNamespaceError), to_drop.table.identifier
         table: Table | None = None
         try:
-            with suppress(*unreadable_errors()):  # its metadata was deleted before: then the record has more
+            with suppress(*unreadable_errors()):  # if its metadata was already deleted, the record has more
                 table = catalog.load_table(identifier)
         except unknown:
-            # A later attempt finds what an earlier one has left: not the table, perhaps, but its files.
+            # A later attempt finds what an earlier one left: perhaps only the files, without the table.
             if to_drop.committed and to_drop.drops == 1:
                 return MISSING.format(catalog=to_drop.table.catalog)
         if table is not None and (owner := table.properties.get(STORE)) not in (None, self._collector_store.store.identity):
@@ -189,7 +188,7 @@ class Dropper:
 
 
 def _folder(catalog: Catalog, to_drop: TableToDrop, table: Table | None) -> Folder | None:
-    """Return where its files are: by the table itself, else by the record, else where the catalog would have put it."""
+    """Return the folder of its files: from the table, else from the record, else where the catalog would have created it."""
     if table is not None:
         return Folder(table.location(), table.io.properties)
     if to_drop.location is not None:

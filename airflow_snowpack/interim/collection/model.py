@@ -1,9 +1,9 @@
-"""What the collector reads from Airflow, what it drops, and what it reports.
+"""What the collector reads from Airflow, drops, and reports.
 
     states = run_states.read([RunQuery("flights", "scheduled__2026…", frozenset({"clean", "report"}))])
     states["flights", "scheduled__2026…"].is_finished("report")
 
-Airflow alone decides which tasks still need a table. The invariant: a task counts as finished only if Airflow reports **every**
+Airflow alone decides which tasks still need a table. Invariant: a task counts as finished only if Airflow reports **every**
 instance of it as finished. What is unknown is not finished.
 """
 
@@ -19,20 +19,18 @@ from airflow_snowpack.iceberg.names import TableName
 from airflow_snowpack.interim.names import Producer
 
 FINISHED = frozenset({"success", "failed", "skipped", "upstream_failed", "removed"})
-"""A task instance in one of these states does not run again by itself. Not among them: no state yet, ``up_for_retry``,
-``deferred``, ``restarting`` and all others."""
+"""A task instance in one of these states does not run again by itself. ``up_for_retry``, ``deferred``, ``restarting``, no state
+yet and all others are not among them."""
 
 RUNNING = frozenset({"running", "restarting"})
-"""Airflow starts no task in a run that is over, so that only instances in these states may still be at work."""
+"""Airflow starts no task in a run that is over, so only instances in these states may still be working."""
 
 
 class RunPhase(StrEnum):
-    """Where a DAG run is in its life."""
-
     ACTIVE = "active"
     OVER = "over"
     GONE = "gone"
-    """Airflow has no such run any more."""
+    """Airflow no longer has this run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +46,8 @@ class RunQuery:
 class DagRunState:
     """A DAG run as Airflow reports it.
 
-    :param tasks: for each requested task the state of each instance by map index (-1: not mapped); ``None`` or ``""`` for one
-        without a state. A task that is missing here has no instance in Airflow.
+    :param tasks: the state of each instance of each requested task, by map index (-1: not mapped); ``None`` or ``""`` for no
+        state. A task that is missing here has no instance in Airflow.
     """
 
     phase: RunPhase
@@ -67,11 +65,11 @@ class DagRunState:
         return bool(states) and all(state in FINISHED for state in states.values())
 
     def has_ended(self, task_id: str, map_index: int) -> bool:
-        """Return whether this one instance of the task will not run again by itself, and is not running now."""
+        """Return whether this instance of the task is not running, and will not run again by itself."""
         if self.phase is RunPhase.GONE:
             return True
         states = self.tasks.get(task_id, {})
-        if self.is_active:  # an instance that Airflow does not have may still be created
+        if self.is_active:  # a missing instance may still be created
             return states.get(map_index) in FINISHED
         return states.get(map_index) not in RUNNING
 
@@ -84,7 +82,7 @@ class RunStates(Protocol):
     """Queries a public interface of Airflow, and never guesses."""
 
     def read(self, queries: Sequence[RunQuery]) -> States:
-        """Return the states of these runs; a run that is missing could not be read, and is checked again later.
+        """Return the states of these runs, without unreadable ones, which are checked again later.
 
         :raises SnowpackError: Airflow does not answer.
         """
@@ -92,7 +90,7 @@ class RunStates(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class DueRun:
-    """A DAG run that the collector has to check.
+    """A DAG run that the collector must check.
 
     :param looks: how often it was checked since something happened in it.
     :param touches: changes with each write about the run.
@@ -109,10 +107,10 @@ class DueRun:
 class TableToDrop:
     """A table that no task needs, leased by the collector that drops it.
 
-    :param location: its folder, if it is known.
+    :param location: its folder, if known.
     :param attempt_id: the fence token.
-    :param drops: how many attempts to drop it were started, including this one.
-    :param committed: whether it was ever complete, so that the catalog must have it.
+    :param drops: the number of attempts to drop it, including this one.
+    :param committed: whether it was ever complete, so the catalog must have it.
     """
 
     table_id: str
@@ -128,21 +126,19 @@ class TableToDrop:
 
 @dataclass(frozen=True, slots=True)
 class NotDropped:
-    """A table that was not dropped, and why."""
-
     table: TableToDrop
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class Collected:
-    """What a pass did, or would do.
+    """What a pass did or, in a dry run, would do.
 
-    :param runs: how many DAG runs it checked.
-    :param failed: tables whose drop failed; it is retried.
-    :param missing: tables that the catalog should have had, and did not; they are off the record.
-    :param kept: how many tables of these runs stay.
-    :param next_check_at: when the first of these runs is checked next, if nothing happens before; ``None`` for never.
+    :param runs: the number of DAG runs it checked.
+    :param failed: tables whose drop failed and is retried.
+    :param missing: tables that the catalog should have had, but had not; their records are deleted.
+    :param kept: the number of tables of these runs that stay.
+    :param next_check_at: when the first of these runs is checked next unless something happens before; ``None`` for never.
     """
 
     runs: int = 0
@@ -154,12 +150,11 @@ class Collected:
 
     @property
     def drops(self) -> int:
-        """How many drops were started."""
         return len(self.dropped) + len(self.failed) + len(self.missing)
 
     @property
     def changed_runs(self) -> set[str]:
-        """The keys of the runs that have fewer tables on record now."""
+        """The keys of the runs that now have fewer recorded tables."""
         return {table.run_key for table in (*self.dropped, *(each.table for each in self.missing))}
 
     def __add__(self, other: Collected) -> Collected:

@@ -1,11 +1,10 @@
-"""The sweeper: finds interim tables and folders without a record, such as a write that went through after it was abandoned.
+"""The sweeper finds interim tables and folders without a record: a write that succeeded after it was abandoned, for example.
 
     for action in sweep(registry, catalog, "lake", older_than=timedelta(days=1), dry_run=True):
         print(action.kind, action.name, action.since)
 
-The invariants: nothing is touched whose name does not look like one that was given here, that is on record, that is younger than
-the threshold, or that **another store** has marked as its own, about which this store has no record; every action is
-planned before the first is executed, and one that fails stops no other.
+Invariants: the sweeper touches only what has a name given here, has no record, is older than the threshold, and was not marked by
+**another store**. Every action is planned before the first is executed, and a failed action does not stop the others.
 """
 
 from __future__ import annotations
@@ -51,12 +50,12 @@ class SweepKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SweepAction:
-    """One table or folder that is swept.
+    """A table or folder to sweep.
 
-    :param name: the table's own name, which is the folder's name too.
-    :param location: the folder; ``None`` when the table does not report it.
+    :param name: the table's own name, which is also the folder's name.
+    :param location: the folder; ``None`` if the table does not report it.
     :param since: when it was last written.
-    :param error: why it is still there, after an attempt.
+    :param error: why it still exists after an attempt.
     """
 
     kind: SweepKind
@@ -77,13 +76,13 @@ def sweep(
 ) -> list[SweepAction]:
     """Drop tables and folders without a record.
 
-    :param catalog_name: the name that this installation uses for the catalog.
-    :param older_than: only what was last written before that.
+    :param catalog_name: this installation's name for the catalog.
+    :param older_than: only what was last written longer ago.
     :param dry_run: only list them.
-    :param actor: the user who requested it, for the audit trail; its entry is written before anything is dropped.
+    :param actor: the user who requested it, for the audit trail; the entry is written before anything is dropped.
     :returns: the actions, each with its error if it failed.
     :raises CatalogUnreachable: the catalog does not answer.
-    :raises ForeignNamespace: the namespace is another store's; nothing was touched.
+    :raises ForeignNamespace: the namespace belongs to another store; nothing was touched.
     """
     store, before = registry.store, registry.store.clock() - older_than
     if actor is not None and not dry_run:
@@ -102,7 +101,7 @@ def _plan(registry: InterimRegistry, catalog: Catalog, catalog_name: str, before
     if ownership.is_foreign:
         raise ForeignNamespace(catalog_name, namespace, str(ownership.owner))
     tables = _tables(catalog, namespace)
-    # Only the namespace decides whose a folder is.
+    # Only the namespace determines the owner of a folder.
     around = folder_of_namespace(catalog, namespace) if ownership.is_own else None
     folders = [] if around is None else [name for name in around.children() if is_ours(name) and name not in tables]
     on_record = registry.store.all_by_key(sa.select(TABLE.table_name), TABLE.table_name, [*tables, *folders])
@@ -120,7 +119,7 @@ def _plan(registry: InterimRegistry, catalog: Catalog, catalog_name: str, before
 
 
 def _is_own(folder: Folder, ownership: Ownership) -> bool:
-    """Return whether no table of another store can be here: one in another catalog with the same warehouse and namespace."""
+    """Return whether the folder cannot hold another store's table, from a catalog with the same warehouse and namespace."""
     try:
         properties = folder.table_properties()
     except unreadable_errors() as error:
@@ -140,7 +139,7 @@ def _tables(catalog: Catalog, namespace: str) -> list[str]:
 
 
 def _table(catalog: Catalog, namespace: str, name: str, ownership: Ownership, around: Folder | None) -> SweepAction | None:
-    """Return a table, and when it was last written; ``None``: it is another store's, or its age is unknown, so that it stays."""
+    """Return a table with its last write; ``None``, to keep it, if another store owns it or its age is unknown."""
     from pyiceberg.exceptions import NoSuchTableError
 
     try:

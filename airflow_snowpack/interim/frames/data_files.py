@@ -1,15 +1,14 @@
-"""The Parquet files of an Iceberg table: written from Arrow rows, and read as Arrow rows.
+"""The Parquet files of an Iceberg table, written from and read as Arrow rows.
 
     with transaction.update_snapshot().fast_append() as append:
         for file in written_files(rows, transaction.table_metadata, io):
             append.append_data_file(file)
 
     rows = rows_of(table.scan(snapshot_id=7))
-    reader = batches_of(table.scan(snapshot_id=7))               # without keeping the rows in memory
+    reader = batches_of(table.scan(snapshot_id=7))               # without keeping all rows in memory
 
-PyIceberg plans, prunes and commits. The rows themselves only go through :mod:`~airflow_snowpack.arrow.casting`, since PyIceberg's
-projection turns null lists and maps into empty ones. The invariant: the rows that are read are those in the files,
-null for null, or an error reports why not.
+PyIceberg plans, prunes and commits. The rows only go through :mod:`~airflow_snowpack.arrow.casting`, because PyIceberg's
+projection turns null lists and maps into empty ones. Invariant: a read returns what the files have, null for null, or raises.
 """
 
 from __future__ import annotations
@@ -47,13 +46,13 @@ READ_BUFFER_BYTES = 8 * 1024 * 1024
 def written_files(rows: pa.Table, metadata: TableMetadata, io: FileIO) -> Iterator[DataFile]:
     """Write the rows into new files of the table, in about as many as its target file size requires.
 
-    :param rows: in the columns of the table, in their order.
+    :param rows: with the columns of the table, in order.
     :param metadata: of a table without partitions, with these columns.
     :raises pyarrow.ArrowException: a value is null in a required field.
     """
     if not rows.num_rows:
         return
-    columns = sanitize_column_names(metadata.schema())  # as every Iceberg writer names them in files
+    columns = sanitize_column_names(metadata.schema())  # like every Iceberg writer names them in files
     wanted = schema_to_pyarrow(columns, include_field_ids=True)
     fields = [_shape(own, field, with_ids=True) for own, field in zip(rows.schema, wanted, strict=True)]
     made = [
@@ -88,7 +87,7 @@ def _written_file(rows: pa.Table, columns: Schema, number: int, metadata: TableM
 
 
 def is_changed_by_projection(columns: Schema) -> bool:
-    """Return whether PyIceberg would read null lists and maps as empty ones: where structs are their elements or values."""
+    """Return whether PyIceberg reads null lists and maps as empty ones: where structs are their elements or values."""
 
     def changed(kind: object) -> bool:
         if isinstance(kind, StructType):
@@ -103,8 +102,8 @@ def is_changed_by_projection(columns: Schema) -> bool:
 def rows_of(scan: DataScan) -> pa.Table:
     """Read the rows of a scan.
 
-    :param scan: without a filter; its columns, its snapshot and its limit count.
-    :raises UnreadableTable: the files are not as interim tables are written: with deletes, in another format or other columns.
+    :param scan: without a filter; its columns, snapshot and limit apply.
+    :raises UnreadableTable: the files have deletes, another format or other columns than those of interim tables.
     """
     wanted = _wanted(scan)
     files = ExecutorFactory.get_or_create().map(lambda task: _rows_of_file(scan, task, wanted), scan.plan_files())
@@ -115,7 +114,7 @@ def rows_of(scan: DataScan) -> pa.Table:
 
 
 def batches_of(scan: DataScan) -> pa.RecordBatchReader:
-    """Read the rows of a scan batch by batch, one file after the other; see :func:`rows_of`.
+    """Read the rows of a scan batch by batch, file by file; see :func:`rows_of`.
 
     Text, bytes and lists are as large or small as in the first file. Errors in a file appear when it is read.
     """
@@ -133,7 +132,7 @@ def _all_batches(scan: DataScan, tasks: list[FileScanTask], wanted: pa.Schema, s
 
 
 def _limited(found: Iterable[T], limit: int | None) -> Iterator[T]:
-    """Yield the rows up to the limit. What comes after it is not read: ten rows must not cost the whole table."""
+    """Yield the rows up to the limit, and read none after it: ten rows must not cost the whole table."""
     for rows in found:
         yield rows if limit is None else rows.slice(0, limit)
         if limit is not None and (limit := limit - rows.num_rows) <= 0:
@@ -178,7 +177,7 @@ def _opened(scan: DataScan, task: FileScanTask, wanted: pa.Schema) -> Iterator[t
             own = [known[field.metadata[FIELD_ID]] for field in wanted]
         except KeyError as missing:
             raise UnreadableTable(path, f"it has no column with the id {missing.args[0].decode()}") from missing
-        # With a limit, nothing is read ahead: row groups after it are not needed.
+        # With a limit, do not read ahead: row groups after it are not needed.
         ahead: dict[str, int] = {} if scan.limit is None else {"batch_readahead": 0}
         columns = dataset.Scanner.from_fragment(fragment, schema=in_file, columns=[field.name for field in own], **ahead)
         try:
@@ -189,9 +188,9 @@ def _opened(scan: DataScan, task: FileScanTask, wanted: pa.Schema) -> Iterator[t
 
 
 def _shape(own: pa.Field | None, field: pa.Field, *, with_ids: bool = False) -> pa.Field:
-    """Return the field of Iceberg with text, bytes and lists as large or small as they are, which Iceberg does not distinguish.
+    """Return Iceberg's field with large or small text, bytes and lists, which Iceberg does not distinguish, as in the rows.
 
-    :param own: as the rows have it; ``None`` when there are no rows, and everything is small.
+    :param own: the field of the rows; ``None`` if there are no rows, and everything is small.
     """
     ids = [(each.metadata or {}).get(FIELD_ID) for each in (own, field) if each is not None]
     if len(ids) == 2 and None not in ids and ids[0] != ids[1]:

@@ -1,15 +1,15 @@
-"""Gives Arrow rows the types that Iceberg has. Each value stays unchanged, or an error names the column.
+"""Give Arrow rows the types that Iceberg has: each value stays unchanged, or an error names the column.
 
     rows = in_iceberg_types(pa.table({"at": pa.array([5], pa.time32("s"))}))     # at: time64[us]
     in_iceberg_types(pa.table({"for": pa.array([5], pa.duration("s"))}))         # raises UnwritableFrame
     properties = {TIME_ZONES: json.dumps(time_zones(rows.schema))}               # {"3.0": "Europe/Berlin"}
     field = in_time_zones(field, zones, "3")
 
-The invariant: a type becomes one that fits all of its values (``time32`` becomes ``time64``, ``decimal32`` ``decimal128``), or
-one that is checked value by value (``uint64``, nanoseconds, ``date64``, ``decimal256``). Every other type is refused, and so is
-a date, time, decimal or text outside of its own type's range, which Arrow does not check.
+Invariant: a type becomes one that fits all of its values (``time32`` becomes ``time64``, ``decimal32`` ``decimal128``), or one
+that is checked value by value (``uint64``, nanoseconds, ``date64``, ``decimal256``). Every other type is refused, and so is a
+date, time, decimal or text outside of its type's range, which Arrow does not check.
 
-Iceberg stores timestamps as instants in UTC; the time zones, which decide their day and hour, are kept beside the table.
+Iceberg stores timestamps as instants in UTC; their time zones, which decide their day and hour, are stored beside the table.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ OUT_OF_RANGE = "Replace the value by null, or store the column as text or number
 def in_iceberg_types(rows: pa.Table) -> pa.Table:
     """Return the rows with each column in a type that Iceberg has; timestamps with a zone are in UTC.
 
-    :raises UnwritableFrame: Iceberg has no type for a column, or a value does not fit it; or a column has no name.
+    :raises UnwritableFrame: Iceberg has no type for a column, a value does not fit its type, or a column has no name.
     """
     if rows.num_rows and not rows.num_columns:
         raise UnwritableFrame("they have no columns")
@@ -65,10 +65,7 @@ def in_iceberg_types(rows: pa.Table) -> pa.Table:
 
 
 def _iceberg_field(field: pa.Field, path: str) -> pa.Field:
-    """Return the field in a type that Iceberg has.
-
-    :param path: of the field, for errors.
-    """
+    """Return the field in a type that Iceberg has; ``path`` names it in errors."""
     if (extension := (field.metadata or {}).get(EXTENSION)) is not None:
         problem = f"Iceberg has no type for Arrow's extension type {extension.decode(errors='replace')}"
         raise UnwritableFrame(problem, f"Cast it, for example to {field.type}", column=path)
@@ -76,9 +73,9 @@ def _iceberg_field(field: pa.Field, path: str) -> pa.Field:
 
 
 def _check_range(array: Any, path: str) -> None:
-    """Refuse values that no other engine has for their type.
+    """Raise :class:`UnwritableFrame` for values that no other engine accepts for their type.
 
-    :param array: in Iceberg's types, rebuilt by :func:`cast`, so that nothing is inside that does not belong to a row.
+    :param array: in Iceberg's types, rebuilt by :func:`cast`, so every value inside belongs to a row.
     """
     kind = array.type
     if isinstance(kind, pa.BaseExtensionType):
@@ -108,12 +105,12 @@ def _inside(array: Any) -> list[tuple[str, Any]]:
 
 
 def time_zones(schema: pa.Schema) -> dict[str, str]:
-    """Return the zones of timestamps that are not in UTC, by column and fields inside: ``{"3.0": "Europe/Berlin"}``."""
+    """Return the zones of timestamps other than UTC, by positions of columns and inner fields: ``{"3.0": "Europe/Berlin"}``."""
     return dict(_zones(schema, ()))
 
 
 def in_time_zones(field: pa.Field, zones: Mapping[str, str], place: str) -> pa.Field:
-    """Return the field, whose own place is given, with the zones from :func:`time_zones`."""
+    """Return the field at this position with the zones from :func:`time_zones`."""
     kind = field.type
     if types.is_timestamp(kind) and place in zones:
         return field.with_type(pa.timestamp(kind.unit, zones[place]))
@@ -139,7 +136,7 @@ def _kept(kind: pa.DataType, path: str) -> pa.DataType:
     if types.is_struct(kind):
         if not kind.num_fields:
             raise UnwritableFrame("a struct has no fields", "Drop it, or add a field", column=path)
-        # Arrow's Parquet writer would store a null in a required field of a struct that is null.
+        # Arrow's Parquet writer would store a null in a required field of a null struct.
         return pa.struct([_iceberg_field(each, f"{path}.{each.name}").with_nullable(True) for each in _named(kind)])
     if types.is_map(kind):
         return pa.map_(_iceberg_field(kind.key_field, f"{path}.key"), _iceberg_field(kind.item_field, f"{path}.value"))

@@ -1,10 +1,10 @@
-"""Converts rows of pandas to Arrow and back, without the losses of the usual conversions: indexes, nulls and large numbers.
+"""Convert pandas rows to Arrow and back, without the usual losses: indexes, nulls and large numbers.
 
     rows = rows_of_pandas(df)          # the labels of df.describe() are its first column, called "index"
     df = pandas_of_rows(rows)          # whole numbers with nulls are Int64, not float64
 
-The invariant: each value has exactly one counterpart. In a column of numpy's ``float64`` or of objects, NaN is how pandas spells
-null, and is written as null. A column that really has NaN arrives as ``double[pyarrow]``, which distinguishes the two.
+Invariant: each value has exactly one counterpart. In a column of numpy's ``float64`` or of objects, NaN is how pandas spells
+null, and becomes null. A column with real NaNs arrives as ``double[pyarrow]``, which distinguishes the two.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ NO_ARROW = (pa.ArrowException, TypeError, ValueError, OverflowError, NotImplemen
 def rows_of_pandas(frame: pd.DataFrame) -> pa.Table:
     """Return the rows as Arrow. An index becomes columns, as with ``reset_index()``, unless it only numbers the rows from 0.
 
-    :raises UnwritableFrame: a column has no type in Arrow, or values that its type would change; an index has the name of a
-        column; a column's name is not text; or there are rows without columns.
+    :raises UnwritableFrame: a column has no type in Arrow or would change by it, an index has a column's name, a column's name is
+        not text, or there are rows without columns.
     """
     index = frame.index
     if not (isinstance(index, pd.RangeIndex) and index.name is None and index.start == 0 and index.step == 1):
@@ -67,7 +67,7 @@ def rows_of_pandas(frame: pd.DataFrame) -> pa.Table:
 def _column(values: pd.Series[Any]) -> Any:
     dtype = values.dtype
     if isinstance(dtype, pd.CategoricalDtype):
-        _column(pd.Series(dtype.categories))  # Arrow converts them as it does any other column
+        _column(pd.Series(dtype.categories))  # Arrow converts them like any other column
     elif not (isinstance(dtype, DTYPES) or (isinstance(dtype, np.dtype) and dtype.kind in KINDS)):
         raise TypeError("pandas' dtype has no counterpart")
     if not pd.api.types.is_object_dtype(dtype):
@@ -78,7 +78,7 @@ def _column(values: pd.Series[Any]) -> Any:
         raise TypeError(strange)
     missing = values.isna().to_numpy()
     column = pa.array(given, mask=missing, from_pandas=False)
-    # Beside dates, Arrow turns a timestamp into a date.
+    # Arrow turns timestamps beside dates into dates.
     problem = loss_among(pa.field("", column.type))(given[~missing])
     problem = problem or next((f"Its field {field!r} would be added" for field in _added(given[~missing], column.type)), None)
     if problem is not None:
@@ -87,7 +87,7 @@ def _column(values: pd.Series[Any]) -> Any:
 
 
 def _strange(value: Any) -> str | None:
-    """Return why a value of a column of objects, or one inside of it, has no counterpart in Arrow."""
+    """Return why a value in a column of objects, or one inside of it, has no counterpart in Arrow."""
     if isinstance(value, dict | list | tuple | np.ndarray):
         if isinstance(value, np.ndarray) and value.dtype != object:
             return None
@@ -101,7 +101,7 @@ def _strange(value: Any) -> str | None:
 
 
 def _added(values: Iterable[Any], kind: Any) -> Iterator[str]:
-    """Yield the fields that Arrow adds to dictionaries, since others in the column have them."""
+    """Yield the fields that Arrow adds to dictionaries because others in the column have them."""
     if not types.is_nested(kind):
         return
     for value in (each for each in values if each is not None):
@@ -115,8 +115,8 @@ def _added(values: Iterable[Any], kind: Any) -> Iterator[str]:
 def pandas_of_rows(rows: pa.Table) -> pd.DataFrame:
     """Return the rows as a DataFrame, each column in a dtype that fits its values.
 
-    That is a dtype of numpy where one fits, ``Int64`` or ``boolean`` for a column with nulls, and ``double[pyarrow]`` for one
-    with NaN. Lists of numbers arrive as arrays of numpy, every other nested value as lists and dictionaries.
+    That is a numpy dtype if one fits, ``Int64`` or ``boolean`` for a column with nulls, and ``double[pyarrow]`` for one with NaN.
+    Lists of numbers become numpy arrays, all other nested values lists and dictionaries.
     """
     names = [str(place) for place in range(rows.num_columns)]  # a view may have two columns with the same name
     numbered = rows.rename_columns(names)
@@ -131,7 +131,7 @@ def pandas_of_rows(rows: pa.Table) -> pd.DataFrame:
 
 
 def _exactly(column: Any) -> Callable[[Any], pd.Series[Any]] | None:
-    """Return how to convert the column; ``None``: Arrow's own conversion loses nothing."""
+    """Return how to convert the column; ``None`` if Arrow's own conversion loses nothing."""
     kind = column.type
     if types.is_integer(kind) and column.null_count:
         return lambda each: _typed(each, pd.Int32Dtype() if kind.bit_width == 32 else pd.Int64Dtype())

@@ -1,14 +1,13 @@
-"""What the schema of a source library may contain: types that a table keeps, and names that every engine reads.
+"""What a source library's schema may contain: types that a table can store, and names that every engine reads.
 
     refuse_types("DuckDB", duckdb_types(relation))         # UnwritableFrame: the column bits.element: DuckDB's BIT …
     refuse_types("Polars", polars_types(frame.schema))
     refuse_types("Spark", spark_types(frame.schema))
     refuse_names(rows.schema.names)                        # UnwritableFrame: the column _file: …
 
-The stream of a library may represent a type by one that has other values: DuckDB's ``UHUGEINT`` becomes a decimal that wraps
-around; and Spark reports a type that Iceberg lacks by an error of Java without the column. So the library's own schema decides,
-before any row is read. The Arrow types are checked afterwards, for all libraries, in ``iceberg_types.py``, and the dtypes of
-pandas in ``pandas_rows.py``.
+A library's stream may represent a type by one with other values (DuckDB's ``UHUGEINT`` becomes a decimal that wraps around), and
+Spark reports a type that Iceberg lacks by a Java error without the column. So the library's own schema is checked before any row
+is read. Arrow types are checked afterwards in ``iceberg_types.py``, and pandas' dtypes in ``pandas_rows.py``.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from typing import Any
 from airflow_snowpack.interim.errors import UnwritableFrame
 
 Leaf = tuple[str, str, str]
-"""The path of a column or of a field inside, the name of its type as on the list, and the type as the library writes it."""
+"""The path of a column or of a field inside, its type's name in ``ALLOWED``, and the type as the library writes it."""
 
 ALLOWED = {
     "DuckDB": {
@@ -37,7 +36,7 @@ ALLOWED = {
     },
 }
 RESERVED = frozenset(("_file", "_pos", "_spec_id", "_partition", "_deleted", "_row_id", "_last_updated_sequence_number"))
-"""The names of Iceberg's metadata columns: Spark reads no table that has a column of its own with such a name."""
+"""The names of Iceberg's metadata columns: Spark reads no table with a data column of such a name."""
 ADVICE = {
     "uhugeint": "Cast it to HUGEINT, DECIMAL(38, 0) or VARCHAR",
     "variant": "Cast it to JSON or to text",
@@ -59,21 +58,20 @@ CAST = {
 
 
 def refuse_types(library: str, leaves: Iterable[Leaf]) -> None:
-    """:raises UnwritableFrame: a leaf has a type that the library's list does not contain."""
+    """Raise :class:`UnwritableFrame` for a type that is not in the library's ``ALLOWED``."""
     for path, name, shown in leaves:
         if name not in ALLOWED[library]:
             raise UnwritableFrame(f"{library}'s {shown} cannot be kept", ADVICE.get(name, CAST[library]), column=path)
 
 
 def refuse_names(names: Iterable[str]) -> None:
-    """:raises UnwritableFrame: a column has the name of one of Iceberg's metadata columns."""
+    """Raise :class:`UnwritableFrame` for a column with the name of one of Iceberg's metadata columns."""
     for name in names:
         if name in RESERVED:
             raise UnwritableFrame("Iceberg has a metadata column of this name, so Spark cannot read it", "Rename it", column=name)
 
 
 def duckdb_types(relation: Any) -> Iterator[Leaf]:
-    """Yield the leaves of a DuckDB relation's schema."""
     for path, kind in zip(relation.columns, relation.types, strict=True):
         yield from _duckdb_leaves(path, kind)
 
@@ -88,7 +86,6 @@ def _duckdb_leaves(path: str, kind: Any) -> Iterator[Leaf]:
 
 
 def polars_types(schema: Mapping[str, Any]) -> Iterator[Leaf]:
-    """Yield the leaves of a Polars schema."""
     for path, kind in schema.items():
         yield from _polars_leaves(path, kind)
 
@@ -107,7 +104,6 @@ def _polars_leaves(path: str, kind: Any) -> Iterator[Leaf]:
 
 
 def spark_types(schema: Any) -> Iterator[Leaf]:
-    """Yield the leaves of a Spark schema."""
     for field in schema:
         yield from _spark_leaves(field.name, field.dataType)
 

@@ -1,18 +1,16 @@
-"""Writes rows as a new Iceberg table, and reads what a reference points to: with Spark, or without it.
+"""Write rows as a new Iceberg table, and read the table of a reference, with or without Spark.
 
     written = write_table(df, TableName("lake", "snowpack_interim", "flights_clean_3f09c1a2b4d5"), catalog, store.identity)
-    sources_of(df)        # (TableAt("lake.shop.orders", 11, …), …): the tables that the plan of a DataFrame reads
+    sources_of(df)        # (TableAt("lake.shop.orders", 11, …), …): the tables that a DataFrame's plan reads
     df = read_on_spark(ref, session)                                     # lazy, as every DataFrame; Spark classic or Connect
     rows = read_as_arrow(ref.order_by("delay desc").limit(3), catalog)   # in memory, no JVM
     reader = read_as_batches(ref.select("delay"), catalog)               # batch by batch
 
-A table is written in one commit: it exists with all of its rows, or not at all. Spark writes its own DataFrames, classic or
-Connect; this process writes the rows of pandas or Arrow, without Spark. The numbers come from the snapshot's own summary, so that
-nothing is counted twice.
+A table is written in one commit: it exists with all of its rows, or not at all. Spark, classic or Connect, writes its DataFrames;
+this process writes rows of pandas or Arrow without Spark. Counts come from the snapshot's summary.
 
-A table is read at its committed snapshot. A view is one query: its condition first, then its order, its limit, and its columns
-last, so that it may be ordered by a column that it leaves out. Only Spark reads a condition: it is SQL, and no other engine finds
-the same rows for every condition (see decision 44 in ``docs/decisions``).
+A table is read at its committed snapshot. A view is one query: condition, order, limit, then columns, so it may be ordered by a
+column that it leaves out. Only Spark evaluates conditions: others do not find the same rows (decision 44 in ``docs/decisions``).
 """
 
 from __future__ import annotations
@@ -57,7 +55,7 @@ log = logging.getLogger(__name__)
 
 TABLE_PROPERTIES = {"format-version": "2", INTERIM: "true", "write.format.default": "parquet"}
 ORDER = re.compile(r"\s*(?:`(?P<quoted>(?:[^`]|``)+)`|(?P<word>[a-z_]\w*))(?:\s+(?P<direction>asc|desc))?\s*", re.I | re.A)
-# In an ORDER BY Spark reads these as something other than a column, unless they are in backquotes.
+# In an ORDER BY, Spark does not read these as columns unless they are in backquotes.
 KEYWORDS = {"and", "or", "not", "in", "is", "null", "like", "between", "true", "false", "case", "cast", "exists", "interval"}
 
 NO_TIMES = "Spark does not support time fields"
@@ -66,7 +64,7 @@ NO_TIMES = "Spark does not support time fields"
 
 @dataclass(frozen=True, slots=True)
 class CommittedTable:
-    """A table after its only commit, with its folder from the catalog."""
+    """A table after its only commit; ``location`` is its folder, from the catalog."""
 
     snapshot_id: int | None
     location: str
@@ -77,9 +75,9 @@ def write_table(frame: Any, name: TableName, catalog: Catalog, store_id: str) ->
     """Create the table with these rows.
 
     :param frame: see :mod:`airflow_snowpack.interim.forms`.
-    :param store_id: of the store that has the table on record; the table is marked with it.
+    :param store_id: the id of the store with the table's record; the table is marked with it.
     :raises UnwritableFrame: Iceberg has no type for one of its columns, or it is not a frame.
-    :raises ForeignNamespace: the namespace is another store's.
+    :raises ForeignNamespace: the namespace belongs to another store.
     """
     kind = frame_kind(frame)
     began = time.monotonic()
@@ -110,7 +108,7 @@ def _create_with_spark(frame: Any, name: TableName, properties: Mapping[str, str
 
 
 def _check_on_spark(frame: Any) -> None:
-    """Refuse what Spark and Iceberg would refuse without the column, or only when the table is read."""
+    """Refuse what Spark and Iceberg would refuse without naming the column, or only when the table is read."""
     schema = frame.schema
     refuse_types("Spark", spark_types(schema))
     refuse_names(schema.names)
@@ -144,9 +142,9 @@ def sources_of(frame: Any) -> Sequence[TableAt]:
 
 
 def read_on_spark(ref: Ref, session: SparkSession) -> DataFrame:
-    """Return the rows as a DataFrame; Spark reads them when an action needs them.
+    """Return the rows as a lazy DataFrame.
 
-    :raises AnalysisException: Spark's own, for a view that is not valid SQL or that names an unknown column.
+    :raises AnalysisException: Spark's error for a view that is not valid SQL or names an unknown column.
     :raises UnfitForm: a column has times of day.
     """
     log.info("Reading %s with Spark: %s rows as of the snapshot %s", ref.of.table, ref.of.rows, ref.of.snapshot_id)
@@ -159,14 +157,13 @@ def read_on_spark(ref: Ref, session: SparkSession) -> DataFrame:
 
 
 def query_of(ref: Ref) -> str:
-    """Return the Spark SQL query of a reference."""
     table, view = ref.of, ref if isinstance(ref, ViewRef) else ViewRef(ref.of)
     version = "" if table.snapshot_id is None else f" VERSION AS OF {table.snapshot_id}"
     columns = ", ".join(_quoted(name) for name in view.columns) if view.columns else "*"
-    # A comment at the end of a user's condition ends with its line.
+    # A line end ends a comment at the end of a user's condition.
     clauses = [f"SELECT {columns} FROM {name_of(table).quoted}{version}"]
     if view.condition is not None:
-        # Twice in parentheses: Spark reads WHERE (a) after a table as an alias of the table and of its column.
+        # Two pairs of parentheses: Spark reads WHERE (a) after a table as an alias of the table and its column.
         clauses.append(f"WHERE ((\n{view.condition}\n))")
     if view.order:
         clauses.append("ORDER BY " + "\n, ".join(view.order) + "\n")
@@ -189,10 +186,7 @@ def read_as_arrow(ref: Ref, catalog: Catalog) -> pa.Table:
 
 
 def read_as_batches(ref: Ref, catalog: Catalog) -> pa.RecordBatchReader:
-    """Return the rows of :func:`read_as_arrow` batch by batch; only those of an ordered view are all in memory at once.
-
-    :raises UnreadableView: as :func:`read_as_arrow`.
-    """
+    """Return the rows of :func:`read_as_arrow` batch by batch; only those of an ordered view are in memory at once."""
     reading = _Reading.of(ref, catalog)
     if reading.orders:
         return read_as_arrow(ref, catalog).to_reader()
@@ -206,10 +200,10 @@ def read_as_batches(ref: Ref, catalog: Catalog) -> pa.RecordBatchReader:
 class _Reading:
     """How a reference is read without Spark.
 
-    :ivar scan: of the columns that are needed.
+    :ivar scan: of the needed columns.
     :ivar schema: of the table.
-    :ivar orders: the columns to order by, and whether each is in descending order.
-    :ivar selected: the table's own names of the view's columns.
+    :ivar orders: the columns to order by, and whether each is descending.
+    :ivar selected: the table's names of the view's columns.
     """
 
     view: ViewRef
@@ -234,13 +228,13 @@ class _Reading:
     def arranged(self, rows: pa.Table) -> pa.Table:
         """Return rows of the scan with the columns and time zones of the view."""
         rows = _zoned(rows, self.schema.names, self.scan.table_metadata.properties)
-        if self.view.columns:  # as in Spark, the columns are called what the view calls them
+        if self.view.columns:  # like Spark, name columns as the view does
             rows = rows.select(self.selected).rename_columns(list(self.view.columns))
         return rows
 
 
 def name_of(table: TableRef) -> TableName:
-    """Return the name of the table that a reference points to; :class:`InvalidTableName` if it is unusable."""
+    """Return the name of a reference's table, or raise :class:`InvalidTableName` if it is unusable."""
     catalog, _, name = table.table.partition(".")
     return TableName.parse(name, catalog=catalog)
 
@@ -259,7 +253,7 @@ def _zoned(rows: pa.Table, columns: list[str], properties: Mapping[str, str]) ->
 
 
 def _column(view: ViewRef, name: str, schema: pa.Schema) -> str:
-    """Return the table's own name of a column; Spark finds it in any case."""
+    """Return the table's own name of a column, found in any case, as by Spark."""
     found: list[str] = [each for each in schema.names if each.lower() == name.lower()]
     if len(found) != 1:
         problem = f"{name!r} may be each of the columns {found}" if found else f"there is no column {name!r}"

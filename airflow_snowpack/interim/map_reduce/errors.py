@@ -1,6 +1,6 @@
-"""Errors of the functions that users map or reduce rows with.
+"""Errors of the functions with which users map or reduce rows.
 
-The invariant: an error that a Spark task raised fits on one line, since it comes back as a line of the task's traceback.
+Invariant: an error that a Spark task raises fits on one line, because it comes back as a line of the task's traceback.
 :func:`function_failure` turns that line into the error again, with the traceback of the user's code as its note. A map is lazy:
 its error is raised where the rows are read.
 
@@ -54,7 +54,7 @@ class WrongRows(FunctionError, kind=Kind.FAILED):
 
     @classmethod
     def at(cls, where: str, planned: object, found: object) -> WrongRows:
-        """:param where: the part of the reduction that read them."""
+        """Return the error of a part of a reduction, ``where``, that read other rows than planned."""
         return cls(
             f"Spark did not pass each row to the reduction exactly once: {where} should have {planned}, and has {found}. "
             "The reduction has no result; run it again."
@@ -70,9 +70,9 @@ class FunctionFailed(FunctionError, kind=Kind.FAILED):
 
         :param function: its name.
         :param partition: the number of Spark's partition.
-        :param place: where in the partition: ``row 17``, ``batch 2, after 20000 rows``, or the rows of a group in a layer.
+        :param place: in the partition: ``row 17``, ``batch 2, after 20000 rows``, or the rows of a group in a layer.
         :param cause: the error's class and message, or what is wrong with the returned value.
-        :param row: the function's input, shown as far as a line allows.
+        :param row: the function's input, shown as far as it fits.
         """
         shown = "" if row is None else f"; its input was {_one_line(repr(row), MAX_ROW_LENGTH)}"
         detail = f"{_one_line(cause, MAX_CAUSE_LENGTH)}{shown}"
@@ -80,13 +80,12 @@ class FunctionFailed(FunctionError, kind=Kind.FAILED):
 
 
 def cause_of(error: BaseException) -> str:
-    """Return an error's class and message, as a cause."""
     message = str(error)
     return f"{type(error).__name__}: {message}" if message else type(error).__name__
 
 
 def function_failure(error: BaseException) -> FunctionError | None:
-    """Return the error of this room that a Spark task raised, from Spark's report of it; ``None`` for any other."""
+    """Return the error of this room that a Spark task raised, from Spark's report of it; ``None`` for any other error."""
     seen: BaseException | None = error
     for _ in range(20):
         if seen is None:
@@ -109,7 +108,7 @@ def _one_line(value: object, most: int) -> str:
 
 
 KINDS: dict[str, type[WrongRows] | type[FunctionFailed]] = {"WrongRows": WrongRows, "FunctionFailed": FunctionFailed}
-# Its note, the traceback of the user's code, follows; and then, or immediately, a line of Java's, or none.
+# The note, the traceback of the user's code, follows; and after it, or immediately, a line of Java's, or nothing.
 RAISED = re.compile(
     rf"{re.escape(__name__)}\.(?P<kind>{'|'.join(KINDS)}): (?P<message>.+)(?:\n(?P<note>Traceback[\s\S]+?)(?=\n\n|\Z))?"
 )

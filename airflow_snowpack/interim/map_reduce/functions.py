@@ -1,15 +1,15 @@
-"""Sends a user's function to Spark's tasks, calls it there, and reports what it got when it fails.
+"""Send a user's function to Spark's tasks, call it there, and report its input when it fails.
 
     shipped = ShippedFunction.of(clean, args=(3,), kwargs={"unit": "km"})      # in the driver
     call = FunctionCall.begin(shipped)                                         # in a Spark task
     new = call(row, "row 17")                        # clean(row, 3, unit="km"); FunctionFailed has the partition, row and cause
     batch = call.batch(batches, rows, place_of)      # FunctionFailed for a row that does not fit the schema
 
-The invariants: **a function of a DAG file runs in a task.** Airflow loads DAG files under names that no other process can import,
-and pickling goes by such a name as soon as a module has one. So a function's own module is sent by value, unless it is installed
-where each Python of this environment finds it. Other modules that it imports must be there: installed, on the ``PYTHONPATH``, or
-sent by ``spark.submit.pyFiles``. And any error of a user's code becomes a FunctionFailed with the user's own traceback as a note,
-since Spark cuts causes off where it shortens tracebacks, and keeps notes.
+Invariants: **a function of a DAG file runs in a task.** Airflow loads DAG files under module names that no other process can
+import, and pickle refers to modules by name. So a function's module is sent by value, unless it is installed where each Python of
+this environment finds it. Other modules that it imports must be available: installed, on the ``PYTHONPATH``, or sent by
+``spark.submit.pyFiles``. Any error of a user's code becomes a FunctionFailed with the user's traceback as a note, because Spark
+drops causes where it shortens tracebacks, but keeps notes.
 """
 
 from __future__ import annotations
@@ -37,20 +37,20 @@ OWN_MODULES = f"{__package__}."
 MAX_TRACEBACK_FRAMES = 20
 MISSING = "; a module that it imports must be installed, on the PYTHONPATH of Spark's Python, or sent by spark.submit.pyFiles"
 
-# By value or by name is a setting of the whole process.
+# Pickling by value or by name is a setting of the whole process.
 _lock = Lock()
 
 
 @dataclass(frozen=True, slots=True)
 class ShippedFunction:
-    """A function and its further arguments, pickled, with its name for error messages."""
+    """A pickled function with its further arguments, and its name for error messages."""
 
     name: str
     pickled: bytes
 
     @classmethod
     def of(cls, fn: Callable[..., Any], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None) -> Self:
-        """Pickle a function; :class:`UnusableFunction` if it is not callable, or uses something that cannot be sent."""
+        """Pickle a function; raise :class:`UnusableFunction` if it is not callable, or uses something that cannot be sent."""
         from pyspark import cloudpickle
 
         pickling: Any = cloudpickle  # it has no types
@@ -60,13 +60,13 @@ class ShippedFunction:
         with _lock, _by_value(_module_to_send(fn)):
             try:
                 pickled: bytes = pickling.dumps((fn, tuple(args), dict(kwargs or {})))
-            # Whatever a user's objects raise when they are pickled.
+            # A user's objects may raise any error when they are pickled.
             except Exception as error:
                 raise UnusableFunction(name, cause_of(error)) from error
         return cls(name, pickled)
 
     def loaded(self) -> Callable[..., Any]:
-        """Return the function with its arguments bound; it takes the rows only."""
+        """Return the function with its arguments bound: it takes only the rows."""
         from pyspark.cloudpickle import loads
 
         fn, args, kwargs = loads(self.pickled)
@@ -75,7 +75,7 @@ class ShippedFunction:
 
 @dataclass(frozen=True, slots=True)
 class FunctionCall:
-    """A function in one Spark task. ``partition`` is Spark's number of the partition."""
+    """A function in a Spark task; ``partition`` is the number of Spark's partition."""
 
     name: str
     partition: int
@@ -83,10 +83,7 @@ class FunctionCall:
 
     @classmethod
     def begin(cls, shipped: ShippedFunction) -> Self:
-        """Unpickle the function, once per task.
-
-        :raises FunctionFailed: the task cannot load it, for example because a module is missing.
-        """
+        """Unpickle the function, once per task, or raise :class:`FunctionFailed`: a module may be missing, for example."""
         from pyspark import TaskContext
 
         spare_archives()
@@ -101,47 +98,46 @@ class FunctionCall:
             raise _with_traceback(FunctionFailed.at(shipped.name, partition, "its start", cause), error) from error
 
     def __call__(self, given: Any, place: object) -> Any:
-        """Call the function. The place in the partition is formatted when there is an error."""
+        """Call the function; ``place`` is only formatted if there is an error."""
         return self.guarded(place, given, self.function, given)
 
     def guarded(self, place: object, shown: object, step: Callable[..., Any], *given: Any) -> Any:
-        """Run a part of the user's code; ``shown`` is its input for the error message, if it has one."""
+        """Run a part of the user's code; ``shown`` is its input for the error message."""
         try:
             return step(*given)
         except FunctionError:
             raise
-        # Whatever a user's function raises.
+        # A user's function may raise any error.
         except Exception as error:
             raise _with_traceback(self.failed(place, cause_of(error), shown), error) from error
 
     def batch(self, batches: RowBatches, rows: Sequence[Any], place_of: Callable[[int], str]) -> pa.RecordBatch:
-        """Return the rows that it returned as a batch; ``place_of`` returns the place of one of them."""
+        """Return the rows that it returned as a batch; ``place_of`` returns the place of a row."""
         try:
             return batches.of(rows)
         except Misfit as misfit:
             raise self.failed(place_of(misfit.number), f"it returned {misfit}") from misfit
 
     def failed(self, place: object, cause: object, shown: object = None) -> FunctionFailed:
-        """Return the error to raise."""
         return FunctionFailed.at(self.name, self.partition, str(place), cause, shown)
 
 
 def name_of(fn: object) -> str:
-    """Return a function's name without its module: the module name of a DAG file means nothing to users."""
+    """Return a function's name without its module, which for a DAG file means nothing to users."""
     if isinstance(fn, partial):
         return name_of(fn.func)
     return getattr(fn, "__qualname__", None) or type(fn).__qualname__
 
 
 def _module_to_send(fn: object) -> ModuleType | None:
-    """Return the module whose code has to be sent; ``None`` when tasks have it."""
+    """Return the module whose code must be sent; ``None`` if tasks have it."""
     while isinstance(fn, partial):
         fn = fn.func
     module = sys.modules.get(getattr(fn, "__module__", None) or type(fn).__module__)
     if module is None or module.__name__ in ("builtins", "__main__"):
         return None
     file = getattr(module, "__file__", None)
-    # Without a file it is built in, or was made at run time, which pickling handles by itself.
+    # A module without a file is built in, or was made at run time, which pickle handles.
     return None if file is None or _is_installed(Path(file)) else module
 
 

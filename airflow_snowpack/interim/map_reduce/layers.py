@@ -1,4 +1,4 @@
-"""The layers of a reduction: how many rows each reads, on how many partitions, and how many it returns.
+"""The layers of a reduction: the rows each reads, its partitions, and the rows it returns.
 
     >>> layers = Layers.plan(1000, fan_in=10, most_partitions=8)
     >>> str(layers)
@@ -6,9 +6,8 @@
     >>> layers.layers[0]
     Layer(number=0, rows_in=1000, partitions=8, rows_out=100)
 
-The invariant: a layer makes exactly one row of each ``fan_in`` rows, and of the rows that remain; so ``rows_out`` is ``rows_in``
-divided by ``fan_in``, rounded up, in whole numbers at any size, and a layer's ``rows_out`` is the next one's ``rows_in``. The
-last one returns one row. A single row needs no layer.
+Invariant: a layer makes exactly one row of each ``fan_in`` rows, and of the remaining rows. Its ``rows_out``, which are
+``rows_in`` divided by ``fan_in`` and rounded up, are the next layer's ``rows_in``. The last layer returns one row.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ class Layer:
     """One layer.
 
     :param number: from 0, which reads the table.
-    :param partitions: how many Spark tasks share its work; each calls the function for some of its groups, one after the other.
+    :param partitions: the number of Spark tasks; each calls the function for some of the groups, one after another.
     :param rows_out: also the number of calls of the function.
     """
 
@@ -45,11 +44,7 @@ class Layer:
 
 @dataclass(frozen=True, slots=True)
 class Layers:
-    """The plan of a reduction: its tasks fail when one of them reads other rows than are planned here.
-
-    :param rows: of the table.
-    :param fan_in: the highest number of rows per call of the function.
-    """
+    """The plan of a reduction; a task that reads other rows than planned fails. ``fan_in`` is the maximum of rows per call."""
 
     rows: int
     fan_in: int
@@ -59,7 +54,7 @@ class Layers:
     def plan(cls, rows: int, fan_in: int, most_partitions: int) -> Self:
         """Return the layers for a table.
 
-        :param most_partitions: the highest number of tasks per layer; a layer has no more than it has groups.
+        :param most_partitions: the maximum of tasks per layer; a layer has no more than it has groups.
         :raises TypeError: there are no rows, and so no result.
         :raises InvalidReduction: ``fan_in`` is below 2, or ``most_partitions`` below 1.
         """
@@ -85,12 +80,12 @@ class Layers:
 
 
 def groups_of(rows: int, fan_in: int) -> int:
-    """Return the number of groups, in whole numbers: a logarithm or a division is inexact for large ones."""
+    """Return the number of groups, by integers, because logarithms and divisions are inexact for large numbers."""
     return (rows + fan_in - 1) // fan_in
 
 
 def check_fan_in(fan_in: int) -> None:
-    """:raises InvalidReduction: it is not a number, or below 2, so that no layer would have fewer rows than the one before."""
+    """Raise :class:`InvalidReduction` unless it is an integer of at least 2: each layer must reduce the number of rows."""
     if not _is_whole(fan_in) or fan_in < 2:
         raise InvalidReduction("fan_in", fan_in, "a group needs 2 rows or more; pass a whole number from 2")
 

@@ -1,4 +1,4 @@
-"""Map rows with a Python function, one by one or a partition at a time, on Spark.
+"""Map rows with a Python function on Spark, row by row or partition by partition.
 
     def in_km(row, digits):
         if row["distance"] is None:
@@ -14,9 +14,9 @@
 
     df = map_partitions(scored, features, "id bigint, score double")
 
-The invariants: the function gets each row of the table once, and what it returns has the schema's columns, by name, unchanged.
-Both are lazy, as everything of Spark's DataFrames: the function runs when rows are needed, and again when they are needed again.
-An error is a :class:`FunctionFailed` then, with the partition, the row or the last batch that was read, and the cause.
+Invariant: the function gets each row of the table once, and what it returns has the schema's columns, by name, unchanged. Maps
+are lazy like all Spark DataFrames: the function runs when rows are needed, and again when they are needed again. Only then an
+error is raised, as a :class:`FunctionFailed` with the partition, the row or the last batch that was read, and the cause.
 """
 
 from __future__ import annotations
@@ -53,11 +53,11 @@ def map_rows(
 ) -> DataFrame:
     """Return the rows that a function makes of a table's rows.
 
-    :param fn: ``fn(row, *args, **kwargs)``: gets a row as a dictionary, and returns the new row, or ``None`` to drop it.
-    :param schema: the columns of the new rows: Spark's DDL, a ``StructType`` or an Arrow schema; ``None`` for those of the table.
-    :param spark: the session that reads a reference; a DataFrame has its own.
-    :raises UnusableFunction: the function, or an argument of it, cannot be sent to Spark's tasks.
-    :raises InvalidColumns: the table's columns or the schema cannot be those of dictionaries.
+    :param fn: ``fn(row, *args, **kwargs)``: gets a row as a dictionary; returns the new row, or ``None`` to drop it.
+    :param schema: the columns of the new rows: Spark DDL, a ``StructType`` or an Arrow schema; ``None`` for those of the table.
+    :param spark: the session that reads a reference; a DataFrame has one.
+    :raises UnusableFunction: the function or an argument cannot be sent to Spark's tasks.
+    :raises InvalidColumns: dictionaries cannot have the columns of the table or the schema.
     """
     df = data_frame(table, spark)
     columns_of(df, None)
@@ -76,12 +76,12 @@ def map_partitions(
 ) -> DataFrame:
     """Return the rows that a function makes of the batches of each partition.
 
-    :param fn: ``fn(batches, *args, **kwargs)``: gets an iterator of Arrow record batches, and returns record batches or tables,
-        as a generator or a list; ``None`` among them is skipped. Spark decides how rows are divided into partitions.
+    :param fn: ``fn(batches, *args, **kwargs)``: gets an iterator of Arrow record batches; returns record batches or tables, as a
+        generator or a list, in which ``None`` is skipped. Spark decides how rows are divided into partitions.
     :param schema: the columns of the new rows; ``None`` for those of the table.
-    :param spark: the session that reads a reference; a DataFrame has its own.
-    :raises UnusableFunction: the function, or an argument of it, cannot be sent to Spark's tasks.
-    :raises InvalidColumns: the columns have no types in Arrow, or the schema is not valid.
+    :param spark: the session that reads a reference; a DataFrame has one.
+    :raises UnusableFunction: the function or an argument cannot be sent to Spark's tasks.
+    :raises InvalidColumns: Arrow has no types for the columns, or the schema is not valid.
     """
     df = data_frame(table, spark)
     columns = columns_of(df, schema)
@@ -126,7 +126,6 @@ class _Reading:
         self._batches = self._rows = 0
 
     def through(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield the same batches, and count them."""
         for batch in batches:
             self._batches += 1
             self._rows += batch.num_rows
@@ -141,7 +140,7 @@ def _place(numbers: Sequence[int], at: int) -> str:
 
 
 def _fitted(call: FunctionCall, reading: _Reading, made: Any, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Yield what the function returned, with the schema's columns in their order and of their types."""
+    """Yield what the function returned, with the schema's columns in order and of their types."""
     if not isinstance(made, pa.RecordBatch | pa.Table):
         raise call.failed(reading, f"it returned a {type(made).__name__}, and not a record batch or a table")
     names = made.schema.names

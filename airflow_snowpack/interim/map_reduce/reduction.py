@@ -1,21 +1,19 @@
-"""Reduce the rows of a table to one with a Python function, layer by layer, on Spark.
+"""Reduce the rows of a table to one row with a Python function on Spark, layer by layer.
 
-    def sums(rows):                                                # at most fan_in rows as dictionaries, in order; gives one row
+    def sums(rows):                                                # at most fan_in rows as dictionaries, in order; returns one
         return {"flights": sum(row["flights"] for row in rows), "miles": sum(row["miles"] for row in rows)}
 
     reduced = reduce_rows(sums, per_day, fan_in=100)
     reduced.row, str(reduced.layers), reduced.df                   # {"flights": 336776, …}, "365 → 4 → 1", a DataFrame of one row
 
-The function returns rows with the columns of its input, since the rows that one layer returns are the input of the next. It is
-called for each ``fan_in`` rows in the table's order (see :func:`sort_keys`), and for the rows that remain; then for the rows
-that it returned, in the same order; until there is one. So a reduction depends on the rows, the order and ``fan_in`` only, never
-on how Spark divides the work. As with :func:`functools.reduce`, a single row is the result as it is, and no rows are a
-``TypeError``.
+The function returns rows with the columns of its input, because the rows that one layer returns are the input of the next. It is
+called for each ``fan_in`` rows in the table's order (:func:`sort_keys`) and for the remaining rows, then for the rows it
+returned, in the same order, until one is left. So the result depends only on the rows, the order and ``fan_in``, not on how Spark
+divides the work. As with :func:`functools.reduce`, a single row is the result, and no rows are a ``TypeError``.
 
-The invariant: **each row is in exactly one group of each layer.** The tasks compare the numbers of the rows that they read with
-the plan, and fail with :class:`WrongRows` where one is missing or duplicated; so :class:`Layers` is what happened. A task keeps
-the rows of one group in memory. Only counts and the last row reach the driver, and nothing is written outside Spark: see decision
-21 in ``docs/decisions``.
+Invariant: **each row is in exactly one group of each layer.** The tasks compare the numbers of the rows they read with the plan,
+and raise :class:`WrongRows` if one is missing or duplicated. A task keeps the rows of one group in memory. Only counts and the
+last row reach the driver, and nothing is written outside of Spark (decision 21 in ``docs/decisions``).
 """
 
 from __future__ import annotations
@@ -48,7 +46,7 @@ T = TypeVar("T")
 
 ReduceFunction = Callable[..., Mapping[str, Any]]
 TERM = re.compile(r"(?P<name>.+?)(?:\s+(?P<direction>asc|desc))?(?:\s+nulls\s+(?P<nulls>first|last))?", re.IGNORECASE)
-# Spark's own row numbers have 31 bits for the partition, and 33 for the place in it.
+# Spark's row numbers have 31 bits for the partition, and 33 for the position in it.
 PLACE_BITS = 33
 INDEX = "__snowpack_index"
 """The column of row numbers, which the result does not have."""
@@ -57,12 +55,7 @@ ROWS_PER_BATCH = 1000
 
 @dataclass(frozen=True, slots=True)
 class Reduced:
-    """The result of a reduction.
-
-    :param row: the one row.
-    :param df: the same as a DataFrame, which is computed already: using it costs no second reduction.
-    :param layers: what was done.
-    """
+    """The result of a reduction: the row, the same as a DataFrame that is already computed, and the layers."""
 
     row: dict[str, Any]
     df: DataFrame
@@ -81,20 +74,19 @@ def reduce_rows(
     spark: SparkSession | None = None,
     work: SparkWork | None = None,
 ) -> Reduced:
-    """Reduce all rows of a table to one with a function. The work is done before the call returns.
+    """Reduce all rows of a table to one row with a function, before the call returns.
 
-    :param fn: ``fn(rows, *args, **kwargs)``: gets a list of at most ``fan_in`` rows as dictionaries, in order, and returns a row
-        with the same columns.
-    :param fan_in: the highest number of rows per call, from 2; a task keeps this many in memory.
-    :param order_by: what to order rows by first, such as ``"day"`` or ``["delay desc", "day"]``; then by all other columns.
-    :param partitions: the highest number of Spark tasks per layer; ``None`` for the session's ``spark.sql.shuffle.partitions``.
-    :param spark: the session that reads a reference; a DataFrame has its own.
-    :param work: for another thread that interrupts the work.
+    :param fn: ``fn(rows, *args, **kwargs)``: gets up to ``fan_in`` rows, a list of dictionaries in order; returns such a row.
+    :param fan_in: the maximum of rows per call, at least 2; a task keeps this many in memory.
+    :param order_by: the first sort keys: ``"day"``, or ``["delay desc", "day"]``; all other columns follow.
+    :param partitions: the maximum of Spark tasks per layer; ``None`` for the session's ``spark.sql.shuffle.partitions``.
+    :param spark: the session that reads a reference; a DataFrame has one.
+    :param work: lets another thread interrupt the work.
     :raises TypeError: the table is empty.
     :raises InvalidReduction: ``fan_in`` is below 2, or the order names an unknown column.
-    :raises InvalidColumns: the columns cannot be those of dictionaries.
-    :raises UnusableFunction: the function, or an argument of it, cannot be sent to Spark's tasks.
-    :raises FunctionFailed: the function raised an error, or returned something else than a row of these columns.
+    :raises InvalidColumns: dictionaries cannot have these columns.
+    :raises UnusableFunction: the function or an argument cannot be sent to Spark's tasks.
+    :raises FunctionFailed: the function raised an error, or did not return a row with these columns.
     :raises WrongRows: Spark did not pass on every row exactly once.
     :raises SparkFailed, SparkInterrupted: from Spark.
     """
@@ -110,8 +102,6 @@ def reduce_rows(
 
 @dataclass(frozen=True, slots=True)
 class _Reduction:
-    """A reduction and its parameters."""
-
     df: DataFrame
     columns: Columns
     function: ShippedFunction
@@ -148,7 +138,7 @@ class _Reduction:
         return reduced
 
     def _reduced(self, df: DataFrame, layer: Layer) -> DataFrame:
-        """Reduce one layer: the rows go to their groups' tasks, in order."""
+        """Reduce one layer: send the rows to the tasks of their groups, in order."""
         from pyspark.sql.functions import expr
         from pyspark.sql.types import LongType, StructField, StructType
 
@@ -177,14 +167,13 @@ class _Reduction:
 
 
 def sort_keys(df: DataFrame, order_by: Sequence[str] | str) -> list[Column]:
-    """Return what to sort by, so that the order follows from the rows alone.
+    """Return the sort keys; the rows alone determine the order.
 
-    After the given terms come all other columns, in ascending order with nulls first. So rows that are still equal are the same
-    row, and it does not matter how Spark divides and reads them. Only columns without an order (maps, variants, and what contains
-    them) are left out.
+    The given terms are followed by all other columns, ascending with nulls first. Rows that are still equal are identical, so it
+    does not matter how Spark divides and reads them. Columns without an order (maps, variants, types with them) are left out.
 
     :param order_by: column names, each with ``asc`` or ``desc``, and ``nulls first`` or ``nulls last``, as in SQL.
-    :raises InvalidReduction: it names an unknown column, or one without an order; or no column has one.
+    :raises InvalidReduction: it names an unknown column, or one without an order; or no column has an order.
     """
     sortable = {field.name: _has_order(field.dataType) for field in df.schema}
     given = [_key(term, sortable) for term in ([order_by] if isinstance(order_by, str) else order_by)]
@@ -205,10 +194,10 @@ def _ordered(name: str, *, descending: bool = False, nulls_first: bool = True) -
 
 
 def _key(term: str, sortable: dict[str, bool]) -> tuple[str, Column]:
-    """Return the column that a term of an order names, and what to sort by."""
+    """Return the column that a term of an order names, and its sort key."""
     found = TERM.fullmatch(term.strip())
     name = "" if found is None else found["name"].strip("`")
-    # As Spark itself finds a column: in any case.
+    # Like Spark, find a column in any case.
     known = next((each for each in sortable if each.lower() == name.lower()), None)
     if found is None or known is None:
         raise InvalidReduction("order_by", term, f"the table has only the columns {', '.join(sortable)}")
@@ -225,32 +214,32 @@ def _has_order(kind: Any) -> bool:
         return all(_has_order(field.dataType) for field in kind)
     if isinstance(kind, types.ArrayType):
         return _has_order(kind.elementType)
-    # Geometries and variants are atomic, and have none.
+    # Geometries and variants are atomic, but have no order.
     return isinstance(kind, types.AtomicType) and not isinstance(kind, types.VariantType | types.SpatialType)
 
 
 def _stored(ordered: DataFrame) -> DataFrame:
-    """Return the rows as they are now, on the disks of Spark's executors: a sort by a sample may differ when it is read again."""
+    """Store the rows on the disks of Spark's executors: a sort by samples may differ when it is read again."""
     from pyspark import StorageLevel
 
     return ordered.localCheckpoint(eager=True, storageLevel=StorageLevel.DISK_ONLY)
 
 
 def _free(stored: DataFrame) -> None:
-    """Make a Spark Connect server free the rows at once; the JVM of a classic session does so by itself.
+    """Make a Spark Connect server free the rows now; the JVM of a classic session does so by itself.
 
-    Rows that are left to the end of the process hang there: pyspark then calls the server from a destructor, which needs a thread
-    that Python does not start any more. An error whose traceback refers to the rows would keep them that long.
+    Rows left until the process ends make it hang: pyspark then calls the server from a destructor, which needs a thread that
+    Python no longer starts. An error whose traceback refers to the rows would keep them that long.
     """
     if not is_connect(stored.sparkSession):
         return
-    relation: Any = stored._plan  # of Connect's own DataFrame
+    relation: Any = stored._plan  # of Connect's DataFrame
     relation.__del__()
-    relation._relation_id = None  # so that its destructor has nothing to do
+    relation._relation_id = None  # its destructor then has nothing to do
 
 
 def _counts(ordered: DataFrame) -> dict[int, int]:
-    """Return how many rows each partition has."""
+    """Return the number of rows of each partition."""
     from pyspark.sql.functions import spark_partition_id
 
     counted = ordered.groupBy(spark_partition_id().alias("partition")).count().collect()
@@ -258,7 +247,7 @@ def _counts(ordered: DataFrame) -> dict[int, int]:
 
 
 def _numbered(ordered: DataFrame, counts: Mapping[int, int]) -> DataFrame:
-    """Return the rows with their numbers, from 0, without gaps, in order."""
+    """Return the rows in order, numbered from 0 without gaps."""
     from pyspark.sql.functions import expr
 
     begins, begin = [], 0
@@ -272,8 +261,6 @@ def _numbered(ordered: DataFrame, counts: Mapping[int, int]) -> DataFrame:
 
 @dataclass(frozen=True, slots=True)
 class LayerTask:
-    """What a task gets."""
-
     function: ShippedFunction
     layer: Layer
     fan_in: int
@@ -291,7 +278,7 @@ class LayerTask:
 
 @dataclass(frozen=True, slots=True)
 class CallGroup:
-    """The rows of one call of the function; its number is also that of the row that it becomes."""
+    """The rows of one call of the function; ``number`` is also that of the row it returns."""
 
     number: int
     first: int
@@ -319,10 +306,7 @@ def reduce_partition(task: LayerTask, batches: Iterator[pa.RecordBatch]) -> Iter
 
 
 def groups(task: LayerTask, batches: Iterator[pa.RecordBatch]) -> Iterator[CallGroup]:
-    """Yield the complete groups of a partition.
-
-    :raises WrongRows: a row is missing, appears twice, or is in the wrong place.
-    """
+    """Yield the complete groups of a partition; raise :class:`WrongRows` if a row is missing, duplicated or misplaced."""
     group: CallGroup | None = None
     for batch in batches:
         for row in rows_of(batch):

@@ -1,9 +1,9 @@
-"""The rows of a mapping or reduction as a DataFrame, and the columns of the rows that a function returns.
+"""The rows of a mapping or reduction as a DataFrame, and the columns that a function returns.
 
     df = data_frame(table, spark)                                    # a DataFrame, or a reference with a session
     columns = columns_of(df, "tail string, flights bigint")          # or a StructType, an Arrow schema, or None: df's own
 
-The invariant: no two columns have the same name, since a row is a dictionary.
+Invariant: no two columns have the same name, because a row is a dictionary.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ RowSchema: TypeAlias = Union[str, "StructType", "pa.Schema"]
 def data_frame(table: DataFrame | TableRef | ViewRef, spark: SparkSession | None = None) -> DataFrame:
     """Return the rows as a DataFrame.
 
-    :param spark: the session that reads a reference. The task keeps the table of a reference in its arguments.
+    :param spark: the session that reads a reference. The task must keep a reference's table among its arguments.
     :raises InvalidInterimTable: a reference without a session, or neither a DataFrame nor a reference.
     """
     if isinstance(table, TableRef | ViewRef):
@@ -37,7 +37,7 @@ def data_frame(table: DataFrame | TableRef | ViewRef, spark: SparkSession | None
         if spark is None:
             raise InvalidInterimTable("table", table, "reading a reference requires a session; pass it as spark=")
         return read_on_spark(table, spark)
-    # Spark's own classes, classic and Connect, without importing them.
+    # Spark's classes, classic and Connect, without importing them.
     if not hasattr(table, "mapInArrow"):
         raise InvalidInterimTable("table", table, "pass a Spark DataFrame, or the reference of an interim table with spark=")
     return table
@@ -55,7 +55,7 @@ def columns_of(df: DataFrame, schema: RowSchema | None) -> Columns:
     """Return the columns of rows.
 
     :param schema: ``None`` for the columns of the DataFrame.
-    :raises InvalidColumns: two have the same name, one has no type in Arrow, or the schema is not valid.
+    :raises InvalidColumns: two have the same name, Arrow has no type for one, or the schema is not valid.
     """
     spark = df.schema if schema is None else _spark_schema(df, schema)
     twice = [name for name, count in Counter(spark.names).items() if count > 1]
