@@ -1,1 +1,1 @@
-"""Arrow's types and values without silent changes: what builds, interim tables and functions on rows have in common."""
+"""Arrow's types and values without silent changes, for builds, interim tables and functions on rows."""

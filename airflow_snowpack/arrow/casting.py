@@ -1,13 +1,12 @@
-"""Casts columns to other types: each value stays unchanged, and every null where it is, or an error has the reason.
+"""Cast columns to other types: each value and null stays unchanged, or an error has the reason.
 
     cast(pa.array([1, None], pa.uint64()), pa.field("n", pa.int64()))
     cast(pa.array([1.005]), pa.field("n", pa.decimal128(9, 2)))                  # raises DoesNotFit
     cast_batch(batch, schema)
 
-Arrow's own casts turn timestamps into dates and instants into local times silently, and those of nested arrays lose nulls,
-depending on slices and on what is inside. So lists, maps and structs are rebuilt here from their lengths, validity and children.
-The invariant: a cast array has the Python values of the original. The one exception are columns of single precision, ``float``:
-rounding is their purpose.
+Arrow's casts turn timestamps into dates and instants into local times silently, and those of nested arrays lose nulls, depending
+on slices and content. So lists, maps and structs are rebuilt here from their lengths, validity and children. Invariant: a cast
+array has the Python values of the original, except in columns of single precision, ``float``, which round.
 """
 
 from __future__ import annotations
@@ -20,16 +19,13 @@ from pyarrow import compute, types
 
 from airflow_snowpack.arrow.nesting import elements_of, inner_fields
 
-# Arrow's casts to all other types are safe by themselves.
+# Arrow's casts to all other types are safe.
 CHECKED = (types.is_temporal, types.is_decimal, types.is_integer, types.is_floating, types.is_boolean)
 FILL = "Replace its nulls, or make the field nullable"
 
 
 class DoesNotFit(pa.ArrowInvalid):  # type: ignore[misc]  # pyarrow has no types
-    """A value that does not fit the other type, or another shape.
-
-    :param advice: what the owner of the rows can do.
-    """
+    """A value does not fit the other type, or the shapes differ; ``advice`` is what the owner of the rows can do."""
 
     def __init__(self, problem: object, advice: str = "") -> None:
         super().__init__(str(problem))
@@ -37,16 +33,16 @@ class DoesNotFit(pa.ArrowInvalid):  # type: ignore[misc]  # pyarrow has no types
 
 
 def cast_batch(rows: pa.RecordBatch, schema: pa.Schema, *, by_name: bool = False) -> pa.RecordBatch:
-    """Return the rows with these columns, by their places; parameters and errors as of :func:`cast`."""
+    """Return the rows with these columns, matched by position; parameters and errors as of :func:`cast`."""
     made = [cast(column, field, by_name=by_name) for column, field in zip(rows.columns, schema, strict=True)]
     return pa.RecordBatch.from_arrays(made, schema=schema)
 
 
 def cast(array: Any, field: pa.Field, *, by_name: bool = False) -> pa.Array:
-    """Return the values in the field's type, with the names of its inner fields and their metadata.
+    """Return the values in the field's type, with the names and metadata of its inner fields.
 
-    :param by_name: match the fields of structs by their names, and not by their places; a field that is missing is null.
-    :raises pyarrow.ArrowException: a value does not fit, is null where the field is required, or the shapes differ.
+    :param by_name: match the fields of structs by name instead of by position; a missing field is null.
+    :raises pyarrow.ArrowException: a value does not fit, is null in a required field, or the shapes differ.
     """
     made = _as_type(array, field.type, by_name)
     if made.null_count and not field.nullable:
@@ -55,7 +51,7 @@ def cast(array: Any, field: pa.Field, *, by_name: bool = False) -> pa.Array:
 
 
 def _plain(array: Any) -> Any:
-    """Return the array without an encoding."""
+    """Return the array without dictionary or run-end encoding."""
     if types.is_dictionary(array.type):
         return _plain(array.dictionary_decode())
     if types.is_run_end_encoded(array.type):
@@ -77,7 +73,7 @@ def _as_type(array: Any, kind: pa.DataType, by_name: bool) -> Any:
     if isinstance(kind, pa.BaseExtensionType):
         return pa.ExtensionArray.from_storage(kind, _as_type(array, kind.storage_type, by_name))
     if types.is_dictionary(kind):
-        # Arrow itself encodes only text and bytes.
+        # Arrow encodes only text and bytes.
         return _as_type(array, kind.value_type, by_name).dictionary_encode().cast(kind)
     if types.is_struct(kind):
         return _struct(array, kind, by_name)
@@ -139,7 +135,7 @@ def _struct(array: Any, kind: Any, by_name: bool) -> pa.Array:
     made = []
     for field, child in zip(kind, children, strict=True):
         made.append(_as_type(child, field.type, by_name))
-        # A null struct has no fields that could be null.
+        # The fields of a null struct do not count as null.
         if not field.nullable and made[-1].null_count > array.null_count:
             raise DoesNotFit(f"{field.name} must not be null", FILL)
     return pa.StructArray.from_arrays(made, fields=list(kind), mask=_nulls(array))
@@ -168,7 +164,7 @@ def _nulls(array: Any) -> Any:
 
 
 def _pairs(array: Any) -> pa.Array:
-    """Return the map as the list of structs that it is, buffer by buffer."""
+    """Return a map as its list of structs, sharing its buffers."""
     own = array.type
     entries = pa.StructArray.from_arrays([array.keys, array.items], fields=[own.key_field, own.item_field])
     kind = pa.list_(pa.field("entries", entries.type, nullable=False))
@@ -176,7 +172,7 @@ def _pairs(array: Any) -> pa.Array:
 
 
 def _offsets(array: Any, large: bool) -> pa.Array:
-    """Return where each list begins among the elements that belong to one."""
+    """Return the offsets of the lists in the elements, without those that belong to no list."""
     lengths = compute.fill_null(compute.list_value_length(array), 0).to_numpy(zero_copy_only=False)
     ends = np.zeros(len(array) + 1, np.int64)
     np.cumsum(lengths, out=ends[1:])

@@ -1,8 +1,10 @@
-"""The fields inside of a nested type, in the same way for structs, maps and lists.
+"""The fields inside of nested types, uniformly for structs, maps and lists.
 
-inner_fields(pa.map_(pa.string(), pa.int64()))                                # the key's and the value's
-elements_of(pa.array([[1, 2], None, [3]]))                                    # [1, 2, 3]
-with_inner_fields(pa.list_(pa.int8()), [pa.field("item", pa.int64())])        # list<item: int64>
+    inner_fields(pa.map_(pa.string(), pa.int64()))                                # the key's and the value's
+    elements_of(pa.array([[1, 2], None, [3]]))                                    # [1, 2, 3]
+    with_inner_fields(pa.list_(pa.int8()), [pa.field("item", pa.int64())])        # list<item: int64>
+
+Any other type has no fields inside.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ import pyarrow as pa
 from pyarrow import compute, types
 
 EXTENSION = b"ARROW:extension:name"
-"""The key of a field's metadata under which Arrow names an extension type that it does not know."""
+"""The metadata key under which Arrow stores the name of an extension type that it does not know."""
 
 
 def inner_fields(kind: Any) -> list[pa.Field]:
@@ -29,12 +31,12 @@ def inner_fields(kind: Any) -> list[pa.Field]:
 def elements_of(lists: Any) -> Any:
     """Return the elements of all lists in one array."""
     if not compute.sum(compute.list_value_length(lists)).as_py():
-        return lists.values[:0]  # where nothing is left, Arrow makes no array of an extension type
+        return lists.values[:0]  # for no elements, Arrow makes no array of an extension type
     return lists.flatten()
 
 
 def with_inner_fields(kind: Any, fields: Sequence[pa.Field]) -> pa.DataType:
-    """Return a type like this one with other fields inside; a type without fields as it is."""
+    """Return a type like this one with other fields inside; a type without fields stays as it is."""
     if not fields:
         return kind
     if types.is_struct(kind):

@@ -1,10 +1,10 @@
-"""Rows as dictionaries and as Arrow batches.
+"""Convert rows between dictionaries and Arrow batches.
 
     RowBatches(schema).of([{"tail": "N14228", "flights": 3}])            # a RecordBatch, or raises Misfit
     rows_of(batch)                                                       # and back
 
-The invariant: **a value goes into its column unchanged, or not at all.** A name that the schema does not have is an error, and a
-column that a row leaves out is null where it may be.
+Invariant: **a value goes into its column unchanged, or not at all.** Unknown names are errors; a missing column is null if
+allowed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ REFUSALS = (pa.ArrowException, OverflowError, TypeError, ValueError, AttributeEr
 
 
 class Misfit(ValueError):
-    """What does not fit the schema in a row, by the row's number: ``id = 1.5 (a float), which does not fit int64: …``."""
+    """What does not fit the schema in a row, with the row's number: ``id = 1.5 (a float), which does not fit int64: …``."""
 
     def __init__(self, number: int, problem: str) -> None:
         super().__init__(problem)
@@ -28,24 +28,19 @@ class Misfit(ValueError):
 
 
 def rows_of(batch: pa.RecordBatch) -> list[dict[str, Any]]:
-    """Return the rows of a batch; maps and structs are dictionaries."""
+    """Return the rows of a batch; maps and structs become dictionaries."""
     rows: list[dict[str, Any]] = batch.to_pylist(maps_as_pydicts="strict")
     return rows
 
 
 class RowBatches:
-    """Makes batches of rows."""
-
     def __init__(self, schema: pa.Schema) -> None:
         self.schema = schema
         self._names = frozenset(schema.names)
         self._losses = [loss_among(field) for field in schema]
 
     def of(self, rows: Sequence[Mapping[str, Any]]) -> pa.RecordBatch:
-        """Return the rows as a batch.
-
-        :raises Misfit: one of them is not a dictionary, has other names, or a value that does not fit its column.
-        """
+        """Return the rows as a batch, or raise :class:`Misfit` for a row that is not a dictionary or does not fit the schema."""
         for number, row in enumerate(rows):
             self._check_names(number, row)
         columns = [self._column(place, [row.get(field.name) for row in rows]) for place, field in enumerate(self.schema)]
@@ -65,7 +60,7 @@ class RowBatches:
             column, problem = None, "a value does not fit"
         if problem is None:
             return column
-        # Only after a failure is each value tried alone.
+        # Only after a failure, try each value alone.
         for number, value in enumerate(values):
             self._blame(place, number, value)
         raise Misfit(0, f"values of {self.schema.field(place).name} that do not fit together")

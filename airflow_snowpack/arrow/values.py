@@ -1,11 +1,10 @@
-"""Detects what Arrow changes silently in Python values that become a column.
+"""Detect what Arrow changes silently in Python values that become a column.
 
     loss = loss_among(pa.field("n", pa.int64()))
     loss([1, 2.0]), loss([1, np.float64(2.5)])       # None, "Its fraction would be cut off"
 
-What Arrow refuses by itself (text for a number, a decimal with too many places, a number that is too large) is not checked here.
-The invariant: what comes back from a column equals what went into it, of whichever class that was. The one exception are columns
-of single precision, ``float``: rounding is their purpose.
+What Arrow itself refuses (text for a number, a decimal with too many places, a number that is too large) is not checked here.
+Invariant: what comes back from a column equals what went in, of any class, except in columns of single precision, which round.
 """
 
 from __future__ import annotations
@@ -20,9 +19,9 @@ from pyarrow import compute, types
 
 Loss = Callable[[Any], str | None]
 
-# Half a step above the largest number of single precision (IEEE 754, binary32): from here on they round to infinity.
+# Half a step above the largest number of single precision (IEEE 754, binary32): from here on, numbers round to infinity.
 TOO_LARGE_FOR_SINGLE = float(2**128 - 2**103)
-NUMBERS = (None, "i", "u", "f")  # numpy's kinds; None: not a value of numpy
+NUMBERS = (None, "i", "u", "f")  # numpy's kinds; None: not a numpy value
 TEXT = (str, bytes, bytearray)
 NO_NULL = "It must not be null"
 NO_NANOSECONDS = "Its nanoseconds would be cut off"
@@ -36,7 +35,7 @@ def is_raw(kind: pa.DataType) -> bool:
     return bool(types.is_binary(kind) or types.is_large_binary(kind) or types.is_binary_view(kind))
 
 
-# All values of these classes fit columns of these types unchanged.
+# Values of these classes fit columns of these types unchanged.
 KEPT: list[tuple[Callable[[pa.DataType], bool], set[type]]] = [
     (types.is_integer, {int}),
     (types.is_floating, {int, float}),
@@ -46,7 +45,7 @@ KEPT: list[tuple[Callable[[pa.DataType], bool], set[type]]] = [
 
 
 def loss_among(field: pa.Field) -> Callable[[Iterable[Any]], str | None]:
-    """Return a function that checks the values of a column or list: it returns the first loss, or ``None``."""
+    """Return a function that checks the values of a column or list, and returns the first loss, or ``None``."""
     of_value, unharmed = _inside(field), _unharmed(field)
 
     def loss(values: Iterable[Any]) -> str | None:
@@ -56,7 +55,7 @@ def loss_among(field: pa.Field) -> Callable[[Iterable[Any]], str | None]:
 
 
 def _unharmed(field: pa.Field) -> Callable[[Iterable[Any]], bool]:
-    """Return a quick check that no value of a column or list loses anything, so that most need not be checked one by one."""
+    """Return a quick check that no value of a column or list loses anything, which spares most columns a check of each value."""
     kind, nullable = field.type, field.nullable
     if nullable and _loss_in(kind) is None:
         return lambda values: True
@@ -73,7 +72,7 @@ def _unharmed(field: pa.Field) -> Callable[[Iterable[Any]], bool]:
 
 
 def _loss_in(kind: pa.DataType) -> Loss | None:
-    """Return the check for each value that is not null; ``None``: no check is needed."""
+    """Return the check for each value that is not null; ``None`` if no check is needed."""
     if types.is_integer(kind):
         return _of_whole_number
     if types.is_float32(kind):
@@ -88,7 +87,7 @@ def _loss_in(kind: pa.DataType) -> Loss | None:
         return _of_time
     if types.is_duration(kind):
         return partial(_of_duration, kind)
-    if is_text(kind):  # Arrow accepts bytes as text, also those that are not
+    if is_text(kind):  # Arrow accepts any bytes as text
         return _not_of((bytes, bytearray, memoryview), "It is bytes and not text; decode it")
     if is_raw(kind):
         return _not_of((str,), "It is text and not bytes; encode it")
@@ -107,7 +106,7 @@ def _of_whole_number(value: Any) -> str | None:
 
 
 def _of_single(value: Any) -> str | None:
-    # Infinity itself is kept.
+    # Infinity is kept.
     return "It is too large" if TOO_LARGE_FOR_SINGLE <= abs(float(value)) < float("inf") else None
 
 
@@ -131,7 +130,7 @@ def _of_timestamp(kind: pa.DataType, value: Any) -> str | None:
     if kind.tz is None and zone is not None:
         return "Its time zone would be cut off; remove it by .replace(tzinfo=None), or make the column a timestamp with one"
     if isinstance(value, datetime):
-        return NO_NANOSECONDS if getattr(value, "nanosecond", 0) else None  # those of pandas
+        return NO_NANOSECONDS if getattr(value, "nanosecond", 0) else None  # of pandas
     return _of_unit(kind, value)
 
 
@@ -142,7 +141,7 @@ def _of_duration(kind: pa.DataType, value: Any) -> str | None:
 
 
 def _of_unit(kind: pa.DataType, value: Any) -> str | None:
-    """Of numpy's values Arrow takes the number, whatever its unit."""
+    """Return the loss of a numpy value, of which Arrow takes the number whatever its unit is."""
     fits = value.dtype.str.endswith(f"[{kind.unit}]")
     return None if fits else f"Its unit is that of {value.dtype}; convert it to {kind.unit} by .astype"
 
@@ -193,7 +192,7 @@ def _in_elements(kind: Any) -> Loss:
     def loss(value: Any) -> str | None:
         if isinstance(value, TEXT):
             return "It is text and not a list"  # Arrow would make a list of the letters
-        # numpy, pandas and Arrow have arrays; of sets, Arrow would make lists in any order.
+        # numpy, pandas and Arrow have arrays; Arrow would make lists of sets in any order.
         is_list = isinstance(value, list | tuple) or hasattr(value, "__array__")
         return among(value) if is_list else f"It is a {type(value).__name__} and not a list"
 
