@@ -1,1 +1,1 @@
-"""What Airflow connections mean for the store, the catalog and Spark, for processes with and without Airflow."""
+"""The store, the catalog and Spark as Airflow connections describe them, for processes with and without Airflow."""

@@ -1,8 +1,8 @@
 """The Iceberg catalog that an Airflow connection describes.
 
-The connection type ``snowpack_catalog`` has the whole address in one field, whose scheme gives the kind of the catalog. Airflow's
+The connection type ``snowpack_catalog`` has the whole address in one field, whose scheme selects the kind of catalog. Airflow's
 own types keep their fields: ``iceberg`` and ``http`` are REST catalogs, ``postgres`` and ``sqlite`` SQL catalogs. The extras may
-have ``warehouse``, ``token``, ``properties`` (for both engines) and ``spark_properties``.
+contain ``warehouse``, ``token``, ``properties`` (for PyIceberg and Spark) and ``spark_properties``.
 """
 
 from __future__ import annotations
@@ -25,9 +25,8 @@ CONNECTION_TYPES = ("snowpack_catalog", "iceberg", "http", "postgres", "sqlite")
 
 
 def catalog_config(connection: Connection, name: str) -> CatalogConfig:
-    """Return the catalog that a connection describes.
+    """Return the catalog that a connection describes, under this installation's ``name`` for it.
 
-    :param name: the catalog's name in this installation.
     :raises UnsuitableConnection, IncompleteConnection, UnusableAddress, UnusableExtra: the connection is not valid.
     """
     match connection.conn_type:
@@ -122,7 +121,7 @@ def _warehouse(connection: Connection) -> str:
 
 
 def _map(connection: Connection, extra: str) -> Mapping[str, str]:
-    """Return properties from an object or from its text, which forms and URIs give."""
+    """Return properties from an object, or from its JSON text as forms and URIs contain it."""
     value = connection.extra_dejson.get(extra) or {}
     try:
         given = json.loads(value) if isinstance(value, str) else value

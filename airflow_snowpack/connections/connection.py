@@ -1,4 +1,4 @@
-"""The fields of an Airflow connection, which Airflow's own class has as well."""
+"""The fields of an Airflow connection, as in Airflow's own class."""
 
 from __future__ import annotations
 
@@ -35,4 +35,4 @@ class Connection(Protocol):
 
 
 ReadConnection = Callable[[str, str], Connection]
-"""Returns the connection of an id; the second argument names in messages what it is for. Raises ``ConnectionNotFound``."""
+"""Returns the connection of an id or raises ``ConnectionNotFound``; the second argument is its purpose, for messages."""

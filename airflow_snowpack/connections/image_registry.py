@@ -1,4 +1,4 @@
-"""The registry of container images that an Airflow connection describes, one of the Docker provider's type ``docker``."""
+"""The container image registry that an Airflow connection of the Docker provider's type ``docker`` describes."""
 
 from __future__ import annotations
 
@@ -15,9 +15,7 @@ CONNECTION_TYPES = ("docker",)
 
 
 def image_registry(connection: Connection) -> Registry:
-    """Return the registry that a connection describes: host, port, login and password, and the extra ``repository``.
-
-    A host that begins with ``http://`` is reached without TLS.
+    """Return the registry of a connection: host (``http://…`` for no TLS), port, login, password, and the extra ``repository``.
 
     :raises UnsuitableConnection, IncompleteConnection: the connection is not valid.
     :raises InvalidImageTarget: the host or the repository is not valid.

@@ -16,7 +16,7 @@ NOT_FOR_THE_DRIVER = frozenset(
     {"aws_conn_id", "azure_conn_id", "cluster-identifier", "cursor", "iam", "redshift", "redshift-serverless", "sqlalchemy_query",
      "sqlalchemy_scheme", "workgroup-name"}
 )  # fmt: skip
-"""Extras that Airflow's Postgres provider reads itself; the others (sslmode, application_name, …) are the driver's arguments."""
+"""Extras for Airflow's Postgres provider; all others (sslmode, application_name, …) are arguments of the driver."""
 
 
 def store_url(connection: Connection) -> URL:
@@ -54,7 +54,7 @@ def _postgres_url(connection: Connection) -> URL:
 
 
 def _query(connection: Connection) -> dict[str, str | tuple[str, ...]]:
-    """Return the query of the URL, whose values are texts or, as for several hosts, lists of texts."""
+    """Return the query of the URL, whose values are strings, or lists of strings: several hosts, for example."""
     given = connection.extra_dejson.get("sqlalchemy_query") or {}
     if not isinstance(given, dict) or any(value is None or isinstance(value, dict) for value in given.values()):
         expected = 'a JSON object of texts, such as {"application_name": "snowpack"}'
