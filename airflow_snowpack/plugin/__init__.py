@@ -1,7 +1,7 @@
-"""The Airflow plugin: the API and the pages at ``/snowpack``, their entries in Airflow's navigation, and a listener.
+"""The Airflow plugin: the API and pages at ``/snowpack``, their entries in Airflow's navigation, and a listener.
 
-Every Airflow process imports this package, tasks included; only the API server serves requests. The invariant: the import loads
-nothing that Airflow has not loaded already. The app is built when the API server starts (:mod:`.mount`).
+Every Airflow process imports this package, including tasks; only the API server serves requests. Invariant: the import loads
+nothing that Airflow has not already loaded. The app is built when the API server starts (:mod:`.mount`).
 
     GET /snowpack/jobs       # with Airflow's token or the cookie of its UI
     Browse → Snowpack        # and the tab "Snowpack" of every DAG
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from airflow_snowpack.plugin.mount import MountedApp
 
 
-# A snow crystal of three crossed lines. The icons are data addresses: with files, every page of Airflow would wait for this app.
+# A snow crystal of three crossed lines. The icons are data URLs: with files, every page of Airflow would wait for this app.
 _ARMS = "M12 2v20M3.3 7l17.4 10M20.7 7L3.3 17"
 _TIPS = "M9 3.5l3 3 3-3M9 20.5l3-3 3 3M3.5 11l4-1.5-1-4M20.5 13l-4 1.5 1 4M20.5 11l-4-1.5 1-4M3.5 13l4 1.5-1 4"
 
@@ -39,12 +39,12 @@ DARK = _icon("#d4d4d8")
 
 
 def _view(**where: str) -> dict[str, str]:
-    """Return an entry of Airflow's navigation. Its address is relative: Airflow's UI resolves it below its own base path."""
+    """Return an entry of Airflow's navigation, with a relative address that Airflow's UI resolves below its base path."""
     return {"name": "Snowpack", "icon": LIGHT, "icon_dark_mode": DARK, **where}
 
 
 class _Apps:
-    """The apps that Airflow's API server mounts. Only that process reads them, and it has loaded FastAPI by then."""
+    """The apps that Airflow's API server mounts. Only that process, which has loaded FastAPI by then, reads them."""
 
     def __get__(self, plugin: object, owner: type | None = None) -> list[dict[str, Any]]:
         return [{"app": _mounted(), "url_prefix": "/snowpack", "name": "Snowpack"}]
@@ -62,7 +62,7 @@ class SnowpackPlugin(AirflowPlugin):
 
     name = "snowpack"
     fastapi_apps = _Apps()
-    # Airflow declares these as lists of the instance, and reads them from the class.
+    # Airflow declares these as lists of the instance, but reads them from the class.
     listeners = [StoreListener()]  # noqa: RUF012 - as above
     external_views = [  # noqa: RUF012 - as above
         _view(href="snowpack/ui/", destination="nav", category="browse", url_route="snowpack"),

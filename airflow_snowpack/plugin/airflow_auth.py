@@ -1,17 +1,15 @@
-"""Authenticates requests as Airflow's users: the auth manager identifies the user and decides on the permissions.
+"""Authenticate requests as Airflow's users: the auth manager identifies the user and decides on the permissions.
 
-Reading needs the permission to read assets, every change the permission to create them (Airflow's own API requires that one to
-record an asset event), and what makes something start a DAG also the permission to trigger that DAG. Every auth manager has them;
-``docs/security.md`` lists their names.
+Reading requires the permission to read assets, every change the permission to create them (which Airflow's API requires to record
+an asset event), and starting a DAG also the permission to trigger that DAG. ``docs/security.md`` lists their names.
 
     guarded = AccessGuard(build_app(open_services, AirflowAuth()))
 
-Routes check the user as well; the guard also covers what has no route: static files, unknown addresses, methods that are not
-allowed. The invariants: an unauthenticated client learns nothing but that, and a user who may only read sends no method that can
-change something, whatever a route allows. Airflow's cookie alone never changes anything unless a page of Airflow sent the
-request. Browsers state the sender in ``Sec-Fetch-Site`` (https and localhost) and in ``Origin`` (all methods but GET and HEAD),
-which scripts cannot forge. The cookie's ``SameSite=Lax`` is not enough: it lets sibling sites (``evil.example.com`` for
-``airflow.example.com``) through.
+Routes check the user, too; the guard also covers what has no route: static files, unknown addresses, methods that are not
+allowed. Invariants: an unauthenticated client learns nothing but that it is one, and a read-only user sends no method that can
+change something, whatever a route allows. Airflow's cookie alone changes nothing unless a page of Airflow sent the request.
+Browsers state the sender in ``Sec-Fetch-Site`` (https and localhost) and in ``Origin`` (all methods but GET and HEAD), which
+scripts cannot forge. ``SameSite=Lax`` does not suffice: it allows sibling sites (``evil.example.com``).
 """
 
 from __future__ import annotations
@@ -79,9 +77,9 @@ class LoginNeeded(NotAuthenticated, kind=Kind.FORBIDDEN):
 
 
 class AirflowAuth:
-    """Calls Airflow's auth manager, which may call a server of its own, as Keycloak's does, in threads of its own.
+    """Calls Airflow's auth manager in separate threads, because it may call a server, as Keycloak's does.
 
-    :param timeout: how long a request may take; each answer of the auth manager gets a share of it.
+    :param timeout: the time limit of a request; each answer of the auth manager gets a share of it.
     """
 
     probes_are_open = False
@@ -89,7 +87,7 @@ class AirflowAuth:
     def __init__(self, timeout: timedelta = REQUEST_TIMEOUT) -> None:
         self._patience_s = (timeout * AUTH_SHARE).total_seconds()
         self._rights = ThreadPoolExecutor(AUTH_THREADS, "snowpack-auth")
-        self._dags = ThreadPoolExecutor(AUTH_THREADS, "snowpack-auth-dags")  # where it hangs for a DAG, all others may still read
+        self._dags = ThreadPoolExecutor(AUTH_THREADS, "snowpack-auth-dags")  # if it hangs for a DAG, others can still read
 
     async def authenticate(self, request: Request) -> User:
         """Return the user of Airflow's bearer token, or of its UI's cookie.
@@ -113,13 +111,13 @@ class AirflowAuth:
         return User(name, may_edit=may_edit, may_start=partial(self._may_start, request, user))
 
     def _may_start(self, request: Request, user: BaseUser, dag_id: str) -> bool:
-        """:raises AuthManagerDown: as for :meth:`authenticate`."""
+        """Return whether the user may trigger the DAG; raises :class:`AuthManagerDown` like :meth:`authenticate`."""
         answer = self._dags.submit(_may_start, request, user, dag_id)
         try:
             with _answering():
                 return answer.result(self._patience_s)
         finally:
-            answer.cancel()  # where it still waits for a thread
+            answer.cancel()  # if it still waits for a thread
 
 
 @contextmanager
@@ -140,7 +138,7 @@ def _rights(user: BaseUser) -> tuple[str, bool, bool]:
 
 
 def _may_start(request: Request, user: BaseUser, dag_id: str) -> bool:
-    """Return whether the user may trigger the DAG, as Airflow's own route for that decides."""
+    """Return whether the user may trigger the DAG, as decided by Airflow's route."""
     try:
         requires_access_dag("POST", DagAccessEntity.RUN, dag_id)(request, user)
     except HTTPException as refused:
@@ -165,7 +163,7 @@ def _not_authenticated(request: Request, why: str) -> NotAuthenticated:
 def _refuse_other_sites(request: Request, token: HTTPAuthorizationCredentials | None) -> None:
     hosts = own_hosts(request, conf.get("api", "base_url", fallback=""))
     own = sent_by_own_page(request, hosts)
-    # Airflow may add an admin's token to every request, also to those of other sites.
+    # Airflow may add an admin's token to every request, including those of other sites.
     if token is not None and not conf.getboolean("core", "simple_auth_manager_all_admins", fallback=False):
         return  # browsers never add this header by themselves: the sender has the token
     if own is False or (own is None and token is None):
@@ -178,10 +176,7 @@ def _refuse_other_sites(request: Request, token: HTTPAuthorizationCredentials | 
 
 
 class AccessGuard:
-    """Passes authorized requests to the app and answers all others.
-
-    :param app: made by ``build_app``.
-    """
+    """Passes authorized requests to the app, made by ``build_app``, and answers all others."""
 
     def __init__(self, app: FastAPI) -> None:
         self._app = app
@@ -195,7 +190,7 @@ class AccessGuard:
         await (refusal or self._app)(scope, receive, send)
 
     async def _refusal(self, request: Request) -> Response | None:
-        """Return the answer to a request that may not pass."""
+        """Return the response to a request that must not pass."""
         try:
             user = request.scope[SCOPE_KEY] = await self._auth.authenticate(request)
             if request.method not in SAFE_METHODS and not user.may_edit:

@@ -1,10 +1,10 @@
-"""Records ended DAG runs and changed assets as events in the store, and wakes the collector of interim tables.
+"""Record ended DAG runs and changed assets as events in the store, and wake the collector of interim tables.
 
-Airflow calls the listener in its scheduler, API server and triggerer, before their transaction is committed. The invariant:
-nothing here raises, and nothing waits longer than a second for the store (:mod:`airflow_snowpack.plugin.outbox`). A call that is
-lost with its process is recovered where Airflow can report it later: schedulers read the ends of runs from Airflow
-(:mod:`airflow_snowpack.scheduling.launches.run_ends`), and the collector checks every run that has interim tables from time to
-time. A changed asset, or a run marked by hand long after its end, is lost with the process.
+Airflow calls the listener in its scheduler, API server and triggerer, before their transaction is committed. Invariant: nothing
+here raises or waits longer than a second for the store (:mod:`airflow_snowpack.plugin.outbox`). A call that is lost with its
+process is recovered if Airflow can report it later: schedulers read the ends of runs from Airflow
+(:mod:`airflow_snowpack.scheduling.launches.run_ends`), and the collector checks every run with interim tables from time to time.
+A changed asset, or a run marked by hand long after its end, is lost.
 """
 
 from __future__ import annotations
@@ -91,8 +91,7 @@ class StoreListener:
         uri, at = str(event.asset.uri), datetime.now(UTC)
         source = {"dag_id": event.source_dag_id, "run_id": event.source_run_id, "task_id": event.source_task_id}
         detail = {"extra": dict(event.extra or {}), "source": source, "partition_key": event.partition_key}
-        # Generated here, so that repeating the write after a lost response adds nothing. Airflow's own id is not committed yet
-        # and may go to another event.
+        # Drawn here, so a retry after a lost response adds nothing. Airflow's id is uncommitted and may go to another event.
         source_id = f"asset-event:{uuid4().hex}"
 
         def write(store: Store) -> None:

@@ -1,7 +1,7 @@
 """The app as Airflow mounts it: built and connected before Airflow's API server accepts its first request.
 
-Airflow runs the lifespan of a mounted FastAPI app in each process that serves requests, and in no other. The invariant: the app
-is built once per process; a failed build leaves nothing behind, and the next request tries again.
+Airflow runs the lifespan of a mounted FastAPI app in each process that serves requests, and in no other. Invariant: the app is
+built once per process; a failed build leaves nothing behind, and the next request tries again.
 
     fastapi_apps = [{"app": MountedApp(), "url_prefix": "/snowpack", "name": "Snowpack"}]
 """
@@ -37,7 +37,7 @@ def build_mounted() -> FastAPI:
 class MountedApp(FastAPI):
     """Builds the app when the API server starts, or with the first request.
 
-    :param build: builds the app. It imports for about a second, so it runs in a thread and does not delay Airflow's responses.
+    :param build: builds the app in a thread, because its imports take about a second and must not delay Airflow's responses.
     """
 
     def __init__(self, build: Callable[[], FastAPI] = build_mounted) -> None:
@@ -52,18 +52,17 @@ class MountedApp(FastAPI):
         await guarded(scope, receive, send)
 
     async def open_ahead(self) -> None:
-        """Build the app and open its services, within the time that the start of a server may take."""
+        """Build the app and open its services, within the time limit for a server's start."""
         from airflow_snowpack.api.app import open_ahead
 
         try:
             await self._build_once()
-        except Exception:  # Airflow starts all the same; the next request tries again and reports the reason
+        except Exception:  # Airflow starts anyway; the next request tries again and reports the reason
             log.exception("The Snowpack app could not be built ahead of the first request.")
         if self._app is not None:
             await open_ahead(self._app.state.services)
 
     def close(self) -> None:
-        """Close the services of the app."""
         if self._app is not None:
             self._app.state.services.close()
 

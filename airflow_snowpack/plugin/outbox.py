@@ -1,11 +1,11 @@
-"""Writes to the store for Airflow's own processes, which must not wait for it.
+"""Write to the store for Airflow's processes, which must not wait for it.
 
     outbox = Outbox(open_store)
     outbox.send("the end of run r1", lambda store: Runs(store).ended(...))
 
-A background thread writes. The sender waits until its write is committed, so that a kill right afterwards loses nothing, but
-never longer than ``wait``. During an outage of the store senders do not wait; their writes are queued and made afterwards.
-The invariant: sending never raises and never takes longer than ``wait``, whatever the store does.
+A background thread writes. The sender waits until its write is committed, to lose nothing by a kill, but no longer than ``wait``.
+During an outage of the store, senders do not wait; their writes are queued and made afterwards. Invariant: sending never raises
+and never takes longer than ``wait``, whatever the store does.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ class _Write:
 class Outbox:
     """A bounded queue of writes, and the thread that makes them.
 
-    :param open_store: opens the store; called by the thread when it is first needed, and again after a failure.
+    :param open_store: opens the store; called in the thread when first needed, and again after a failure.
     :param wait: the longest time that a sender waits.
-    :param keep: the size of the queue; the oldest write is dropped when it is full.
+    :param keep: the size of the queue; when it is full, the oldest write is dropped.
     """
 
     def __init__(
@@ -71,10 +71,9 @@ class Outbox:
         self._process = os.getpid()
 
     def send(self, what: str, write: Write) -> bool:
-        """Queue a write, and wait for it unless the store is unreachable.
+        """Queue a write, and wait for it unless the store is unreachable; return whether it is written.
 
         :param what: names the write in the log.
-        :returns: whether it is written.
         """
         queued = _Write(what, write)
         with self._guard:
@@ -91,7 +90,7 @@ class Outbox:
         return queued.written.wait(0 if self._is_unreachable else self._wait_s)
 
     def _begin_after_fork(self) -> None:
-        # The parent's connections stay referenced, so that they are never closed here. Its thread does not exist here.
+        # Keep a reference to the parent's connections, which must never be closed here; its thread does not exist here.
         self._inherited, self._store = self._store, None
         self._queue, self._arrived, self._thread = deque(), threading.Event(), None
         self._is_unreachable, self._process = False, os.getpid()
@@ -113,7 +112,7 @@ class Outbox:
         return self._store
 
     def _deliver(self, queued: _Write) -> bool:
-        """Make one write; return ``False`` if the store is unreachable and it has to be repeated."""
+        """Make one write; return ``False`` if the store is unreachable and the write must be repeated."""
         from airflow_snowpack.store import StoreError
 
         try:
@@ -123,7 +122,7 @@ class Outbox:
                 log.warning("store_unreachable: events of Airflow are queued and recorded later: %s", outage)
             self._is_unreachable = True
             return False
-        except Exception:  # a write that always fails must not block the others, nor end the thread
+        except Exception:  # a write that always fails must not block the others or end the thread
             log.exception("Not recorded: %s", queued.what)
         self._is_unreachable = False
         with self._guard:
