@@ -95,7 +95,7 @@ class _Cleanup:
         for run in self._runs.with_losers(now):
             actions = _planned(CleanupPhase.LOSERS, run, _losing_attempts(self._storage, run))
             if not dry_run:
-                actions = self._deleted(actions)
+                actions = self._delete_all(actions)
                 if not any(action.error for action in actions):
                     self._runs.examined(run, now, self._retention.stale_attempt_age)
             done += actions
@@ -111,7 +111,7 @@ class _Cleanup:
                 if run.run_id == current:
                     continue
                 if lock is None or self._runs.mark_deleted(lock, run, self._clock(), age):
-                    yield _Chosen(phase, run, _why_stale(run) if stale else f"it is beyond the {keep} newest published runs")
+                    yield _Chosen(phase, run, _stale_reason(run) if stale else f"it is beyond the {keep} newest published runs")
                 else:
                     log.info("cleanup_skipped: the run %s of %s has changed", run.run_id, run.dataset)
 
@@ -121,7 +121,7 @@ class _Cleanup:
 
     def delete_run(self, chosen: _Chosen) -> list[CleanupAction]:
         now, run = self._clock(), chosen.run
-        actions = self._deleted(self.plan(chosen))
+        actions = self._delete_all(self.plan(chosen))
         if any(action.error for action in actions):
             return actions
         if run.status is RunStatus.SUCCEEDED:
@@ -137,7 +137,7 @@ class _Cleanup:
             if half.modified is not None and half.modified <= before:
                 _log_problems(half.path, self._storage.delete(half.path))
 
-    def _deleted(self, actions: list[CleanupAction]) -> list[CleanupAction]:
+    def _delete_all(self, actions: list[CleanupAction]) -> list[CleanupAction]:
         return [action if action.error is not None else self._delete(action) for action in actions]
 
     def _delete(self, action: CleanupAction) -> CleanupAction:
@@ -151,7 +151,7 @@ class _Cleanup:
         return replace(action, objects=gone.objects, bytes=gone.bytes, error="; ".join(gone.problems) or None)
 
 
-def _why_stale(run: BuildRun) -> str:
+def _stale_reason(run: BuildRun) -> str:
     if run.status is RunStatus.RUNNING:
         return f"its lease expired at {run.lease_until:%Y-%m-%d %H:%M} UTC"
     if run.deleted_at is not None:

@@ -39,15 +39,15 @@ class ShardCoverageError(BuildError, kind=Kind.DAMAGED):
         self.unknown = tuple(unknown)
         problems = []
         if missing:
-            problems.append(f"no attempt at {_few(missing)} succeeded")
+            problems.append(f"no attempt at {_shard_list(missing)} succeeded")
         if unknown:
-            problems.append(f"attempts name {_few(unknown)}, outside of 0 to {num_shards - 1}")
+            problems.append(f"attempts name {_shard_list(unknown)}, outside of 0 to {num_shards - 1}")
         super().__init__(
             f"The run {run_id} of {num_shards} shards cannot be published: {' and '.join(problems)}. Build it again."
         )
 
 
-def _few(ids: Sequence[int]) -> str:
+def _shard_list(ids: Sequence[int]) -> str:
     shown = ", ".join(str(shard_id) for shard_id in ids[:20])
     more = f" and {len(ids) - 20} more" if len(ids) > 20 else ""
     return f"shard{'s' if len(ids) > 1 else ''} {shown}{more}"

@@ -56,7 +56,7 @@ class ConditionalWrites:
             try:
                 answer = self._client.get_object(Bucket=bucket, Key=key)
             except Exception as error:
-                if _code(error) in MISSING:
+                if _error_code(error) in MISSING:
                     return None, ABSENT
                 raise
             return answer["Body"].read(), answer["ETag"]
@@ -71,9 +71,9 @@ class ConditionalWrites:
             try:
                 self._client.put_object(Bucket=bucket, Key=key, Body=data, **condition)
             except Exception as error:
-                if _code(error) in CHANGED or (_code(error) in MISSING and version != ABSENT):
+                if _error_code(error) in CHANGED or (_error_code(error) in MISSING and version != ABSENT):
                     raise ChangedSince(f"it changed after it was read ({error})") from error
-                if _code(error) not in UNSUPPORTED:
+                if _error_code(error) not in UNSUPPORTED:
                     raise
                 log.info("no_conditional_writes: %s rejects the condition; only the dataset's lock protects the object", bucket)
                 self._client.put_object(Bucket=bucket, Key=key, Body=data)
@@ -81,7 +81,7 @@ class ConditionalWrites:
     @cached_property
     def _client(self) -> Any:
         with _as_os_errors():
-            return _connected(self._options)
+            return _connect(self._options)
 
 
 def conditional_writes(scheme: str, options: Mapping[str, Any]) -> ConditionalWrites | None:
@@ -95,7 +95,7 @@ def conditional_writes(scheme: str, options: Mapping[str, Any]) -> ConditionalWr
     return ConditionalWrites(options)
 
 
-def _connected(options: Mapping[str, Any]) -> Any:
+def _connect(options: Mapping[str, Any]) -> Any:
     from botocore.config import Config
     from botocore.session import get_session
 
@@ -117,7 +117,7 @@ def _connected(options: Mapping[str, Any]) -> Any:
     keys = (options.get("access_key"), options.get("secret_key"), options.get("session_token"))
     region = options.get("region") or session.get_config_variable("region") or "us-east-1"
     if options.get("role_arn"):
-        keys = _assumed(session, options, region)
+        keys = _assume_role(session, options, region)
     return session.create_client(
         "s3",
         region_name=region,
@@ -130,7 +130,7 @@ def _connected(options: Mapping[str, Any]) -> Any:
     )
 
 
-def _assumed(session: Any, options: Mapping[str, Any], region: str) -> tuple[str, str, str]:
+def _assume_role(session: Any, options: Mapping[str, Any], region: str) -> tuple[str, str, str]:
     """Return the credentials of a role, which outlast a publication."""
     request = {"RoleArn": options["role_arn"], "RoleSessionName": options.get("session_name") or "airflow-snowpack"}
     if options.get("external_id"):
@@ -139,7 +139,7 @@ def _assumed(session: Any, options: Mapping[str, Any], region: str) -> tuple[str
     return keys["AccessKeyId"], keys["SecretAccessKey"], keys["SessionToken"]
 
 
-def _code(error: BaseException) -> str | None:
+def _error_code(error: BaseException) -> str | None:
     answer = getattr(error, "response", None)
     return str(answer.get("Error", {}).get("Code")) if isinstance(answer, dict) else None
 

@@ -27,15 +27,15 @@ MAX_NAME = 200
 
 def check_dataset(name: str) -> str:
     """Return a valid dataset name unchanged, or raise :class:`InvalidBuild`."""
-    return _checked("dataset", name, DATASET)
+    return _check("dataset", name, DATASET)
 
 
 def check_run(run_id: str) -> str:
     """Return a valid run id unchanged, or raise :class:`InvalidBuild`."""
-    return _checked("run_id", run_id, RUN)
+    return _check("run_id", run_id, RUN)
 
 
-def _checked(field: str, name: str, pattern: re.Pattern[str]) -> str:
+def _check(field: str, name: str, pattern: re.Pattern[str]) -> str:
     if not pattern.fullmatch(name) or len(name) > MAX_NAME:
         raise InvalidBuild(field, name, f"it must match {pattern.pattern} and have at most {MAX_NAME} characters")
     return name

@@ -107,7 +107,7 @@ def publish(
         newest = dataset.state.newest
         if newest is not None and (handle.as_of, handle.sequence) < newest:
             dataset.publications.keep_in_history(handle, stored)
-            return _in_history(handle, stored, newest)
+            return _history_outcome(handle, stored, newest)
         return dataset.make_current(PublicationKind.PUBLISH, stored, previous=dataset.previous, by=by, handle=handle)
 
 
@@ -164,13 +164,13 @@ def rollback(
     with registry.lock(dataset, by, wait=registry.policy.lock_wait) as lock:
         locked = _LockedDataset(registry, storage, lock, change)
         state = locked.state
-        if once and (done := _rolled_back_already(state, to, by)) is not None:
+        if once and (done := _repeated_rollback(state, to, by)) is not None:
             return done
         run = _find_published(registry, state, to)
         if state.current is not None and run.run_id == state.current.run_id:
             reason = f"{run.run_id} is the current build of {run.dataset} already."
             return PublishOutcome(run.dataset, run.run_id, state.current.manifest, False, state.number, reason)
-        stored = _checked(storage, run)
+        stored = _check_build(storage, run)
         return locked.make_current(PublicationKind.ROLLBACK, stored, previous=_fallback(registry, stored.manifest), by=by)
 
 
@@ -296,7 +296,7 @@ def _fails_if_damaged(registry: BuildRegistry, handle: RunHandle) -> Iterator[No
         raise
 
 
-def _in_history(handle: RunHandle, stored: StoredManifest, newest: RunPlace) -> PublishOutcome:
+def _history_outcome(handle: RunHandle, stored: StoredManifest, newest: RunPlace) -> PublishOutcome:
     as_of = newest[0].isoformat(timespec="seconds")
     reason = f"It went into history: {handle.dataset} has had a newer current build, with data as of {as_of}."
     log.info("published_into_history: %s of %s", handle.run_id, handle.dataset)
@@ -307,7 +307,7 @@ def _find_published(registry: BuildRegistry, state: PublicationState, to: str) -
     """Return the run that ``to`` of :func:`rollback` names, if it is published and not cleaned up."""
     dataset = state.dataset
     if OFFSET.fullmatch(to):
-        return _before_current(registry, state, to)
+        return _find_by_offset(registry, state, to)
     by_path = to.startswith(layout.MANIFESTS)
     run = registry.run(dataset, to.split("/")[1] if by_path else to)
     if by_path and run.manifest != to:
@@ -319,7 +319,7 @@ def _find_published(registry: BuildRegistry, state: PublicationState, to: str) -
     return run
 
 
-def _before_current(registry: BuildRegistry, state: PublicationState, to: str) -> BuildRun:
+def _find_by_offset(registry: BuildRegistry, state: PublicationState, to: str) -> BuildRun:
     dataset, current = state.dataset, state.current
     if current is None:
         raise BuildNotFound(dataset, to, "nothing is published yet")
@@ -333,7 +333,7 @@ def _before_current(registry: BuildRegistry, state: PublicationState, to: str) -
     return run_from(found)
 
 
-def _checked(storage: Storage, run: BuildRun) -> StoredManifest:
+def _check_build(storage: Storage, run: BuildRun) -> StoredManifest:
     """Return the run's manifest, after checking that every file exists."""
     assert run.manifest is not None
     assert run.checksum is not None
@@ -352,7 +352,7 @@ def _fallback(registry: BuildRegistry, manifest: Manifest) -> tuple[str | None, 
     return run.manifest, run.checksum
 
 
-def _rolled_back_already(state: PublicationState, to: str, by: str | None) -> PublishOutcome | None:
+def _repeated_rollback(state: PublicationState, to: str, by: str | None) -> PublishOutcome | None:
     current = state.current
     if by is None or current is None or not OFFSET.fullmatch(to):
         return None

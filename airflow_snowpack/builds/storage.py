@@ -99,7 +99,7 @@ class Storage:
         self._retrying = Retrying(
             stop=stop_after_attempt(TRIES),
             wait=wait_exponential(multiplier=0.2, max=2),
-            retry=retry_if_exception(self._is_the_storages) & retry_if_not_exception_type(FileNotFoundError),
+            retry=retry_if_exception(self._is_storage_error) & retry_if_not_exception_type(FileNotFoundError),
             sleep=sleep,
             reraise=True,
             before_sleep=before_sleep_log(log, logging.WARNING),
@@ -119,12 +119,12 @@ class Storage:
 
     def local_path(self, path: str) -> Path:
         if not self.is_local:
-            raise StorageFailed("find a local path of", self._full(path), "the storage is not local")
-        return Path(self._at(path))
+            raise StorageFailed("find a local path of", self._full_url(path), "the storage is not local")
+        return Path(self._absolute(path))
 
     def read(self, path: str) -> bytes:
         def whole() -> bytes:
-            with self._fs.open_input_stream(self._at(path)) as stream:
+            with self._fs.open_input_stream(self._absolute(path)) as stream:
                 return bytes(stream.read())
 
         return self._tried("read", path, whole)
@@ -133,7 +133,7 @@ class Storage:
         """Create or replace an object, whole or not at all; pass ``tries=1`` to check something between tries."""
 
         def put() -> None:
-            with self._opened(path) as file:
+            with self._open_output(path) as file:
                 file.write(data)
 
         self._put(path, put, tries)
@@ -169,7 +169,7 @@ class Storage:
             self._put(path, lambda: writes.replace(*self._bucket_and_key(path), data, version), tries=1)
         except StorageFailed as error:
             if isinstance(error.__cause__, ChangedSince):
-                raise ObjectChanged("write", self._full(path), error.__cause__) from error
+                raise ObjectChanged("write", self._full_url(path), error.__cause__) from error
             raise
 
     @cached_property
@@ -177,13 +177,13 @@ class Storage:
         return None if self._given is not None else conditional_writes(self.url.partition("://")[0], self._options)
 
     def _bucket_and_key(self, path: str) -> tuple[str, str]:
-        bucket, _, key = self._at(path).partition("/")
+        bucket, _, key = self._absolute(path).partition("/")
         return bucket, key
 
     def upload(self, local: Path, path: str) -> None:
         # Not pyarrow's copy_files, which returns without an error if the last request of an upload fails.
         def put() -> None:
-            with local.open("rb") as source, self._opened(path) as file:
+            with local.open("rb") as source, self._open_output(path) as file:
                 shutil.copyfileobj(source, file, CHUNK_BYTES)
 
         self._put(path, put)
@@ -192,7 +192,7 @@ class Storage:
         """Copy an object into a local file, whole or not at all."""
 
         def get() -> None:
-            with self._fs.open_input_stream(self._at(path)) as source, _written_whole(local) as file:
+            with self._fs.open_input_stream(self._absolute(path)) as source, _atomic_write(local) as file:
                 shutil.copyfileobj(source, file, CHUNK_BYTES)
 
         self._tried("read", path, get)
@@ -201,7 +201,7 @@ class Storage:
         """Open an object for :meth:`read_range`; return the file and its size in bytes."""
 
         def opened() -> tuple[Any, int]:
-            file = self._fs.open_input_file(self._at(path))
+            file = self._fs.open_input_file(self._absolute(path))
             return file, file.size()
 
         return self._tried("read", path, opened)
@@ -215,13 +215,13 @@ class Storage:
 
         :param half_written: include files that are being written, or were when their writer was killed.
         """
-        for info in self._listed(folder, recursive=True):
+        for info in self._list(folder, recursive=True):
             if info.type == fs.FileType.File and (half_written or HALF_WRITTEN not in info.base_name):
                 yield StoredObject(self._relative(info.path), info.size or 0, info.mtime)
 
     def half_written(self, name: str) -> list[StoredObject]:
         """List half-written files of an object at the root. Object storages, which do not list parts of uploads, have none."""
-        infos = self._listed("", recursive=False) if self.is_local else []
+        infos = self._list("", recursive=False) if self.is_local else []
         begun = f"{name}{HALF_WRITTEN}"
         return [StoredObject(self._relative(i.path), i.size or 0, i.mtime) for i in infos if i.base_name.startswith(begun)]
 
@@ -247,7 +247,7 @@ class Storage:
     def _delete_folder(self, path: str) -> bool:
         """Delete a folder in few requests; return ``False`` if objects may be left."""
         try:
-            self._tried("delete", path, lambda: self._fs.delete_dir(self._at(path).rstrip("/")))
+            self._tried("delete", path, lambda: self._fs.delete_dir(self._absolute(path).rstrip("/")))
         except ObjectMissing:
             return True
         except StorageFailed as error:
@@ -263,45 +263,45 @@ class Storage:
 
     def _delete_object(self, found: StoredObject) -> Deleted:
         try:
-            self._tried("delete", found.path, partial(self._fs.delete_file, self._at(found.path)))
+            self._tried("delete", found.path, partial(self._fs.delete_file, self._absolute(found.path)))
         except ObjectMissing:
             return Deleted(0, 0)
         except StorageFailed as error:
             return Deleted(0, 0, (str(error),))
         return Deleted(1, found.bytes)
 
-    def _listed(self, folder: str, *, recursive: bool) -> list[fs.FileInfo]:
+    def _list(self, folder: str, *, recursive: bool) -> list[fs.FileInfo]:
         if folder and not folder.endswith("/"):
             raise ValueError(f"{folder!r} is not a folder: the name must end in '/'.")
-        selector = fs.FileSelector(self._at(folder).rstrip("/"), allow_not_found=True, recursive=recursive)
+        selector = fs.FileSelector(self._absolute(folder).rstrip("/"), allow_not_found=True, recursive=recursive)
         listed = self._tried("list", folder, lambda: self._fs.get_file_info(selector))
         return list(listed)
 
     def _put(self, path: str, put: Callable[[], None], tries: int = TRIES) -> None:
-        self._tried("write", path, put if self.is_local else partial(_unbroken, put), tries)
+        self._tried("write", path, put if self.is_local else partial(_run_uninterrupted, put), tries)
 
-    def _opened(self, path: str) -> AbstractContextManager[Any]:
+    def _open_output(self, path: str) -> AbstractContextManager[Any]:
         """Open an object for writing. Closing it raises the error of the last request."""
-        return self._whole(path) if self.is_local else self._fs.open_output_stream(self._at(path))
+        return self._open_durable(path) if self.is_local else self._fs.open_output_stream(self._absolute(path))
 
     @contextmanager
-    def _whole(self, path: str) -> Iterator[IO[bytes]]:
+    def _open_durable(self, path: str) -> Iterator[IO[bytes]]:
         """Open an object of a local storage for writing, durable once closed."""
-        target = Path(self._at(path))
+        target = Path(self._absolute(path))
         target.parent.mkdir(parents=True, exist_ok=True)
-        with _written_whole(target) as file:
+        with _atomic_write(target) as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
 
-    def _at(self, path: str) -> str:
+    def _absolute(self, path: str) -> str:
         _check_inside(path)
         return f"{self._base}/{path}"
 
     def _relative(self, path: str) -> str:
         return path[len(self._base) + 1 :]
 
-    def _full(self, path: str) -> str:
+    def _full_url(self, path: str) -> str:
         return f"{self.url}/{path}"
 
     def _tried(self, what: str, path: str, once: Callable[[], T], tries: int = TRIES) -> T:
@@ -309,13 +309,13 @@ class Storage:
         try:
             return retrying(once)
         except FileNotFoundError:
-            raise ObjectMissing(self._full(path)) from None
+            raise ObjectMissing(self._full_url(path)) from None
         except Exception as error:
-            if not self._is_the_storages(error):
+            if not self._is_storage_error(error):
                 raise
-            raise StorageFailed(what, self._full(path), error) from error
+            raise StorageFailed(what, self._full_url(path), error) from error
 
-    def _is_the_storages(self, error: BaseException) -> bool:
+    def _is_storage_error(self, error: BaseException) -> bool:
         """Return whether the storage failed, not the call. File systems of fsspec raise the errors of their libraries."""
         if isinstance(error, (OSError, pyarrow.ArrowException)):
             return True
@@ -330,7 +330,7 @@ def version_of(path: str | Path) -> FileVersion:
 
 
 @contextmanager
-def _written_whole(target: Path) -> Iterator[IO[bytes]]:
+def _atomic_write(target: Path) -> Iterator[IO[bytes]]:
     """Open a file that gets its name only when the block ends without an error."""
     half = target.with_name(f"{target.name}{HALF_WRITTEN}{uuid4().hex}")
     try:
@@ -341,7 +341,7 @@ def _written_whole(target: Path) -> Iterator[IO[bytes]]:
         half.unlink(missing_ok=True)
 
 
-def _unbroken(put: Callable[[], None]) -> None:
+def _run_uninterrupted(put: Callable[[], None]) -> None:
     """Complete ``put`` even if a signal handler raises meanwhile; raise that exception afterwards."""
     with ThreadPoolExecutor(1, thread_name_prefix="snowpack-write") as thread:
         thread.submit(put).result()

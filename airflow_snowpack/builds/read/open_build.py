@@ -82,27 +82,27 @@ class OpenBuild:
         """Return the first row of each key, in the order of the keys, without keys that have none."""
         rows: dict[Key, Any] = dict.fromkeys(map(_plain, keys))
         groups = self._routing.grouped(list(rows), category)
-        found = self._parallel(groups)
+        found = self._read_parallel(groups)
         for shard_id in sorted(groups, reverse=True):  # the first shard's row wins
             rows.update(found[shard_id] if shard_id in found else self._shard(shard_id).multi_get(groups[shard_id]))
         return rows if all(rows.values()) else {key: row for key, row in rows.items() if row}
 
-    def _parallel(self, groups: Mapping[int, Sequence[Key]]) -> dict[int, list[tuple[Key, Row]]]:
+    def _read_parallel(self, groups: Mapping[int, Sequence[Key]]) -> dict[int, list[tuple[Key, Row]]]:
         """Read the shards that wait for the network in parallel. A local shard takes less time than starting a thread."""
         if self._cache.in_place:
             return {}
-        waiting = [shard_id for shard_id, keys in groups.items() if self._waits(shard_id, len(keys))]
+        waiting = [shard_id for shard_id, keys in groups.items() if self._needs_network(shard_id, len(keys))]
         if len(waiting) < 2:
             return {}
         with ThreadPoolExecutor(min(len(waiting), PARALLEL_SHARDS), "snowpack-look-up") as pool:
             answers = pool.map(lambda shard_id: list(self._shard(shard_id).multi_get(groups[shard_id])), waiting)
             return dict(zip(waiting, answers, strict=True))
 
-    def _waits(self, shard_id: int, keys: int) -> bool:
+    def _needs_network(self, shard_id: int, keys: int) -> bool:
         """Return whether a look-up of this many keys waits for the network; too many for range reads copy the shard."""
         reader = self._shard(shard_id)
         if reader.by_range and keys * BLOCK > self.manifest.shards[shard_id].bytes // 2:
-            reader = self._opened(shard_id, whole=True)
+            reader = self._open_shard(shard_id, whole=True)
         return reader.by_range or not reader.is_open
 
     def rows(self, shard_id: int | None = None) -> Iterator[Row]:
@@ -117,7 +117,7 @@ class OpenBuild:
             raise InvalidBuild("shard_id", shard_id, f"the build has the shards 0 to {len(shards) - 1}")
         for shard in shards if shard_id is None else [shards[shard_id]]:
             if shard.rows:
-                yield from self._opened(shard.shard_id, whole=True).batches()
+                yield from self._open_shard(shard.shard_id, whole=True).batches()
 
     def close(self) -> None:
         """Close the shards that are not in use."""
@@ -129,11 +129,11 @@ class OpenBuild:
     def _shard(self, shard_id: int) -> ShardReader[Any]:
         reader = self._open.get(shard_id)
         if reader is None:
-            return self._opened(shard_id)
+            return self._open_shard(shard_id)
         reader.used = True
         return reader
 
-    def _opened(self, shard_id: int, *, whole: bool = False) -> ShardReader[Any]:
+    def _open_shard(self, shard_id: int, *, whole: bool = False) -> ShardReader[Any]:
         """Open a shard; ``whole`` opens a copy of the file, for calls that read much of it."""
         with self._opening:
             reader = self._open.get(shard_id)
@@ -203,7 +203,7 @@ class Routing:
         :raises InvalidRowKey: the key is not of the build's key type, or the build has no such category.
         """
         if self._by_hash:
-            self._refuse(category)
+            self._refuse_category(category)
             shard_id = hash_shard(key, self._key_type, self._num_shards)
             return (shard_id,) if shard_id in self._filled else ()
         canonical(key, self._key_type)  # checks the type
@@ -221,7 +221,7 @@ class Routing:
         """Group keys by the shards that may have them; raises like :meth:`shards_of`."""
         groups: defaultdict[int, list[Key]] = defaultdict(list)
         if self._by_hash and category is None and set(map(type, keys)) == {PYTHON_TYPE[self._key_type]}:
-            for key, shard_id in zip(keys, self._hashed(keys), strict=True):
+            for key, shard_id in zip(keys, self._hash_shards(keys), strict=True):
                 groups[shard_id].append(key)
             return {shard_id: found for shard_id, found in groups.items() if shard_id in self._filled}
         for key in keys:
@@ -229,7 +229,7 @@ class Routing:
                 groups[shard_id].append(key)
         return groups
 
-    def _hashed(self, keys: Sequence[Key]) -> list[int]:
+    def _hash_shards(self, keys: Sequence[Key]) -> list[int]:
         """Return the shards of keys of one Python type."""
         many: Any = keys
         try:
@@ -243,13 +243,13 @@ class Routing:
             return [hash_shard(key, self._key_type, self._num_shards) for key in keys]
 
     def _of_category(self, category: Key) -> int:
-        self._refuse(category)
+        self._refuse_category(category)
         try:
             return self._categories[category]
         except KeyError:
             raise InvalidRowKey(category, f"it is not among the {len(self._categories)} categories of this build") from None
 
-    def _refuse(self, category: Key | None) -> None:
+    def _refuse_category(self, category: Key | None) -> None:
         if category is not None and self._sharding.kind is not ShardingKind.CATEGORIES:
             kind = self._sharding.kind.value
             raise InvalidRowKey(category, f"this build is sharded by {kind} and has no categories; omit the category")

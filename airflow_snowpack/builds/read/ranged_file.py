@@ -57,7 +57,7 @@ class RangedFile:
         if offset >= end:
             return b""
         numbers = range(offset // BLOCK, (end - 1) // BLOCK + 1)
-        blocks = self._kept(numbers)
+        blocks = self._cached_blocks(numbers)
         for first, last in _runs([number for number in numbers if number not in blocks]):
             blocks |= self._fetch(first, last)
         data = b"".join(blocks[number] for number in numbers)
@@ -78,9 +78,9 @@ class RangedFile:
                 return
             self._check, blocks = check, dict(self._blocks)
             self._blocks.clear()
-        self._keep(blocks)
+        self._cache_blocks(blocks)
 
-    def _kept(self, numbers: range) -> dict[int, bytes]:
+    def _cached_blocks(self, numbers: range) -> dict[int, bytes]:
         with self._lock:
             found = {number: self._blocks[number] for number in numbers if number in self._blocks}
             for number in found:
@@ -91,13 +91,13 @@ class RangedFile:
         """Fetch adjacent blocks in one request."""
         begin, end = first * BLOCK, min((last + 1) * BLOCK, self.size)
         try:
-            data = self._storage.read_range(self._opened(), self.path, begin, end - begin)
+            data = self._storage.read_range(self._open_file(), self.path, begin, end - begin)
         except ObjectMissing:
             raise ManifestDamaged(self.path, "it does not exist") from None
         if len(data) != end - begin:
             raise ManifestDamaged(self.path, f"it ends before byte {end:,}, and its size in the manifest is {self.size:,}")
         blocks = {number: data[number * BLOCK - begin : (number + 1) * BLOCK - begin] for number in range(first, last + 1)}
-        self._keep(blocks)
+        self._cache_blocks(blocks)
         with self._lock:
             self.requests += 1
             self.fetched += len(data)
@@ -107,7 +107,7 @@ class RangedFile:
             on_outgrown()
         return blocks
 
-    def _keep(self, blocks: dict[int, bytes]) -> None:
+    def _cache_blocks(self, blocks: dict[int, bytes]) -> None:
         for number, block in blocks.items():
             if self._check is not None and not self._check(number * BLOCK, block):
                 raise ManifestDamaged(self.path, f"the block at byte {number * BLOCK:,} is not what was written")
@@ -116,7 +116,7 @@ class RangedFile:
             while len(self._blocks) > MAX_CACHED_BLOCKS:
                 self._blocks.popitem(last=False)
 
-    def _opened(self) -> Any:
+    def _open_file(self) -> Any:
         with self._opening:
             if self._file is None:
                 try:

@@ -122,14 +122,14 @@ class ShardReader(ABC, Generic[Handle]):
         try:
             return self._idle.pop()
         except IndexError:
-            return self._opened()
+            return self._open_handle()
 
     def _give_back(self, handle: Handle) -> None:
         self._idle.append(handle)
         if self._closed:
             self.close()
 
-    def _opened(self) -> Handle:
+    def _open_handle(self) -> Handle:
         with self._locate() as file:
             self._path = str(file)
             try:

@@ -112,20 +112,20 @@ class SqliteReader(ShardReader[apsw.Connection]):
         if isinstance(file, RangedFile):
             file.verify(partial(are_sealed, file.block_seed))
             with registered(file) as uri:
-                return self._connected(uri, f"PRAGMA cache_size = -{CACHE_BYTES // 1024}")
+                return self._connect(uri, f"PRAGMA cache_size = -{CACHE_BYTES // 1024}")
         uri = f"file:{quote(str(file))}?mode=ro"
         if not self._in_place:
             # A copy never changes: SQLite need not lock or check it, and may map it.
-            return self._connected(f"{uri}&immutable=1", f"PRAGMA mmap_size = {MAPPED_BYTES}")
+            return self._connect(f"{uri}&immutable=1", f"PRAGMA mmap_size = {MAPPED_BYTES}")
         # The storage's own file may change. SQLite checks it with each statement, and reads instead of mapping it: truncation
         # then raises an error instead of killing the process by a signal.
         pages = f"PRAGMA cache_size = -{min(file.stat().st_size, CACHE_BYTES) // 1024 + 256}"
         try:
-            return self._connected(uri, pages)
+            return self._connect(uri, pages)
         except apsw.Error:
-            return self._connected(f"{uri}&immutable=1", pages)  # a mounted bucket, which has no locks
+            return self._connect(f"{uri}&immutable=1", pages)  # a mounted bucket, which has no locks
 
-    def _connected(self, uri: str, pages: str) -> apsw.Connection:
+    def _connect(self, uri: str, pages: str) -> apsw.Connection:
         connection = apsw.Connection(uri, flags=FLAGS, statementcachesize=64)
         try:
             connection.set_busy_timeout(BUSY_MS)

@@ -47,13 +47,13 @@ class DatasetLock:
 
     def renew_in(self, conn: sa.Connection) -> None:
         """Renew the lock in a transaction, until whose end no other process can take it, or raise :class:`LockLost`."""
-        if not self._renewed(conn):
+        if not self._renew_row(conn):
             raise LockLost(self._what)
 
     def _renew(self) -> bool:
-        return self.store.transact(self._renewed)
+        return self.store.transact(self._renew_row)
 
-    def _renewed(self, conn: sa.Connection) -> bool:
+    def _renew_row(self, conn: sa.Connection) -> bool:
         until = self.store.clock() + self.policy.lock_lease
         return LOCKS.renew(conn, self.dataset, self.attempt_id, until)
 

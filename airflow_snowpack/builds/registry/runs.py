@@ -113,7 +113,7 @@ class BuildRegistry:
         numbers = count(1)
         while True:
             names = [label if number == 1 else f"{label}.{number}" for number in islice(numbers, NAMES_PER_QUERY)]
-            begun = self.store.read(partial(_begun_among, dataset=dataset, names=names))
+            begun = self.store.read(partial(_existing_among, dataset=dataset, names=names))
             for name in names:
                 if name not in begun and not (storage is not None and _has_objects(storage, name)):
                     return name
@@ -132,14 +132,14 @@ class BuildRegistry:
             "num_shards": num_shards,
             "visible_at": now + self.policy.run_lease,
             "claimed_at": now,
-            "claimed_by": owner or _here(),
+            "claimed_by": owner or _process_name(),
             "attempt_id": attempt_id,
             "attempt_count": 1,
         }
 
         def write(conn: sa.Connection) -> RunHandle:
             sequence = self._next_sequence(conn, dataset, url)  # locks the dataset's row for this transaction
-            if _begun_among(conn, dataset, [run_id]):
+            if _existing_among(conn, dataset, [run_id]):
                 raise _NameTaken(key)
             if owner is not None:
                 self._fail_earlier_tries(conn, dataset, owner)
@@ -182,7 +182,7 @@ class BuildRegistry:
         """
         url, now, attempt_id = self.dataset(dataset).url, self.store.clock(), self._make_id()
         key = storable(build_id(dataset, run_id))
-        values = RUNS.claim_values(storable(holder or _here()), attempt_id, now, now + self.policy.run_lease, key=key)
+        values = RUNS.claim_values(storable(holder or _process_name()), attempt_id, now, now + self.policy.run_lease, key=key)
         query = sa.select(build_runs).where(build_runs.c.build_id == key)
 
         def take_over(conn: sa.Connection) -> RunHandle:
@@ -223,7 +223,7 @@ class BuildRegistry:
         waited = timedelta(0)
         while True:
             try:
-                return take_lock(self.store, self.policy, dataset, holder or _here(), self._make_id(), self.sleep)
+                return take_lock(self.store, self.policy, dataset, holder or _process_name(), self._make_id(), self.sleep)
             except DatasetBusy:
                 if waited >= wait:
                     raise
@@ -299,7 +299,7 @@ def ended(status: RunStatus, now: datetime, error: str | None = None) -> dict[st
     return {"status": status.value, "finished_at": now, "error": reason, "cleanup_at": now, **freed}
 
 
-def _begun_among(conn: sa.Connection, dataset: str, names: list[str]) -> set[str]:
+def _existing_among(conn: sa.Connection, dataset: str, names: list[str]) -> set[str]:
     keys = build_runs.c.build_id.in_([build_id(dataset, name) for name in names])
     return set(conn.execute(sa.select(build_runs.c.run_id).where(keys)).scalars())
 
@@ -309,5 +309,5 @@ def _has_objects(storage: Storage, run_id: str) -> bool:
     return any(next(iter(storage.objects(folder)), None) is not None for folder in folders)
 
 
-def _here() -> str:
+def _process_name() -> str:
     return f"{socket.gethostname()}:{os.getpid()}"

@@ -188,7 +188,7 @@ def write_shard(plan: ShardPlan, batches: Iterable[pa.RecordBatch], folder: Path
     else:
         writer = ParquetShard(path, plan.schema, plan.key_column, block_seed, plan.batch_size)
     rows, distinct, first, last = 0, 0, None, None
-    for table in _gathered(batches, plan):
+    for table in _rebatched(batches, plan):
         keys = plain_keys(table.column(plan.key_column).combine_chunks())
         repeats = check_order(keys, last)
         distinct += len(keys) - repeats
@@ -203,7 +203,7 @@ def write_shard(plan: ShardPlan, batches: Iterable[pa.RecordBatch], folder: Path
     return ShardFile(path, rows, path.stat().st_size, first, last, file_checksum(path), block_seed)
 
 
-def _gathered(batches: Iterable[pa.RecordBatch], plan: ShardPlan) -> Iterator[pa.Table]:
+def _rebatched(batches: Iterable[pa.RecordBatch], plan: ShardPlan) -> Iterator[pa.Table]:
     """Yield the rows in tables of ``batch_size`` rows, because Spark's settings determine the size of its batches."""
     pending: list[pa.RecordBatch] = []
     count = 0

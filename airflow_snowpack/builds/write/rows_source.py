@@ -105,24 +105,24 @@ class InputBatches:
     def _from_dictionaries(self, rows: Iterator[Any]) -> Iterator[pa.RecordBatch]:
         while some := list(islice(rows, DICTIONARY_BATCH_SIZE)):
             if self._declared is None:
-                self._declared = self._inferred(some)
+                self._declared = self._infer_schema(some)
             try:
                 yield RowBatches(self._declared).of(some)
             except Misfit as misfit:
-                self._blame_key(some, self._declared)
+                self._check_keys(some, self._declared)
                 problem = f"it has {misfit}. Set the schema, or correct the rows"
                 raise InvalidBuild("rows", some[misfit.number], problem) from misfit
 
-    def _inferred(self, some: list[Any]) -> pa.Schema:
+    def _infer_schema(self, some: list[Any]) -> pa.Schema:
         try:
             names = dict.fromkeys(name for row in some for name in row)
             return pa.RecordBatch.from_pylist([{name: row.get(name) for name in names} for row in some]).schema
         except (*NO_COLUMN, AttributeError) as error:
-            self._blame_key(some, None)
+            self._check_keys(some, None)
             problem = f"they do not fit one schema ({error}); set the schema, or correct the rows"
             raise InvalidBuild("rows", "…", problem) from error
 
-    def _blame_key(self, some: list[Any], schema: pa.Schema | None) -> None:
+    def _check_keys(self, some: list[Any], schema: pa.Schema | None) -> None:
         """Raise :class:`InvalidRowKey` if a key is what does not fit."""
         keys = [row.get(self._key) for row in some if isinstance(row, Mapping)]
         try:

@@ -115,12 +115,12 @@ class Spool:
 
 def spooled_rows(folder: Path, shard_id: int, key_column: str, batch_size: int) -> Iterator[pa.RecordBatch]:
     """Yield a shard's spooled rows, sorted by key; all of them are in memory meanwhile."""
-    parts = [_part(path, shard_id) for path in sorted(folder.glob(ROWS))]
+    parts = [_rows_in_chunk(path, shard_id) for path in sorted(folder.glob(ROWS))]
     if parts:
         yield from pa.concat_tables(parts).sort_by(key_column).to_batches(batch_size)
 
 
-def _part(path: Path, shard_id: int) -> pa.Table:
+def _rows_in_chunk(path: Path, shard_id: int) -> pa.Table:
     begin, end = np.load(path.with_suffix(BEGINS), mmap_mode="r")[shard_id : shard_id + 2]
     with pa.memory_map(str(path)) as file:
         return pa.ipc.open_file(file).read_all().slice(int(begin), int(end - begin))
@@ -190,13 +190,13 @@ class ShardPool:
         process: ShardProcess | None = None
         try:
             while not self._stopped.is_set():
-                process = self._written(self._shards.get_nowait(), process)
+                process = self._write_shard(self._shards.get_nowait(), process)
         except queue.Empty:
             pass
         finally:
             self._end(process)
 
-    def _written(self, shard_id: int, process: ShardProcess | None) -> ShardProcess | None:
+    def _write_shard(self, shard_id: int, process: ShardProcess | None) -> ShardProcess | None:
         """Write a shard, and return the process to reuse for the next shard."""
         last: Exception | None = None
         for attempt in range(self._tries):

@@ -99,7 +99,7 @@ class SparkSource:
         sources = (*self.sources, *self._tables())  # before reading the rows, with the snapshots of the plan
         schema = arrow_schema_of(self.df)
         plan = spec.plan(schema)
-        placed = _placed(self.df, sharding, schema, spec.key)
+        placed = _with_shard_ids(self.df, sharding, schema, spec.key)
         shards = placed.repartitionById(sharding.num_shards, SHARD).sortWithinPartitions(spec.key)
         written = shards.mapInArrow(partial(write_partition, storage, run_id, plan), "shard_id int")
         found = {row["shard_id"] for row in _run(interrupt.work, written, written.collect)}
@@ -157,7 +157,7 @@ def _current_snapshot(session: SparkSession, name: TableName) -> int | None:
     return int(rows[0]["snapshot_id"]) if rows else None
 
 
-def _placed(df: DataFrame, sharding: Sharding, schema: pa.Schema, key_column: str) -> DataFrame:
+def _with_shard_ids(df: DataFrame, sharding: Sharding, schema: pa.Schema, key_column: str) -> DataFrame:
     """Add the column of shard ids; only the column that determines them travels to Python and back.
 
     :raises InvalidBuild: the column does not exist, or the expression is invalid or has a variable for Spark to substitute.
@@ -191,13 +191,13 @@ def _run(work: SparkWork, df: DataFrame, action: Callable[[], T]) -> T:
     try:
         return work.run(df.sparkSession, action)
     except SparkFailed as failure:
-        ours = _our_error(str(failure))
+        ours = _build_error(str(failure))
         if ours is None:
             raise
         raise ours from failure
 
 
-def _our_error(message: str) -> BuildError | None:
+def _build_error(message: str) -> BuildError | None:
     """Return the error of this room that ended a task, from the last line of the task's traceback in Spark's message."""
     found = re.search(r"airflow_snowpack\.builds\.errors\.(\w+): (.+)", message)
     return raised_elsewhere(found[1], found[2]) if found else None
@@ -234,11 +234,11 @@ def write_partition(
     shard_id = context.partitionId()
     token = str(context.taskAttemptId())
     place = AttemptPlace(run_id, shard_id, context.attemptNumber(), token, context.taskAttemptId())
-    write_attempt(storage, place, plan, _checked(batches, shard_id))
+    write_attempt(storage, place, plan, _check_shard_ids(batches, shard_id))
     yield pa.RecordBatch.from_pydict({"shard_id": pa.array([shard_id], pa.int32())})
 
 
-def _checked(batches: Iterator[pa.RecordBatch], shard_id: int) -> Iterator[pa.RecordBatch]:
+def _check_shard_ids(batches: Iterator[pa.RecordBatch], shard_id: int) -> Iterator[pa.RecordBatch]:
     """Drop the column of shard ids; raise :class:`InvalidBuild` if a row belongs to another task's shard."""
     for batch in batches:
         ids = batch.column(SHARD)
