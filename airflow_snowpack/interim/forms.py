@@ -116,7 +116,7 @@ def no_rows(schema: pa.Schema) -> pa.RecordBatch:
 def in_form(rows: pa.Table, form: Form) -> Any:
     """Return the rows in a form of :data:`IN_MEMORY`, each value unchanged; raise :class:`UnfitForm` if they do not fit it."""
     try:
-        return _converted(rows, form)
+        return _convert(rows, form)
     except ImportError:
         raise
     except BaseException as problem:  # each library has its own errors
@@ -149,7 +149,7 @@ def _table_of(frame: Any) -> pa.Table:
     return (unread(frame) if isinstance(frame, pa.RecordBatchReader) else pa.RecordBatchReader.from_stream(frame)).read_all()
 
 
-def _converted(rows: pa.Table, form: Form) -> Any:
+def _convert(rows: pa.Table, form: Form) -> Any:
     import pyarrow as pa
 
     match form:

@@ -63,7 +63,7 @@ class Producer:
 
 def table_name_of(producer: Producer, table_id: str) -> str:
     """Return the table's name, in lower case because some catalogs allow no other; ``table_id`` is a uuid4 in hex."""
-    return f"{_safe(producer.dag_id)}_{_safe(producer.task_id)}_{table_id[:DIGITS]}"
+    return f"{_name_part(producer.dag_id)}_{_name_part(producer.task_id)}_{table_id[:DIGITS]}"
 
 
 def is_ours(table_name: str) -> bool:
@@ -71,7 +71,7 @@ def is_ours(table_name: str) -> bool:
     return len(table_name) <= MAX_LENGTH and re.fullmatch(OURS, table_name) is not None
 
 
-def _safe(text: str) -> str:
+def _name_part(text: str) -> str:
     """Return a part of a name. A folder must not begin with an underscore, because Spark treats it as hidden."""
     safe = re.sub(r"[^a-z0-9]+", "_", text.lower()).strip("_")[:MAX_PART_LENGTH].rstrip("_")
     return safe if safe[:1].isalpha() else f"t{safe}"[:MAX_PART_LENGTH]

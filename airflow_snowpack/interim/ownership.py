@@ -73,10 +73,10 @@ def claim(catalog: Catalog, catalog_name: str, namespace: str, store_id: str) ->
     """
     properties = _properties(catalog, namespace)
     if properties is None:
-        properties = _created(catalog, namespace, {STORE: store_id})
+        properties = _create(catalog, namespace, {STORE: store_id})
     if STORE not in properties:
         # Read it again afterwards: if two stores mark it concurrently, the last one owns it.
-        properties = _marked(catalog, namespace, {STORE: store_id})
+        properties = _mark(catalog, namespace, {STORE: store_id})
     if (owner := properties.get(STORE, store_id)) != store_id:
         raise ForeignNamespace(catalog_name, namespace, owner)
 
@@ -94,7 +94,7 @@ def adopt(catalog: Catalog, catalog_name: str, namespace: str, store: Store, act
         detail = {"namespace": namespace}
         store.transact(lambda conn: write_audit(conn, store, actor, "adopt_interim", AUDIT_SUBJECT, **detail))
         others = (before.before | {str(before.owner)}) - {store_id}
-        _marked(catalog, namespace, {STORE: store_id, STORES_BEFORE: " ".join(sorted(others))})
+        _mark(catalog, namespace, {STORE: store_id, STORES_BEFORE: " ".join(sorted(others))})
     else:
         claim(catalog, catalog_name, namespace, store_id)
     if not ownership_of(catalog, namespace, store_id).is_own:
@@ -115,7 +115,7 @@ def _properties(catalog: Catalog, namespace: str) -> Mapping[str, str] | None:
         return {}
 
 
-def _created(catalog: Catalog, namespace: str, properties: dict[str, str]) -> Mapping[str, str]:
+def _create(catalog: Catalog, namespace: str, properties: dict[str, str]) -> Mapping[str, str]:
     from pyiceberg.exceptions import NamespaceAlreadyExistsError
 
     # A SQL catalog in which another process has just created it reports an existing row.
@@ -130,7 +130,7 @@ def _created(catalog: Catalog, namespace: str, properties: dict[str, str]) -> Ma
     return _properties(catalog, namespace) or {}
 
 
-def _marked(catalog: Catalog, namespace: str, updates: dict[str, str]) -> Mapping[str, str]:
+def _mark(catalog: Catalog, namespace: str, updates: dict[str, str]) -> Mapping[str, str]:
     refused: tuple[type[Exception], ...] = (NotImplementedError, *connection_errors())
     try:
         catalog.update_namespace_properties(tuple(namespace.split(".")), updates=updates)

@@ -288,7 +288,7 @@ class InterimRegistry:
             touch(conn, attempt.task, look_at=now + self.policy.first_look)
             return writing
 
-        return self.store.transact(repeatable(write, _found(IS_ON_RECORD, writing, b_table=table_id)))
+        return self.store.transact(repeatable(write, _if_found(IS_ON_RECORD, writing, b_table=table_id)))
 
     def commit(self, *outputs: Output, consumers: Iterable[str]) -> list[TableRef]:
         """Make these tables of one attempt ready, all or none: from then on they never change, and their consumers may read them.
@@ -313,12 +313,12 @@ class InterimRegistry:
                 ADD_PINS.each(conn, pins)
             for operation in operations:
                 record_operation(conn, operation)
-            before = {key for place in names if (key := _point(conn, *place, now)) is not None}
+            before = {key for place in names if (key := _move_name(conn, *place, now)) is not None}
             if not pins or names:
                 self._check_soon(conn, task, before, now)
             return refs
 
-        return self.store.transact(repeatable(write, _found(IS_COMMITTED, refs, b_table=outputs[0].writing.table_id)))
+        return self.store.transact(repeatable(write, _if_found(IS_COMMITTED, refs, b_table=outputs[0].writing.table_id)))
 
     def abandon(self, writing: Writing, why: str) -> bool:
         """Give up a table that will not be committed; return ``False`` if another attempt already owns the output."""
@@ -341,16 +341,16 @@ class InterimRegistry:
         :raises InterimTableGone: one no longer exists; the message names the task to clear.
         :raises InvalidInterimRef: a reference names another table than the record of its id.
         """
-        tables, empty = _each_once(refs), self._reading(attempt)
+        tables, empty = _distinct_tables(refs), self._reading(attempt)
         if not tables:
             return empty
 
         def write(conn: sa.Connection) -> Reading:
-            reading = replace(empty, tables=_kept(conn, tables))
+            reading = replace(empty, tables=_lock_tables(conn, tables))
             self._add(conn, reading)
             return reading
 
-        return self.store.transact(repeatable(write, lambda conn: _added(conn, empty, tables)))
+        return self.store.transact(repeatable(write, lambda conn: _added_reading(conn, empty, tables)))
 
     def consume_named(self, name: str, *, scope: Scope = Scope.RUN, attempt: TaskAttempt) -> Reading:
         """Find a table by name, ``tables[0]``, and protect it from being dropped, or raise :class:`InterimTableNotFound`."""
@@ -361,13 +361,13 @@ class InterimRegistry:
             if row is None:
                 raise InterimTableNotFound(name, "" if scope is Scope.GLOBAL else f" in the run {task.dag_id}/{task.run_id}")
             try:
-                reading = replace(empty, tables=_kept(conn, (ref_from(row),)))
+                reading = replace(empty, tables=_lock_tables(conn, (ref_from(row),)))
             except InterimTableGone:
                 return None  # the name has moved since it was read, and its former table is being dropped
             self._add(conn, reading)
             return reading
 
-        once = repeatable(write, lambda conn: _added(conn, empty))
+        once = repeatable(write, lambda conn: _added_reading(conn, empty))
         while (reading := self.store.transact(once)) is None:
             pass
         return reading
@@ -389,13 +389,13 @@ class InterimRegistry:
 
     def pin_on(self, refs: Iterable[Ref], *, consumers: Iterable[str], attempt: TaskAttempt) -> None:
         """Pin other tasks' tables that this attempt returns: its consumers need them, too. Raises like :meth:`consume`."""
-        tables, look_at = _each_once(refs), self.store.clock() + self.policy.first_look
+        tables, look_at = _distinct_tables(refs), self.store.clock() + self.policy.first_look
         pins = pin_values([table.table_id for table in tables], consumers, attempt.task)
         if not pins:
             return
 
         def write(conn: sa.Connection) -> None:
-            _kept(conn, tables)
+            _lock_tables(conn, tables)
             ADD_PINS.each(conn, pins)
             touch(conn, attempt.task, look_at=look_at)
 
@@ -471,7 +471,7 @@ class InterimRegistry:
         key, now = self.table(wanted).table_id, self.store.clock()
 
         def write(conn: sa.Connection) -> InterimTable:
-            table = self._locked(conn, key, wanted)
+            table = self._lock_row(conn, key, wanted)
             _refuse_if_needed(table)
             if table.state is not TableState.DROPPING:
                 dropping = {"state": TableState.DROPPING.value, "visible_at": now}
@@ -495,7 +495,7 @@ class InterimRegistry:
         key, now = self.table(wanted).table_id, self.store.clock()
 
         def write(conn: sa.Connection) -> InterimTable:
-            table = self._locked(conn, key, wanted)
+            table = self._lock_row(conn, key, wanted)
             if table.state is not TableState.DROPPING or table.error is None:
                 raise InterimTableNotStuck(str(table.table), "no drop of it has failed yet", "Wait for the collector")
             if table.lease_until is not None and table.lease_until > now:
@@ -536,7 +536,7 @@ class InterimRegistry:
             ADD_PINS.each(conn, pin_values(table_ids, [task.task_id], task))
             touch(conn, task, look_at=now + self.policy.first_look)
 
-    def _locked(self, conn: sa.Connection, table_id: str, wanted: str) -> InterimTable:
+    def _lock_row(self, conn: sa.Connection, table_id: str, wanted: str) -> InterimTable:
         rows = conn.execute(sa.select(interim_tables).where(TABLE.table_id == table_id).with_for_update()).all()
         if not rows:
             raise InterimTableNotFound(wanted)
@@ -620,23 +620,23 @@ def table_values(writing: Writing, now: datetime) -> dict[str, Any]:
     }
 
 
-def _point(conn: sa.Connection, key: str, name: str, table_id: str, now: datetime) -> str | None:
+def _move_name(conn: sa.Connection, key: str, name: str, table_id: str, now: datetime) -> str | None:
     """Move the name to this table; return the run key of the table to which it pointed before."""
     before = NAMED_BEFORE.first(conn, {"b_name": name, "b_run_key": key})
     POINT.count(conn, {"name": name, "run_key": key, "table_id": table_id, "moved_at": now})
     return None if before is None else str(before.run_key)
 
 
-def _found(query: sa.Select[Any], result: T, **values: str) -> Callable[[sa.Connection], T | None]:
+def _if_found(query: sa.Select[Any], result: T, **values: str) -> Callable[[sa.Connection], T | None]:
     """Return the result if the query finds what only this step can have written."""
     return lambda conn: result if conn.execute(query, values).first() is not None else None
 
 
-def _each_once(refs: Iterable[Ref]) -> tuple[TableRef, ...]:
+def _distinct_tables(refs: Iterable[Ref]) -> tuple[TableRef, ...]:
     return tuple({ref.of.table_id: ref.of for ref in refs}.values())
 
 
-def _kept(conn: sa.Connection, tables: Sequence[TableRef]) -> tuple[TableRef, ...]:
+def _lock_tables(conn: sa.Connection, tables: Sequence[TableRef]) -> tuple[TableRef, ...]:
     """Return these tables as recorded; no collector drops one before the commit."""
     table_ids = sorted(table.table_id for table in tables)
     if len(table_ids) == 1:
@@ -656,7 +656,7 @@ def _as_recorded(rows: Sequence[Any], tables: Sequence[TableRef]) -> tuple[Table
     return tuple(found[table.table_id] for table in tables)
 
 
-def _added(conn: sa.Connection, reading: Reading, tables: Sequence[TableRef] | None = None) -> Reading | None:
+def _added_reading(conn: sa.Connection, reading: Reading, tables: Sequence[TableRef] | None = None) -> Reading | None:
     """Return the reading that the previous try added, if it was committed although its response was lost."""
     rows = conn.execute(READ_BY, {"b_reading": reading.reading_id}).all()
     if not rows:

@@ -117,7 +117,7 @@ class Collector:
             self._store.transact(lambda conn: write_audit(conn, self._store, actor, "collect_interim", AUDIT_SUBJECT))
         dropper = Dropper(self._open_catalog, self._collector_store)
         collected = self._finish_left(dropper, limit)
-        while _room(collected, limit) and (runs := self._due.take(RUNS_PER_BATCH)):
+        while _drops_left(collected, limit) and (runs := self._due.take(RUNS_PER_BATCH)):
             collected += self._check(runs, dropper, None if limit is None else limit - collected.drops)
         self._beat()
         return collected
@@ -131,7 +131,7 @@ class Collector:
     def _finish_left(self, dropper: Dropper, limit: int | None) -> Collected:
         """Retry drops that failed, or whose collector is dead."""
         collected = Collected()
-        while room := _room(collected, limit):
+        while room := _drops_left(collected, limit):
             left = self._collector_store.take(room)
             if not left:
                 break
@@ -146,10 +146,10 @@ class Collector:
         except SnowpackError:
             self._due.checked(runs, {})
             raise
-        room = _room(Collected(), limit)
+        room = _drops_left(Collected(), limit)
         tables = self._collector_store.settle(runs, states, room)
         collected = self._drop(tables, dropper)
-        while len(tables) == room and (room := _room(collected, limit)):
+        while len(tables) == room and (room := _drops_left(collected, limit)):
             tables = self._collector_store.take(room, runs)
             collected += self._drop(tables, dropper)
         kept, again = self._due.checked(runs, states, changed=collected.changed_runs)
@@ -167,7 +167,7 @@ class Collector:
 
     def _drop(self, tables: Sequence[TableToDrop], dropper: Dropper) -> Collected:
         dropped, failed, missing, problem = [], [], [], Recurring(log)
-        for table in self._leased(tables):
+        for table in self._still_leased(tables):
             try:
                 why_not = dropper.drop(table)
             except Exception as error:  # noqa: BLE001 - whatever a storage raises: the row stays, and the others go on
@@ -184,7 +184,7 @@ class Collector:
                     missing.append(NotDropped(table, why_not))
         return Collected(dropped=tuple(dropped), failed=tuple(failed), missing=tuple(missing))
 
-    def _leased(self, tables: Sequence[TableToDrop]) -> Iterator[TableToDrop]:
+    def _still_leased(self, tables: Sequence[TableToDrop]) -> Iterator[TableToDrop]:
         """Yield each table whose lease this collector still holds; before it expires, renew the lease of all remaining tables."""
         renewed_at, leased = self._store.clock(), {each.table_id for each in tables}
         for place, table in enumerate(tables):
@@ -201,7 +201,7 @@ class Collector:
             self._sign.beat()
 
 
-def _room(collected: Collected, limit: int | None) -> int:
+def _drops_left(collected: Collected, limit: int | None) -> int:
     """Return how many drops the next step may start."""
     return DROPS_PER_BATCH if limit is None else max(0, min(DROPS_PER_BATCH, limit - collected.drops))
 

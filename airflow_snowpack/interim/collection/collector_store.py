@@ -143,7 +143,7 @@ class CollectorStore:
         A consumer may be cleared and start between Airflow's answer and the deletion of its pin. A task that needs a table erases
         the mark, so a pin is deleted only if it was marked, then reported as finished, and not needed since.
         """
-        known = _known(runs, states)
+        known = _known_states(runs, states)
         self._mark_id = self._make_id()
         self.store.transact(lambda conn: self._mark(conn, known))
         return [run for run in runs if run.run_key in self._seem_finished]
@@ -163,7 +163,7 @@ class CollectorStore:
 
         def write(conn: sa.Connection) -> None:
             self._mark_id = self._make_id()
-            self._mark(conn, _known(runs, states))
+            self._mark(conn, _known_states(runs, states))
             self._release(conn, runs, states)
             found[:] = self._take(conn, LOCK_LEFT, {}, limit)
             found.extend(self._take(conn, LOCK_NEEDLESS, keys_of(runs), limit))
@@ -212,7 +212,7 @@ class CollectorStore:
         """Return the tables whose pins of these runs are all marked, as the values of :data:`MARKED_PINS`."""
         runs = {"b_keys": sorted(run_keys), "b_asked": self._mark_id}
         tables = conn.execute(ALL_MARKED, runs).scalars().all()
-        return [runs | {"b_ids": part} for part in _parts(tables)]
+        return [runs | {"b_ids": part} for part in _chunks(tables)]
 
     def _take(self, conn: sa.Connection, lock: sa.Select[Any], where: Mapping[str, Any], limit: int) -> list[TableToDrop]:
         now = self.store.clock()
@@ -227,7 +227,7 @@ class CollectorStore:
 
     def _release(self, conn: sa.Connection, runs: Sequence[DueRun], states: States) -> None:
         """Delete the pins of finished consumers, the readings and leases of dead attempts, and the names of ended runs."""
-        known = _known(runs, states)
+        known = _known_states(runs, states)
         values = {"b_keys": sorted(known), "b_now": self.store.clock()}
         if not known:
             return
@@ -238,11 +238,11 @@ class CollectorStore:
             self._wake_others(conn, MARKED_PINS, interim_pins, marked)
             conn.execute(sa.delete(interim_pins).where(MARKED_PINS), marked)
         readings = [row.reading_id for row in conn.execute(LATE_READINGS, values) if _has_ended(known, row)]
-        for part in _parts(readings):
+        for part in _chunks(readings):
             self._wake_others(conn, REF.reading_id.in_(part), interim_refs)
             conn.execute(END_READINGS, {"b_ids": part, "b_now": values["b_now"]})
         writings = [row.table_id for row in conn.execute(LATE_WRITINGS, values) if _has_ended(known, row)]
-        for part in _parts(writings):
+        for part in _chunks(writings):
             conn.execute(END_WRITINGS, {"b_ids": part, "b_now": values["b_now"]})
         if over := [key for key, state in known.items() if not state.is_active]:
             self._end(conn, over, {run.run_key: run.touches for run in runs})
@@ -260,7 +260,7 @@ class CollectorStore:
         """Make other runs due whose tables may no longer be needed after this."""
         others = sa.select(TABLE.run_key).distinct().join(needing, needing.c.table_id == TABLE.table_id)
         found = conn.execute(others.where(theirs, TABLE.run_key != needing.c.run_key), values or {}).scalars().all()
-        for part in _parts(found):
+        for part in _chunks(found):
             nudge(conn, *part, look_at=self.store.clock())
 
 
@@ -276,25 +276,25 @@ def _fence(table: TableToDrop) -> dict[str, Any]:
     return {"b_table": table.table_id, "b_attempt": table.attempt_id}
 
 
-def _parts(values: Sequence[T], size: int | None = None) -> Iterator[Sequence[T]]:
+def _chunks(values: Sequence[T], size: int | None = None) -> Iterator[Sequence[T]]:
     """Divide values into parts that fit a statement; none for no values."""
     size = size or VALUES_PER_STATEMENT
     return (values[start : start + size] for start in range(0, len(values), size))
 
 
-def _known(runs: Sequence[DueRun], states: States) -> dict[str, DagRunState]:
+def _known_states(runs: Sequence[DueRun], states: States) -> dict[str, DagRunState]:
     return {run.run_key: states[run.dag_id, run.run_id] for run in runs if (run.dag_id, run.run_id) in states}
 
 
 def _pins_of(consumers: Sequence[tuple[str, str]], known: Mapping[str, DagRunState]) -> Iterator[sa.ColumnElement[bool]]:
     """Yield conditions for the pins of these consumers; in an ended run all consumers have finished, and its key suffices."""
     over = sorted({key for key, _ in consumers if not known[key].is_active})
-    for keys in _parts(over):
+    for keys in _chunks(over):
         yield PIN.run_key.in_(keys)
-    for some in _parts(sorted((key, task) for key, task in consumers if known[key].is_active)):
+    for some in _chunks(sorted((key, task) for key, task in consumers if known[key].is_active)):
         # Run by run: for pairs, SQLite uses no index, and Postgres compares each row with each pair.
         of_runs = [(key, [task for _, task in pairs]) for key, pairs in groupby(some, key=itemgetter(0))]
-        for part in _parts(of_runs, TERMS_PER_STATEMENT):
+        for part in _chunks(of_runs, TERMS_PER_STATEMENT):
             yield sa.or_(*(sa.and_(PIN.run_key == key, PIN.task_id.in_(tasks)) for key, tasks in part))
 
 

@@ -66,7 +66,7 @@ class Folder:
             raise ValueError(f"{self.location!r} is not the folder of an interim table, and is not deleted.")
         from pyarrow.fs import FileType
 
-        system, path = self._opened()
+        system, path = self._open_path()
         if system.get_file_info(path).type is not FileType.Directory:
             return False
         system.delete_dir(path)
@@ -74,12 +74,12 @@ class Folder:
 
     def children(self) -> list[str]:
         """Return the names of the folders directly below."""
-        return sorted(info.base_name for info in self._listed() if info.type.name == "Directory")
+        return sorted(info.base_name for info in self._list() if info.type.name == "Directory")
 
     def newest(self) -> datetime | None:
         """Return when its newest file was written; without files, when the folder itself changed, if known."""
-        system, path = self._opened()
-        files = [info for info in self._listed(recursive=True) if info.is_file]
+        system, path = self._open_path()
+        files = [info for info in self._list(recursive=True) if info.is_file]
         moments = [info.mtime_ns for info in files or [system.get_file_info(path)] if info.mtime_ns is not None]
         return datetime.fromtimestamp(max(moments) / 1e9, tz=UTC) if moments else None
 
@@ -92,19 +92,19 @@ class Folder:
 
         from airflow_snowpack.iceberg.guarded_catalogs import LiteralFileIO
 
-        names = sorted(info.base_name for info in self._listed("/metadata") if METADATA_FILE.search(info.base_name))
+        names = sorted(info.base_name for info in self._list("/metadata") if METADATA_FILE.search(info.base_name))
         if not names:
             return None
         file = LiteralFileIO(dict(self.properties)).new_input(f"{self.location}/metadata/{names[-1]}")
         return FromInputFile.table_metadata(file).properties
 
-    def _listed(self, below: str = "", *, recursive: bool = False) -> Any:
+    def _list(self, below: str = "", *, recursive: bool = False) -> Any:
         from pyarrow.fs import FileSelector
 
-        system, path = self._opened()
+        system, path = self._open_path()
         return system.get_file_info(FileSelector(f"{path}{below}", recursive=recursive, allow_not_found=True))
 
-    def _opened(self) -> tuple[Any, str]:
+    def _open_path(self) -> tuple[Any, str]:
         from pyiceberg.io.pyarrow import PyArrowFileIO
 
         scheme, authority, path = storage_path(self.location, self.properties)

@@ -92,7 +92,7 @@ def sweep(
         planned = list(_plan(registry, catalog, catalog_name, before))
     except connection_errors() as error:
         raise CatalogUnreachable(catalog_name, error) from error
-    return planned if dry_run else [_swept(catalog, registry.policy.namespace, action) for action in planned]
+    return planned if dry_run else [_sweep_one(catalog, registry.policy.namespace, action) for action in planned]
 
 
 def _plan(registry: InterimRegistry, catalog: Catalog, catalog_name: str, before: datetime) -> Iterator[SweepAction]:
@@ -107,7 +107,7 @@ def _plan(registry: InterimRegistry, catalog: Catalog, catalog_name: str, before
     on_record = registry.store.all_by_key(sa.select(TABLE.table_name), TABLE.table_name, [*tables, *folders])
     known = {row.table_name for row in on_record}
     for name in tables:
-        if name not in known and (action := _table(catalog, namespace, name, ownership, around)) and action.since < before:
+        if name not in known and (action := _table_action(catalog, namespace, name, ownership, around)) and action.since < before:
             yield action
     for name in folders:
         if around is None or name in known:
@@ -138,7 +138,7 @@ def _tables(catalog: Catalog, namespace: str) -> list[str]:
     return sorted(name for name in names if is_ours(name))
 
 
-def _table(catalog: Catalog, namespace: str, name: str, ownership: Ownership, around: Folder | None) -> SweepAction | None:
+def _table_action(catalog: Catalog, namespace: str, name: str, ownership: Ownership, around: Folder | None) -> SweepAction | None:
     """Return a table with its last write; ``None``, to keep it, if another store owns it or its age is unknown."""
     from pyiceberg.exceptions import NoSuchTableError
 
@@ -160,7 +160,7 @@ def _table(catalog: Catalog, namespace: str, name: str, ownership: Ownership, ar
         return SweepAction(SweepKind.TABLE, name, folder.location, written)
 
 
-def _swept(catalog: Catalog, namespace: str, action: SweepAction) -> SweepAction:
+def _sweep_one(catalog: Catalog, namespace: str, action: SweepAction) -> SweepAction:
     from pyiceberg.exceptions import NoSuchTableError
 
     passing: tuple[type[Exception], ...] = (SnowpackError, *connection_errors(), *unreadable_errors())

@@ -105,7 +105,7 @@ def rows_of(scan: DataScan) -> pa.Table:
     :param scan: without a filter; its columns, snapshot and limit apply.
     :raises UnreadableTable: the files have deletes, another format or other columns than those of interim tables.
     """
-    wanted = _wanted(scan)
+    wanted = _wanted_schema(scan)
     files = ExecutorFactory.get_or_create().map(lambda task: _rows_of_file(scan, task, wanted), scan.plan_files())
     found = list(_limited(files, scan.limit))
     if not found:
@@ -118,16 +118,16 @@ def batches_of(scan: DataScan) -> pa.RecordBatchReader:
 
     Text, bytes and lists are as large or small as in the first file. Errors in a file appear when it is read.
     """
-    wanted, tasks = _wanted(scan), list(scan.plan_files())
+    wanted, tasks = _wanted_schema(scan), list(scan.plan_files())
     if not tasks:
         return pa.RecordBatchReader.from_batches(_shape_without_rows(wanted), [])
-    with _opened(scan, tasks[0], wanted) as (schema, _):
+    with _open_file(scan, tasks[0], wanted) as (schema, _):
         return pa.RecordBatchReader.from_batches(schema, _limited(_all_batches(scan, tasks, wanted, schema), scan.limit))
 
 
 def _all_batches(scan: DataScan, tasks: list[FileScanTask], wanted: pa.Schema, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     for task in tasks:
-        with _opened(scan, task, wanted) as (_, batches):
+        with _open_file(scan, task, wanted) as (_, batches):
             yield from (cast_batch(batch, schema) for batch in batches)
 
 
@@ -145,7 +145,7 @@ def without_rows(schema: pa.Schema) -> pa.Table:
     return pa.Table.from_arrays([pa.chunked_array([], field.type) for field in schema], schema=schema)
 
 
-def _wanted(scan: DataScan) -> pa.Schema:
+def _wanted_schema(scan: DataScan) -> pa.Schema:
     if scan.row_filter != AlwaysTrue():
         raise ValueError(f"Reading a scan reads every row, and this one has the filter {scan.row_filter}.")
     return schema_to_pyarrow(scan.projection(), include_field_ids=True)
@@ -156,12 +156,12 @@ def _shape_without_rows(wanted: pa.Schema) -> pa.Schema:
 
 
 def _rows_of_file(scan: DataScan, task: FileScanTask, wanted: pa.Schema) -> pa.Table:
-    with _opened(scan, task, wanted) as (schema, batches):
+    with _open_file(scan, task, wanted) as (schema, batches):
         return pa.Table.from_batches(list(_limited(batches, scan.limit)), schema=schema)
 
 
 @contextmanager
-def _opened(scan: DataScan, task: FileScanTask, wanted: pa.Schema) -> Iterator[tuple[pa.Schema, Iterator[pa.RecordBatch]]]:
+def _open_file(scan: DataScan, task: FileScanTask, wanted: pa.Schema) -> Iterator[tuple[pa.Schema, Iterator[pa.RecordBatch]]]:
     """Open a file; return the schema of its rows, and the rows."""
     path = task.file.file_path
     if task.delete_files:

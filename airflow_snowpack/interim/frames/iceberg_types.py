@@ -45,7 +45,7 @@ def in_iceberg_types(rows: pa.Table) -> pa.Table:
     """
     if rows.num_rows and not rows.num_columns:
         raise UnwritableFrame("they have no columns")
-    names = [field.name for field in _named(rows.schema)]
+    names = [field.name for field in _check_named(rows.schema)]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise UnwritableFrame(f"more than one column is called {', '.join(twice)}", "Rename all but one")
@@ -69,7 +69,7 @@ def _iceberg_field(field: pa.Field, path: str) -> pa.Field:
     if (extension := (field.metadata or {}).get(EXTENSION)) is not None:
         problem = f"Iceberg has no type for Arrow's extension type {extension.decode(errors='replace')}"
         raise UnwritableFrame(problem, f"Cast it, for example to {field.type}", column=path)
-    return pa.field(field.name, _kept(field.type, path), field.nullable)
+    return pa.field(field.name, _iceberg_type(field.type, path), field.nullable)
 
 
 def _check_range(array: Any, path: str) -> None:
@@ -81,7 +81,7 @@ def _check_range(array: Any, path: str) -> None:
     if isinstance(kind, pa.BaseExtensionType):
         return
     if inner_fields(kind):
-        for name, part in _inside(array):
+        for name, part in _inner_arrays(array):
             _check_range(part, f"{path}.{name}")
         return
     for is_kind, smallest, largest, problem in RANGES:
@@ -95,7 +95,7 @@ def _check_range(array: Any, path: str) -> None:
         raise UnwritableFrame(problem, "Cast the column to a type that fits all of its values", column=path) from problem
 
 
-def _inside(array: Any) -> list[tuple[str, Any]]:
+def _inner_arrays(array: Any) -> list[tuple[str, Any]]:
     """Return the arrays inside a struct, map or list, each with its name for errors."""
     if types.is_struct(array.type):
         return [(field.name, part) for field, part in zip(array.type, array.flatten(), strict=True)]
@@ -128,36 +128,36 @@ def _zones(fields: Iterable[pa.Field], above: tuple[str, ...]) -> Iterator[tuple
         yield from _zones(inner_fields(kind), path)
 
 
-def _kept(kind: pa.DataType, path: str) -> pa.DataType:
+def _iceberg_type(kind: pa.DataType, path: str) -> pa.DataType:
     if isinstance(kind, pa.BaseExtensionType):
-        return _kept_extension(kind, path)
+        return _extension_type(kind, path)
     if types.is_dictionary(kind) or types.is_run_end_encoded(kind):
-        return _kept(kind.value_type, path)
+        return _iceberg_type(kind.value_type, path)
     if types.is_struct(kind):
         if not kind.num_fields:
             raise UnwritableFrame("a struct has no fields", "Drop it, or add a field", column=path)
         # Arrow's Parquet writer would store a null in a required field of a null struct.
-        return pa.struct([_iceberg_field(each, f"{path}.{each.name}").with_nullable(True) for each in _named(kind)])
+        return pa.struct([_iceberg_field(each, f"{path}.{each.name}").with_nullable(True) for each in _check_named(kind)])
     if types.is_map(kind):
         return pa.map_(_iceberg_field(kind.key_field, f"{path}.key"), _iceberg_field(kind.item_field, f"{path}.value"))
     if types.is_large_list(kind) or types.is_large_list_view(kind):
         return pa.large_list(_iceberg_field(kind.value_field, f"{path}.element"))
     if types.is_list(kind) or types.is_list_view(kind) or types.is_fixed_size_list(kind):
         return pa.list_(_iceberg_field(kind.value_field, f"{path}.element"))
-    return _kept_temporal(kind, path) if types.is_temporal(kind) else _kept_plain(kind, path)
+    return _temporal_type(kind, path) if types.is_temporal(kind) else _plain_type(kind, path)
 
 
-def _kept_extension(kind: Any, path: str) -> pa.DataType:
+def _extension_type(kind: Any, path: str) -> pa.DataType:
     if isinstance(kind, pa.UuidType):
         return kind
     if isinstance(kind, pa.Bool8Type):
         return pa.bool_()
     if isinstance(kind, pa.JsonType):
-        return _kept(kind.storage_type, path)
+        return _iceberg_type(kind.storage_type, path)
     raise UnwritableFrame(f"Iceberg has no type for {kind}", f"Cast it, for example to {kind.storage_type}", column=path)
 
 
-def _kept_temporal(kind: Any, path: str) -> pa.DataType:
+def _temporal_type(kind: Any, path: str) -> pa.DataType:
     if types.is_timestamp(kind):
         return pa.timestamp("us", None if kind.tz is None else "UTC")
     if types.is_time(kind):
@@ -167,13 +167,13 @@ def _kept_temporal(kind: Any, path: str) -> pa.DataType:
     raise UnwritableFrame(f"Iceberg has no type for {kind}", "Cast it, for example to a number", column=path)
 
 
-def _kept_plain(kind: Any, path: str) -> pa.DataType:
+def _plain_type(kind: Any, path: str) -> pa.DataType:
     if types.is_integer(kind):
         return pa.int32() if kind.bit_width < 32 or kind.equals(pa.int32()) else pa.int64()
     if types.is_float16(kind):
         return pa.float32()
     if types.is_decimal(kind):
-        return _kept_decimal(kind, path)
+        return _decimal_type(kind, path)
     if types.is_string_view(kind):
         return pa.string()
     if types.is_binary_view(kind):
@@ -186,7 +186,7 @@ def _kept_plain(kind: Any, path: str) -> pa.DataType:
     raise UnwritableFrame(f"Iceberg has no type for {kind}", "Cast it to a type that Iceberg has", column=path)
 
 
-def _kept_decimal(kind: Any, path: str) -> pa.DataType:
+def _decimal_type(kind: Any, path: str) -> pa.DataType:
     scale = max(kind.scale, 0)
     digits = kind.precision - min(kind.scale, 0)
     if scale > MAX_DIGITS or (digits > MAX_DIGITS and kind.bit_width < 256):
@@ -195,7 +195,7 @@ def _kept_decimal(kind: Any, path: str) -> pa.DataType:
     return pa.decimal128(max(min(digits, MAX_DIGITS), scale), scale)
 
 
-def _named(fields: Iterable[pa.Field]) -> list[pa.Field]:
+def _check_named(fields: Iterable[pa.Field]) -> list[pa.Field]:
     named = list(fields)
     if not all(field.name for field in named):
         raise UnwritableFrame("a column, or a field of one, has no name", "Give it one")

@@ -73,7 +73,7 @@ def _column(values: pd.Series[Any]) -> Any:
     if not pd.api.types.is_object_dtype(dtype):
         return pa.array(values, from_pandas=True)
     given = values.to_numpy()
-    strange = next((problem for problem in map(_strange, given) if problem is not None), None)
+    strange = next((problem for problem in map(_unsupported, given) if problem is not None), None)
     if strange is not None:
         raise TypeError(strange)
     missing = values.isna().to_numpy()
@@ -86,13 +86,13 @@ def _column(values: pd.Series[Any]) -> Any:
     return column
 
 
-def _strange(value: Any) -> str | None:
+def _unsupported(value: Any) -> str | None:
     """Return why a value in a column of objects, or one inside of it, has no counterpart in Arrow."""
     if isinstance(value, dict | list | tuple | np.ndarray):
         if isinstance(value, np.ndarray) and value.dtype != object:
             return None
         inside = value.values() if isinstance(value, dict) else value
-        return next((problem for problem in map(_strange, inside) if problem is not None), None)
+        return next((problem for problem in map(_unsupported, inside) if problem is not None), None)
     if isinstance(value, Decimal) and not value.is_finite():
         return f"a decimal is {value}, which only floating point numbers can be"
     if value is None or value is pd.NA or isinstance(value, OBJECTS):
@@ -120,7 +120,7 @@ def pandas_of_rows(rows: pa.Table) -> pd.DataFrame:
     """
     names = [str(place) for place in range(rows.num_columns)]  # a view may have two columns with the same name
     numbered = rows.rename_columns(names)
-    exactly = {name: _exactly(column) for name, column in zip(names, rows.columns, strict=True)}
+    exactly = {name: _exact_conversion(column) for name, column in zip(names, rows.columns, strict=True)}
     frame: pd.DataFrame = numbered.select([name for name in names if exactly[name] is None]).to_pandas()
     for name, convert in exactly.items():
         if convert is not None:
@@ -130,21 +130,21 @@ def pandas_of_rows(rows: pa.Table) -> pd.DataFrame:
     return frame
 
 
-def _exactly(column: Any) -> Callable[[Any], pd.Series[Any]] | None:
+def _exact_conversion(column: Any) -> Callable[[Any], pd.Series[Any]] | None:
     """Return how to convert the column; ``None`` if Arrow's own conversion loses nothing."""
     kind = column.type
     if types.is_integer(kind) and column.null_count:
-        return lambda each: _typed(each, pd.Int32Dtype() if kind.bit_width == 32 else pd.Int64Dtype())
+        return lambda each: _as_dtype(each, pd.Int32Dtype() if kind.bit_width == 32 else pd.Int64Dtype())
     if types.is_boolean(kind) and column.null_count:
-        return lambda each: _typed(each, pd.BooleanDtype())
+        return lambda each: _as_dtype(each, pd.BooleanDtype())
     if types.is_floating(kind) and compute.any(compute.is_nan(column)).as_py():
-        return lambda each: _typed(each, pd.ArrowDtype(kind))
+        return lambda each: _as_dtype(each, pd.ArrowDtype(kind))
     if isinstance(kind, pa.BaseExtensionType) or (types.is_nested(kind) and not _of_numbers(column)):
-        return _objects
+        return _as_objects
     return None
 
 
-def _typed(column: Any, dtype: Any) -> pd.Series[Any]:
+def _as_dtype(column: Any, dtype: Any) -> pd.Series[Any]:
     made: pd.Series[Any] = column.to_pandas(types_mapper=lambda _: dtype)
     return made
 
@@ -159,7 +159,7 @@ def _of_numbers(column: Any) -> bool:
     return bool(numbers and not compute.list_flatten(column).null_count)
 
 
-def _objects(column: Any) -> pd.Series[Any]:
+def _as_objects(column: Any) -> pd.Series[Any]:
     values = np.empty(len(column), dtype=object)
     values[:] = column.to_pylist()
     return pd.Series(values, dtype=object)

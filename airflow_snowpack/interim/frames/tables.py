@@ -180,7 +180,7 @@ def read_as_arrow(ref: Ref, catalog: Catalog) -> pa.Table:
     began, reading = time.monotonic(), _Reading.of(ref, catalog)
     limit = reading.view.rows
     rows = rows_of(reading.scan if reading.orders else reading.scan.update(limit=limit))
-    rows = reading.arranged(_ordered(rows, reading.orders).slice(0, limit))
+    rows = reading.arranged(_sort(rows, reading.orders).slice(0, limit))
     log.info("Read %s without Spark: %s, %s", ref.of.table, plural(rows.num_rows, "row"), duration(time.monotonic() - began))
     return rows
 
@@ -227,7 +227,7 @@ class _Reading:
 
     def arranged(self, rows: pa.Table) -> pa.Table:
         """Return rows of the scan with the columns and time zones of the view."""
-        rows = _zoned(rows, self.schema.names, self.scan.table_metadata.properties)
+        rows = _with_time_zones(rows, self.schema.names, self.scan.table_metadata.properties)
         if self.view.columns:  # like Spark, name columns as the view does
             rows = rows.select(self.selected).rename_columns(list(self.view.columns))
         return rows
@@ -239,7 +239,7 @@ def name_of(table: TableRef) -> TableName:
     return TableName.parse(name, catalog=catalog)
 
 
-def _zoned(rows: pa.Table, columns: list[str], properties: Mapping[str, str]) -> pa.Table:
+def _with_time_zones(rows: pa.Table, columns: list[str], properties: Mapping[str, str]) -> pa.Table:
     """Return the rows with their timestamps in the time zones in which they were written."""
     zones = json.loads(properties.get(TIME_ZONES, "{}"))
     for place, name in enumerate(columns):
@@ -274,7 +274,7 @@ def _order(view: ViewRef, term: str, schema: pa.Schema) -> tuple[str, bool]:
     return column, (found["direction"] or "").lower() == "desc"
 
 
-def _ordered(rows: pa.Table, orders: list[tuple[str, bool]]) -> pa.Table:
+def _sort(rows: pa.Table, orders: list[tuple[str, bool]]) -> pa.Table:
     """Order as Spark does: ascending with nulls first and NaN last, descending the other way round."""
     if not orders:
         return rows

@@ -111,15 +111,15 @@ class _Reduction:
 
     def run(self, keys: list[Any]) -> Reduced:
         began = time.monotonic()
-        ordered = self._on_spark(partial(_stored, self.df.sort(*keys)))
+        ordered = self._on_spark(partial(_materialize, self.df.sort(*keys)))
         try:
-            reduced = self._layered(ordered)
+            reduced = self._reduce_layers(ordered)
         finally:
             _free(ordered)
         log.info("Reduced %s to one in %s", plural(reduced.layers.rows, "row"), duration(time.monotonic() - began))
         return reduced
 
-    def _layered(self, ordered: DataFrame) -> Reduced:
+    def _reduce_layers(self, ordered: DataFrame) -> Reduced:
         counts = self._on_spark(partial(_counts, ordered))
         most = self.partitions
         if most is None:
@@ -127,9 +127,9 @@ class _Reduction:
         layers = Layers.plan(sum(counts.values()), self.fan_in, most)
         how = "Reducing with %s, %d rows at a time, in %d layers: %s"
         log.info(how, self.function.name, self.fan_in, len(layers.layers), layers)
-        result = _numbered(ordered, counts)
+        result = _number_rows(ordered, counts)
         for layer in layers.layers:
-            result = self._reduced(result, layer)
+            result = self._reduce_layer(result, layer)
         # The only row that reaches the driver.
         found = self._on_spark(result.drop(INDEX).toArrow)
         reduced = self._result(found, layers)
@@ -137,7 +137,7 @@ class _Reduction:
             log.info("Reduced with %s, %s", self.function.name, layer)
         return reduced
 
-    def _reduced(self, df: DataFrame, layer: Layer) -> DataFrame:
+    def _reduce_layer(self, df: DataFrame, layer: Layer) -> DataFrame:
         """Reduce one layer: send the rows to the tasks of their groups, in order."""
         from pyspark.sql.functions import expr
         from pyspark.sql.types import LongType, StructField, StructType
@@ -218,7 +218,7 @@ def _has_order(kind: Any) -> bool:
     return isinstance(kind, types.AtomicType) and not isinstance(kind, types.VariantType | types.SpatialType)
 
 
-def _stored(ordered: DataFrame) -> DataFrame:
+def _materialize(ordered: DataFrame) -> DataFrame:
     """Store the rows on the disks of Spark's executors: a sort by samples may differ when it is read again."""
     from pyspark import StorageLevel
 
@@ -246,7 +246,7 @@ def _counts(ordered: DataFrame) -> dict[int, int]:
     return {row["partition"]: row["count"] for row in counted}
 
 
-def _numbered(ordered: DataFrame, counts: Mapping[int, int]) -> DataFrame:
+def _number_rows(ordered: DataFrame, counts: Mapping[int, int]) -> DataFrame:
     """Return the rows in order, numbered from 0 without gaps."""
     from pyspark.sql.functions import expr
 
