@@ -100,7 +100,7 @@ def _value(array: Any, kind: Any) -> Any:
         if types.is_decimal(own) and own.scale < 0:
             return pa.array(array.to_pylist(), kind)  # Arrow casts none of these
         made = array.cast(kind)
-        kept = _is_kept(array, made)
+        kept = _is_lossless(array, made)
     except pa.ArrowException as problem:
         raise DoesNotFit(problem, _advice(own)) from problem
     if not kept:
@@ -108,7 +108,7 @@ def _value(array: Any, kind: Any) -> Any:
     return made
 
 
-def _is_kept(array: Any, made: Any) -> bool:
+def _is_lossless(array: Any, made: Any) -> bool:
     own, kind = array.type, made.type
     if types.is_floating(own) and types.is_floating(kind):
         grown = kind.bit_width < own.bit_width and compute.and_not(compute.is_inf(made), compute.is_inf(array))

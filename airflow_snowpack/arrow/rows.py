@@ -62,7 +62,7 @@ class RowBatches:
             return column
         # Only after a failure, try each value alone.
         for number, value in enumerate(values):
-            self._blame(place, number, value)
+            self._raise_misfit(place, number, value)
         raise Misfit(0, f"values of {self.schema.field(place).name} that do not fit together")
 
     def _converted(self, place: int, values: list[Any]) -> tuple[pa.Array, str | None]:
@@ -73,7 +73,7 @@ class RowBatches:
             return column, NO_NULL
         return column, self._losses[place](values)
 
-    def _blame(self, place: int, number: int, value: Any) -> None:
+    def _raise_misfit(self, place: int, number: int, value: Any) -> None:
         try:
             _, problem = self._converted(place, [value])
         except REFUSALS as error:

@@ -46,7 +46,7 @@ KEPT: list[tuple[Callable[[pa.DataType], bool], set[type]]] = [
 
 def loss_among(field: pa.Field) -> Callable[[Iterable[Any]], str | None]:
     """Return a function that checks the values of a column or list, and returns the first loss, or ``None``."""
-    of_value, unharmed = _inside(field), _unharmed(field)
+    of_value, unharmed = _field_loss(field), _quick_check(field)
 
     def loss(values: Iterable[Any]) -> str | None:
         return None if unharmed(values) else _first(map(of_value, values))
@@ -54,10 +54,10 @@ def loss_among(field: pa.Field) -> Callable[[Iterable[Any]], str | None]:
     return loss
 
 
-def _unharmed(field: pa.Field) -> Callable[[Iterable[Any]], bool]:
+def _quick_check(field: pa.Field) -> Callable[[Iterable[Any]], bool]:
     """Return a quick check that no value of a column or list loses anything, which spares most columns a check of each value."""
     kind, nullable = field.type, field.nullable
-    if nullable and _loss_in(kind) is None:
+    if nullable and _type_loss(kind) is None:
         return lambda values: True
     if types.is_float32(kind):
 
@@ -71,57 +71,57 @@ def _unharmed(field: pa.Field) -> Callable[[Iterable[Any]], bool]:
     return lambda values: classes.issuperset(map(type, values))
 
 
-def _loss_in(kind: pa.DataType) -> Loss | None:
+def _type_loss(kind: pa.DataType) -> Loss | None:
     """Return the check for each value that is not null; ``None`` if no check is needed."""
     if types.is_integer(kind):
-        return _of_whole_number
+        return _whole_number_loss
     if types.is_float32(kind):
-        return _of_single
+        return _single_loss
     if types.is_floating(kind):
-        return _of_double
+        return _double_loss
     if types.is_date(kind):
-        return _of_date
+        return _date_loss
     if types.is_timestamp(kind):
-        return partial(_of_timestamp, kind)
+        return partial(_timestamp_loss, kind)
     if types.is_time(kind):
-        return _of_time
+        return _time_loss
     if types.is_duration(kind):
-        return partial(_of_duration, kind)
+        return partial(_duration_loss, kind)
     if is_text(kind):  # Arrow accepts any bytes as text
-        return _not_of((bytes, bytearray, memoryview), "It is bytes and not text; decode it")
+        return _class_loss((bytes, bytearray, memoryview), "It is bytes and not text; decode it")
     if is_raw(kind):
-        return _not_of((str,), "It is text and not bytes; encode it")
+        return _class_loss((str,), "It is text and not bytes; encode it")
     if types.is_struct(kind):
-        return _in_fields(kind)
+        return _struct_loss(kind)
     if types.is_map(kind):
-        return _in_items(kind)
-    return _in_elements(kind) if types.is_nested(kind) else None
+        return _map_loss(kind)
+    return _list_loss(kind) if types.is_nested(kind) else None
 
 
-def _of_whole_number(value: Any) -> str | None:
+def _whole_number_loss(value: Any) -> str | None:
     # Arrow accepts numpy's booleans, timestamps and durations as numbers.
     if _kind_of_numpy(value) not in NUMBERS:
         return "It is not a number"
     return None if value == int(value) else "Its fraction would be cut off"
 
 
-def _of_single(value: Any) -> str | None:
+def _single_loss(value: Any) -> str | None:
     # Infinity is kept.
     return "It is too large" if TOO_LARGE_FOR_SINGLE <= abs(float(value)) < float("inf") else None
 
 
-def _of_double(value: Any) -> str | None:
+def _double_loss(value: Any) -> str | None:
     # numpy has longer ones. NaN does not equal itself.
     return None if float(value) == value or value != value else "Its last digits would be cut off"
 
 
-def _of_date(value: Any) -> str | None:
+def _date_loss(value: Any) -> str | None:
     if isinstance(value, datetime):
         return "Its time of day would be cut off; return its .date()"
     return None if isinstance(value, date) else "It is not a date"
 
 
-def _of_timestamp(kind: pa.DataType, value: Any) -> str | None:
+def _timestamp_loss(kind: pa.DataType, value: Any) -> str | None:
     if not isinstance(value, datetime) and _kind_of_numpy(value) != "M":
         return "It is not a date and time"
     zone = getattr(value, "tzinfo", None)
@@ -131,33 +131,33 @@ def _of_timestamp(kind: pa.DataType, value: Any) -> str | None:
         return "Its time zone would be cut off; remove it by .replace(tzinfo=None), or make the column a timestamp with one"
     if isinstance(value, datetime):
         return NO_NANOSECONDS if getattr(value, "nanosecond", 0) else None  # of pandas
-    return _of_unit(kind, value)
+    return _unit_loss(kind, value)
 
 
-def _of_duration(kind: pa.DataType, value: Any) -> str | None:
+def _duration_loss(kind: pa.DataType, value: Any) -> str | None:
     if isinstance(value, timedelta):
         return NO_NANOSECONDS if getattr(value, "nanoseconds", 0) else None
-    return _of_unit(kind, value) if _kind_of_numpy(value) == "m" else "It is not a duration"
+    return _unit_loss(kind, value) if _kind_of_numpy(value) == "m" else "It is not a duration"
 
 
-def _of_unit(kind: pa.DataType, value: Any) -> str | None:
+def _unit_loss(kind: pa.DataType, value: Any) -> str | None:
     """Return the loss of a numpy value, of which Arrow takes the number whatever its unit is."""
     fits = value.dtype.str.endswith(f"[{kind.unit}]")
     return None if fits else f"Its unit is that of {value.dtype}; convert it to {kind.unit} by .astype"
 
 
-def _not_of(classes: tuple[type, ...], problem: str) -> Loss:
+def _class_loss(classes: tuple[type, ...], problem: str) -> Loss:
     return lambda value: problem if isinstance(value, classes) else None
 
 
-def _of_time(value: Any) -> str | None:
+def _time_loss(value: Any) -> str | None:
     if not isinstance(value, time):
         return "It is not a time of day"
     return None if value.tzinfo is None else "Its time zone would be cut off; remove it by .replace(tzinfo=None)"
 
 
-def _in_fields(kind: pa.StructType) -> Loss:
-    inner = {field.name: _inside(field) for field in kind}
+def _struct_loss(kind: pa.StructType) -> Loss:
+    inner = {field.name: _field_loss(field) for field in kind}
     required = [field.name for field in kind if not field.nullable]
 
     def loss(value: Any) -> str | None:
@@ -174,8 +174,8 @@ def _in_fields(kind: pa.StructType) -> Loss:
     return loss
 
 
-def _in_items(kind: pa.MapType) -> Loss:
-    of_key, of_item = _inside(kind.key_field), _inside(kind.item_field)
+def _map_loss(kind: pa.MapType) -> Loss:
+    of_key, of_item = _field_loss(kind.key_field), _field_loss(kind.item_field)
 
     def loss(value: Any) -> str | None:
         if isinstance(value, TEXT):
@@ -186,7 +186,7 @@ def _in_items(kind: pa.MapType) -> Loss:
     return loss
 
 
-def _in_elements(kind: Any) -> Loss:
+def _list_loss(kind: Any) -> Loss:
     among = loss_among(kind.value_field)
 
     def loss(value: Any) -> str | None:
@@ -199,9 +199,9 @@ def _in_elements(kind: Any) -> Loss:
     return loss
 
 
-def _inside(field: pa.Field) -> Loss:
+def _field_loss(field: pa.Field) -> Loss:
     """Return the check for each value, including null."""
-    of_value, nullable = _loss_in(field.type), field.nullable
+    of_value, nullable = _type_loss(field.type), field.nullable
 
     def loss(value: Any) -> str | None:
         if isinstance(value, pa.Scalar):

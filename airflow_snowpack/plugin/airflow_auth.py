@@ -103,7 +103,7 @@ class AirflowAuth:
             raise _not_authenticated(request, str(refused.detail)) from refused
         if request.method not in SAFE_METHODS:
             _refuse_other_sites(request, token)
-        with _answering():
+        with _auth_manager_errors():
             rights = asyncio.wrap_future(self._rights.submit(_rights, user))
             name, may_read, may_edit = await asyncio.wait_for(rights, self._patience_s)
         if not may_read:
@@ -114,14 +114,14 @@ class AirflowAuth:
         """Return whether the user may trigger the DAG; raises :class:`AuthManagerDown` like :meth:`authenticate`."""
         answer = self._dags.submit(_may_start, request, user, dag_id)
         try:
-            with _answering():
+            with _auth_manager_errors():
                 return answer.result(self._patience_s)
         finally:
             answer.cancel()  # if it still waits for a thread
 
 
 @contextmanager
-def _answering() -> Iterator[None]:
+def _auth_manager_errors() -> Iterator[None]:
     try:
         yield
     except HTTPException:

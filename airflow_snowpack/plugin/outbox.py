@@ -78,7 +78,7 @@ class Outbox:
         queued = _Write(what, write)
         with self._guard:
             if self._process != os.getpid():
-                self._begin_after_fork()
+                self._reset_after_fork()
             if len(self._queue) >= self._keep:
                 dropped = self._queue.popleft().what
                 log.error("store_unreachable: %s is not recorded: the queue of %s writes is full", dropped, self._keep)
@@ -89,7 +89,7 @@ class Outbox:
             self._arrived.set()
         return queued.written.wait(0 if self._is_unreachable else self._wait_s)
 
-    def _begin_after_fork(self) -> None:
+    def _reset_after_fork(self) -> None:
         # Keep a reference to the parent's connections, which must never be closed here; its thread does not exist here.
         self._inherited, self._store = self._store, None
         self._queue, self._arrived, self._thread = deque(), threading.Event(), None
