@@ -62,10 +62,7 @@ class ConditionalWrites:
             return answer["Body"].read(), answer["ETag"]
 
     def replace(self, bucket: str, key: str, data: bytes, version: str) -> None:
-        """Replace an object that still has this version, or create it if the version is ``ABSENT``.
-
-        :raises ChangedSince: another process replaced, created or deleted it.
-        """
+        """Replace an object that has this version, or create it if that is ``ABSENT``; raise :class:`ChangedSince` otherwise."""
         condition = {"IfNoneMatch": "*"} if version == ABSENT else {"IfMatch": version}
         with _as_os_errors():
             try:
@@ -169,10 +166,7 @@ def refuse_secrets(url: str) -> None:
 
 
 def open_filesystem(url: str, options: Mapping[str, Any]) -> tuple[fs.FileSystem, str]:
-    """Return the file system of a URL, with the options of :class:`Storage`, and the path on it.
-
-    :raises InvalidBuild: the URL has no known file system, or contains a secret.
-    """
+    """Return a URL's file system and the path on it; raise :class:`InvalidBuild` if none is known or the URL has a secret."""
     refuse_secrets(url)
     scheme, separator, rest = url.partition("://")
     if not separator:

@@ -59,8 +59,5 @@ def shard_folder(run_id: str, shard_id: int) -> str:
 
 
 def attempt_folder(run_id: str, shard_id: int, attempt: int, token: str) -> str:
-    """Return the folder of one attempt.
-
-    :param token: unique within the run: Spark's ``taskAttemptId``, as stage retries repeat ``attemptNumber``, or a new id.
-    """
+    """Return the folder of one attempt; ``token`` is Spark's ``taskAttemptId`` (stage retries repeat ``attempt``) or a new id."""
     return f"{shard_folder(run_id, shard_id)}attempt={attempt:02d}-{token}/"

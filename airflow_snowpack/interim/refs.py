@@ -153,10 +153,7 @@ def is_ref(value: object) -> bool:
 
 
 def read_ref(value: object) -> Ref:
-    """Parse a reference's JSON; return a reference as it is.
-
-    :raises InvalidInterimRef: it is something else, or a field is missing or has another type.
-    """
+    """Parse a reference's JSON, or return a reference as it is; raise :class:`InvalidInterimRef` for anything else."""
     if isinstance(value, TableRef | ViewRef):
         return value
     if not isinstance(value, Mapping) or not is_ref(value):

@@ -35,10 +35,7 @@ def build_mounted() -> FastAPI:
 
 
 class MountedApp(FastAPI):
-    """Builds the app when the API server starts, or with the first request.
-
-    :param build: builds the app in a thread, because its imports take about a second and must not delay Airflow's responses.
-    """
+    """Builds the app when the API server starts, or with the first request, in a thread: its imports take about a second."""
 
     def __init__(self, build: Callable[[], FastAPI] = build_mounted) -> None:
         super().__init__(lifespan=_with_the_server)

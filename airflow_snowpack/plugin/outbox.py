@@ -71,10 +71,7 @@ class Outbox:
         self._process = os.getpid()
 
     def send(self, what: str, write: Write) -> bool:
-        """Queue a write, and wait for it unless the store is unreachable; return whether it is written.
-
-        :param what: names the write in the log.
-        """
+        """Queue a write, named ``what`` in the log, and wait unless the store is unreachable; return whether it is written."""
         queued = _Write(what, write)
         with self._guard:
             if self._process != os.getpid():

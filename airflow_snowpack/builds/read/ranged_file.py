@@ -69,10 +69,7 @@ class RangedFile:
         return _Stream(self)
 
     def verify(self, check: BlockCheck) -> None:
-        """Check the cached blocks, and all blocks fetched from now on; only the first ``check`` counts.
-
-        :raises ManifestDamaged: a block is not what was written.
-        """
+        """Check cached blocks, and all blocks fetched from now on, by the first ``check``; may raise :class:`ManifestDamaged`."""
         with self._lock:
             if self._check is not None:
                 return

@@ -55,10 +55,7 @@ def select(
 
 
 def select_winners(attempts: Iterable[ShardAttemptResult], num_shards: int, run_id: str) -> tuple[ShardAttemptResult, ...]:
-    """Return the winners, in the order of their shards.
-
-    :raises ShardCoverageError: a shard has no attempt, or an attempt is at a shard outside of ``[0, num_shards)``.
-    """
+    """Return the winners, in the order of their shards; raise :class:`ShardCoverageError` for a missing or unknown shard."""
     winners: dict[int, ShardAttemptResult] = {}
     for attempt in attempts:
         best = winners.get(attempt.shard_id)
