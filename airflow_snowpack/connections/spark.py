@@ -3,9 +3,8 @@
     spark = spark_of(settings, catalog, connection)
     spark.session().sql("SELECT count(*) FROM lake.demo.flights")
 
-:class:`Spark` is the engine of an installation without a connection, and of ``spark`` connections. Each module of
-``connections/engines/`` has another one, and other distributions add some by an entry point of the group :data:`GROUP`, which is
-named after its type of connection.
+:class:`Spark` is the engine without a connection, and of ``spark`` connections. Each module of ``connections/engines/`` has
+another; other distributions add engines by an entry point of the group :data:`GROUP`, named after its type of connection.
 """
 
 from __future__ import annotations
@@ -38,11 +37,11 @@ OWN = frozenset(module.name for module in iter_modules([str(Path(__file__).with_
 
 @dataclass(frozen=True)
 class Spark:
-    """Creates sessions that have the installation's catalog: the base class of every engine.
+    """Creates sessions that have the installation's catalog; the base class of every engine.
 
-    This one's run in the calling process: locally, or as the driver of the cluster whose master a ``spark`` connection names.
+    This engine's sessions run in the calling process: locally, or as the driver of the cluster whose master the connection names.
 
-    :cvar conn_type: the type of the Airflow connections that it is for.
+    :cvar conn_type: the type of the engine's Airflow connections.
     :param connection: ``None`` for a local session. Its extra ``conf`` is additional Spark configuration.
     """
 
@@ -54,10 +53,7 @@ class Spark:
 
     @cached_property
     def config(self) -> SparkConfig:
-        """The configuration of a session in this process. It may contain the catalog's secrets.
-
-        :raises IncompleteConnection: the connection names no master.
-        """
+        """The configuration of a session in this process; may contain the catalog's secrets. Raises like :func:`spark_master`."""
         from airflow_snowpack.spark import SparkConfig
 
         master, conf = self.settings.spark_master, self.settings.spark_conf
@@ -73,11 +69,11 @@ class Spark:
 
     @property
     def sessions(self) -> Callable[[], SparkSession] | ConnectServer:
-        """What a :class:`SparkEngine` needs: a session of this process, or the server for sessions of jobs."""
+        """The argument of a :class:`SparkEngine`: a session of this process, or the server for sessions of jobs."""
         return self.session
 
     def session(self) -> SparkSession:
-        """Return the session, and start it if there is none. A process reuses its session.
+        """Return this process's session, starting it if there is none.
 
         :raises SparkUnavailable: no Java, no jar, the wrong Spark version, or a server that does not answer.
         """
@@ -104,15 +100,12 @@ class Spark:
 
 
 def spark_of(settings: Settings, catalog: CatalogConfig, connection: Connection | None) -> Spark:
-    """Return the engine that an installation's connection to Spark chooses; ``None`` chooses a local session.
-
-    :raises UnsuitableConnection, UnusableEngine: from :func:`engine_of`.
-    """
+    """Return the engine that the installation's Spark connection selects, ``None`` a local one; raises like :func:`engine_of`."""
     return (Spark if connection is None else engine_of(connection))(settings, catalog, connection)
 
 
 def engine_of(connection: Connection) -> type[Spark]:
-    """Return the engine of a type of connection: the package's own, or one of another distribution.
+    """Return the engine for a type of connection, from this package or another distribution.
 
     :raises UnsuitableConnection: no engine has this type.
     :raises UnusableEngine: its entry point cannot be loaded, or is not an engine of this type.
@@ -148,7 +141,7 @@ def connection_conf(connection: Connection) -> Mapping[str, str]:
 
 @dataclass(frozen=True)
 class SparkOrphans:
-    """Ends what killed workers left running on Spark servers, which it finds through their Airflow connections."""
+    """Ends what killed workers left running on Spark servers, which it finds by their Airflow connections."""
 
     read_connection: ReadConnection
 

@@ -19,24 +19,20 @@ if TYPE_CHECKING:
     from airflow_snowpack.spark import ConnectServer
 
 WAIT = timedelta(seconds=30)
-"""How long one call waits for statements to end; callers repeat it."""
+"""How long a call waits for statements to end; callers repeat it."""
 
 
 class SparkConnect(Spark):
     """Creates sessions on a Spark Connect server.
 
-    The extra ``send_catalog`` of the connection sends the catalog's configuration, with its secrets, to a server that does not
-    have it.
+    The connection's extra ``send_catalog`` sends the catalog's configuration, with its secrets, to a server that lacks it.
     """
 
     conn_type = "spark_connect"
 
     @cached_property
     def sessions(self) -> ConnectServer:
-        """The server, on which each attempt at a job has a session.
-
-        :raises IncompleteConnection: the connection has no host.
-        """
+        """The server, with a session per attempt at a job; raises :class:`IncompleteConnection` if the connection has no host."""
         from airflow_snowpack.spark import ConnectServer
 
         assert self.connection is not None, "its type names this class"
@@ -44,10 +40,7 @@ class SparkConnect(Spark):
         return ConnectServer(self.connection.conn_id, self.url(self.connection), catalogs)
 
     def session(self) -> SparkSession:
-        """Return a session on the server.
-
-        :raises SparkUnavailable: the server does not answer.
-        """
+        """Return a session on the server, or raise :class:`SparkUnavailable` if the server does not answer."""
         from airflow_snowpack.spark import connect_session
 
         return connect_session(self.sessions.url, catalogs=self.sessions.catalogs)
@@ -70,7 +63,7 @@ class SparkConnect(Spark):
 
     @classmethod
     def url(cls, connection: Connection) -> str:
-        """Return the address of the server, as Airflow's Spark provider does. It may contain a token.
+        """Return the server's address, built like in Airflow's Spark provider; it may contain a token.
 
         :raises IncompleteConnection: the connection has no host.
         """
