@@ -35,19 +35,6 @@ cleanup_stale_attempts = partial(cleanup, phases=(CleanupPhase.STALE_ATTEMPTS,))
 cleanup_old_runs = partial(cleanup, phases=(CleanupPhase.OLD_RUNS,))
 
 
-class MovedClock:
-    """A clock that stops until a test moves it."""
-
-    def __init__(self, now: datetime = MIDNIGHT) -> None:
-        self.now = now
-
-    def __call__(self) -> datetime:
-        return self.now
-
-    def move(self, by: timedelta) -> None:
-        self.now += by
-
-
 def write_attempt(
     storage: Storage, run_id: str, shard_id: int, attempt: int = 0, task: int | None = 0, data: bytes | None = None
 ) -> ShardAttemptResult:

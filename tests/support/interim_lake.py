@@ -16,6 +16,8 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from moved_clock import MovedClock
+
 from airflow_snowpack.airflow.task_ref import TaskRef
 from airflow_snowpack.iceberg import CatalogConfig
 from airflow_snowpack.interim.collection.collector import Collector
@@ -32,19 +34,6 @@ if TYPE_CHECKING:
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 DAG, RUN = "flights", "manual__1"
 LAKE = "lake"
-
-
-class MovedClock:
-    """A clock that stands still until a test moves it."""
-
-    def __init__(self, now: datetime = NOON) -> None:
-        self.now = now
-
-    def __call__(self) -> datetime:
-        return self.now
-
-    def move(self, by: timedelta) -> None:
-        self.now += by
 
 
 @dataclass

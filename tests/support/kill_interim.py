@@ -12,7 +12,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
-from datetime import datetime, timedelta
+from datetime import timedelta
 from itertools import count
 from pathlib import Path
 from typing import Any, NoReturn
@@ -21,24 +21,15 @@ import pyiceberg.io.pyarrow  # noqa: F401  (loaded before the forks, so that no 
 import sqlalchemy as sa
 from heard_statements import hear_direct
 from interim_lake import InterimLake, ReportedRuns, holder
+from moved_clock import ShiftedClock
 from pyiceberg.catalog.sql import SqlCatalog
 
 from airflow_snowpack.iceberg import CatalogConfig
 from airflow_snowpack.interim.collection.dropping import Folder
 from airflow_snowpack.interim.names import Scope
 from airflow_snowpack.interim.registry import InterimRegistry, Output
-from airflow_snowpack.store import Store, utc_now
+from airflow_snowpack.store import Store
 from airflow_snowpack.store.opening import open_engine
-
-
-class ShiftedClock:
-    """The machine's clock, moved on."""
-
-    def __init__(self, ahead: timedelta = timedelta(0)) -> None:
-        self.ahead = ahead
-
-    def __call__(self) -> datetime:
-        return utc_now() + self.ahead
 
 
 def every_step(lake: InterimLake, clock: ShiftedClock, run_id: str) -> None:

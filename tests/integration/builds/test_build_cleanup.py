@@ -12,7 +12,6 @@ from built_runs import (
     DATASET,
     DAY,
     MIDNIGHT,
-    MovedClock,
     begun,
     built,
     cleanup_losers,
@@ -25,15 +24,13 @@ from built_runs import (
     selected,
     write_attempt,
 )
+from moved_clock import MovedClock
 
 from airflow_snowpack.builds import layout
 from airflow_snowpack.builds.cleanup import cleanup
 from airflow_snowpack.builds.errors import BuildNotFound, DatasetBusy, DatasetNotFound, InvalidBuild, StaleBuild
 from airflow_snowpack.builds.json_format import to_json
-from airflow_snowpack.builds.model import (
-    CleanupAction,
-    Retention,
-)
+from airflow_snowpack.builds.model import CleanupAction, Retention
 from airflow_snowpack.builds.publish import publish, rollback
 from airflow_snowpack.builds.registry.model import BuildRun
 from airflow_snowpack.builds.registry.retention import CleanupRuns

@@ -11,7 +11,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import datetime, timedelta
+from datetime import timedelta
 from itertools import count
 from pathlib import Path
 from subprocess import PIPE
@@ -33,6 +33,7 @@ from built_runs import (
     write_attempt,
 )
 from effort import rounds
+from moved_clock import ShiftedClock
 
 from airflow_snowpack.builds.cleanup import cleanup
 from airflow_snowpack.builds.model import Retention
@@ -41,22 +42,13 @@ from airflow_snowpack.builds.publish import publish
 from airflow_snowpack.builds.registry.model import RunStatus
 from airflow_snowpack.builds.registry.runs import BuildRegistry
 from airflow_snowpack.builds.storage import Storage
-from airflow_snowpack.store import Store, utc_now
+from airflow_snowpack.store import Store
 from airflow_snowpack.store.opening import open_engine
 
 pytestmark = pytest.mark.both_in_soak
 
 LONGEST_S = max(900.0, PATIENCE_S)
 RETENTION = Retention(keep_runs=2)
-
-
-class ShiftedClock:
-    """The machine's clock, moved on by the test."""
-
-    ahead = timedelta(0)
-
-    def __call__(self) -> datetime:
-        return utc_now() + self.ahead
 
 
 @pytest.fixture

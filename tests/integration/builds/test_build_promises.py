@@ -18,7 +18,6 @@ from built_runs import (
     DATASET,
     DAY,
     MIDNIGHT,
-    MovedClock,
     begun,
     cleanup_losers,
     cleanup_old_runs,
@@ -43,24 +42,16 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
+from moved_clock import MovedClock
 from random_examples import UNHURRIED
 
 from airflow_snowpack.builds import layout
 from airflow_snowpack.builds.cleanup import cleanup
 from airflow_snowpack.builds.errors import BuildNotFound, DatasetBusy, DatasetNotFound, StaleBuild
-from airflow_snowpack.builds.model import (
-    Manifest,
-    Retention,
-)
+from airflow_snowpack.builds.model import Manifest, Retention
 from airflow_snowpack.builds.pointer import read_pointer
 from airflow_snowpack.builds.publish import publish, rollback
-from airflow_snowpack.builds.registry.model import (
-    BuildPolicy,
-    BuildRun,
-    PublicationKind,
-    RunHandle,
-    RunStatus,
-)
+from airflow_snowpack.builds.registry.model import BuildPolicy, BuildRun, PublicationKind, RunHandle, RunStatus
 from airflow_snowpack.builds.registry.runs import BuildRegistry
 from airflow_snowpack.builds.storage import Deleted, Storage
 from airflow_snowpack.store import Store

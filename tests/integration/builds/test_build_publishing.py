@@ -11,13 +11,7 @@ from built_runs import DATASET, DAY, MIDNIGHT, begun, built, current_run, manife
 from failing_storage import failing_storage
 
 from airflow_snowpack.builds import layout
-from airflow_snowpack.builds.errors import (
-    BuildNotFound,
-    DatasetNotFound,
-    InvalidBuild,
-    ManifestDamaged,
-    ShardCoverageError,
-)
+from airflow_snowpack.builds.errors import BuildNotFound, DatasetNotFound, InvalidBuild, ManifestDamaged, ShardCoverageError
 from airflow_snowpack.builds.json_format import to_json
 from airflow_snowpack.builds.model import MAX_PUBLICATION, FileCheck
 from airflow_snowpack.builds.pointer import read_pointer

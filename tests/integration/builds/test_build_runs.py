@@ -13,16 +13,13 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from bounded import PATIENCE_S, started
-from built_runs import DAY, MIDNIGHT, MovedClock, built, current_run, folders
+from built_runs import DAY, MIDNIGHT, built, current_run, folders
+from moved_clock import MovedClock
 
 from airflow_snowpack.builds.build import Build
 from airflow_snowpack.builds.build_spec import BuildSpec
 from airflow_snowpack.builds.errors import DatasetBusy, InvalidBuild, InvalidRowKey, ShardCoverageError, StaleBuild, TooManyKeys
-from airflow_snowpack.builds.model import (
-    CleanupPhase,
-    Retention,
-    Sharding,
-)
+from airflow_snowpack.builds.model import CleanupPhase, Retention, Sharding
 from airflow_snowpack.builds.read.reader import SnapshotReader
 from airflow_snowpack.builds.registry.model import BuildPolicy, RunStatus
 from airflow_snowpack.builds.registry.runs import BuildRegistry
@@ -92,10 +89,7 @@ def test_a_build_whose_run_is_taken_over_stops_and_is_not_published(store: Store
 
     with pytest.raises(StaleBuild, match="Another attempt has taken over the run 20260101T000000Z of flights"):
         build.run(RowsSource(rows()), SPEC, as_of=MIDNIGHT, owner="dag/run/task")
-    assert status_of(registry, "20260101T000000Z") == (
-        RunStatus.FAILED,
-        "A later try of the same task has begun a new run.",
-    )
+    assert status_of(registry, "20260101T000000Z") == (RunStatus.FAILED, "A later try of the same task has begun a new run.")
     assert status_of(registry, "20260101T000000Z.2")[0] is RunStatus.RUNNING
     assert current_run(storage) is None
 

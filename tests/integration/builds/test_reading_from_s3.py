@@ -85,8 +85,7 @@ def test_a_question_for_keys_of_all_shards_fetches_them_side_by_side(tmp_path: P
 
 
 @pytest.mark.parametrize(
-    ("shard_format", "cold", "warm", "most_bytes"),
-    [(ShardFormat.SQLITE, 4, 1, 300_000), (ShardFormat.PARQUET, 5, 2, 500_000)],
+    ("shard_format", "cold", "warm", "most_bytes"), [(ShardFormat.SQLITE, 4, 1, 300_000), (ShardFormat.PARQUET, 5, 2, 500_000)]
 )
 def test_a_look_up_in_a_large_shard_takes_few_requests_and_little_of_the_file(
     tmp_path: Path, shard_format: ShardFormat, cold: int, warm: int, most_bytes: int

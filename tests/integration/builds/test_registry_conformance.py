@@ -14,7 +14,6 @@ from built_runs import (
     DATASET,
     DAY,
     MIDNIGHT,
-    MovedClock,
     begun,
     built,
     cleanup_losers,
@@ -27,14 +26,11 @@ from built_runs import (
     unknown_folders,
     write_attempt,
 )
+from moved_clock import MovedClock
 
 from airflow_snowpack.builds.cleanup import cleanup
 from airflow_snowpack.builds.errors import BuildNotFound, DatasetBusy, InvalidBuild, StaleBuild
-from airflow_snowpack.builds.model import (
-    CleanupAction,
-    CleanupPhase,
-    Retention,
-)
+from airflow_snowpack.builds.model import CleanupAction, CleanupPhase, Retention
 from airflow_snowpack.builds.publish import publish, rollback
 from airflow_snowpack.builds.registry.model import BuildPolicy, PublicationKind, RunStatus
 from airflow_snowpack.builds.registry.runs import BuildRegistry

@@ -23,8 +23,8 @@ from docker_engine import DockerEngine
 from effort import SOAK
 from handed_tables import rows
 from interim_lake import ReportedRuns
-from kill_interim import ShiftedClock
 from kubernetes_api import CLAIM, KubernetesApi
+from moved_clock import ShiftedClock
 from podman_engine import PodmanEngine
 
 from airflow_snowpack import hooks

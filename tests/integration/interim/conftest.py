@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
-from interim_lake import InterimLake, MovedClock, ReportedRuns, new_catalog
+from interim_lake import NOON, InterimLake, ReportedRuns, new_catalog
+from moved_clock import MovedClock
 
 from airflow_snowpack.interim.registry import InterimRegistry
 from airflow_snowpack.store import Store
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def clock() -> MovedClock:
-    return MovedClock()
+    return MovedClock(NOON)
 
 
 @pytest.fixture

@@ -9,7 +9,8 @@ from typing import TypeVar
 
 import pytest
 import sqlalchemy as sa
-from interim_lake import LAKE, InterimLake, MovedClock, ReportedRuns, holder, new_catalog, table_named
+from interim_lake import LAKE, InterimLake, ReportedRuns, holder, new_catalog, table_named
+from moved_clock import MovedClock
 
 from airflow_snowpack.interim.errors import InvalidInterimTable, StaleInterimAttempt
 from airflow_snowpack.interim.handover import TableHandover

@@ -20,7 +20,7 @@ import pytest
 from bounded import PATIENCE_S, started
 from effort import rounds
 from interim_lake import InterimLake, ReportedRuns, holder, new_catalog
-from kill_interim import ShiftedClock
+from moved_clock import ShiftedClock
 
 from airflow_snowpack.interim.collection.dropping import folder_of_namespace
 from airflow_snowpack.interim.collection.sweeper import sweep

@@ -6,7 +6,8 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from interim_lake import InterimLake, MovedClock, ReportedRuns
+from interim_lake import NOON, InterimLake, ReportedRuns
+from moved_clock import MovedClock
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.io.pyarrow import PyArrowFileIO
 from s3_server import s3_server
@@ -31,7 +32,7 @@ def properties(options: dict[str, Any]) -> dict[str, str]:
 
 
 def test_what_goes_leaves_no_object_and_what_stays_keeps_its_own(sqlite_url: str, tmp_path: Path) -> None:
-    clock, reported = MovedClock(), ReportedRuns()
+    clock, reported = MovedClock(NOON), ReportedRuns()
     with s3_server() as options, open_store(sqlite_url, clock=clock) as store:
         reach = properties(options)
         catalog = SqlCatalog("lake", uri=f"sqlite:///{tmp_path}/catalog.db", warehouse="s3://lake/warehouse", **reach)

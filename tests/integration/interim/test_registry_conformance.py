@@ -9,7 +9,8 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
-from interim_lake import DAG, RUN, InterimLake, MovedClock, ReportedRuns, holder, table_named
+from interim_lake import DAG, RUN, InterimLake, ReportedRuns, holder, table_named
+from moved_clock import MovedClock
 
 from airflow_snowpack.interim.collection import collector_store
 from airflow_snowpack.interim.collection.model import RunPhase

@@ -23,14 +23,7 @@ from scripted_engine import ScriptedEngine
 
 from airflow_snowpack.iceberg import CatalogConfig
 from airflow_snowpack.jobs import Attempt, Job, Jobs, JobStatus
-from airflow_snowpack.spark import (
-    OrphanStillRunning,
-    SparkConfig,
-    SparkUnavailable,
-    connect_session,
-    end_session,
-    session_id_of,
-)
+from airflow_snowpack.spark import OrphanStillRunning, SparkConfig, SparkUnavailable, connect_session, end_session, session_id_of
 from airflow_snowpack.spark.java import find_java
 from airflow_snowpack.store import open_store
 

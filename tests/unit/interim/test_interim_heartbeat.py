@@ -7,7 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 from bounded import PATIENCE_S
-from interim_lake import LAKE, MovedClock, holder
+from interim_lake import LAKE, NOON, holder
+from moved_clock import MovedClock
 
 from airflow_snowpack.interim.errors import InterimReadingLost, StaleInterimAttempt
 from airflow_snowpack.interim.handover import Heartbeat
@@ -37,7 +38,7 @@ class Away(InterimRegistry):
 
 @pytest.fixture
 def store(sqlite_url: str) -> Iterator[Store]:
-    with open_store(sqlite_url, clock=MovedClock()) as opened:
+    with open_store(sqlite_url, clock=MovedClock(NOON)) as opened:
         yield opened
 
 

@@ -3,31 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 import pytest
+from moved_clock import MovedClock
 
 from airflow_snowpack.maintenance.fleet.passes import FleetPasses
 from airflow_snowpack.store import Store, open_store
 
 
-@dataclass
-class MovedClock:
-    """The present moment, as the test sets it."""
-
-    now: datetime = datetime(2026, 11, 23, 2, tzinfo=UTC)
-
-    def __call__(self) -> datetime:
-        return self.now
-
-    def move(self, span: timedelta) -> None:
-        self.now += span
-
-
 @pytest.fixture
 def clock() -> MovedClock:
-    return MovedClock()
+    return MovedClock(datetime(2026, 11, 23, 2, tzinfo=UTC))
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from counted_reads import counted_reads
 from fleet_lake import SMALL, FleetLake
+from moved_clock import MovedClock
 from scripted_engine import PATIENCE_S, ScriptedEngine, eventually
 
 from airflow_snowpack.iceberg import CatalogConfig
@@ -22,7 +23,6 @@ from airflow_snowpack.maintenance.fleet.errors import PassNotPlanned, PassOfOthe
 from airflow_snowpack.maintenance.fleet.progress import OVERSPENT, RECORDED_AHEAD
 from airflow_snowpack.maintenance.policies import Policies, Rule
 from airflow_snowpack.store import Store
-from tests.integration.maintenance.fleet.conftest import MovedClock
 
 TABLES = 3
 WATCHFUL = LifecyclePolicy(fence_check=timedelta(milliseconds=20), lease=timedelta(days=1))

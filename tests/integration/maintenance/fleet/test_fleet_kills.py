@@ -19,7 +19,7 @@ import sqlalchemy as sa
 from bounded import started
 from effort import rounds, seed
 from fleet_lake import FleetLake
-from kill_interim import ShiftedClock
+from moved_clock import ShiftedClock
 
 from airflow_snowpack.iceberg import CatalogConfig
 from airflow_snowpack.jobs import JobStatus, LifecyclePolicy

@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import timedelta
 
+from moved_clock import MovedClock
+
 from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.installation import Installation
 from airflow_snowpack.maintenance.fleet import Budget, EntryState, PassEntry, PassState
 from airflow_snowpack.maintenance.fleet.model import PlanningClaim
 from airflow_snowpack.maintenance.fleet.passes import FleetPasses
 from airflow_snowpack.store import Actor, Store
-from tests.integration.maintenance.fleet.conftest import MovedClock
 
 
 def test_an_old_pass_is_deleted_with_its_entries_when_it_has_ended(store: Store, passes: FleetPasses, clock: MovedClock) -> None:

@@ -11,6 +11,7 @@ import pytest
 from counted_reads import counted_reads
 from fleet_lake import FleetLake
 from held_jobs import held_jobs
+from moved_clock import MovedClock
 
 from airflow_snowpack.iceberg import CatalogConfig
 from airflow_snowpack.jobs import Jobs, JobStatus, JobWorker, LifecyclePolicy
@@ -20,7 +21,6 @@ from airflow_snowpack.maintenance.fleet.progress import OUT_OF_TIME
 from airflow_snowpack.maintenance.planning import Estimate
 from airflow_snowpack.maintenance.removals.records import Removals
 from airflow_snowpack.store import Store
-from tests.integration.maintenance.fleet.conftest import MovedClock
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

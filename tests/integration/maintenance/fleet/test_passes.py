@@ -7,6 +7,7 @@ from datetime import timedelta
 
 import pytest
 from made_plans import made_plan
+from moved_clock import MovedClock
 
 from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.maintenance.fleet import Budget, EntryState, Pass, PassEntry, PassState
@@ -14,7 +15,6 @@ from airflow_snowpack.maintenance.fleet.errors import PassNotFound, PassTakenOve
 from airflow_snowpack.maintenance.fleet.model import PlannedTable, PlanningClaim
 from airflow_snowpack.maintenance.fleet.passes import FleetPasses
 from airflow_snowpack.maintenance.planning import Estimate
-from tests.integration.maintenance.fleet.conftest import MovedClock
 
 BUDGET = Budget(gb_hours=10, tables=5)
 OWNER = "snowpack_maintain_fleet/scheduled__2026-11-23/plan"

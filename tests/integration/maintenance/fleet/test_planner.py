@@ -12,6 +12,7 @@ import sqlalchemy as sa
 from counted_reads import counted_reads
 from edited_metadata import edited_metadata
 from fleet_lake import SMALL, FleetLake
+from moved_clock import MovedClock
 from planned_removals import quarantine_removal
 
 from airflow_snowpack.humanize import timestamp
@@ -24,7 +25,6 @@ from airflow_snowpack.maintenance.policies import Policies, Rule
 from airflow_snowpack.maintenance.writers import DagsOfTables
 from airflow_snowpack.store import Store
 from airflow_snowpack.store.tables.removals import removals
-from tests.integration.maintenance.fleet.conftest import MovedClock
 
 
 @pytest.fixture

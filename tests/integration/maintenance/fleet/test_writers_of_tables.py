@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from fleet_lake import SMALL, FleetLake
 from made_plans import made_plan
+from moved_clock import MovedClock
 from scripted_engine import ScriptedEngine
 
 from airflow_snowpack.iceberg import CatalogConfig
@@ -19,7 +20,6 @@ from airflow_snowpack.maintenance.planning import Estimate
 from airflow_snowpack.maintenance.policies import Policies, Rule
 from airflow_snowpack.maintenance.writers import DagsOfTables, WritingDag
 from airflow_snowpack.store import Store
-from tests.integration.maintenance.fleet.conftest import MovedClock
 
 
 @pytest.fixture

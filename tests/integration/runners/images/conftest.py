@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from built_runs import MovedClock
 from image_world import REGISTRY, NotedBuilder, Repository
+from moved_clock import MovedClock
 
 from airflow_snowpack.runners.images import ImageBuilds, ImageTarget
 from airflow_snowpack.store import Store

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 from bounded import PATIENCE_S
-from built_runs import MovedClock
 from image_world import DIGEST, REGISTRY, NotedBuilder, Repository
+from moved_clock import MovedClock
 from query_plans import scans, sent_by
 
 from airflow_snowpack.runners.images import (
